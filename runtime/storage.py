@@ -1,0 +1,43 @@
+"""The memory behind tensors, and how versions of it are counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .pool import Block, Pool
+
+__all__ = ["Storage"]
+
+
+class Storage:
+    """A run of bytes on one device, shared by a tensor and its views.
+
+    buffer: what the backend's kernels are given (a pool segment's handle, or a handle over foreign memory).
+    start: where the storage begins in that buffer, in bytes.
+    version: counts writes in place. A saved tensor remembers it, and backward refuses another.
+    owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; None where the pool owns the block.
+
+    The block returns to its pool the moment the last reference goes: work already queued on the same stream runs
+    before any later work that reuses it.
+    """
+
+    __slots__ = ("__weakref__", "_pool", "block", "buffer", "device", "nbytes", "owner", "start", "version")
+
+    def __init__(self, device: Device, nbytes: int, block: Block | None, pool: Pool | None, buffer: Any, start: int, owner: Any = None):
+        self.device = device
+        self.nbytes = nbytes
+        self.block = block
+        self._pool = pool
+        self.buffer = buffer
+        self.start = start
+        self.owner = owner
+        self.version = 0
+
+    def __del__(self) -> None:
+        block = self.block
+        if block is not None:
+            self._pool.free(block)  # type: ignore[union-attr]
+        elif self.owner is not None:
+            self.device.driver.retire(self.owner, self.buffer)
