@@ -1,0 +1,1 @@
+"""The demo behind `weftgrad demo`, and the small data set it learns from."""

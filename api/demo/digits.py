@@ -1,0 +1,36 @@
+"""Handwritten digits: 1,797 images of 8 x 8 pixels, small enough to travel inside the package.
+
+The data are the test set of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998, UCI Machine
+Learning Repository, CC BY 4.0); `DIGITS.md` beside this file says how `digits.npz` was made.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+CLASSES = 10
+SIDE = 8
+LEVELS = 16
+"""Grey levels run from 0 to this one, both included."""
+TRAINING_IMAGES = 1437
+"""The first so many of the stored order are for training (80 %), the other 360 for testing."""
+
+Images = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+def load() -> tuple[Images, Labels, Images, Labels]:
+    """Return `(train_images, train_labels, test_images, test_labels)`, always the same split in the same order.
+
+    Images are float32 in [0, 1], of shape (1437, 1, 8, 8) and (360, 1, 8, 8); labels are int64 in 0..9, of shape
+    (1437,) and (360,). The arrays are fresh and C-contiguous: the caller may write into them. The order is a
+    permutation stored in the file, so that the split depends on no version of a random number generator.
+    """
+    with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as stored:
+        order = stored["order"]
+        images = stored["images"][order].astype(np.float32) / np.float32(LEVELS)
+        labels = stored["labels"][order].astype(np.int64)
+    images = images.reshape(-1, 1, SIDE, SIDE)
+    train, test = slice(None, TRAINING_IMAGES), slice(TRAINING_IMAGES, None)
+    return images[train].copy(), labels[train].copy(), images[test].copy(), labels[test].copy()

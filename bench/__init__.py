@@ -1,0 +1,1 @@
+"""The benchmark across vendors: suites, measuring, roofline, reports."""

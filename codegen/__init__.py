@@ -1,0 +1,1 @@
+"""Specs in, source text out: loader, expressions, derivatives, printers, rendering."""

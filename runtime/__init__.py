@@ -1,0 +1,1 @@
+"""Tensors' state, memory pools, streams, the autograd engine, dispatch, backends."""

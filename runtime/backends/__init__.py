@@ -1,0 +1,1 @@
+"""One file a backend: how to reach a device's memory, queues and compiler."""
