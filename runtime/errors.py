@@ -1,0 +1,166 @@
+"""Every exception the package raises on purpose.
+
+    WeftgradError                     Exception
+    ├── DeviceError                   RuntimeError
+    │   ├── DriverNotFound            ImportError        what to install is in the message
+    │   ├── UnknownDevice             ValueError         a device string that names nothing here
+    │   ├── OutOfMemoryError          MemoryError        requested, in_use, cached, limit, device
+    │   ├── ForkError                                    a launch in a child made by os.fork()
+    │   ├── LaunchError                                  the driver refused to run a kernel
+    │   └── CompileError                                 a kernel's text did not compile
+    ├── ShapeError                    ValueError, RuntimeError
+    ├── DTypeError                    TypeError, RuntimeError
+    ├── ArgumentError                 TypeError, ValueError
+    ├── IndexOutOfRange               IndexError
+    ├── GradientError                 RuntimeError
+    │   ├── VersionError                                 a saved tensor was written in place
+    │   ├── FreedGraphError                              backward through a graph a second time
+    │   └── AnomalyError                                 a gradient is not finite, in anomaly mode
+    ├── NotSupported                  NotImplementedError
+    └── SpecError                     ValueError         an op's YAML is wrong
+
+The right column is the builtin each one is as well, so that code written for PyTorch (which raises `RuntimeError` for
+a shape) or for NumPy (which raises `ValueError`) catches what it expects. `except WeftgradError` catches all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = [
+    "AnomalyError",
+    "ArgumentError",
+    "CompileError",
+    "DTypeError",
+    "DeviceError",
+    "DriverNotFound",
+    "ForkError",
+    "FreedGraphError",
+    "GradientError",
+    "IndexOutOfRange",
+    "LaunchError",
+    "NotSupported",
+    "OutOfMemoryError",
+    "ShapeError",
+    "SpecError",
+    "UnknownDevice",
+    "VersionError",
+    "WeftgradError",
+    "format_bytes",
+]
+
+
+def format_bytes(nbytes: int) -> str:
+    """A size for people: `512 B`, `1.50 KiB`, `20.0 MiB`, `1.25 GiB`; three digits."""
+    size = float(nbytes)
+    if abs(size) < 1024:
+        return f"{nbytes} B"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1024
+        if abs(size) < 1000 or unit == "TiB":
+            break
+    digits = 2 if abs(size) < 9.995 else 1 if abs(size) < 99.95 else 0
+    return f"{size:.{digits}f} {unit}"
+
+
+class WeftgradError(Exception):
+    """The base of every error raised on purpose."""
+
+
+class DeviceError(WeftgradError, RuntimeError):
+    """Something between this process and a device went wrong."""
+
+
+class DriverNotFound(DeviceError, ImportError):
+    """No driver for the device; the message names the package that brings one."""
+
+
+class UnknownDevice(DeviceError, ValueError):
+    """A device string that cannot be read, or an index past the last device."""
+
+
+class OutOfMemoryError(DeviceError, MemoryError):
+    """The device's memory, or the limit set on it, does not hold one more allocation.
+
+    All fields are bytes. requested: what was asked for. in_use: held by live tensors on the device. cached: held by its
+    pools and free, in pieces that could not serve the request. limit: the pools' limit, `None` if only the driver's own
+    applies. device: its name.
+    """
+
+    def __init__(self, requested: int, in_use: int, cached: int, limit: int | None, device: str) -> None:
+        self.requested = requested
+        self.in_use = in_use
+        self.cached = cached
+        self.limit = limit
+        self.device = device
+        super().__init__(requested, in_use, cached, limit, device)
+
+    def __str__(self) -> str:
+        at = f" on {self.device}" if self.device else ""
+        if self.limit is None:
+            bound = "no limit set: the driver refused"
+        else:
+            bound = f"limit {format_bytes(self.limit)}"
+        message = (
+            f"out of memory{at}: {format_bytes(self.requested)} requested, {format_bytes(self.in_use)} in use, "
+            f"{format_bytes(self.cached)} cached, {bound}. "
+        )
+        if self.limit is not None and self.requested > self.limit:
+            return message + "The request alone is over the limit: raise it (set_memory_limit) or use a smaller tensor."
+        remedy = "Drop references to tensors no longer needed, use a smaller batch, or run without gradients (no_grad)"
+        return message + remedy + ("." if self.limit is None else ", or raise the limit (set_memory_limit).")
+
+    def __reduce__(self) -> tuple[Callable[..., OutOfMemoryError], tuple[int, int, int, int | None, str]]:
+        return type(self), (self.requested, self.in_use, self.cached, self.limit, self.device)
+
+
+class ForkError(DeviceError):
+    """A launch in a forked child: drivers do not survive a fork, and would hang. Start workers with `spawn`."""
+
+
+class LaunchError(DeviceError):
+    """The driver refused to run a kernel."""
+
+
+class CompileError(DeviceError):
+    """A kernel's text did not compile; the message carries the compiler's log."""
+
+
+class ShapeError(WeftgradError, ValueError, RuntimeError):
+    """Shapes that do not fit together, or a shape an op does not take."""
+
+
+class DTypeError(WeftgradError, TypeError, RuntimeError):
+    """A dtype an op does not take, or dtypes that do not promote."""
+
+
+class ArgumentError(WeftgradError, TypeError, ValueError):
+    """An argument of the wrong type or value."""
+
+
+class IndexOutOfRange(WeftgradError, IndexError):
+    """A dimension or an index past the end."""
+
+
+class GradientError(WeftgradError, RuntimeError):
+    """Differentiation that cannot be done as asked."""
+
+
+class VersionError(GradientError):
+    """A tensor saved for backward was written in place since; the message names the op and both versions."""
+
+
+class FreedGraphError(GradientError):
+    """Backward through a graph whose saved tensors are gone: pass `retain_graph=True` the first time."""
+
+
+class AnomalyError(GradientError):
+    """Anomaly mode found a gradient that is not finite; the message names the forward op."""
+
+
+class NotSupported(WeftgradError, NotImplementedError):
+    """A known feature that this package, or this backend, does not have."""
+
+
+class SpecError(WeftgradError, ValueError):
+    """An op's specification is wrong; the message says where."""
