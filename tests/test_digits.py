@@ -7,6 +7,12 @@ import numpy as np
 
 from weftgrad.demo import digits
 
+PER_CLASS = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+
+
+def sha256(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
 
 def test_shapes_types_and_range():
     train_images, train_labels, test_images, test_labels = digits.load()
@@ -29,9 +35,9 @@ def test_the_table_is_the_published_one():
     with np.load(Path(digits.__file__).with_name("digits.npz"), allow_pickle=False) as stored:
         images, labels, order = stored["images"], stored["labels"], stored["order"]
     # The digests of scikit-learn's copy of optdigits.tes; the counts of a class are those of the UCI description.
-    assert hashlib.sha256(images.tobytes()).hexdigest() == "8f26b2bd9d135c256808f68f14fdabddde6d9c7f869ae419704b051f0f14b3b3"
-    assert hashlib.sha256(labels.tobytes()).hexdigest() == "8ba4f891220f5e4c9c819638d1602d74b83618f167043c6da52a2a247841ddf0"
-    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert sha256(images) == "8f26b2bd9d135c256808f68f14fdabddde6d9c7f869ae419704b051f0f14b3b3"
+    assert sha256(labels) == "8ba4f891220f5e4c9c819638d1602d74b83618f167043c6da52a2a247841ddf0"
+    assert np.bincount(labels).tolist() == PER_CLASS
     assert np.array_equal(np.sort(order), np.arange(1797))
     # The first row of optdigits.tes is a zero; its top line of pixels:
     assert images[0, 0].tolist() == [0, 0, 5, 13, 9, 1, 0, 0]
@@ -45,7 +51,7 @@ def test_the_split_is_fixed_and_covers_every_image_once():
         assert np.array_equal(first, second)
         assert not np.shares_memory(first, second)
     counts = np.bincount(train_labels) + np.bincount(test_labels)
-    assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert counts.tolist() == PER_CLASS
     assert np.bincount(test_labels).min() >= 25
     assert train_labels[:8].tolist() == [3, 3, 8, 8, 7, 2, 2, 4]
     assert test_labels[-8:].tolist() == [6, 8, 9, 2, 9, 4, 7, 4]
