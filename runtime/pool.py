@@ -1,0 +1,585 @@
+"""The caching allocator: one implementation, whatever the memory and the driver.
+
+A backend brings a `MemorySource`; a device has one `Budget`; each of its streams has a `Pool`, which hands out `Block`s.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from .errors import ArgumentError, OutOfMemoryError
+from .memory_stats import BlockInfo, PoolStats, SegmentInfo
+
+__all__ = ["Block", "Budget", "Event", "MemorySource", "Pool", "Segment"]
+
+_log = logging.getLogger(__name__)
+
+_ROUND = 512  # bytes; every offset and every size is a multiple
+_SMALL = 1 << 20  # requests up to here are served from the small segments
+_SEGMENT_CAP = {True: 2 << 20, False: 20 << 20}  # how far segments grow, by small
+_QUANTUM = 64 << 10  # the least segment
+_GROWTH = 8  # a new segment is at most 1/8 of what the pool has of its kind, unless the request itself is larger
+_BINS = 4096  # distinct sizes before bins of forgotten sizes are swept
+
+
+class MemorySource(Protocol):
+    """What a backend gives. It is called with the budget's lock held, and must not allocate from a pool."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """A handle to fresh memory, aligned to 512 bytes or to what its kernels need; `MemoryError` if there is none."""
+
+    def release(self, handle: Any) -> None:
+        """Give memory back. Called right after `synchronize`: nothing that was launched before is still running."""
+
+    def synchronize(self) -> None:
+        """Wait for everything launched on the device, on every stream."""
+
+
+class Event(Protocol):
+    """A point in a stream's work."""
+
+    def query(self) -> bool:
+        """Whether the work before it is done."""
+
+    def synchronize(self) -> None:
+        """Wait until it is."""
+
+
+class Segment:
+    """One driver allocation, cut into a chain of blocks."""
+
+    __slots__ = ("first", "handle", "serial", "size", "small")
+
+    def __init__(self, handle: Any, size: int, small: bool, serial: int) -> None:
+        self.handle = handle
+        self.size = size
+        self.small = small
+        self.serial = serial  # age: ties in best fit go to the oldest segment, so that young ones empty
+        self.first: Block
+
+
+class Block:
+    """A run of bytes in a segment: kernels address `segment.handle` at `offset`.
+
+    offset and size are bytes, multiples of 512; requested is what was asked for, 0 while the block is free.
+    """
+
+    __slots__ = ("bin", "marks", "merged", "next", "offset", "pool", "prev", "requested", "segment", "size")
+
+    def __init__(self, pool: Pool, segment: Segment, offset: int, size: int) -> None:
+        self.pool = pool
+        self.segment = segment
+        self.offset = offset
+        self.size = size
+        self.requested = 0
+        self.prev: Block | None = None
+        self.next: Block | None = None
+        self.merged = False  # in the pool's sorted list, merged with its free neighbours
+        self.bin: list[Block] = []  # where the block goes when freed
+        self.marks: list[Event | Callable[[], Event]] | None = None
+
+    def __repr__(self) -> str:
+        state = f"{self.requested} requested" if self.requested else "free"
+        return f"Block(offset={self.offset}, size={self.size}, {state})"
+
+
+class Budget:
+    """How much a device's pools may hold from its driver together, and the lock they share.
+
+    limit: bytes, `None` for no limit but the driver's. reserved: bytes held now, never above the limit, except after
+    the limit was set below what live tensors hold. pools: the device's pools, weakly.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self.reserved = 0
+        self.pools: WeakSet[Pool] = WeakSet()
+        # One lock a device and not one a pool: when memory runs out a pool empties the others, and two pools that
+        # did so at once would wait for each other. Reentrant, because a garbage collection inside `allocate` may run
+        # a finalizer that allocates; `searching` tells that call that the lists are being changed further up.
+        self.lock = threading.RLock()
+        self.searching = False
+        # Segments no pool has any more, to be released at the next occasion. Any thread may append without the lock.
+        self.leaving: deque[tuple[MemorySource, Any, int]] = deque()
+        with _budgets_lock:
+            _budgets.add(self)
+
+    def set_limit(self, limit: int | None) -> None:
+        """Change the limit; below what is reserved, cached memory is freed first. Live tensors keep theirs."""
+        if limit is not None and limit < 0:
+            raise ArgumentError(f"a memory limit is a number of bytes or None, not {limit}")
+        with self.lock:
+            self.limit = limit
+            if limit is not None and self.reserved > limit:
+                self.empty_cache()
+
+    def empty_cache(self) -> int:
+        """Wait for the device and give its pools' cached segments back; the number of bytes that went."""
+        with self.lock:
+            if self.searching:
+                return 0
+            self.searching = True
+            try:
+                return self._release_cached(list(self.pools))
+            finally:
+                self.searching = False
+
+    def stats(self) -> PoolStats:
+        """The pools' counters, summed."""
+        with self.lock:
+            return PoolStats.total(pool.stats() for pool in list(self.pools))
+
+    def _release_cached(self, pools: list[Pool]) -> int:
+        """Release what `pools` have free in whole segments, and what had left pools before; bytes."""
+        for pool in pools:
+            pool._drain()
+            pool._settle(wait=False)
+            pool._merge()
+            pool._retire_segments()
+        batch = [self.leaving.popleft() for _ in range(len(self.leaving))]
+        if not batch:
+            return 0
+        released = done = 0
+        try:
+            for source in dict.fromkeys(source for source, _, _ in batch):
+                source.synchronize()
+            for source, handle, size in batch:
+                done += 1
+                try:
+                    source.release(handle)
+                except Exception:
+                    # Its memory may still be taken, so it stays counted; nobody gets it again, and it is tried again.
+                    _log.exception("releasing a segment of %d bytes failed; it will be tried again", size)
+                    self.leaving.append((source, handle, size))
+                else:
+                    self.reserved -= size
+                    released += size
+        finally:
+            self.leaving.extend(batch[done:])
+        return released
+
+
+class Pool:
+    """Blocks of one stream's memory, reused without asking the driver.
+
+    The algorithm is that of PyTorch's CUDA caching allocator (c10/cuda/CUDACachingAllocator.cpp) with the exact-size
+    free lists of CuPy's memory pool (cupy/cuda/memory.pyx) in front, which are what Doug Lea's malloc calls fast bins.
+
+    1.  Sizes are rounded up to 512 bytes. Memory comes from the driver in segments, each a chain of blocks without gaps.
+    2.  `free` appends the block to a deque and does nothing else. It runs in finalizers: on any thread, between any two
+        steps of anything, so it takes no lock. Everything else holds the lock of the budget and drains the deque first.
+    3.  A drained block goes to the bin of its exact size, and `allocate` takes the last one out of the bin. A program
+        that repeats its sizes never gets further than this. Memory is reused at once: work on one stream runs in order,
+        so what is launched next on the block runs after everything launched on it before. No launch is ever counted.
+    4.  If the bin is empty, best fit: the smallest merged block that is large enough, of the oldest segment and the
+        lowest offset among equals. Its front is handed out, the remainder stays in the list. PyTorch hands out a large
+        block whole if less than 1 MiB would remain; here it is always cut, as bins need exact sizes.
+    5.  If none fits, all bins are emptied, their blocks merged with free neighbours, and best fit tries again. Merging
+        is lazy so that step 3 can be short, and comes before any request to the driver, so that laziness costs no memory.
+    6.  If none fits still, the driver is asked for a segment. Requests up to 1 MiB and larger ones have segments of
+        their own, so that long-lived small tensors do not pin large segments. PyTorch's are 2 MiB and 20 MiB; these
+        grow up to that, by an eighth of what the pool has of the kind, because a model of 1 MiB should not hold 22.
+        A request above that gets a segment of its own size rounded up by at most a sixteenth.
+    7.  If the driver has no more, or the budget's limit would be passed: a segment of just the request; then wait for
+        blocks that other streams use (`record_stream`) and try best fit; then wait for the device, give back this
+        pool's free segments and ask again; then those of all pools of the budget, and ask again; then, for a small
+        request, best fit among the large blocks; then `OutOfMemoryError`.
+
+    A block that a second stream reads is announced with `record_stream`: when freed it goes to no bin before the
+    events recorded on that stream are complete. Segments go back to the driver only after the device has finished.
+
+    source: where segments come from. budget: the device's. stream: whose work uses the blocks, told in `snapshot`.
+    device_name: for messages.
+    """
+
+    free: Callable[[Block], None]
+    """Take a block back, once. From any thread and any finalizer: never waits, never raises."""
+
+    def __init__(self, source: MemorySource, budget: Budget, stream: Any = None, device_name: str = "") -> None:
+        self._segments: dict[Segment, None] = {}  # ordered set
+        self._budget = budget
+        self._source = source
+        self.stream = stream
+        self.device_name = device_name
+        self._lock = budget.lock
+        self._freed: deque[Block] = deque()
+        self.free = self._freed.append  # no Python frame: 2 in the class docstring is literally true
+        self._bins: dict[int, list[Block]] = {}
+        self._merged: dict[bool, list[tuple[int, int, int, Block]]] = {True: [], False: []}  # size, age, offset; sorted
+        self._marked: list[Block] = []  # freed, and their events not made yet
+        self._waiting: list[tuple[Block, list[Event]]] = []  # freed, and their events not complete
+        self._serial = 0
+        self._reserved = {True: 0, False: 0}
+        self._reserved_peak = 0
+        self._allocated = 0
+        self._allocated_peak = 0
+        self._allocations = 0
+        self._driver_allocations = 0
+        self._driver_frees = 0
+        self._retries = 0
+        with self._lock:
+            budget.pools.add(self)
+
+    def __del__(self) -> None:
+        for segment in getattr(self, "_segments", ()):  # in a finalizer: no lock, so no driver either
+            self._budget.leaving.append((self._source, segment.handle, segment.size))
+
+    def allocate(self, nbytes: int) -> Block:
+        """A block of at least `nbytes` > 0 bytes for work on this pool's stream; its content is undefined.
+
+        Raises `OutOfMemoryError` when cached memory was given up and it still does not fit.
+        """
+        with self._lock:
+            # `_drain`, written out: the call would be a sixth of the time.
+            freed = self._freed
+            while freed:
+                block = freed.popleft()
+                if block.requested:
+                    block.requested = 0
+                    self._allocated -= block.size
+                    block.bin.append(block)
+                else:
+                    _log.error("%r was freed twice", block)
+            bin = self._bins.get((nbytes + 511) & -512)
+            block = bin.pop() if bin else self._search(nbytes)
+            block.requested = nbytes
+            self._allocations += 1
+            allocated = self._allocated = self._allocated + block.size
+            if allocated > self._allocated_peak:
+                self._allocated_peak = allocated
+            return block
+
+    def record_stream(self, block: Block, mark: Event | Callable[[], Event]) -> None:
+        """Keep `block`, once freed, from reuse until another stream's work on it is done.
+
+        mark: an event already recorded behind that work, or a function that records one. The function is called when
+        the pool next looks for memory after the block was freed, on whatever thread that is.
+        """
+        with self._lock:
+            if block.marks is None:
+                block.marks = []
+                block.bin = self._marked
+            if mark not in block.marks:
+                block.marks.append(mark)
+
+    def empty_cache(self) -> int:
+        """Wait for the device and give free segments back to the driver; the number of bytes that went."""
+        budget = self._budget
+        with self._lock:
+            if budget.searching:
+                return 0
+            budget.searching = True
+            try:
+                return budget._release_cached([self])
+            finally:
+                budget.searching = False
+
+    def stats(self) -> PoolStats:
+        """Counters now. Blocks count as free from the moment they were freed."""
+        with self._lock:
+            self._drain()
+            reserved = sum(self._reserved.values())
+            return PoolStats(
+                allocated=self._allocated,
+                allocated_peak=self._allocated_peak,
+                requested=sum(block.requested for block in self._blocks()),
+                reserved=reserved,
+                reserved_peak=self._reserved_peak,
+                cached=reserved - self._allocated,
+                waiting=sum(block.size for block in self._marked) + sum(block.size for block, _ in self._waiting),
+                allocations=self._allocations,
+                driver_allocations=self._driver_allocations,
+                driver_frees=self._driver_frees,
+                retries=self._retries,
+            )
+
+    def snapshot(self) -> list[SegmentInfo]:
+        """Every segment with its blocks, oldest first."""
+        with self._lock:
+            self._drain()
+            waiting = {*self._marked, *(block for block, _ in self._waiting)}
+            infos = []
+            for segment in list(self._segments):
+                blocks = []
+                at: Block | None = segment.first
+                while at is not None:
+                    state = "in use" if at.requested else "waiting" if at in waiting else "cached"
+                    blocks.append(BlockInfo(at.offset, at.size, at.requested, state))  # type: ignore[arg-type]
+                    at = at.next
+                infos.append(SegmentInfo(segment.size, segment.small, self.stream, tuple(blocks)))
+            return infos
+
+    def reset_peak(self) -> None:
+        """Let both peaks begin again at what is held now."""
+        with self._lock:
+            self._drain()
+            self._allocated_peak = self._allocated
+            self._reserved_peak = sum(self._reserved.values())
+
+    # --- Everything below runs with the budget's lock held. -----------------------------------------------------------
+
+    def _drain(self) -> None:
+        freed = self._freed
+        while freed:
+            block = freed.popleft()
+            if block.requested:
+                block.requested = 0
+                self._allocated -= block.size
+                block.bin.append(block)
+            else:
+                _log.error("%r was freed twice", block)
+
+    def _blocks(self) -> list[Block]:
+        blocks = []
+        for segment in list(self._segments):
+            at: Block | None = segment.first
+            while at is not None:
+                blocks.append(at)
+                at = at.next
+        return blocks
+
+    def _search(self, nbytes: int) -> Block:
+        """Steps 4 to 7: a block whose size is not in its bin."""
+        if nbytes <= 0:
+            raise ArgumentError(f"a block has at least one byte, not {nbytes}: empty tensors own none")
+        size = (nbytes + _ROUND - 1) & -_ROUND
+        budget = self._budget
+        if budget.searching:
+            # A finalizer allocates while a search further up this thread's stack is changing the lists: leave them alone.
+            block = self._new_segment(size, size)
+            if block is None:
+                raise self._out_of_memory(nbytes)
+        else:
+            budget.searching = True
+            try:
+                block = self._find(size) or self._find_after_freeing(size)
+                if block is None:
+                    raise self._out_of_memory(nbytes)
+            finally:
+                budget.searching = False
+        block.bin = self._bins.setdefault(size, [])
+        return block
+
+    def _find(self, size: int) -> Block | None:
+        if self._marked or self._waiting:
+            self._settle(wait=False)
+            bin = self._bins.get(size)
+            if bin:
+                return bin.pop()
+        small = size <= _SMALL
+        block = self._best_fit(size, small)
+        if block is None and self._merge():
+            block = self._best_fit(size, small)
+        if block is None:
+            block = self._new_segment(self._segment_size(size), size)
+        return block or self._new_segment(size, size)
+
+    def _find_after_freeing(self, size: int) -> Block | None:
+        budget = self._budget
+        small = size <= _SMALL
+        self._retries += 1
+        if self._marked or self._waiting:
+            self._settle(wait=True)
+            self._merge()
+            block = self._best_fit(size, small)
+            if block is not None:
+                return block
+        block = None
+        if budget._release_cached([self]):
+            block = self._new_segment(size, size)
+        if block is None:
+            others = list(budget.pools)
+            for pool in others:
+                pool._drain()
+                pool._settle(wait=True)
+            if budget._release_cached(others):
+                block = self._new_segment(size, size)
+        if block is None:  # another thread may have freed something while this one waited
+            self._drain()
+            self._merge()
+            block = self._best_fit(size, small)
+        if block is None and small:
+            block = self._best_fit(size, False)
+        return block
+
+    def _best_fit(self, size: int, small: bool) -> Block | None:
+        merged = self._merged[small]
+        at = bisect_left(merged, (size,))
+        if at == len(merged):
+            return None
+        block = merged.pop(at)[3]
+        block.merged = False
+        self._cut(block, size)
+        return block
+
+    def _cut(self, block: Block, size: int) -> None:
+        """Shorten `block` to `size`; what remains becomes a free block behind it."""
+        if block.size == size:
+            return
+        rest = Block(self, block.segment, block.offset + size, block.size - size)
+        rest.prev, rest.next = block, block.next
+        if block.next is not None:
+            block.next.prev = rest
+        block.next = rest
+        block.size = size
+        self._insert(rest)
+
+    def _insert(self, block: Block) -> None:
+        block.merged = True
+        insort(self._merged[block.segment.small], (block.size, block.segment.serial, block.offset, block))
+
+    def _remove(self, block: Block) -> None:
+        merged = self._merged[block.segment.small]
+        del merged[bisect_left(merged, (block.size, block.segment.serial, block.offset))]
+        block.merged = False
+
+    def _merge(self) -> bool:
+        """Empty the bins into the sorted list, merging neighbours; whether there was anything in them."""
+        any_merged = False
+        for bin in list(self._bins.values()):
+            while bin:
+                any_merged = True
+                block = bin.pop()
+                after, before = block.next, block.prev
+                if after is not None and after.merged:
+                    self._remove(after)
+                    self._absorb(block, after)
+                if before is not None and before.merged:
+                    self._remove(before)
+                    self._absorb(before, block)
+                    block = before
+                self._insert(block)
+        if len(self._bins) > _BINS:
+            self._sweep_bins()
+        return any_merged
+
+    def _sweep_bins(self) -> None:
+        """Forget the bins of sizes no live block has: sizes that never come again (ragged batches) would pile up."""
+        old, self._bins = self._bins, {}
+        for block in self._blocks():
+            if block.requested and block.marks is None:
+                block.bin = self._bins.setdefault(block.size, [])
+        for size, bin in old.items():  # a finalizer that allocated meanwhile may have drained into them
+            for block in bin:
+                block.bin = self._bins.setdefault(size, [])
+                block.bin.append(block)
+
+    def _absorb(self, block: Block, after: Block) -> None:
+        block.size += after.size
+        block.next = after.next
+        if after.next is not None:
+            after.next.prev = block
+        after.prev = after.next = None
+
+    def _settle(self, wait: bool) -> None:
+        """Put freed blocks into their bins whose events are complete; with `wait`, wait for those that are not."""
+        while self._marked:
+            block = self._marked.pop()
+            marks, block.marks = block.marks or [], None
+            events: list[Event] = []
+            try:
+                for mark in marks:
+                    events.append(mark if hasattr(mark, "query") else mark())  # type: ignore[operator,arg-type]
+            except Exception:
+                _log.exception("recording an event failed; waiting for the device instead")
+                self._source.synchronize()
+                events = []
+            self._waiting.append((block, events))
+        waiting, self._waiting = self._waiting, []
+        for block, events in waiting:
+            try:
+                if wait:
+                    for event in events:
+                        event.synchronize()
+                    left = []
+                else:
+                    left = [event for event in events if not event.query()]
+            except Exception:
+                _log.exception("asking an event failed; waiting for the device instead")
+                self._source.synchronize()
+                left = []
+            if left:
+                self._waiting.append((block, left))
+            else:
+                block.bin = self._bins.setdefault(block.size, [])
+                block.bin.append(block)
+
+    def _segment_size(self, size: int) -> int:
+        small = size <= _SMALL
+        grown = min(self._reserved[small] // _GROWTH, _SEGMENT_CAP[small])
+        step = max(_QUANTUM, 1 << max(size.bit_length() - 5, 0))
+        return -(-max(size, grown) // step) * step
+
+    def _new_segment(self, segment_size: int, size: int) -> Block | None:
+        """The first `size` bytes of a new segment; None if the limit or the driver says no."""
+        budget = self._budget
+        if budget.limit is not None and budget.reserved + segment_size > budget.limit:
+            return None
+        budget.reserved += segment_size  # first, so that a finalizer that allocates meanwhile sees it taken
+        try:
+            handle = self._source.allocate(segment_size)
+        except BaseException as error:
+            budget.reserved -= segment_size
+            if isinstance(error, MemoryError):
+                return None
+            raise
+        small = size <= _SMALL
+        self._serial += 1
+        segment = Segment(handle, segment_size, small, self._serial)
+        block = segment.first = Block(self, segment, 0, segment_size)
+        self._segments[segment] = None
+        self._driver_allocations += 1
+        self._reserved[small] += segment_size
+        self._reserved_peak = max(self._reserved_peak, sum(self._reserved.values()))
+        self._cut(block, size)
+        return block
+
+    def _retire_segments(self) -> None:
+        """Hand segments that are one free block to the budget, to be released."""
+        for segment in list(self._segments):
+            block = segment.first
+            if block.merged and block.next is None:
+                self._remove(block)
+                del self._segments[segment]
+                self._reserved[segment.small] -= segment.size
+                self._driver_frees += 1
+                self._budget.leaving.append((self._source, segment.handle, segment.size))
+
+    def _out_of_memory(self, nbytes: int) -> OutOfMemoryError:
+        budget = self._budget
+        in_use = 0
+        for pool in list(budget.pools):
+            pool._drain()
+            in_use += pool._allocated
+        return OutOfMemoryError(nbytes, in_use, budget.reserved - in_use, budget.limit, self.device_name)
+
+
+# A child made by os.fork() has only the thread that forked: a lock another thread held would stay locked for good.
+_budgets: WeakSet[Budget] = WeakSet()
+_budgets_lock = threading.RLock()
+_held: list[Budget] = []
+
+
+def _before_fork() -> None:
+    _budgets_lock.acquire()
+    _held[:] = _budgets
+    for budget in _held:
+        budget.lock.acquire()
+
+
+def _after_fork() -> None:
+    for budget in _held:
+        budget.lock.release()
+    _held.clear()
+    _budgets_lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
