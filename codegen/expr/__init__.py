@@ -1,0 +1,54 @@
+"""The expression language of specs: parsed, typed, differentiated, printed.
+
+    text --parse--> Expr --canonical / gradient--> Expr --row_stages--> emit_opencl / emit_numpy --> text
+
+Everything here is a function of immutable, shared nodes (`nodes.py`); what functions there are is data
+(`../functions.yaml`, read by `vocabulary.py`).
+"""
+
+from .canonical import canonical
+from .derive import gradient
+from .emit import Block, Dialect, Piece, emit, to_text
+from .emit_numpy import emit_numpy
+from .emit_opencl import ROW, SCALAR, VECTOR, OpenCL, emit_opencl
+from .nodes import Expr, ExprError, Operand, Scope, Type, const, free_names, name, size, topological
+from .parse import parse
+from .rows import Let, Reduction, RowProgram, Stage, row_stages
+from .vocabulary import Function, call, functions, power, substitute
+
+__all__ = [
+    "ROW",
+    "SCALAR",
+    "VECTOR",
+    "Block",
+    "Dialect",
+    "Expr",
+    "ExprError",
+    "Function",
+    "Let",
+    "OpenCL",
+    "Operand",
+    "Piece",
+    "Reduction",
+    "RowProgram",
+    "Scope",
+    "Stage",
+    "Type",
+    "call",
+    "canonical",
+    "const",
+    "emit",
+    "emit_numpy",
+    "emit_opencl",
+    "free_names",
+    "functions",
+    "gradient",
+    "name",
+    "parse",
+    "power",
+    "row_stages",
+    "size",
+    "substitute",
+    "to_text",
+    "topological",
+]

@@ -1,0 +1,45 @@
+"""Python over NumPy, for tests and `weftgrad check`: `np` is numpy and `sp` is scipy.special."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from .emit import ATOM, Block, Dialect, Piece, emit
+from .nodes import Expr
+from .vocabulary import functions
+
+
+class _NumPy(Dialect):
+    target = "numpy"
+    infix = {
+        "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
+        "+": 9, "-": 9, "*": 10, "/": 10,
+    }  # fmt: skip
+    prefix = {"-": 11, "~": 11}
+    comparisons = frozenset(("==", "!=", "<", "<=", ">", ">="))
+
+    def literal(self, node: Expr) -> Piece:
+        value = node.value
+        if isinstance(value, float) and not math.isfinite(value):
+            return Piece("np.nan") if math.isnan(value) else Piece("np.inf" if value > 0 else "(-np.inf)")
+        text = repr(value)
+        return Piece(text, self.prefix["-"] if text.startswith("-") else ATOM)
+
+    def declare(self, node: Expr, local: str, text: str) -> str:
+        return f"{local} = {text}"
+
+    def spelling(self, node: Expr) -> str:
+        return functions()[node.fn].spelling.get("numpy", f"np.{node.fn}")
+
+
+_NUMPY = _NumPy()
+
+
+def emit_numpy(outputs: Mapping[str, Expr], *, local: str = "t", names: Mapping[str, str] | None = None) -> Block:
+    """Print `outputs` as Python statements and expressions over arrays that broadcast against each other.
+
+    A row reduction is one over the last axis, which is kept: operands of scope `row` have length 1 there, those of
+    scope `column` have length 1 before it. Random functions are called by their plain names.
+    """
+    return emit(outputs, _NUMPY, local=local, names=names)
