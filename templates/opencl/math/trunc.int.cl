@@ -1,0 +1,2 @@
+// needs:
+static inline __attribute__((overloadable)) F wg_trunc(F x) { return x; }
