@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -75,10 +76,8 @@ def default_limit(device_memory: int | None = None) -> int:
 def host_memory(root: Path = Path("/")) -> int:
     """Bytes of memory this process can have: the machine's, or less where a control group (v1 or v2) says so."""
     bounds = list(_control_group_limits(root))
-    try:
+    with suppress(AttributeError, ValueError, OSError):  # not on every system
         bounds.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):  # not on every system
-        pass
     return min((bound for bound in bounds if bound > 0), default=1 << 63)
 
 

@@ -1,6 +1,7 @@
 """The caching allocator: one implementation, whatever the memory and the driver.
 
-A backend brings a `MemorySource`; a device has one `Budget`; each of its streams has a `Pool`, which hands out `Block`s.
+A backend brings a `MemorySource`; a device has one `Budget`; each of its streams has a `Pool`, which hands out
+`Block`s. The algorithm is in the docstring of `Pool`.
 """
 
 from __future__ import annotations
@@ -22,18 +23,22 @@ __all__ = ["Block", "Budget", "Event", "MemorySource", "Pool", "Segment"]
 _log = logging.getLogger(__name__)
 
 _ROUND = 512  # bytes; every offset and every size is a multiple
-_SMALL = 1 << 20  # requests up to here are served from the small segments
-_SEGMENT_CAP = {True: 2 << 20, False: 20 << 20}  # how far segments grow, by small
-_QUANTUM = 64 << 10  # the least segment
-_GROWTH = 8  # a new segment is at most 1/8 of what the pool has of its kind, unless the request itself is larger
-_BINS = 4096  # distinct sizes before bins of forgotten sizes are swept
+_PAGE = 4 << 10  # segments are multiples
+_LEAST = 64 << 10  # the least segment
+_SEGMENT_CAP = {True: 2 << 20, False: 20 << 20}  # how far segments grow beyond a request, by small
+_GROWTH = 8  # a new segment is an eighth of what the pool has of its kind, or the request itself if that is larger
+_SMALL = 64 << 10  # the largest request that small segments serve,
+_SMALL_SHARE = 1024  # and no more than this part of what the pool holds
+_PATIENCE = 512  # allocations without a new segment before merging turns lazy
+_SLACK = 1.3  # times the peak in use, beyond which free segments go back and growth is no more than a request
+_TRIMS = 3  # times they do at one peak, so that a program that repeats itself comes to rest
 
 
 class MemorySource(Protocol):
     """What a backend gives. It is called with the budget's lock held, and must not allocate from a pool."""
 
     def allocate(self, nbytes: int) -> Any:
-        """A handle to fresh memory, aligned to 512 bytes or to what its kernels need; `MemoryError` if there is none."""
+        """A handle to fresh memory, aligned as the backend's kernels need; `MemoryError` if there is none."""
 
     def release(self, handle: Any) -> None:
         """Give memory back. Called right after `synchronize`: nothing that was launched before is still running."""
@@ -172,25 +177,33 @@ class Pool:
     The algorithm is that of PyTorch's CUDA caching allocator (c10/cuda/CUDACachingAllocator.cpp) with the exact-size
     free lists of CuPy's memory pool (cupy/cuda/memory.pyx) in front, which are what Doug Lea's malloc calls fast bins.
 
-    1.  Sizes are rounded up to 512 bytes. Memory comes from the driver in segments, each a chain of blocks without gaps.
+    1.  Sizes are rounded up to 512 bytes. Memory comes from the driver in segments, each a gapless chain of blocks.
     2.  `free` appends the block to a deque and does nothing else. It runs in finalizers: on any thread, between any two
         steps of anything, so it takes no lock. Everything else holds the lock of the budget and drains the deque first.
     3.  A drained block goes to the bin of its exact size, and `allocate` takes the last one out of the bin. A program
         that repeats its sizes never gets further than this. Memory is reused at once: work on one stream runs in order,
         so what is launched next on the block runs after everything launched on it before. No launch is ever counted.
-    4.  If the bin is empty, best fit: the smallest merged block that is large enough, of the oldest segment and the
-        lowest offset among equals. Its front is handed out, the remainder stays in the list. PyTorch hands out a large
-        block whole if less than 1 MiB would remain; here it is always cut, as bins need exact sizes.
-    5.  If none fits, all bins are emptied, their blocks merged with free neighbours, and best fit tries again. Merging
-        is lazy so that step 3 can be short, and comes before any request to the driver, so that laziness costs no memory.
-    6.  If none fits still, the driver is asked for a segment. Requests up to 1 MiB and larger ones have segments of
-        their own, so that long-lived small tensors do not pin large segments. PyTorch's are 2 MiB and 20 MiB; these
-        grow up to that, by an eighth of what the pool has of the kind, because a model of 1 MiB should not hold 22.
-        A request above that gets a segment of its own size rounded up by at most a sixteenth.
+    4.  If the bin is empty, all bins are, into one sorted list, merging each block with its free neighbours. Best fit:
+        the smallest block in the list that is large enough, of the oldest segment and the lowest offset among equals.
+        Its front is handed out, the remainder stays. PyTorch hands out a large block whole if less than 1 MiB would
+        remain; here it is always cut, since bins need exact sizes.
+    5.  Once the pool has not grown for a while (512 allocations, twice as many after each relapse), best fit comes
+        before merging, which follows only if nothing fits. Merging first leaves the fewest holes, which is what counts
+        while the pool grows; but it empties the bins, so most requests of a program that repeats itself would miss.
+        Merging last lets the bins fill with just the blocks the program needs. Either way everything is merged before
+        the driver is asked, so that no laziness costs memory.
+    6.  If nothing fits, the driver is asked for a segment. PyTorch's are of 2 MiB for requests up to 1 MiB, else of
+        20 MiB. These grow up to that, being an eighth of what the pool has, because a model of 1 MiB should not hold
+        22; a request above that gets a segment of its own, rounded up by at most a sixteenth. Small requests have
+        segments apart, so that long-lived ones do not pin large segments, but small is relative too: up to 1/1024 of
+        what is held, at most 64 KiB. With a fixed 1 MiB, small models reserve 1.5 times what they use.
+        If the pool would come to hold more than 1.3 times its peak in use, its free segments go back first (pieces of
+        the wrong size, left from growing), and the new one is no larger than it must be. They go three times at one
+        peak at most: a program that repeats itself comes to rest, even one that cannot do with 1.3.
     7.  If the driver has no more, or the budget's limit would be passed: a segment of just the request; then wait for
         blocks that other streams use (`record_stream`) and try best fit; then wait for the device, give back this
-        pool's free segments and ask again; then those of all pools of the budget, and ask again; then, for a small
-        request, best fit among the large blocks; then `OutOfMemoryError`.
+        pool's free segments and ask again; then those of all pools of the budget, and ask again; then best fit among
+        the blocks of the other kind; then `OutOfMemoryError`.
 
     A block that a second stream reads is announced with `record_stream`: when freed it goes to no bin before the
     events recorded on that stream are complete. Segments go back to the driver only after the device has finished.
@@ -217,6 +230,11 @@ class Pool:
         self._waiting: list[tuple[Block, list[Event]]] = []  # freed, and their events not complete
         self._serial = 0
         self._reserved = {True: 0, False: 0}
+        self._patience = _PATIENCE
+        self._lazy_from = 0  # the allocation from which on merging is lazy
+        self._sweep_at = 64  # the number of bins at which forgotten ones are swept
+        self._trims = 0
+        self._trimmed_peak = 0
         self._reserved_peak = 0
         self._allocated = 0
         self._allocated_peak = 0
@@ -352,7 +370,7 @@ class Pool:
         size = (nbytes + _ROUND - 1) & -_ROUND
         budget = self._budget
         if budget.searching:
-            # A finalizer allocates while a search further up this thread's stack is changing the lists: leave them alone.
+            # A finalizer allocates, and a search further up this thread's stack is changing the lists: keep off.
             block = self._new_segment(size, size)
             if block is None:
                 raise self._out_of_memory(nbytes)
@@ -373,17 +391,35 @@ class Pool:
             bin = self._bins.get(size)
             if bin:
                 return bin.pop()
-        small = size <= _SMALL
-        block = self._best_fit(size, small)
-        if block is None and self._merge():
+        small = self._is_small(size)
+        lazy = self._allocations >= self._lazy_from
+        block = self._best_fit(size, small) if lazy else None
+        if block is None:
+            self._merge()
             block = self._best_fit(size, small)
         if block is None:
-            block = self._new_segment(self._segment_size(size), size)
-        return block or self._new_segment(size, size)
+            self._trim(size)
+            grown = self._segment_size(size)
+            block = self._new_segment(grown, size)
+            if block is None and grown > size:
+                block = self._new_segment(size, size)
+        return block
+
+    def _is_small(self, size: int) -> bool:
+        return size <= min(_SMALL, (self._reserved[True] + self._reserved[False]) // _SMALL_SHARE)
+
+    def _trim(self, size: int) -> None:
+        """Before growing: give free segments back if more than `_SLACK` times the peak would be held otherwise."""
+        peak = max(self._allocated_peak, self._allocated + size)
+        if peak > self._trimmed_peak:
+            self._trimmed_peak, self._trims = peak, 0
+        held = self._reserved[True] + self._reserved[False]
+        if self._trims < _TRIMS and held + self._segment_size(size) > _SLACK * peak:
+            self._trims += self._budget._release_cached([self]) > 0
 
     def _find_after_freeing(self, size: int) -> Block | None:
         budget = self._budget
-        small = size <= _SMALL
+        small = self._is_small(size)
         self._retries += 1
         if self._marked or self._waiting:
             self._settle(wait=True)
@@ -399,15 +435,14 @@ class Pool:
             for pool in others:
                 pool._drain()
                 pool._settle(wait=True)
-            if budget._release_cached(others):
-                block = self._new_segment(size, size)
+            if not budget._release_cached(others):
+                self._source.synchronize()  # drivers put releases off while work is queued
+            block = self._new_segment(size, size)
         if block is None:  # another thread may have freed something while this one waited
             self._drain()
             self._merge()
             block = self._best_fit(size, small)
-        if block is None and small:
-            block = self._best_fit(size, False)
-        return block
+        return block or self._best_fit(size, not small)
 
     def _best_fit(self, size: int, small: bool) -> Block | None:
         merged = self._merged[small]
@@ -440,12 +475,10 @@ class Pool:
         del merged[bisect_left(merged, (block.size, block.segment.serial, block.offset))]
         block.merged = False
 
-    def _merge(self) -> bool:
-        """Empty the bins into the sorted list, merging neighbours; whether there was anything in them."""
-        any_merged = False
+    def _merge(self) -> None:
+        """Empty the bins into the sorted list, merging neighbours."""
         for bin in list(self._bins.values()):
             while bin:
-                any_merged = True
                 block = bin.pop()
                 after, before = block.next, block.prev
                 if after is not None and after.merged:
@@ -456,9 +489,9 @@ class Pool:
                     self._absorb(before, block)
                     block = before
                 self._insert(block)
-        if len(self._bins) > _BINS:
+        if len(self._bins) >= self._sweep_at:
             self._sweep_bins()
-        return any_merged
+            self._sweep_at = 64 + 2 * len(self._bins)
 
     def _sweep_bins(self) -> None:
         """Forget the bins of sizes no live block has: sizes that never come again (ragged batches) would pile up."""
@@ -512,10 +545,13 @@ class Pool:
                 block.bin.append(block)
 
     def _segment_size(self, size: int) -> int:
-        small = size <= _SMALL
-        grown = min(self._reserved[small] // _GROWTH, _SEGMENT_CAP[small])
-        step = max(_QUANTUM, 1 << max(size.bit_length() - 5, 0))
-        return -(-max(size, grown) // step) * step
+        small = self._is_small(size)
+        ahead = min(self._reserved[small] // _GROWTH, _SEGMENT_CAP[small])
+        peak = max(self._allocated_peak, self._allocated + size)
+        room = int(_SLACK * peak) - self._reserved[True] - self._reserved[False]
+        segment = max(size, min(ahead, room), _LEAST)
+        step = max(_PAGE, 1 << (segment.bit_length() - 5))
+        return -(-segment // step) * step
 
     def _new_segment(self, segment_size: int, size: int) -> Block | None:
         """The first `size` bytes of a new segment; None if the limit or the driver says no."""
@@ -530,8 +566,11 @@ class Pool:
             if isinstance(error, MemoryError):
                 return None
             raise
-        small = size <= _SMALL
+        small = self._is_small(size)
         self._serial += 1
+        if self._allocations >= self._lazy_from > 0:
+            self._patience *= 2
+        self._lazy_from = self._allocations + self._patience
         segment = Segment(handle, segment_size, small, self._serial)
         block = segment.first = Block(self, segment, 0, segment_size)
         self._segments[segment] = None
