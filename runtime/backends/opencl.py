@@ -1,0 +1,434 @@
+"""The OpenCL backend: any platform. The only file that imports pyopencl.
+
+Kernels are built per device from text (`runtime.program`), kept as binaries (`runtime.cache`), and launched with three
+kinds of argument: buffers, the geometry struct, and a packed struct of offsets and numbers (`Dynamic`). A kernel
+object's arguments are state, so every thread prepares kernel objects of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .. import program
+from ..cache import BinaryCache
+from ..device import Device
+from ..errors import CompileError, DriverNotFound, ForkError, LaunchError, UnknownDevice
+from ..memory_stats import default_limit
+from ..pool import Budget, Pool
+from ..storage import Storage
+from .protocol import Capabilities, Instance, Step
+
+# PoCL reads these when its platform is first loaded: the calling-thread device beside the pooled one, and pinned workers.
+os.environ.setdefault("POCL_DEVICES", "basic pthread")
+os.environ.setdefault("POCL_AFFINITY", "1")
+
+try:
+    import pyopencl as cl
+except ImportError as error:  # pragma: no cover - exercised in a subprocess without it
+    raise DriverNotFound(f"OpenCL needs pyopencl, which does not import ({error}): pip install 'pyopencl[pocl]'") from error
+
+__all__ = ["DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "devices"]
+
+_PACK = {"float": "f", "double": "d", "char": "b", "uchar": "B", "short": "h", "int": "i", "long": "q", "ushort": "H"}
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def check_fork() -> None:
+    """OpenCL drivers do not survive a fork: PoCL hangs at the first call. Say so instead."""
+    if _forked:
+        raise ForkError(
+            "this process was forked after an OpenCL device was opened, and OpenCL does not work in such a child; "
+            "start workers with multiprocessing's 'spawn' or 'forkserver' method"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One OpenCL device as listed; `partner` is PoCL's calling-thread twin of its pooled CPU device."""
+
+    handle: Any
+    platform: str
+    name: str
+    is_gpu: bool
+    partner: Any = None
+
+
+@cache
+def devices() -> tuple[DeviceInfo, ...]:
+    """All OpenCL devices, GPUs first. Raises `DriverNotFound` where there is no platform at all."""
+    check_fork()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise DriverNotFound(
+            f"no OpenCL platform is installed ({error}): pip install 'pyopencl[pocl]' for one that runs on the CPU"
+        ) from error
+    found = []
+    for platform in platforms:
+        try:
+            members = platform.get_devices()
+        except cl.Error:
+            continue
+        basic = [d for d in members if d.name.startswith("basic") and "Portable" in platform.name]
+        for handle in members:
+            if handle in basic and len(members) > len(basic):
+                continue
+            is_gpu = bool(handle.type & cl.device_type.GPU)
+            twin = basic[0] if basic and handle not in basic else None
+            found.append(DeviceInfo(handle, platform.name, handle.name.strip(), is_gpu, twin))
+    if not found:
+        raise DriverNotFound("OpenCL platforms are installed but none has a device: pip install 'pyopencl[pocl]'")
+    return tuple(sorted(found, key=lambda info: not info.is_gpu))
+
+
+def capabilities_of(info: DeviceInfo) -> Capabilities:
+    """What schedules are chosen by, from what the driver says; `WEFTGRAD_CAPABILITIES` overrides fields for tests,
+    as in `style=gpu,fp64=0,max_group=64,local_memory=16384`."""
+    handle = info.handle
+    extensions = handle.extensions.split()
+    found = Capabilities(
+        style="gpu" if info.is_gpu else "cpu",
+        cores=handle.max_compute_units,
+        lanes=4 if info.is_gpu else 16,
+        fp64="cl_khr_fp64" in extensions,
+        fp16="cl_khr_fp16" in extensions,
+        max_group=min(handle.max_work_group_size, 256 if info.is_gpu else 4096),
+        local_memory=handle.local_mem_size,
+        builtins="Portable" not in info.platform,
+        memory=handle.global_mem_size,
+    )
+    overrides = os.environ.get("WEFTGRAD_CAPABILITIES")
+    return override(found, overrides) if overrides else found
+
+
+def override(found: Capabilities, text: str) -> Capabilities:
+    """`found` with the fields named in `text` (`field=value,…`) replaced."""
+    changes: dict[str, Any] = {}
+    for item in filter(None, text.split(",")):
+        field, _, value = item.partition("=")
+        kind = type(getattr(found, field))
+        changes[field] = value not in ("0", "False") if kind is bool else kind(value)
+    return replace(found, **changes)
+
+
+class Compiler:
+    """Programs of one OpenCL device in one context, and the kernels found in them. Shared by threads."""
+
+    def __init__(self, context: Any, handle: Any, capabilities: Capabilities):
+        self._context = context
+        self._handle = handle
+        self._capabilities = capabilities
+        platform = handle.platform
+        identity = "\0".join((platform.name, platform.version, handle.name, handle.version, handle.driver_version))
+        self._cache = BinaryCache(identity)
+        self._lock = threading.RLock()
+        self._found: dict[Instance, tuple[Any, str]] = {}
+        self._mine = threading.local()
+        self.built = 0
+        self.loaded = 0
+
+    def build(self, instances: Sequence[Instance]) -> int:
+        """Build those not yet built, as one program. Returns how many there were."""
+        with self._lock:
+            missing = [i for i in dict.fromkeys(instances) if i not in self._found]
+            if missing:
+                made = self._program(missing)
+                for position, instance in enumerate(missing):
+                    self._found[instance] = (made, program.entry_name(instance, position))
+            return len(missing)
+
+    def kernel(self, instance: Instance) -> Any:
+        """The calling thread's kernel object: its arguments are state, and making one costs 0.1 ms."""
+        kernels = self._mine.__dict__
+        kernel = kernels.get(instance)
+        if kernel is None:
+            if instance not in self._found:
+                self.build([instance])
+            kernel = kernels[instance] = cl.Kernel(*self._found[instance])
+        return kernel
+
+    def _program(self, instances: Sequence[Instance]) -> Any:
+        check_fork()
+        able = self._capabilities
+        if not able.fp64 and any(i.element == "double" for i in instances):
+            names = ", ".join(sorted({i.name for i in instances if i.element == "double"}))
+            raise CompileError(f"{names}: {self._handle.name} has no float64; use float32 there")
+        text = program.source(instances, builtins=able.builtins, fp64=able.fp64)
+        binary = self._cache.load(text)
+        if binary is not None:
+            try:
+                made = cl.Program(self._context, [self._handle], [binary]).build(devices=[self._handle])
+                self.loaded += 1
+                return made
+            except cl.Error:
+                pass  # a binary of another build of the driver: make it anew
+        try:
+            made = cl.Program(self._context, text).build(devices=[self._handle], cache_dir=False)
+            self.built += 1
+            binary = next(b for b in made.get_info(cl.program_info.BINARIES) if b)
+            self._cache.store(text, binary)
+            # A binary holds finished kernels, where a program from source compiles each at its first launch.
+            return cl.Program(self._context, [self._handle], [binary]).build(devices=[self._handle])
+        except cl.Error as error:
+            names = ", ".join(sorted({i.name for i in instances}))
+            raise CompileError(f"{names}: does not compile for {self._handle.name}\n{error}") from error
+
+
+class OpenCLEvent:
+    """A point in a stream. Timing events need a queue that profiles: `record` switches the stream to one."""
+
+    def __init__(self, driver: OpenCLDriver, timing: bool = False):
+        self.driver = driver
+        self.timing = timing
+        self.mark: Any = None
+
+    def record(self, stream: OpenCLStream) -> None:
+        stream.record_event(self)
+
+    def query(self) -> bool:
+        return self.mark is None or self.mark.command_execution_status == 0
+
+    def synchronize(self) -> None:
+        if self.mark is not None:
+            self.mark.wait()
+
+    def elapsed_time(self, end: OpenCLEvent) -> float:
+        """Milliseconds from this event to `end`; both must be timing events that were recorded."""
+        if self.mark is None or end.mark is None or not (self.timing and end.timing):
+            raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
+        self.synchronize()
+        end.synchronize()
+        return float(end.mark.profile.end - self.mark.profile.end) * 1e-6
+
+
+class OpenCLStream:
+    """One in-order queue, with a pool whose blocks are reused in its order."""
+
+    def __init__(self, driver: OpenCLDriver):
+        self.driver = driver
+        self.queue = cl.CommandQueue(driver.context, driver.handle)
+        self.pool = Pool(driver.memory, driver.budget, self, str(driver.device))
+        self._profiling = False
+
+    @property
+    def device(self) -> Device:
+        return self.driver.device
+
+    def synchronize(self) -> None:
+        check_fork()
+        self.queue.finish()
+
+    def query(self) -> bool:
+        return self.record_event().query()
+
+    def record_event(self, event: OpenCLEvent | None = None) -> OpenCLEvent:
+        event = event or OpenCLEvent(self.driver)
+        if event.timing and not self._profiling:
+            self.profile()
+        event.mark = cl.enqueue_marker(self.queue)
+        self.queue.flush()
+        return event
+
+    def wait_event(self, event: OpenCLEvent) -> None:
+        if event.mark is not None:
+            cl.enqueue_barrier(self.queue, wait_for=[event.mark])
+
+    def wait_stream(self, other: OpenCLStream) -> None:
+        self.wait_event(other.record_event())
+
+    def profile(self) -> None:
+        """Turn into a queue that keeps times; costs about 3 us a launch from then on."""
+        self.queue.finish()
+        self.queue = cl.CommandQueue(
+            self.driver.context, self.driver.handle, properties=cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self._profiling = True
+
+
+class DeviceMemory:
+    """What the pools of an OpenCL device draw segments from."""
+
+    def __init__(self, driver: OpenCLDriver):
+        self._driver = driver
+
+    def allocate(self, nbytes: int) -> Any:
+        try:
+            return cl.Buffer(self._driver.context, cl.mem_flags.READ_WRITE, nbytes)
+        except cl.Error as error:
+            raise MemoryError(str(error)) from error
+
+    def release(self, handle: Any) -> None:
+        handle.release()
+
+    def synchronize(self) -> None:
+        self._driver.synchronize()
+
+
+class Scratch:
+    """Memory that lives for one call, in the form in which launchers take tensors."""
+
+    __slots__ = ("start", "storage")
+
+    def __init__(self, storage: Storage):
+        self.storage = storage
+        self.start = storage.start
+
+
+class OpenCLDriver:
+    """An opened OpenCL device: context, compiler, default stream, memory."""
+
+    target = "opencl"
+
+    def __init__(self, device: Device):
+        self.device = device
+        found = devices()
+        index = device.index or 0
+        if index >= len(found):
+            raise UnknownDevice(f"{device} does not exist: there are {len(found)} OpenCL devices (see weftgrad devices)")
+        self.info = found[index]
+        self.handle = self.info.handle
+        self.name = self.info.name
+        self.capabilities = capabilities_of(self.info)
+        self.budget = Budget(default_limit(self.capabilities.memory))
+        self.launches = 0
+        self._retired: list[Any] = []
+        self.memory = DeviceMemory(self)
+        self.context = cl.Context([self.handle])
+        self.compiler = Compiler(self.context, self.handle, self.capabilities)
+        self.default_stream = self.new_stream()
+
+    # memory
+
+    def synchronize(self) -> None:
+        check_fork()
+        self.default_stream.synchronize()
+        for pool in self.budget.pools:
+            pool.stream.synchronize()
+        self._retired.clear()
+
+    def allocate(self, nbytes: int, stream: OpenCLStream) -> Storage:
+        pool = stream.pool
+        block = pool.allocate(nbytes)
+        return Storage(self.device, nbytes, block, pool, block.segment.handle, block.offset)
+
+    def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
+        """A storage with a copy of `array`'s bytes: device memory is not the host's."""
+        storage = self.allocate(array.nbytes, self.default_stream)
+        self.write(storage, 0, array, self.default_stream)
+        return storage
+
+    def retire(self, owner: Any, buffer: Any) -> None:
+        """Keep foreign memory until work that may use it is done. Called when its storage dies."""
+        self._retired.append((owner, buffer))
+
+    def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> None:
+        check_fork()
+        cl.enqueue_copy(stream.queue, storage.buffer, array, dst_offset=storage.start + offset, is_blocking=True)
+
+    def read(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> None:
+        check_fork()
+        cl.enqueue_copy(stream.queue, array, storage.buffer, src_offset=storage.start + offset, is_blocking=True)
+
+    def host_view(self, storage: Storage) -> np.ndarray[Any, Any] | None:
+        return None
+
+    def new_stream(self) -> OpenCLStream:
+        return OpenCLStream(self)
+
+    def new_event(self, timing: bool) -> OpenCLEvent:
+        return OpenCLEvent(self, timing)
+
+    def build(self, instances: Sequence[Instance]) -> int:
+        return self.compiler.build(instances)
+
+    # launching
+
+    def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
+        """A function `run(tensors, scalars, stream)` for this thread, that enqueues `steps` in order."""
+        check_fork()
+        runs = [self.prepare(step) for step in steps]
+        if len(runs) == 1 and not scratch:
+            return runs[0]
+
+        def run(tensors: list[Any], scalars: Sequence[Any], stream: OpenCLStream) -> None:
+            extra = [Scratch(self.allocate(n, stream)) for n in scratch]
+            everything = [*tensors, *extra]
+            for each in runs:
+                each(everything, scalars, stream)
+
+        return run
+
+    def prepare(self, step: Step) -> Callable[..., None]:
+        kernel = self.compiler.kernel(step.instance)
+        arguments = bind(kernel, step)
+        enqueue, size, local = cl.enqueue_nd_range_kernel, step.global_size, step.local_size
+        name = step.instance.name
+
+        def run(tensors: list[Any], scalars: Sequence[Any], stream: OpenCLStream) -> None:
+            arguments(tensors, scalars)
+            try:
+                enqueue(stream.queue, kernel, size, local)
+            except cl.Error as error:
+                raise launch_error(name, step, self.name, error) from error
+            self.launches += 1
+
+        return run
+
+
+def launch_error(name: str, step: Step, device: str, error: Exception) -> LaunchError:
+    """The error of a launch that the driver refused, with what it was."""
+    return LaunchError(
+        f"{name}: {step.instance.entry} failed to launch on {device} with global size {step.global_size}, "
+        f"local size {step.local_size}: {error}"
+    )
+
+
+def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
+    """A function that sets the arguments of `kernel` for a call's tensors and numbers.
+
+    Written out for the number of buffers by `exec` of text made here alone: a loop would cost half as much again as
+    the launch's own arguments.
+    """
+    count = len(step.buffers)
+    letters = [f"t{i}" for i in range(count)]
+    code = "q" * (count + len(step.integers)) + _PACK[step.instance.element] * len(step.scalars) + "0q"
+    numbers = [f"scalars[{i}]" for i in (*step.integers, *step.scalars)]
+    lines = ["def arguments(tensors, scalars):"]
+    lines += [f"    {name} = tensors[{i}]" for name, i in zip(letters, step.buffers, strict=True)]
+    for position, name in enumerate(letters):
+        lines.append(f"    set_arg({position}, {name}.storage.buffer or attach({name}.storage))")
+    packed = ", ".join([f"{name}.start" for name in letters] + numbers)
+    lines.append(f"    set_bytes({count + 1}, pack({packed}))")
+    if not step.geometry:
+        raise LaunchError(f"{step.instance.name}: a step without geometry")
+    lines.insert(1, f"    set_bytes({count}, geometry)")
+    space = {
+        "set_arg": kernel.set_arg,
+        "set_bytes": kernel._set_arg_buf,
+        "pack": struct.Struct("@" + code).pack,
+        "geometry": step.geometry,
+        "attach": attach,
+    }
+    exec("\n".join(lines), space)
+    return space["arguments"]  # type: ignore[return-value]
+
+
+def attach(storage: Storage) -> Any:
+    """The buffer of a storage that was made before a driver was open (host memory)."""
+    return storage.device.driver.attach(storage)  # type: ignore[attr-defined]

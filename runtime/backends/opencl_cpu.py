@@ -1,0 +1,321 @@
+"""The `cpu` device: host memory, with kernels run over it by an OpenCL CPU driver (PoCL by default).
+
+Memory needs no driver: tensors can be made, viewed, copied and exchanged with NumPy where pyopencl is missing. The
+driver is opened at the first launch, and from then on every pool segment carries a buffer over the same memory
+(`USE_HOST_PTR`), so nothing is ever copied between host and device.
+
+PoCL offers two devices: `pthread`, with a worker a core, and `basic`, which runs a kernel in the calling thread at
+once, in a quarter of the time that waking a worker takes. One context holds both. A stream sends small work to `basic`
+while nothing is pending on `pthread`, and everything else to `pthread`, so its order is kept without ever waiting.
+(An event of one device in the wait list of the other is lost by PoCL 3.0, so none is ever put there.)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..device import Device
+from ..errors import DriverNotFound
+from ..memory_stats import default_limit
+from ..pool import Budget, Pool
+from ..storage import Storage
+from .protocol import Capabilities, Instance, Step
+
+__all__ = ["SMALL", "CpuDriver", "CpuStream"]
+
+# Work in elements up to which the calling thread is faster than its workers (measured: 32K elements, about 10 us).
+SMALL = 32 * 1024
+_PAGE = 4096
+
+
+class HostSegment:
+    """A page-aligned run of host memory, and once a driver is open, the buffer over it."""
+
+    __slots__ = ("array", "buffer", "owner")
+
+    def __init__(self, nbytes: int):
+        self.owner = np.empty(nbytes + _PAGE, np.uint8)
+        skip = -self.owner.ctypes.data % _PAGE
+        self.array = self.owner[skip : skip + nbytes]
+        self.buffer: Any = None
+
+
+class HostMemory:
+    """What the pools of the `cpu` device draw segments from."""
+
+    def __init__(self, driver: CpuDriver):
+        self._driver = driver
+
+    def allocate(self, nbytes: int) -> HostSegment:
+        segment = HostSegment(nbytes)
+        if self._driver.opened:
+            segment.buffer = self._driver.buffer_over(segment.array)
+        return segment
+
+    def release(self, segment: HostSegment) -> None:
+        if segment.buffer is not None:
+            segment.buffer.release()
+
+    def synchronize(self) -> None:
+        self._driver.synchronize()
+
+
+class CpuStream:
+    """An order of work on the host's cores. `pending` is the last event on the pooled queue, if it may still run."""
+
+    def __init__(self, driver: CpuDriver):
+        self.driver = driver
+        self.pool = Pool(driver.memory, driver.budget, self, "cpu")
+        self.queue: Any = None
+        self.quick: Any = None
+        self.pending: Any = None
+        self.profiling = False
+        if driver.opened:
+            self.open()
+
+    @property
+    def device(self) -> Device:
+        return self.driver.device
+
+    def open(self) -> None:
+        self.queue, self.quick = self.driver.queues(self.profiling)
+
+    def synchronize(self) -> None:
+        if self.queue is not None:
+            self.driver.check_fork()
+            if self.quick is not None:
+                self.quick.finish()
+            self.queue.finish()
+            self.pending = None
+
+    def query(self) -> bool:
+        """Whether everything queued so far is done."""
+        return self.pending is None or self.pending.command_execution_status <= 0
+
+    def record_event(self, event: Any = None) -> Any:
+        self.driver.require()
+        if event is None:
+            event = self.driver.new_event(False)
+        if event.timing and not self.profiling:
+            self.synchronize()
+            self.profiling = True
+            self.open()
+        self.pending = event.mark = self.driver.marker(self.queue)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        if event.mark is not None:
+            self.driver.require()
+            self.pending = self.driver.barrier(self.queue, event.mark)
+
+    def wait_stream(self, other: CpuStream) -> None:
+        self.wait_event(other.record_event())
+
+
+class CpuDriver:
+    """The `cpu` device. `require()` opens OpenCL and raises `DriverNotFound` with the remedy where it cannot."""
+
+    target = "opencl"
+
+    def __init__(self, device: Device):
+        self.device = device
+        self.name = "host memory"
+        self.opened = False
+        self.launches = 0
+        self.memory = HostMemory(self)
+        self.budget = Budget(default_limit(None))
+        self._lock = threading.RLock()
+        self._retired: list[Any] = []
+        self._streams: list[CpuStream] = []
+        self.default_stream = self.new_stream()
+
+    # opening
+
+    def require(self) -> None:
+        """Open OpenCL if that has not happened."""
+        if self.opened:
+            return
+        with self._lock:
+            if not self.opened:
+                self._open()
+
+    def _open(self) -> None:
+        from . import opencl
+
+        infos = [info for info in opencl.devices() if not info.is_gpu and info.handle.type & opencl.cl.device_type.CPU]
+        if not infos:
+            raise DriverNotFound("ops on 'cpu' need an OpenCL CPU driver: pip install 'pyopencl[pocl]'")
+        info = min(infos, key=lambda i: (i.partner is None, "Portable" not in i.platform))
+        handles = [info.handle] + ([info.partner] if info.partner is not None else [])
+        self._opencl = opencl
+        self._capabilities = opencl.capabilities_of(info)
+        self.context = opencl.cl.Context(handles)
+        self.compiler = opencl.Compiler(self.context, info.handle, self._capabilities)
+        self.quick_compiler = (
+            opencl.Compiler(self.context, info.partner, self._capabilities) if info.partner is not None else None
+        )
+        self._handles = handles
+        self.name = info.name.removeprefix("pthread-")
+        self.opened = True
+        for stream in self._streams:
+            stream.open()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        self.require()
+        return self._capabilities
+
+    def check_fork(self) -> None:
+        if self.opened:
+            self._opencl.check_fork()
+
+    def queues(self, profiling: bool) -> tuple[Any, Any]:
+        """A pooled queue and, where there is one, a calling-thread queue."""
+        cl = self._opencl.cl
+        flags = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
+        made = [cl.CommandQueue(self.context, handle, properties=flags) for handle in self._handles]
+        return made[0], made[1] if len(made) > 1 and not profiling else None
+
+    def marker(self, queue: Any) -> Any:
+        made = self._opencl.cl.enqueue_marker(queue)
+        queue.flush()
+        return made
+
+    def barrier(self, queue: Any, mark: Any) -> Any:
+        return self._opencl.cl.enqueue_barrier(queue, wait_for=[mark])
+
+    # memory
+
+    def buffer_over(self, array: np.ndarray[Any, Any]) -> Any:
+        cl = self._opencl.cl
+        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
+
+    def attach(self, storage: Storage) -> Any:
+        """Give a storage its buffer, if it was made before the driver was open."""
+        self.require()
+        if storage.block is None:
+            storage.buffer = self.buffer_over(storage.owner)
+        else:
+            segment = storage.block.segment.handle
+            if segment.buffer is None:
+                segment.buffer = self.buffer_over(segment.array)
+            storage.buffer = segment.buffer
+        return storage.buffer
+
+    def allocate(self, nbytes: int, stream: CpuStream) -> Storage:
+        pool = stream.pool
+        block = pool.allocate(nbytes)
+        return Storage(self.device, nbytes, block, pool, block.segment.handle.buffer, block.offset)
+
+    def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
+        """A storage over the bytes of a NumPy array, which stays the owner: no copy."""
+        flat = np.ndarray((array.nbytes,), np.uint8, array)
+        return Storage(self.device, array.nbytes, None, None, None, 0, flat)
+
+    def retire(self, owner: Any, buffer: Any) -> None:
+        """Keep foreign memory until work that may use it is done. Called when its storage dies."""
+        if buffer is not None and self.default_stream.pending is not None:
+            self._retired.append((owner, buffer))
+
+    def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:
+        """The storage's bytes as an array, without copying. The caller waits for pending work first."""
+        if storage.block is None:
+            return storage.owner  # type: ignore[no-any-return]
+        whole = storage.block.segment.handle.array
+        return whole[storage.start : storage.start + storage.nbytes]  # type: ignore[no-any-return]
+
+    def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: CpuStream) -> None:
+        self.synchronize()
+        self.host_view(storage)[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def read(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: CpuStream) -> None:
+        self.synchronize()
+        array.reshape(-1).view(np.uint8)[:] = self.host_view(storage)[offset : offset + array.nbytes]
+
+    # streams
+
+    def new_stream(self) -> CpuStream:
+        made = CpuStream(self)
+        self._streams.append(made)
+        return made
+
+    def new_event(self, timing: bool) -> Any:
+        self.require()
+        return self._opencl.OpenCLEvent(self, timing)
+
+    def synchronize(self) -> None:
+        for stream in self._streams:
+            stream.synchronize()
+        self._retired.clear()
+
+    # launching
+
+    def build(self, instances: Sequence[Instance]) -> int:
+        self.require()
+        return self.compiler.build(instances) + (self.quick_compiler.build(instances) if self.quick_compiler else 0)
+
+    def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
+        """A function `run(tensors, scalars, stream)` for this thread, that enqueues `steps` in order."""
+        self.require()
+        self.check_fork()
+        runs = [self._prepare(step) for step in steps]
+        if len(runs) == 1 and not scratch:
+            return runs[0]
+        wrap = self._opencl.Scratch
+
+        def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
+            everything = [*tensors, *[wrap(self.allocate(n, stream)) for n in scratch]]
+            for each in runs:
+                each(everything, scalars, stream)
+
+        return run
+
+    def _prepare(self, step: Step) -> Callable[..., None]:
+        if self.quick_compiler is not None and step.work <= SMALL:
+            return self._prepare_small(step)
+        return self._prepare_large(step)
+
+    def _prepare_large(self, step: Step) -> Callable[..., None]:
+        kernel = self.compiler.kernel(step.instance)
+        arguments = self._opencl.bind(kernel, step)
+        enqueue, size, local = self._opencl.cl.enqueue_nd_range_kernel, step.global_size, step.local_size
+        failure = self._opencl.cl.Error
+
+        def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
+            arguments(tensors, scalars)
+            try:
+                stream.pending = enqueue(stream.queue, kernel, size, local)
+            except failure as error:
+                raise self._opencl.launch_error(step.instance.name, step, self.name, error) from error
+            self.launches += 1
+
+        return run
+
+    def _prepare_small(self, step: Step) -> Callable[..., None]:
+        kernel = self.quick_compiler.kernel(step.instance)  # type: ignore[union-attr]
+        arguments = self._opencl.bind(kernel, step)
+        enqueue, size, local = self._opencl.cl.enqueue_nd_range_kernel, step.global_size, step.local_size
+        failure = self._opencl.cl.Error
+        large: Callable[..., None] | None = None
+
+        def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
+            nonlocal large
+            pending = stream.pending
+            if pending is not None or stream.quick is None:
+                if stream.quick is None or pending.command_execution_status > 0:
+                    large = large or self._prepare_large(step)
+                    return large(tensors, scalars, stream)
+                stream.pending = None
+            arguments(tensors, scalars)
+            try:
+                enqueue(stream.quick, kernel, size, local)
+            except failure as error:
+                raise self._opencl.launch_error(step.instance.name, step, self.name, error) from error
+            self.launches += 1
+            return None
+
+        return run

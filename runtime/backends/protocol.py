@@ -1,0 +1,133 @@
+"""What a backend owes the runtime. One file implements it; nothing above this line knows a driver.
+
+    Driver       an opened device: its capabilities, memory, streams, and launchers for planned steps
+    Stream       an order of work on that device
+    Event        a point in that order
+    Capabilities what schedules are chosen by
+    Step         one kernel launch as a kind planned it: pure data, no driver objects
+
+A kind's planner (`runtime/kinds/`) turns layouts into `Step`s; the driver turns a list of steps into a function
+`run(tensors, scalars)` for the calling thread, which sets arguments and enqueues. That function is the hot path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..device import Device
+    from ..pool import Budget, Pool
+    from ..storage import Storage
+
+__all__ = ["Capabilities", "Driver", "Event", "Instance", "Slot", "Step", "Stream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What schedules depend on. `lanes` is how many 32-bit elements a vector of this device holds.
+
+    `style` is `cpu` (explicit vectors, one work-item a run of elements, no local memory) or `gpu` (one work-item an
+    element, work-group trees). `builtins`: the compiler inlines OpenCL's math functions.
+    """
+
+    style: str
+    cores: int
+    lanes: int = 16
+    fp64: bool = True
+    fp16: bool = False
+    max_group: int = 4096
+    local_memory: int = 64 * 1024
+    alignment: int = 64
+    builtins: bool = False
+    memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """How one buffer's elements are stored (a dtype's name) and read: `value`, `mask`, `index` or `raw`."""
+
+    dtype: str
+    type: str = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One kernel of one text with its types fixed: what is compiled, and the key of what was.
+
+    text: kernel source, generic in dtype. entry: the kernel in it. element: the compute type in OpenCL C (`float`).
+    lanes: width of the vector type `V`. slots: the buffers in order. defines: macros (name, value).
+    functions: math functions the text calls. name: of the op, for errors.
+    """
+
+    name: str
+    text: str
+    entry: str
+    element: str
+    lanes: int
+    slots: tuple[Slot, ...]
+    defines: tuple[tuple[str, str], ...] = ()
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One launch. `buffers` are positions among inputs + outputs + scratch; `scalars` among the call's numbers.
+
+    work: elements touched, by which a CPU device chooses between the calling thread and its workers.
+    integers: positions of scalars that are 64-bit integers whatever the compute type is (seeds, offsets, counts).
+    """
+
+    instance: Instance
+    buffers: tuple[int, ...]
+    geometry: bytes
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None
+    work: int
+    scalars: tuple[int, ...] = ()
+    integers: tuple[int, ...] = ()
+
+
+class Event(Protocol):
+    """A point in a stream's work."""
+
+    def query(self) -> bool: ...
+    def synchronize(self) -> None: ...
+    def elapsed_time(self, end: Event) -> float: ...
+
+
+class Stream(Protocol):
+    """An in-order queue of work with a memory pool of its own."""
+
+    pool: Pool
+
+    def synchronize(self) -> None: ...
+    def record_event(self, event: Event | None = None) -> Event: ...
+    def wait_event(self, event: Event) -> None: ...
+    def query(self) -> bool: ...
+
+
+class Driver(Protocol):
+    """An opened device."""
+
+    device: Device
+    target: str
+    name: str
+    capabilities: Capabilities
+    budget: Budget
+    default_stream: Stream
+
+    def new_stream(self) -> Stream: ...
+    def new_event(self, timing: bool) -> Event: ...
+    def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[[list[Any], Sequence[Any], Any], None]: ...
+    def allocate(self, nbytes: int, stream: Any) -> Storage: ...
+    def adopt(self, array: np.ndarray[Any, Any]) -> Storage: ...
+    def retire(self, owner: Any, buffer: Any) -> None: ...
+    def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None: ...
+    def read(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None: ...
+    def host_view(self, storage: Storage) -> np.ndarray[Any, Any] | None: ...
+    def synchronize(self) -> None: ...
+    def build(self, instances: Sequence[Instance]) -> int: ...

@@ -1,0 +1,68 @@
+"""What belongs to a thread: gradient mode, the mode on top of the stack, current streams, and its plans."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from .device import Device
+
+__all__ = ["Mode", "State", "current_stream", "state", "set_stream"]
+
+
+class Mode(Protocol):
+    """What plugs in at the choke point: autocast, a profiler, anomaly detection, recording. Modes nest; the innermost
+    sees a call first and usually ends in `below(record, operands, statics, out)`."""
+
+    below: Any
+
+    def call(self, record: Any, operands: Any, statics: Any, out: Any) -> Any: ...
+
+
+class State:
+    """One thread's state."""
+
+    __slots__ = ("anomaly", "grad", "inference", "mode", "plans", "streams")
+
+    def __init__(self) -> None:
+        self.grad = True
+        self.inference = False
+        self.anomaly = False
+        self.mode: Mode | None = None
+        self.streams: dict[Device, Any] | None = None
+        self.plans: dict[Any, Any] = {}
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.state = State()
+
+
+_local = _Local()
+
+
+def state() -> State:
+    """The calling thread's state."""
+    return _local.state
+
+
+def current_stream(device: Device) -> Any:
+    """The stream on which this thread's work for `device` goes."""
+    streams = _local.state.streams
+    if streams is not None and device in streams:
+        return streams[device]
+    return device.driver.default_stream
+
+
+def set_stream(device: Device, stream: Any) -> Any:
+    """Make `stream` this thread's stream for `device` (None: the default one); returns what was there before."""
+    own = _local.state
+    previous = (own.streams or {}).get(device)
+    streams = dict(own.streams or {})
+    if stream is None:
+        streams.pop(device, None)
+    else:
+        streams[device] = stream
+    own.streams = streams or None
+    return previous

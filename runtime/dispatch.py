@@ -1,0 +1,273 @@
+"""The one choke point: every op of every tensor ends in `call(record, operands, statics)`.
+
+A call is a look-up and a launch. The key holds the record, the static arguments, each operand's `Meta` (interned:
+dtype, shape, strides, device) or number type, and which operands want gradients. Behind it lies a `Plan`: the results'
+layouts and a function that sets arguments and enqueues. Plans are cheap to make (their kernels are kept apart, under
+keys without sizes) and their number is bounded; they belong to a thread, because kernel objects do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .autograd.node import Node, Recipe, recipe_of
+from .context import State, _local
+from .device import Device, Meta
+from .errors import ArgumentError, DeviceError, GradientError, ShapeError
+from .kinds import Planned, Request, planner
+from .layout import has_internal_overlap
+from .records import OpRecord, registry
+from .storage import Storage
+from .tensor import Extra, Tensor
+
+__all__ = ["Plan", "call", "call_into", "empty", "plan_for"]
+
+_MOST_PLANS = 16384
+_NUMBERS = (bool, int, float)
+
+
+class Plan:
+    """What one combination of record, statics and layouts needs.
+
+    outputs: (layout, bytes) of each result. run: the launcher, None where there is nothing to launch. tensors,
+    numbers: positions of the tensors and of the numbers among the operands; whole: all operands are tensors.
+    view: bytes by which a view starts after its operand. recipe: how to record the call for backward, or None.
+    """
+
+    __slots__ = ("device", "numbers", "outputs", "planned", "recipe", "run", "tensors", "view", "whole")
+
+    def __init__(self, planned: Planned, request: Request, recipe: Recipe | None):
+        operands = request.operands
+        self.planned = planned
+        self.device = request.device
+        self.outputs = tuple((m, m.nbytes) for m in planned.outputs)
+        self.tensors = tuple(i for i, o in enumerate(operands) if isinstance(o, Meta))
+        self.numbers = tuple(i for i, o in enumerate(operands) if o is not None and not isinstance(o, Meta))
+        self.whole = len(self.tensors) == len(operands)
+        self.view = planned.view
+        self.recipe = recipe
+        self.run = request.device.driver.launcher(planned.steps, planned.scratch) if planned.steps else None
+
+
+def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
+    """Run `record` on `operands` (tensors, numbers or None, in the record's order); a Tensor or a tuple of them.
+
+    Raises `ShapeError`, `DTypeError`, `DeviceError` or `ArgumentError`, naming the op, shapes, dtypes and the remedy.
+    """
+    state = _local.state
+    if state.mode is not None:
+        return state.mode.call(record, operands, statics, None)
+    key: list[Any] = [record, statics]
+    needs = 0
+    grad = state.grad
+    bit = 1
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            key.append(operand.meta)
+            if grad and operand.needs:
+                needs |= bit
+        elif operand is None:
+            key.append(None)
+        else:
+            key.append(type(operand))
+        bit += bit
+    key.append(needs)
+    try:
+        plan = state.plans[tuple(key)]
+    except KeyError:
+        plan = _make_plan(state, tuple(key), record, operands, statics, needs)
+    if plan.view is not None:
+        return _view(plan, operands, state)
+    device = plan.device
+    streams = state.streams
+    stream = device.driver.default_stream if streams is None else streams.get(device) or device.driver.default_stream
+    outs = []
+    for layout, nbytes in plan.outputs:
+        if nbytes:
+            storage = device.driver.allocate(nbytes, stream)
+            outs.append(Tensor(storage, layout, storage.start))
+        else:
+            outs.append(Tensor(Storage(device, 0, None, None, None, 0), layout, 0))
+    if plan.run is not None:
+        if plan.whole:
+            plan.run([*operands, *outs], (), stream)
+        else:
+            plan.run([*[operands[i] for i in plan.tensors], *outs], [operands[i] for i in plan.numbers], stream)
+    if plan.recipe is not None:
+        node = Node(plan.recipe, operands, outs, statics)
+        for i, differentiable in enumerate(plan.recipe.differentiable):
+            if differentiable:
+                out = outs[i]
+                out.needs = True
+                out.node = node
+                out.output = i
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _view(plan: Plan, operands: Sequence[Any], state: State) -> Tensor:
+    source: Tensor = operands[0]
+    out = Tensor(source.storage, plan.outputs[0][0], source.start + plan.view)  # type: ignore[operator]
+    extra = source.extra
+    base = source if extra is None or extra.base is None else extra.base
+    out.extra = Extra(base, base.extra.rewrites if base.extra is not None else 0)
+    if plan.recipe is not None:
+        out.node = Node(plan.recipe, operands, (out,), ())
+        out.needs = True
+    return out
+
+
+def call_into(
+    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor], *, in_place: bool
+) -> Any:
+    """Run `record` with its results written to `outs`: an in-place form (`outs[0]` is `operands[0]`) or `out=`.
+
+    Bumps the versions of what is written, and for an in-place op makes `outs[0]`'s history that of this call.
+    Raises `ShapeError` for results that overlap themselves or another operand, `GradientError` for leaves in use.
+    """
+    from .autograd import inplace
+
+    state = _local.state
+    if state.mode is not None:
+        return state.mode.call(record, operands, statics, outs)
+    needs = 0
+    if state.grad:
+        for i, operand in enumerate(operands):
+            if isinstance(operand, Tensor) and operand.needs:
+                needs |= 1 << i
+        if not in_place and (needs or any(o.needs for o in outs)):
+            raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
+    for out in outs:
+        _check_writable(record, out, operands)
+        if state.grad and needs | out.needs:
+            inplace.check(record, out)
+    key = (record, statics, *map(_part, operands), needs, tuple(o.meta for o in outs))
+    plan = state.plans.get(key)
+    if plan is None:
+        plan = _make_plan(state, key, record, operands, statics, needs, tuple(o.meta for o in outs))
+    node = Node(plan.recipe, operands, outs, statics) if plan.recipe is not None else None
+    device = plan.device
+    streams = state.streams
+    stream = device.driver.default_stream if streams is None else streams.get(device) or device.driver.default_stream
+    if plan.run is not None:
+        tensors = [operands[i] for i in plan.tensors]
+        plan.run([*tensors, *outs], [operands[i] for i in plan.numbers], stream)
+    for out in outs:
+        out.storage.version += 1
+    if node is not None:
+        node.refresh_saved_outputs(outs)
+    if state.grad and in_place and (node is not None or outs[0].needs):
+        inplace.rebase(outs[0], node)
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _part(operand: Any) -> Any:
+    if isinstance(operand, Tensor):
+        return operand.meta
+    return None if operand is None else type(operand)
+
+
+def _check_writable(record: OpRecord, out: Tensor, operands: Sequence[Any]) -> None:
+    if has_internal_overlap(out.meta):
+        raise ShapeError(
+            f"{record.name}: cannot write to a tensor of shape {list(out.meta.shape)} with strides "
+            f"{list(out.meta.strides)}: several indices are the same element; call .clone() first"
+        )
+    for operand in operands:
+        if isinstance(operand, Tensor) and operand.storage is out.storage and operand.meta.numel and out.meta.numel:
+            same = operand.start == out.start and operand.meta.strides == out.meta.strides
+            if not (same and operand.meta.shape == out.meta.shape) and _extents_meet(operand, out):
+                raise ShapeError(
+                    f"{record.name}: the result and an operand share memory but are not the same elements; "
+                    "call .clone() on one of them first"
+                )
+
+
+def _extents_meet(a: Tensor, b: Tensor) -> bool:
+    (a_low, a_high), (b_low, b_high) = _extent(a), _extent(b)
+    return a_low < b_high and b_low < a_high
+
+
+def _extent(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of the buffer between which a tensor's elements lie."""
+    size = tensor.meta.dtype.itemsize
+    low = high = tensor.start
+    for extent, stride in zip(tensor.meta.shape, tensor.meta.strides, strict=True):
+        reach = (extent - 1) * stride * size
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    return low, high + size
+
+
+def _make_plan(
+    state: State,
+    key: tuple[Any, ...],
+    record: OpRecord,
+    operands: Sequence[Any],
+    statics: tuple[Any, ...],
+    needs: int,
+    into: tuple[Meta, ...] | None = None,
+) -> Plan:
+    request = _request(record, operands, statics, into)
+    chosen = request.record
+    planned = planner(chosen.kind)(request)
+    recipe = recipe_of(chosen, request.operands, planned.outputs, needs) if needs else None
+    plan = Plan(planned, request, recipe)
+    if len(state.plans) >= _MOST_PLANS:
+        for old in list(state.plans)[: _MOST_PLANS // 4]:  # the oldest: dicts keep insertion order
+            del state.plans[old]
+    state.plans[key] = plan
+    return plan
+
+
+def _request(
+    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], into: tuple[Meta, ...] | None
+) -> Request:
+    given: list[Any] = []
+    device: Device | None = into[0].device if into else None
+    scalar_devices: set[Device] = set()
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            layout = operand.meta
+            given.append(layout)
+            if device is None:
+                device = layout.device
+            elif device is not layout.device:
+                scalar_devices.add(layout.device)
+        elif operand is None:
+            given.append(None)
+        elif isinstance(operand, _NUMBERS):
+            given.append(next(t for t in _NUMBERS if isinstance(operand, t)))
+        else:
+            raise ArgumentError(
+                f"{record.name}: takes tensors and numbers, not {type(operand).__name__}; make a tensor with tensor()"
+            )
+    if device is None:
+        raise ArgumentError(f"{record.name}: at least one argument must be a tensor")
+    if scalar_devices:
+        shown = ", ".join(f"{o.meta.device}" for o in operands if isinstance(o, Tensor))
+        raise DeviceError(f"{record.name}: tensors on different devices ({shown}); move them with .to(device)")
+    if record.variants:
+        present = tuple(g is not None for o, g in zip(record.operands, given, strict=True) if o.role == "optional")
+        name = record.variants.get(present)
+        if name is not None:
+            record = registry[name]
+    return Request(record, tuple(given), statics, device, into)
+
+
+def plan_for(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Planned:
+    """What a call would do, without doing it: for `weftgrad show`, prebuilding and shape-only runs."""
+    request = _request(record, operands, statics, None)
+    return planner(request.record.kind)(request)
+
+
+def empty(layout: Meta, stream: Any = None) -> Tensor:
+    """An uninitialised tensor of `layout`; memory for its whole extent."""
+    device = layout.device
+    if not layout.numel:
+        return Tensor(Storage(device, 0, None, None, None, 0), layout, 0)
+    if stream is None:
+        streams = _local.state.streams
+        stream = (streams or {}).get(device) or device.driver.default_stream
+    extent = 1 + sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True))
+    storage = device.driver.allocate(extent * layout.dtype.itemsize, stream)
+    return Tensor(storage, layout, storage.start)

@@ -1,0 +1,147 @@
+"""From instances to the OpenCL C source of one program.
+
+A kernel's text is generic in dtype (ARCHITECTURE.md, "Kernel text"). Here its types become `#define`s around it, so
+that several instances of one text, or of many, fit in one program: a batch of 32 kernels builds at a quarter of the
+time that 32 programs take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import resources
+
+from . import dtypes
+from .backends.protocol import Instance, Slot
+
+__all__ = ["entry_name", "source"]
+
+_MASK = {"float": "int", "double": "long", "uchar": "char"}
+_ELEMENTS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double")
+
+
+@cache
+def _math_sources() -> dict[str, str]:
+    from ..codegen import math_library
+
+    with resources.as_file(resources.files("weftgrad.templates") / "opencl" / "math") as folder:
+        return math_library.sources(folder)
+
+
+@cache
+def _header() -> str:
+    return (resources.files("weftgrad.templates") / "opencl" / "header.cl").read_text()
+
+
+def vector(element: str, lanes: int) -> str:
+    """OpenCL's name of a vector type; one lane is the scalar itself."""
+    return element if lanes == 1 else f"{element}{lanes}"
+
+
+def mask(element: str, lanes: int) -> str:
+    """The type that comparing two values gives: `int` for scalars, an integer vector as wide as the operands else."""
+    return "int" if lanes == 1 else f"{_MASK.get(element, element)}{lanes}"
+
+
+def entry_name(instance: Instance, position: int) -> str:
+    """The kernel's name in a program where it stands at `position`."""
+    return f"{instance.entry}_{position}"
+
+
+def source(instances: Sequence[Instance], *, builtins: bool = False, fp64: bool = True) -> str:
+    """The program of these instances, in order; kernel i is called `entry_name(instances[i], i)`."""
+    from ..codegen import math_library
+
+    elements = [e for e in _ELEMENTS if fp64 or e != "double"]
+    parts = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if fp64 else "", _header()]
+    parts += [f"WG_UNALIGNED({e})\n" for e in elements]
+    wanted: dict[tuple[str, int], set[str]] = {}
+    for instance in instances:
+        for lanes in {1, instance.lanes}:
+            wanted.setdefault((instance.element, lanes), set()).update(instance.functions)
+            for conversion in _conversions(instance.slots):
+                wanted.setdefault(("float", lanes), set()).add(conversion)
+    by_element: dict[str, dict[int, set[str]]] = {}
+    for (element, lanes), names in wanted.items():
+        by_element.setdefault(element, {})[lanes] = names
+    for element, widths in sorted(by_element.items()):
+        names = sorted(set().union(*widths.values()))
+        if names:
+            parts.append(math_library.program_text(names, element, sorted(widths), _math_sources(), builtin=builtins))
+    for position, instance in enumerate(instances):
+        parts.append(_instance(instance, position))
+    return "\n".join(parts)
+
+
+def _conversions(slots: Iterable[Slot]) -> list[str]:
+    used = {slot.dtype for slot in slots if slot.type == "value"}
+    return sorted(name for half in used & {"float16", "bfloat16"} for name in _conversion_names(half))
+
+
+def _conversion_names(dtype: str) -> tuple[str, str]:
+    short = "half" if dtype == "float16" else "bfloat16"
+    return f"from_{short}", f"to_{short}"
+
+
+def _instance(instance: Instance, position: int) -> str:
+    element, lanes = instance.element, instance.lanes
+    defines: list[tuple[str, str]] = [
+        ("NAME(x)", f"x##_{position}"),
+        ("C", element),
+        ("LANES", str(lanes)),
+        ("V", vector(element, lanes)),
+        ("M", mask(element, lanes)),
+        ("L", _index_vector(element, lanes)),
+        ("TO_MASK(x)", "(x)" if lanes == 1 else f"WG_CONVERT(x, {mask(element, lanes)})"),
+        ("TO_VALUE(x)", f"({element})(x)" if lanes == 1 else f"WG_CONVERT(x, {vector(element, lanes)})"),
+    ]
+    for i, slot in enumerate(instance.slots):
+        stored = dtypes.BY_NAME[slot.dtype].storage
+        defines.append((f"S{i}", stored))
+        for suffix, width in (("", 1), ("V", lanes)):
+            defines.append((f"LOAD{suffix}{i}(p)", _load(slot, stored, element, width)))
+            defines.append((f"STORE{suffix}{i}(p, v)", _store(slot, stored, element, width)))
+    defines += instance.defines
+    lines = [f"#define {name} {value}" for name, value in defines]
+    undefines = [f"#undef {name.partition('(')[0]}" for name, _ in defines]
+    return "\n".join([f"// ---- {instance.name}: {instance.entry}", *lines, instance.text.rstrip(), *undefines, ""])
+
+
+def _index_vector(element: str, lanes: int) -> str:
+    return "long" if lanes == 1 else f"{_MASK.get(element, element)}{lanes}"
+
+
+def _load(slot: Slot, stored: str, element: str, lanes: int) -> str:
+    space = f"global const {stored}{f'{lanes}_u' if lanes > 1 else ''}"
+    raw = f"(*({space} *)(p))"
+    if slot.type == "raw":
+        return raw
+    if slot.type == "mask":
+        target = mask(element, lanes)
+        return f"({raw} != 0)" if lanes == 1 else f"(WG_CONVERT({raw}, {target}) != ({target})(0))"
+    if slot.type == "index":
+        return f"((long){raw})" if lanes == 1 else f"WG_CONVERT({raw}, {_index_vector(element, lanes)})"
+    target = vector(element, lanes)
+    if slot.dtype in ("float16", "bfloat16"):
+        single = f"wg_{_conversion_names(slot.dtype)[0]}({raw})"
+        return single if element == "float" else _convert(single, target, lanes)
+    return raw if stored == element else _convert(raw, target, lanes)
+
+
+def _store(slot: Slot, stored: str, element: str, lanes: int) -> str:
+    place = f"(*(global {stored}{f'{lanes}_u' if lanes > 1 else ''} *)(p))"
+    target = vector(stored, lanes)
+    if slot.type == "mask" or slot.dtype == "bool":
+        truth = "(v)" if slot.type == "mask" else f"((v) != ({vector(element, lanes)})(0))"
+        one = f"(uchar)({truth} != 0)" if lanes == 1 else f"(WG_CONVERT({truth}, {target}) & ({target})(1))"
+        return f"({place} = {one})"
+    if slot.type == "raw" or (stored == element and slot.dtype not in ("float16", "bfloat16")):
+        return f"({place} = (v))"
+    if slot.dtype in ("float16", "bfloat16"):
+        single = "(v)" if element == "float" else _convert("(v)", vector("float", lanes), lanes)
+        return f"({place} = wg_{_conversion_names(slot.dtype)[1]}({single}))"
+    return f"({place} = {_convert('(v)', target, lanes)})"
+
+
+def _convert(value: str, target: str, lanes: int) -> str:
+    return f"(({target}){value})" if lanes == 1 else f"WG_CONVERT({value}, {target})"

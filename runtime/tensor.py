@@ -1,0 +1,77 @@
+"""A tensor's state. What users call on it is installed by the api; here is only what the runtime itself needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .device import Device, Meta
+from .dtypes import DType
+from .storage import Storage
+
+if TYPE_CHECKING:
+    from .autograd.node import Node
+
+__all__ = ["Extra", "Tensor"]
+
+
+class Extra:
+    """What few tensors have: a gradient, hooks, the tensor they are a view of.
+
+    base: the tensor whose history a write into this view rewrites. seen: the base's `rewrites` when this view's node
+    was made; behind it, the node is made anew (see `autograd.inplace`). rewrites: how often this base was rewritten.
+    """
+
+    __slots__ = ("base", "grad", "hooks", "retains", "rewrites", "seen")
+
+    def __init__(self, base: Tensor | None = None, seen: int = 0) -> None:
+        self.grad: Tensor | None = None
+        self.hooks: dict[int, Any] | None = None
+        self.retains = False
+        self.base = base
+        self.seen = seen
+        self.rewrites = 0
+
+
+class Tensor:
+    """Storage, layout and autograd metadata.
+
+    start: the first element's byte in `storage.buffer`. needs: whether gradients are wanted (`requires_grad`). node, output: what computed this tensor, and which of its
+    results it is; None for a leaf. extra: see `Extra`; None for most.
+    """
+
+    __slots__ = ("__weakref__", "extra", "meta", "needs", "node", "output", "start", "storage")
+
+    storage: Storage
+    meta: Meta
+
+    def __init__(
+        self, storage: Storage, meta: Meta, start: int, needs: bool = False, node: Node | None = None, output: int = 0
+    ):
+        self.storage = storage
+        self.meta = meta
+        self.start = start
+        self.needs = needs
+        self.node = node
+        self.output = output
+        self.extra: Extra | None = None
+
+    def more(self) -> Extra:
+        """This tensor's `Extra`, made if it has none."""
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.meta.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return self.meta.device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.meta.ndim

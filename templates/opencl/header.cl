@@ -1,0 +1,26 @@
+// Every program begins with this: what OpenCL compilers spell differently, and unaligned vectors.
+#ifndef __has_builtin
+#define __has_builtin(x) 0
+#endif
+#if __has_builtin(__builtin_convertvector)
+#define WG_CONVERT(x, T) __builtin_convertvector((x), T)
+#else
+#define WG_CONVERT_(x, T) convert_##T(x)
+#define WG_CONVERT(x, T) WG_CONVERT_(x, T)
+#endif
+#if __has_builtin(__builtin_nontemporal_store)
+#define WG_STREAM(place, v) __builtin_nontemporal_store((v), (place))
+#else
+#define WG_STREAM(place, v) (*(place) = (v))
+#endif
+#define WG_UNROLL _Pragma("unroll")
+// One work-item a work-group: what CPU schedules want, and what lets the compiler drop the work-item loop.
+#define WG_ONE __attribute__((reqd_work_group_size(1, 1, 1)))
+// Tensors start anywhere that suits their element, so vectors are read with the alignment of one element.
+#define WG_UNALIGNED(T) \
+    typedef T##2 __attribute__((aligned(sizeof(T)))) T##2_u; \
+    typedef T##4 __attribute__((aligned(sizeof(T)))) T##4_u; \
+    typedef T##8 __attribute__((aligned(sizeof(T)))) T##8_u; \
+    typedef T##16 __attribute__((aligned(sizeof(T)))) T##16_u;
+// A tensor's first element: its buffer, moved by the bytes the call gave.
+#define WG_AT(S, p, bytes) ((global S *)((global char *)(p) + (bytes)))
