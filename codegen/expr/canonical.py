@@ -22,7 +22,8 @@ _FOLD: Mapping[str, Callable[..., object]] = {
     "sin": math.sin, "cos": math.cos, "tanh": math.tanh,
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "logical_and": operator.and_, "logical_or": operator.or_, "logical_xor": operator.xor,
-    "logical_not": operator.not_, "to_value": int, "to_mask": bool, "index_to_value": int, "detach": lambda value: value,
+    "logical_not": operator.not_, "to_value": int, "to_mask": bool, "index_to_value": int,
+    "detach": lambda value: value,
 }  # fmt: skip
 
 Memo = dict[Expr, Expr]
@@ -35,11 +36,10 @@ def canonical(expr: Expr, memo: Memo | None = None) -> Expr:
     done: Memo = {} if memo is None else memo
     if expr in done:
         return done[expr]
-    for node in topological([expr]):
-        if node not in done:
-            args = [done[arg] for arg in node.args]
-            unchanged = all(old is arg for old, arg in zip(node.args, args, strict=True))
-            done[node] = _settle(node if unchanged else call(node.fn, *args), done)
+    for node in topological([expr], done):
+        args = [done[arg] for arg in node.args]
+        unchanged = all(old is arg for old, arg in zip(node.args, args, strict=True))
+        done[node] = _settle(node if unchanged else call(node.fn, *args), done)
     return done[expr]
 
 

@@ -125,7 +125,7 @@ def _apply(node: Expr, parameter: str, g: Expr) -> Expr:
 
 
 def _guarded(g: Expr, rule: Callable[[Expr], Expr]) -> Expr:
-    """`rule(g)` for a rule linear in `g`, zero wherever a `where` has made `g` zero, whatever the rule's factors are."""
+    """`rule(g)` for a rule linear in `g`; zero where a `where` has made `g` zero, whatever the rule's factors are."""
     guards = []
     while g.fn == "where" and (is_const(g.args[1], 0) or is_const(g.args[2], 0)):
         first = is_const(g.args[2], 0)
@@ -167,6 +167,8 @@ def _summands(g: Expr) -> list[Expr]:
         return _summands(g.args[0]) + _summands(g.args[1])
     if g.scope in _WIDE and g.fn == "sub":
         return _summands(g.args[0]) + [call("neg", term) for term in _summands(g.args[1])]
+    if g.scope in _WIDE and g.fn == "neg":
+        return [call("neg", term) for term in _summands(g.args[0])]
     return [g]
 
 

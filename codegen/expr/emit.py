@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from .nodes import Expr, ExprError, free_names, topological
 from .vocabulary import functions
@@ -50,8 +51,8 @@ class Dialect:
 
     target = ""
     locals = True
-    infix: Mapping[str, int] = {}
-    prefix: Mapping[str, int] = {}
+    infix: ClassVar[Mapping[str, int]] = {}
+    prefix: ClassVar[Mapping[str, int]] = {}
     comparisons: frozenset[str] = frozenset()  # operators that must not stand beside each other unparenthesised
 
     def literal(self, node: Expr) -> Piece:
@@ -152,11 +153,11 @@ class _Spec(Dialect):
 
     target = "spec"
     locals = False
-    infix = {
+    infix: ClassVar[Mapping[str, int]] = {
         "or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4,
         "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
     }  # fmt: skip
-    prefix = {"not": 3, "-": 11, "~": 11}
+    prefix: ClassVar[Mapping[str, int]] = {"not": 3, "-": 11, "~": 11}
     comparisons = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
     def literal(self, node: Expr) -> Piece:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 from .emit import ATOM, Block, Dialect, Piece, emit
 from .nodes import Expr
@@ -12,11 +13,11 @@ from .vocabulary import functions
 
 class _NumPy(Dialect):
     target = "numpy"
-    infix = {
+    infix: ClassVar[Mapping[str, int]] = {
         "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
         "+": 9, "-": 9, "*": 10, "/": 10,
     }  # fmt: skip
-    prefix = {"-": 11, "~": 11}
+    prefix: ClassVar[Mapping[str, int]] = {"-": 11, "~": 11}
     comparisons = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
     def literal(self, node: Expr) -> Piece:

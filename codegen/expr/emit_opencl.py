@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from .emit import Block, Dialect, Piece, emit
 from .nodes import Expr, ExprError, Type
@@ -34,11 +35,11 @@ class OpenCL(Dialect):
     wrap: bool = False
 
     target = "opencl"
-    infix = {
+    infix: ClassVar[Mapping[str, int]] = {
         "||": 2, "&&": 3, "|": 4, "^": 5, "&": 6, "==": 7, "!=": 7, "<": 8, "<=": 8, ">": 8, ">=": 8,
         "<<": 9, ">>": 9, "+": 10, "-": 10, "*": 11, "/": 11,
     }  # fmt: skip
-    prefix = {"-": _UNARY, "!": _UNARY, "~": _UNARY}
+    prefix: ClassVar[Mapping[str, int]] = {"-": _UNARY, "!": _UNARY, "~": _UNARY}
     comparisons = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
     def type(self, of: Type) -> str:

@@ -8,7 +8,7 @@ scope from birth, for the leaves it is made of carry theirs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from weakref import WeakValueDictionary
@@ -85,7 +85,8 @@ class Expr:
         return self
 
     def __repr__(self) -> str:
-        return f"<Expr {self.fn if self.value is None else self.value} ({size([self])} nodes, {self.type}, {self.scope})>"
+        head = self.fn if self.value is None else self.value
+        return f"<Expr {head} ({size([self])} nodes, {self.type}, {self.scope})>"
 
 
 _table: WeakValueDictionary[tuple[object, ...], Expr] = WeakValueDictionary()
@@ -128,8 +129,11 @@ def join(scopes: Iterable[Scope]) -> Scope:
     return found.pop() if len(found) == 1 else "full"
 
 
-def topological(roots: Iterable[Expr]) -> list[Expr]:
-    """Every node of these expressions once, arguments before what uses them, in an order that depends on nothing else."""
+def topological(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr]:
+    """Every node of these expressions once, arguments before their users, in an order that depends on nothing else.
+
+    Nodes in `known`, and what only they use, are left out, and not even looked at.
+    """
     order: list[Expr] = []
     seen: set[Expr] = set()
     # A loop, not recursion: derivatives of derivatives are deeper than the stack.
@@ -138,7 +142,7 @@ def topological(roots: Iterable[Expr]) -> list[Expr]:
         node, finished = stack.pop()
         if finished:
             order.append(node)
-        elif node not in seen:
+        elif node not in seen and node not in known:
             seen.add(node)
             stack.append((node, True))
             stack.extend((arg, False) for arg in reversed(node.args) if arg not in seen)

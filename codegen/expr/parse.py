@@ -51,13 +51,13 @@ def _syntax(text: str) -> ast.expr:
         raise ExprError(f"the expression has {len(text)} characters, more than {MAX_TEXT}", text)
     if "#" in text:
         raise ExprError("a comment has no place in an expression", text, text.index("#") + 1)
-    # Folded YAML brings line breaks, which mean nothing; leading blanks are kept out of ast's sight, not out of columns.
+    # Folded YAML brings line breaks, which mean nothing; ast must not see leading blanks, but columns count them.
     line = " ".join(text.splitlines()) if text.splitlines() else text
     indent = len(line) - len(line.lstrip())
     try:
         return ast.parse(line.strip(), mode="eval").body
     except SyntaxError as error:
-        column = (error.offset or 1) + indent
+        column = (error.offset or len(line.strip()) + 1) + indent  # no offset: it stops short
         raise ExprError(f"not an expression: {error.msg}", text, column) from None
     except (RecursionError, MemoryError):
         raise ExprError("the expression is nested too deeply", text) from None

@@ -8,7 +8,7 @@ from functools import cache
 from operator import add, mul, sub
 from pathlib import Path
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from .nodes import Expr, ExprError, Scope, Type, const, intern, join, topological
 
