@@ -1,0 +1,144 @@
+"""Pointwise: each element of the results from the operands' elements at the same index.
+
+    out: an expression, or a mapping from result names to expressions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..expr import Block, Expr, ExprError, Operand, canonical, emit_opencl, free_names, gradient, name, parse, to_text
+from ..model import Op, SpecError
+from . import Derived, OutputRow, Rendered, Source, seed_name
+
+__all__ = ["check", "derive", "expressions", "operand_table", "render"]
+
+
+def operand_table(op: Op) -> dict[str, Operand]:
+    """The names that expressions of `op` may use."""
+    return {p.name: Operand(p.type, p.scope) for p in op.operands}
+
+
+def expressions(op: Op, **options: bool) -> dict[str, Expr]:
+    """The results' expressions. Raises `SpecError` naming the field."""
+    table = operand_table(op)
+    found = {}
+    for output, text in op.outputs.items():
+        found[output] = parsed(op, f"out.{output}" if len(op.outputs) > 1 else "out", text, table, **options)
+    return found
+
+
+def parsed(op: Op, field: str, text: str, table: Mapping[str, Operand], **options: bool) -> Expr:
+    """`text` of `field` as an expression. Raises `SpecError`."""
+    try:
+        return parse(text, operands=table, **options)
+    except ExprError as error:
+        raise SpecError(
+            error.message + (f" at column {error.column + 1}" if error.column is not None else ""),
+            file=op.file, line=op.line, field=field, suggestion=error.suggestion,
+        ) from None  # fmt: skip
+
+
+def check(op: Op) -> None:
+    """Raise `SpecError` where an expression is wrong."""
+    found = expressions(op)
+    if not any(p.is_tensor for p in op.operands):
+        raise SpecError("a pointwise op needs a tensor operand", file=op.file, line=op.line, field="op")
+    used = set(free_names(*found.values()))
+    for p in op.operands:
+        if p.name not in used and p.role != "static" and not op.fields.get("unused"):
+            raise SpecError(f"parameter {p.name!r} is used by no expression", file=op.file, line=op.line, field="out")
+    if isinstance(op.grad, Mapping):
+        grad_expressions(op)
+
+
+def render(op: Op, environment: Any) -> Rendered:
+    """Kernels of all schedules, in both dialects."""
+    found = {k: canonical(e) for k, e in expressions(op).items()}
+    blocks = {dialect: emit_opencl(found, dialect, wrap=True) for dialect in ("vector", "scalar")}
+    has_index = any(e.type == "index" for e in found.values()) or any(p.type == "index" for p in op.operands)
+    outputs = tuple(_output(op, k, e) for k, e in found.items())
+    text = environment.get_template("opencl/pointwise.cl.j2").render(
+        op=op.name,
+        title=title(op, found),
+        inputs=[(p.name, p.type) for p in op.operands if p.is_tensor],
+        scalars=[p.name for p in op.operands if not p.is_tensor],
+        outputs=[(k, e.type) for k, e in found.items()],
+        vector=blocks["vector"],
+        scalar=blocks["scalar"],
+    )
+    return Rendered(outputs, {"opencl": Source(text, functions(*blocks.values()))}, {"index": True} if has_index else {})
+
+
+def functions(*blocks: Block) -> tuple[str, ...]:
+    """The math functions that any of `blocks` calls."""
+    return tuple(sorted({f for b in blocks for f in b.functions}))
+
+
+def title(op: Op, found: Mapping[str, Expr]) -> str:
+    """The op in one line, for the head of its kernels."""
+    shown = "; ".join(f"{k} = {to_text(e)}" for k, e in found.items())
+    return f"{op.name}({', '.join(p.name for p in op.params)}): {shown[:400]}"
+
+
+def _output(op: Op, output: str, expr: Expr) -> OutputRow:
+    result = {"mask": "bool", "index": "index"}.get(expr.type, op.result)
+    differentiable = expr.type == "value" and op.grad != "none"
+    return OutputRow(output, expr.type, result, "full", differentiable)
+
+
+def grad_expressions(op: Op) -> dict[str, Expr]:
+    """The gradients that the spec gives, parsed."""
+    table = operand_table(op)
+    for output in op.outputs:
+        table[output] = Operand("value", "full")
+        seed = seed_name(op, output)
+        table[seed] = Operand("value", "full")
+    given = op.grad if isinstance(op.grad, Mapping) else {}
+    for key in given:
+        if key not in {p.name for p in op.operands}:
+            raise SpecError(f"{key!r} is no parameter", file=op.file, line=op.line, field="grad")
+    return {k: parsed(op, f"grad.{k}", v, table) for k, v in given.items()}
+
+
+def derive(op: Op) -> dict[str, Derived]:
+    """A pointwise op a tensor operand of type value: given by the spec, or derived from its expressions."""
+    if op.grad == "none":
+        return {}
+    wanted = [p.name for p in op.operands if p.is_tensor and p.type == "value"]
+    given = grad_expressions(op) if isinstance(op.grad, Mapping) else {}
+    found: dict[str, Expr] = dict(given)
+    missing = [w for w in wanted if w not in found]
+    if missing:
+        outputs = {k: canonical(e) for k, e in expressions(op).items() if e.type == "value"}
+        seeds = {k: name(seed_name(op, k), Operand("value", "full")) for k in outputs}
+        found.update(gradient(outputs, seeds, missing) if outputs else {})
+    return {w: _derived(op, w, found[w]) for w in wanted if w in found}
+
+
+def _derived(op: Op, parameter: str, expr: Expr) -> Derived:
+    seeds = [seed_name(op, k) for k in op.outputs]
+    used = free_names(expr)
+    order = [*seeds, *(p.name for p in op.operands), *op.outputs]
+    operands = tuple(n for n in order if n in used)
+    if to_text(expr) in seeds:
+        return Derived(operands, None)
+    shown = ", ".join(_declared(op, n) for n in operands)
+    spec = {
+        "op": f"{op.name}_grad_{parameter}({shown})",
+        "kind": "pointwise",
+        "doc": f"Gradient of {op.name} with respect to {parameter}.",
+        "dtypes": "float",
+        "out": to_text(expr),
+    }
+    return Derived(operands, spec)
+
+
+def _declared(op: Op, operand: str) -> str:
+    for p in op.params:
+        if p.name == operand:
+            known = {"scalar": ": float", "number": ": float"}.get(p.role, "")
+            known = {"mask": ": Mask", "index": ": Index"}.get(p.type, known)
+            return f"{operand}{known}"
+    return operand

@@ -1,0 +1,118 @@
+"""Signatures of ops: Python syntax, parsed with `ast` against a whitelist of annotations and literal defaults."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+
+from .model import MISSING, Param, SpecError
+
+__all__ = ["check_name", "parse_signature"]
+
+# annotation -> (role, scope, type, annotation in the binding)
+_ANNOTATIONS = {
+    "": ("tensor", "full", "value", "Tensor"),
+    "Tensor": ("tensor", "full", "value", "Tensor"),
+    "Tensor | None": ("optional", "full", "value", "Tensor | None"),
+    "list[Tensor]": ("list", "full", "value", "Sequence[Tensor]"),
+    "Row": ("tensor", "column", "value", "Tensor"),
+    "Row | None": ("optional", "column", "value", "Tensor | None"),
+    "PerRow": ("tensor", "row", "value", "Tensor"),
+    "Mask": ("tensor", "full", "mask", "Tensor"),
+    "Index": ("tensor", "full", "index", "Tensor"),
+    "RowIndex": ("tensor", "row", "index", "Tensor"),
+    "Scalar": ("scalar", "scalar", "value", "Number"),
+    "float": ("number", "scalar", "value", "float"),
+    "int": ("static", "scalar", "value", "int"),
+    "int | None": ("static", "scalar", "value", "int | None"),
+    "bool": ("static", "scalar", "value", "bool"),
+    "str": ("static", "scalar", "value", "str"),
+    "tuple[int, ...]": ("static", "scalar", "value", "Sequence[int]"),
+    "tuple[int, ...] | None": ("static", "scalar", "value", "Sequence[int] | None"),
+    "int | tuple[int, ...]": ("static", "scalar", "value", "int | Sequence[int]"),
+    "int | tuple[int, ...] | None": ("static", "scalar", "value", "int | Sequence[int] | None"),
+    "DType": ("static", "scalar", "value", "DType"),
+    "DType | None": ("static", "scalar", "value", "DType | None"),
+    "Seed": ("seed", "scalar", "index", "int"),
+    "Generator | None": ("static", "scalar", "value", "Generator | None"),
+}
+_LITERAL = re.compile(r"Literal\[[^\]]*\]")
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+# What the kernel text uses for itself, and what C would misread.
+_TAKEN = frozenset(
+    "geo dyn i n row rows chunk end begin at rest index size stride double float int long short char half uint ulong "
+    "uchar ushort bool signed unsigned auto const static volatile restrict register inline extern struct union enum "
+    "typedef switch case default do goto sizeof void kernel global local private constant image1d_t event_t sampler_t "
+    "vector this main".split()
+)
+_TAKEN_SHAPE = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise `SpecError` unless `name` is safe as a Python and as an OpenCL C identifier."""
+    if not _NAME.match(name) or len(name) > 60:
+        raise SpecError(f"{what} {name[:80]!r} must be lower-case letters, digits and underscores, at most 60 of them")
+    if keyword.iskeyword(name) or name in _TAKEN or _TAKEN_SHAPE.match(name) or "__" in name:
+        raise SpecError(f"{what} {name!r} has a meaning in Python or in kernels", suggestion=f"try {name}_value")
+
+
+def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
+    """The name and parameters of `text`, such as `sum(input, dim: int | None = None, *, dtype: DType | None = None)`."""
+    if len(text) > 2000:
+        raise SpecError("a signature is at most 2000 characters")
+    try:
+        tree = ast.parse(f"def {text}: pass")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SpecError(
+            f"{text[:80]!r} is not a signature", suggestion="write it as in Python: name(input, alpha: Scalar = 1)"
+        ) from None
+    function = tree.body[0]
+    if len(tree.body) != 1 or not isinstance(function, ast.FunctionDef) or function.returns or len(function.body) != 1:
+        raise SpecError(f"{text[:80]!r} is not one signature")
+    arguments = function.args
+    if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
+        raise SpecError("a signature has no *args, **kwargs or '/'")
+    check_name(function.name, "the op's name")
+    plain = arguments.args
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
+    params = [_param(a, d, False) for a, d in zip(plain, defaults, strict=True)]
+    params += [_param(a, d, True) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    return function.name, tuple(params)
+
+
+def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> Param:
+    check_name(argument.arg, "the parameter")
+    annotation = ast.unparse(argument.annotation) if argument.annotation else ""
+    known = _ANNOTATIONS.get(annotation)
+    if known is None and _LITERAL.fullmatch(annotation) and _strings_only(argument.annotation):
+        known = ("static", "scalar", "value", annotation)
+    if known is None:
+        import difflib
+
+        near = difflib.get_close_matches(annotation, _ANNOTATIONS, 1)
+        raise SpecError(
+            f"parameter {argument.arg}: unknown annotation {annotation[:60]!r}",
+            suggestion=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(filter(None, _ANNOTATIONS))}",
+        )
+    role, scope, type, shown = known
+    value = MISSING
+    if default is not None:
+        try:
+            value = ast.literal_eval(default)
+        except (ValueError, TypeError, SyntaxError, RecursionError):
+            raise SpecError(f"parameter {argument.arg}: the default must be a literal") from None
+        if not isinstance(value, (bool, int, float, str, tuple, type_of_none)) or len(repr(value)) > 200:
+            raise SpecError(f"parameter {argument.arg}: the default must be None, a number, a string or a tuple")
+    return Param(argument.arg, role, shown, value, keyword_only, scope, type)
+
+
+type_of_none = type(None)
+
+
+def _strings_only(annotation: ast.expr | None) -> bool:
+    if not isinstance(annotation, ast.Subscript):
+        return False
+    inner = annotation.slice
+    items = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    return all(isinstance(i, ast.Constant) and isinstance(i.value, str) and i.value.isidentifier() for i in items)
