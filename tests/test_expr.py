@@ -225,7 +225,7 @@ def test_text_and_back_is_identity(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["mean(x)", "max(x) - min(x) * prod(x)", "sum(where(index < n, x, 0))", "max(max(x), r)"]
+    "text", ["mean(x)", "max(x) - min(x) * prod(x)", "sum(where(index < n, x, 0))", "max(max(x), r)", "sum(r)"]
 )
 def test_text_and_back_with_rows(text):
     expr = read(text, row=True)
@@ -564,6 +564,13 @@ def test_gradients_of_random_expressions(text):
 # Rows
 
 
+def test_reducing_what_does_not_vary_along_the_row():
+    assert read("sum(r)", row=True) is read("n * r", row=True)
+    assert read("mean(3)", row=True) is read("n * 3 / n", row=True)
+    assert read("max(s) + min(r)", row=True) is read("s + r")
+    assert read("prod(2)", row=True) is read("pow(2, n)", row=True)
+
+
 def run_rows(outputs, **operands):
     """Stage by stage, as a kernel would do it."""
     program = row_stages(outputs)
@@ -619,8 +626,10 @@ def test_row_programs(text, expected):
 
 def summed(found, like):
     """What a caller does with the gradient of an operand that several elements share."""
-    axes = tuple(axis for axis in range(np.ndim(like)) if np.shape(like)[axis] == 1)
-    return np.sum(found, axis=axes or None, keepdims=bool(axes)) if np.shape(found) != np.shape(like) else found
+    if np.ndim(like) == 0:
+        return np.sum(found)
+    axes = tuple(axis for axis in range(2) if np.shape(like)[axis] == 1 < np.shape(found)[axis])
+    return np.broadcast_to(np.sum(found, axis=axes, keepdims=True), np.shape(like))
 
 
 def check_gradients(expr, data, seed, tolerance, step=1e-6):
@@ -640,7 +649,7 @@ def check_gradients(expr, data, seed, tolerance, step=1e-6):
                 out = run_rows({"out": expr}, **{**data, wrt: moved}, g=SEEDS["full"], q=SEEDS["row"])["out"]
                 ends.append(np.sum(out * SEEDS["row" if expr.scope == "row" else "full"]))
             slope[place] = (ends[0] - ends[1]) / (2 * step)
-        np.testing.assert_allclose(np.broadcast_to(exact, np.shape(at)), slope, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(exact, slope, rtol=tolerance, atol=tolerance)
 
 
 SEEDS = {"full": np.random.default_rng(8).normal(size=(3, 7)), "row": np.random.default_rng(9).normal(size=(3, 1))}
@@ -664,6 +673,9 @@ def test_row_gradients_differentiate_again(text):
 def test_scalars_used_by_elements_and_by_rows():
     # The gradient of s comes from every element and from every row: rows must not be counted once an element.
     check_gradients(read("x * s + log(sum(x * x) + s) * r", row=True), ROW_DATA, G, 1e-7)
+    q = name("q", Operand("value", "row"))
+    check_gradients(read("sum(x + s) + s", row=True), ROW_DATA, q, 1e-7)
+    check_gradients(read("sum(x + w * s) * r", row=True), ROW_DATA, q, 1e-7)
 
 
 def test_ties_of_a_row_share_and_zeros_of_a_product_count():

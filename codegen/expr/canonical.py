@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-from .nodes import Expr, Operand, const, is_const, name, topological
+from .nodes import Expr, const, is_const, topological
 from .vocabulary import call, power
 
 _LARGEST = 2**64
@@ -201,18 +201,6 @@ def _logical_not(m: Expr) -> Expr | None:
     return _inner(m, "logical_not") or (call(opposite, *m.args) if opposite else None)
 
 
-def _row(fn: str) -> Callable[[Expr], Expr | None]:
-    """A reduction of what is the same all over the row."""
-
-    def rule(x: Expr) -> Expr | None:
-        if x.scope not in ("row", "scalar"):
-            return None
-        length = name("n", Operand("value", "scalar"))
-        return {"row_sum": call("mul", length, x), "row_prod": call("pow", x, length)}.get(fn, x)
-
-    return rule
-
-
 _RULES: Mapping[str, Callable[..., Expr | None]] = {
     "add": _add,
     "sub": _sub,
@@ -227,5 +215,4 @@ _RULES: Mapping[str, Callable[..., Expr | None]] = {
     "logical_not": _logical_not,
     "to_mask": lambda x: _inner(x, "to_value"),
     "detach": lambda x: None if x.type == "value" else x,
-    **{fn: _row(fn) for fn in ("row_sum", "row_max", "row_min", "row_prod")},
 }

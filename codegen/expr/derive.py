@@ -29,8 +29,8 @@ def gradient(outputs: Mapping[str, Expr], seeds: Mapping[str, Expr], wrt: Sequen
 
     `seeds` has the gradient that arrives for each output, of the output's scope; an output without one counts for
     nothing. The result lacks a name of `wrt` that no gradient reaches. For an operand of scope `row` the result is
-    summed over the row already; for `column` and `scalar` it is the summand: the caller sums a `full` one over all
-    elements that share the operand, a `row` one over rows.
+    summed over the row already. For `column` it is a summand for each element, whatever its scope. For `scalar` it is a
+    summand for each element if its scope is `full` or `column`, for each row if it is `row`.
     Raises ExprError if a function on the way has no derivative.
     """
     return _Reverse(outputs, set(wrt)).run(outputs, seeds, wrt)
@@ -70,9 +70,12 @@ class _Reverse:
         self.arrived[node].append((g, wide))
 
     def total(self, node: Expr) -> tuple[Expr, bool]:
-        """The sum of what arrived. Only at a scalar can both sorts arrive: then those of elements are summed first."""
+        """The sum of what arrived. Only at a scalar can both sorts arrive: then those of elements are summed first.
+
+        So they are, too, where they are alike all over the row: the text would not say that they count n times.
+        """
         arrived = self.arrived[node]
-        mixed = len({wide for _, wide in arrived}) == 2
+        mixed = node.scope == "scalar" and any(not wide or g.scope == "row" for g, wide in arrived)
         parts = Counter(self.settle(_row_total(g)) if mixed and wide else g for g, wide in arrived)
         result: Expr = const(0)
         for part, times in parts.items():
@@ -196,8 +199,7 @@ def _product(a: Expr | None, b: Expr | None) -> Expr | None:
     return call("mul", a, b)
 
 
-# Reductions. What arrives is one a row and is sent on to every element. An argument that is itself one a row does not
-# occur: `canonical` has replaced the reduction.
+# Reductions. What arrives is one a row and is sent on to every element.
 
 
 def _of_sum(node: Expr, g: Expr) -> Expr:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from .nodes import Expr, ExprError, Operand, const, name
-from .vocabulary import Function, call, counted, functions, power
+from .vocabulary import ROW_LENGTH, Function, call, counted, functions, power
 
 MAX_TEXT, MAX_DEPTH, MAX_NODES = 10_000, 100, 5_000
 _LARGEST_INTEGER = 2**64
 
 CONSTANTS: Mapping[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
-ROW_NAMES: Mapping[str, Operand] = {"n": Operand("value", "scalar"), "index": Operand("index", "full")}
+ROW_NAMES: Mapping[str, Operand] = {"n": ROW_LENGTH, "index": Operand("index", "full")}
 _REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 _RESERVED = {"inf", "nan"}  # how constants are written out again, so no operand may take them
 

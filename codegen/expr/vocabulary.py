@@ -10,9 +10,10 @@ from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
 
-from .nodes import Expr, ExprError, Scope, Type, const, intern, join, topological
+from .nodes import Expr, ExprError, Operand, Scope, Type, const, intern, join, name, topological
 
 _PATH = Path(__file__).parent.parent / "functions.yaml"
+ROW_LENGTH = Operand("value", "scalar")  # what the name `n` stands for beside row reductions
 _LARGEST = 2**64  # constants stay within what some 64-bit type can hold
 _EXACT: Mapping[str, Callable[[int, int], int]] = {"add": add, "sub": sub, "mul": mul}
 _OF_MASKS = {"bitwise_and": "logical_and", "bitwise_or": "logical_or",
@@ -38,13 +39,13 @@ class Function:
 def functions() -> Mapping[str, Function]:
     """The vocabulary by name, in the file's order."""
     entries = yaml.safe_load(_PATH.read_text(encoding="utf-8"))
-    return {name: _function(name, entry) for name, entry in entries.items()}
+    return {str(fn): _function(str(fn), entry) for fn, entry in entries.items()}
 
 
-def _function(name: str, entry: Mapping[str, object]) -> Function:
+def _function(fn: str, entry: Mapping[str, object]) -> Function:
     unknown = set(entry) - {"args", "takes", "gives", "symbol", "row", "random", "grad", "opencl", "numpy", "triton"}
     if unknown:
-        raise ValueError(f"functions.yaml: {name} has unknown fields {sorted(unknown)}")
+        raise ValueError(f"functions.yaml: {fn} has unknown fields {sorted(unknown)}")
     args = tuple(_strings(entry["args"]))
     takes = entry.get("takes", "value")
     grad = entry["grad"]
@@ -52,9 +53,9 @@ def _function(name: str, entry: Mapping[str, object]) -> Function:
     if isinstance(grad, Mapping):
         rules = {str(arg): str(rule) for arg, rule in grad.items() if str(rule) != "0"}
         if set(grad) != set(args):
-            raise ValueError(f"functions.yaml: {name} needs a derivative for each of {args}")
+            raise ValueError(f"functions.yaml: {fn} needs a derivative for each of {args}")
     return Function(
-        name=name,
+        name=fn,
         args=args,
         takes=(takes,) * len(args) if isinstance(takes, str) else tuple(_strings(takes)),
         gives=str(entry.get("gives", "value")),
@@ -98,6 +99,8 @@ def call(fn: str, *args: Expr) -> Expr:
         return folded
     if fn in ("to_value", "index_to_value", "to_mask") and args[0].type == ("mask" if fn == "to_mask" else "value"):
         return args[0]  # nothing to convert
+    if function.row and typed[0].scope in ("row", "scalar"):
+        return _even_row(fn, typed[0])
     return intern(fn, typed, None, _gives(function, common), _scope(function, typed))
 
 
@@ -147,6 +150,14 @@ def _fold(fn: str, args: tuple[Expr, ...], common: Type) -> Expr | None:
         result = _EXACT[fn](values[0], values[1])
         return const(result, common) if abs(result) < _LARGEST else None
     return None
+
+
+def _even_row(fn: str, x: Expr) -> Expr:
+    """The reduction of what is the same all over the row. So a reduction's argument always varies along the row."""
+    if fn in ("row_max", "row_min"):
+        return x
+    length = name("n", ROW_LENGTH)
+    return call("mul", length, x) if fn == "row_sum" else call("pow", x, length)
 
 
 def _gives(function: Function, common: Type) -> Type:
