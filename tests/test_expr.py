@@ -709,6 +709,13 @@ def test_passes_are_few_and_row_values_are_computed_once():
     }
 
 
+def test_a_part_can_be_replaced_by_a_name():
+    expr = read("tanh(x * y)")
+    slope = gradient({"out": expr}, {"out": G}, ["x"])["x"]
+    kept = name("out", Operand())
+    assert to_text(language.rebuild([slope], {expr: kept}.get)[slope]) == "g * (1 - out * out) * y"
+
+
 def test_names_of_operands_are_left_alone():
     operands = {"r0": Operand(), "w0": Operand(), "t0": Operand()}
     expr = parse("exp(r0 - sum(w0) / 2) + exp(t0) * exp(t0)", operands=operands, row=True)

@@ -14,7 +14,7 @@ from .emit_opencl import ROW, SCALAR, VECTOR, OpenCL, emit_opencl
 from .nodes import Expr, ExprError, Operand, Scope, Type, const, free_names, name, size, topological
 from .parse import parse
 from .rows import Let, Reduction, RowProgram, Stage, row_stages
-from .vocabulary import Function, call, functions, power, substitute
+from .vocabulary import Function, call, functions, power, rebuild, substitute
 
 __all__ = [
     "ROW",
@@ -46,6 +46,7 @@ __all__ = [
     "name",
     "parse",
     "power",
+    "rebuild",
     "row_stages",
     "size",
     "substitute",

@@ -46,10 +46,12 @@ class Piece:
 class Dialect:
     """How one language spells expressions. A new target is a subclass with its tables.
 
-    `target` is the key in `functions.yaml`; `infix` and `prefix` give the binding of its operators, higher is tighter.
+    `target` is the key in `functions.yaml`, `default` what stands before a function's name if the file does not spell
+    it; `locals` whether shared parts become variables; `infix` and `prefix` give the binding of its operators, higher is tighter.
     """
 
     target = ""
+    default = ""
     locals = True
     infix: ClassVar[Mapping[str, int]] = {}
     prefix: ClassVar[Mapping[str, int]] = {}
@@ -69,7 +71,7 @@ class Dialect:
 
     def spelling(self, node: Expr) -> str:
         """The operator, function or template for a node's function."""
-        raise NotImplementedError
+        return functions()[node.fn].spelling.get(self.target, self.default + node.fn)
 
     def apply(self, node: Expr, args: Sequence[Piece]) -> Piece:
         """A function's text, given its arguments'."""

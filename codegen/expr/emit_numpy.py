@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from .emit import ATOM, Block, Dialect, Piece, emit
 from .nodes import Expr
-from .vocabulary import functions
 
 
 class _NumPy(Dialect):
     target = "numpy"
+    default = "np."
     infix: ClassVar[Mapping[str, int]] = {
         "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
         "+": 9, "-": 9, "*": 10, "/": 10,
@@ -29,9 +29,6 @@ class _NumPy(Dialect):
 
     def declare(self, node: Expr, local: str, text: str) -> str:
         return f"{local} = {text}"
-
-    def spelling(self, node: Expr) -> str:
-        return functions()[node.fn].spelling.get("numpy", f"np.{node.fn}")
 
 
 _NUMPY = _NumPy()

@@ -35,6 +35,7 @@ class OpenCL(Dialect):
     wrap: bool = False
 
     target = "opencl"
+    default = "wg_"
     infix: ClassVar[Mapping[str, int]] = {
         "||": 2, "&&": 3, "|": 4, "^": 5, "&": 6, "==": 7, "!=": 7, "<": 8, "<=": 8, ">": 8, ">=": 8,
         "<<": 9, ">>": 9, "+": 10, "-": 10, "*": 11, "/": 11,
@@ -62,7 +63,7 @@ class OpenCL(Dialect):
         return f"const {self.type(node.type)} {local} = {text};"
 
     def spelling(self, node: Expr) -> str:
-        return functions()[node.fn].spelling.get("opencl", f"wg_{node.fn}").replace("(V)", f"({self.value})")
+        return super().spelling(node).replace("(V)", f"({self.value})")
 
     def apply(self, node: Expr, args: Sequence[Piece]) -> Piece:
         if functions()[node.fn].row:
