@@ -47,7 +47,8 @@ class Dialect:
     """How one language spells expressions. A new target is a subclass with its tables.
 
     `target` is the key in `functions.yaml`, `default` what stands before a function's name if the file does not spell
-    it; `locals` whether shared parts become variables; `infix` and `prefix` give the binding of its operators, higher is tighter.
+    it; `locals` whether shared parts become variables; `infix` and `prefix` give the binding of its operators, higher
+    is tighter.
     """
 
     target = ""
