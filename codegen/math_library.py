@@ -45,6 +45,27 @@ BUILTIN: dict[str, str] = {name: f"{name}({{x}})" for name in _UNARY.split()} | 
 }
 
 
+# Whether any lane of a mask holds: a clang built-in where there is one (2 instructions), halving where not.
+ANY_LANE = """\
+#ifndef WG_ANY2
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_reduce_or)
+#define WG_ANY2(m) __builtin_reduce_or(m)
+#define WG_ANY4(m) __builtin_reduce_or(m)
+#define WG_ANY8(m) __builtin_reduce_or(m)
+#define WG_ANY16(m) __builtin_reduce_or(m)
+#endif
+#endif
+#endif
+#ifndef WG_ANY2
+#define WG_ANY2(m) ((m).lo | (m).hi)
+#define WG_ANY4(m) WG_ANY2((m).lo | (m).hi)
+#define WG_ANY8(m) WG_ANY4((m).lo | (m).hi)
+#define WG_ANY16(m) WG_ANY8((m).lo | (m).hi)
+#endif
+"""
+
+
 def element_class(element: str) -> str:
     """The part of a file name that stands for an element type: f32, f64 or int."""
     if element not in ELEMENTS:
@@ -132,7 +153,6 @@ def _definitions(element: str, lanes: int, builtin: bool) -> tuple[tuple[str, st
         return f"as_{to}{n}(x)" if builtin else f"__builtin_astype((x), {to}{n})"
 
     double = element == "double"
-    lane_names = "0123456789abcdef"[:lanes]
     table = [
         ("F", element + n),
         ("E", element),
@@ -156,8 +176,12 @@ def _definitions(element: str, lanes: int, builtin: bool) -> tuple[tuple[str, st
         ("AS_F(x)", bits_as(element)),
         ("AS_I(x)", bits_as(signed)),
         ("AS_U(x)", bits_as(unsigned)),
+        ("AS_D(x)", bits_as("double")),
+        ("AS_L(x)", bits_as("ulong")),
+        ("AS_W(x)", bits_as("uint")),
+        ("AS_S(x)", bits_as("float")),
         ("LANE(x, i)", "(x)" if lanes == 1 else "((x)[i])"),
-        ("ANY(m)", "(m)" if lanes == 1 else "(" + " | ".join(f"(m).s{i}" for i in lane_names) + ")"),
+        ("ANY(m)", "(m)" if lanes == 1 else f"WG_ANY{lanes}(m)"),
     ]
     if element in CLASSES:  # MAGIC pushes the integer part of a small number into the low bits
         table += [
@@ -205,7 +229,7 @@ def program_text(
     become calls of those: right where the compiler inlines them (GPUs), 10 times too slow where it does not (PoCL).
     """
     plan = _plan(names, element, texts, builtin)
-    parts: list[str] = []
+    parts: list[str] = [ANY_LANE]
     for lanes in sorted({1, *lanes_list}):
         current = None
         for name, stem, wanted in plan:

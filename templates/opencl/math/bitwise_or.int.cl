@@ -1,0 +1,2 @@
+// needs:
+static inline __attribute__((overloadable)) F wg_bitwise_or(F x, F y) { return x | y; }

@@ -1,0 +1,7 @@
+// needs: sincos_poly, trig_reduce
+static inline __attribute__((overloadable)) F wg_cos(F x) {
+    I q;
+    F low, r = wg_trig_reduce(AS_F(AS_I(x) & ~SIGN), &low, &q);
+    F v = (q & 1) != 0 ? wg_sin_poly(r, low) : wg_cos_poly(r, low);
+    return AS_F(AS_I(v) ^ (((q + 1) & 2) << (BITS - 2)));
+}

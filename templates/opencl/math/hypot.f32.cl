@@ -1,0 +1,7 @@
+// needs: sqrt.f64
+// In double, where no square of a float overflows or loses bits that matter.
+static inline __attribute__((overloadable)) F wg_hypot(F x, F y) {
+    D a = TO_D(x), b = TO_D(y);
+    F r = TO_F(wg_sqrt(a * a + b * b));
+    return (((AS_I(x) & ~SIGN) == AS_I(INF)) | ((AS_I(y) & ~SIGN) == AS_I(INF))) ? INF : r;
+}

@@ -1,0 +1,2 @@
+// needs:
+static inline __attribute__((overloadable)) M wg_isnan(F x) { return (M)(0); }

@@ -1,0 +1,2 @@
+// needs:
+static inline __attribute__((overloadable)) M wg_signbit(F x) { return AS_I(x) < (I)(0); }

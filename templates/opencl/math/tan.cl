@@ -1,0 +1,9 @@
+// needs: sincos_poly, trig_reduce
+// tan r, or -1 / tan r in odd quadrants.
+static inline __attribute__((overloadable)) F wg_tan(F x) {
+    I q;
+    F low, r = wg_trig_reduce(AS_F(AS_I(x) & ~SIGN), &low, &q);
+    F t = wg_tan_poly(r, low);
+    t = (q & 1) != 0 ? -1 / t : t;
+    return AS_F(AS_I(t) ^ (AS_I(x) & SIGN));
+}
