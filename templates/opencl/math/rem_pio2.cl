@@ -5,10 +5,11 @@
 // Returns the quadrant modulo 4.
 #if WIDTH == 1
 constant uint wg_two_over_pi[40] = {
-    0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a, 0x424dd2e0,
-    0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41, 0x3991d639, 0x835339f4,
-    0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d,
-    0x7527bac7, 0xebe5f17b, 0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20, 0x9af4361d,
+    0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561,
+    0xb7246e3a, 0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484,
+    0xe99c7026, 0xb45f7e41, 0x3991d639, 0x835339f4, 0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f,
+    0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b,
+    0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20, 0x9af4361d,
 };
 static inline int wg_rem_pio2(double x, double *high, double *low) {
 #pragma clang fp contract(off)
@@ -39,7 +40,7 @@ static inline int wg_rem_pio2(double x, double *high, double *low) {
     double h = b + c;
     c = c - (h - b);
     double hh = AS_D(AS_L(h) & ~0x7ffffffUL), hl = h - hh;
-    double big = h * 1.57079632679489655800;                // pi/2 = 1.57079632679489655800 + 6.123e-17, by Dekker's product
+    double big = h * 1.57079632679489655800;                // pi/2 = this + 6.123e-17; Dekker's product
     double error = ((hh * 1.57079631090164184570 - big) + hh * 1.58932547122958567343e-08)
                    + (hl * 1.57079631090164184570 + hl * 1.58932547122958567343e-08);
     double rest = error + (h * 6.12323399573676603587e-17 + c * 1.57079632679489655800);

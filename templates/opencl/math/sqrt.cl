@@ -1,5 +1,6 @@
 // needs:
 // Correctly rounded. A loop over lanes of the compiler's own square root, which becomes one vector instruction.
+// Largest error measured: 0.50 ULP in float, 0.50 in double.
 static inline __attribute__((overloadable)) F wg_sqrt(F x) {
 #if BITS == 64
 #define WG_SQRT __builtin_sqrt

@@ -1,0 +1,518 @@
+"""The math functions written in OpenCL operators, against NumPy, SciPy and values recorded from mpmath.
+
+Errors are counted in units in the last place (ULP). Every function runs as a scalar and as a vector, and both must
+agree bit for bit. The first device of the first platform is taken; PoCL is enough.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.special
+
+from weftgrad.codegen import math_library
+
+cl = pytest.importorskip("pyopencl")
+FOLDER = Path(math_library.__file__).parents[1] / "templates" / "opencl" / "math"
+TEXTS = math_library.sources(FOLDER)
+LANES = 16
+DTYPES = {
+    "char": np.int8, "uchar": np.uint8, "short": np.int16, "ushort": np.uint16, "int": np.int32, "uint": np.uint32,
+    "long": np.int64, "ulong": np.uint64, "float": np.float32, "double": np.float64,
+}  # fmt: skip
+INTEGERS = [name for name in DTYPES if name not in math_library.CLASSES]
+FLOATS = ["float", "double"]
+WIDE = np.longdouble
+PRECISE = np.finfo(WIDE).nmant >= 63
+"""Whether NumPy's long double can judge double."""
+
+# name: (ULP allowed for float, for double, reference in long double)
+UNARY: dict[str, tuple[float, float, Callable[[np.ndarray], np.ndarray]]] = {
+    "exp": (1, 1, np.exp),
+    "exp2": (1, 1, np.exp2),
+    "expm1": (2, 2, np.expm1),
+    "log": (1, 1, np.log),
+    "log2": (1, 1, np.log2),
+    "log10": (1, 1, np.log10),
+    "log1p": (1.5, 1.5, np.log1p),
+    "sqrt": (0.5, 0.5, np.sqrt),
+    "rsqrt": (1.5, 1.5, lambda x: 1 / np.sqrt(x)),
+    "reciprocal": (0.5, 0.5, lambda x: 1 / x),
+    "sin": (1.6, 1, np.sin),
+    "cos": (1.6, 1, np.cos),
+    "tan": (2.8, 1.7, np.tan),
+    "asin": (2.5, 2.5, np.arcsin),
+    "acos": (1.5, 1.5, np.arccos),
+    "atan": (2, 2, np.arctan),
+    "sinh": (2, 2, np.sinh),
+    "cosh": (1.5, 1.5, np.cosh),
+    "tanh": (1.6, 2.6, np.tanh),
+    "asinh": (2, 2, np.arcsinh),
+    "acosh": (2.2, 2.2, np.arccosh),
+    "atanh": (2.2, 2.2, np.arctanh),
+    "logistic": (2.3, 2.3, lambda x: np.where(x < 0, np.exp(x) / (1 + np.exp(x)), 1 / (1 + np.exp(-x)))),
+    "softplus": (2, 2, lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
+    "floor": (0, 0, np.floor),
+    "ceil": (0, 0, np.ceil),
+    "trunc": (0, 0, np.trunc),
+    "round": (0, 0, np.rint),
+    "abs": (0, 0, np.abs),
+    "square": (0.5, 0.5, np.square),
+}
+# Judged by SciPy in double where the element is float, and by the recorded points where it is double.
+SPECIAL: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
+    "erf": (1.3, scipy.special.erf),
+    "erfc": (4, scipy.special.erfc),
+    "erfinv": (4, scipy.special.erfinv),
+    "lgamma": (1, scipy.special.gammaln),
+    "digamma": (1, scipy.special.digamma),
+}
+BINARY = ["pow", "fmod", "mod", "floor_div", "maximum", "minimum", "hypot", "atan2", "copysign"]
+MASKS = ["isnan", "isinf", "isfinite", "signbit"]
+INTEGER_BINARY = [
+    "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift",
+    "bitwise_and", "bitwise_or", "bitwise_xor",
+]  # fmt: skip
+INTEGER_UNARY = ["abs", "sign", "square", "floor", "round", "bitwise_not"]
+INTEGER_MASKS = ["isnan", "isfinite", "signbit"]
+
+# Rounded to double from 40 digits of mpmath.
+RECORDED: dict[str, list[tuple[float, float]]] = {
+    "erf": [
+        (1e-20, 1.1283791670955125e-20), (0.001, 0.0011283787909692365), (0.3, 0.3286267594591274),
+        (0.9, 0.7969082124228322), (1.0, 0.8427007929497149), (1.5, 0.9661051464753108),
+        (2.75, 0.9998993780778803), (5.5, 0.9999999999999927),
+    ],
+    "erfc": [
+        (-3.0, 1.9999779095030015), (-0.2, 1.2227025892104784), (1e-09, 0.9999999988716208), (0.4, 0.5716076449533315),
+        (0.75, 0.28884436634648486), (1.75, 0.013328328780817557), (4.5, 1.9661604415428876e-10),
+        (9.0, 4.13703174651381e-37), (20.0, 5.395865611607901e-176), (26.5, 2.2109076642637343e-307),
+    ],
+    "lgamma": [
+        (1e-10, 23.025850929882736), (0.3, 1.0957979948180756), (0.999, 0.0005780385328913802),
+        (1.0001, -5.771334222047127e-05), (1.5, -0.12078223763524522), (2.2, 0.09694746679063887),
+        (3.75, 1.486815578593417), (7.9, 8.32426586800881), (8.1, 8.72738826343204), (30.5, 72.9534711841694),
+        (1e8, 1742068066.1038346), (-0.5, 1.2655121234846454), (-1.3, 1.2024757863901114), (-10.7, -15.416789096416636),
+    ],
+    "digamma": [
+        (1e-10, -10000000000.577215), (0.3, -3.502524222200133), (1.0, -0.5772156649015329), (1.9, 0.35618416116405965),
+        (3.5, 1.103156640645243), (9.9, 2.2411803166063815), (50.25, 3.90702729700628), (1e8, 18.420680738952367),
+        (-0.7, -2.073952793628704), (-3.2, 5.635370221172645), (-20.6, 2.02860126183962),
+    ],
+    "erfinv": [
+        (1e-20, 8.86226925452758e-21), (0.001, 0.0008862271574665521), (-0.25, -0.2253120550121781),
+        (0.5, 0.4769362762044699), (0.75, 0.8134198475976185), (0.95, 1.3859038243496777),
+        (0.999, 2.3267537655135246), (-0.9999999, -3.7665625816384707), (0.9999999999999999, 5.8635847487551676),
+    ],
+}  # fmt: skip
+EDGES = [
+    0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, math.inf, -math.inf, math.nan, 5e-324, -5e-324, 1e-310, -1e-310, 1e-45,
+    -1e-45, 1e-40, -1e-40, 1.1754944e-38, 2.2250738585072014e-308, 3.4e38, -3.4e38, 1.7e308, -1.7e308, 88.8, -88.8, 104,
+    -104, 150, -150, 709.8, -709.8, 745, -745.2, -746, 1e5, 1e10, 1e-3, 1e-10, 1e-20,
+]  # fmt: skip
+
+EXTRA = """
+kernel void from_half(global const ushort16 *a, global float16 *b, global const ushort *c, global float *d) {
+    size_t i = get_global_id(0);
+    b[i] = wg_from_half(a[i]);
+    for (size_t k = 16 * i; k < 16 * i + 16; k++) d[k] = wg_from_half(c[k]);
+}
+kernel void to_half(global const float16 *a, global ushort16 *b, global const float *c, global ushort *d) {
+    size_t i = get_global_id(0);
+    b[i] = wg_to_half(a[i]);
+    for (size_t k = 16 * i; k < 16 * i + 16; k++) d[k] = wg_to_half(c[k]);
+}
+kernel void to_bfloat16(global const float16 *a, global ushort16 *b, global const float *c, global ushort *d) {
+    size_t i = get_global_id(0);
+    b[i] = wg_to_bfloat16(a[i]);
+    for (size_t k = 16 * i; k < 16 * i + 16; k++) d[k] = wg_to_bfloat16(c[k]);
+}
+kernel void from_bfloat16(global const ushort16 *a, global float16 *b, global const ushort *c, global float *d) {
+    size_t i = get_global_id(0);
+    b[i] = wg_from_bfloat16(a[i]);
+    for (size_t k = 16 * i; k < 16 * i + 16; k++) d[k] = wg_from_bfloat16(c[k]);
+}
+kernel void philox(global const ulong *in, global uint *out) {
+    uint b, c, d;
+    for (int i = 0; i < 3; i++) {
+        out[4 * i] = wg_philox(in[3 * i], in[3 * i + 1], in[3 * i + 2], &b, &c, &d);
+        out[4 * i + 1] = b; out[4 * i + 2] = c; out[4 * i + 3] = d;
+    }
+}
+kernel void random(global float16 *u, global float16 *n, global double16 *p, global double16 *q,
+                   global float *us, global float *ns, global double *ps, global double *qs) {
+    size_t i = get_global_id(0);
+    ulong16 at = (ulong16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) + (ulong)(16 * i);
+    u[i] = wg_uniform_float(at, 7, 42);
+    n[i] = wg_normal_float(at, 7, 42);
+    p[i] = wg_uniform_double(at, 7, 42);
+    q[i] = wg_normal_double(at, 7, 42);
+    for (ulong k = 16 * i; k < 16 * i + 16; k++) {
+        us[k] = wg_uniform_float(k, 7, 42); ns[k] = wg_normal_float(k, 7, 42);
+        ps[k] = wg_uniform_double(k, 7, 42); qs[k] = wg_normal_double(k, 7, 42);
+    }
+}
+"""
+
+
+def kernel_text(name: str, element: str) -> str:
+    """A scalar and a vector kernel for one function."""
+    binary = name in BINARY or name in INTEGER_BINARY
+    signed = math_library.ELEMENTS[element][0]
+    text = ""
+    for kind, n in (("s", ""), ("v", str(LANES))):
+        out = (signed + n if n else "int") if name in MASKS else element + n
+        second = f", global const {element}{n} *b" if binary else ""
+        call = f"wg_{name}(a[i]{', b[i]' if binary else ''})"
+        text += f"kernel void {name}_{element}_{kind}(global const {element}{n} *a{second}, global {out} *r) "
+        text += f"{{ size_t i = get_global_id(0); r[i] = {call}; }}\n"
+    return text
+
+
+class Device:
+    """One queue and the programs of this file, which build once."""
+
+    def __init__(self) -> None:
+        self.context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
+        self.queue = cl.CommandQueue(self.context)
+        jobs: list[list[tuple[str, list[str]]]] = [
+            [(element, [*UNARY, *SPECIAL, "sign", *BINARY, *MASKS])] for element in FLOATS
+        ]
+        jobs.append([(e, [*INTEGER_BINARY, *INTEGER_UNARY, *INTEGER_MASKS]) for e in INTEGERS])
+        self.kernels = {}
+        for job in jobs:
+            text = "".join(math_library.program_text(names, e, [LANES], TEXTS) for e, names in job)
+            self.build(text + "".join(kernel_text(name, e) for e, names in job for name in names))
+        storage = math_library.program_text(
+            ["half", "bfloat16", "philox", "uniform", "normal"], "float", [LANES], TEXTS
+        )
+        self.build(storage + math_library.program_text(["half", "uniform", "normal"], "double", [LANES], TEXTS) + EXTRA)
+
+    def build(self, text: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a compiler's warning is a failure
+            program = cl.Program(self.context, text).build()
+        self.kernels |= {kernel.function_name: kernel for kernel in program.all_kernels()}
+
+    def call(self, name: str, items: int, *arrays: np.ndarray) -> None:
+        """Run a kernel and copy every array back."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        buffers = [cl.Buffer(self.context, flags, hostbuf=array) for array in arrays]
+        self.kernels[name](self.queue, (items,), (16,) if items % 16 == 0 else (1,), *buffers)
+        for array, buffer in zip(arrays, buffers, strict=True):
+            cl.enqueue_copy(self.queue, array, buffer)
+
+    def both(self, name: str, element: str, *arguments: np.ndarray) -> np.ndarray:
+        """The values of a function; the scalar and the vector form must agree."""
+        dtype, n = DTYPES[element], len(arguments[0])
+        size = -(-n // 256) * 256
+        padded = [np.concatenate([a.astype(dtype, copy=False), np.ones(size - n, dtype)]) for a in arguments]
+        results = []
+        for kind, lanes in (("s", 1), ("v", LANES)):
+            out: np.ndarray = np.zeros(size, dtype)
+            if name in MASKS:
+                out = np.zeros(size, np.int32 if kind == "s" else DTYPES[math_library.ELEMENTS[element][0]])
+            self.call(f"{name}_{element}_{kind}", size // lanes, *padded, out)
+            results.append(out[:n] != 0 if name in MASKS else out[:n])
+        scalar, vector = results
+        if element in FLOATS and name not in MASKS:
+            different = ~((scalar.view(f"u{scalar.itemsize}") == vector.view(f"u{scalar.itemsize}")) | np.isnan(scalar))
+        else:
+            different = scalar != vector
+        at = np.flatnonzero(different)[:3]
+        assert at.size == 0, f"{name}: scalar {scalar[at]}, vector {vector[at]} at {[a[at] for a in arguments]}"
+        return vector
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    try:
+        return Device()
+    except (cl.LogicError, cl.RuntimeError) as error:
+        if "PLATFORM_NOT_FOUND" in str(error):
+            pytest.skip("no OpenCL device")
+        raise
+
+
+def bits(element: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of any magnitude, NaN and subnormals among them."""
+    if element == "float":
+        return rng.integers(0, 2**32, n, dtype=np.uint32).view(np.float32)
+    return rng.integers(0, 2**64, n, dtype=np.uint64).view(np.float64)
+
+
+def inputs(element: str, rng: np.random.Generator) -> np.ndarray:
+    parts = [
+        bits(element, 20000, rng), np.array(EDGES), np.arange(-200, 200) * 0.5, rng.normal(size=10000),
+        rng.normal(size=5000) * 10, rng.uniform(-110, 110, 10000), rng.uniform(-1, 1, 10000),
+        1 + rng.normal(size=3000) * 0.01, 1 + rng.normal(size=3000) * 1e-4, rng.uniform(-1e5, 1e5, 10000),
+        10 ** rng.uniform(-30, 5, 10000) * rng.choice([-1, 1], 10000),
+    ]  # fmt: skip
+    if element == "double":
+        parts.append(rng.uniform(-750, 750, 10000))
+    return np.concatenate([part.astype(DTYPES[element]) for part in parts])
+
+
+def ulps(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """The errors in ULP of the type of `got`; infinity where one is NaN or infinite and the other is not."""
+    dtype = got.dtype
+    limit = float(np.finfo(dtype).max)
+    rounded = expected.astype(dtype)
+    errors = np.full(got.shape, np.inf)
+    errors[(got == rounded) | (np.isnan(got) & np.isnan(rounded))] = 0
+    finite = np.isfinite(rounded) & np.isfinite(got)
+    spacing = np.spacing(np.abs(rounded[finite])).astype(expected.dtype)
+    errors[finite] = (np.abs(got[finite].astype(expected.dtype) - expected[finite]) / spacing).astype(np.float64)
+    border = ~finite & (np.abs(got) >= limit) & (np.abs(expected) >= limit * (1 - 1e-6))
+    return np.where(border, np.minimum(errors, 1), errors)
+
+
+def check(name: str, allowed: float, got: np.ndarray, expected: np.ndarray, *arguments: np.ndarray) -> None:
+    errors = ulps(got, expected)
+    worst = int(errors.argmax())
+    at = [a[worst] for a in arguments]
+    assert errors[worst] <= allowed, f"{name}{at} = {got[worst]!r}, not {expected[worst]!r}: {errors[worst]:.2f} ULP"
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with np.errstate(all="ignore"):
+        yield
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_unary_functions_within_their_ulps(device, element):
+    if element == "double" and not PRECISE:
+        pytest.skip("long double is no wider than double here")
+    x = inputs(element, np.random.default_rng(1))
+    for name, (single, double, reference) in UNARY.items():
+        got, expected = device.both(name, element, x), reference(x.astype(WIDE))
+        check(name, single if element == "float" else double, got, expected, x)
+        zero = (expected == 0) & (got == 0)
+        assert np.array_equal(np.signbit(got[zero]), np.signbit(expected[zero])), f"{name}: the sign of 0"
+
+
+def test_special_functions_in_float(device):
+    x = inputs("float", np.random.default_rng(2))
+    x = x[(np.abs(x) > 1e-36) & (np.abs(x) < 1e6) & ((x > 0) | (x != np.rint(x)))]
+    x = x[(x > 0) | (x > -30)]
+    for name, (allowed, reference) in SPECIAL.items():
+        inside = x[np.abs(x) <= 1] if name == "erfinv" else x
+        expected = reference(inside.astype(np.float64))
+        keep = np.abs(expected) > (0.05 if name in ("lgamma", "digamma") else 0)
+        check(name, allowed, device.both(name, "float", inside)[keep], expected[keep], inside[keep])
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_special_functions_at_recorded_points(device, element):
+    for name, points in RECORDED.items():
+        x, expected = np.array(points).T
+        keep = (x.astype(DTYPES[element]) == x) & (np.abs(expected) > np.finfo(DTYPES[element]).tiny)
+        got = device.both(name, element, x[keep])
+        assert np.allclose(got, expected[keep], rtol=1e-14 if element == "double" else 1e-6, atol=0), name
+        if element == "double" and name in ("erf", "erfc", "erfinv"):
+            assert ulps(got, expected).max() <= 4, name
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_special_functions_at_their_ends(device, element):
+    inf, nan = math.inf, math.nan
+    ends = {
+        "erf": ([0.0, -0.0, inf, -inf, nan], [0.0, -0.0, 1, -1, nan]),
+        "erfc": ([0.0, -0.0, inf, -inf, nan], [1, 1, 0, 2, nan]),
+        "erfinv": ([0.0, -0.0, 1, -1, 1.5, -2, inf, nan], [0.0, -0.0, inf, -inf, nan, nan, nan, nan]),
+        "lgamma": ([1, 2, 0.0, -0.0, -1, -7, inf, -inf, nan], [0, 0, inf, inf, inf, inf, inf, inf, nan]),
+        "digamma": ([0.0, -0.0, -1, -8, inf, nan], [-inf, inf, nan, nan, inf, nan]),
+        "sign": ([0.0, -0.0, 3, -inf, nan], [0, 0, 1, -1, 0]),
+    }
+    for name, (x, expected) in ends.items():
+        got = device.both(name, element, np.array(x))
+        assert np.array_equal(got, np.array(expected), equal_nan=True), f"{name}{x} = {got}"
+        if name.startswith("erf"):
+            assert np.array_equal(np.signbit(got[:2]), np.signbit(expected[:2])), name
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_functions_of_two_numbers(device, element):
+    rng, dtype, n = np.random.default_rng(3), DTYPES[element], 8000
+    pool = np.array([*EDGES, 0.1, 0.3, 7, 1.5, 2.5, -2.5, 33, -33, 1e15 + 1, 2**53 - 1, 2**24 - 1, 1e18]).astype(dtype)
+    grid = np.stack(np.meshgrid(pool, pool)).reshape(2, -1)
+    x = [grid[0], bits(element, n, rng), np.exp(rng.normal(size=n) * 20), rng.normal(size=n) * 100,
+         rng.integers(-50, 50, n), 1 + rng.normal(size=n) * 1e-3]  # fmt: skip
+    y = [grid[1], bits(element, n, rng), rng.normal(size=n) * 3, rng.normal(size=n) * 10,
+         rng.integers(-20, 20, n), rng.normal(size=n) * 1e4]  # fmt: skip
+    a, b = np.concatenate([v.astype(dtype) for v in x]), np.concatenate([v.astype(dtype) for v in y])
+    wide = WIDE if element == "double" else np.float64
+    exact: dict[str, tuple[float, Callable]] = {
+        "fmod": (0, np.fmod), "mod": (0, np.remainder), "floor_div": (0, np.floor_divide),
+        "maximum": (0, np.maximum), "minimum": (0, np.minimum), "copysign": (0, np.copysign),
+    }  # fmt: skip
+    rounded: dict[str, tuple[float, Callable]] = {
+        "pow": (0.51 if element == "float" else 1.5, np.power),
+        "hypot": (0.51 if element == "float" else 1.2, np.hypot),
+        "atan2": (2, np.arctan2),
+    }
+    for name, (allowed, reference) in exact.items():
+        got, expected = device.both(name, element, a, b), reference(a, b)
+        check(name, allowed, got, expected, a, b)
+        signed = ~np.isnan(got) if name not in ("maximum", "minimum") else got != 0
+        assert np.array_equal(np.signbit(got[signed]), np.signbit(expected[signed])), name
+    if wide is WIDE and not PRECISE:
+        return
+    for name, (allowed, reference) in rounded.items():
+        got, expected = device.both(name, element, a, b), reference(a.astype(WIDE), b.astype(WIDE))
+        check(name, allowed, got, expected, a, b)
+        signed = ~np.isnan(got)
+        assert np.array_equal(np.signbit(got[signed]), np.signbit(expected[signed])), name
+    for name in MASKS:
+        assert np.array_equal(device.both(name, element, a), getattr(np, name)(a)), name
+
+
+def integer_power(x: int, y: int, width: int, signed: bool) -> int:
+    if y < 0:
+        return {1: 1, -1: -1 if y % 2 else 1}.get(x, 0)
+    value = pow(x, y, 1 << width)
+    return value - (1 << width) if signed and value >> (width - 1) else value
+
+
+@pytest.mark.parametrize("element", INTEGERS)
+def test_integers(device, element):
+    """Python's meaning with wrap-around; 0 for a division by 0; no trap for it nor for the least number over -1."""
+    rng, dtype, n = np.random.default_rng(4), DTYPES[element], 2000
+    info = np.iinfo(dtype)
+    signed = info.min < 0
+    pool = np.array([0, 1, 2, 3, 7, 10, 100, info.max, info.max - 1, info.min, info.min + 1], dtype=dtype)
+    if signed:
+        pool = np.concatenate([pool, np.array([-1, -2, -3, -7, -100], dtype=dtype)])
+    grid = np.stack(np.meshgrid(pool, pool)).reshape(2, -1)
+    a = [grid[0], rng.integers(info.min, info.max, n, dtype=dtype, endpoint=True), rng.integers(0, 10, n, dtype=dtype)]
+    b = [grid[1], rng.integers(info.min, info.max, n, dtype=dtype, endpoint=True), rng.integers(0, 40, n, dtype=dtype)]
+    x, y = np.concatenate(a), np.concatenate(b)
+    powers = [integer_power(int(p), int(q), info.bits, signed) for p, q in zip(x, y, strict=True)]
+    expected = {
+        "floor_div": np.floor_divide(x, y), "mod": np.remainder(x, y), "fmod": np.fmod(x, y),
+        "pow": np.array(powers, dtype=dtype), "maximum": np.maximum(x, y), "minimum": np.minimum(x, y),
+        "lshift": np.left_shift(x, y), "rshift": np.right_shift(x, y), "bitwise_and": x & y, "bitwise_or": x | y,
+        "bitwise_xor": x ^ y,
+    }  # fmt: skip
+    for name, values in expected.items():
+        got = device.both(name, element, x, y)
+        at = np.flatnonzero(got != values)[:3]
+        assert at.size == 0, f"{name} of {x[at]} and {y[at]} gives {got[at]}, not {values[at]}"
+    unary = {"abs": np.abs(x), "sign": np.sign(x), "square": x * x, "floor": x, "round": x, "bitwise_not": ~x}
+    for name, values in unary.items():
+        assert np.array_equal(device.both(name, element, x), values), name
+    masks = {"isnan": np.zeros(len(x), bool), "isfinite": np.ones(len(x), bool), "signbit": x < 0}
+    for name, values in masks.items():
+        assert np.array_equal(device.both(name, element, x), values), name
+
+
+def test_storage_of_half(device):
+    every = np.arange(1 << 16, dtype=np.uint16)
+    expected = every.view(np.float16).astype(np.float32)
+    vector, scalar = np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+    device.call("from_half", 1 << 12, every, vector, every.copy(), scalar)
+    assert np.array_equal(vector.view(np.uint32), expected.view(np.uint32))
+    assert np.array_equal(scalar.view(np.uint32), expected.view(np.uint32))
+    rng = np.random.default_rng(5)
+    ties = (expected[:31743].astype(np.float64) + expected[1:31744]) / 2
+    x = np.concatenate([expected, ties, -ties, bits("float", 100000, rng), rng.normal(size=100000)])
+    x = x[: len(x) // 256 * 256].astype(np.float32)
+    vector, scalar = np.zeros(len(x), np.uint16), np.zeros(len(x), np.uint16)
+    device.call("to_half", len(x) // 16, x, vector, x.copy(), scalar)
+    nan = np.isnan(x)
+    assert np.array_equal(vector, scalar)
+    assert np.array_equal(vector[~nan], x.astype(np.float16).view(np.uint16)[~nan])
+    assert np.isnan(vector.view(np.float16)[nan]).all()
+
+
+def test_storage_of_bfloat16(device):
+    every = np.arange(1 << 16, dtype=np.uint16)
+    vector, scalar = np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+    device.call("from_bfloat16", 1 << 12, every, vector, every.copy(), scalar)
+    assert np.array_equal(vector.view(np.uint32), every.astype(np.uint32) << 16)
+    assert np.array_equal(scalar.view(np.uint32), every.astype(np.uint32) << 16)
+    x = np.concatenate([bits("float", 1 << 17, np.random.default_rng(6)), vector])
+    x[:1000].view(np.uint32)[:] = (x[:1000].view(np.uint32) & 0xFFFF0000) | 0x8000  # ties
+    low, other = np.zeros(len(x), np.uint16), np.zeros(len(x), np.uint16)
+    device.call("to_bfloat16", len(x) // 16, x, low, x.copy(), other)
+    word = x.view(np.uint32).astype(np.uint64)
+    expected = ((word + 0x7FFF + ((word >> 16) & 1)) >> 16).astype(np.uint16)
+    nan = np.isnan(x)
+    assert np.array_equal(low, other)
+    assert np.array_equal(low[~nan], expected[~nan])
+    assert np.isnan((low.astype(np.uint32) << 16).view(np.float32)[nan]).all()
+
+
+def test_philox_gives_the_published_words(device):
+    """Random123's vectors: all zeros, all ones, and the digits of pi."""
+    ones = 2**64 - 1
+    given = np.array([0, 0, 0, ones, ones, ones, 0x85A308D3243F6A88, 0x0370734413198A2E, 0x299F31D0A4093822], np.uint64)
+    out = np.zeros(12, np.uint32)
+    device.call("philox", 1, given, out)
+    assert " ".join(f"{word:08x}" for word in out) == (
+        "6627e8d5 e169c58d bc57ac4c 9b00dbd8 408f276d 41c83b0e a20bc7c6 6d5451fd d16cfe09 94fdcceb 5001e420 24126ea1"
+    )
+
+
+def test_random_numbers(device):
+    """Scalar and vector lanes agree; first moments are those of the distributions."""
+    n = 1 << 18
+    arrays = [np.zeros(n, dtype) for dtype in (np.float32, np.float32, np.float64, np.float64) * 2]
+    device.call("random", n // 16, *arrays)
+    for vector, scalar in zip(arrays[:4], arrays[4:], strict=True):
+        assert np.array_equal(vector, scalar)
+    for uniform in (arrays[0], arrays[2]):
+        assert uniform.min() >= 0
+        assert uniform.max() < 1
+        assert abs(uniform.mean() - 0.5) < 0.003
+        assert abs(uniform.var() - 1 / 12) < 0.001
+    for normal in (arrays[1], arrays[3]):
+        assert abs(normal.mean()) < 0.01
+        assert abs(normal.std() - 1) < 0.01
+        assert abs((normal**4).mean() - 3) < 0.1
+        assert abs((normal[::2] * normal[1::2]).mean()) < 0.01
+
+
+def test_every_text_states_its_needs_and_they_exist():
+    for stem, text in TEXTS.items():
+        name, _, suffix = stem.partition(".")
+        for element in DTYPES:
+            if suffix in ("", math_library.element_class(element)) and not (suffix == "" and element in INTEGERS):
+                order = math_library.resolve([name], element, TEXTS)
+                assert math_library.find(name, element, TEXTS) in order
+        assert isinstance(math_library.needs(text), tuple)
+
+
+def test_resolve_orders_by_need_and_names_what_is_missing():
+    texts = {"a": "// needs: b, c\n", "b.f32": "// needs: c\n", "c": "// needs:\n", "b": "// needs:\n"}
+    assert math_library.resolve(["a"], "float", texts) == ["c", "b.f32", "a"]
+    assert math_library.resolve(["a"], "int", texts) == ["b", "c", "a"]
+    with pytest.raises(KeyError, match="no math function 'd' for float, needed by a"):
+        math_library.resolve(["a"], "float", {"a": "// needs: d\n"})
+    with pytest.raises(ValueError, match="circular needs: a -> b -> a"):
+        math_library.resolve(["a"], "float", {"a": "// needs: b\n", "b": "// needs: a\n"})
+    with pytest.raises(ValueError, match="the first line"):
+        math_library.needs("static inline\n")
+    with pytest.raises(KeyError, match="unknown element type"):
+        math_library.header("half", 1)
+
+
+def test_text_may_be_asked_for_again_and_leaves_no_names_behind():
+    """Include guards: two types that share a text, or one type asked for twice, still compile (as Device shows)."""
+    text = math_library.program_text(["exp", "pow"], "float", [LANES], TEXTS)
+    defined = {line.split()[1].partition("(")[0] for line in text.splitlines() if line.startswith("#define ")}
+    undefined = {line.split()[1] for line in text.splitlines() if line.startswith("#undef ")}
+    assert {name for name in defined if not name.startswith("WG_")} <= undefined
+    assert math_library.program_text([], "float", [LANES], TEXTS).count("wg_") == 0
+
+
+def test_built_in_spelling_replaces_texts():
+    text = math_library.program_text(["logistic", "pow"], "float", [1], TEXTS, builtin=True)
+    assert "F wg_exp(F x) { return exp(x); }" in text
+    assert "F wg_pow(F x, F y) { return pow(x, y); }" in text
+    assert "wg_exp_scaled" not in text
+    assert "__builtin" not in text.replace(math_library.ANY_LANE, "")
