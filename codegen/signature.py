@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import keyword
 import re
+from collections.abc import Iterable
 
 from .model import MISSING, Param, SpecError
 
-__all__ = ["check_name", "parse_signature"]
+__all__ = ["c_names", "check_name", "parse_signature"]
 
 # annotation -> (role, scope, type, annotation in the binding)
 _ANNOTATIONS = {
@@ -44,7 +45,7 @@ _TAKEN = frozenset(
     "geo dyn i n row rows chunk end begin at rest index size stride double float int long short char half uint ulong "
     "uchar ushort bool signed unsigned auto const static volatile restrict register inline extern struct union enum "
     "typedef switch case default do goto sizeof void kernel global local private constant image1d_t event_t sampler_t "
-    "vector this main".split()
+    "vector this main min max abs exp log sin cos tan step sign clamp mix half_t input_t pow round floor ceil".split()
 )
 _TAKEN_SHAPE = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
 
@@ -53,8 +54,13 @@ def check_name(name: str, what: str) -> None:
     """Raise `SpecError` unless `name` is safe as a Python and as an OpenCL C identifier."""
     if not _NAME.match(name) or len(name) > 60:
         raise SpecError(f"{what} {name[:80]!r} must be lower-case letters, digits and underscores, at most 60 of them")
-    if keyword.iskeyword(name) or name in _TAKEN or _TAKEN_SHAPE.match(name) or "__" in name:
-        raise SpecError(f"{what} {name!r} has a meaning in Python or in kernels", suggestion=f"try {name}_value")
+    if keyword.iskeyword(name) or "__" in name:
+        raise SpecError(f"{what} {name!r} has a meaning in Python", suggestion=f"try {name}_value")
+
+
+def c_names(names: Iterable[str]) -> dict[str, str]:
+    """How kernels spell operands whose names mean something there: with an underscore behind."""
+    return {n: f"{n}_" for n in names if n in _TAKEN or _TAKEN_SHAPE.match(n)}
 
 
 def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:

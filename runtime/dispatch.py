@@ -9,6 +9,7 @@ keys without sizes) and their number is bounded; they belong to a thread, becaus
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from .autograd.node import Node, Recipe, recipe_of
@@ -65,6 +66,9 @@ def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = (
     for operand in operands:
         if isinstance(operand, Tensor):
             key.append(operand.meta)
+            extra = operand.extra
+            if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:
+                refresh(operand)  # a view whose base was written to since
             if grad and operand.needs:
                 needs |= bit
         elif operand is None:
@@ -78,7 +82,7 @@ def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = (
     except KeyError:
         plan = _make_plan(state, tuple(key), record, operands, statics, needs)
     if plan.view is not None:
-        return _view(plan, operands, state)
+        return _view(plan, operands, statics)
     device = plan.device
     streams = state.streams
     stream = device.driver.default_stream if streams is None else streams.get(device) or device.driver.default_stream
@@ -105,14 +109,16 @@ def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = (
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
-def _view(plan: Plan, operands: Sequence[Any], state: State) -> Tensor:
+def _view(plan: Plan, operands: Sequence[Any], statics: tuple[Any, ...]) -> Tensor:
     source: Tensor = operands[0]
     out = Tensor(source.storage, plan.outputs[0][0], source.start + plan.view)  # type: ignore[operator]
     extra = source.extra
-    base = source if extra is None or extra.base is None else extra.base
-    out.extra = Extra(base, base.extra.rewrites if base.extra is not None else 0)
+    if extra is None:
+        extra = source.extra = Extra()
+    base = extra.base or source
+    out.extra = Extra(base, base.extra.rewrites)  # type: ignore[union-attr]
     if plan.recipe is not None:
-        out.node = Node(plan.recipe, operands, (out,), ())
+        out.node = Node(plan.recipe, operands, (out,), statics)
         out.needs = True
     return out
 
@@ -125,8 +131,6 @@ def call_into(
     Bumps the versions of what is written, and for an in-place op makes `outs[0]`'s history that of this call.
     Raises `ShapeError` for results that overlap themselves or another operand, `GradientError` for leaves in use.
     """
-    from .autograd import inplace
-
     state = _local.state
     if state.mode is not None:
         return state.mode.call(record, operands, statics, outs)
@@ -137,10 +141,14 @@ def call_into(
                 needs |= 1 << i
         if not in_place and (needs or any(o.needs for o in outs)):
             raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
+    for tensor in (*operands, *outs):
+        if isinstance(tensor, Tensor) and tensor.extra is not None and tensor.extra.base is not None:
+            if tensor.extra.seen != tensor.extra.base.extra.rewrites:  # type: ignore[union-attr]
+                refresh(tensor)
     for out in outs:
         _check_writable(record, out, operands)
         if state.grad and needs | out.needs:
-            inplace.check(record, out)
+            _inplace().check(record, out)
     key = (record, statics, *map(_part, operands), needs, tuple(o.meta for o in outs))
     plan = state.plans.get(key)
     if plan is None:
@@ -157,8 +165,20 @@ def call_into(
     if node is not None:
         node.refresh_saved_outputs(outs)
     if state.grad and in_place and (node is not None or outs[0].needs):
-        inplace.rebase(outs[0], node)
+        _inplace().rebase(outs[0], node)
     return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def refresh(view: Tensor) -> None:
+    """Give a view of a base that was written to its new history."""
+    _inplace().refresh(view)
+
+
+@cache
+def _inplace() -> Any:
+    from .autograd import inplace  # which calls ops itself
+
+    return inplace
 
 
 def _part(operand: Any) -> Any:

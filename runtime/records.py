@@ -7,14 +7,15 @@ running process by the same road (`codegen.derive`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from .errors import NotSupported
 
-__all__ = ["OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "registry"]
+__all__ = ["OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry"]
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -63,17 +64,29 @@ class Rule:
     function: Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Text:
-    """Kernel source for one target: all schedules, and the math functions it calls."""
+    """Kernel source for one target: all schedules, and the math functions it calls.
 
-    source: str
-    functions: tuple[str, ...] = ()
+    `source` is text, or a path to it, read when the first plan needs it.
+    """
+
+    __slots__ = ("_source", "functions")
+
+    def __init__(self, source: str | Path, functions: tuple[str, ...] = ()):
+        self._source = source
+        self.functions = functions
+
+    @property
+    def source(self) -> str:
+        if not isinstance(self._source, str):
+            self._source = self._source.read_text(encoding="utf-8")
+        return self._source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpRecord:
-    """One op, as the runtime sees it. `detail` holds what only its kind reads."""
+    """One op, as the runtime sees it. `detail` holds what only its kind reads; `gradients` is None where they have not
+    been derived yet."""
 
     name: str
     kind: str
@@ -82,7 +95,7 @@ class OpRecord:
     statics: tuple[str, ...] = ()
     dtypes: str = "numeric"
     texts: Mapping[str, Text] = field(default_factory=lambda: _EMPTY)
-    gradients: Mapping[str, Rule] = field(default_factory=lambda: _EMPTY)
+    gradients: Mapping[str, Rule] | None = None
     detail: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     variants: Mapping[tuple[bool, ...], str] = field(default_factory=lambda: _EMPTY)
     spec: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
@@ -91,12 +104,33 @@ class OpRecord:
         return f"OpRecord({self.name!r}, {self.kind})"
 
 
+def make_record(
+    *,
+    name: str,
+    kind: str,
+    operands: Sequence[tuple[str, str, str, str]],
+    outputs: Sequence[tuple[str, str, str, str, bool]],
+    statics: Sequence[str] = (),
+    dtypes: str = "numeric",
+    detail: Mapping[str, Any] = _EMPTY,
+    variants: Mapping[tuple[bool, ...], str] = _EMPTY,
+    rules: Mapping[str, tuple[str | None, tuple[str, ...]]] | None = None,
+    spec: Mapping[str, Any] = _EMPTY,
+    texts: Mapping[str, Text] = _EMPTY,
+) -> OpRecord:
+    """A record from the literals that a generated module holds."""
+    gradients = None if rules is None else {k: Rule(op, tuple(names)) for k, (op, names) in rules.items()}
+    return OpRecord(
+        name=name, kind=kind, operands=tuple(Operand(*o) for o in operands), outputs=tuple(Output(*o) for o in outputs),
+        statics=tuple(statics), dtypes=dtypes, texts=texts, gradients=gradients, detail=detail, variants=variants, spec=spec,
+    )  # fmt: skip
+
+
 class Registry:
     """Every op known to the process, by name. Backward ops are found here by the engine."""
 
     def __init__(self) -> None:
         self._records: dict[str, OpRecord] = {}
-        self._derive: Callable[[OpRecord], Mapping[str, Rule]] | None = None
         self._gradients: dict[OpRecord, Mapping[str, Rule]] = {}
 
     def add(self, record: OpRecord) -> OpRecord:
@@ -118,13 +152,17 @@ class Registry:
 
     def gradients(self, record: OpRecord) -> Mapping[str, Rule]:
         """The gradient rules of `record`, derived now from its spec if they were not generated ahead."""
-        if record.gradients or not record.spec.get("derive", False):
+        if record.kind == "view":
+            from .autograd.view_rules import view_rules
+
+            return view_rules(record)
+        if record.gradients is not None:
             return record.gradients
         found = self._gradients.get(record)
         if found is None:
             from .derive import derive_rules
 
-            found = self._gradients[record] = derive_rules(record, self)
+            found = self._gradients[record] = derive_rules(record)
         return found
 
 

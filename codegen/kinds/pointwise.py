@@ -6,10 +6,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from ..expr import Block, Expr, ExprError, Operand, canonical, emit_opencl, free_names, gradient, name, parse, to_text
+from ..expr import (
+    Block,
+    Expr,
+    ExprError,
+    Operand,
+    canonical,
+    emit_opencl,
+    free_names,
+    gradient,
+    name,
+    parse,
+    rebuild,
+    size,
+    to_text,
+)
 from ..model import Op, SpecError
+from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, seed_name
 
 __all__ = ["check", "derive", "expressions", "operand_table", "render"]
@@ -35,7 +51,7 @@ def parsed(op: Op, field: str, text: str, table: Mapping[str, Operand], **option
         return parse(text, operands=table, **options)
     except ExprError as error:
         raise SpecError(
-            error.message + (f" at column {error.column + 1}" if error.column is not None else ""),
+            error.message + (f" at column {error.column}" if error.column is not None else ""),
             file=op.file, line=op.line, field=field, suggestion=error.suggestion,
         ) from None  # fmt: skip
 
@@ -56,19 +72,20 @@ def check(op: Op) -> None:
 def render(op: Op, environment: Any) -> Rendered:
     """Kernels of all schedules, in both dialects."""
     found = {k: canonical(e) for k, e in expressions(op).items()}
-    blocks = {dialect: emit_opencl(found, dialect, wrap=True) for dialect in ("vector", "scalar")}
-    has_index = any(e.type == "index" for e in found.values()) or any(p.type == "index" for p in op.operands)
+    spelled = c_names([*(p.name for p in op.operands), *found])
+    blocks = {d: emit_opencl(found, d, wrap=True, names=spelled) for d in ("vector", "row")}
     outputs = tuple(_output(op, k, e) for k, e in found.items())
     text = environment.get_template("opencl/pointwise.cl.j2").render(
         op=op.name,
         title=title(op, found),
-        inputs=[(p.name, p.type) for p in op.operands if p.is_tensor],
-        scalars=[p.name for p in op.operands if not p.is_tensor],
+        inputs=[(spelled.get(p.name, p.name), p.type) for p in op.operands if p.is_tensor],
+        scalars=[(spelled.get(p.name, p.name), i) for i, p in enumerate(op.operands) if not p.is_tensor],
         outputs=[(k, e.type) for k, e in found.items()],
         vector=blocks["vector"],
-        scalar=blocks["scalar"],
+        scalar=blocks["row"],
     )
-    return Rendered(outputs, {"opencl": Source(text, functions(*blocks.values()))}, {"index": True} if has_index else {})
+    detail = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
+    return Rendered(outputs, {"opencl": Source(text, functions(*blocks.values()))}, detail)
 
 
 def functions(*blocks: Block) -> tuple[str, ...]:
@@ -113,8 +130,17 @@ def derive(op: Op) -> dict[str, Derived]:
     if missing:
         outputs = {k: canonical(e) for k, e in expressions(op).items() if e.type == "value"}
         seeds = {k: name(seed_name(op, k), Operand("value", "full")) for k in outputs}
-        found.update(gradient(outputs, seeds, missing) if outputs else {})
+        for parameter in missing if outputs else ():
+            with suppress(ExprError):  # a function without derivative: asking for this gradient is an error then
+                found.update({k: _reusing(e, outputs) for k, e in gradient(outputs, seeds, [parameter]).items()})
     return {w: _derived(op, w, found[w]) for w in wanted if w in found}
+
+
+def _reusing(expr: Expr, outputs: Mapping[str, Expr]) -> Expr:
+    """`expr` with the op's results in place of what computes them, where that makes it smaller: exp' is `out`."""
+    results = {e: name(k, Operand("value", "full")) for k, e in outputs.items() if e.args}
+    stated = rebuild([expr], results.get)[expr]
+    return stated if size([stated]) < size([expr]) and len(free_names(stated)) <= len(free_names(expr)) else expr
 
 
 def _derived(op: Op, parameter: str, expr: Expr) -> Derived:

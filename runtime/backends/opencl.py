@@ -7,6 +7,7 @@ object's arguments are state, so every thread prepares kernel objects of its own
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import threading
@@ -20,7 +21,7 @@ import numpy as np
 from .. import program
 from ..cache import BinaryCache
 from ..device import Device
-from ..errors import CompileError, DriverNotFound, ForkError, LaunchError, UnknownDevice
+from ..errors import ArgumentError, CompileError, DriverNotFound, ForkError, LaunchError, UnknownDevice
 from ..memory_stats import default_limit
 from ..pool import Budget, Pool
 from ..storage import Storage
@@ -414,7 +415,9 @@ def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
     for position, name in enumerate(letters):
         lines.append(f"    set_arg({position}, {name}.storage.buffer or attach({name}.storage))")
     packed = ", ".join([f"{name}.start" for name in letters] + numbers)
-    lines.append(f"    set_bytes({count + 1}, pack({packed}))")
+    lines += ["    try:", f"        packed = pack({packed})", "    except (error, OverflowError):"]
+    lines += [f"        packed = pack({', '.join(f'{n}.start' for n in letters)}, *fit(scalars))"]
+    lines.append(f"    set_bytes({count + 1}, packed)")
     if not step.geometry:
         raise LaunchError(f"{step.instance.name}: a step without geometry")
     lines.insert(1, f"    set_bytes({count}, geometry)")
@@ -424,9 +427,31 @@ def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
         "pack": struct.Struct("@" + code).pack,
         "geometry": step.geometry,
         "attach": attach,
+        "error": struct.error,
+        "fit": lambda scalars: fit(step, scalars),
     }
     exec("\n".join(lines), space)
     return space["arguments"]  # type: ignore[return-value]
+
+
+def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
+    """The call's numbers made to fit their types: floats overflow to infinity, integers may not overflow at all."""
+    code = _PACK[step.instance.element]
+    found = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
+    found = [v - (1 << 64) if v >> 63 else v for v in found]
+    for i in step.scalars:
+        value = scalars[i]
+        try:
+            struct.pack(code, value)
+        except OverflowError:
+            value = math.copysign(math.inf, value)
+        except struct.error:
+            raise ArgumentError(
+                f"{step.instance.name}: the number {value!r} does not fit the dtype that OpenCL calls "
+                f"{step.instance.element}; convert the tensor with .to() first"
+            ) from None
+        found.append(value)
+    return found
 
 
 def attach(storage: Storage) -> Any:

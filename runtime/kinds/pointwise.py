@@ -7,11 +7,13 @@ element a work-item).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .. import dtypes
-from ..backends.protocol import Instance, Step
+from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
 from ..dtypes import DType
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, pack_longs, preserved_strides, split
 from ..records import Output
 from . import Planned, Request, slot
@@ -20,7 +22,6 @@ __all__ = ["compute_dtype", "elementwise_parts", "plan", "result_dtype"]
 
 _CLASSES = {"bool": "b", "integer": "ui", "float": "f", "numeric": "uif", "integral": "bui", "all": "buif"}
 _STREAM = 8 << 20  # bytes of result from which stores bypass the caches
-RANK = 6  # outer dimensions of the strided schedules
 
 
 def plan(request: Request) -> Planned:
@@ -41,6 +42,8 @@ def plan(request: Request) -> Planned:
 
 
 def _fresh_strides(request: Request, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    if request.record.detail.get("layout") == "contiguous":
+        return None
     return preserved_strides([m for _, m in request.tensors], shape)
 
 
@@ -82,45 +85,82 @@ def result_dtype(output: Output, computed: DType, request: Request) -> DType:
     return dtypes.BY_NAME[rule]
 
 
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """A pointwise call's buffers, numbers and macros, whatever the schedule.
+
+    slots, layouts: of the inputs, then the results; the layout of an input that is a number is None, and its buffer
+    parameter gets the result's buffer, which the kernel does not touch.
+    """
+
+    slots: tuple[Slot, ...]
+    layouts: tuple[Meta | None, ...]
+    buffers: tuple[int, ...]
+    numbers: tuple[int, ...]
+    defines: tuple[tuple[str, str], ...]
+
+
+def operands_of(request: Request, outputs: tuple[Meta, ...], computed: DType) -> Operands:
+    """Buffers and numbers in the order in which the kernel's parameters have them."""
+    slots: list[Slot] = []
+    layouts: list[Meta | None] = []
+    buffers: list[int] = []
+    defines: list[tuple[str, str]] = []
+    tensors = numbers = 0
+    result = len(request.tensors)
+    for position, (operand, given) in enumerate(zip(request.record.operands, request.operands, strict=True)):
+        is_tensor = isinstance(given, Meta)
+        if operand.role in ("scalar", "number"):
+            if is_tensor:
+                raise ArgumentError(f"{request.where()}: {operand.name} must be a number, not a tensor")
+            defines.append((f"NUMBER_{position}", str(numbers)))
+            numbers += 1
+        elif is_tensor:
+            slots.append(slot(given, operand.type))
+            layouts.append(given)
+            buffers.append(tensors)
+            tensors += 1
+        elif operand.type == "value" and given is not None:
+            defines.append((f"NUMBER{len(slots)}", str(numbers)))
+            slots.append(Slot(computed.name, "value"))
+            layouts.append(None)
+            buffers.append(result)
+            numbers += 1
+        else:
+            raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor")
+    for i, (output, layout) in enumerate(zip(request.record.outputs, outputs, strict=True)):
+        slots.append(slot(layout, output.type))
+        layouts.append(layout)
+        buffers.append(result + i)
+    defines.append(("NUMBERS", str(numbers)))
+    return Operands(tuple(slots), tuple(layouts), tuple(buffers), tuple(range(numbers)), tuple(defines))
+
+
 def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], computed: DType) -> Step:
     """The launch that computes `outputs` of `shape`."""
-    record, able = request.record, request.capabilities
-    tensors = request.tensors
-    slots = tuple(slot(m, o.type) for o, m in tensors) + tuple(
-        slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True)
-    )
-    layouts = [m for _, m in tensors] + list(outputs)
-    sizes, strides = collapse(shape, [expand_strides(m, shape) for m in layouts])
-    element = "uchar" if computed.name == "bool" else computed.compute
+    able = request.capabilities
+    given = operands_of(request, outputs, computed)
+    none = (0,) * len(shape)
+    sizes, strides = collapse(shape, [none if m is None else expand_strides(m, shape) for m in given.layouts])
+    element = "uchar" if computed is dtypes.bool_ else computed.compute
     lanes = able.lanes if able.style == "cpu" or able.lanes <= 4 else 4
     if element in ("double", "long") and able.style == "cpu":
         lanes //= 2
     flat = len(sizes) <= 1 and all(s in ((), (0,), (1,)) for s in strides)
-    numel = outputs[0].numel
-    if flat:
-        return _flat(request, slots, strides, numel, element, lanes, outputs)
-    return _strided(request, slots, sizes, strides, numel, element, lanes)
+    if flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
+        return _flat(request, given, strides, outputs, element, lanes)
+    return _strided(request, given, sizes, strides, outputs, element, lanes)
 
 
-def _scalars(request: Request) -> tuple[int, ...]:
-    """Positions of the numbers among the call's numbers that the kernel reads, in its order."""
-    return tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-
-
-def _instance(request: Request, entry: str, element: str, lanes: int, slots: tuple, defines: tuple) -> Instance:
+def _instance(
+    request: Request, given: Operands, entry: str, element: str, lanes: int, defines: tuple[tuple[str, str], ...]
+) -> Instance:
     text = request.record.texts[request.device.driver.target]
     name = request.record.name
-    defines = ((f"SCHEDULE_{entry.upper()}", "1"), *defines, *(_bool_defines(element, request)))
-    return Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, defines, text.functions)
-
-
-def _bool_defines(element: str, request: Request) -> tuple[tuple[str, str], ...]:
-    """Whether `C` holds truth values: `~x` and `-x` then mean something else."""
-    return (("WG_BOOL", "1"),) if element == "uchar" and _is_bool(request) else ()
-
-
-def _is_bool(request: Request) -> bool:
-    return all(m.dtype is dtypes.bool_ for o, m in request.tensors if o.type == "value")
+    truth = [m for m, o in zip(given.layouts, request.record.operands, strict=False) if o.type == "value" and m]
+    is_bool = element == "uchar" and all(m.dtype is dtypes.bool_ for m in truth)
+    every = ((f"SCHEDULE_{entry.upper()}", "1"), *given.defines, *defines, *((("WG_BOOL", "1"),) if is_bool else ()))
+    return Instance(name, text.source, f"{name}_{entry}", element, lanes, given.slots, every, text.functions)
 
 
 def elementwise_parts(numel: int, cores: int) -> int:
@@ -130,49 +170,63 @@ def elementwise_parts(numel: int, cores: int) -> int:
     return cores if numel <= 512 * 1024 else 4 * cores
 
 
+def _classes(given: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
+    """How each buffer is walked along the innermost dimension (see the template)."""
+    found = []
+    for i, (layout, own) in enumerate(zip(given.layouts, strides, strict=True)):
+        kind = 3 if layout is None else own[-1] if own and own[-1] in (0, 1) else 2 if own else 0
+        found.append((f"CLASS{i}", str(kind)))
+    return tuple(found)
+
+
 def _flat(
-    request: Request, slots: tuple, strides: list, numel: int, element: str, lanes: int, outputs: tuple[Meta, ...]
+    request: Request,
+    given: Operands,
+    strides: list[tuple[int, ...]],
+    outputs: tuple[Meta, ...],
+    element: str,
+    lanes: int,
 ) -> Step:
-    able = request.capabilities
-    classes = tuple((f"CLASS{i}", str(s[0] if s else 0)) for i, s in enumerate(strides[: len(strides) - len(outputs)]))
-    buffers = tuple(range(len(slots)))
+    able, numel = request.capabilities, outputs[0].numel
+    classes = _classes(given, strides)
     if able.style == "gpu":
-        local = min(128, able.max_group)
-        chunk, items = lanes, -(-numel // lanes)
-        instance = _instance(request, "grid", element, lanes, slots, classes)
-        size, group = (-(-items // local) * local,), (local,)
-        return Step(instance, buffers, pack_longs((numel, chunk)), size, group, numel, _scalars(request))
-    streams = request.into is None and outputs[0].nbytes >= _STREAM and len(slots) > 1
+        local, items = min(128, able.max_group), -(-numel // lanes)
+        instance = _instance(request, given, "grid", element, lanes, classes)
+        size = (-(-items // local) * local,)
+        return Step(instance, given.buffers, pack_longs((numel, lanes)), size, (local,), numel, given.numbers)
+    streams = request.into is None and outputs[0].nbytes >= _STREAM
     if streams and outputs[0].dtype.storage == element and outputs[0].dtype is not dtypes.bool_:
         classes += (("STREAM", "1"),)
     chunk, items = split(numel, elementwise_parts(numel, able.cores), 64)
-    instance = _instance(request, "contiguous", element, lanes, slots, classes)
-    return Step(instance, buffers, pack_longs((numel, chunk)), (items,), (1,), numel, _scalars(request))
+    instance = _instance(request, given, "contiguous", element, lanes, classes)
+    return Step(instance, given.buffers, pack_longs((numel, chunk)), (items,), (1,), numel, given.numbers)
 
 
 def _strided(
-    request: Request, slots: tuple, sizes: tuple[int, ...], strides: list, numel: int, element: str, lanes: int
+    request: Request,
+    given: Operands,
+    sizes: tuple[int, ...],
+    strides: list[tuple[int, ...]],
+    outputs: tuple[Meta, ...],
+    element: str,
+    lanes: int,
 ) -> Step:
-    able = request.capabilities
-    outer, rank = sizes[:-1], len(sizes) - 1
-    if rank > RANK:
-        raise ShapeError(f"{request.where()}: more than {RANK + 1} dimensions that do not merge; call .contiguous() first")
-    inner = sizes[-1] if sizes else 1
-    buffers = tuple(range(len(slots)))
+    able, numel = request.capabilities, outputs[0].numel
+    if not sizes:
+        sizes, strides = (1,), [(0,)] * len(strides)
+    rank, inner = len(sizes) - 1, sizes[-1]
     rows = numel // inner
-    geometry = [rows, inner]
-    defines: tuple[tuple[str, str], ...] = (("OUTER", str(rank)),)
-    table = [*outer, *(x for s in strides for x in s)] if sizes else [0 for _ in strides]
+    table = [*sizes[:-1], *(x for s in strides for x in s)]
+    defines = (("OUTER", str(rank)), *_classes(given, strides))
     if able.style == "gpu":
         local = min(128, able.max_group)
-        instance = _instance(request, "grid_strided", element, 1, slots, defines)
+        instance = _instance(request, given, "grid_strided", element, 1, defines)
         size = (-(-numel // local) * local,)
-        return Step(instance, buffers, pack_longs((*geometry, *table)), size, (local,), numel, _scalars(request))
-    defines += tuple((f"CLASS{i}", str(s[-1] if s and s[-1] in (0, 1) else 2)) for i, s in enumerate(strides))
+        geometry = pack_longs((rows, inner, *table))
+        return Step(instance, given.buffers, geometry, size, (local,), numel, given.numbers)
     parts = elementwise_parts(numel, able.cores)
     row_chunk, row_items = split(rows, parts)
-    col_chunk, col_items = split(inner, -(-parts // row_items), 64)
-    instance = _instance(request, "rows", element, lanes, slots, defines)
-    geometry += [row_chunk, col_chunk, *table]
-    size = (row_items, col_items)
-    return Step(instance, buffers, pack_longs(geometry), size, (1, 1), numel, _scalars(request))
+    chunk, items = split(inner, -(-parts // row_items), 64)
+    instance = _instance(request, given, "rows", element, lanes, defines)
+    geometry = pack_longs((rows, inner, row_chunk, chunk, *table))
+    return Step(instance, given.buffers, geometry, (row_items, items), (1, 1), numel, given.numbers)

@@ -1,0 +1,221 @@
+"""The engine: gradients flow from roots to leaves, latest call first.
+
+A node's consumers were all recorded after it, so that taking nodes by falling sequence number sees every consumer
+before its producer, and no dependency has to be counted. Nothing here recurses: a graph may be 100,000 calls deep.
+Gradients of leaves are summed until the end and stored then, so that no gradient still to be read is written over.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+from ..context import State, _local
+from ..dispatch import call, call_into
+from ..errors import GradientError, ShapeError
+from ..records import registry
+from ..tensor import Tensor
+from .node import Node
+from .rules import gradients_of
+
+__all__ = ["run"]
+
+
+class _Buffer:
+    """Gradients waiting for one node's outputs or for one leaf."""
+
+    __slots__ = ("grads", "owned")
+
+    def __init__(self, count: int):
+        self.grads: list[Tensor | None] = [None] * count
+        self.owned = [False] * count
+
+    def add(self, index: int, grad: Tensor, keep: bool) -> None:
+        """Add `grad`. The sum of two is ours to add to in place, unless it is recorded (`keep`)."""
+        have = self.grads[index]
+        if have is None:
+            self.grads[index] = grad
+        elif self.owned[index] and not keep and have.meta is grad.meta:
+            call_into(registry["add"], (have, grad), (), (have,), in_place=True)
+        else:
+            self.grads[index] = call(registry["add"], (have, grad))
+            self.owned[index] = True
+
+
+def run(
+    roots: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    *,
+    retain: bool,
+    create: bool,
+    inputs: Sequence[Tensor] | None = None,
+) -> list[Tensor | None]:
+    """Propagate `grads` from `roots`. With `inputs`, return their gradients and touch no leaf's `grad`; without,
+    accumulate into the leaves.
+
+    Raises `GradientError` for a root without history, a second pass through a freed graph, or a changed saved tensor.
+    """
+    state = _local.state
+    before = state.grad
+    state.grad = create
+    try:
+        return _Backward(state, retain, create, inputs).run(roots, grads)
+    finally:
+        state.grad = before
+
+
+class _Backward:
+    def __init__(self, state: State, retain: bool, create: bool, inputs: Sequence[Tensor] | None):
+        self.state = state
+        self.retain = retain
+        self.create = create
+        self.inputs = inputs
+        self.buffers: dict[Node, _Buffer] = {}
+        self.leaves: dict[int, tuple[Tensor, _Buffer]] = {}
+        self.heap: list[tuple[int, Node]] = []
+        self.captured: dict[tuple[Node, int], Tensor] = {}
+        self.wanted_nodes: set[Node] = set()
+        self.wanted_leaves: set[int] = set()
+        for tensor in inputs or ():
+            if tensor.node is None:
+                self.wanted_leaves.add(id(tensor))
+            else:
+                self.wanted_nodes.add(tensor.node)
+        self.useful: set[Node] | None = None
+
+    def run(self, roots: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        if self.inputs is not None:
+            self.useful = self._useful([r.node for r in roots if r.node is not None])
+        for root, grad in zip(roots, grads, strict=True):
+            self._send((root.node, root.output) if root.node is not None else (root, 0), _seed(root, grad))
+        while self.heap:
+            self._step(heapq.heappop(self.heap)[1])
+        return self._finish()
+
+    def _useful(self, starts: list[Node]) -> set[Node]:
+        """Nodes from which a wanted tensor is reached."""
+        seen: set[Node] = set()
+        stack = list(starts)
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                stack.extend(target for target, _ in node.edges if isinstance(target, Node))
+        useful: set[Node] = set()
+        for node in sorted(seen, key=lambda n: n.sequence):
+            if any(
+                (t in useful or t in self.wanted_nodes) if isinstance(t, Node) else id(t) in self.wanted_leaves
+                for t, _ in node.edges
+            ):
+                useful.add(node)
+        return useful
+
+    def _send(self, edge: tuple[Any, int], grad: Tensor) -> None:
+        target, output = edge
+        if isinstance(target, Node):
+            if self.useful is not None and target not in self.useful and target not in self.wanted_nodes:
+                return
+            buffer = self.buffers.get(target)
+            if buffer is None:
+                buffer = self.buffers[target] = _Buffer(len(target.recipe.out_metas))
+                heapq.heappush(self.heap, (-target.sequence, target))
+            buffer.add(output, grad, self.create)
+        elif self.inputs is None or id(target) in self.wanted_leaves:
+            found = self.leaves.get(id(target))
+            if found is None:
+                found = self.leaves[id(target)] = (target, _Buffer(1))
+            found[1].add(0, grad, self.create)
+
+    def _step(self, node: Node) -> None:
+        grads = self.buffers.pop(node).grads
+        if node.hooks is not None:
+            _run_hooks(node, grads)
+        if node in self.wanted_nodes:
+            for output, grad in enumerate(grads):
+                if grad is not None:
+                    self.captured[node, output] = grad
+        if self.useful is not None and node not in self.useful:
+            return
+        results = gradients_of(node, grads, self.state)
+        for edge, result in zip(node.edges, results, strict=True):
+            if result is not None:
+                self._send(edge, result)
+        if not self.retain:
+            node.release()
+
+    def _finish(self) -> list[Tensor | None]:
+        taken: set[int] = set()
+        for leaf, buffer in self.leaves.values():
+            grad = buffer.grads[0]
+            if grad is not None and leaf.extra is not None and leaf.extra.hooks:
+                for hook in list(leaf.extra.hooks.values()):
+                    replaced = hook(grad)
+                    grad = grad if replaced is None else replaced
+                buffer.grads[0] = grad
+            if self.inputs is None and grad is not None:
+                accumulate(leaf, grad, self.create, taken)
+        if self.inputs is None:
+            return []
+        found: list[Tensor | None] = []
+        for tensor in self.inputs:
+            if tensor.node is None:
+                leaf_buffer = self.leaves.get(id(tensor))
+                found.append(None if leaf_buffer is None else leaf_buffer[1].grads[0])
+            else:
+                found.append(self.captured.get((tensor.node, tensor.output)))
+        return found
+
+
+def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
+    if not root.needs:
+        raise GradientError(
+            "backward: the tensor does not require grad and nothing that computed it does; "
+            "set requires_grad=True on what gradients are wanted of"
+        )
+    if grad is None:
+        if root.meta.numel != 1:
+            raise GradientError(
+                f"backward: a gradient can be made up for a scalar only; this tensor has shape {list(root.meta.shape)}: "
+                "pass gradient=, or call .sum() first"
+            )
+        if root.meta.dtype.kind != "f":
+            raise GradientError(f"backward: {root.meta.dtype.name} tensors have no gradient")
+        return ones_like(root)
+    if grad.meta.shape != root.meta.shape:
+        raise ShapeError(
+            f"backward: the gradient has shape {list(grad.meta.shape)}, the tensor {list(root.meta.shape)}; they must agree"
+        )
+    return grad
+
+
+def ones_like(tensor: Tensor) -> Tensor:
+    """Ones in the layout of `tensor`: the seed of a scalar's backward."""
+    return call(registry["full_like_as"], (tensor, 1.0), (None,))  # type: ignore[no-any-return]
+
+
+def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
+    for output, hook in list(node.hooks.values()):  # type: ignore[union-attr]
+        grad = grads[output]
+        if grad is not None:
+            replaced = hook(grad)
+            if replaced is not None:
+                grads[output] = replaced
+
+
+def accumulate(leaf: Tensor, grad: Tensor, create: bool, taken: set[int]) -> None:
+    """Add `grad` to `leaf.grad`. The first one is kept as it is, unless its memory is a view or another leaf's."""
+    extra = leaf.more()
+    if extra.grad is not None:
+        if create:
+            extra.grad = call(registry["add"], (extra.grad, grad))
+        else:
+            call_into(registry["add"], (extra.grad, grad), (), (extra.grad,), in_place=True)
+        return
+    shared = id(grad.storage) in taken or grad.extra is not None or not grad.meta.contiguous
+    if shared and not create:
+        grad = call(registry["copy"], (grad,), (None,))
+    taken.add(id(grad.storage))
+    if not create:
+        grad = Tensor(grad.storage, grad.meta, grad.start)
+    extra.grad = grad

@@ -1,0 +1,129 @@
+"""Histories after a write in place.
+
+A tensor written to becomes the result of the call that wrote it. If it is a view, its base becomes the result of
+"copy these elements into that slice", and every view of that base gets its history from the base's new one when it is
+next asked for (`refresh`): so gradients are right whichever of the aliases is used afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..dispatch import call, call_into
+from ..errors import GradientError
+from ..records import OpRecord, Operand, registry
+from ..tensor import Tensor
+from .node import Node, Recipe
+
+__all__ = ["check", "rebase", "refresh"]
+
+_COPY_SLICE = OpRecord("copy_slice", "custom", (Operand("base"),), gradients={})
+
+
+def check(record: OpRecord, out: Tensor) -> None:
+    """Raise `GradientError` if `out` is a leaf that wants a gradient, or a view of one."""
+    base = out.extra.base if out.extra is not None else None
+    if out.needs and out.node is None and base is None:
+        raise GradientError(
+            f"{record.name}_: a leaf tensor that requires grad is being written in place, so its gradient would be "
+            "lost; do it under no_grad(), or on a clone()"
+        )
+    if base is not None and base.needs and base.node is None:
+        raise GradientError(
+            f"{record.name}_: a view of a leaf tensor that requires grad is being written in place; "
+            "do it under no_grad(), or on a clone()"
+        )
+
+
+def refresh(view: Tensor) -> None:
+    """Give a view of a rewritten base its history: a slice of what the base now is."""
+    extra = view.extra
+    assert extra is not None and extra.base is not None and extra.base.extra is not None
+    base = extra.base
+    extra.seen = base.extra.rewrites
+    view.needs = base.needs
+    if base.needs:
+        view.node = Node(_view_recipe(base, view), (base,), (view,), _geometry(base, view))
+        view.output = 0
+    else:
+        view.node = None
+
+
+def _geometry(base: Tensor, view: Tensor) -> tuple[Any, ...]:
+    """The arguments of `as_strided` that make `view` of `base`."""
+    return (view.meta.shape, view.meta.strides, (view.start - base.start) // view.meta.dtype.itemsize)
+
+
+def _view_recipe(base: Tensor, view: Tensor) -> Recipe:
+    record = registry["as_strided"]
+    rule = registry.gradients(record)["input"]
+    return Recipe(record, (base.meta,), (view.meta,), [(0, rule)], (), (), (True,))
+
+
+def rebase(out: Tensor, node: Node | None) -> None:
+    """Make the history of `out`, which was just written, that of `node` (None: of a constant)."""
+    extra = out.extra
+    base = extra.base if extra is not None else None
+    if base is None:
+        out.node, out.output, out.needs = node, 0, node is not None
+        if out.extra is not None:
+            out.extra.rewrites += 1
+        return
+    if not base.needs and node is None:
+        return
+    slice_node = _slice_node(base, out, node)
+    base.node, base.output, base.needs = slice_node, 0, True
+    base.more().rewrites += 1
+    refresh(out)
+
+
+def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
+    """The base after `view` of it was written by `inner`.
+
+    Edges: the base's old history, then those operands of `inner` that are not the view itself. Its gradient: the base's
+    with the slice replaced by what `inner` passes on to the view (nothing, if it was overwritten).
+    """
+    recipe = Recipe(_COPY_SLICE, (base.meta,), (base.meta,), (), (), (), (True,))
+    node = Node(recipe, (), (), ())
+    own = 0 if inner is not None and 0 in inner.recipe.edges and inner.recipe.edges[0] == 0 else None
+    if inner is not None and inner.recipe.record.name == "copy":
+        own = None  # copy_(view, source): its one operand is the source
+    others = () if inner is None else tuple(e for k, e in enumerate(inner.edges) if k != own)
+    base_edge = (base.node, base.output) if base.node is not None else (base, 0)
+    wants_base = base.needs
+    node.edges = ((base_edge,) if wants_base else ()) + others
+    geometry = _geometry(base, view)
+
+    def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        from .rules import gradients_of
+        from ..context import state
+
+        grad = grads[0]
+        assert grad is not None
+        found: list[Tensor | None] = []
+        piece = call(registry["as_strided"], (_dense(grad),), geometry)
+        passed = list(gradients_of(inner, [piece], state())) if inner is not None else []
+        if wants_base:
+            whole = call(registry["copy"], (grad,), (None,))
+            whole = _dense(whole)
+            target = call(registry["as_strided"], (whole,), geometry)
+            if own is None:
+                call_into(registry["fill"], (target, 0.0), (), (target,), in_place=True)
+            else:
+                call_into(registry["copy"], (passed[own],), (None,), (target,), in_place=True)
+            found.append(whole)
+        found += [p for k, p in enumerate(passed) if k != own]
+        return found
+
+    node.function = backward
+    return node
+
+
+def _dense(grad: Tensor) -> Tensor:
+    """`grad` contiguous, as the geometry of a slice supposes of its base."""
+    if grad.meta.contiguous:
+        return grad
+    from ..views import contiguous
+
+    return contiguous(grad)
