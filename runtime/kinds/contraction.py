@@ -189,13 +189,13 @@ class _Builder:
             return a, b
         for model, other in ((a, b), (b, a)):
             if len(self._runs(k, model)) <= 1:
-                copied = self._packed(other, [x for x in other.strides if x not in k], self._ordered(k, model))
+                copied = self._packed(other, self._outside(k, other), self._ordered(k, model))
                 return (model, copied) if model is a else (copied, model)
         order = self._ordered(k, a)
-        return (
-            self._packed(a, [x for x in a.strides if x not in k], order),
-            self._packed(b, [x for x in b.strides if x not in k], order),
-        )
+        return self._packed(a, self._outside(k, a), order), self._packed(b, self._outside(k, b), order)
+
+    def _outside(self, k: list[Label], place: _Place) -> list[Label]:
+        return self._ordered([x for x in place.strides if x not in k], place)
 
     def _ordered(self, labels: list[Label], place: _Place) -> list[Label]:
         return sorted(labels, key=lambda label: -place.strides.get(label, 0))
@@ -248,7 +248,7 @@ class _Builder:
 
     def _packed(self, place: _Place, outer: list[Label], inner: list[Label]) -> _Place:
         """A contiguous copy of `place` in the order outer, inner, in the compute type."""
-        labels = [*self._ordered(outer, place), *inner]
+        labels = [*outer, *inner]
         made = _Place(self._allocate(self._count(labels)), self.element, self._fresh(labels))
         self._move([(self.sizes[x], place.strides.get(x, 0), made.strides[x]) for x in labels], place, made)
         return made
@@ -345,7 +345,6 @@ class _Builder:
         chosen = contraction_plan.choose(shape, self.able, self.lanes)
         if chosen.flip:
             gemm, a = self._copied_a(gemm, a)
-            a_along_k = True
         aside = (gemm.n[0] > 1 and gemm.n[2] != 1) or (
             chosen.name == "gemm" and gemm.k[0] > chosen.kc and c.dtype.storage != self.element.storage
         )
@@ -353,7 +352,7 @@ class _Builder:
         columns = _ceil(there.n[0], chosen.columns)
         if chosen.pack == 2:
             there, b = self._panels(there, b, b_along_k, chosen, columns)
-        self._launch(there, a, b, place, chosen, a_along_k, b_along_k, columns, part_step)
+        self._launch(there, a, b, place, chosen, b_along_k, columns, part_step)
         self._settle(gemm, there, c, place, chosen.parts, part_step)
 
     def _copied_a(self, gemm: _Gemm, a: _Place) -> tuple[_Gemm, _Place]:
@@ -406,15 +405,13 @@ class _Builder:
 
     def _launch(
         self, gemm: _Gemm, a: _Place, b: _Place, c: _Place, chosen: contraction_plan.Schedule,
-        a_along_k: bool, b_along_k: bool, columns: int, part_step: int,
+        b_along_k: bool, columns: int, part_step: int,
     ) -> None:  # fmt: skip
         entries = gemm.entries * chosen.parts
         geometry = self._geometry(gemm, chosen.rows, chosen.columns, chosen.depth, chosen.entries, chosen.parts, part_step)
         defines: tuple[tuple[str, str], ...] = (("MR", str(chosen.mr)), ("NV", str(chosen.nv)))
         if chosen.name == "gemm":
-            flags = {"KC": chosen.kc, "PACK": chosen.pack, "TA": int(not a_along_k), "TB": int(b_along_k)}
-            if chosen.pack == 2:
-                flags["TB"] = 0
+            flags = {"KC": chosen.kc, "PACK": chosen.pack, "TB": int(b_along_k and chosen.pack == 1)}
             defines += tuple((name, str(value)) for name, value in flags.items())
         slots = (Slot(a.dtype.name), Slot(b.dtype.name), Slot(c.dtype.name))
         instance = self._instance(chosen.name, slots, defines)

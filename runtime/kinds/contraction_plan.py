@@ -108,10 +108,10 @@ def _gemm(p: Product, cores: int, lanes: int) -> Schedule:
         rows, entries = _ceil(p.m, blocks), 1
     if parts > 1:
         entries = 1
-    kc = 64 if p.k <= 64 else 384 if pack == 2 else 256
+    pack = pack or int(p.b_along_k)
     flip = not p.a_along_k and p.m * p.k >= 128 * 128 and panels > 1
     flip = flip or (p.converts and panels > 1)
-    return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
+    return Schedule("gemm", mr, nv, 384 if pack == 2 else 256, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
 
 
 def _shares(p: Product, cores: int, parts: int) -> int:
