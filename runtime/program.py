@@ -75,7 +75,7 @@ def source(instances: Sequence[Instance], *, builtins: bool = False, fp64: bool 
 
 def _conversions(slots: Iterable[Slot]) -> list[str]:
     used = {slot.dtype for slot in slots if slot.type == "value"}
-    return sorted(name for half in used & {"float16", "bfloat16"} for name in _conversion_names(half))
+    return sorted({"float16": "half", "bfloat16": "bfloat16"}[d] for d in used & {"float16", "bfloat16"})
 
 
 def _conversion_names(dtype: str) -> tuple[str, str]:

@@ -5,8 +5,8 @@
       map:      an element's contribution, from the operands; `index` is its place among those reduced
       combine:  two states into one. `a` and `b` are the states
       finish:   the result from the state, called `acc`; `n` is how many elements were reduced
+      save:     the last of several results, where only the gradient reads them: callers do not see them
     empty: `error` where there is no result for no elements; the default, `identity`, gives finish(identity)
-    save: results that only the gradient reads; callers do not see them
 
 A state of several fields gives mappings from field to expression, `a_FIELD` and `b_FIELD` in `combine`, the fields
 themselves in `finish`, which may map several results. `let:` in `reduce` names parts of `combine`.
@@ -59,6 +59,7 @@ class Reduction:
     combine: Mapping[str, Expr]
     finish: Mapping[str, Expr]
     single: bool
+    saved: tuple[str, ...] = ()
 
     def operands(self, field: str) -> tuple[str, str]:
         """What `combine` calls the two states' `field`."""
@@ -74,7 +75,7 @@ def reduction_of(op: Op) -> Reduction:
     given = op.fields.get("reduce")
     if not isinstance(given, Mapping) or not set(_PARTS) - {"finish"} <= set(given):
         raise _error(op, "reduce", "a reduction needs `reduce:` with identity, map and combine")
-    unknown = set(given) - {*_PARTS, "let"}
+    unknown = set(given) - {*_PARTS, "let", "save"}
     if unknown:
         raise _error(op, "reduce", f"unknown fields {', '.join(sorted(map(str, unknown)))}")
     single = not isinstance(given["map"], Mapping)
@@ -111,7 +112,10 @@ def reduction_of(op: Op) -> Reduction:
                 "use `or`, `and` for truth values, where(mask, 1, 0) to count them",
             )  # fmt: skip
     identity = {f: _identity(op, f, t, states[f]) for f, t in texts["identity"].items()}
-    return Reduction(identity, mapped, combined, finished, single)
+    saved = given.get("save", [])
+    if not isinstance(saved, list) or (saved and saved != list(finished)[1:][-len(saved) :]):
+        raise _error(op, "reduce.save", f"lists the last of the results {', '.join(finished)}, after one that is seen")
+    return Reduction(identity, mapped, combined, finished, single, tuple(saved))
 
 
 def _texts(op: Op, part: str, given: Any, single: bool) -> dict[str, Any]:
@@ -160,8 +164,8 @@ def _error(op: Op, field: str, message: str, suggestion: str | None = None) -> S
 
 
 def _with_results(op: Op, found: Reduction) -> Op:
-    """`op` with its results as the other kinds have them, for the names of gradients."""
-    return replace(op, outputs={k: to_text(e) for k, e in found.finish.items()})
+    """`op` with the results that callers see, as the other kinds have them: gradients are named after these."""
+    return replace(op, outputs={k: to_text(e) for k, e in found.finish.items() if k not in found.saved})
 
 
 def check(op: Op) -> None:
@@ -175,9 +179,6 @@ def check(op: Op) -> None:
             raise _error(op, "reduce", f"parameter {p.name!r} is used by no expression")
     if op.fields.get("empty", "identity") not in ("identity", "error"):
         raise _error(op, "empty", f"found {op.fields['empty']!r}; it is `identity` or `error`")
-    for saved in op.fields.get("save", ()):
-        if saved not in found.finish:
-            raise _error(op, "save", f"{saved!r} is no result of finish")
     if isinstance(op.grad, Mapping):
         _given_gradients(op, found)
 
@@ -218,15 +219,17 @@ def render(op: Op, environment: Any) -> Rendered:
         columns=(8, 1) if simple else (2, 1),
         **parts,
     )
-    outputs = tuple(_output(op, k, e) for k, e in found.finish.items())
-    detail = {
+    outputs = tuple(_output(op, k, e, k in found.saved) for k, e in found.finish.items())
+    detail: dict[str, Any] = {
         "fields": tuple(e.type for e in found.map.values()),
         "indexed": found.indexed,
         "empty": op.fields.get("empty", "identity"),
         "columns": (8 if simple else 2),
     }
-    if op.fields.get("save"):
-        detail["save"] = tuple(op.fields["save"])
+    if found.saved:
+        seen = _with_results(op, found)
+        detail["visible"] = len(seen.outputs)
+        detail["seeds"] = (*(seed_name(seen, k) for k in seen.outputs), *(f"grad_{k}" for k in found.saved))
     return Rendered(outputs, {"opencl": Source(text, functions(*blocks))}, detail)
 
 
@@ -245,9 +248,8 @@ def _title(op: Op, found: Reduction) -> str:
     return f"{op.name}({', '.join(p.name for p in op.params)}): {text[:400]}"
 
 
-def _output(op: Op, output: str, expr: Expr) -> OutputRow:
+def _output(op: Op, output: str, expr: Expr, saved: bool) -> OutputRow:
     fixed = {"mask": "bool", "index": "index"}
-    saved = output in op.fields.get("save", ())
     differentiable = expr.type == "value" and op.grad != "none" and not saved and op.result != "index"
     return OutputRow(output, expr.type, fixed.get(expr.type, op.result), "full", differentiable)
 
@@ -258,7 +260,7 @@ def _output(op: Op, output: str, expr: Expr) -> OutputRow:
 def _names(op: Op, found: Reduction) -> dict[str, Operand]:
     table = operand_table(op)
     table |= {k: Operand(e.type, "full") for k, e in found.finish.items()}
-    table |= {seed_name(op, k): Operand("value", "full") for k, e in found.finish.items() if e.type == "value"}
+    table |= {seed_name(op, k): Operand("value", "full") for k in op.outputs if found.finish[k].type == "value"}
     return table | {COUNT: _N, INDEX: Operand("index", "full")}
 
 
@@ -293,8 +295,8 @@ def _derived_gradients(op: Op, found: Reduction, wanted: list[str]) -> dict[str,
     if not (found.single and adds):
         raise _error(op, "grad", "only `combine: a + b` is derived; give the gradient, or `grad: none`")
     full = Operand("value", "full")
-    seeds = {k: name(seed_name(op, k), full) for k in found.finish}
-    finish = {k: canonical(e) for k, e in found.finish.items()}
+    seeds = {k: name(seed_name(op, k), full) for k in op.outputs}
+    finish = {k: canonical(found.finish[k]) for k in op.outputs}
     arriving = gradient(finish, seeds, ["acc"]).get("acc")
     if arriving is None:
         return {}
@@ -312,7 +314,7 @@ def _derived_gradients(op: Op, found: Reduction, wanted: list[str]) -> dict[str,
 def _derived(op: Op, found: Reduction, parameter: str, expr: Expr) -> Derived:
     seeds = [seed_name(op, k) for k in op.outputs]
     used = free_names(expr)
-    order = [*seeds, *(p.name for p in op.operands), *op.outputs, COUNT, INDEX]
+    order = [*seeds, *(p.name for p in op.operands), *found.finish, COUNT, INDEX]
     operands = tuple(n for n in order if n in used)
     if to_text(expr) in seeds:
         return Derived(operands, None)

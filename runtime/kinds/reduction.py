@@ -18,7 +18,7 @@ from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
 from ..dtypes import DType
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_longs, split
 from . import Planned, Request, slot
 from .pointwise import _CLASSES, compute_dtype, elementwise_parts
@@ -46,6 +46,9 @@ _STATE_BYTES = {"float": 4, "double": 8, "long": 8, "int": 4, "short": 2, "char"
 def plan(request: Request) -> Planned:
     """Results' layouts and the launches of a reduction."""
     record = request.record
+    for operand, given in zip(record.operands, request.operands, strict=True):
+        if operand.role == "tensor" and not isinstance(given, Meta):
+            raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
     shape = broadcast((m.shape for _, m in request.tensors), request.where())
     dims = _dims(request, len(shape))
     computed = _computed(request)

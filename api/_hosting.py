@@ -1,0 +1,123 @@
+"""Between tensors and the host: NumPy arrays in and out, numbers, and the bytes of bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .runtime import dtypes
+from .runtime.context import current_stream
+from .runtime.device import Device, meta
+from .runtime.dispatch import empty
+from .runtime.dtypes import DType
+from .runtime.errors import ArgumentError, DeviceError, GradientError
+from .runtime.storage import Storage
+from .runtime.tensor import Tensor
+from .runtime.views import contiguous
+
+__all__ = ["adopt", "from_host", "host_array", "to_host", "to_numpy"]
+
+
+class _Exported:
+    """What an exported array keeps alive: the storage whose memory it shows."""
+
+    def __init__(self, storage: Storage, interface: dict[str, Any]):
+        self.storage = storage
+        self.__array_interface__ = interface
+
+
+def to_bfloat16(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """float32 values as raw bfloat16 bits, rounded to nearest even; NaN stays NaN."""
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
+
+
+def from_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Raw bfloat16 bits as float32 values."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def from_host(array: np.ndarray[Any, Any], dtype: DType, device: Device) -> Tensor:
+    """A new tensor on `device` with a copy of `array`'s values as `dtype`."""
+    if dtype is dtypes.bfloat16:
+        values = to_bfloat16(array.astype(np.float32))
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = array.astype(dtype.numpy)
+    made = empty(meta(dtype, array.shape, None, device))
+    if made.meta.numel:
+        device.driver.write(made.storage, 0, np.ascontiguousarray(values), current_stream(device))
+    return made
+
+
+def adopt(array: np.ndarray[Any, Any]) -> Tensor:
+    """A `cpu` tensor over the memory of `array` itself, for as long as either lives."""
+    from .runtime.device import device
+
+    dtype = dtypes.from_numpy(array.dtype)
+    cpu = device("cpu")
+    size = dtype.itemsize
+    if any(s % size for s in array.strides):
+        raise ArgumentError("from_numpy: the array's strides are not multiples of its element size; copy it first")
+    strides = tuple(s // size for s in array.strides)
+    if any(s < 0 for s in strides):
+        raise ArgumentError("from_numpy: arrays with negative strides are not supported; pass array.copy()")
+    if not array.flags.writeable:
+        raise ArgumentError("from_numpy: the array is not writable, and tensors are; pass array.copy()")
+    layout = meta(dtype, array.shape, strides, cpu)
+    if not layout.numel:
+        return empty(meta(dtype, array.shape, None, cpu))
+    extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
+    flat = np.lib.stride_tricks.as_strided(array, (extent,), (size,))
+    storage = cpu.driver.adopt(flat)
+    return Tensor(storage, layout, storage.start)
+
+
+def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The values as a NumPy array (bfloat16: raw bits), without a copy where memory is the host's. Waits for them."""
+    layout = tensor.meta
+    if not layout.numel:
+        return np.empty(layout.shape, layout.dtype.numpy)
+    driver = layout.device.driver
+    whole = driver.host_view(tensor.storage)
+    if whole is None:
+        source = contiguous(tensor)
+        flat = np.empty(layout.shape, layout.dtype.numpy)
+        start = source.start - source.storage.start
+        driver.read(source.storage, start, flat, current_stream(layout.device))
+        return flat
+    driver.synchronize()
+    size = layout.dtype.itemsize
+    interface = {
+        "shape": layout.shape,
+        "typestr": layout.dtype.numpy.str,
+        "data": (whole.ctypes.data + tensor.start - tensor.storage.start, False),
+        "strides": tuple(s * size for s in layout.strides),
+        "version": 3,
+    }
+    return np.asarray(_Exported(tensor.storage, interface))
+
+
+def host_array(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The values as NumPy numbers: as `to_host`, with bfloat16 as float32."""
+    array = to_host(tensor)
+    return from_bfloat16(array) if tensor.meta.dtype is dtypes.bfloat16 else array
+
+
+def to_numpy(tensor: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
+    """`Tensor.numpy()`: an array over the same memory.
+
+    Raises `GradientError` for a tensor that requires grad, `DeviceError` for one that is not on the host, unless
+    `force` allows detaching and copying; `ArgumentError` for bfloat16, which NumPy does not have.
+    """
+    if tensor.needs and not force:
+        raise GradientError("numpy: the tensor requires grad; use .detach().numpy()")
+    if tensor.meta.dtype is dtypes.bfloat16:
+        raise ArgumentError("numpy: NumPy has no bfloat16; use .float().numpy()")
+    if tensor.meta.device.type != "cpu" and not force:
+        raise DeviceError(f"numpy: the tensor is on {tensor.meta.device}; use .cpu().numpy()")
+    return to_host(tensor)
+
+

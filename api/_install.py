@@ -1,0 +1,86 @@
+"""Puts generated functions on Tensor (as methods, operators and in-place forms) and in the package's namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ._generated import ops as generated
+from .runtime.tensor import Tensor
+
+__all__ = ["install_ops", "operators"]
+
+# symbol -> (method, reflected method, in-place method)
+_OPERATORS = {
+    "+": ("__add__", "__radd__", "__iadd__"), "-": ("__sub__", "__rsub__", "__isub__"),
+    "*": ("__mul__", "__rmul__", "__imul__"), "/": ("__truediv__", "__rtruediv__", "__itruediv__"),
+    "//": ("__floordiv__", "__rfloordiv__", "__ifloordiv__"), "%": ("__mod__", "__rmod__", "__imod__"),
+    "**": ("__pow__", "__rpow__", "__ipow__"), "@": ("__matmul__", "__rmatmul__", ""),
+    "&": ("__and__", "__rand__", "__iand__"), "|": ("__or__", "__ror__", "__ior__"),
+    "^": ("__xor__", "__rxor__", "__ixor__"), "<<": ("__lshift__", "__rlshift__", ""), ">>": ("__rshift__", "__rrshift__", ""),
+    "~": ("__invert__", "", ""), "neg": ("__neg__", "", ""), "abs": ("__abs__", "", ""),
+    "==": ("__eq__", "", ""), "!=": ("__ne__", "", ""), "<": ("__lt__", "", ""), "<=": ("__le__", "", ""),
+    ">": ("__gt__", "", ""), ">=": ("__ge__", "", ""),
+}  # fmt: skip
+_UNARY = ("~", "neg", "abs")
+
+
+def install_ops(namespaces: dict[str, dict[str, Any]]) -> None:
+    """Put every generated function in its namespace of `namespaces`, and methods and operators on Tensor."""
+    for name, (function, namespace, method) in generated.FUNCTIONS.items():
+        names = [name, *(alias for alias, of in generated.ALIASES.items() if of == name)]
+        for each in names:
+            if namespace in namespaces:
+                namespaces[namespace].setdefault(each, function)
+            if method and namespace in ("torch", "special") and each not in vars(Tensor):
+                setattr(Tensor, each, function)
+    for name, function in generated.INPLACE.items():
+        if name not in vars(Tensor):
+            setattr(Tensor, name, function)
+    operators(generated.OPERATORS, generated.INPLACE)
+
+
+def operators(functions: dict[str, Callable[..., Any]], inplace: dict[str, Callable[..., Any]]) -> None:
+    """Bind Python's operators to the functions that specs name for them."""
+    for symbol, function in functions.items():
+        forward, reflected, in_place = _OPERATORS[symbol]
+        if symbol in _UNARY:
+            setattr(Tensor, forward, function)
+            continue
+        setattr(Tensor, forward, _binary(function))
+        if reflected:
+            setattr(Tensor, reflected, _reflected(function))
+        written = inplace.get(f"{function.__name__}_")
+        if in_place and written is not None:
+            setattr(Tensor, in_place, _binary(written))
+
+
+_OPERANDS = (Tensor, int, float)
+
+
+def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, _OPERANDS):
+            return function(self, other)
+        return _converted(function, self, other, False)
+
+    return operator
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, _OPERANDS):
+            return function(other, self)
+        return _converted(function, self, other, True)
+
+    return operator
+
+
+def _converted(function: Callable[..., Any], tensor: Tensor, other: Any, reflected: bool) -> Any:
+    """NumPy scalars are numbers; anything else is not ours to handle."""
+    import numpy as np
+
+    if isinstance(other, np.generic):
+        number = other.item()
+        return function(number, tensor) if reflected else function(tensor, number)
+    return NotImplemented

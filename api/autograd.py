@@ -1,0 +1,274 @@
+"""Differentiation as users call it: `backward`, `grad`, gradient modes, custom functions, anomaly detection."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .runtime.autograd import engine
+from .runtime.autograd.node import Node, Recipe
+from .runtime.context import state
+from .runtime.errors import ArgumentError, GradientError
+from .runtime.records import OpRecord
+from .runtime.tensor import Tensor
+
+__all__ = [
+    "Function", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "grad", "inference_mode",
+    "is_grad_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> None:
+    """Add to the `grad` of every leaf the gradient of the sum of `tensors`, weighted by `grad_tensors`.
+
+    Raises `GradientError` where nothing requires grad, a root is no scalar and has no gradient given, or the graph was
+    freed by an earlier backward (`retain_graph=True` keeps it).
+    """
+    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    engine.run(
+        roots,
+        _seeds(grad_tensors, len(roots)),
+        retain=create_graph if retain_graph is None else retain_graph,
+        create=create_graph,
+    )
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    **_: Any,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the sum of `outputs` with respect to `inputs`; no `grad` is touched.
+
+    Raises `GradientError` for an input that the outputs do not depend on, unless `allow_unused`, which gives None.
+    """
+    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    for tensor in wanted:
+        if not tensor.needs:
+            raise GradientError("grad: one of the inputs does not require grad")
+    found = engine.run(
+        roots,
+        _seeds(grad_outputs, len(roots)),
+        retain=create_graph if retain_graph is None else retain_graph,
+        create=create_graph,
+        inputs=wanted,
+    )
+    if not allow_unused and any(f is None for f in found):
+        raise GradientError("grad: an input is not used by the outputs; pass allow_unused=True to get None for it")
+    return tuple(found)
+
+
+def _seeds(given: Any, count: int) -> list[Tensor | None]:
+    if given is None:
+        return [None] * count
+    seeds = [given] if isinstance(given, Tensor) else list(given)
+    if len(seeds) != count:
+        raise ArgumentError(f"backward: {count} tensors and {len(seeds)} gradients; there must be one for each")
+    return seeds
+
+
+class set_grad_enabled:
+    """Whether calls are recorded: as a function, or as a context that restores what was."""
+
+    def __init__(self, mode: bool):
+        self.mode = bool(mode)
+        self.before = state().grad
+        state().grad = self.mode
+
+    def __enter__(self) -> None:
+        state().grad = self.mode
+
+    def __exit__(self, *_: object) -> None:
+        state().grad = self.before
+
+
+class _GradMode:
+    """A context manager and decorator that sets gradient recording."""
+
+    mode = True
+
+    def __init__(self, function: Callable[..., Any] | None = None):
+        self._before: list[bool] = []
+        self._function = function
+        if function is not None:
+            functools.update_wrapper(self, function)
+
+    def __enter__(self) -> None:
+        own = state()
+        self._before.append(own.grad)
+        own.grad = self.mode
+
+    def __exit__(self, *_: object) -> None:
+        state().grad = self._before.pop()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._function is not None:
+            with type(self)():
+                return self._function(*args, **kwargs)
+        function = args[0]
+
+        @functools.wraps(function)
+        def wrapped(*inner: Any, **named: Any) -> Any:
+            with type(self)():
+                return function(*inner, **named)
+
+        return wrapped
+
+
+class no_grad(_GradMode):
+    """Calls inside are not recorded. Use as `with no_grad():` or `@no_grad()`."""
+
+    mode = False
+
+
+class enable_grad(_GradMode):
+    """Calls inside are recorded, even within `no_grad`."""
+
+
+class inference_mode(_GradMode):
+    """As `no_grad`; `inference_mode(False)` does nothing."""
+
+    mode = False
+
+    def __init__(self, mode: bool | Callable[..., Any] = True):
+        super().__init__(None if isinstance(mode, bool) else mode)
+        if mode is False:
+            self.mode = state().grad
+
+
+def is_grad_enabled() -> bool:
+    """Whether calls of this thread are recorded."""
+    return state().grad
+
+
+class detect_anomaly:
+    """Inside, every node remembers where it was called, and a NaN in a gradient raises `AnomalyError` naming it."""
+
+    def __init__(self, check_nan: bool = True):
+        self._before = False
+
+    def __enter__(self) -> None:
+        own = state()
+        self._before = own.anomaly
+        own.anomaly = True
+
+    def __exit__(self, *_: object) -> None:
+        state().anomaly = self._before
+
+
+def set_detect_anomaly(mode: bool) -> None:
+    """Switch anomaly detection on or off for this thread."""
+    state().anomaly = bool(mode)
+
+
+anomaly_mode = detect_anomaly
+
+
+class _Context:
+    """What `forward` leaves for `backward` of one custom function call."""
+
+    def __init__(self) -> None:
+        self._saved: tuple[Tensor | None, ...] = ()
+        self._versions: tuple[int, ...] = ()
+        self.needs_input_grad: tuple[bool, ...] = ()
+        self.dirty: tuple[Tensor, ...] = ()
+        self.fixed: set[int] = set()
+        self.freed = False
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for backward, with their versions."""
+        self._saved = tensors
+        self._versions = tuple(0 if t is None else t.storage.version for t in tensors)
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What was saved. Raises `GradientError` if one was modified since, or the graph was freed."""
+        if self.freed:
+            raise GradientError("the saved tensors of this function were freed; pass retain_graph=True to backward")
+        for tensor, version in zip(self._saved, self._versions, strict=True):
+            if tensor is not None and tensor.storage.version != version:
+                raise GradientError(
+                    f"a tensor of shape {list(tensor.meta.shape)} saved for backward was modified in place: it has "
+                    f"version {tensor.storage.version}, and was saved at version {version}"
+                )
+        return self._saved
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say which inputs `forward` wrote in place."""
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say which results have no gradient."""
+        self.fixed.update(id(t) for t in tensors)
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Accepted for compatibility; missing gradients are passed as None when False."""
+        self.materialize = value
+
+    materialize = True
+
+
+class Function:
+    """A differentiable function with its own backward: define static `forward(ctx, …)` and `backward(ctx, *grads)`."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("a Function defines forward(ctx, ...)")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("a Function defines backward(ctx, *grads)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Call `forward`, and record `backward` if an argument requires grad."""
+        ctx = _Context()
+        recorded = state().grad
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs for a in args)
+        with no_grad():
+            result = cls.forward(ctx, *args)
+        if not recorded or not any(ctx.needs_input_grad):
+            return result
+        outs = result if isinstance(result, tuple) else (result,)
+        tensors = [o.view_as(o) if any(o is a for a in args) and o not in ctx.dirty else o for o in outs]
+        _attach(cls, ctx, args, tensors)
+        return tuple(tensors) if isinstance(result, tuple) else tensors[0]
+
+
+def _attach(cls: type[Function], ctx: _Context, args: tuple[Any, ...], outs: list[Tensor]) -> None:
+    positions = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
+    metas = tuple(a.meta if isinstance(a, Tensor) else None for a in args)
+    record = OpRecord(cls.__name__, "custom", (), gradients={})
+    recipe = Recipe(record, metas, [o.meta for o in outs], (), (), (), [True] * len(outs))
+    node = Node(recipe, (), (), ())
+    node.edges = tuple(
+        (args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions
+    )
+
+    def run(current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        from .factories import zeros_like
+
+        ctx.freed = current.freed
+        filled = [zeros_like(o) if g is None and ctx.materialize else g for g, o in zip(grads, shells, strict=True)]
+        found = cls.backward(ctx, *filled)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) < len(args):
+            found = (*found, *[None] * (len(args) - len(found)))
+        return [found[i] for i in positions]
+
+    shells = [Tensor(o.storage, o.meta, o.start) for o in outs]
+    node.function = run
+    for i, out in enumerate(outs):
+        if id(out) not in ctx.fixed and out.meta.dtype.kind == "f":
+            out.node, out.output, out.needs = node, i, True
