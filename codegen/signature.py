@@ -19,6 +19,7 @@ _ANNOTATIONS = {
     "list[Tensor]": ("list", "full", "value", "Sequence[Tensor]"),
     "Row": ("tensor", "column", "value", "Tensor"),
     "Row | None": ("optional", "column", "value", "Tensor | None"),
+    "None": ("absent", "column", "value", "None"),  # an optional operand of an op made for calls without it
     "PerRow": ("tensor", "row", "value", "Tensor"),
     "Mask": ("tensor", "full", "mask", "Tensor"),
     "Index": ("tensor", "full", "index", "Tensor"),

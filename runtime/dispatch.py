@@ -115,7 +115,7 @@ def _view(plan: Plan, operands: Sequence[Any], statics: tuple[Any, ...]) -> Tens
     extra = source.extra
     if extra is None:
         extra = source.extra = Extra()
-    base = extra.base or source
+    base = source if extra.base is None else extra.base
     out.extra = Extra(base, base.extra.rewrites)  # type: ignore[union-attr]
     if plan.recipe is not None:
         out.node = Node(plan.recipe, operands, (out,), statics)
