@@ -1,15 +1,19 @@
 """weftgrad: PyTorch's way of working on any vendor's device, with every op written once as a spec.
 
     import weftgrad as wg          # or: import weftgrad as torch
-    x = wg.randn(3, requires_grad=True)
+    x = wg.ones(3, requires_grad=True)
     (x * x).sum().backward()
     x.grad
+
+Submodules (`nn`, `optim`, `utils`, `autograd`, `ops`, `testing`, …) are imported when first named.
 """
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from typing import Any
 
+from . import functions as _functions
 from . import methods as _methods
 from ._install import install_ops as _install_ops
 from .runtime import dtypes as _dtypes
@@ -18,18 +22,50 @@ from .runtime.dtypes import bool_ as bool  # noqa: A004
 from .runtime.tensor import Tensor
 
 _methods.install()
+for _name, _function in _functions.METHODS.items():
+    setattr(Tensor, _name, _function)
 _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "special": {}}
 _install_ops(_namespaces)
 
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402
 from .factories import *  # noqa: E402, F403
+from .functions import *  # noqa: E402, F403
+from .io import load, save  # noqa: E402
 from .methods import Size  # noqa: E402
+from .printing import set_printoptions  # noqa: E402
 from .runtime.device import Device, device, set_default_device  # noqa: E402
+from .streams import *  # noqa: E402, F403
 
 globals().update({k: v for k, v in _namespaces["torch"].items() if k not in globals()})
 
 half, float, double = float16, float32, float64  # noqa: A001
 short, int, long = int16, int32, int64  # noqa: A001
 dtype = DType
+strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
 get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_default_dtype
+inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, _functions.math.e
 __version__ = "0.1.0"
+
+_LAZY = ("autograd", "cuda", "linalg", "nn", "ops", "optim", "special", "testing", "utils")
+
+
+def devices() -> list[Device]:
+    """The devices present: `cpu`, then what the installed drivers offer."""
+    from .runtime.backends import available
+
+    return available()
+
+
+def get_default_device() -> Device:
+    """Where factories put tensors."""
+    return device()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return _import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'weftgrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
