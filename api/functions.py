@@ -555,3 +555,4 @@ METHODS = {
         "sub_", "subtract", "trace", "var",
     )
 }  # fmt: skip
+METHODS |= {"__matmul__": matmul, "__rmatmul__": lambda self, other: matmul(other, self)}
