@@ -14,8 +14,8 @@ from .runtime.records import OpRecord
 from .runtime.tensor import Tensor
 
 __all__ = [
-    "Function", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "grad", "inference_mode",
-    "is_grad_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "Function", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
+    "inference_mode", "is_grad_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 
 
@@ -272,3 +272,6 @@ def _attach(cls: type[Function], ctx: _Context, args: tuple[Any, ...], outs: lis
     for i, out in enumerate(outs):
         if id(out) not in ctx.fixed and out.meta.dtype.kind == "f":
             out.node, out.output, out.needs = node, i, True
+
+
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402, F401  (they are made of the above)

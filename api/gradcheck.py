@@ -110,7 +110,9 @@ def gradgradcheck(
 
 
 def _name(func: Callable[..., Any]) -> str:
-    return getattr(func, "__name__", type(func).__name__)
+    owner = getattr(func, "__self__", None)
+    name = getattr(func, "__name__", type(func).__name__)
+    return f"{owner.__name__}.{name}" if isinstance(owner, type) else name
 
 
 def _outputs(found: Any) -> list[Tensor]:
@@ -230,7 +232,7 @@ class _Check:
             at_in = _index(int(column), operand.meta.shape)
             raise GradcheckError(
                 f"{self._where(outputs, position, i)}: the Jacobians differ, most at output{at_out}, input{at_in} = "
-                f"{_host(operand)[at_in]!r}: {numerical[row, column]:.10g} by differences, "
+                f"{_host(operand)[at_in].item():.6g}: {numerical[row, column]:.10g} by differences, "
                 f"{analytical[row, column]:.10g} by backward; {int((excess > 0).sum())} of {rows * columns} entries differ"
             )
 

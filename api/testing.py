@@ -50,7 +50,7 @@ def assert_close(
 
     actual, expected: tensors, arrays or numbers, or sequences and mappings of them. Tolerances are those of
     `default_tolerances` unless both are given. Infinities must be equal; NaN equals NaN only with `equal_nan`.
-    `check_device` and `check_stride` compare tensors with tensors only; `check_dtype` leaves Python numbers alone.
+    `check_device` and `check_stride` compare tensors with tensors only; `check_dtype` leaves Python's numbers and lists alone.
     The error names how many elements differ, the largest absolute and relative difference, and where they are.
     """
     if (rtol is None) != (atol is None):
@@ -98,7 +98,7 @@ def _difference(actual: Any, expected: Any, options: tuple[Any, ...]) -> str | N
             return f"The devices differ: {actual.device} and {expected.device}"
         if check_stride and actual.meta.strides != expected.meta.strides:
             return f"The strides differ: {actual.meta.strides} and {expected.meta.strides}"
-    if check_dtype and a_dtype is not e_dtype and not isinstance(expected, (bool, int, float)):
+    if check_dtype and a_dtype is not e_dtype and isinstance(expected, (Tensor, np.ndarray, np.generic)):
         return f"The dtypes differ: {a_dtype!r} and {e_dtype!r}"
     if rtol is None or atol is None:
         rtol, atol = default_tolerances(a_dtype, e_dtype)

@@ -292,20 +292,24 @@ class Scratch:
 
 
 class OpenCLDriver:
-    """An opened OpenCL device: context, compiler, default stream, memory."""
+    """An opened OpenCL device: context, compiler, default stream, memory.
+
+    For tests, `info` is the device to run on whatever the index is, and `overrides` are capabilities to claim (see
+    `override`): schedules for devices that are not there run on one that is.
+    """
 
     target = "opencl"
 
-    def __init__(self, device: Device):
+    def __init__(self, device: Device, info: DeviceInfo | None = None, overrides: str = ""):
         self.device = device
         found = devices()
         index = device.index or 0
-        if index >= len(found):
+        if info is None and index >= len(found):
             raise UnknownDevice(f"{device} does not exist: there are {len(found)} OpenCL devices (see weftgrad devices)")
-        self.info = found[index]
+        self.info = info or found[index]
         self.handle = self.info.handle
         self.name = self.info.name
-        self.capabilities = capabilities_of(self.info)
+        self.capabilities = override(capabilities_of(self.info), overrides)
         self.budget = Budget(default_limit(self.capabilities.memory))
         self.launches = 0
         self._retired: list[Any] = []
