@@ -10,7 +10,7 @@ A kind's module has three functions; everything else about a kind is its templat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
@@ -18,7 +18,7 @@ from typing import Any
 
 from ..model import Op
 
-__all__ = ["Derived", "OutputRow", "Rendered", "Source", "kind_module", "seed_name"]
+__all__ = ["Derived", "OutputRow", "Rendered", "Source", "kind_module", "named_result", "seed_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,18 @@ class Derived:
 def kind_module(kind: str) -> ModuleType:
     """The module of `kind`."""
     return import_module(f".{kind}", __name__)
+
+
+def named_result(operands: Iterable[str], text: str) -> str | dict[str, str]:
+    """The `out` field of a derived entry: its result is called `out`, or something else if an operand is."""
+    taken = set(operands)
+    if "out" not in taken:
+        return text
+    name, order = "result", 1
+    while name in taken:
+        order += 1
+        name = f"result{order}"
+    return {name: text}
 
 
 def seed_name(op: Op, output: str | None = None) -> str:

@@ -26,7 +26,7 @@ from ..expr import (
 )
 from ..model import Op, SpecError
 from ..signature import c_names
-from . import Derived, OutputRow, Rendered, Source, seed_name
+from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 
 __all__ = ["check", "derive", "expressions", "operand_table", "render"]
 
@@ -156,7 +156,7 @@ def _derived(op: Op, parameter: str, expr: Expr) -> Derived:
         "kind": "pointwise",
         "doc": f"Gradient of {op.name} with respect to {parameter}.",
         "dtypes": "float",
-        "out": to_text(expr),
+        "out": named_result(operands, to_text(expr)),
     }
     return Derived(operands, spec)
 

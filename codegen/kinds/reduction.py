@@ -38,7 +38,7 @@ from ..expr import (
 from ..expr.vocabulary import rebuild
 from ..model import Op, SpecError
 from ..signature import check_name
-from . import Derived, OutputRow, Rendered, Source, seed_name
+from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import functions, operand_table, parsed
 
 __all__ = ["COUNT", "INDEX", "check", "derive", "reduction_of", "render"]
@@ -105,13 +105,13 @@ def reduction_of(op: Op) -> Reduction:
         check_name(result, "the result")
         if result in table:
             raise _error(op, "reduce.finish", f"the result {result!r} has the name of a parameter")
+    identity = {f: _identity(op, f, t, states[f]) for f, t in texts["identity"].items()}
     for field, expr in combined.items():
         if expr.type != states[field].type:
             raise _error(
                 op, f"reduce.combine.{field}", f"gives a {expr.type}, but map gives a {states[field].type}",
                 "use `or`, `and` for truth values, where(mask, 1, 0) to count them",
             )  # fmt: skip
-    identity = {f: _identity(op, f, t, states[f]) for f, t in texts["identity"].items()}
     saved = given.get("save", [])
     if not isinstance(saved, list) or (saved and saved != list(finished)[1:][-len(saved) :]):
         raise _error(op, "reduce.save", f"lists the last of the results {', '.join(finished)}, after one that is seen")
@@ -323,7 +323,7 @@ def _derived(op: Op, found: Reduction, parameter: str, expr: Expr) -> Derived:
         "kind": "pointwise",
         "doc": f"Gradient of {op.name} with respect to {parameter}.",
         "dtypes": "float",
-        "out": to_text(expr),
+        "out": named_result(operands, to_text(expr)),
     }
     return Derived(operands, spec)
 
