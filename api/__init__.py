@@ -32,10 +32,13 @@ from .factories import *  # noqa: E402, F403
 from .functions import *  # noqa: E402, F403
 from .io import load, save  # noqa: E402
 from .methods import Size  # noqa: E402
+from .random import *  # noqa: E402, F403
+from .random import install as _install_random  # noqa: E402
 from .printing import set_printoptions  # noqa: E402
 from .runtime.device import Device, device, set_default_device  # noqa: E402
 from .streams import *  # noqa: E402, F403
 
+_install_random()
 globals().update({k: v for k, v in _namespaces["torch"].items() if k not in globals()})
 
 half, float, double = float16, float32, float64  # noqa: A001

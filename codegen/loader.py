@@ -46,7 +46,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
         "unused": ((bool,), "operands may be unused"),
         "layout": ((str,), "`contiguous`: fresh results are, whatever the operands' strides"),
     },
-    "random": {"out": _OUT, "shape": ((str,), "how the shape is given: like or size")},
+    "random": {"out": _OUT},
     "reduction": {
         "reduce": ((dict,), "identity, map, combine, finish (and let)"),
         "empty": ((str,), "`error` or `identity`: reducing nothing"),
