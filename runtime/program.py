@@ -117,8 +117,11 @@ def _load(slot: Slot, stored: str, element: str, lanes: int) -> str:
     if slot.type == "raw":
         return raw
     if slot.type == "mask":
-        target = mask(element, lanes)
-        return f"({raw} != 0)" if lanes == 1 else f"(WG_CONVERT({raw}, {target}) != ({target})(0))"
+        # Compared as stored: 0.5 is true, and the negative zero of a half type is not.
+        wide = vector(stored, lanes)
+        value = f"({raw} & ({wide})(0x7fff))" if slot.dtype in ("float16", "bfloat16") else raw
+        truth = f"({value} != ({wide})(0))"
+        return truth if lanes == 1 else f"WG_CONVERT({truth}, {mask(element, lanes)})"
     if slot.type == "index":
         return f"((long){raw})" if lanes == 1 else f"WG_CONVERT({raw}, {_index_vector(element, lanes)})"
     target = vector(element, lanes)

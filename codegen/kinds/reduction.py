@@ -156,11 +156,16 @@ def _identity(op: Op, field: str, text: Any, state: Operand) -> Expr | str:
 
 
 def _parse(op: Op, field: str, text: Any, table: Mapping[str, Operand]) -> Expr:
-    return parsed(op, field.removesuffix(".acc").removesuffix(".out"), text if isinstance(text, str) else repr(text), table)
+    return parsed(op, _field(field), text if isinstance(text, str) else repr(text), table)
 
 
 def _error(op: Op, field: str, message: str, suggestion: str | None = None) -> SpecError:
-    return SpecError(message, file=op.file, line=op.line, field=field, suggestion=suggestion)
+    return SpecError(message, file=op.file, line=op.line, field=_field(field), suggestion=suggestion)
+
+
+def _field(path: str) -> str:
+    """The field as the spec has it: names that were filled in for the only state and the only result left out."""
+    return path.removesuffix(".acc").removesuffix(".out")
 
 
 def _with_results(op: Op, found: Reduction) -> Op:

@@ -1,0 +1,522 @@
+"""Reductions against NumPy in float64, over all schedules of a CPU and of GPUs, a poor one among them.
+
+Shapes cross every boundary of a schedule: none, one, a vector and its neighbours, several vectors, blocks, splits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import weftgrad.codegen
+from weftgrad.codegen.kinds import reduction as kind
+from weftgrad.codegen.loader import load_file, load_text
+from weftgrad.codegen.model import SpecError, SpecErrors
+from weftgrad.codegen.render import environment, record_literals, render_all
+from weftgrad.runtime import dispatch, dtypes
+from weftgrad.runtime.context import _local
+from weftgrad.runtime.device import device, meta
+from weftgrad.runtime.errors import DTypeError, IndexOutOfRange, ShapeError
+from weftgrad.runtime.records import OpRecord, Text, make_record
+from weftgrad.runtime.tensor import Tensor
+
+SPECS = Path(str(resources.files(weftgrad.codegen))) / "specs" / "reductions.yaml"
+VENDORS = {
+    "cpu": {},
+    "gpu": {"style": "gpu", "lanes": 4, "max_group": 256},
+    "poor": {"style": "gpu", "lanes": 4, "max_group": 64, "local_memory": 16384, "fp64": False, "cores": 3},
+}
+
+
+def records_of(ops: Any) -> dict[str, OpRecord]:
+    made = render_all(ops, 0).records
+    return {
+        name: make_record(
+            **record_literals(data), texts={k: Text(s.text, s.functions) for k, s in data.rendered.sources.items()}
+        )
+        for name, data in made.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def ops() -> dict[str, OpRecord]:
+    return records_of(load_file(SPECS))
+
+
+@pytest.fixture(params=VENDORS)
+def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The CPU device under the capabilities of another."""
+    driver: Any = device("cpu").driver
+    driver.require()
+    changed = replace(driver.capabilities, **VENDORS[request.param])
+    monkeypatch.setattr(driver, "_capabilities", changed)
+    monkeypatch.setattr(driver.compiler, "_capabilities", changed)
+    monkeypatch.setattr(driver, "quick_compiler", None)  # one build of each kernel, not one for every size of work
+    _local.state.plans.clear()
+    yield request.param
+    _local.state.plans.clear()
+
+
+@pytest.fixture
+def cpu() -> Iterator[None]:
+    _local.state.plans.clear()
+    yield
+
+
+def tensor(array: np.ndarray[Any, Any], dtype: str | None = None) -> Tensor:
+    """A tensor of the array's strides, over a copy of the memory that it is a view of."""
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    kept = dtypes.parse(dtype or array.dtype)
+    whole = dispatch.empty(meta(kept, (base.size,), None, device("cpu")))
+    driver = whole.storage.device.driver
+    if base.size:
+        driver.write(whole.storage, 0, np.ndarray((base.size,), base.dtype, base), driver.default_stream)
+    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0] if array.size else 0
+    strides = tuple(s // array.itemsize for s in array.strides)
+    return Tensor(whole.storage, meta(kept, array.shape, strides, device("cpu")), whole.start + start)
+
+
+def fetch(result: Tensor) -> np.ndarray[Any, Any]:
+    layout = result.meta
+    assert layout.contiguous
+    flat = np.empty(layout.shape, layout.dtype.numpy)
+    driver = result.storage.device.driver
+    if flat.size:
+        driver.read(result.storage, result.start - result.storage.start, flat, driver.default_stream)
+    return flat
+
+
+def statics(record: OpRecord, given: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(given.get(s, False if s == "keepdim" else None) for s in record.statics)
+
+
+def run(record: OpRecord, *operands: Any, **given: Any) -> Any:
+    results = dispatch.call(record, operands, statics(record, given))
+    results = results if isinstance(results, tuple) else (results,)
+    visible = record.detail.get("visible", len(results))
+    found = [fetch(r) for r in results[:visible]]
+    return found[0] if visible == 1 else tuple(found)
+
+
+Case = tuple[OpRecord, tuple[Any, ...], dict[str, Any], Callable[[Any], None]]
+
+
+def run_all(cases: list[Case]) -> None:
+    """Every case, their kernels built in a few programs."""
+    driver: Any = device("cpu").driver
+    quick, pooled = {}, {}
+    for record, operands, given, _ in cases:
+        for step in dispatch.plan_for(record, operands, statics(record, given)).steps:
+            (quick if step.work <= 32 * 1024 and driver.quick_compiler else pooled)[step.instance] = True
+    for compiler, instances in ((driver.quick_compiler, list(quick)), (driver.compiler, list(pooled))):
+        for i in range(0, len(instances), 24):
+            compiler.build(instances[i : i + 24])
+    for record, operands, given, check in cases:
+        check(run(record, *operands, **given))
+
+
+def close(expected: Any, tolerance: float, scale: Any = 1.0) -> Callable[[Any], None]:
+    def check(got: Any) -> None:
+        assert got.shape == np.shape(expected), (got.shape, np.shape(expected))
+        wide = got.astype(np.float64)
+        same = (wide == expected) | (np.isnan(wide) & np.isnan(expected))
+        with np.errstate(invalid="ignore"):
+            error = np.where(same, 0, np.abs(wide - expected))
+        assert (error <= tolerance * np.maximum(scale, 1e-30)).all(), (np.max(error), np.shape(expected))
+
+    return check
+
+
+def equal(expected: Any, dtype: Any = None) -> Callable[[Any], None]:
+    def check(got: Any) -> None:
+        for g, e in zip(got, expected, strict=True) if isinstance(got, tuple) else ((got, expected),):
+            np.testing.assert_array_equal(g, e)
+            assert g.shape == np.shape(e)
+            assert dtype is None or isinstance(got, tuple) or g.dtype == dtype, g.dtype
+
+    return check
+
+
+def first_largest(x: np.ndarray[Any, Any], axis: int) -> tuple[Any, Any]:
+    """numpy.argmax gives the first of ties, and the first NaN before any number."""
+    position = np.argmax(x, axis=axis)
+    return np.take_along_axis(x, np.expand_dims(position, axis), axis).squeeze(axis), position
+
+
+def subsets(rank: int) -> list[tuple[int, ...]]:
+    return [s for n in range(1, rank + 1) for s in itertools.combinations(range(rank), n)]
+
+
+SHAPES = [
+    (), (1,), (15,), (16,), (17,), (63,), (64,), (65,), (4095,), (4096,), (4113,), (33000,), (70001,), (600011,),
+    (1, 1), (3, 5), (5, 17), (17, 5), (16, 16), (33, 129), (129, 33), (300, 200), (40, 1001), (1001, 40), (6000, 130),
+    (2, 70000), (70000, 2), (7, 1, 9), (2, 3, 4), (5, 16, 17), (16, 3, 40), (20, 30, 40),
+    (0,), (0, 3), (3, 0), (2, 0, 17),
+]  # fmt: skip
+
+
+def test_sums_of_all_shapes_and_dims(ops: dict[str, OpRecord], vendor: str) -> None:
+    rng = np.random.default_rng(1)
+    cases: list[Case] = []
+    for shape in SHAPES:
+        x = rng.standard_normal(shape).astype(np.float32)
+        given, wide = tensor(np.asarray(x)), x.astype(np.float64)
+        for dim in [None, *subsets(len(shape))]:
+            for keepdim in (False, True) if len(shape) == 2 else (False,):
+                check = close(wide.sum(dim, keepdims=keepdim), 1e-6, np.abs(wide).sum(dim, keepdims=keepdim))
+                cases.append((ops["sum"], (given,), {"dim": dim, "keepdim": keepdim}, check))
+    run_all(cases)
+
+
+def test_dims_are_named_in_many_ways(ops: dict[str, OpRecord], cpu: None) -> None:
+    x = np.arange(24, dtype=np.int64).reshape(2, 3, 4)
+    given = tensor(x)
+    for dim, expected in [(-1, x.sum(-1)), ((-1, 0), x.sum((0, 2))), ((), x.sum()), ([1, -3], x.sum((0, 1)))]:
+        np.testing.assert_array_equal(run(ops["sum"], given, dim=tuple(dim) if isinstance(dim, list) else dim), expected)
+    assert run(ops["sum"], given, dim=None, keepdim=True).shape == (1, 1, 1)
+    assert run(ops["sum"], tensor(np.array(3.0, np.float32)), dim=-1) == 3
+    with pytest.raises(IndexOutOfRange, match=r"sum\(input int64\[2, 3, 4\]\): dimension out of range"):
+        run(ops["sum"], given, dim=3)
+    with pytest.raises(ShapeError, match="appears twice"):
+        run(ops["sum"], given, dim=(0, -3))
+
+
+def layouts(rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+    """Arrays of many strides over memory of their own."""
+
+    def base(*shape: int) -> np.ndarray[Any, Any]:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    return [
+        base(40, 70).T,
+        base(70, 40)[3:, 1:],
+        base(70, 80)[::2, ::3],
+        base(37, 600)[:, 5::2],
+        np.broadcast_to(base(40, 1), (40, 50)),
+        np.broadcast_to(base(50), (40, 50)),
+        np.broadcast_to(base(1), (9, 20)),
+        base(6, 20, 33).transpose(2, 0, 1),
+        base(6, 20, 33).transpose(1, 2, 0)[:, 1:, ::2],
+        base(2, 3, 4, 5, 6)[:, :, 1:, :, ::2].transpose(4, 2, 0, 1, 3),
+    ]
+
+
+def test_strides(ops: dict[str, OpRecord], vendor: str) -> None:
+    rng = np.random.default_rng(2)
+    cases: list[Case] = []
+    for x in layouts(rng):
+        given, wide = tensor(x), x.astype(np.float64)
+        for dim in [None, *((d,) for d in range(x.ndim))] if x.ndim < 5 else [(1, 3), (0, 2, 4)]:
+            check = close(wide.sum(dim), 1e-6, np.abs(wide).sum(dim))
+            cases.append((ops["sum"], (given,), {"dim": dim}, check))
+        if x.ndim == 3:
+            cases.append((ops["argmax"], (given,), {}, equal(np.argmax(x), np.int64)))
+            cases.append((ops["max_dim"], (given,), {"dim": 1}, equal(first_largest(x, 1))))
+    run_all(cases)
+
+
+def test_results_go_where_they_are_told(ops: dict[str, OpRecord], vendor: str) -> None:
+    rng = np.random.default_rng(3)
+    for shape, dim in (((50, 40), 1), ((50, 40), 0), ((3000, 40), 0)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        width = shape[1 - dim]
+        room = tensor(np.zeros((width, 3), np.float32))
+        out = Tensor(room.storage, meta(dtypes.float32, (width,), (3,), device("cpu")), room.start + 4)
+        dispatch.call_into(ops["sum"], (tensor(x),), (dim, False, None), (out,), in_place=False)
+        got = fetch(room)
+        np.testing.assert_allclose(got[:, 1], x.sum(dim), rtol=1e-4, atol=1e-4)
+        assert not got[:, [0, 2]].any()
+    with pytest.raises(ShapeError, match=r"the result has shape \[40\], out has \[3\]"):
+        dispatch.call_into(ops["sum"], (tensor(x),), (0, False, None), (tensor(np.zeros(3, np.float32)),), in_place=False)
+
+
+SIZES = [(), (5,), (3, 5), (40,), (37, 129), (129, 37)]
+TYPES = {
+    "bool": ("sum", "amax", "any"), "uint8": ("sum", "argmin"), "int8": ("amax", "max_dim"), "int16": ("sum", "argmin"),
+    "int32": ("sum", "argmin"), "int64": ("amax", "argmin"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_integers(ops: dict[str, OpRecord], vendor: str, dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    cases: list[Case] = []
+    for shape in SIZES:
+        if dtype == "bool":
+            x = np.asarray(rng.random(shape) > 0.3)
+        else:
+            info = np.iinfo(dtype)
+            x = np.asarray(rng.integers(info.min, info.max, shape, dtype, endpoint=True))
+        given = tensor(x)
+        for dim in (None, *range(len(shape))):
+            with np.errstate(over="ignore"):
+                expected = {
+                    "sum": lambda x=x, d=dim: equal(x.sum(d, dtype=np.int64), np.int64),
+                    "amax": lambda x=x, d=dim: equal(x.max(d), dtype),
+                    "argmin": lambda x=x, d=dim: equal(np.argmin(x, d), np.int64),
+                    "max_dim": lambda x=x, d=dim: equal(first_largest(x, d)),
+                    "any": lambda x=x, d=dim: equal(x.any(d), bool),
+                }
+                for op in TYPES[dtype]:
+                    if op != "max_dim" or dim is not None:
+                        cases.append((ops[op], (given,), {"dim": dim}, expected[op]()))
+    run_all(cases)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_other_floats(ops: dict[str, OpRecord], vendor: str, dtype: str) -> None:
+    if vendor == "poor" and dtype == "float64":
+        pytest.skip("it has none")
+    rng = np.random.default_rng(5)
+    tolerance = {"float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-14}[dtype]
+    cases: list[Case] = []
+    for shape in SIZES:
+        x = np.asarray(rng.standard_normal(shape))
+        if dtype == "bfloat16":
+            bits = np.asarray((x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16))
+            given, x = tensor(bits, dtype), (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        else:
+            x = x.astype(dtype)
+            given, x = tensor(x), x.astype(np.float64)
+        for dim in (None, *range(len(shape))):
+            check = close(x.mean(dim), tolerance, np.abs(x).mean(dim))
+            cases.append((ops["mean"], (given,), {"dim": dim}, _of_bits(check) if dtype == "bfloat16" else check))
+            if dtype != "bfloat16":
+                cases.append((ops["argmax"], (given,), {"dim": dim}, equal(np.argmax(x, dim))))
+    run_all(cases)
+
+
+def _of_bits(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    return lambda got: check((got.astype(np.uint32) << 16).view(np.float32))
+
+
+def test_every_op(ops: dict[str, OpRecord], vendor: str) -> None:
+    rng = np.random.default_rng(6)
+    cases: list[Case] = []
+    for shape in ((33, 150), (150, 33)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        whole = np.round(x).astype(np.float32)  # has ties and zeros
+        given, rounded, near = tensor(x), tensor(whole), tensor(1 + x / 64)
+        wide = x.astype(np.float64)
+        for dim in (None, 0, 1):
+            at: dict[str, Any] = {"dim": dim}
+            total = np.abs(wide).sum(dim)
+            cases += [
+                (ops["mean"], (given,), at, close(wide.mean(dim), 1e-6, np.abs(wide).mean(dim))),
+                (ops["sum_squares"], (given,), at, close((wide**2).sum(dim), 1e-6, (wide**2).sum(dim))),
+                (ops["euclidean_norm"], (given,), at, close(np.sqrt((wide**2).sum(dim)), 1e-6, total)),
+                (ops["amax"], (given,), at, equal(x.max(dim), np.float32)),
+                (ops["amin"], (given,), at, equal(x.min(dim), np.float32)),
+                (ops["argmax"], (rounded,), at, equal(np.argmax(whole, dim), np.int64)),
+                (ops["argmin"], (rounded,), at, equal(np.argmin(whole, dim), np.int64)),
+                (ops["any"], (rounded,), at, equal(whole.any(dim), bool)),
+                (ops["all"], (rounded,), at, equal(whole.all(dim), bool)),
+                (ops["count_nonzero"], (rounded,), at, equal(np.count_nonzero(whole, dim), np.int64)),
+            ]
+            if x.size < 6000:
+                products = np.prod((1 + x / 64).astype(np.float64), dim)
+                cases.append((ops["prod"], (near,), at, close(products, 3e-5, products)))
+            if dim is not None:
+                cases.append((ops["max_dim"], (rounded,), at, equal(first_largest(whole, dim))))
+                least, position = first_largest(-whole, dim)
+                cases.append((ops["min_dim"], (rounded,), at, equal((-least, position))))
+    run_all(cases)
+
+
+def test_truth_of_fractions(ops: dict[str, OpRecord], cpu: None) -> None:
+    x = np.zeros((4, 40), np.float32)
+    x[1, 3], x[2, 17], x[3, 39], x[0, 2] = 0.25, np.nan, -1e-40, -0.0
+    for dim in (0, 1, None):
+        np.testing.assert_array_equal(run(ops["any"], tensor(x), dim=dim), x.any(dim))
+        np.testing.assert_array_equal(run(ops["count_nonzero"], tensor(x), dim=dim), np.count_nonzero(x, dim))
+
+
+def test_nan_infinity_and_ties(ops: dict[str, OpRecord], vendor: str) -> None:
+    rng = np.random.default_rng(7)
+    cases: list[Case] = []
+    for shape in ((30, 40), (40, 1000)):
+        x = rng.integers(-2, 3, shape).astype(np.float32)
+        x[1, 2] = x[1, 5] = x[3, 3] = np.nan
+        x[2] = -np.inf
+        x[4, 1], x[5, 2], x[0, 6], x[0, 4] = np.inf, -np.inf, np.inf, -np.inf
+        given = tensor(x)
+        for dim in (0, 1, None):
+            at: dict[str, Any] = {"dim": dim}
+            with np.errstate(invalid="ignore"):
+                cases.append((ops["sum"], (given,), at, close(x.sum(dim, dtype=np.float64), 1e-6)))
+                cases.append((ops["amax"], (given,), at, equal(x.max(dim))))
+            cases.append((ops["argmax"], (given,), at, equal(np.argmax(x, dim))))
+            if dim is not None:
+                cases.append((ops["max_dim"], (given,), at, equal(first_largest(x, dim))))
+    flat = np.zeros(50_000, np.float32)
+    cases.append((ops["argmax"], (tensor(flat),), {}, equal(np.int64(0))))
+    flat[[40_000, 30_000]] = 1
+    cases.append((ops["argmax"], (tensor(flat),), {}, equal(np.int64(30_000))))
+    flat[45_000] = np.nan
+    cases.append((ops["argmax"], (tensor(flat),), {}, equal(np.int64(45_000))))
+    run_all(cases)
+
+
+def test_results_for_the_gradient(ops: dict[str, OpRecord], vendor: str) -> None:
+    x = np.array([[3, 1, 3], [0, 2, 5], [0, 4, 0]], np.float32)
+    _, count = dispatch.call(ops["amax"], (tensor(x),), (1, False))
+    np.testing.assert_array_equal(fetch(count), [2, 1, 1])
+    _, nonzero, zeros = dispatch.call(ops["prod"], (tensor(x),), (1, False, None))
+    np.testing.assert_array_equal(fetch(nonzero), [9, 10, 4])
+    np.testing.assert_array_equal(fetch(zeros), [0, 1, 2])
+
+
+def test_nothing_to_reduce(ops: dict[str, OpRecord], vendor: str) -> None:
+    x = tensor(np.zeros((0, 3), np.float32))
+    np.testing.assert_array_equal(run(ops["sum"], x, dim=0), np.zeros(3))
+    np.testing.assert_array_equal(run(ops["prod"], x), 1)
+    np.testing.assert_array_equal(run(ops["mean"], x, dim=0, keepdim=True), np.full((1, 3), np.nan))
+    np.testing.assert_array_equal(run(ops["any"], x, dim=0), [False] * 3)
+    np.testing.assert_array_equal(run(ops["all"], x, dim=0), [True] * 3)
+    assert run(ops["amax"], x, dim=1).shape == (0,)
+    with pytest.raises(ShapeError, match=r"amax\(input float32\[0, 3\]\): nothing to reduce: dimension 0 has no elem"):
+        run(ops["amax"], x, dim=0)
+    with pytest.raises(ShapeError, match="argmax has no value for none"):
+        run(ops["argmax"], x)
+
+
+def test_dtype_of_the_result(ops: dict[str, OpRecord], cpu: None) -> None:
+    x = tensor(np.array([1, 2, 250], np.uint8))
+    assert run(ops["sum"], x, dtype=dtypes.float32).dtype == np.float32
+    assert run(ops["sum"], x, dtype="int32").dtype == np.int32
+    assert run(ops["sum"], x, dtype="uint8") == 253
+    assert run(ops["mean"], x, dtype="float64") == 253 / 3
+    with pytest.raises(DTypeError, match="cannot give int32"):
+        run(ops["mean"], x, dtype="int32")
+    half = tensor(np.full(5000, 30, np.float16))
+    assert run(ops["sum"], half, dtype=dtypes.float32) == 150_000
+    assert run(ops["mean"], half) == 30  # though the sum is beyond the type
+
+
+def test_long_sums_stay_exact_and_alike(ops: dict[str, OpRecord], vendor: str) -> None:
+    """Errors of sums of positive numbers: what one running sum would lose is far above."""
+    rng = np.random.default_rng(8)
+    x = rng.random((1 << 20, 2), np.float32)
+    wide = x.astype(np.float64)
+    given = tensor(x)
+    for array, operand in ((x, given), (x.T.copy(), tensor(x.T.copy()))):
+        for dim in (None, *range(2)):
+            got = run(ops["sum"], operand, dim=dim)
+            np.testing.assert_allclose(got, array.astype(np.float64).sum(dim), rtol=1e-6)
+            assert got.tobytes() == run(ops["sum"], operand, dim=dim).tobytes()
+    if vendor == "cpu":
+        tall = np.repeat(x[:, :1], 16, 1)
+        np.testing.assert_allclose(run(ops["sum"], tensor(tall), dim=0), [wide[:, 0].sum()] * 16, rtol=1e-6)
+
+
+USER = """
+- op: "dot_all(input, other, scale: Scalar = 1, dim: int | None = None, keepdim: bool = False)"
+  kind: reduction
+  dtypes: float
+  reduce: {identity: 0, map: input * other * scale, combine: a + b, finish: acc}
+- op: "power_mean(input, power: float, dim: int | None = None)"
+  kind: reduction
+  dtypes: float
+  result: float
+  reduce: {identity: 0, map: "pow(abs(input), power)", combine: a + b, finish: "pow(acc / n, 1 / power)"}
+  grad: {input: "grad * pow(abs(input) / out, power - 1) * sign(input) / n_reduced"}
+- op: "last_true(input, mask: Mask, dim: int)"
+  kind: reduction
+  dtypes: all
+  reduce:
+    identity: {value: 0, place: -1}
+    map: {value: input, place: "where(mask, index, -1)"}
+    let: {later: b_place > a_place}
+    combine: {value: "where(later, b_value, a_value)", place: "where(later, b_place, a_place)"}
+    finish: {out: value, place_found: place, found: place >= 0}
+  grad: none
+"""
+
+
+def test_ops_of_users(vendor: str) -> None:
+    own = records_of(load_text(USER))
+    rng = np.random.default_rng(9)
+    a, b = rng.standard_normal((37, 50)).astype(np.float32), rng.standard_normal((50,)).astype(np.float32)
+    column = rng.standard_normal((37, 1)).astype(np.float32)
+    mask = rng.random((37, 50)) > 0.8
+    mask[3] = False
+    last = np.where(mask.any(1), 49 - np.argmax(mask[:, ::-1], 1), -1)
+    down = np.where(mask.any(0), 36 - np.argmax(mask[::-1], 0), -1)
+    cases: list[Case] = []
+    for other in (b, column, a, a.T.copy().T):
+        for dim in (None, 0, 1):
+            product = a.astype(np.float64) * other * 2.5
+            check = close(product.sum(dim), 1e-6, np.abs(product).sum(dim))
+            cases.append((own["dot_all"], (tensor(a), tensor(other), 2.5), {"dim": dim}, check))
+    for dim in (None, 0, 1):
+        value = (np.abs(a).astype(np.float64) ** 1.5).mean(dim) ** (1 / 1.5)
+        cases.append((own["power_mean"], (tensor(a), 1.5), {"dim": dim}, close(value, 3e-6, value)))
+    picked = np.where(mask.any(1), a[np.arange(37), last], 0)
+    cases.append((own["last_true"], (tensor(a), tensor(mask)), {"dim": 1}, equal((picked, last, last >= 0))))
+    picked = np.where(mask.any(0), a[down, np.arange(50)], 0)
+    cases.append((own["last_true"], (tensor(a), tensor(mask)), {"dim": 0}, equal((picked, down, down >= 0))))
+    run_all(cases)
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        run(own["dot_all"], tensor(a), tensor(a[:, :7].copy()), 1.0)
+
+
+# The spec
+
+
+def entry(**fields: Any) -> str:
+    lines = ['- op: "mix(input, dim: int | None = None)"', "  kind: reduction"]
+    return "\n".join([*lines, *(f"  {k}: {v}" for k, v in fields.items())])
+
+
+@pytest.mark.parametrize(
+    ("reduce", "field", "message"),
+    [
+        ("{identity: 0, map: input}", "reduce", "needs `reduce:`"),
+        ("{identity: 0, map: input, combine: a + c}", "reduce.combine", "unknown name 'c'"),
+        ("{identity: 0, map: input, combine: a + b, extra: 1}", "reduce", "unknown fields extra"),
+        ("{identity: low, map: input, combine: a + b}", "reduce.identity", "unknown name 'low'"),
+        ("{identity: 0, map: input > 0, combine: a or b}", "reduce.identity", "0 is no mask"),
+        ("{identity: false, map: input > 0, combine: a + b}", "reduce.combine", "gives a value, but map gives a mask"),
+        ("{identity: {x: 0}, map: {y: input}, combine: {y: a_y}}", "reduce.identity", "map has"),
+        ("{identity: 0, map: {y: input}, combine: {y: a_y}}", "reduce.identity", "all mappings"),
+        ("{identity: lowest, map: index + 0 * index, combine: a + b}", "reduce.identity", "lowest is for values"),
+        ("{identity: 0, map: 'where(input > 0, index, 0)', combine: 'maximum(a, b)'}", "", "of an index"),
+        ("{identity: {input: 0}, map: {input: input}, combine: {input: a_input}}", "reduce.map", "name of a parameter"),
+        ("{identity: 0, map: input, combine: a + b, finish: {input: acc}}", "reduce.finish", "name of a parameter"),
+        ("{identity: 0, map: input, combine: a + b, finish: {out: acc}, save: [out]}", "reduce.save", "after one"),
+        ("{identity: 0, map: 1, combine: a + b}", "reduce", "'input' is used by no expression"),
+        ("{identity: 1, map: input, combine: a * b}", "", "only `combine: a \\+ b` is derived"),
+    ],
+)
+def test_errors_name_the_field(reduce: str, field: str, message: str) -> None:
+    if not field:
+        (op,) = load_text(entry(reduce=reduce, dtypes="all"))
+        with pytest.raises(SpecError, match=message):
+            kind.render(op, environment()) if "index" in reduce else kind.derive(op)
+        return
+    with pytest.raises(SpecErrors) as caught:
+        load_text(entry(reduce=reduce, dtypes="all"))
+    assert message in str(caught.value)
+    assert any(e.field == field for e in caught.value.errors), [e.field for e in caught.value.errors]
+
+
+def test_gradients_are_pointwise() -> None:
+    ops = {op.name: kind.derive(op) for op in [*load_file(SPECS), *load_text(USER)]}
+    assert ops["sum"]["input"].spec is None
+    assert ops["mean"]["input"].operands == ("grad", "n_reduced")
+    assert ops["mean"]["input"].spec["out"] == "grad / n_reduced"  # type: ignore[index]
+    assert ops["sum_squares"]["input"].operands == ("grad", "input")
+    assert ops["amax"]["input"].operands == ("grad", "input", "out", "count")
+    assert ops["max_dim"]["input"].operands == ("grad_values", "indices", "index_reduced")
+    assert set(ops["dot_all"]) == {"input", "other"}
+    assert ops["power_mean"]["input"].operands == ("grad", "input", "power", "out", "n_reduced")
+    assert not ops["argmax"]
+    assert not ops["all"]
