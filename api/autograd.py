@@ -250,7 +250,7 @@ def _attach(cls: type[Function], ctx: _Context, args: tuple[Any, ...], outs: lis
     positions = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
     metas = tuple(a.meta if isinstance(a, Tensor) else None for a in args)
     record = OpRecord(cls.__name__, "custom", (), gradients={})
-    recipe = Recipe(record, metas, [o.meta for o in outs], (), (), (), [True] * len(outs))
+    recipe = Recipe(record, metas, [o.meta for o in outs], (), [True] * len(outs))
     node = Node(recipe, (), (), ())
     node.edges = tuple(
         (args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions

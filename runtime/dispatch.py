@@ -146,7 +146,9 @@ def call_into(
             if tensor.extra.seen != tensor.extra.base.extra.rewrites:  # type: ignore[union-attr]
                 refresh(tensor)
     for out in outs:
-        _check_writable(record, out, operands)
+        for operand in operands:
+            if isinstance(operand, Tensor) and operand.storage is out.storage and operand is not out:
+                _check_overlap(record, out, operand)
         if state.grad and needs | out.needs:
             _inplace().check(record, out)
     key = (record, statics, *map(_part, operands), needs, tuple(o.meta for o in outs))
@@ -187,20 +189,16 @@ def _part(operand: Any) -> Any:
     return None if operand is None else type(operand)
 
 
-def _check_writable(record: OpRecord, out: Tensor, operands: Sequence[Any]) -> None:
-    if has_internal_overlap(out.meta):
+def _check_overlap(record: OpRecord, out: Tensor, operand: Tensor) -> None:
+    """Raise `ShapeError` if `operand` shares memory with `out` without being the same elements."""
+    same = operand.start == out.start and operand.meta.strides == out.meta.strides
+    if same and operand.meta.shape == out.meta.shape:
+        return
+    if operand.meta.numel and out.meta.numel and _extents_meet(operand, out):
         raise ShapeError(
-            f"{record.name}: cannot write to a tensor of shape {list(out.meta.shape)} with strides "
-            f"{list(out.meta.strides)}: several indices are the same element; call .clone() first"
+            f"{record.name}: the result and an operand share memory but are not the same elements; "
+            "call .clone() on one of them first"
         )
-    for operand in operands:
-        if isinstance(operand, Tensor) and operand.storage is out.storage and operand.meta.numel and out.meta.numel:
-            same = operand.start == out.start and operand.meta.strides == out.meta.strides
-            if not (same and operand.meta.shape == out.meta.shape) and _extents_meet(operand, out):
-                raise ShapeError(
-                    f"{record.name}: the result and an operand share memory but are not the same elements; "
-                    "call .clone() on one of them first"
-                )
 
 
 def _extents_meet(a: Tensor, b: Tensor) -> bool:
@@ -227,10 +225,16 @@ def _make_plan(
     needs: int,
     into: tuple[Meta, ...] | None = None,
 ) -> Plan:
+    for layout in into or ():
+        if has_internal_overlap(layout):
+            raise ShapeError(
+                f"{record.name}: cannot write to a tensor of shape {list(layout.shape)} with strides "
+                f"{list(layout.strides)}: several indices are the same element; call .clone() first"
+            )
     request = _request(record, operands, statics, into)
     chosen = request.record
     planned = planner(chosen.kind)(request)
-    recipe = recipe_of(chosen, request.operands, planned.outputs, needs) if needs else None
+    recipe = recipe_of(chosen, request.operands, planned.outputs, needs, statics) if needs else None
     plan = Plan(planned, request, recipe)
     if len(state.plans) >= _MOST_PLANS:
         for old in list(state.plans)[: _MOST_PLANS // 4]:  # the oldest: dicts keep insertion order

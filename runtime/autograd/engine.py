@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..context import State, _local
+from ..device import Meta
 from ..dispatch import call, call_into
 from ..errors import GradientError, ShapeError
 from ..records import registry
@@ -145,7 +146,7 @@ class _Backward:
             node.release()
 
     def _finish(self) -> list[Tensor | None]:
-        taken: set[int] = set()
+        taken = {id(one.storage) for one in _ones.values()}
         for leaf, buffer in self.leaves.values():
             grad = buffer.grads[0]
             if grad is not None and leaf.extra is not None and leaf.extra.hooks:
@@ -189,9 +190,22 @@ def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
     return grad
 
 
+_ones: dict[Meta, Tensor] = {}
+
+
 def ones_like(tensor: Tensor) -> Tensor:
-    """Ones in the layout of `tensor`: the seed of a scalar's backward."""
-    return call(registry["full_like_as"], (tensor, 1.0), (None,))  # type: ignore[no-any-return]
+    """A one in the layout of `tensor`, of one element: the seed of its backward. Shared, and never written."""
+    found = _ones.get(tensor.meta)
+    if found is None:
+        state = _local.state
+        before, state.grad = state.grad, False
+        try:
+            found = call(registry["full_like_as"], (tensor, 1.0), (None,))
+        finally:
+            state.grad = before
+        tensor.meta.device.driver.synchronize()  # other streams and threads read it
+        found = _ones.setdefault(tensor.meta, found)
+    return found
 
 
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:

@@ -58,7 +58,7 @@ def _geometry(base: Tensor, view: Tensor) -> tuple[Any, ...]:
 def _view_recipe(base: Tensor, view: Tensor) -> Recipe:
     record = registry["as_strided"]
     rule = registry.gradients(record)["input"]
-    return Recipe(record, (base.meta,), (view.meta,), [(0, rule)], (), (), (True,))
+    return Recipe(record, (base.meta,), (view.meta,), [(0, rule)], (True,), _geometry(base, view))
 
 
 def rebase(out: Tensor, node: Node | None) -> None:
@@ -84,7 +84,7 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
     Edges: the base's old history, then those operands of `inner` that are not the view itself. Its gradient: the base's
     with the slice replaced by what `inner` passes on to the view (nothing, if it was overwritten).
     """
-    recipe = Recipe(_COPY_SLICE, (base.meta,), (base.meta,), (), (), (), (True,))
+    recipe = Recipe(_COPY_SLICE, (base.meta,), (base.meta,), (), (True,))
     node = Node(recipe, (), (), ())
     own = 0 if inner is not None and 0 in inner.recipe.edges and inner.recipe.edges[0] == 0 else None
     if inner is not None and inner.recipe.record.name == "copy":

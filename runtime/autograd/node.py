@@ -13,10 +13,11 @@ from typing import Any
 
 from ..device import Meta
 from ..errors import FreedGraphError, VersionError
+from ..layout import normalize_dims
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 
-__all__ = ["Node", "Recipe", "Saved", "recipe_of"]
+__all__ = ["Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name"]
 
 _numbers = itertools.count()
 
@@ -51,14 +52,35 @@ class Saved:
         return Tensor(self.storage, self.meta, self.start, self.needs, self.node, self.output)
 
 
+class Application:
+    """One rule made ready: the operand it serves, the op it calls, and where that op's static arguments come from.
+
+    kept, count: for reductions, the input's shape with the reduced dimensions at size 1, and how many were reduced.
+    """
+
+    __slots__ = ("count", "kept", "layout", "position", "record", "rule", "statics")
+
+    def __init__(self, position: int, rule: Rule, layout: Meta, own: Mapping[str, Any]):
+        self.position = position
+        self.rule = rule
+        self.layout = layout
+        self.record = None if rule.op is None or rule.op == "!" else registry[rule.op]
+        self.statics = () if self.record is None else tuple(own.get(name) for name in self.record.statics)
+        self.kept: tuple[int, ...] = ()
+        self.count = 1
+
+
 class Recipe:
     """How calls of one plan are recorded: shared by all of that plan's nodes.
 
-    rules: for each operand that wants a gradient, its position and rule. saved_operands, saved_outputs: positions
-    whose tensors the rules read. metas, out_metas: layouts, for shapes of gradients.
+    applications: for each operand that wants a gradient, its rule made ready. saved_operands, saved_outputs:
+    positions whose tensors the rules read. seeds: the names of the incoming gradients. metas, out_metas: layouts.
     """
 
-    __slots__ = ("differentiable", "edges", "metas", "out_metas", "record", "rules", "saved_operands", "saved_outputs")
+    __slots__ = (
+        "applications", "differentiable", "edges", "metas", "names", "out_metas", "read", "record", "saved_operands",
+        "saved_outputs", "seeds",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -66,54 +88,74 @@ class Recipe:
         metas: Sequence[Meta | type | None],
         out_metas: Sequence[Meta],
         rules: Sequence[tuple[int, Rule]],
-        saved_operands: Sequence[int],
-        saved_outputs: Sequence[int],
         differentiable: Sequence[bool],
+        statics: tuple[Any, ...] = (),
     ):
         self.record = record
         self.metas = tuple(metas)
         self.out_metas = tuple(out_metas)
-        self.rules = tuple(rules)
+        self.names = _names(record, len(metas))
         self.edges = tuple(i for i, _ in rules)
-        self.saved_operands = tuple(saved_operands)
-        self.saved_outputs = tuple(saved_outputs)
+        self.read = frozenset(n for _, rule in rules for n in rule.operands)
+        self.saved_operands = tuple(i for i, n in enumerate(self.names) if n in self.read and metas[i] is not None)
+        self.saved_outputs = tuple(i for i, o in enumerate(record.outputs) if o.name in self.read)
+        self.seeds = tuple(seed_name(record, i) for i in range(len(record.outputs)))
         self.differentiable = tuple(differentiable)
+        own = dict(zip(record.statics, statics, strict=False))
+        self.applications = tuple(
+            Application(i, rule, layout, own) for i, rule in rules if isinstance(layout := metas[i], Meta)
+        )
+        if record.kind == "reduction":
+            for each in self.applications:
+                dims = normalize_dims(own.get("dim"), each.layout.ndim, record.name)
+                each.kept = tuple(1 if d in dims else n for d, n in enumerate(each.layout.shape))
+                for d in dims:
+                    each.count *= each.layout.shape[d]
 
 
 def recipe_of(
-    record: OpRecord, metas: Sequence[Meta | type | None], out_metas: Sequence[Meta], needs: int
+    record: OpRecord,
+    metas: Sequence[Meta | type | None],
+    out_metas: Sequence[Meta],
+    needs: int,
+    statics: tuple[Any, ...],
 ) -> Recipe | None:
-    """The recipe for a call whose operands with bit i of `needs` set want gradients; None if none can have one."""
+    """The recipe for a call whose operands with bit i of `needs` set want gradients; None if none can have one.
+
+    A differentiable operand without a rule gets one that raises when its gradient is asked for.
+    """
     rules = registry.gradients(record)
     names = _names(record, len(metas))
-    wanted: list[tuple[int, Rule]] = []
-    for i, name in enumerate(names):
-        if needs >> i & 1:
-            layout = metas[i]
-            if isinstance(layout, Meta) and layout.dtype.kind == "f" and name in rules:
-                wanted.append((i, rules[name]))
     differentiable = [o.differentiable and m.dtype.kind == "f" for o, m in zip(record.outputs, out_metas, strict=False)]
-    if not wanted or not any(differentiable):
+    if not any(differentiable):
         return None
-    read = {n for _, rule in wanted for n in rule.operands}
-    saved_operands = [i for i, n in enumerate(names) if (n in read) and metas[i] is not None]
-    saved_outputs = [i for i, o in enumerate(record.outputs) if o.name in read]
-    return Recipe(record, metas, out_metas, wanted, saved_operands, saved_outputs, differentiable)
+    wanted = [
+        (i, rules.get(name, _UNKNOWN))
+        for i, name in enumerate(names)
+        if needs >> i & 1 and isinstance(layout := metas[i], Meta) and layout.dtype.kind == "f"
+    ]
+    return Recipe(record, metas, out_metas, wanted, differentiable, statics) if wanted else None
 
 
-def _names(record: OpRecord, count: int) -> list[str]:
+_UNKNOWN = Rule("!")
+
+
+def _names(record: OpRecord, count: int) -> tuple[str, ...]:
     """Operand names by position; the members of a list operand all have its name."""
-    names = [o.name for o in record.operands]
+    names = tuple(o.name for o in record.operands)
     return names + names[-1:] * (count - len(names))
 
 
-class Accumulate:
-    """The end of the line: adds a gradient to a leaf's `grad`."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: Tensor):
-        self.tensor = tensor
+def seed_name(record: OpRecord, index: int) -> str:
+    """The name under which rules of `record` speak of the gradient of its result number `index`: `grad`, or
+    `grad_NAME` of several, with a number behind it where an operand has that name already (higher orders)."""
+    taken = {o.name for o in record.operands} | set(record.statics) | {o.name for o in record.outputs}
+    base = "grad" if len(record.outputs) < 2 else f"grad_{record.outputs[index].name}"
+    name, order = base, 1
+    while name in taken:
+        order += 1
+        name = f"{base}{order}"
+    return name
 
 
 class Node:
@@ -164,20 +206,19 @@ class Node:
         """Take the version a saved result has after it was written in place."""
         self.saved_out = tuple(Saved(outs[i], True) for i in self.recipe.saved_outputs)
 
-    def values(self) -> Mapping[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Saved operands and results by name. Raises `FreedGraphError`, `VersionError`."""
         if self.freed:
             raise FreedGraphError(
                 f"backward of {self.name}: its saved tensors were freed by an earlier backward; "
                 "pass retain_graph=True to the first one to go through the graph twice"
             )
-        record = self.recipe.record
-        names = _names(record, len(self.recipe.metas))
+        recipe = self.recipe
         found: dict[str, Any] = {}
-        for i, value in zip(self.recipe.saved_operands, self.saved, strict=True):
-            found[names[i]] = value.unpack(self.name) if isinstance(value, Saved) else value
-        for i, value in zip(self.recipe.saved_outputs, self.saved_out, strict=True):
-            found[record.outputs[i].name] = value.unpack(self.name, self, i)
+        for i, value in zip(recipe.saved_operands, self.saved, strict=True):
+            found[recipe.names[i]] = value.unpack(self.name) if isinstance(value, Saved) else value
+        for i, value in zip(recipe.saved_outputs, self.saved_out, strict=True):
+            found[recipe.record.outputs[i].name] = value.unpack(self.name, self, i)
         return found
 
     def release(self) -> None:

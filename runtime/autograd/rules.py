@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..context import State
-from ..device import Meta
-from ..dispatch import call
+from ..device import Meta, meta
+from ..dispatch import call, empty
 from ..errors import AnomalyError, GradientError
-from ..layout import normalize_dims
-from ..records import OpRecord, Rule, registry
+from ..records import OpRecord, registry
 from ..tensor import Tensor
-from .node import Node
+from .node import Application, Node
 
 __all__ = ["cast_to", "expand_to", "gradients_of", "sum_to"]
 
@@ -34,98 +33,61 @@ def gradients_of(node: Node, grads: Sequence[Tensor | None], state: State) -> Se
 
 def _by_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
     recipe = node.recipe
-    record = recipe.record
-    values = dict(node.values())
-    outputs = record.outputs
-    for i, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
-        if grad is None and any(_seed_of(record, i) in rule.operands for _, rule in recipe.rules):
-            grad = _missing(recipe.out_metas[i], record)
-        values[_seed_of(record, i)] = grad
-        del output
-    apply = _BY_KIND.get(record.kind, _plain)
+    values = node.values()
+    for i, (seed, grad) in enumerate(zip(recipe.seeds, grads, strict=True)):
+        if grad is None and seed in recipe.read:
+            grad = _missing(recipe.out_metas[i], recipe.record)
+        values[seed] = grad
+    apply = _BY_KIND.get(recipe.record.kind, _plain)
     found: list[Tensor | None] = []
-    for position, rule in recipe.rules:
-        layout = recipe.metas[position]
-        assert isinstance(layout, Meta)
-        gradient = rule.function(node, values, position) if rule.function else apply(node, values, rule, layout)
-        found.append(None if gradient is None else cast_to(sum_to(gradient, layout.shape), layout))
+    for each in recipe.applications:
+        function = each.rule.function
+        gradient = function(node, values, each.position) if function is not None else apply(node, values, each)
+        if gradient is not None and gradient.meta is not each.layout:
+            gradient = cast_to(sum_to(gradient, each.layout.shape), each.layout)
+        found.append(gradient)
     return found
-
-
-def _seed_of(record: OpRecord, index: int) -> str:
-    """The name under which rules of `record` speak of the gradient of its result number `index`."""
-    names = record.detail.get("seeds")
-    if names is not None:
-        return str(names[index])
-    return _seed_name(record, index)
-
-
-def _seed_name(record: OpRecord, index: int) -> str:
-    taken = {o.name for o in record.operands} | set(record.statics) | {o.name for o in record.outputs}
-    base = "grad" if len(record.outputs) < 2 else f"grad_{record.outputs[index].name}"
-    name, order = base, 1
-    while name in taken:
-        order += 1
-        name = f"{base}{order}"
-    return name
 
 
 def _missing(layout: Meta, record: OpRecord) -> Any:
     """A gradient that never came: a zero that takes no memory where the kernel takes numbers."""
     if record.kind == "pointwise":
         return 0.0
-    from ..device import meta
-    from ..dispatch import empty
-
     like = empty(meta(layout.dtype, layout.shape, None, layout.device))
     return call(registry["full_like_as"], (like, 0.0), (None,))
 
 
-def _statics(record: OpRecord, node: Node) -> tuple[Any, ...]:
-    """The static arguments of a derived op: those of the op it belongs to, by name."""
-    own = dict(zip(node.recipe.record.statics, node.statics, strict=False))
-    return tuple(own.get(name) for name in record.statics)
-
-
-def _plain(node: Node, values: Mapping[str, Any], rule: Rule, layout: Meta) -> Tensor | None:
-    if rule.op is None:
+def _plain(node: Node, values: Mapping[str, Any], each: Application) -> Tensor | None:
+    rule = each.rule
+    if each.record is None:
+        if rule.op == "!":
+            raise GradientError(
+                f"{node.name}: no gradient is known with respect to an operand of shape {list(each.layout.shape)} "
+                f"and dtype {each.layout.dtype.name}; detach() it if none is wanted"
+            )
         return values[rule.operands[0]] if rule.operands else None
-    if rule.op == "!":
-        raise GradientError(
-            f"{node.name}: no gradient is known with respect to an operand of shape {list(layout.shape)} "
-            f"and dtype {layout.dtype.name}; detach() it if none is wanted"
-        )
-    record = registry[rule.op]
     operands = [values[name] for name in rule.operands]
     if not any(isinstance(o, Tensor) for o in operands):  # only numbers are left of it: a constant
         operands[0] = call(registry["full_like_as"], (_any_tensor(values), operands[0]), (None,))
-    return call(record, operands, _statics(record, node))  # type: ignore[no-any-return]
+    return call(each.record, operands, each.statics)  # type: ignore[no-any-return]
 
 
 def _any_tensor(values: Mapping[str, Any]) -> Tensor:
     return next(v for v in values.values() if isinstance(v, Tensor))
 
 
-def _reduction(node: Node, values: Mapping[str, Any], rule: Rule, layout: Meta) -> Tensor | None:
+def _reduction(node: Node, values: dict[str, Any], each: Application) -> Tensor | None:
     """Results and their gradients get the reduced dimensions back, with size 1, and broadcast against the input."""
-    record = node.recipe.record
-    own = dict(zip(record.statics, node.statics, strict=False))
-    dims = normalize_dims(own.get("dim"), layout.ndim, record.name)
-    kept = tuple(1 if d in dims else size for d, size in enumerate(layout.shape))
-    count = 1
-    for d in dims:
-        count *= layout.shape[d]
-    results = {o.name for o in record.outputs} | {_seed_of(record, i) for i in range(len(record.outputs))}
-    widened = dict(values)
-    widened["n_reduced"] = float(count)
-    for name in results & set(rule.operands):
-        if isinstance(widened.get(name), Tensor):
-            widened[name] = view_as(widened[name], kept)
-    gradient = _plain(node, widened, rule, layout)
-    return None if gradient is None else expand_to(gradient, layout.shape)
+    values["n_reduced"] = float(each.count)
+    recipe = node.recipe
+    for name in (*recipe.seeds, *(recipe.record.outputs[i].name for i in recipe.saved_outputs)):
+        if isinstance(value := values.get(name), Tensor):
+            values[name] = view_as(value, each.kept)
+    gradient = _plain(node, values, each)
+    return None if gradient is None else expand_to(gradient, each.layout.shape)
 
 
-_BY_KIND: dict[str, Callable[[Node, Mapping[str, Any], Rule, Meta], Tensor | None]] = {"reduction": _reduction}
+_BY_KIND: dict[str, Callable[[Node, dict[str, Any], Application], Tensor | None]] = {"reduction": _reduction}
 
 
 def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

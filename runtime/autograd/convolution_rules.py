@@ -1,0 +1,74 @@
+"""Gradients of the convolution ops: each is linear in both operands, and each other's gradient to any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..device import Meta
+from ..dispatch import call
+from ..records import OpRecord, Rule, registry
+from ..tensor import Tensor
+from .node import Node
+
+__all__ = ["rules"]
+
+
+def rules(record: OpRecord) -> Mapping[str, Rule]:
+    """The gradient rules of one of the three ops."""
+    return _RULES[record.name]
+
+
+def _common(node: Node) -> tuple[Any, ...]:
+    """stride, padding, dilation and groups: the last statics of all three."""
+    return tuple(node.statics[-4:])
+
+
+def _size(node: Node, position: int) -> tuple[int, int]:
+    layout = node.recipe.metas[position]
+    assert isinstance(layout, Meta)
+    return layout.shape[2], layout.shape[3]
+
+
+def _forward(first: str, second: str) -> Callable[..., Tensor]:
+    def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+        return call(registry["convolution"], (values[first], values[second], None), _common(node))  # type: ignore[no-any-return]
+
+    return gradient
+
+
+def _input(first: str, second: str) -> Callable[..., Tensor]:
+    def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+        statics = (_size(node, position), *_common(node))
+        return call(registry["convolution_input"], (values[first], values[second]), statics)  # type: ignore[no-any-return]
+
+    return gradient
+
+
+def _weight(first: str, second: str) -> Callable[..., Tensor]:
+    def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+        statics = (_size(node, position), *_common(node))
+        return call(registry["convolution_weight"], (values[first], values[second]), statics)  # type: ignore[no-any-return]
+
+    return gradient
+
+
+def _bias(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    return call(registry["sum"], (values["grad"],), ((0, 2, 3), False, None))  # type: ignore[no-any-return]
+
+
+_RULES: dict[str, Mapping[str, Rule]] = {
+    "convolution": {
+        "input": Rule(function=_input("grad", "weight"), operands=("grad", "weight")),
+        "weight": Rule(function=_weight("input", "grad"), operands=("input", "grad")),
+        "bias": Rule(function=_bias, operands=("grad",)),
+    },
+    "convolution_input": {
+        "grad_output": Rule(function=_forward("grad", "weight"), operands=("grad", "weight")),
+        "weight": Rule(function=_weight("grad", "grad_output"), operands=("grad", "grad_output")),
+    },
+    "convolution_weight": {
+        "input": Rule(function=_input("grad_output", "grad"), operands=("grad_output", "grad")),
+        "grad_output": Rule(function=_forward("input", "grad"), operands=("input", "grad")),
+    },
+}
