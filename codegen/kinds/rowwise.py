@@ -48,7 +48,7 @@ from ..expr import (
 )
 from ..model import Op, Param, SpecError
 from ..signature import c_names, check_name
-from . import Derived, OutputRow, Rendered, Source, seed_name
+from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import functions, operand_table
 
 __all__ = ["Result", "check", "derive", "render", "results", "variant"]
@@ -297,7 +297,7 @@ def _keep(found: Mapping[str, Result], program: RowProgram) -> tuple[str | None,
     return None, program
 
 
-KEPT = "kept_value"
+KEPT = "Kept"  # no operand is called so: their names are lower-case
 
 
 class _Maker:
@@ -454,7 +454,7 @@ def _derived(op: Op, parameter: Param, expr: Expr) -> Derived:
         "doc": f"Gradient of {op.name} with respect to {parameter.name}.",
         "dtypes": "float",
         "rows": row_argument(op),
-        "out": {"result": text} if "out" in operands else text,  # a result has a name of its own
+        "out": named_result(operands, text),
     }
     if lets:
         spec["let"] = lets

@@ -1,6 +1,6 @@
 """Rowwise ops: results from whole rows, the elements along `dim` or the trailing dimensions of `normalized_shape`.
 
-Schedules: `long` (CPU: a vector is a stretch of a row), `short` (CPU: a row is less than a vector), `columns` (CPU: rows
+Schedules: `long` (CPU: a vector is a stretch of a row), `short` (CPU: rows of one element), `columns` (CPU: rows
 whose elements lie apart while neighbouring rows lie side by side; a vector goes across rows), and `group` (GPU: a
 work-group a row, any length). A result that is summed over rows is first one partial row a work-item, in scratch memory,
 which `finish` adds up.
@@ -23,6 +23,7 @@ from .pointwise import compute_dtype, elementwise_parts, result_dtype
 __all__ = ["plan"]
 
 _WIDEST_GROUP = 256
+STREAM = 8 << 20  # bytes of result from which stores bypass the caches
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +187,11 @@ class _Planner:
     # what every launch has
 
     def _classes(self) -> list[tuple[str, str]]:
+        """How a stretch of a row lies in each buffer (see the template)."""
         found = []
         for k, step in enumerate(self.step):
+            if self.scopes[k] == "row":
+                continue
             kind = step[0] if len(step) == 1 and step[0] in (0, 1) else 2
             found.append((f"CLASS{k}", str(kind)))
         return found
@@ -206,7 +210,7 @@ class _Planner:
         text = record.texts[self.request.device.driver.target]
         every = (
             (f"SCHEDULE_{entry.upper()}", "1"), ("OUTER", str(len(self.size))), ("INNER", str(len(self.inner))),
-            ("SCRATCH", str(scratch)), ("NUMBERS", str(len(self.numbers))), *self.numbers, *self._classes(), *defines,
+            ("SCRATCH", str(scratch)), ("NUMBERS", str(len(self.numbers))), *self.numbers, *defines,
         )  # fmt: skip
         slots = self.slots + (Slot({"float": "float32", "double": "float64"}[self.element], "value"),) * scratch
         instance = Instance(
@@ -247,14 +251,28 @@ class _Planner:
 
     def _along(self) -> Planned:
         """A vector is a stretch of a row."""
-        entry = "long" if self.n >= self.lanes else "short"
+        lanes = self.lanes
+        while lanes > max(self.n, 2):
+            lanes //= 2
+        entry = "long" if self.n >= lanes else "short"
         chunk, parts = split(self.rows, elementwise_parts(self.rows * self.n, self.able.cores)) if self.rows else (0, 0)
         if self.columns:
-            return self._with_sums(entry, self.lanes, parts, chunk, 1)
+            return self._with_sums(entry, lanes, parts, chunk, 1, defines=self._classes())
         keep = entry == "long" and bool(self.request.record.detail.get("keep"))
-        geometry = self._geometry(self.rows, chunk, parts, self.size, self.stride)
-        step = self._launch(entry, self.lanes, geometry, (parts,), (1,), int(keep))
-        return Planned(self.outputs, (step,), (parts * self.n * self._bytes,) if keep else ())
+        kept = -(-self.n // 64) * 64  # an aligned row a work-item
+        geometry = self._geometry(self.rows, chunk, kept, self.size, self.stride)
+        step = self._launch(entry, lanes, geometry, (parts,), (1,), int(keep), [*self._classes(), *self._streams(lanes)])
+        return Planned(self.outputs, (step,), (parts * kept * self._bytes,) if keep else ())
+
+    def _streams(self, lanes: int) -> list[tuple[str, str]]:
+        """Results so large that storing them had better bypass the caches: whole aligned vectors of a fresh tensor."""
+        found = []
+        for k, layout in enumerate(self.outputs, len(self.slots) - len(self.outputs)):
+            whole = self.n % lanes == 0 and lanes == self.lanes and self.step[k] == (1,)
+            fresh = self.request.into is None and layout.nbytes >= STREAM and self.scopes[k] == "full"
+            if whole and fresh and layout.dtype.storage == self.element:
+                found.append((f"STREAM{k}", "1"))
+        return found
 
     def _goes_across(self) -> bool:
         """Whether neighbouring rows lie side by side, in the results that have rows, and there are enough of them."""
