@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .model import Op, Param
@@ -25,10 +26,13 @@ class Binding:
     method: bool
 
 
-def bindings(data: RecordData) -> list[Binding]:
-    """The op's function and, where the spec asks for one, the form that writes in place (`NAME_`)."""
+def bindings(data: RecordData, known: Mapping[str, str]) -> list[Binding]:
+    """The op's function and, where the spec asks for one, the form that writes in place (`NAME_`).
+
+    known: the ops that a composite may call, and how the module spells them.
+    """
     op = data.op
-    found = [_function(data)]
+    found = [_composite(op, known) if op.kind == "composite" else _function(data)]
     if op.inplace:
         found.append(_inplace(op))
     return found
@@ -36,8 +40,6 @@ def bindings(data: RecordData) -> list[Binding]:
 
 def _function(data: RecordData) -> Binding:
     op = data.op
-    if op.kind == "composite":
-        return _composite(op)
     visible = data.rendered.detail.get("visible", len(data.rendered.outputs))
     takes_out = op.kind in _KINDS_WITH_OUT and visible == 1 and len(data.rendered.outputs) == 1
     parameters = [_parameter(p) for p in op.params if not p.keyword]
@@ -48,8 +50,8 @@ def _function(data: RecordData) -> Binding:
     operands, statics = _arguments(op)
     body = []
     if takes_out:
-        body += ["if out is not None:", f"    return call_into(_{op.name}, {operands}, {statics}, (out,), in_place=False)"]
-    called = f"call(_{op.name}, {operands}" + (f", {statics})" if statics != "()" else ")")
+        body += ["if out is not None:", f"    return _call_into(_op_{op.name}, {operands}, {statics}, (out,), in_place=False)"]
+    called = f"_call(_op_{op.name}, {operands}" + (f", {statics})" if statics != "()" else ")")
     total = len(data.rendered.outputs)
     if visible < total:
         called += "[0]" if visible == 1 else f"[:{visible}]"
@@ -62,18 +64,18 @@ def _inplace(op: Op) -> Binding:
     parameters = ", ".join(_parameter(p) for p in op.params)
     operands, statics = _arguments(op)
     first = op.operands[0].name
-    body = (f"return call_into(_{op.name}, {operands}, {statics}, ({first},), in_place=True)",)
+    body = (f"return _call_into(_op_{op.name}, {operands}, {statics}, ({first},), in_place=True)",)
     text = f'"""{op.name} written into {first}, which is returned; its version goes up by one."""'
     return Binding(f"{op.name}_", parameters, "Tensor", text, body, repr(op.namespace), op.method)
 
 
-def _composite(op: Op) -> Binding:
+def _composite(op: Op, known: Mapping[str, str]) -> Binding:
     from .kinds.composite import python_body
 
     keyword = [_parameter(p) for p in op.params if p.keyword]
     plain = [_parameter(p) for p in op.params if not p.keyword]
     signature = ", ".join(plain + (["*", *keyword] if keyword else []))
-    return Binding(op.name, signature, "Tensor", docstring(op, False), tuple(python_body(op)), repr(op.namespace), op.method)
+    return Binding(op.name, signature, "Tensor", docstring(op, False), tuple(python_body(op, known)), repr(op.namespace), op.method)
 
 
 def _arguments(op: Op) -> tuple[str, str]:
@@ -86,7 +88,7 @@ def _arguments(op: Op) -> tuple[str, str]:
 def _static(param: Param) -> str:
     """Statics are part of a plan's key, so lists become tuples."""
     if "Sequence" in param.annotation:
-        return f"_tuple({param.name}) if isinstance({param.name}, list) else {param.name}"
+        return f"_tuple({param.name}) if _isinstance({param.name}, _list) else {param.name}"
     return param.name
 
 
@@ -99,7 +101,7 @@ def _parameter(param: Param) -> str:
 
 def docstring(op: Op, takes_out: bool = False) -> str:
     """The docstring: the spec's prose, then operands, dtypes and what the result's dtype is."""
-    lines = [line.rstrip() for line in (op.doc or f"{op.name}.").replace("\\", "\\\\").replace('"""', "'''").splitlines()]
+    lines = [_inside_quotes(line) for line in (op.doc or f"{op.name}.").splitlines()]
     kinds = {
         "float": "floating", "numeric": "integer and floating", "integer": "integer", "integral": "integer and bool",
         "bool": "bool", "all": "all",
@@ -112,4 +114,11 @@ def docstring(op: Op, takes_out: bool = False) -> str:
     if takes_out:
         facts.append("`out` receives the result; it must have its shape.")
     body = lines + (["", *facts] if facts else [])
-    return '"""' + "\n".join(body) + ('"""' if len(body) == 1 else '\n"""')
+    closes_behind = len(body) == 1 and not body[0].endswith(('"', "\\"))
+    return '"""' + "\n".join(body) + ('"""' if closes_behind else '\n"""')
+
+
+def _inside_quotes(line: str) -> str:
+    """A line of prose so that it cannot end a triple-quoted string, nor show other than it reads (controls, bidi)."""
+    text = line.rstrip().replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -8,20 +8,23 @@ whose kernel is code, is only taken from a trusted caller.
 from __future__ import annotations
 
 import difflib
+import math
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from .kinds import kind_module
-from .model import DTYPES, KINDS, RESULTS, Op, SpecError, SpecErrors
-from .signature import check_name, parse_signature
+from .model import DTYPES, KINDS, RESULT_DTYPES, RESULTS, Op, SpecError, SpecErrors
+from .signature import c_names, check_name, parse_signature
 
-__all__ = ["COMMON", "KIND_FIELDS", "load_file", "load_text", "op_from_mapping"]
+__all__ = ["COMMON", "KIND_FIELDS", "NAMESPACES", "OPERATORS", "REQUIRED", "collisions", "load_file", "load_text", "op_from_mapping"]
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 20
 _MAX_OPS = 2000
+_LONGEST_NAME = 60
 
 # field -> (types it may have, what it is): the loader's own table, from which the reference and the schema are made
 COMMON: dict[str, tuple[tuple[type, ...], str]] = {
@@ -64,15 +67,16 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
     "custom": {
         "template": ((str,), "the kernel's template file"),
         "plan": ((str,), "the planner"),
+        "rules": ((str,), "the module with the gradients"),
         "out": _OUT,
         "sources": ((dict,), "kernel text by target"),
     },
 }
-_REQUIRED = {"pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "rowwise": ("out",),
+REQUIRED = {"pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "rowwise": ("out",),
              "contraction": ("out",), "view": ("view",), "index": ("index",), "composite": ("out",), "custom": ()}  # fmt: skip
-_REFERENCE = re.compile(r"(numpy|scipy\.special|math)(\.[a-z_][a-z0-9_]*)+\Z", re.IGNORECASE)
-_OPERATORS = tuple("+ - * / // % ** @ & | ^ ~ << >> == != < <= > >= neg abs".split())
-_NAMESPACES = ("torch", "nn.functional", "special", "hidden")
+_REFERENCE = re.compile(r"(numpy|numpy\.linalg|scipy\.special|math)\.[a-z][a-z0-9_]*\Z")
+OPERATORS = tuple("+ - * / // % ** @ & | ^ ~ << >> == != < <= > >= neg abs".split())
+NAMESPACES = ("torch", "nn.functional", "special", "hidden")
 
 
 class Located(dict[str, Any]):
@@ -90,6 +94,8 @@ def load_file(path: Path, *, trust: bool = False) -> list[Op]:
         if path.stat().st_size > _MAX_BYTES:
             raise SpecErrors([SpecError(f"a spec file is at most {_MAX_BYTES >> 20} MiB", file=str(path), line=1)])
         text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecErrors([SpecError(f"cannot be read: {error.strerror or error}", file=str(path))]) from None
     except UnicodeDecodeError as error:
         raise SpecErrors([SpecError(f"is not UTF-8 text: {error.reason}", file=str(path), line=1)]) from None
     return load_text(text, str(path), trust=trust)
@@ -99,28 +105,45 @@ def load_text(text: str, file: str = "<text>", *, trust: bool = False) -> list[O
     """The ops of a YAML text. Raises `SpecErrors` with everything that is wrong."""
     entries, errors = _compose(text, file)
     ops: list[Op] = []
-    seen: dict[str, int] = {}
     for entry in entries:
         try:
             op = _op(entry, file, trust, errors)
         except SpecError as error:
             errors.extend(_placed(error, entry, file))
             continue
-        if op is None:
-            continue
-        if op.name in seen:
-            errors.append(SpecError(f"{op.name!r} is defined already in line {seen[op.name]}", file=file, line=op.line, field="op"))
-        seen[op.name] = op.line
-        ops.append(op)
+        if op is not None:
+            ops.append(op)
+    errors += collisions(ops)
     if errors:
         raise SpecErrors(sorted(errors, key=lambda e: e.line))
     return ops
+
+
+def collisions(ops: Iterable[Op]) -> list[SpecError]:
+    """An error for every name that two of `ops` define: by themselves, as an alias, or as a form that writes in place."""
+    seen: dict[str, tuple[str, Op]] = {}
+    errors = []
+    for op in ops:
+        own = [(op.name, "op"), *((alias, "alias") for alias in op.alias)]
+        if op.inplace:
+            own.append((f"{op.name}_", "inplace"))
+        for name, field in own:
+            if name in seen:
+                _, other = seen[name]
+                place = f"line {other.line}" if other.file == op.file else f"{other.file}:{other.line}"
+                errors.append(
+                    SpecError(f"{name!r} is defined already in {place}", file=op.file, line=op.line, field=field)
+                )
+            seen[name] = (field, op)
+    return errors
 
 
 def op_from_mapping(entry: Mapping[str, Any], file: str = "<derived>", *, trust: bool = True) -> Op:
     """One op from an entry that is no YAML: what the program derived. Raises `SpecErrors`."""
     located = Located()
     located.update(entry)
+    if isinstance(entry.get("op"), str):
+        located["op"] = _shortened(entry["op"])
     errors: list[SpecError] = []
     try:
         op = _op(located, file, trust, errors)
@@ -130,6 +153,14 @@ def op_from_mapping(entry: Mapping[str, Any], file: str = "<derived>", *, trust:
     if errors or op is None:
         raise SpecErrors(errors)
     return op
+
+
+def _shortened(signature: str) -> str:
+    """`signature` with a name that fits: those of derivatives of derivatives grow."""
+    name, bracket, rest = signature.partition("(")
+    if len(name) <= _LONGEST_NAME:
+        return signature
+    return f"{name[: _LONGEST_NAME - 10].rstrip('_')}_x{zlib.crc32(name.encode()):08x}{bracket}{rest}"
 
 
 def _placed(error: SpecError, entry: Located, file: str) -> list[SpecError]:
@@ -159,14 +190,21 @@ def _compose(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
     if len(text) > _MAX_BYTES:
         return [], [SpecError(f"a spec is at most {_MAX_BYTES >> 20} MiB", file=file, line=1)]
     try:
+        depth = 0
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            depth += isinstance(token, _OPENING(yaml)) - isinstance(token, _CLOSING(yaml))
+            if depth > _MAX_DEPTH:  # before the parser sees it, which is quadratic in depth
+                line = token.start_mark.line + 1
+                return [], [SpecError(f"nested deeper than {_MAX_DEPTH}", file=file, line=line)]
             if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
                 line = token.start_mark.line + 1
                 return [], [SpecError("anchors, aliases and tags are not part of the spec language", file=file, line=line)]
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        return [], [SpecError(f"not YAML: {error.problem}", file=file, line=mark.line + 1 if mark else 1)]
+        shown = f"not YAML: {error.problem}"
+        hint = "quote a value that has ': ' or '#' in it, or begins with one of [{&*!|>%@`" if mark else None
+        return [], [SpecError(shown, file=file, line=mark.line + 1 if mark else 1, suggestion=hint)]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return [], [SpecError(f"not YAML: {type(error).__name__}: {str(error)[:200]}", file=file, line=1)]
     if len(documents) != 1 or not isinstance(documents[0], yaml.SequenceNode):
@@ -181,6 +219,16 @@ def _compose(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
         else:
             errors.append(SpecError("an op is a mapping that begins with 'op:'", file=file, line=node.start_mark.line + 1))
     return entries, errors
+
+
+def _OPENING(yaml: Any) -> tuple[type, ...]:
+    return (
+        yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken, yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken,
+    )  # fmt: skip
+
+
+def _CLOSING(yaml: Any) -> tuple[type, ...]:
+    return (yaml.BlockEndToken, yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
 
 
 def _value(node: Any, file: str, errors: list[SpecError], depth: int) -> Any:
@@ -218,13 +266,14 @@ def _scalar(tag: str, text: str) -> Any:
     kind = tag.rpartition(":")[2]
     try:
         if kind == "int":
-            return int(text.replace("_", ""), 0)
+            number = int(text.replace("_", ""), 0) if len(text) < 40 else None
+            return text if number is None or abs(number) >= 2**64 else number
         if kind == "float":
-            return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
+            return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
     except ValueError:
         return text
-    if kind == "bool":
-        return text.lower() in ("true", "yes", "on")
+    if kind == "bool":  # YAML's yes, no, on and off may be anybody's parameters
+        return text.lower() == "true" if text.lower() in ("true", "false") else text
     return None if kind == "null" else text
 
 
@@ -245,10 +294,13 @@ def _op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op |
         elif value is None or not isinstance(value, allowed[key][0]) or (isinstance(value, bool) and bool not in allowed[key][0]):
             wanted = " or ".join(sorted({t.__name__ for t in allowed[key][0]}))
             report(f"must be {wanted}, not {type(value).__name__} {str(value)[:60]!r}", key)
-    for key in ("op", *_REQUIRED[kind]):
+    for key in ("op", *REQUIRED[kind]):
         if key not in entry:
             report("is missing", key)
     _choices(entry, report)
+    for key, value in entry.items():
+        if key in allowed:
+            _nested(key, value, report)
     if kind == "custom" and not trust:
         report("a custom op is code; load it with trust=True if you wrote it", "kind")
     if len(errors) > before:
@@ -256,8 +308,11 @@ def _op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op |
     name, params = parse_signature(entry["op"])
     out = entry.get("out", {})
     outputs = {"out": _text(out)} if not isinstance(out, dict) else {k: _text(v) for k, v in out.items()}
+    if not outputs and "out" in entry:
+        raise SpecError("at least one result", field="out")
     for output in outputs:
         check_name(output, "the result")
+    _parameters(entry["op"], params, outputs if "out" in entry else {}, derived=file == "<derived>")
     grad = entry.get("grad")
     alias = entry.get("alias", ())
     op = Op(
@@ -271,24 +326,84 @@ def _op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op |
     )  # fmt: skip
     for each in op.alias:
         check_name(each, "the alias")
-    kind_module(kind).check(op)
+    _operands_exist(op)
+    try:
+        module = kind_module(kind)
+    except ModuleNotFoundError:
+        raise SpecError(f"{kind} ops are not part of this version", field="kind") from None
+    module.check(op)
     return op
+
+
+def _parameters(signature: str, params: tuple[Any, ...], outputs: Mapping[str, str], *, derived: bool) -> None:
+    """Check that names of parameters and results are apart."""
+    for p in params:
+        if p.name in outputs or (p.name == "out" and not derived):
+            raise SpecError(f"{p.name!r} is a parameter, and also a result", field="op")
+
+
+def _operands_exist(op: Op) -> None:
+    """Check the fields that name operands."""
+    names = {p.name for p in op.operands}
+    if op.result.startswith("like:") and op.result.removeprefix("like:") not in names:
+        raise SpecError(f"{op.result!r} names no operand", field="result", suggestion=_near(op.result[5:], names))
+    for name, bounds in op.fields.get("sample", {}).items():
+        numbers = isinstance(bounds, list) and len(bounds) == 2 and all(type(b) in (int, float) for b in bounds)
+        if name not in names:
+            raise SpecError(f"{name[:40]!r} is no operand", field="sample", suggestion=_near(name, names))
+        if not numbers or not all(map(math.isfinite, bounds)) or not bounds[0] < bounds[1]:
+            raise SpecError(f"{name}: expected [low, high], found {str(bounds)[:60]}", field="sample")
+    if op.inplace and (op.kind not in ("pointwise",) or not op.operands or not op.operands[0].is_tensor):
+        raise SpecError("only a pointwise op whose first parameter is a tensor has a form that writes in place", field="inplace")
+    if op.kind == "reduction":
+        taken = c_names([*names, *_state_fields(op)])
+        if taken:
+            raise SpecError(f"{next(iter(taken))!r} has a meaning in kernels; choose another name", field="reduce")
+
+
+def _state_fields(op: Op) -> list[str]:
+    mapped = op.fields.get("reduce", {}).get("map")
+    return list(mapped) if isinstance(mapped, dict) else []
+
+
+_SCALARS = (str, int, float, bool)
+
+
+def _nested(key: str, value: Any, report: Any) -> None:
+    """Check what stands inside lists and mappings."""
+    if key in ("alias", "save") and isinstance(value, list):
+        for item in value:
+            if not isinstance(item, str):
+                report(f"a list of names, not of {type(item).__name__} {str(item)[:40]!r}", key)
+    if key in ("grad", "out", "let") and isinstance(value, dict):
+        for inner, item in value.items():
+            if not isinstance(item, _SCALARS):
+                report(f"{inner[:40]}: an expression, not {type(item).__name__} {str(item)[:40]!r}", key)
+    if key == "reduce" and isinstance(value, dict):
+        for part, item in value.items():
+            parts = list(item.values()) if isinstance(item, dict) else item if part == "save" else [item]
+            if not isinstance(parts, list) or not all(isinstance(p, _SCALARS) for p in parts):
+                report(f"{part[:40]}: an expression, or a mapping from fields to expressions", key)
 
 
 def _choices(entry: Located, report: Any) -> None:
     """Check the fields that are one of a few words."""
-    for key, known in (("dtypes", DTYPES), ("operator", _OPERATORS), ("namespace", _NAMESPACES)):
+    for key, known in (("dtypes", DTYPES), ("operator", OPERATORS), ("namespace", NAMESPACES)):
         if isinstance(entry.get(key), str) and entry[key] not in known:
             report(f"unknown {key} {entry[key][:40]!r}", key, _near(entry[key], known))
     result = entry.get("result")
-    if isinstance(result, str) and result not in RESULTS and not re.match(r"like:[a-z_0-9]+\Z|[a-z]+[0-9]*\Z", result):
-        report(f"unknown result rule {result[:40]!r}", "result", _near(result, RESULTS))
+    known = (*RESULTS, *RESULT_DTYPES)
+    if isinstance(result, str) and result not in known and not re.match(r"like:[a-z_0-9]+\Z", result):
+        report(f"unknown result rule {result[:40]!r}", "result", _near(result, known))
+    layout = entry.get("layout")
+    if isinstance(layout, str) and layout != "contiguous":
+        report(f"unknown layout {layout[:40]!r}", "layout", "known: contiguous")
     grad = entry.get("grad")
     if isinstance(grad, str) and grad != "none":
         report(f"must be 'none' or a mapping, not {grad[:40]!r}", "grad", "write grad: {input: ...}")
     reference = entry.get("reference")
-    if isinstance(reference, str) and (not _REFERENCE.match(reference) or "._" in reference):
-        report(f"{reference[:60]!r} is not a function of numpy, scipy.special or math", "reference")
+    if isinstance(reference, str) and not _REFERENCE.match(reference):
+        report(f"{reference[:60]!r} is not a function of numpy, numpy.linalg, scipy.special or math", "reference")
 
 
 def _default_dtypes(kind: str) -> str:
@@ -303,10 +418,14 @@ def _text(value: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)  # what a record holds is written as a literal, and infinity has none
     return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
 def _near(word: Any, known: Iterable[str]) -> str | None:
     names = list(known)
+    if not names:
+        return None
     near = difflib.get_close_matches(str(word), names, 1)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["DTYPES", "KINDS", "MISSING", "RESULTS", "Op", "Param", "SpecError", "SpecErrors"]
+__all__ = ["DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "Op", "Param", "SpecError", "SpecErrors"]
 
 KINDS = ("pointwise", "reduction", "rowwise", "contraction", "random", "view", "index", "composite", "custom")
 DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")
 RESULTS = ("promote", "float", "bool", "index", "accumulate")
+RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from .kinds import Derived, Rendered, kind_module
 from .loader import op_from_mapping
 from .model import MISSING, Op
+from .signature import c_names, parse_signature
 
 __all__ = ["Generated", "RecordData", "RuleData", "environment", "render_all", "templates_folder"]
 
@@ -40,11 +41,12 @@ def environment() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RuleData:
-    """One gradient rule: `runtime.records.Rule`'s fields. `target` None: the gradient is the incoming one."""
+    """One gradient rule: `runtime.records.Rule`'s fields. `target` None: the gradient is the incoming one;
+    `sum_target`: the reduction with the same map, for an operand that was broadcast."""
 
     target: str | None
     operands: tuple[str, ...]
-    expression: str | None = None
+    sum_target: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +61,25 @@ class RecordData:
 
 @dataclass(slots=True)
 class Generated:
-    """The records of a set of ops with their derivatives, by name, in order of making."""
+    """The records of a set of ops with their derivatives, by name, in order of making.
+
+    taken: names that no derived op may have, because others have them: of ops yet to come, or of another set.
+    """
 
     records: dict[str, RecordData] = field(default_factory=dict)
+    taken: Container[str] = ()
     _shapes: dict[Any, str] = field(default_factory=dict)
 
-    def add(self, op: Op, order: int) -> str:
+    def add(self, op: Op, order: int, *, named: bool = False) -> str:
         """Render `op` and, down to `order` derivatives, its gradients; the name of its record.
 
         A derived op whose kernel would be that of an op already there becomes that op: `grad * other` is `mul`.
+        Only an op that is `named` by its spec has the name it asks for; a derived one takes the next that is free.
         """
         derived_already = self._shapes.get(_shape(op))
-        if op.file == "<derived>" and derived_already is not None:
+        if not named and op.file == "<derived>" and derived_already is not None:
             return derived_already
-        if op.name in self.records:
+        if op.name in self.records or (not named and op.name in self.taken):
             op = replace(op, name=self._free_name(op.name))
         rendered = kind_module(op.kind).render(op, environment())
         self._shapes.setdefault(_shape(op), op.name)
@@ -86,11 +93,30 @@ class Generated:
         found: dict[str, RuleData] = {}
         derived: Mapping[str, Derived] = kind_module(op.kind).derive(op)
         for parameter, rule in derived.items():
-            target = None
+            target = summed = None
             if rule.spec is not None:
                 target = self.add(op_from_mapping(rule.spec), order - 1)
-            found[parameter] = RuleData(target, rule.operands)
+                if order > 1 and op.kind == "pointwise" and sum(p.is_tensor for p in op.operands) > 1:
+                    summed = self._summed(target, rule.spec)
+            found[parameter] = RuleData(target, rule.operands, summed)
         return found
+
+    def _summed(self, target: str, spec: Mapping[str, Any]) -> str | None:
+        """The reduction that computes a pointwise gradient and sums it over broadcast dimensions, in one pass."""
+        name = f"{target}_sum"
+        if name in self.records:
+            return name
+        if not isinstance(spec["out"], str) or c_names(p.name for p in parse_signature(str(spec["op"]))[1]):
+            return None  # a reduction's operands keep their names in kernels; summing afterwards is as right
+        signature = str(spec["op"]).partition("(")[2].rpartition(")")[0]
+        entry = {
+            "op": f"{name}({signature}, dim: tuple[int, ...], keepdim: bool)",
+            "kind": "reduction",
+            "doc": f"{target}, summed over dimensions along which an operand was broadcast.",
+            "dtypes": "float",
+            "reduce": {"identity": 0, "map": spec["out"], "combine": "a + b", "finish": "acc"},
+        }
+        return self.add(op_from_mapping(entry), 0)
 
     def _variants(self, op: Op, order: int) -> dict[tuple[bool, ...], str]:
         """For each absence of optional operands, the op without them: presence is resolved before rendering."""
@@ -107,7 +133,7 @@ class Generated:
 
     def _free_name(self, name: str) -> str:
         number = 2
-        while f"{name}_v{number}" in self.records:
+        while f"{name}_v{number}" in self.records or f"{name}_v{number}" in self.taken:
             number += 1
         return f"{name}_v{number}"
 
@@ -127,12 +153,12 @@ def _shape(op: Op) -> Any:
     return (op.kind, texts, roles, op.result, tuple(op.outputs) == ("out",))
 
 
-def render_all(ops: Iterable[Op], order: int = 2) -> Generated:
-    """Records of `ops` and of their derivatives down to `order`."""
-    made = Generated()
+def render_all(ops: Iterable[Op], order: int = 2, taken: Iterable[str] = ()) -> Generated:
+    """Records of `ops` and of their derivatives down to `order`, whose names avoid those of `ops` and `taken`."""
     listed = list(ops)
+    made = Generated(taken=frozenset(taken).union(op.name for op in listed))
     for op in listed:
-        made.add(op, 0 if op.kind == "composite" else order)
+        made.add(op, 0 if op.kind == "composite" else order, named=True)
     return made
 
 
@@ -148,7 +174,7 @@ def record_literals(data: RecordData) -> dict[str, Any]:
         "dtypes": op.dtypes,
         "detail": dict(rendered.detail),
         "variants": dict(data.variants),
-        "rules": None if data.rules is None else {k: (r.target, r.operands) for k, r in data.rules.items()},
+        "rules": None if data.rules is None else {k: (r.target, r.operands, r.sum_target) for k, r in data.rules.items()},
         "spec": dict(op.spec),
     }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import keyword
+import math
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from .model import MISSING, Param, SpecError
 
@@ -46,7 +48,22 @@ _TAKEN = frozenset(
     "geo dyn i n row rows chunk end begin at rest index size stride double float int long short char half uint ulong "
     "uchar ushort bool signed unsigned auto const static volatile restrict register inline extern struct union enum "
     "typedef switch case default do goto sizeof void kernel global local private constant image1d_t event_t sampler_t "
-    "vector this main min max abs exp log sin cos tan step sign clamp mix half_t input_t pow round floor ceil".split()
+    "vector this main min max abs exp log sin cos tan step sign clamp mix half_t input_t pow round floor ceil "
+    "typeof asm volatile inline restrict noreturn generic pipe complex imaginary quad uniform event_t queue_t size_t "
+    "ptrdiff_t intptr_t uintptr_t image2d_t image3d_t image2d_array_t image1d_array_t image1d_buffer_t reserve_id_t "
+    "clk_event_t ndrange_t "
+    # OpenCL's functions, which emitted text calls: a parameter of that name would hide them
+    "acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi cbrt cosh cospi erfc erf exp2 exp10 expm1 fabs "
+    "fdim fma fmax fmin fmod fract frexp hypot ilogb ldexp lgamma lgamma_r log2 log10 log1p logb mad maxmag minmag modf "
+    "nan nextafter pown powr remainder remquo rint rootn rsqrt sincos sinh sinpi sqrt tanh tanpi tgamma trunc abs_diff "
+    "add_sat hadd rhadd mad_hi mad_sat mul_hi rotate sub_sat upsample popcount clz ctz mad24 mul24 degrees radians "
+    "smoothstep cross dot distance length normalize isequal isnotequal isgreater isgreaterequal isless islessequal "
+    "islessgreater isfinite isinf isnan isnormal isordered isunordered signbit any all bitselect select barrier mem_fence "
+    "prefetch shuffle shuffle2 printf copysign printf first second state".split()
+)
+_TAKEN_C_SHAPE = re.compile(
+    r"(u?(char|short|int|long)|float|double|half|bool)\d+\Z|(as|convert|native|half|atomic|atom|async|sub_group|work_group|"
+    r"vload|vstore|read|write|image)_|vload\d|vstore\d"
 )
 _TAKEN_SHAPE = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
 
@@ -61,13 +78,23 @@ def check_name(name: str, what: str) -> None:
 
 def c_names(names: Iterable[str]) -> dict[str, str]:
     """How kernels spell operands whose names mean something there: with an underscore behind."""
-    return {n: f"{n}_" for n in names if n in _TAKEN or _TAKEN_SHAPE.match(n)}
+    listed = list(names)
+    spelled: dict[str, str] = {}
+    for n in listed:
+        if n in _TAKEN or _TAKEN_SHAPE.match(n) or _TAKEN_C_SHAPE.match(n):
+            other = f"{n}_"
+            while other in listed or other in spelled.values():
+                other += "_"
+            spelled[n] = other
+    return spelled
 
 
 def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
     """The name and parameters of `text`, such as `sum(input, dim: int | None = None, *, dtype: DType | None = None)`."""
     if len(text) > 2000:
         raise SpecError("a signature is at most 2000 characters")
+    if not (text.isascii() and text.isprintable()) or "#" in text:
+        raise SpecError(f"{text[:80]!r} is not a signature", suggestion="one line of plain ASCII, without a comment")
     try:
         tree = ast.parse(f"def {text}: pass")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -75,7 +102,13 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
             f"{text[:80]!r} is not a signature", suggestion="write it as in Python: name(input, alpha: Scalar = 1)"
         ) from None
     function = tree.body[0]
-    if len(tree.body) != 1 or not isinstance(function, ast.FunctionDef) or function.returns or len(function.body) != 1:
+    if (
+        len(tree.body) != 1
+        or not isinstance(function, ast.FunctionDef)
+        or function.returns
+        or getattr(function, "type_params", None)
+        or [type(statement) for statement in function.body] != [ast.Pass]
+    ):
         raise SpecError(f"{text[:80]!r} is not one signature")
     arguments = function.args
     if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
@@ -85,6 +118,10 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
     defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
     params = [_param(a, d, False) for a, d in zip(plain, defaults, strict=True)]
     params += [_param(a, d, True) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    names = [p.name for p in params]
+    for name in names:
+        if names.count(name) > 1:
+            raise SpecError(f"parameter {name!r} stands twice in the signature")
     return function.name, tuple(params)
 
 
@@ -107,14 +144,22 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
     if default is not None:
         try:
             value = ast.literal_eval(default)
-        except (ValueError, TypeError, SyntaxError, RecursionError):
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             raise SpecError(f"parameter {argument.arg}: the default must be a literal") from None
-        if not isinstance(value, (bool, int, float, str, tuple, type_of_none)) or len(repr(value)) > 200:
-            raise SpecError(f"parameter {argument.arg}: the default must be None, a number, a string or a tuple")
+        if not _is_plain(value):
+            raise SpecError(f"parameter {argument.arg}: the default must be None, a finite number, a string or a tuple of them")
     return Param(argument.arg, role, shown, value, keyword_only, scope, type)
 
 
-type_of_none = type(None)
+def _is_plain(value: Any) -> bool:
+    """Whether `repr` of a default, written into a module, is that default: no infinity, no set, nothing huge."""
+    if isinstance(value, tuple):
+        return len(value) <= 16 and all(_is_plain(v) and not isinstance(v, tuple) for v in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return abs(value) < 2**64
+    return value is None or (isinstance(value, str) and len(value) <= 100)
 
 
 def _strings_only(annotation: ast.expr | None) -> bool:

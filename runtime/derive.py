@@ -25,26 +25,19 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
         from ..codegen.loader import op_from_mapping
         from ..codegen.render import Generated
 
-        made = Generated()
-        name = made.add(op_from_mapping(record.spec), 1)
-        own = made.records.pop(name)
-        taken = register_generated(made, prefix_taken=True)
-        rules = own.rules or {}
-        return {k: Rule(taken.get(r.target, r.target) if r.target else None, r.operands) for k, r in rules.items()}
+        made = Generated(taken=registry)
+        own = made.records.pop(made.add(op_from_mapping(record.spec), 1, named=True))
+        register_generated(made)
+        return {k: Rule(r.target, r.operands) for k, r in (own.rules or {}).items()}
 
 
-def register_generated(made: Any, *, prefix_taken: bool = False) -> dict[str, str]:
-    """Register what the generator made; a name that is taken gets a number. Returns old name -> new name."""
+def register_generated(made: Any) -> list[OpRecord]:
+    """Register what the generator made; returns the records."""
     from ..codegen.render import record_literals
 
-    renamed: dict[str, str] = {}
-    for name, data in made.records.items():
-        new, number = name, 2
-        while prefix_taken and new in registry:
-            new, number = f"{name}_v{number}", number + 1
-        renamed[name] = new
+    found = []
+    for data in made.records.values():
         literals = record_literals(data)
-        literals["name"] = new
         texts = {target: Text(s.text, s.functions) for target, s in data.rendered.sources.items()}
-        registry.add(make_record(**literals, texts=texts))
-    return renamed
+        found.append(registry.add(make_record(**literals, texts=texts)))
+    return found

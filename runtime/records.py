@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from .errors import NotSupported
+from .errors import ArgumentError, NotSupported
 
 __all__ = ["OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry"]
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
+# Kinds whose gradients are functions of the runtime: module of `autograd` and function of a record.
+_RUNTIME_RULES = {"view": ("view_rules", "view_rules"), "index": ("index_rules", "index_rules")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +117,12 @@ def make_record(
     dtypes: str = "numeric",
     detail: Mapping[str, Any] = _EMPTY,
     variants: Mapping[tuple[bool, ...], str] = _EMPTY,
-    rules: Mapping[str, tuple[str | None, tuple[str, ...]]] | None = None,
+    rules: Mapping[str, tuple[str | None, tuple[str, ...], str | None]] | None = None,
     spec: Mapping[str, Any] = _EMPTY,
     texts: Mapping[str, Text] = _EMPTY,
 ) -> OpRecord:
     """A record from the literals that a generated module holds."""
-    gradients = None if rules is None else {k: Rule(op, tuple(names)) for k, (op, names) in rules.items()}
+    gradients = None if rules is None else {k: Rule(op, tuple(names), summed) for k, (op, names, summed) in rules.items()}
     return OpRecord(
         name=name, kind=kind, operands=tuple(Operand(*o) for o in operands), outputs=tuple(Output(*o) for o in outputs),
         statics=tuple(statics), dtypes=dtypes, texts=texts, gradients=gradients, detail=detail, variants=variants, spec=spec,
@@ -132,11 +135,23 @@ class Registry:
     def __init__(self) -> None:
         self._records: dict[str, OpRecord] = {}
         self._gradients: dict[OpRecord, Mapping[str, Rule]] = {}
+        self._owners: dict[str, str] = {}
 
     def add(self, record: OpRecord) -> OpRecord:
         """Register `record`; a record of the same name is replaced (a reloaded user spec)."""
         self._records[record.name] = record
         return record
+
+    def claim(self, names: Sequence[str], owner: str) -> None:
+        """Say that `owner`, a package made from somebody's spec, is about to register ops of these names.
+
+        Raises `ArgumentError` if one belongs to another owner: a replaced record would change its derivatives.
+        """
+        for name in names:
+            if name in self._records and self._owners.get(name) != owner:
+                whose = self._owners.get(name, "weftgrad itself")
+                raise ArgumentError(f"{owner}: an op named {name!r} exists already, in {whose}; choose another name")
+        self._owners.update(dict.fromkeys(names, owner))
 
     def __getitem__(self, name: str) -> OpRecord:
         try:
@@ -152,10 +167,14 @@ class Registry:
 
     def gradients(self, record: OpRecord) -> Mapping[str, Rule]:
         """The gradient rules of `record`, derived now from its spec if they were not generated ahead."""
-        if record.kind == "view":
-            from .autograd.view_rules import view_rules
+        if record.kind in _RUNTIME_RULES:
+            module, function = _RUNTIME_RULES[record.kind]
+            rules: Mapping[str, Rule] = getattr(import_module(f".autograd.{module}", __package__), function)(record)
+            return rules
+        if "rules" in record.detail:
+            from importlib import import_module
 
-            return view_rules(record)
+            return import_module(f".autograd.{record.detail['rules']}", __package__).rules(record)  # type: ignore[no-any-return]
         if record.gradients is not None:
             return record.gradients
         found = self._gradients.get(record)

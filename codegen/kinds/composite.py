@@ -7,9 +7,12 @@ and calls of ops by plain name with positional or keyword arguments.
 from __future__ import annotations
 
 import ast
+import difflib
+from collections.abc import Mapping
 from typing import Any
 
 from ..model import Op, SpecError
+from ..signature import check_name
 from . import Derived, OutputRow, Rendered
 
 __all__ = ["called_ops", "check", "derive", "python_body", "render"]
@@ -33,35 +36,83 @@ def _tree(op: Op, field: str, text: str, names: set[str]) -> ast.Expression:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SpecError(f"{text[:80]!r} is not an expression", field=field) from None
     called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    if sum(1 for _ in ast.walk(tree)) > 2000:
+        raise SpecError("an expression has at most 2000 parts", field=field)
     for node in ast.walk(tree):
         if not isinstance(node, _NODES):
             raise SpecError(f"{type(node).__name__} is not part of composite expressions", field=field)
         if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
             raise SpecError("an op is called by its plain name", field=field)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in names:
+                raise SpecError(f"{node.func.id!r} is a value here, and cannot be called", field=field)
+            check_name(node.func.id, "the op called")
+        if isinstance(node, ast.keyword):
+            if node.arg is None:
+                raise SpecError("** is not part of composite expressions", field=field)
+            check_name(node.arg, "the argument")
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)) and not _has_tensor(node):
+            raise SpecError("arithmetic needs a parameter or an op in it; write the number", field=field)
         if isinstance(node, ast.Name) and node not in called and node.id not in names:
             raise SpecError(f"unknown name {node.id!r}", field=field, suggestion=f"known: {', '.join(sorted(names))}")
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, str, type(None))):
             raise SpecError(f"a literal must be a number, a string or None, not {node.value!r}", field=field)
-        if isinstance(node, ast.Constant) and len(repr(node.value)) > 100:
-            raise SpecError("a literal is at most 100 characters", field=field)
+        if isinstance(node, ast.Constant) and (len(str(node.value)) > 100 if isinstance(node.value, str) else _huge(node.value)):
+            raise SpecError("a literal is at most 100 characters, or 64 bits, and finite", field=field)
+        if isinstance(node, ast.BinOp) and any(isinstance(s, (ast.Tuple, ast.Constant)) and not _number(s) for s in (node.left, node.right)):
+            raise SpecError("arithmetic is for tensors and numbers", field=field)
     return tree
 
 
-def python_body(op: Op) -> list[str]:
-    """The function's statements: one a `let`, and the return."""
-    names = {p.name for p in op.params}
+def _has_tensor(node: ast.AST) -> bool:
+    """Whether a name or a call is in it, or it is a number with a sign."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+        return _number(node.operand)
+    return any(isinstance(n, (ast.Name, ast.Call)) for n in ast.walk(node))
+
+
+def _number(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
+
+
+def _huge(value: object) -> bool:
+    return isinstance(value, (int, float)) and not abs(value) < 2**1000 or (type(value) is int and abs(value) >= 2**64)
+
+
+def python_body(op: Op, known: Mapping[str, str] | None = None) -> list[str]:
+    """The function's statements: one a `let`, and the return. `known` spells the ops that may be called; a name that
+    is none of them raises `SpecError`, so that nothing else of Python's can be reached."""
     lines = []
-    for key, text in op.fields.get("let", {}).items():
-        lines.append(f"{key} = {ast.unparse(_tree(op, f'let.{key}', str(text), names))}")
-        names.add(key)
-    lines.append(f"return {ast.unparse(_tree(op, 'out', op.outputs['out'], names))}")
+    for key, tree in _trees(op):
+        for node in ast.walk(tree):
+            if known is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id not in known:
+                    near = difflib.get_close_matches(node.func.id, known, 1)
+                    hint = f"did you mean {near[0]!r}?" if near else None
+                    raise SpecError(f"no op is called {node.func.id!r}", field=key or "out", suggestion=hint)
+                node.func = ast.Name(known[node.func.id], ast.Load())
+        lines.append(f"{key} = {ast.unparse(tree)}" if key else f"return {ast.unparse(tree)}")
     return lines
+
+
+def _trees(op: Op) -> list[tuple[str, ast.Expression]]:
+    names = {p.name for p in op.params}
+    found = []
+    for key, text in op.fields.get("let", {}).items():
+        check_name(key, "the let value")
+        if key in names:
+            raise SpecError(f"the name {key!r} is taken", field=f"let.{key}")
+        found.append((key, _tree(op, f"let.{key}", str(text), names)))
+        names.add(key)
+    if set(op.outputs) != {"out"}:
+        raise SpecError("a composite op has one result", field="out")
+    return [*found, ("", _tree(op, "out", op.outputs["out"], names))]
 
 
 def called_ops(op: Op) -> set[str]:
     """Names of the ops that the expression calls."""
-    trees = [ast.parse(line.removeprefix("return ").partition(" = ")[2] or line.removeprefix("return ")) for line in python_body(op)]
-    return {n.func.id for t in trees for n in ast.walk(t) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    nodes = [n for _, tree in _trees(op) for n in ast.walk(tree)]
+    return {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
 
 
 def render(op: Op, environment: Any) -> Rendered:
