@@ -172,8 +172,6 @@ class Registry:
             rules: Mapping[str, Rule] = getattr(import_module(f".autograd.{module}", __package__), function)(record)
             return rules
         if "rules" in record.detail:
-            from importlib import import_module
-
             return import_module(f".autograd.{record.detail['rules']}", __package__).rules(record)  # type: ignore[no-any-return]
         if record.gradients is not None:
             return record.gradients

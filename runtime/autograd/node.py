@@ -56,9 +56,11 @@ class Application:
     """One rule made ready: the operand it serves, the op it calls, and where that op's static arguments come from.
 
     kept, count: for reductions, the input's shape with the reduced dimensions at size 1, and how many were reduced.
+    summed, summed_dims: for an operand that was broadcast, the op that computes its gradient and sums it at once, and
+    the dimensions to sum over.
     """
 
-    __slots__ = ("count", "kept", "layout", "position", "record", "rule", "statics")
+    __slots__ = ("count", "kept", "layout", "position", "record", "rule", "statics", "summed", "summed_dims")
 
     def __init__(self, position: int, rule: Rule, layout: Meta, own: Mapping[str, Any]):
         self.position = position
@@ -68,6 +70,16 @@ class Application:
         self.statics = () if self.record is None else tuple(own.get(name) for name in self.record.statics)
         self.kept: tuple[int, ...] = ()
         self.count = 1
+        self.summed: OpRecord | None = None
+        self.summed_dims: tuple[int, ...] = ()
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> None:
+        """Say that the operand was broadcast to `shape`."""
+        lead = len(shape) - len(self.layout.shape)
+        own = (1,) * lead + self.layout.shape
+        self.summed_dims = tuple(d for d, (n, m) in enumerate(zip(own, shape, strict=True)) if n != m or d < lead)
+        if self.rule.sum_op is not None and self.summed_dims:
+            self.summed = registry[self.rule.sum_op]
 
 
 class Recipe:
@@ -105,6 +117,9 @@ class Recipe:
         self.applications = tuple(
             Application(i, rule, layout, own) for i, rule in rules if isinstance(layout := metas[i], Meta)
         )
+        if record.kind == "pointwise" and not any(isinstance(m, type) for m in metas):
+            for each in self.applications:
+                each.broadcast_to(self.out_metas[0].shape)
         if record.kind == "reduction":
             for each in self.applications:
                 dims = normalize_dims(own.get("dim"), each.layout.ndim, record.name)

@@ -69,6 +69,9 @@ def _plain(node: Node, values: Mapping[str, Any], each: Application) -> Tensor |
     operands = [values[name] for name in rule.operands]
     if not any(isinstance(o, Tensor) for o in operands):  # only numbers are left of it: a constant
         operands[0] = call(registry["full_like_as"], (_any_tensor(values), operands[0]), (None,))
+    if each.summed is not None:
+        total = call(each.summed, operands, (each.summed_dims, True))
+        return view_as(total, each.layout.shape)
     return call(each.record, operands, each.statics)  # type: ignore[no-any-return]
 
 
