@@ -146,6 +146,9 @@ class _Planner:
             else:
                 self.numbers.append((f"NUMBER_{position}", str(len(self.numbers))))
         layouts += [(m, o.type, o.scope) for o, m in zip(record.outputs, outputs, strict=True)]
+        # An empty tensor has no buffer: its parameter gets that of a result which has one, and the kernel never reads it.
+        stand_in = next(k for k, (m, _, _) in reversed(list(enumerate(layouts))) if m.numel)
+        self.places = tuple(k if m.numel else stand_in for k, (m, _, _) in enumerate(layouts))
         self.slots = tuple(slot(m, type) for m, type, _ in layouts)
         self.scopes = tuple(scope for _, _, scope in layouts)
         strides = [rows.strides(m, scope) for m, _, scope in layouts]
@@ -217,9 +220,8 @@ class _Planner:
             record.name, text.source, f"{record.name}_{entry}", self.element, lanes, slots, every, text.functions
         )
         numbers = tuple(range(len(self.numbers)))
-        return Step(
-            instance, tuple(range(len(slots))), pack_longs(geometry), size, local, max(self.rows * self.n, 1), numbers
-        )
+        buffers = self.places + tuple(range(len(self.slots), len(slots)))
+        return Step(instance, buffers, pack_longs(geometry), size, local, max(self.rows * self.n, 1), numbers)
 
     def _geometry(self, rows: int, chunk: int, parts: int, size: Sequence[int], stride: Sequence[Sequence[int]]) -> list[int]:
         table = [rows, self.n, chunk, parts, *size, *(x for s in stride for x in s)]

@@ -1,0 +1,540 @@
+"""Rowwise ops against NumPy and SciPy in float64, and their derivatives against differences, over all schedules.
+
+Row lengths cross every boundary of a schedule: one element, a vector and its neighbours, two vectors, many, a long row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+import weftgrad.codegen
+from weftgrad.codegen.loader import load_file, load_text
+from weftgrad.codegen.model import SpecError, SpecErrors
+from weftgrad.codegen.render import render_all
+from weftgrad.runtime import dispatch, dtypes
+from weftgrad.runtime.context import _local
+from weftgrad.runtime.derive import register_generated
+from weftgrad.runtime.device import device, meta
+from weftgrad.runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
+from weftgrad.runtime.records import OpRecord, registry
+from weftgrad.runtime.tensor import Tensor
+
+SPECS = Path(str(resources.files(weftgrad.codegen))) / "specs" / "rowwise.yaml"
+VENDORS: dict[str, dict[str, Any]] = {
+    "cpu": {},
+    "gpu": {"style": "gpu", "lanes": 4, "max_group": 256},
+    "poor": {"style": "gpu", "lanes": 4, "max_group": 64, "local_memory": 16384, "fp64": False, "cores": 3},
+}
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ops() -> None:
+    register_generated(render_all(load_file(SPECS), 2))
+
+
+@pytest.fixture(params=VENDORS)
+def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The CPU device under the capabilities of another."""
+    yield from be(request.param, monkeypatch)
+
+
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    yield from be("cpu", monkeypatch)
+
+
+def be(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    driver: Any = device("cpu").driver
+    driver.require()
+    changed = replace(driver.capabilities, **VENDORS[name])
+    monkeypatch.setattr(driver, "_capabilities", changed)
+    monkeypatch.setattr(driver.compiler, "_capabilities", changed)
+    monkeypatch.setattr(driver, "quick_compiler", None)  # one build of each kernel, not one for every size of work
+    _local.state.plans.clear()
+    yield name
+    _local.state.plans.clear()
+
+
+def tensor(array: Any, dtype: str | None = None) -> Tensor:
+    """A tensor of the array's strides, over a copy of the memory that it is a view of. `dtype` rounds the values."""
+    array = np.asarray(array)
+    if dtype == "bfloat16":
+        array = to_bfloat16(array)
+    elif dtype is not None:
+        array = array.astype(dtype)
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    kept = dtypes.parse(dtype or array.dtype)
+    whole = dispatch.empty(meta(kept, (base.size,), None, device("cpu")))
+    driver = whole.storage.device.driver
+    if base.size:
+        driver.write(whole.storage, 0, np.ndarray((base.size,), base.dtype, base), driver.default_stream)
+    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0] if array.size else 0
+    strides = tuple(s // array.itemsize for s in array.strides)
+    return Tensor(whole.storage, meta(kept, array.shape, strides, device("cpu")), whole.start + start)
+
+
+def to_bfloat16(array: Array) -> Array:
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16).reshape(array.shape)
+
+
+def fetch(result: Tensor) -> Array:
+    layout = result.meta
+    assert layout.contiguous
+    flat = np.empty(layout.shape, layout.dtype.numpy)
+    driver = result.storage.device.driver
+    if flat.size:
+        driver.read(result.storage, result.start - result.storage.start, flat, driver.default_stream)
+    if layout.dtype is dtypes.bfloat16:
+        return (flat.astype(np.uint32) << 16).view(np.float32)
+    return flat
+
+
+@dataclass
+class Case:
+    """A call and what it should give."""
+
+    name: str
+    operands: tuple[Any, ...]
+    statics: tuple[Any, ...]
+    expected: Any
+    tolerance: float = 2e-6
+    label: str = ""
+
+    def check(self) -> None:
+        found = fetch(dispatch.call(registry[self.name], self.operands, self.statics))
+        expected = np.asarray(self.expected, np.float64)
+        assert found.shape == expected.shape, (self, found.shape, expected.shape)
+        np.testing.assert_allclose(
+            found.astype(np.float64), expected, rtol=self.tolerance, atol=self.tolerance,
+            err_msg=f"{self.name} {self.label} {[getattr(o, 'meta', o) for o in self.operands]} {self.statics}",
+        )  # fmt: skip
+
+
+def check_all(cases: Sequence[Case]) -> None:
+    """Build what the cases need in a few programs, then run them."""
+    build([dispatch.plan_for(registry[c.name], c.operands, c.statics) for c in cases])
+    for case in cases:
+        case.check()
+
+
+def build(plans: Sequence[Any]) -> None:
+    driver: Any = device("cpu").driver
+    wanted = list(dict.fromkeys(step.instance for plan in plans for step in plan.steps))
+    for at in range(0, len(wanted), 24):
+        driver.compiler.build(wanted[at : at + 24])
+
+
+# References in float64
+
+
+def softmax(x: Array, dim: int) -> Array:
+    return scipy.special.softmax(x.astype(np.float64), axis=dim)
+
+
+def log_softmax(x: Array, dim: int) -> Array:
+    return scipy.special.log_softmax(x.astype(np.float64), axis=dim)
+
+
+def layer_norm(x: Array, dims: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Array:
+    axes = tuple(range(x.ndim - dims, x.ndim))
+    x = x.astype(np.float64)
+    found = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return found * (1 if weight is None else weight) + (0 if bias is None else bias)
+
+
+def rms_norm(x: Array, weight: Any = None, eps: float = 1e-6) -> Array:
+    x = x.astype(np.float64)
+    return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + eps) * (1 if weight is None else weight)
+
+
+def cross_entropy(x: Array, target: Array, smoothing: float = 0.0, ignored: int = -100) -> Array:
+    logs = log_softmax(x, -1)
+    picked = np.take_along_axis(logs, np.where(target == ignored, 0, target)[..., None], -1)[..., 0]
+    return np.where(target == ignored, 0, -(1 - smoothing) * picked - smoothing * logs.mean(-1))
+
+
+def forward_cases(rng: Any, shape: tuple[int, ...], dtype: str | None = None, tolerance: float = 2e-6) -> list[Case]:
+    """The ops on one array, along its last dimension."""
+    n = shape[-1]
+    X = tensor(rng.standard_normal(shape).astype(np.float32) * 2, dtype)
+    W, B = (tensor(rng.standard_normal(n).astype(np.float32), dtype) for _ in range(2))
+    x, w, b = (fetch(t).astype(np.float64) for t in (X, W, B))
+    t = rng.integers(0, n, shape[:-1])
+    t.reshape(-1)[::3] = -100
+    found = [
+        Case("softmax", (X,), (-1,), softmax(x, -1) if x.size else x),
+        Case("log_softmax", (X,), (-1,), log_softmax(x, -1) if x.size else x),
+        Case("layer_norm", (X, W, B, 1e-5), ((n,),), layer_norm(x, 1, w, b), 1e-5),
+        Case("cross_entropy_row", (X, tensor(t), -100.0, 0.1), (-1,), cross_entropy(x, t, 0.1)),
+    ]
+    return [replace(c, tolerance=max(c.tolerance, tolerance)) for c in found]
+
+
+# Around every width of vector, and around the sizes of a work-group.
+LENGTHS = {
+    "cpu": (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 1000, 50257),
+    "gpu": (1, 31, 32, 33, 255, 256, 257, 1000),
+    "poor": (1, 63, 64, 65, 1000, 50257),
+}
+
+
+def test_row_lengths(vendor: str) -> None:
+    rng = np.random.default_rng(1)
+    cases = [c for n in LENGTHS[vendor] for c in forward_cases(rng, (3, n))]
+    if vendor == "gpu":  # kernels of every size of work-group, of some ops
+        cases = [c for c in cases if c.name in ("softmax", "cross_entropy_row")]
+    check_all(cases)
+
+
+def test_row_counts(vendor: str) -> None:
+    rng = np.random.default_rng(2)
+    check_all([c for rows in (0, 1, 65, 700) for c in forward_cases(rng, (rows, 64)) if c.name != "log_softmax"])
+
+
+def test_large_results(cpu: str) -> None:
+    """Results that bypass the caches."""
+    check_all([c for c in forward_cases(np.random.default_rng(12), (2100, 1024)) if c.name in ("softmax", "layer_norm")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), (("cpu", "float64"), ("cpu", "float16"), ("cpu", "bfloat16"), ("gpu", "float64"), ("poor", "float16"))
+)
+def test_dtypes(kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in be(kind, monkeypatch):
+        rng = np.random.default_rng(3)
+        check_all(forward_cases(rng, (5, 37), dtype, {"float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]))
+
+
+def layouts(rng: Any) -> dict[str, Array]:
+    """Arrays of one shape in many layouts."""
+    def fresh(*shape: int) -> Array:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    return {
+        "contiguous": fresh(5, 33, 18),
+        "transposed": fresh(18, 33, 5).transpose(2, 1, 0),
+        "middle first": fresh(33, 5, 18).transpose(1, 0, 2),
+        "stepped": fresh(5, 33, 40)[:, :, 3:39:2],
+        "offset": fresh(6, 35, 19)[1:, 1:34, 1:],
+        "expanded rows": np.broadcast_to(fresh(1, 33, 18), (5, 33, 18)),
+        "expanded in the row": np.broadcast_to(fresh(5, 33, 1), (5, 33, 18)),
+    }
+
+
+def test_dimensions_and_layouts(vendor: str) -> None:
+    rng = np.random.default_rng(4)
+    cases = []
+    for label, x in layouts(rng).items():
+        for dim in (0, 1, -1) if label in ("contiguous", "transposed") else (1, -1):
+            cases.append(Case("softmax", (tensor(x),), (dim,), softmax(x, dim), label=label))
+        if label in ("contiguous", "offset", "transposed"):
+            total = scipy.special.logsumexp(x.astype(float), 1)
+            cases.append(Case("logsumexp_row", (tensor(x),), (1, False), total, label=label))
+        w, b = rng.standard_normal((2, 33, 18)).astype(np.float32)
+        cases.append(Case("layer_norm", (tensor(x), tensor(w), tensor(b.T.copy().T), 1e-5), ((33, 18),), layer_norm(x, 2, w, b), 1e-5))
+    check_all(cases)
+
+
+def test_other_shapes(cpu: str) -> None:
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((4, 6)).astype(np.float32)
+    t = rng.integers(0, 4, (6,))
+    empty = np.zeros((4, 0), np.float32)
+    wide = rng.standard_normal((2, 40, 100)).astype(np.float32)
+    check_all([
+        Case("softmax", (tensor(np.float32(3.0)),), (0,), 1.0),
+        Case("softmax", (tensor(wide),), (1,), softmax(wide, 1)),
+        Case("log_softmax", (tensor(wide),), (1,), log_softmax(wide, 1)),
+        Case("normalize_l2", (tensor(wide), 1e-12), (1,), wide / np.linalg.norm(wide, axis=1, keepdims=True)),
+        Case("softmax", (tensor(x[:0]),), (0,), x[:0]),
+        Case("softmax", (tensor(empty),), (1,), empty),
+        Case("logsumexp_row", (tensor(x[0]),), (0, False), scipy.special.logsumexp(x[0].astype(float))),
+        Case("logsumexp_row", (tensor(x),), (1, True), scipy.special.logsumexp(x.astype(float), 1, keepdims=True)),
+        Case("logsumexp_row", (tensor(empty),), (1, False), np.full(4, -np.inf)),
+        Case("cross_entropy_row", (tensor(x), tensor(t), -100.0, 0.0), (0,), cross_entropy(x.T, t)),
+        Case("nll_row", (tensor(x), tensor(t), -100.0), (0,), -x[t, np.arange(6)]),
+        Case("rms_norm", (tensor(x), tensor(x[0]), 1e-6), ((6,),), rms_norm(x, x[0])),
+        Case("rms_norm", (tensor(x), None, 1e-6), ((6,),), rms_norm(x)),
+        *(
+            Case("layer_norm", (tensor(x), w and tensor(x[0]), b and tensor(x[1]), 1e-5), ((6,),),
+                 layer_norm(x, 1, x[0] if w else None, x[1] if b else None), 1e-5)
+            for w in (None, True) for b in (None, True)
+        ),
+    ])  # fmt: skip
+
+
+def test_a_result_may_be_the_operand(cpu: str) -> None:
+    rng = np.random.default_rng(6)
+    for n in (5, 33, 50):
+        x = rng.standard_normal((7, n)).astype(np.float32)
+        for name, statics, expected in (("softmax", (-1,), softmax(x, -1)), ("log_softmax", (-1,), log_softmax(x, -1))):
+            X = tensor(x)
+            dispatch.call_into(registry[name], (X,), statics, (X,), in_place=True)
+            np.testing.assert_allclose(fetch(X), expected, rtol=2e-6, atol=2e-6)
+    X, out = tensor(x), tensor(np.zeros((50, 7), np.float32).T)
+    dispatch.call_into(registry["softmax"], (X,), (-1,), (out,), in_place=False)
+    flat = Tensor(out.storage, meta(dtypes.float32, (50, 7), None, device("cpu")), out.start)
+    np.testing.assert_allclose(fetch(flat).T, softmax(x, -1), rtol=2e-6)
+
+
+def test_special_values(vendor: str) -> None:
+    x = np.array([[0, 1, 2], [-np.inf] * 3, [np.inf, 0, 1], [np.nan, 0, 1], [0, -np.inf, 1], [1e4, -1e4, 0]], np.float32)
+    x = np.concatenate([x, np.repeat(x[:, 2:], 30, 1)], 1)
+    with np.errstate(all="ignore"):
+        shifted = np.exp(x.astype(float) - x.max(1, keepdims=True))
+        wanted = shifted / shifted.sum(1, keepdims=True)
+        logs = (x.astype(float) - x.max(1, keepdims=True)) - np.log(shifted.sum(1, keepdims=True))
+        total = scipy.special.logsumexp(x.astype(float), 1)
+    cases = []
+    for view in (x, x.T.copy().T):
+        X = tensor(view)
+        cases += [Case("softmax", (X,), (1,), wanted), Case("log_softmax", (X,), (1,), logs),
+                  Case("logsumexp_row", (X,), (1, False), total)]  # fmt: skip
+    check_all(cases)
+
+
+# Derivatives
+
+
+def named(record: OpRecord, operands: Sequence[Any], statics: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip((*(o.name for o in record.operands), *record.statics), (*operands, *statics), strict=True))
+
+
+def variant(record: OpRecord, operands: Sequence[Any]) -> OpRecord:
+    present = tuple(x is not None for o, x in zip(record.operands, operands, strict=True) if o.role == "optional")
+    return registry[record.variants[present]] if present in record.variants else record
+
+
+def run(record: OpRecord, values: dict[str, Any]) -> Array:
+    """The result of `record` on arrays and numbers by name."""
+    operands = [_given(values[o.name]) for o in record.operands]
+    return fetch(dispatch.call(record, operands, tuple(values[s] for s in record.statics)))
+
+
+def _given(value: Any) -> Any:
+    return tensor(value) if isinstance(value, np.ndarray) else value
+
+
+def pull(record: OpRecord, values: dict[str, Any], seed: Array, parameter: str) -> tuple[Array, OpRecord | None, dict[str, Any]]:
+    """The gradient of a parameter, the op that gave it, and what that was given."""
+    rule = (record.gradients or {})[parameter]
+    taken = {o.name for o in record.operands} | set(record.statics) | {o.name for o in record.outputs}
+    name = next(n for n in ("grad", *(f"grad{i}" for i in range(2, 9))) if n not in taken)
+    everything = {**values, record.outputs[0].name: run(record, values), name: seed}
+    if rule.op is None:
+        return everything[rule.operands[0]], None, {}
+    target = registry[rule.op]
+    given = {o.name: everything[n] for o, n in zip(target.operands, rule.operands, strict=True)}
+    given.update({s: values[s] for s in target.statics})
+    return run(target, given), target, given
+
+
+def check_gradients(rng: Any, record: OpRecord, values: dict[str, Any], order: int) -> None:
+    """Each gradient along a random direction, against a difference of the results."""
+    if record.gradients is None:
+        return
+    out = run(record, values)
+    seed = rng.standard_normal(out.shape)
+    for operand in record.operands:
+        value = values[operand.name]
+        if operand.name not in record.gradients or not isinstance(value, np.ndarray):
+            continue
+        found, target, given = pull(record, values, seed, operand.name)
+        assert found.shape == value.shape, (record, operand)
+        direction, h = rng.standard_normal(value.shape), 1e-5
+        above, below = (run(record, {**values, operand.name: value + s * h * direction}) for s in (1, -1))
+        difference = np.sum(seed * (above - below)) / (2 * h)
+        np.testing.assert_allclose(
+            np.sum(found * direction), difference, rtol=1e-5, atol=1e-6, err_msg=f"{record.name} by {operand.name}"
+        )
+        if order > 1 and target is not None:
+            check_gradients(rng, target, given, order - 1)
+
+
+def gradient_calls(rng: Any) -> list[tuple[OpRecord, dict[str, Any]]]:
+    x, w, b = rng.standard_normal((5, 11)), rng.standard_normal(11), rng.standard_normal(11)
+    t = np.array([0, 10, -100, 3, 5])
+    calls: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
+        ("softmax", (x,), (-1,)),
+        ("log_softmax", (x,), (-1,)),
+        ("logsumexp_row", (x,), (-1, False)),
+        ("normalize_l2", (x, 1e-12), (-1,)),
+        ("nll_row", (x, t, -100.0), (-1,)),
+        ("cross_entropy_row", (x, t, -100.0, 0.2), (-1,)),
+        ("rms_norm", (x, w, 1e-6), ((11,),)),
+        ("layer_norm", (x, w, b, 1e-5), ((11,),)),
+        ("layer_norm", (x, None, b, 1e-5), ((11,),)),
+        ("layer_norm", (x, None, None, 1e-5), ((11,),)),
+    ]
+    found = []
+    for name, operands, statics in calls:
+        record = variant(registry[name], operands)
+        found.append((record, named(record, operands, statics)))
+    return found
+
+
+def prebuild(record: OpRecord, values: dict[str, Any], order: int, plans: list[Any]) -> None:
+    """Plan everything that checking the gradients of a call will run, without running it."""
+    operands = [_given(values[o.name]) for o in record.operands]
+    planned = dispatch.plan_for(record, operands, tuple(values[s] for s in record.statics))
+    plans.append(planned)
+    if order == 0 or record.gradients is None:
+        return
+    out = np.zeros(planned.outputs[0].shape)
+    for operand in record.operands:
+        if operand.name in record.gradients and isinstance(values[operand.name], np.ndarray):
+            rule = record.gradients[operand.name]
+            if rule.op is not None:
+                target = registry[rule.op]
+                everything = {**values, **{n: out for n in rule.operands if n not in values}}
+                given = {o.name: everything[n] for o, n in zip(target.operands, rule.operands, strict=True)}
+                prebuild(target, given | {s: values[s] for s in target.statics}, order - 1, plans)
+
+
+@pytest.mark.parametrize("kind", ("cpu", "gpu"))
+def test_derivatives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = 2 if kind == "cpu" else 1
+    for _ in be(kind, monkeypatch):
+        rng = np.random.default_rng(7)
+        calls = gradient_calls(rng)
+        if kind == "gpu":
+            calls = [c for c in calls if c[0].name in ("logsumexp_row", "cross_entropy_row", "layer_norm")]
+        plans: list[Any] = []
+        for record, values in calls:
+            prebuild(record, values, order, plans)
+        build(plans)
+        for record, values in calls:
+            check_gradients(rng, record, values, order)
+
+
+def test_sums_over_rows(vendor: str) -> None:
+    """The gradients of weight and bias: many rows, several work-items, rows of every sort."""
+    rng = np.random.default_rng(8)
+    cases = []
+    for rows, shape in ((0, (3,)), (1, (1,)), (3, (17,)), (700, (100,)), (65, (6, 5)), (2, (40000,))):
+        n = int(np.prod(shape))
+        x, g = rng.standard_normal((2, rows, *shape)).astype(np.float32)
+        hat = layer_norm(x, len(shape)) if rows else x
+        for view in (lambda a: a, lambda a: np.repeat(a, 2, 0)[::2]):
+            X, G = tensor(view(x)), tensor(view(g))
+            cases.append(Case("layer_norm_grad_weight", (G, X, 1e-5), (shape,), (g * hat).sum(0, dtype=float), 1e-4))
+            cases.append(Case("layer_norm_grad_bias", (G,), (shape,), g.sum(0, dtype=float), 1e-4, f"n {n}"))
+    check_all(cases)
+
+
+def test_gradients_are_finite_far_out(cpu: str) -> None:
+    rng = np.random.default_rng(9)
+    x = rng.choice([-1e4, 0.0, 1e4, 3.0], (6, 20)).astype(np.float32)
+    t = rng.integers(0, 20, 6)
+    for name, operands, statics in (
+        ("softmax", (x,), (-1,)),
+        ("log_softmax", (x,), (-1,)),
+        ("logsumexp_row", (x,), (-1, False)),
+        ("cross_entropy_row", (x, t, -100.0, 0.1), (-1,)),
+        ("layer_norm", (x, None, None, 1e-5), ((20,),)),
+        ("layer_norm", (x * 0 + 1e4, None, None, 1e-5), ((20,),)),
+        ("normalize_l2", (x * 0, 1e-12), (-1,)),
+    ):
+        record = variant(registry[name], operands)
+        values = named(record, operands, statics)
+        seed = np.ones(run(record, values).shape, np.float32)
+        found, _, _ = pull(record, values, seed, "input")
+        assert np.isfinite(found).all(), name
+
+
+def test_results_per_row_come_back_in_every_layout(cpu: str) -> None:
+    """One gradient a row, with the reduced dimension kept or not, expanded or not."""
+    rng = np.random.default_rng(10)
+    x = rng.standard_normal((4, 7, 40)).astype(np.float32)
+    total = scipy.special.logsumexp(x.astype(float), 1)
+    g = np.broadcast_to(np.float32(2.0), (4, 40))
+    wanted = 2 * np.exp(x - total[:, None])
+    record = registry["logsumexp_row_grad_input"]
+    for out, grad, keep in ((total, g, False), (total[:, None], g[:, None], True)):
+        Case(record.name, (tensor(grad), tensor(x), tensor(out.astype(np.float32))), (1, keep), wanted).check()
+
+
+# Errors
+
+
+def message(call: Callable[[], Any], kind: type[Exception]) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_errors_name_op_and_shapes(cpu: str) -> None:
+    x = tensor(np.zeros((3, 4), np.float32))
+    norm, call = registry["layer_norm"], dispatch.call
+    found = message(lambda: call(norm, (x, None, None, 1e-5), ((5,),)), ShapeError)
+    assert "layer_norm" in found and "[5]" in found and "[3, 4]" in found
+    assert "[3]" in message(lambda: call(norm, (x, tensor(np.zeros(3, np.float32)), None, 1e-5), ((4,),)), ShapeError)
+    message(lambda: call(norm, (x, None, None, 1e-5), ((),)), ShapeError)
+    losses = registry["cross_entropy_row"]
+    found = message(lambda: call(losses, (x, tensor(np.zeros(4, int)), -100.0, 0.0), (-1,)), ShapeError)
+    assert "target" in found and "[3]" in found
+    assert "int64" in message(lambda: call(registry["softmax"], (tensor(np.zeros((3, 4), int)),), (-1,)), DTypeError)
+    message(lambda: call(registry["softmax"], (x,), (2,)), IndexOutOfRange)
+    message(lambda: call(losses, (x, 3, -100.0, 0.0), (-1,)), ArgumentError)
+    message(lambda: call(registry["softmax_grad_input"], (x, tensor(np.zeros((3, 5), np.float32))), (-1,)), ShapeError)
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    (
+        ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  out: sum(inptu)", "input"),
+        ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  let: {input: 1}\n  out: input", "let.input"),
+        ("- op: f(input)\n  kind: rowwise\n  out: sum(input)", "dim: int"),
+        ("- op: 'f(input, dim: int = -1, w: Row = 0)'\n  kind: rowwise\n  out: sum(input)", "'w'"),
+        ("- op: 'f(w: Row, dim: int = -1)'\n  kind: rowwise\n  out: sum(w)", "operand that has the rows"),
+        ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  rows: shape\n  out: sum(input)", "normalized_shape"),
+        ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  out: sum(input)\n  grad: {other: grad}", "other"),
+    ),
+)
+def test_spec_errors(spec: str, found: str) -> None:
+    with pytest.raises(SpecErrors, match=found):
+        load_text(spec)
+
+
+def test_an_optional_operand_is_a_factor_or_a_summand() -> None:
+    spec = "- op: 'f(input, dim: int = -1, w: Row | None = None)'\n  kind: rowwise\n  out: exp(input - {})"
+    made = render_all(load_text(spec.format("w")), 0).records
+    assert "exp(input)" in made["f_plain"].op.outputs["out"]
+    with pytest.raises(SpecError, match="argument of cos"):
+        render_all(load_text(spec.format("cos(w)")), 0)
+
+
+def test_several_results(vendor: str) -> None:
+    spec = """
+- op: 'row_statistics(input, w: Row, dim: int = -1)'
+  kind: rowwise
+  let: {m: mean(input)}
+  out:
+    above: input > m
+    lowest: min(input)
+    product: prod(1 + input / 100)
+    ranks: where(index < 3, w, input) * input
+    total: column_sum(input * m)
+    spread: broadcast(max(input) - m)
+"""
+    register_generated(render_all(load_text(spec), 0))
+    rng = np.random.default_rng(11)
+    for n in (2, 21, 300):
+        x, w = rng.standard_normal((9, n)).astype(np.float32), rng.standard_normal(n).astype(np.float32)
+        results = [fetch(r) for r in dispatch.call(registry["row_statistics"], (tensor(x), tensor(w)), (-1,))]
+        m = x.mean(1, keepdims=True, dtype=float)
+        expected = (x > m, x.min(1), np.prod(1 + x.astype(float) / 100, 1), np.where(np.arange(n) < 3, w, x) * x,
+                    (x * m).sum(0), np.broadcast_to(x.max(1, keepdims=True) - m, x.shape))  # fmt: skip
+        for result, want in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)
