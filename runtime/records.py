@@ -153,6 +153,10 @@ class Registry:
                 raise ArgumentError(f"{owner}: an op named {name!r} exists already, in {whose}; choose another name")
         self._owners.update(dict.fromkeys(names, owner))
 
+    def owner(self, name: str) -> str:
+        """Whose spec an op comes from; empty for the package's own, and for derivatives."""
+        return self._owners.get(name, "")
+
     def __getitem__(self, name: str) -> OpRecord:
         try:
             return self._records[name]

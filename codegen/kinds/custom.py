@@ -1,0 +1,48 @@
+"""Custom: kernels written by hand. Code, not data: only taken from a trusted caller (`trust=True`).
+
+    template: a file of `templates/opencl/`, or sources: {opencl: the text itself}
+    plan: the module of `runtime/kinds/` whose `plan` chooses layouts and launches
+    rules: the module of `runtime/autograd/` whose `rules(record)` gives the gradients; without it there are none
+
+The template is rendered with `op`, the op's name; its kernels follow the conventions of every kernel text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model import Op, SpecError
+from ..signature import check_name
+from . import Derived, OutputRow, Rendered, Source
+
+__all__ = ["check", "derive", "render"]
+
+
+def check(op: Op) -> None:
+    """Raise `SpecError` unless there is a planner, and text for it."""
+    for field in ("plan", "rules"):
+        if field in op.fields:
+            check_name(str(op.fields[field]), field)
+    if "plan" not in op.fields:
+        raise SpecError("a custom op names its planner", file=op.file, line=op.line, field="plan")
+    if ("template" in op.fields) == ("sources" in op.fields):
+        raise SpecError("give either a template or sources", file=op.file, line=op.line, field="template")
+    if "template" in op.fields and not str(op.fields["template"]).replace("_", "").replace(".", "").isalnum():
+        raise SpecError(f"{op.fields['template'][:60]!r} is not a file's name", file=op.file, line=op.line, field="template")
+
+
+def render(op: Op, environment: Any) -> Rendered:
+    """The text as it is, with the op's name filled in."""
+    given = op.fields.get("sources")
+    if given is not None:
+        sources = {str(k): Source(str(v)) for k, v in given.items()}
+    else:
+        sources = {"opencl": Source(environment.get_template(f"opencl/{op.fields['template']}").render(op=op.name))}
+    outputs = tuple(OutputRow(k, "value", op.result, "full", op.grad != "none") for k in op.outputs or ("out",))
+    detail = {k: op.fields[k] for k in ("plan", "rules") if k in op.fields}
+    return Rendered(outputs, sources, detail)
+
+
+def derive(op: Op) -> dict[str, Derived]:
+    """Gradients are the business of the module that `rules` names."""
+    return {}
