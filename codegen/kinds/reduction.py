@@ -212,6 +212,7 @@ def render(op: Op, environment: Any) -> Rendered:
             raise _error(op, "reduce", f"{shown} of an index cannot be reduced", "write it with where")
     # A simple state leaves registers for several independent ones, which hides the latency of an addition.
     simple = found.single and size(found.combine) <= 6 and size(found.map) <= 16
+    light = simple or (len(found.map) <= 2 and size(found.combine) <= 16)
     text = environment.get_template("opencl/reduction.cl.j2").render(
         op=op.name,
         title=_title(op, found),
@@ -220,8 +221,8 @@ def render(op: Op, environment: Any) -> Rendered:
         fields=[(f, e.type, _spelled(found.identity[f])) for f, e in found.map.items()],
         outputs=[(k, e.type) for k, e in found.finish.items()],
         indexed=found.indexed,
-        accumulators=4 if simple else 2,
-        columns=(8, 1) if simple else (2, 1),
+        accumulators=4 if light else 2,
+        columns=(8, 1) if simple else (4, 1) if light else (2, 1),
         **parts,
     )
     outputs = tuple(_output(op, k, e, k in found.saved) for k, e in found.finish.items())
@@ -229,7 +230,7 @@ def render(op: Op, environment: Any) -> Rendered:
         "fields": tuple(e.type for e in found.map.values()),
         "indexed": found.indexed,
         "empty": op.fields.get("empty", "identity"),
-        "columns": (8 if simple else 2),
+        "columns": 8 if simple else 4 if light else 2,
     }
     if found.saved:
         seen = _with_results(op, found)

@@ -25,7 +25,7 @@ __all__ = ["plan"]
 _BATCH = 4  # batch dimensions that do not merge, as kernels count them
 _OUTER = 6  # dimensions of a copy beside its rows and columns
 _SUMMED = {"float16": dtypes.float32, "bfloat16": dtypes.float32}
-_A_MULTIPLICATION = 16  # multiplications that take as long as touching one element
+_A_MULTIPLICATION = 64  # multiplications that take as long as touching one element
 
 Label = str | int  # a letter, or a dimension of `...` counted from the right: -1, -2, …
 Strides = dict[Label, int]
@@ -350,16 +350,15 @@ class _Builder:
         )
         there, place, part_step = self._result(gemm, c, chosen.parts, aside)
         columns = _ceil(there.n[0], chosen.columns)
-        if chosen.pack == 2:
-            there, b = self._panels(there, b, b_along_k, chosen, columns)
         self._launch(there, a, b, place, chosen, b_along_k, columns, part_step)
         self._settle(gemm, there, c, place, chosen.parts, part_step)
 
     def _copied_a(self, gemm: _Gemm, a: _Place) -> tuple[_Gemm, _Place]:
         """A laid out along k, once for the batch entries that share it."""
         (m, am, cm), (k, ak, bk) = gemm.m, gemm.k
-        step, batch = m * k, []
-        dims = [(m, am, k), (k, ak, 1)]
+        row = k + self.lanes if k % 256 == 0 else k  # rows a power of two apart meet in one cache set
+        step, batch = m * row, []
+        dims = [(m, am, row), (k, ak, 1)]
         for size, s, t, u in reversed(gemm.batch):
             batch.append((size, step if s else 0, t, u))
             if s:
@@ -367,7 +366,7 @@ class _Builder:
                 step *= size
         made = _Place(self._allocate(step), self.element, {})
         self._move(dims, a, made)
-        return replace(gemm, m=(m, k, cm), k=(k, 1, bk), batch=tuple(reversed(batch))), made
+        return replace(gemm, m=(m, row, cm), k=(k, 1, bk), batch=tuple(reversed(batch))), made
 
     def _copied_b(self, gemm: _Gemm, b: _Place) -> tuple[_Gemm, _Place]:
         """B laid out along n, once for the batch entries that share it."""
@@ -383,35 +382,19 @@ class _Builder:
         self._move(dims, b, made)
         return replace(gemm, n=(n, 1, cn), k=(k, ak, n), batch=tuple(reversed(batch))), made
 
-    def _panels(
-        self, gemm: _Gemm, b: _Place, transposed: bool, chosen: contraction_plan.Schedule, columns: int
-    ) -> tuple[_Gemm, _Place]:
-        (n, bn, cn), (k, ak, bk) = gemm.n, gemm.k
-        step, batch = columns * chosen.columns * k, []
-        sizes, given = [], []
-        for size, s, t, u in reversed(gemm.batch):
-            batch.append((size, s, step if t else 0, u))
-            if t:
-                sizes.insert(0, size)
-                given.insert(0, t)
-                step *= size
-        made = _Place(self._allocate(step), self.element, {})
-        geometry = pack_longs((n, k, bk, bn, *padded(sizes, _BATCH, 1), *padded(given, _BATCH, 0)))
-        defines = (("NV", str(chosen.nv)), ("KC", str(chosen.kc)), ("TB", str(int(transposed))))
-        instance = self._instance("panels", (Slot(b.dtype.name), Slot(self.element.name)), defines)
-        size = (columns, _ceil(k, chosen.kc), step // (columns * chosen.columns * k))
-        self.steps.append(Step(instance, (b.buffer, made.buffer), geometry, size, (1, 1, 1), step))
-        return replace(gemm, n=(n, 1, cn), k=(k, ak, n), batch=tuple(reversed(batch))), made
-
     def _launch(
         self, gemm: _Gemm, a: _Place, b: _Place, c: _Place, chosen: contraction_plan.Schedule,
         b_along_k: bool, columns: int, part_step: int,
     ) -> None:  # fmt: skip
         entries = gemm.entries * chosen.parts
-        geometry = self._geometry(gemm, chosen.rows, chosen.columns, chosen.depth, chosen.entries, chosen.parts, part_step)
+        block = _ceil(chosen.depth, _ceil(chosen.depth, chosen.kc))
+        block = min(_ceil(block, self.lanes) * self.lanes, chosen.kc)
+        geometry = self._geometry(
+            gemm, chosen.rows, chosen.columns, block, chosen.depth, chosen.entries, chosen.parts, part_step
+        )
         defines: tuple[tuple[str, str], ...] = (("MR", str(chosen.mr)), ("NV", str(chosen.nv)))
         if chosen.name == "gemm":
-            flags = {"KC": chosen.kc, "PACK": chosen.pack, "TB": int(b_along_k and chosen.pack == 1)}
+            flags = {"KC": chosen.kc, "PACK": int(chosen.pack), "TB": int(b_along_k)}
             defines += tuple((name, str(value)) for name, value in flags.items())
         slots = (Slot(a.dtype.name), Slot(b.dtype.name), Slot(c.dtype.name))
         instance = self._instance(chosen.name, slots, defines)
@@ -430,7 +413,7 @@ class _Builder:
         }  # fmt: skip
         slots = (Slot(a.dtype.name), Slot(b.dtype.name), Slot(place.dtype.name))
         instance = self._instance("tile", slots, tuple((name, str(value)) for name, value in flags.items()))
-        geometry = self._geometry(there, rows, columns, tile.depth, 1, tile.parts, part_step)
+        geometry = self._geometry(there, rows, columns, tile.kc, tile.depth, 1, tile.parts, part_step)
         group = tile.gx * tile.gy
         groups = _ceil(gemm.m[0], rows) * _ceil(gemm.n[0], columns)
         size = (groups * group, gemm.entries * tile.parts)
@@ -439,12 +422,13 @@ class _Builder:
 
     @staticmethod
     def _geometry(
-        gemm: _Gemm, rows: int, columns: int, depth: int, entries: int, parts: int, part_step: int
+        gemm: _Gemm, rows: int, columns: int, block: int, depth: int, entries: int, parts: int, part_step: int
     ) -> bytes:
         (m, am, cm), (n, bn, cn), (k, ak, bk) = gemm.m, gemm.n, gemm.k
         batch = [padded([d[i] for d in gemm.batch], _BATCH, int(i == 0)) for i in range(4)]
         return pack_longs((
-            m, n, k, am, ak, bk, bn, cm, cn, rows, columns, depth, entries, parts, part_step, gemm.entries * parts,
+            m, n, k, am, ak, bk, bn, cm, cn, rows, columns, block, depth, entries, parts,
+            part_step, gemm.entries * parts,
             *(x for table in batch for x in table),
         ))  # fmt: skip
 

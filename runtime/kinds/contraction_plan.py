@@ -31,7 +31,7 @@ class Product:
 class Schedule:
     """A CPU schedule: `gemm` or `dots` with a register tile of `mr` rows by `nv` vectors (dots: columns).
 
-    pack: where B's panel lies (0 in place, 1 private, 2 packed before). rows, columns, entries: what a work-item takes
+    kc: rows of B a panel has at most. pack: whether a work-item packs its panels, or reads B in place. rows, columns, entries: what a work-item takes
     of the result and the batch. depth: of k, `parts` of which are summed afterwards. flip: lay A out along k first.
     """
 
@@ -39,7 +39,7 @@ class Schedule:
     mr: int
     nv: int
     kc: int
-    pack: int
+    pack: bool
     rows: int
     columns: int
     entries: int
@@ -62,8 +62,9 @@ class Tile:
 
 
 _ITEM = 64 * 1024  # multiplications that are worth a work-item of their own
-_PACK_ONCE = 512 * 1024  # elements of B from which it is packed before, once for all rows
-_ROWS = 132  # rows a work-item packs a panel for, at most: more reuse gains nothing, less balance costs
+_ROWS = 264  # rows a work-item packs a panel for, at most: more gain little, and cost balance
+_FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
+_FLIP_COLUMNS = 100  # columns of B that pay for it
 
 
 def choose(product: Product, able: Capabilities, lanes: int) -> Schedule:
@@ -85,18 +86,28 @@ def _dots(p: Product, cores: int, lanes: int) -> Schedule:
     rows = _round(_ceil(p.m, _ceil(wanted, _ceil(p.n, columns))), mr)
     if parts > 1:
         entries = 1
-    return Schedule("dots", mr, nv, 1, 0, rows, columns, entries, depth, parts, not p.a_along_k)
+    return Schedule("dots", mr, nv, 1, False, rows, columns, entries, depth, parts, not p.a_along_k)
+
+
+# Tiles (mr, nv, kc). A panel of kc rows fills most of a first-level cache beside the rows of A.
+_FEW_ROWS = ((1, (1, 4, 256)), (4, (4, 6, 128)), (8, (8, 3, 160)))  # up to so many
+_NARROW = {1: ((14, 1, 256), (8, 1, 256)), 2: ((12, 2, 256), (8, 2, 256))}  # by vectors a row
+_WIDE = ((6, 4, 128), (8, 3, 160))
+
+
+def _tile(p: Product, lanes: int) -> tuple[int, int, int]:
+    """The register tile: the one that wastes less."""
+    for rows, tile in _FEW_ROWS:
+        if p.m <= rows:
+            return tile
+    if p.n <= 2 * lanes:
+        return min(_NARROW[_ceil(p.n, lanes)], key=lambda tile: _round(p.m, tile[0]))
+    square, tall = (_round(p.n, nv * lanes) for _, nv, _ in _WIDE)
+    return _WIDE[tall < square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
 
 
 def _gemm(p: Product, cores: int, lanes: int) -> Schedule:
-    if p.m <= 8:
-        mr, nv, pack = (1, 4, 0) if p.m == 1 else (8, 2, 0)
-    elif p.n <= 2 * lanes:
-        mr, nv, pack = (14, 1, 1) if p.n <= lanes else (12, 2, 1)
-    else:
-        mr, nv = 6, 4
-        once = p.k * p.n > _PACK_ONCE and p.m > 128 and p.batch == 1
-        pack = 2 if once else 1 if p.b_along_k or p.m > 192 else 0
+    mr, nv, kc = _tile(p, lanes)
     panels = _ceil(p.n, nv * lanes)
     depth, parts = _split(p, cores, _ceil(p.m, mr) * panels * p.batch * 64)
     wanted = _shares(p, cores, parts)
@@ -108,10 +119,9 @@ def _gemm(p: Product, cores: int, lanes: int) -> Schedule:
         rows, entries = _ceil(p.m, blocks), 1
     if parts > 1:
         entries = 1
-    pack = pack or int(p.b_along_k)
-    flip = not p.a_along_k and p.m * p.k >= 128 * 128 and panels > 1
-    flip = flip or (p.converts and panels > 1)
-    return Schedule("gemm", mr, nv, 384 if pack == 2 else 256, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
+    flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
+    pack = p.b_along_k or p.m > 32
+    return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
 
 
 def _shares(p: Product, cores: int, parts: int) -> int:

@@ -94,7 +94,7 @@ def _computed(request: Request) -> DType:
     wanted = _static(request, "dtype", None)
     if wanted is not None:
         found = dtypes.parse(wanted)
-        if record.outputs[0].result == "float" and found.kind != "f" or found.kind not in _CLASSES[record.dtypes]:
+        if (record.outputs[0].result == "float" and found.kind != "f") or found.kind not in _CLASSES[record.dtypes]:
             raise DTypeError(f"{request.where()}: cannot give {found.name}; dtype must be a floating type")
         return found
     found = compute_dtype(request)
@@ -176,8 +176,12 @@ def _steps(
     lanes: int,
     across: int = 1,
     finish_across: int = 1,
+    wide: _Walk | None = None,
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """The launch, and where there are partial states (`splits` above 1), the one that joins them, with their bytes."""
+    """The launch, and where there are partial states (`splits` above 1), the one that joins them, with their bytes.
+
+    wide: what the first of the two walks, if that is not `walk`.
+    """
     record = request.record
     text = record.texts[request.device.driver.target]
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
@@ -186,7 +190,7 @@ def _steps(
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
     count = len(inputs) + len(results)
 
-    def geometry(chunk: tuple[int, ...], across: int) -> bytes:
+    def geometry(walk: _Walk, chunk: tuple[int, ...], across: int) -> bytes:
         table = [x for s in walk.kept_strides for x in s] + [x for s in walk.strides for x in s]
         outer = walk.count // walk.reduced[-1] if walk.count else 0
         head = (walk.results, walk.count, splits, outer, *chunk, across)
@@ -194,7 +198,7 @@ def _steps(
 
     def step(
         entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], size: tuple[int, ...], local: tuple[int, ...],
-        chunk: tuple[int, ...], across: int, work: int, defines: Sequence[tuple[str, str]],
+        chunk: tuple[int, ...], across: int, work: int, defines: Sequence[tuple[str, str]], walk: _Walk = walk,
     ) -> Step:  # fmt: skip
         lowest, highest = ("0", "1") if element == "uchar" and _is_bool(request) else _LIMITS[element]
         all_defines = (
@@ -204,7 +208,7 @@ def _steps(
         width = lanes if ("VECTOR", "1") in defines else 1
         name = f"{record.name}_{entry}"
         instance = Instance(record.name, text.source, name, element, width, slots, all_defines, text.functions)
-        return Step(instance, buffers, geometry(chunk, across), size, local, work, numbers)
+        return Step(instance, buffers, geometry(walk, chunk, across), size, local, work, numbers)
 
     # An empty tensor owns no memory: where nothing is read, a result stands in for it.
     sources = tuple(range(len(inputs))) if walk.count else (len(inputs),) * len(inputs)
@@ -215,8 +219,9 @@ def _steps(
     assert finish is not None
     partial = tuple(range(count, count + len(states)))
     first = step(
-        entry, inputs + states, (*sources, *partial), size, local, chunk, across, work, (*defines, ("SPLIT", "1"))
-    )
+        entry, inputs + states, (*sources, *partial), size, local, chunk, across, work, (*defines, ("SPLIT", "1")),
+        wide or walk,
+    )  # fmt: skip
     entry, size, local, chunk_of_results, more = finish
     second = step(
         entry, states + results, (*partial, *range(len(inputs), count)), size, local, (chunk_of_results, 0, 0),
@@ -258,7 +263,10 @@ def _cpu(
     parts = elementwise_parts(walk.results * walk.count, request.capabilities.cores)
     width, length = walk.kept[-1], walk.reduced[-1]
     beside = walk.kept_strides[walk.main][-1] == 1 and width >= lanes
-    if lanes > 1 and beside and walk.count:
+    wide = _widened(request, walk, lanes) if lanes > 1 else None
+    if wide is not None:
+        entry, chunk, size, inner = "columns", *_columns(request, wide, lanes, parts)
+    elif lanes > 1 and beside and walk.count:
         entry, chunk, size, inner = "columns", *_columns(request, walk, lanes, parts)
     elif lanes > 1 and length >= lanes:
         entry, chunk, size, inner = "rows", *_rows(walk, parts)
@@ -269,13 +277,37 @@ def _cpu(
         run, splits = split(max(walk.count, 1), wanted)
         chunk, size = (result_chunk, 0, run), (items, 1, splits)
     splits = size[2] if entry != "rows" else size[1] * size[2]
+    if wide is not None:
+        splits *= wide.results // walk.results
     defines: list[tuple[str, str]] = [("BLOCK", str(_BLOCK if entry == "rows" else _RUN))]
     if inner is not None:
         defines += _vector_defines(lanes)
         defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(inner)]
     finish = _cpu_finish(request, outputs, walk, lanes, splits) if splits > 1 else None
     local = (1, 1, 1)
-    return _steps(request, outputs, walk, element, entry, size, local, chunk, splits, defines, finish, lanes)
+    return _steps(request, outputs, walk, element, entry, size, local, chunk, splits, defines, finish, lanes, wide=wide)
+
+
+def _widened(request: Request, walk: _Walk, lanes: int) -> _Walk | None:
+    """The same elements with several reduced rows side by side as one, where a row of results is narrow.
+
+    The partial states of the columns of such a row lie as those of as many splits would.
+    """
+    if len(walk.kept) > 1 or len(walk.reduced) > 1 or request.record.detail.get("indexed"):
+        return None
+    (width,), (count,), inputs = walk.kept, walk.reduced, walk.kept_strides[: len(walk.strides)]
+    pairs = [(beside[0], along[0]) for beside, along in zip(inputs, walk.strides, strict=True)]
+    if pairs[walk.main] != (1, width) or any(pair not in ((1, width), (0, 0)) for pair in pairs):
+        return None
+    whole = lanes * request.record.detail["columns"]
+    if width >= whole:
+        return None
+    fitting = [k for k in range(2, min(4 * whole // width, count // 64) + 1) if count % k == 0 and k * width >= lanes]
+    if not fitting:
+        return None
+    several = max(fitting, key=lambda k: (k * width % whole == 0, k))
+    strides = tuple((several * along,) for _, along in pairs)
+    return _Walk((several * width,), walk.kept_strides, (count // several,), strides, walk.main)
 
 
 def _vector_defines(lanes: int) -> list[tuple[str, str]]:
