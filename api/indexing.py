@@ -26,7 +26,7 @@ from .runtime.records import registry
 from .runtime.tensor import Extra, Tensor
 
 __all__ = [
-    "argwhere", "check_bounds", "embedding", "gather", "index_add", "index_copy", "index_fill", "index_put",
+    "argwhere", "embedding", "gather", "index_add", "index_copy", "index_fill", "index_put",
     "index_select", "masked_scatter", "masked_select", "nonzero", "one_hot", "scatter", "scatter_add", "take",
     "take_along_dim",
 ]  # fmt: skip

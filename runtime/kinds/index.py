@@ -1,0 +1,330 @@
+"""Index ops: reading and writing at places that an integer tensor names (see `codegen.kinds.index` for the patterns).
+
+Reading is a copy with one indirection: schedules `rows` (CPU: a row of the result at once, in vectors where one index
+stands for a whole row) and `grid` (GPU: an element a work-item). Writing is deterministic without atomics: a work-item
+owns elements of the result (those at its coordinates beside the indexed dimensions, and a range of positions along
+these), walks all indices in order and takes what is its own. Elements are moved as raw bits, except where they are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from .. import dtypes
+from ..backends.protocol import Instance, Slot, Step
+from ..device import Meta, contiguous_strides, meta
+from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
+from ..layout import collapse, normalize_dim, pack_longs, split
+from ..records import registry
+from . import Planned, Request, planner, slot
+from .pointwise import elementwise_parts
+
+__all__ = ["plan"]
+
+_RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
+_GPU_ITEMS = 64  # work-items a core of a GPU, below which positions are shared out as well
+_LEAST_COUNTED = 4096  # elements of a mask that are worth a chunk of their own
+
+
+def plan(request: Request) -> Planned:
+    """Result's layout and the launches of an index op."""
+    for operand, given in zip(request.record.operands, request.operands, strict=True):
+        if not isinstance(given, Meta):
+            raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
+        if operand.type == "index" and given.dtype.kind not in "ui":
+            raise DTypeError(f"{request.where()}: {operand.name} must hold integers, not {given.dtype.name}")
+    return _PATTERNS[str(request.record.detail["index"])](request)
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """Where elements lie. shape: coordinates. beside: strides of the indexed tensor, 0 along what is indexed. index:
+    strides of the index. sizes, strides: the indexed dimensions. walked: coordinates that the index runs along."""
+
+    shape: tuple[int, ...]
+    beside: tuple[int, ...]
+    index: tuple[int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    walked: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return prod(self.sizes)
+
+
+def _along_dim(request: Request, whole: Meta, index: Meta) -> _Access:
+    """An index for every element, along one dimension."""
+    dim = normalize_dim(request.static("dim"), whole.ndim, request.where())  # type: ignore[arg-type]
+    shape = index.shape
+    if index.ndim != whole.ndim or any(n > m for d, (n, m) in enumerate(zip(shape, whole.shape, strict=True)) if d != dim):
+        raise ShapeError(
+            f"{request.where()}: index of shape {list(shape)} does not fit {list(whole.shape)}: it must have as many "
+            f"dimensions, and none longer except dimension {dim}"
+        )
+    beside = tuple(0 if d == dim else s for d, s in enumerate(whole.strides))
+    return _Access(shape, beside, index.strides, (whole.shape[dim],), (whole.strides[dim],), (dim,))
+
+
+def _merged(request: Request, whole: Meta, index: Meta) -> _Access:
+    """An index for every slice, along `count` dimensions counted as one."""
+    dim, count = request.static("dim"), request.static("count")
+    assert isinstance(dim, int) and isinstance(count, int)
+    if not 0 <= dim <= dim + count <= whole.ndim:
+        raise ShapeError(f"{request.where()}: dimensions {dim} to {dim + count} of shape {list(whole.shape)}")
+    after = dim + count
+    shape = whole.shape[:dim] + index.shape + whole.shape[after:]
+    beside = whole.strides[:dim] + (0,) * index.ndim + whole.strides[after:]
+    places = (0,) * dim + index.strides + (0,) * (whole.ndim - after)
+    walked = tuple(range(dim, dim + index.ndim))
+    return _Access(shape, beside, places, whole.shape[dim:after], whole.strides[dim:after], walked)
+
+
+def _merge_in_order(sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """As `collapse`, but the order of the elements stays: that of the dimensions."""
+    merged, found = collapse(sizes, [*strides, contiguous_strides(sizes)])
+    if not merged:
+        return (1,), [(0,)] * len(strides)
+    return merged, found[:-1]
+
+
+def _check_total(request: Request, access: _Access) -> None:
+    if not access.total and prod(access.shape):
+        raise IndexOutOfRange(f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.sizes)}")
+
+
+# Reading
+
+
+def _read(request: Request, access: _Access) -> Planned:
+    whole, index = request.operands
+    assert isinstance(whole, Meta) and isinstance(index, Meta)
+    out = (request.into or (meta(whole.dtype, access.shape, None, request.device),))[0]
+    if out.shape != access.shape:
+        raise ShapeError(f"{request.where()}: the result has shape {list(access.shape)}, out has {list(out.shape)}")
+    _check_total(request, access)
+    if not out.numel:
+        return Planned((out,))
+    sizes, strides = collapse(access.shape, [access.beside, access.index, out.strides])
+    if not sizes:
+        sizes, strides = (1,), [(0,)] * 3
+    able = request.capabilities
+    raw = dtypes.BY_NAME[_RAW[whole.dtype.itemsize]]
+    slots = (Slot(raw.name, "raw"), slot(index, "index"), Slot(raw.name, "raw"))
+    inner, numel = sizes[-1], out.numel
+    rows = numel // inner
+    places = _merge_in_order(access.sizes, [access.strides])
+    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0])))]
+    one = strides[1][-1] == 0
+    vector = one and strides[0][-1] == strides[2][-1] == 1 and inner >= 4
+    defines += [("ONE_INDEX", str(int(one))), ("VECTOR", str(int(vector)))]
+    tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *sizes[:-1]]
+    if able.style == "gpu":
+        local = min(128, able.max_group)
+        geometry = pack_longs((rows, inner, 1, 1, access.total, *tables))
+        size: tuple[int, ...] = (-(-numel // local) * local,)
+        return Planned((out,), (_step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),))
+    lanes = _lanes(request, raw.compute)
+    while lanes > 4 and inner < lanes:
+        lanes //= 2
+    parts = elementwise_parts(numel, able.cores)
+    row_chunk, row_items = split(rows, parts)
+    chunk, items = split(inner, -(-parts // row_items), 64)
+    geometry = pack_longs((rows, inner, row_chunk, chunk, access.total, *tables))
+    size = (row_items, items)
+    return Planned((out,), (_step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
+
+
+def _lanes(request: Request, element: str) -> int:
+    able = request.capabilities
+    return able.lanes // 2 if element in ("long", "double") else able.lanes
+
+
+def _step(
+    request: Request,
+    entry: str,
+    element: str,
+    lanes: int,
+    slots: tuple[Slot, ...],
+    defines: Sequence[tuple[str, str]],
+    geometry: bytes,
+    size: tuple[int, ...],
+    local: tuple[int, ...],
+    work: int,
+    buffers: tuple[int, ...] | None = None,
+) -> Step:
+    name = request.record.name
+    text = request.record.texts[request.device.driver.target]
+    every = ((f"SCHEDULE_{entry.upper()}", "1"), *defines)
+    instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, every, text.functions)
+    return Step(instance, buffers or tuple(range(len(slots))), geometry, size, local, work)
+
+
+def _gather(request: Request) -> Planned:
+    whole, index = request.operands
+    return _read(request, _along_dim(request, whole, index))  # type: ignore[arg-type]
+
+
+def _take(request: Request) -> Planned:
+    whole, index = request.operands
+    return _read(request, _merged(request, whole, index))  # type: ignore[arg-type]
+
+
+# Writing
+
+
+def _write(request: Request, out: Meta, access: _Access, source: Meta, index: Meta, buffers: tuple[int, int, int]) -> list[Step]:
+    """The launch that writes or adds `source`; buffers: of index, source and result."""
+    if source.shape != access.shape:
+        raise ShapeError(f"{request.where()}: source has shape {list(source.shape)}, the places to write {list(access.shape)}")
+    if source.dtype is not out.dtype:
+        raise DTypeError(f"{request.where()}: source is {source.dtype.name}, the result {out.dtype.name}; convert it with .to()")
+    _check_total(request, access)
+    if not source.numel:
+        return []
+    adds = request.record.detail["does"] == "add"
+    stored = out.dtype if adds else dtypes.BY_NAME[_RAW[out.dtype.itemsize]]
+    element = stored.compute
+    kind = "value" if adds else "raw"
+    slots = (slot(index, "index"), Slot(stored.name, kind), Slot(stored.name, kind))
+    ndim = len(access.shape)
+    every = [access.index, source.strides, access.beside]
+    beside = [d for d in range(ndim) if d not in access.walked]
+    sizes, strides = collapse(tuple(access.shape[d] for d in beside), [tuple(s[d] for d in beside) for s in every])
+    steps, steps_strides = _merge_in_order(
+        tuple(access.shape[d] for d in access.walked), [tuple(s[d] for d in access.walked) for s in every[:2]]
+    )
+    single = not sizes or strides[2][-1] != 1
+    if single:  # walk the indices innermost: each coordinate beside them is a row of one element
+        sizes, strides = (*sizes, 1), [(*s, 0) for s in strides]
+    inner, rows, walk = sizes[-1], prod(sizes[:-1]), prod(steps)
+    places = _merge_in_order(access.sizes, [access.strides])
+    one = strides[0][-1] == 0
+    vector = 0 if single or not one or inner < 4 else {1: 1, 0: 2}.get(strides[1][-1], 0)
+    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0]))), ("STEPS", str(len(steps))),
+               ("ONE_INDEX", str(int(one))), ("SINGLE", str(int(single))), ("VECTOR", str(vector))]  # fmt: skip
+    tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *steps,
+              *(s for each in steps_strides for s in each), *sizes[:-1]]  # fmt: skip
+    able, total, numel = request.capabilities, access.total, source.numel
+    if able.style == "gpu":
+        local = min(64, able.max_group)
+        wanted = able.cores * _GPU_ITEMS // max(rows * inner, 1)
+        reach, ranges = split(total, max(1, min(wanted, total)))
+        geometry = pack_longs((rows, inner, 1, 1, total, reach, walk, *tables))
+        size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)
+        return [_step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
+    lanes = _lanes(request, element)
+    while lanes > 4 and inner < lanes:
+        lanes //= 2
+    parts = min(elementwise_parts(numel, able.cores), able.cores)
+    row_chunk, row_items = split(rows, parts)
+    chunk, items = split(inner, parts // row_items, 64)
+    reach, ranges = split(total, max(1, parts // (row_items * items)))
+    geometry = pack_longs((rows, inner, row_chunk, chunk, total, reach, walk, *tables))
+    size = (row_items, items, ranges)
+    return [_step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1, 1), numel, buffers)]
+
+
+def _borrowed(request: Request, op: str, layout: Meta, out: Meta, statics: tuple[object, ...], buffers: tuple[int, int]) -> list[Step]:
+    """The launch of a pointwise op of one operand, on other buffers."""
+    inner = Request(registry[op], (layout,), statics, request.device, (out,))
+    return [replace(s, buffers=buffers) for s in planner("pointwise")(inner).steps]
+
+
+def _update(request: Request, access: _Access) -> Planned:
+    """A copy of the input, unless it is written in place, and then the writes."""
+    whole, index, source = request.operands
+    assert isinstance(whole, Meta) and isinstance(index, Meta) and isinstance(source, Meta)
+    out = request.into[0] if request.into else meta(whole.dtype, whole.shape, None, request.device)
+    if out.shape != whole.shape or out.dtype is not whole.dtype:
+        raise ShapeError(f"{request.where()}: the result is written in place of input")
+    steps = [] if request.into or not out.numel else _borrowed(request, "copy", whole, out, (None,), (0, 3))
+    steps += _write(request, out, access, source, index, (1, 2, 3))
+    return Planned((out,), tuple(steps))
+
+
+def _scatter(request: Request) -> Planned:
+    whole, index = request.operands[:2]
+    return _update(request, _along_dim(request, whole, index))  # type: ignore[arg-type]
+
+
+def _put(request: Request) -> Planned:
+    whole, index = request.operands[:2]
+    return _update(request, _merged(request, whole, index))  # type: ignore[arg-type]
+
+
+def _fresh(request: Request) -> Meta:
+    source = request.operands[0]
+    assert isinstance(source, Meta)
+    return meta(source.dtype, tuple(request.static("shape")), None, request.device)  # type: ignore[arg-type]
+
+
+def _spread(request: Request) -> Planned:
+    out = _fresh(request)
+    return _add_to_zeros(request, out, _along_dim(request, out, request.operands[1]))  # type: ignore[arg-type]
+
+
+def _spread_taken(request: Request) -> Planned:
+    out = _fresh(request)
+    return _add_to_zeros(request, out, _merged(request, out, request.operands[1]))  # type: ignore[arg-type]
+
+
+def _add_to_zeros(request: Request, out: Meta, access: _Access) -> Planned:
+    source, index = request.operands
+    assert isinstance(source, Meta) and isinstance(index, Meta)
+    if not out.numel:
+        return Planned((out,))
+    steps = _borrowed(request, "zero_like", out, out, (), (2, 2))
+    steps += _write(request, out, access, source, index, (1, 0, 2))
+    return Planned((out,), tuple(steps))
+
+
+# Masks
+
+
+def _chunks(request: Request, layout: Meta) -> tuple[int, int]:
+    """The size of the chunks in which a mask is counted and listed, and their number."""
+    able = request.capabilities
+    parts = elementwise_parts(layout.numel, able.cores) if able.style == "cpu" else able.cores * 64
+    return split(layout.numel, max(1, min(parts, layout.numel // _LEAST_COUNTED)))
+
+
+def _mask(request: Request) -> Meta:
+    layout = request.operands[0]
+    assert isinstance(layout, Meta)
+    if not layout.contiguous or not layout.numel:
+        raise ShapeError(f"{request.where()}: takes contiguous masks that are not empty")
+    return layout
+
+
+def _mask_counts(request: Request) -> Planned:
+    layout = _mask(request)
+    chunk, chunks = _chunks(request, layout)
+    out = meta(dtypes.int64, (chunks + 1,), None, request.device)
+    slots = (slot(layout, "mask"), slot(out, "index"))
+    geometry = pack_longs((layout.numel, chunk, chunks))
+    count = _step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel)
+    return Planned((out,), (count, _step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)))
+
+
+def _mask_positions(request: Request) -> Planned:
+    layout = _mask(request)
+    chunk, chunks = _chunks(request, layout)
+    offsets = request.operands[1]
+    assert isinstance(offsets, Meta)
+    if offsets.numel != chunks + 1 or not offsets.contiguous or offsets.dtype is not dtypes.int64:
+        raise ShapeError(f"{request.where()}: offsets must be what mask_counts gave for this mask")
+    out = meta(dtypes.int64, (request.static("total"),), None, request.device)  # type: ignore[arg-type]
+    if not out.numel:
+        return Planned((out,))
+    slots = (slot(layout, "mask"), slot(offsets, "index"), slot(out, "index"))
+    geometry = pack_longs((layout.numel, chunk))
+    return Planned((out,), (_step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel),))
+
+
+_PATTERNS = {
+    "gather": _gather, "take": _take, "spread": _spread, "spread_taken": _spread_taken, "scatter": _scatter,
+    "scatter_add": _scatter, "put": _put, "put_add": _put, "mask_counts": _mask_counts, "mask_positions": _mask_positions,
+}  # fmt: skip
