@@ -522,3 +522,43 @@ def test_gradients_are_pointwise() -> None:
     assert ops["root_mean"]["input"].operands == ("grad", "input", "power", "out", "n_reduced")
     assert not ops["argmax"]
     assert not ops["all"]
+
+
+def test_gradients_by_hand() -> None:
+    """The derived ops, with what the engine would call them with: results widened by the reduced dimension."""
+    made = render_all(
+        [o for o in load_file(SPECS) if o.name in ("mean", "amax", "prod", "max_dim", "euclidean_norm")], 1
+    )
+    x = np.array([[2, 5, 5, 1], [3, 0, 2, 4], [0, 0, 7, 1], [1, 2, 3, 9]], np.float32)
+    grad = np.array([[1], [10], [100], [1000]], np.float32)
+    norm = np.sqrt((x**2).sum(1, keepdims=True))
+    others = [[25, 10, 10, 50], [0, 24, 0, 0], [0, 0, 0, 0], [54, 27, 18, 6]]
+    values: dict[str, dict[str, Any]] = {
+        "mean": {"n_reduced": 4.0},
+        "amax": {"out": x.max(1, keepdims=True), "count": np.array([[2], [1], [1], [1]], np.float32)},
+        "prod": {"out": x.prod(1, keepdims=True), "nonzero": [[50], [24], [7], [54]], "zeros": [[0], [1], [2], [0]]},
+        "max_dim": {"index_reduced": np.arange(4), "indices": np.array([[1], [3], [2], [3]])},
+        "euclidean_norm": {"out": norm},
+    }
+    expected = {
+        "mean": np.full((4, 1), 0.25),
+        "amax": [[0, 0.5, 0.5, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]],
+        "prod": np.array(others),
+        "max_dim": [[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]],
+        "euclidean_norm": x / norm,
+    }
+    for name, given in values.items():
+        rules = made.records[name].rules
+        assert rules is not None
+        given = {"input": x, "grad": grad, "grad_values": grad, **given}
+        data = made.records[str(rules["input"].target)]
+        texts = {k: Text(s.text, s.functions) for k, s in data.rendered.sources.items()}
+        operands = [given[n] for n in rules["input"].operands]
+        operands = [o if isinstance(o, float) else tensor(_floats(o)) for o in operands]
+        got = dispatch.call(make_record(**record_literals(data), texts=texts), operands)
+        np.testing.assert_allclose(fetch(got), np.asarray(expected[name]) * grad, rtol=1e-6, err_msg=name)
+
+
+def _floats(given: Any) -> np.ndarray[Any, Any]:
+    array = np.asarray(given)
+    return array if isinstance(given, np.ndarray) else array.astype(np.float32)
