@@ -1,0 +1,203 @@
+"""References for ops whose spec names none, in NumPy and from the papers: nothing here is read from a spec.
+
+Each takes the operands' values as arrays, then the op's numbers, and gives the exact result as closely as float64 can.
+Also here: what the references that specs name do not say about integers, and what PyTorch says about result dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+Array = Any
+
+# Hendrycks and Gimpel 2016: x P(X <= x) for a normal X. Its approximation is stated there with tanh; as a logistic
+# function it is x s(2u), which does not cancel for negative x.
+_GELU = 2 * np.sqrt(2 / np.pi)
+# Klambauer et al. 2017, appendix: the fixed point for mean 0 and variance 1.
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def _where_finite(x: Array, value: Array) -> Array:
+    return np.where(np.isnan(x), x, value)
+
+
+def _lerp(a: Array, b: Array, w: Array) -> Array:
+    a, b, w = (np.asarray(v, np.longdouble) for v in (a, b, w))
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1 - w)), np.float64)
+
+
+def _softplus(x: Array, beta: float = 1, threshold: float = 20) -> Array:
+    return np.where(x * beta > threshold, x, np.logaddexp(0, beta * x) / beta)
+
+
+def _clamp(x: Array, low: Array, high: Array) -> Array:
+    return _where_finite(x, np.minimum(np.maximum(x, low), high)).astype(np.result_type(x, low, high))
+
+
+def _clamp_one(limit: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda x, bound: np.where(x != x, x, np.where(bound != bound, bound, limit(x, bound)))
+
+
+def _truncated(a: Array, b: Array) -> Array:
+    if np.result_type(a, b).kind == "f":
+        return np.trunc(np.true_divide(a, b))
+    wide_a, wide_b = a.astype(object), np.where(b == 0, 1, b.astype(object))
+    quotient = np.where(b == 0, 0, np.abs(wide_a) // np.abs(wide_b))
+    quotient = np.where((a < 0) == (b < 0), quotient, -quotient)
+    half = 1 << (8 * a.dtype.itemsize - 1) if a.dtype.kind == "i" else 0  # the least number over -1 wraps to itself
+    return ((quotient + half) % (1 << 8 * a.dtype.itemsize) - half).astype(a.dtype)
+
+
+def _layer_norm(x: Array, weight: Array | None, bias: Array | None, normalized_shape: Any, eps: float = 1e-5) -> Array:
+    """Ba, Kiros and Hinton 2016, equations 3 and 4, with eps inside the root."""
+    axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
+    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return y * (1 if weight is None else weight) + (0 if bias is None else bias)
+
+
+def _rms_norm(x: Array, weight: Array | None, normalized_shape: Any, eps: float = 1.1920928955078125e-07) -> Array:
+    """Zhang and Sennrich 2019, equation 4."""
+    axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
+    return x / np.sqrt(np.square(x).mean(axes, keepdims=True) + eps) * (1 if weight is None else weight)
+
+
+def _picked(x: Array, target: Array, dim: int) -> Array:
+    inside = np.clip(target, 0, x.shape[dim] - 1)
+    return np.take_along_axis(x, np.expand_dims(inside, dim), dim).squeeze(dim)
+
+
+def _nll(x: Array, target: Array, dim: int = -1, ignore_index: float = -100) -> Array:
+    return np.where(target == ignore_index, 0, -_picked(x, target, dim))
+
+
+def _cross_entropy(
+    x: Array, target: Array, dim: int = -1, ignore_index: float = -100, label_smoothing: float = 0.0
+) -> Array:
+    """Szegedy et al. 2016, section 7: the target's distribution mixed with the uniform one."""
+    logs = sp.log_softmax(x, axis=dim)
+    loss = -(1 - label_smoothing) * _picked(logs, target, dim) - label_smoothing * logs.mean(dim)
+    return np.where(target == ignore_index, 0, loss)
+
+
+def _integer_power(a: Array, b: Array) -> Array:
+    """Python's own power, wrapped; to negative exponents what is left of 1 / a**-b in integers."""
+    bits = 8 * a.dtype.itemsize
+
+    def one(x: int, n: int) -> int:
+        if n < 0:
+            return {1: 1, -1: 1 if n % 2 == 0 else -1}.get(x, 0)
+        found = pow(x, n, 1 << bits)
+        return found - (1 << bits) if a.dtype.kind == "i" and found >> (bits - 1) else found
+
+    pairs = zip(*(v.ravel().tolist() for v in np.broadcast_arrays(a, b)), strict=True)
+    return np.array([one(x, n) for x, n in pairs], a.dtype).reshape(np.broadcast_shapes(a.shape, b.shape))
+
+
+REFERENCES: dict[str, Callable[..., Array]] = {
+    "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
+    "add_scaled": lambda a, b, alpha: a + alpha * b,
+    "trunc_divide": _truncated,
+    "clamp_min": _clamp_one(np.maximum),
+    "clamp_max": _clamp_one(np.minimum),
+    "clamp_both": _clamp,
+    "lerp": _lerp,
+    "addcmul": lambda x, a, b, value=1: x + value * (a * b),
+    "addcdiv": lambda x, a, b, value=1: x + value * (a / b),
+    "frac": lambda x: np.copysign(np.where(np.isinf(x), np.nan, np.abs(np.modf(x)[0])), x),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+    "leaky_relu": lambda x, slope=0.01: np.maximum(x, 0) + slope * np.minimum(x, 0),
+    "gelu_erf": lambda x: x * sp.ndtr(x),
+    "gelu_tanh": lambda x: x * sp.expit(_GELU * (x + 0.044715 * x**3)),
+    "silu": lambda x: x * sp.expit(x),
+    "mish": lambda x: x * np.tanh(np.logaddexp(0, x)),
+    "softplus": _softplus,
+    "elu": lambda x, alpha=1.0: np.maximum(x, 0) + alpha * np.expm1(np.minimum(x, 0)),
+    "selu": lambda x: _SELU_SCALE * (np.maximum(x, 0) + _SELU_ALPHA * np.expm1(np.minimum(x, 0))),
+    "hardtanh": lambda x, low=-1.0, high=1.0: np.clip(x, low, high),
+    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "copy": lambda x: x,
+    "contiguous_copy": lambda x: x,
+    "fill": lambda x, value: np.full(x.shape, value),
+    "full_like_as": lambda x, value: np.full(x.shape, value),
+    "sum_squares": lambda x, axis=None, keepdims=False: np.sum(x * x, axis, keepdims=keepdims),
+    "max_dim": lambda x, axis, keepdims=False: (
+        np.max(x, axis, keepdims=keepdims), np.argmax(x, axis, keepdims=keepdims),
+    ),
+    "min_dim": lambda x, axis, keepdims=False: (
+        np.min(x, axis, keepdims=keepdims), np.argmin(x, axis, keepdims=keepdims),
+    ),
+    "euclidean_norm": lambda x, axis=None, keepdims=False: np.sqrt(np.sum(np.square(x), axis, keepdims=keepdims)),
+    "vm": lambda v, x: np.matmul(v, x),
+    "bmv": lambda x, v: np.matmul(x, v),
+    "linear_product": lambda x, w: np.matmul(x, w.T),
+    "softmax": lambda x, dim=-1: sp.softmax(x, axis=dim),
+    "log_softmax": lambda x, dim=-1: sp.log_softmax(x, axis=dim),
+    "logsumexp_row": lambda x, dim=-1, keepdim=False: sp.logsumexp(x, axis=dim, keepdims=keepdim),
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "normalize_l2": lambda x, dim=1, eps=1e-12: x / np.maximum(np.linalg.norm(x, axis=dim, keepdims=True), eps),
+    "nll_row": _nll,
+    "cross_entropy_row": _cross_entropy,
+}  # fmt: skip
+
+# For integers, where NumPy's function is another one or refuses.
+INTEGER_REFERENCES: dict[str, Callable[..., Array]] = {
+    "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
+    "pow": _integer_power,
+    "sign": lambda x: (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype),
+    "abs": lambda x: np.where(x < 0, -x, x),
+    "neg": lambda x: (0 - x.astype(np.int64)).astype(x.dtype),
+    "isnan": lambda x: np.zeros(x.shape, bool),
+    "isinf": lambda x: np.zeros(x.shape, bool),
+    "isfinite": lambda x: np.ones(x.shape, bool),
+    "signbit": lambda x: x < 0,
+    "relu": lambda x: np.where(x > 0, x, x.dtype.type(0)),
+    "hardtanh": lambda x, low=-1.0, high=1.0: np.clip(x, int(low), int(high)),
+}
+
+# Kept without a reference of their own, and why.
+EXEMPT: dict[str, str] = {}
+
+# Result dtypes that PyTorch 2.9 gives for operands that all have one dtype, recorded with
+#     for d in DTYPES: getattr(torch, op)(*[torch.ones(3).to(d)] * count).dtype
+# One letter a dtype, in the order of LETTERS; `-` where it raises.
+LETTERS = {
+    "b": "bool", "u": "uint8", "1": "int8", "2": "int16", "4": "int32", "8": "int64", "h": "float16", "B": "bfloat16",
+    "f": "float32", "d": "float64",
+}  # fmt: skip
+_RESULTS = {
+    "bu1248hBfd": "add add_scaled mul sign maximum minimum fmax fmin clamp_min clamp_max where copy contiguous_copy "
+    "fill full_like_as",
+    "-u1248hBfd": "sub floor_divide trunc_divide remainder fmod neg abs pow clamp_both addcmul floor ceil trunc round relu",
+    "ffffffhBfd": "true_divide reciprocal copysign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos "
+    "atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma atan2 xlogy sigmoid",
+    "8u1248hBfd": "square",
+    "------hBfd": "hypot lerp addcdiv frac logaddexp logsigmoid leaky_relu gelu_erf gelu_tanh silu mish softplus elu "
+    "selu hardswish hardsigmoid",
+    "bbbbbbbbbb": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit",
+    "bu1248----": "bitwise_and bitwise_or bitwise_xor bitwise_not",
+    "--1248hBfd": "hardtanh",
+}
+RESULTS = {op: dict(zip(LETTERS, row, strict=True)) for row, ops in _RESULTS.items() for op in ops.split()}
+
+# torch.promote_types of every two dtypes: a row a dtype, in the order of LETTERS.
+PROMOTE = dict(
+    zip(
+        LETTERS,
+        "bu1248hBfd uu2248hBfd 121248hBfd 222248hBfd 444448hBfd 888888hBfd hhhhhhhffd BBBBBBfBfd fffffffffd dddddddddd".split(),
+        strict=True,
+    )
+)
+# torch.result_type of a tensor with dimensions with a 0-d tensor of every dtype, and with True, 1 and 1.0.
+PROMOTE_SCALAR = {
+    "b": ("bu1248hBfd", "b8f"), "u": ("uuuuuuhBfd", "uuf"), "1": ("111111hBfd", "11f"), "2": ("222222hBfd", "22f"),
+    "4": ("444444hBfd", "44f"), "8": ("888888hBfd", "88f"), "h": ("hhhhhhhhhh", "hhh"), "B": ("BBBBBBBBBB", "BBB"),
+    "f": ("ffffffffff", "fff"), "d": ("dddddddddd", "ddd"),
+}  # fmt: skip
