@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dispatch import call, call_into
+from ..device import Meta, meta
+from ..dispatch import call, call_into, empty
 from ..errors import GradientError
 from ..records import OpRecord, Operand, registry
 from ..tensor import Tensor
@@ -94,6 +95,7 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
     wants_base = base.needs
     node.edges = ((base_edge,) if wants_base else ()) + others
     geometry = _geometry(base, view)
+    base_layout = base.meta
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         from .rules import gradients_of
@@ -102,11 +104,10 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
         grad = grads[0]
         assert grad is not None
         found: list[Tensor | None] = []
-        piece = call(registry["as_strided"], (_dense(grad),), geometry)
+        piece = call(registry["as_strided"], (_laid_out(grad, base_layout),), geometry)
         passed = list(gradients_of(inner, [piece], state())) if inner is not None else []
         if wants_base:
-            whole = call(registry["copy"], (grad,), (None,))
-            whole = _dense(whole)
+            whole = _laid_out(grad, base_layout, copy=True)
             target = call(registry["as_strided"], (whole,), geometry)
             if own is None:
                 call_into(registry["fill"], (target, 0.0), (), (target,), in_place=True)
@@ -120,10 +121,9 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
     return node
 
 
-def _dense(grad: Tensor) -> Tensor:
-    """`grad` contiguous, as the geometry of a slice supposes of its base."""
-    if grad.meta.contiguous:
+def _laid_out(grad: Tensor, layout: Meta, *, copy: bool = False) -> Tensor:
+    """`grad` with the strides of `layout`, which the geometry of a slice supposes; a copy if `copy` or needed."""
+    if grad.meta.strides == layout.strides and not copy:
         return grad
-    from ..views import contiguous
-
-    return contiguous(grad)
+    made = empty(meta(grad.meta.dtype, layout.shape, layout.strides, layout.device))
+    return call_into(registry["copy"], (grad,), (None,), (made,), in_place=True)  # type: ignore[no-any-return]

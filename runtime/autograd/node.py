@@ -55,12 +55,13 @@ class Saved:
 class Application:
     """One rule made ready: the operand it serves, the op it calls, and where that op's static arguments come from.
 
-    kept, count: for reductions, the input's shape with the reduced dimensions at size 1, and how many were reduced.
+    kept, count: for reductions, the input's shape with the reduced dimensions at size 1, and how many were reduced;
+    index: each element's place among those it is reduced with, made when first read.
     summed, summed_dims: for an operand that was broadcast, the op that computes its gradient and sums it at once, and
     the dimensions to sum over.
     """
 
-    __slots__ = ("count", "kept", "layout", "position", "record", "rule", "statics", "summed", "summed_dims")
+    __slots__ = ("count", "index", "kept", "layout", "position", "record", "rule", "statics", "summed", "summed_dims")
 
     def __init__(self, position: int, rule: Rule, layout: Meta, own: Mapping[str, Any]):
         self.position = position
@@ -70,6 +71,7 @@ class Application:
         self.statics = () if self.record is None else tuple(own.get(name) for name in self.record.statics)
         self.kept: tuple[int, ...] = ()
         self.count = 1
+        self.index: Tensor | None = None
         self.summed: OpRecord | None = None
         self.summed_dims: tuple[int, ...] = ()
 
@@ -111,7 +113,7 @@ class Recipe:
         self.read = frozenset(n for _, rule in rules for n in rule.operands)
         self.saved_operands = tuple(i for i, n in enumerate(self.names) if n in self.read and metas[i] is not None)
         self.saved_outputs = tuple(i for i, o in enumerate(record.outputs) if o.name in self.read)
-        self.seeds = tuple(seed_name(record, i) for i in range(len(record.outputs)))
+        self.seeds = record.detail.get("seeds") or tuple(seed_name(record, i) for i in range(len(record.outputs)))
         self.differentiable = tuple(differentiable)
         own = dict(zip(record.statics, statics, strict=False))
         self.applications = tuple(

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..context import State
+import numpy as np
+
+from ..context import State, current_stream
 from ..device import Meta, meta
 from ..dispatch import call, empty
+from ..dtypes import int64
 from ..errors import AnomalyError, GradientError
 from ..records import OpRecord, registry
 from ..tensor import Tensor
@@ -83,11 +86,25 @@ def _reduction(node: Node, values: dict[str, Any], each: Application) -> Tensor 
     """Results and their gradients get the reduced dimensions back, with size 1, and broadcast against the input."""
     values["n_reduced"] = float(each.count)
     recipe = node.recipe
+    if "index_reduced" in recipe.read:
+        if each.index is None:
+            each.index = _places(each)
+        values["index_reduced"] = each.index
     for name in (*recipe.seeds, *(recipe.record.outputs[i].name for i in recipe.saved_outputs)):
         if isinstance(value := values.get(name), Tensor):
             values[name] = view_as(value, each.kept)
     gradient = _plain(node, values, each)
     return None if gradient is None else expand_to(gradient, each.layout.shape)
+
+
+def _places(each: Application) -> Tensor:
+    """Each element's place, row-major, among those it is reduced with; broadcast over the kept dimensions."""
+    shape = tuple(n if kept == 1 else 1 for n, kept in zip(each.layout.shape, each.kept, strict=True))
+    made = empty(meta(int64, shape, None, each.layout.device))
+    if made.meta.numel:
+        driver = each.layout.device.driver
+        driver.write(made.storage, 0, np.arange(made.meta.numel), current_stream(each.layout.device))
+    return made
 
 
 _BY_KIND: dict[str, Callable[[Node, dict[str, Any], Application], Tensor | None]] = {"reduction": _reduction}
