@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from weftgrad.codegen.kinds import contraction as kind
 from weftgrad.codegen.model import Op, Param, SpecError
 from weftgrad.runtime import dispatch, dtypes
@@ -40,6 +41,7 @@ def record(equation: str) -> OpRecord:
     from importlib import resources
 
     import jinja2
+
     import weftgrad.templates
 
     folder = Path(str(resources.files(weftgrad.templates)))
@@ -183,7 +185,7 @@ def test_gradients_are_contractions_to_any_order() -> None:
 def test_derived_equations_give_the_gradient(equation: str) -> None:
     rng = np.random.default_rng(0)
     sizes = {"m": 3, "k": 4, "n": 5, "b": 2, "i": 6, "j": 7}
-    first, second, result = kind.terms(op(equation))
+    first, second, _ = kind.terms(op(equation))
     shapes = [(2,) * t.startswith("...") + tuple(sizes[x] for x in t.removeprefix("...")) for t in (first, second)]
     a, b = (rng.standard_normal(s).astype(np.float32) for s in shapes)
     grad = np.asarray(rng.standard_normal(np.einsum(equation, a, b).shape), np.float32)
@@ -206,10 +208,17 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def check_shapes(shapes: list[tuple[int, int, int]], dtype: Any = np.float32, tolerance: float = 4e-6) -> None:
+ALL_TURNS = tuple(itertools.product((False, True), (False, True)))
+
+
+def check_shapes(
+    shapes: list[tuple[int, int, int]], dtype: Any = np.float32, tolerance: float = 4e-6, turns: Any = ALL_TURNS
+) -> None:
+    """Products of these shapes (m, k, n), with each operand as it is and transposed as `turns` say."""
     rng = np.random.default_rng(1)
-    turns = itertools.product(shapes, (False, True), (False, True))
-    cases = [("mk,kn->mn", matrix(rng, m, k, ta, dtype), matrix(rng, k, n, tb, dtype)) for (m, k, n), ta, tb in turns]
+    cases = []
+    for (m, k, n), (ta, tb) in itertools.product(shapes, turns):
+        cases.append(("mk,kn->mn", matrix(rng, m, k, ta, dtype), matrix(rng, k, n, tb, dtype)))
     compare(*cases, tolerance=tolerance)
 
 
@@ -223,7 +232,7 @@ def check_layouts() -> None:
     cases.append(("mk,kn->mn", np.broadcast_to(whole[0, 0, :20], (30, 20)), other[0, 5:25, :, 1]))
     cases.append(("mk,kn->mn", whole[:, 0, :20], np.broadcast_to(other[0, 5:25, 0, :1], (20, 70))))
     for shapes in [
-        ((3, 17, 20), (3, 20, 18)), ((5, 1, 17, 20), (3, 20, 18)), ((17, 20), (2, 3, 20, 18)), ((2, 3, 17, 20), (20, 18)),
+        ((3, 17, 20), (3, 20, 18)), ((5, 1, 17, 20), (3, 20, 18)), ((17, 20), (2, 3, 20, 18)), ((2, 3, 7, 20), (20, 8)),
         ((2, 1, 3, 4, 5), (1, 6, 3, 5, 4)), ((40, 2, 3), (40, 3, 2)), ((1, 1, 4), (7, 4, 1)),
     ]:  # fmt: skip
         cases.append((MATMUL, *(draw(rng, s, np.float32) for s in shapes)))
@@ -246,10 +255,10 @@ def check_layouts() -> None:
 
 def check_dtypes(names: tuple[str, ...]) -> None:
     rng = np.random.default_rng(3)
-    shapes = [(1, 40, 70), (70, 300, 20), (5, 30, 3), (40, 9, 66)]
     tolerances = {"float64": 1e-14, "float16": 1e-3}
     for name in names:
-        check_shapes(shapes, np.dtype(name), tolerances.get(name, 0.0))
+        shapes = [(70, 300, 66), (5, 30, 3)] if name == "float64" else [(40, 140, 66)]
+        check_shapes(shapes, np.dtype(name), tolerances.get(name, 0.0), [(False, False), (True, True)])
     if "int32" in names:
         compare(("mk,kn->mn", draw(rng, (9, 20), np.int8).astype(np.int32), draw(rng, (20, 40), np.float32)))
 
@@ -295,7 +304,8 @@ def test_empty_results_and_empty_sums() -> None:
 def check_into() -> None:
     rng = np.random.default_rng(5)
     a, b = draw(rng, (20, 30), np.float32), draw(rng, (30, 70), np.float32)
-    for layout in [np.zeros((70, 20), np.float32).T, np.zeros((20, 140), np.float32)[:, ::2], np.zeros((25, 75), np.float32)[2:22, 1:71]]:  # fmt: skip
+    plane = np.zeros((70, 140), np.float32)
+    for layout in [plane[:, :20].T, plane[:20, ::2], plane[2:22, 1:71]]:
         out = tensor(layout)
         dispatch.call_into(record_of(MATMUL), (tensor(a), tensor(b)), (), (out,), in_place=False)
         np.testing.assert_allclose(fetch(out), a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
@@ -303,16 +313,16 @@ def check_into() -> None:
 
 def test_results_that_exist_already() -> None:
     check_into()
+    out = tensor(np.zeros((3, 2), np.float32))
+    operands = [tensor(np.zeros(s, np.float32)) for s in ((2, 4), (4, 3))]
     with pytest.raises(ShapeError, match=r"the result has shape \[2, 3\], out has \[3, 2\]"):
-        out = tensor(np.zeros((3, 2), np.float32))
-        operands = [tensor(np.zeros(s, np.float32)) for s in ((2, 4), (4, 3))]
         dispatch.call_into(record_of(MATMUL), operands, (), (out,), in_place=False)
 
 
 @pytest.mark.parametrize(
     ("equation", "shapes", "message"),
     [
-        (MATMUL, ((2, 3), (4, 5)), r"mix\(input float32\[2, 3\], other float32\[4, 5\]\): 'k' is 3 in input and 4 in other"),
+        (MATMUL, ((2, 3), (4, 5)), r"mix\(input float32\[2, 3\], other .*\): 'k' is 3 in input and 4 in other"),
         (MATMUL, ((2, 2, 3), (3, 3, 5)), "batch sizes 2 and 3 meet in dimension -3; they must be equal or 1"),
         (MATMUL, ((3,), (3, 5)), r"input must have at least 2 dimensions \(\.\.\.mk\)"),
         ("mk,k->m", ((3, 4), (3, 4)), r"other must have 1 dimensions \(k\)"),
@@ -351,22 +361,23 @@ def test_choices_cover_the_product_and_fit_the_device() -> None:
 
 # GPU schedules and poor vendors, on the CPU's device: the same checks in a process that sees other capabilities
 
-GPU_SHAPES = [(1, 1, 1), (1, 40, 33), (31, 15, 33), (65, 17, 31), (64, 64, 64), (130, 33, 70), (2, 5000, 3), (300, 70, 1)]
+OTHER_SHAPES = [(1, 40, 33), (31, 15, 65), (130, 33, 70), (2, 5000, 3)]
 
 
 @pytest.mark.parametrize(
     "capabilities",
-    ["style=gpu,lanes=4,max_group=256", "style=gpu,lanes=4,fp64=0,max_group=64,local_memory=16384", "style=cpu,lanes=4"],
+    ["style=gpu,lanes=4,max_group=256", "style=gpu,fp64=0,max_group=64,local_memory=16384", "style=cpu,lanes=4"],
 )
 def test_other_capabilities(capabilities: str) -> None:
+    names = ("int8",) if "fp64=0" in capabilities else ("float64",) if "gpu" in capabilities else ()
     code = f"""
     import sys
     sys.path.insert(0, {str(Path(__file__).parent)!r})
     import test_contraction as t
-    t.check_shapes(t.GPU_SHAPES)
+    t.check_shapes(t.OTHER_SHAPES, turns=[(False, False), (True, True)])
     t.check_layouts()
     t.check_into()
-    t.check_dtypes(("int32", "int8") if "fp64=0" in {capabilities!r} else ("float64", "int32", "int64"))
+    t.check_dtypes({names!r})
     """
     environment = {**os.environ, "WEFTGRAD_CAPABILITIES": capabilities}
     done = subprocess.run(

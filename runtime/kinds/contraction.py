@@ -42,7 +42,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Gemm:
-    """The merged problem: (size, strides in those of A, B, C that have it) of m, n and k, and of every batch dimension."""
+    """The merged problem: size and strides (in those of A, B, C that have it) of m, n, k and each batch dimension."""
 
     m: tuple[int, int, int]
     n: tuple[int, int, int]
@@ -256,7 +256,8 @@ class _Builder:
     def _move(
         self, dims: list[tuple[int, int, int]], source: _Place, target: _Place, parts: int = 1, part_step: int = 0
     ) -> None:
-        """A step that copies dimensions (size, source's stride, target's), or sums `parts` sources `part_step` apart."""
+        """A step that copies dimensions (size, source's stride, target's), or sums `parts` sources `part_step` apart.
+        No parts: zeros."""
         sizes, (given, taken) = collapse(
             tuple(d[0] for d in dims), [tuple(d[1] for d in dims), tuple(d[2] for d in dims)]
         )
@@ -314,9 +315,7 @@ class _Builder:
         for size, s, t, _ in reversed(gemm.batch):
             batch.append((size, s, t, step))
             step *= size
-        there = replace(
-            gemm, m=(*gemm.m[:2], gemm.n[0]), n=(*gemm.n[:2], 1), batch=tuple(reversed(batch))
-        )
+        there = replace(gemm, m=(*gemm.m[:2], gemm.n[0]), n=(*gemm.n[:2], 1), batch=tuple(reversed(batch)))
         return there, _Place(self._allocate(step), self.element, {}), matrix
 
     def _settle(self, gemm: _Gemm, there: _Gemm, c: _Place, place: _Place, parts: int, part_step: int) -> None:
@@ -329,19 +328,15 @@ class _Builder:
 
     def _product(self, gemm: _Gemm) -> tuple[bool, bool]:
         """Whether A, and whether B, is contiguous along k."""
-        m, n, k = gemm.m, gemm.n, gemm.k
+        n, k = gemm.n, gemm.k
         return k[1] == 1 or k[0] == 1, (k[2] == 1 or k[0] == 1) and (n[1] != 1 or n[0] == 1)
 
     def _cpu(self, gemm: _Gemm, a: _Place, b: _Place, c: _Place) -> None:
-        if gemm.n[0] > 1 and 1 not in (gemm.n[1], gemm.k[2]) and gemm.k[0] > 1:
-            gemm, b = self._copied_b(gemm, b)
-        elif gemm.k[0] == 1 and gemm.n[0] > 1 and gemm.n[1] != 1:
+        if gemm.n[0] > 1 and gemm.n[1] != 1 and (gemm.k[0] == 1 or gemm.k[2] != 1):
             gemm, b = self._copied_b(gemm, b)
         a_along_k, b_along_k = self._product(gemm)
         converts = a.dtype.storage != self.element.storage
-        shape = contraction_plan.Product(
-            gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, a_along_k, b_along_k, converts
-        )
+        shape = contraction_plan.Product(gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, a_along_k, b_along_k, converts)
         chosen = contraction_plan.choose(shape, self.able, self.lanes)
         if chosen.flip:
             gemm, a = self._copied_a(gemm, a)
@@ -394,8 +389,9 @@ class _Builder:
         )
         defines: tuple[tuple[str, str], ...] = (("MR", str(chosen.mr)), ("NV", str(chosen.nv)))
         if chosen.name == "gemm":
-            flags = {"KC": chosen.kc, "PACK": int(chosen.pack), "TB": int(b_along_k)}
-            defines += tuple((name, str(value)) for name, value in flags.items())
+            converts = c.dtype.storage != self.element.storage
+            flags = {"KC": chosen.kc, "PACK": chosen.pack, "TB": b_along_k, "CONVERTS": converts}
+            defines += tuple((name, str(int(value))) for name, value in flags.items())
         slots = (Slot(a.dtype.name), Slot(b.dtype.name), Slot(c.dtype.name))
         instance = self._instance(chosen.name, slots, defines)
         size = (columns, _ceil(gemm.m[0], chosen.rows), _ceil(entries, chosen.entries))

@@ -31,8 +31,9 @@ class Product:
 class Schedule:
     """A CPU schedule: `gemm` or `dots` with a register tile of `mr` rows by `nv` vectors (dots: columns).
 
-    kc: rows of B a panel has at most. pack: whether a work-item packs its panels, or reads B in place. rows, columns, entries: what a work-item takes
-    of the result and the batch. depth: of k, `parts` of which are summed afterwards. flip: lay A out along k first.
+    kc: rows of B that a panel has at most. pack: whether a work-item packs its panels, or reads B in place. rows,
+    columns, entries: what a work-item takes of the result and the batch. depth: of k, `parts` of which are summed
+    afterwards. flip: lay A out along k first.
     """
 
     name: str
