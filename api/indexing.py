@@ -19,6 +19,7 @@ from . import _hosting
 from ._generated import ops
 from .runtime import dtypes, layout, views
 from .runtime.context import _local
+from .runtime.context import current_stream as _current_stream
 from .runtime.device import Device, Meta, meta
 from .runtime.dispatch import call, call_into, empty
 from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
@@ -282,29 +283,43 @@ def _checked(index: Any, size: int, dim: int) -> np.ndarray[Any, Any] | Tensor:
             index = call(registry["wrap_index"], (index, size))
         return index
     if index.size:
-        _check_range(int(index.min()), int(index.max()), size, where, -size)
-    return np.where(index < 0, index + size, index)
+        least = int(index.min())
+        _check_range(least, int(index.max()), size, where, -size)
+        if least < 0:
+            return np.where(index < 0, index + size, index)
+    return index  # type: ignore[no-any-return]
 
 
 def _positions(items: Sequence[tuple[Any, int]], device: Device) -> Tensor:
     """One tensor of positions from the indices of several dimensions and their sizes, broadcast against each other."""
-    shape = layout.broadcast([tuple(i.meta.shape) if isinstance(i, Tensor) else i.shape for i, _ in items], "indices")
     found, _ = items[0]
+    if len(items) == 1:
+        return _wide(found, device)
+    shape = layout.broadcast([tuple(i.meta.shape) if isinstance(i, Tensor) else i.shape for i, _ in items], "indices")
     for index, size in items[1:]:
         if isinstance(found, np.ndarray) and isinstance(index, np.ndarray):
             found = found * size + index
         else:
             found = call(registry["linear_index"], (_wide(found, device), _wide(index, device), size))
     if isinstance(found, np.ndarray):
-        return _hosting.from_host(np.broadcast_to(found, shape), dtypes.int64, device)
+        return _upload(np.broadcast_to(found, shape), device)
     return _on(found, device)
+
+
+def _upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
+    """An int64 array as a tensor."""
+    made = empty(meta(dtypes.int64, array.shape, None, device))
+    if array.size:
+        device.driver.write(made.storage, 0, np.ascontiguousarray(array), _current_stream(device))
+    return made
 
 
 def _wide(index: Any, device: Device) -> Tensor:
     """`index` as int64 on `device`."""
     if isinstance(index, Tensor):
-        return _on(index, device).to(dtype=dtypes.int64)  # type: ignore[attr-defined,no-any-return]
-    return _hosting.from_host(index, dtypes.int64, device)
+        index = _on(index, device)
+        return index if index.meta.dtype is dtypes.int64 else call(registry["copy"], (index,), (dtypes.int64,))  # type: ignore[no-any-return]
+    return _upload(index, device)
 
 
 def _on(tensor: Tensor, device: Device) -> Tensor:
@@ -323,13 +338,29 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
     if not index.meta.numel:
         return 0
     if index.meta.device.type == "cpu":
-        values = _hosting.to_host(index)
-        least, most = int(values.min()), int(values.max())
+        least, most = _extremes(index, size)
     else:
         low, high = call(registry["index_bounds"], (index.detach(),))  # type: ignore[attr-defined]
         least, most = int(low.item()), int(high.item())
     _check_range(least, most, size, where, -size if negative else 0)
     return least
+
+
+def _extremes(index: Tensor, size: int) -> tuple[int, int]:
+    """The smallest and the largest index in host memory."""
+    layout = index.meta
+    if layout.contiguous:
+        driver = layout.device.driver
+        driver.synchronize()
+        start = index.start - index.storage.start
+        values = driver.host_view(index.storage)[start : start + layout.nbytes].view(layout.dtype.numpy)
+        if layout.dtype is dtypes.int64:  # negative ones are huge without a sign, so one pass finds that all are good
+            most = int(values.view(np.uint64).max())
+            if most < size:
+                return 0, most
+    else:
+        values = _hosting.to_host(index)
+    return int(values.min()), int(values.max())
 
 
 def _check_range(least: int, most: int, size: int, where: str, low: int) -> None:
@@ -507,7 +538,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise ArgumentError("one_hot: of an empty tensor, give num_classes")
         num_classes = int(ops.amax(tensor).item()) + 1  # type: ignore[attr-defined]
     check_bounds(tensor, num_classes, "one_hot")
-    classes = _hosting.from_host(np.arange(num_classes), dtypes.int64, tensor.meta.device)
+    classes = _upload(np.arange(num_classes), tensor.meta.device)
     found = ops.eq(call(registry["unsqueeze"], (tensor,), (-1,)), classes)
     return call(registry["copy"], (found,), (dtypes.int64,))  # type: ignore[no-any-return]
 

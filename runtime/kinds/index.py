@@ -2,8 +2,10 @@
 
 Reading is a copy with one indirection: schedules `rows` (CPU: a row of the result at once, in vectors where one index
 stands for a whole row) and `grid` (GPU: an element a work-item). Writing is deterministic without atomics: a work-item
-owns elements of the result (those at its coordinates beside the indexed dimensions, and a range of positions along
-these), walks all indices in order and takes what is its own. Elements are moved as raw bits, except where they are added.
+owns elements of the result (those at its coordinates beside the indexed dimensions; on a GPU of a range of positions
+along these), walks all indices in order and takes what is its own. Elements are moved as raw bits, except where they
+are added. (On a CPU ranges do not pay: that an index is somebody else's cannot be predicted, which costs more than
+the second core brings.)
 """
 
 from __future__ import annotations
@@ -221,10 +223,9 @@ def _write(request: Request, out: Meta, access: _Access, source: Meta, index: Me
     parts = min(elementwise_parts(numel, able.cores), able.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, parts // row_items, 64)
-    reach, ranges = split(total, max(1, parts // (row_items * items)))
-    geometry = pack_longs((rows, inner, row_chunk, chunk, total, reach, walk, *tables))
-    size = (row_items, items, ranges)
-    return [_step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1, 1), numel, buffers)]
+    geometry = pack_longs((rows, inner, row_chunk, chunk, total, total, walk, *tables))
+    size = (row_items, items)
+    return [_step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
 
 
 def _borrowed(request: Request, op: str, layout: Meta, out: Meta, statics: tuple[object, ...], buffers: tuple[int, int]) -> list[Step]:
