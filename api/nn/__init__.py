@@ -1,0 +1,12 @@
+"""Neural networks: modules and their parameters, layers, losses; `functional`, `init` and `utils` beside them."""
+
+from . import functional, init, utils
+from .activations import *  # noqa: F403
+from .containers import *  # noqa: F403
+from .layers import *  # noqa: F403
+from .losses import *  # noqa: F403
+from .module import Module
+from .normalization import *  # noqa: F403
+from .parameter import Buffer, Parameter
+
+__all__ = ["Buffer", "Module", "Parameter", "functional", "init", "utils"]

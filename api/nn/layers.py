@@ -1,0 +1,276 @@
+"""Layers: linear maps, convolutions, embeddings, dropout, shapes. Initial values are PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..factories import empty
+from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
+from . import functional as F
+from . import init
+from .module import Module
+from .parameter import Parameter
+
+__all__ = [
+    "Bilinear", "Conv1d", "Conv2d", "ConvTranspose2d", "CosineSimilarity", "Dropout", "Dropout1d", "Dropout2d", "Embedding",
+    "Flatten", "Identity", "Linear", "PairwiseDistance", "Unflatten",
+]  # fmt: skip
+
+
+def _parameter(*size: int, device: Any, dtype: Any) -> Parameter:
+    return Parameter(empty(*size, device=device, dtype=dtype))
+
+
+class Identity(Module):
+    """Gives back what it gets; takes any arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        return input
+
+
+class Flatten(Module):
+    """Dimensions start_dim to end_dim merged into one."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1):
+        super().__init__()
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, input: Any) -> Any:
+        return input.flatten(self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """One dimension split into several."""
+
+    def __init__(self, dim: int, unflattened_size: Any):
+        super().__init__()
+        self.dim = dim
+        self.unflattened_size = tuple(unflattened_size)
+
+    def forward(self, input: Any) -> Any:
+        return input.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+class Linear(Module):
+    """input @ weight.T + bias: (*, in_features) to (*, out_features). Weights are (out_features, in_features)."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = _parameter(out_features, in_features, device=device, dtype=dtype)
+        if bias:
+            self.bias = _parameter(out_features, device=device, dtype=dtype)
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew from U(-1/sqrt(in_features), 1/sqrt(in_features))."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class Bilinear(Module):
+    """out[o] = input1 · weight[o] · input2 + bias[o]."""
+
+    def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.weight = _parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
+        self.register_parameter("bias", _parameter(out_features, device=device, dtype=dtype) if bias else None)
+        bound = 1 / math.sqrt(in1_features)
+        for param in self.parameters():
+            init.uniform_(param, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+
+def _tuple(value: Any, count: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+
+
+class _Convolution(Module):
+    """What convolutions share. `transposed`: weights are (in_channels, out_channels / groups, …)."""
+
+    dimensions = 2
+    transposed = False
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+        groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__()
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ArgumentError(f"{type(self).__name__}: {in_channels} and {out_channels} channels do not fall into {groups} groups")
+        if padding_mode != "zeros":
+            raise ArgumentError(f"{type(self).__name__}: padding_mode is 'zeros'; {padding_mode!r} is not supported")
+        count = self.dimensions
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size, self.stride, self.dilation = _tuple(kernel_size, count), _tuple(stride, count), _tuple(dilation, count)
+        self.padding = padding if isinstance(padding, str) else _tuple(padding, count)
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        self.weight = _parameter(first, second // groups, *self.kernel_size, device=device, dtype=dtype)
+        if bias:
+            self.bias = _parameter(out_channels, device=device, dtype=dtype)
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew from U(-b, b), b = 1 / sqrt(inputs of one output)."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(init.fans(self.weight)[0])
+            init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        plain = {"padding": (0,) * self.dimensions, "dilation": (1,) * self.dimensions, "groups": 1}
+        text += "".join(f", {k}={getattr(self, k)}" for k, v in plain.items() if getattr(self, k) != v)
+        return text + ("" if self.bias is not None else ", bias=False")
+
+
+class Conv1d(_Convolution):
+    """Cross-correlation of (N, in_channels, L); see `nn.functional.conv1d`."""
+
+    dimensions = 1
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Conv2d(_Convolution):
+    """Cross-correlation of (N, in_channels, H, W); see `nn.functional.conv2d`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class ConvTranspose2d(_Convolution):
+    """The transpose of `Conv2d` as a linear map; see `nn.functional.conv_transpose2d`."""
+
+    transposed = True
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        self.output_padding = _tuple(output_padding, 2)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.conv_transpose2d(
+            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        )
+
+
+class Dropout(Module):
+    """In training, each element 0 with probability p, else divided by 1 - p (Srivastava et al. 2014)."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False):
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"Dropout: p is a probability, between 0 and 1, not {p}")
+        self.p = p
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout(input, self.p, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}" + (", inplace=True" if self.inplace else "")
+
+
+class Dropout2d(Dropout):
+    """`Dropout` of whole channels."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.feature_dropout(input, self.p, self.training)
+
+
+class Dropout1d(Dropout2d):
+    """`Dropout` of whole channels."""
+
+
+class Embedding(Module):
+    """A table of vectors, looked up by integers. Row `padding_idx` is 0 at first and is not learned."""
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, sparse: bool = False, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__()
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ArgumentError(f"Embedding: padding_idx {padding_idx} is no row of {num_embeddings}")
+        if max_norm is not None or scale_grad_by_freq or sparse:
+            raise ArgumentError("Embedding: max_norm, scale_grad_by_freq and sparse are not supported")
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = padding_idx % num_embeddings if padding_idx is not None else None
+        self.weight = _parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew from N(0, 1)."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.data[self.padding_idx])  # type: ignore[attr-defined]
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **options: Any) -> Embedding:
+        """An embedding over a given table."""
+        made = cls(*embeddings.meta.shape, padding_idx=padding_idx, **options)
+        made.weight = Parameter(embeddings, requires_grad=not freeze)
+        return made
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.embedding(input, self.weight, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}" + (f", padding_idx={self.padding_idx}" if self.padding_idx is not None else "")
+
+
+class CosineSimilarity(Module):
+    """The cosine of the angle between vectors along `dim`."""
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8):
+        super().__init__()
+        self.dim = dim
+        self.eps = eps
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PairwiseDistance(Module):
+    """The p-norm of the difference along the last dimension."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
+        super().__init__()
+        self.norm = p
+        self.eps = eps
+        self.keepdim = keepdim
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
