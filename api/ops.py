@@ -22,7 +22,7 @@ from ._generated import ops as _generated
 from .runtime.errors import SpecError as _SpecError
 from .runtime.records import registry as _registry
 
-__all__ = ["load", "load_specs"]
+__all__ = ["beside", "load"]
 
 _lock = _threading.RLock()
 _loaded: dict[str, _Callable[..., _Any]] = {}
@@ -58,7 +58,7 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
         raise _SpecError(str(error)) from None
 
 
-def load_specs(owner: str) -> _Any:
+def beside(owner: str) -> _Any:
     """What a package made from a spec stands beside: `codegen.generate.Beside`."""
     from .codegen.generate import Beside
 
@@ -74,9 +74,9 @@ def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
     from .runtime.derive import register_generated
 
     ops = load_text(source, file, trust=trust) if isinstance(source, str) else load_file(source, trust=trust)
-    beside = load_specs(owner)
-    known = resolve(ops, beside)
-    made = render_all(ops, 0, taken=beside.taken)
+    standing = beside(owner)
+    known = resolve(ops, standing)
+    made = render_all(ops, 0, taken=standing.taken)
     name = shown_names([_Path(file).name])
     digest = _hashlib.sha256(repr([op.spec for op in ops]).encode()).hexdigest()[:16]
     text = functions_module(

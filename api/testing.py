@@ -16,7 +16,7 @@ from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError
 from .runtime.tensor import Tensor
 
-__all__ = ["assert_close", "default_tolerances", "resolve_reference", "synthetic_device"]
+__all__ = ["assert_close", "default_tolerances", "resolve_reference", "special_functions", "synthetic_device"]
 
 # (rtol, atol), as torch.testing.assert_close has them
 _TOLERANCES = {
@@ -187,6 +187,11 @@ def _module(root: str | None) -> Any:
     import scipy.special
 
     return scipy.special
+
+
+def special_functions() -> Any:
+    """scipy.special; ImportError where SciPy is not installed."""
+    return _module("scipy.special")
 
 
 def synthetic_device(index: int, capabilities: str, of: str = "opencl:0") -> Device:

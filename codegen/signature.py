@@ -6,12 +6,13 @@ import ast
 import keyword
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from .model import MISSING, Param, SpecError
 
-__all__ = ["c_names", "check_name", "parse_signature"]
+__all__ = ["annotations", "c_names", "check_name", "parse_signature"]
 
 # annotation -> (role, scope, type, annotation in the binding)
 _ANNOTATIONS = {
@@ -66,6 +67,11 @@ _TAKEN_C_SHAPE = re.compile(
     r"vload|vstore|read|write|image)_|vload\d|vstore\d"
 )
 _TAKEN_SHAPE = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
+
+
+def annotations() -> Mapping[str, tuple[str, str, str, str]]:
+    """What an annotation means: role, scope, type, and how the function has it. For the language reference."""
+    return MappingProxyType(_ANNOTATIONS)
 
 
 def check_name(name: str, what: str) -> None:

@@ -1,5 +1,9 @@
 """The cache of compiled programs on disk: one file a program, named by everything that its binary depends on.
 
+A program built as a batch (`weftgrad prebuild`) serves later runs that ask for one of its kernels alone: beside it lies
+a small index file for each kernel, named by the program that this kernel alone would be, with the batch's name and the
+kernel's position in it.
+
 Files are written beside their place and renamed, so that several processes can share the folder; a file that cannot
 be read or written is as good as none. `WEFTGRAD_CACHE` names the folder (default: the user's cache folder);
 `WEFTGRAD_CACHE=off` switches the cache off.
@@ -11,6 +15,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = ["BinaryCache", "cache_folder"]
@@ -33,16 +38,21 @@ class BinaryCache:
     def __init__(self, identity: str):
         self._identity = identity
 
-    def _path(self, source: str) -> Path | None:
+    def key(self, source: str) -> str:
+        """The name under which the binary of `source` is kept."""
+        return hashlib.sha256(f"{self._identity}\0{source}".encode()).hexdigest()
+
+    def _path(self, key: str, kind: str = "bin") -> Path | None:
         folder = cache_folder()
-        if folder is None:
-            return None
-        key = hashlib.sha256(f"{self._identity}\0{source}".encode()).hexdigest()
-        return folder / key[:2] / f"{key}.bin"
+        return None if folder is None else folder / key[:2] / f"{key}.{kind}"
 
     def load(self, source: str) -> bytes | None:
         """The binary of `source`, or None. A damaged file counts as absent."""
-        path = self._path(source)
+        return self.load_key(self.key(source))
+
+    def load_key(self, key: str, kind: str = "bin") -> bytes | None:
+        """As `load`, by name."""
+        path = self._path(key, kind)
         if path is None:
             return None
         try:
@@ -56,7 +66,24 @@ class BinaryCache:
 
     def store(self, source: str, binary: bytes) -> None:
         """Keep the binary of `source`; silently does nothing where the folder cannot be written."""
-        path = self._path(source)
+        self._store(self._path(self.key(source)), binary)
+
+    def index(self, alone: Sequence[str], batch: str) -> None:
+        """Note that the program `batch` has at position i the kernel that `alone[i]` would have at position 0."""
+        whole = self.key(batch)
+        for position, source in enumerate(alone):
+            self._store(self._path(self.key(source), "idx"), f"{whole} {position}".encode())
+
+    def find(self, source: str) -> tuple[str, int] | None:
+        """The name of a batch that has the kernel of `source`, and its position; None if there is none."""
+        note = self.load_key(self.key(source), "idx")
+        if note is None:
+            return None
+        key, _, position = note.decode().partition(" ")
+        path = self._path(key)
+        return (key, int(position)) if path is not None and path.is_file() else None
+
+    def _store(self, path: Path | None, binary: bytes) -> None:
         if path is None:
             return
         with contextlib.suppress(OSError):

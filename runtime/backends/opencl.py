@@ -140,6 +140,7 @@ class Compiler:
         self._cache = BinaryCache(identity)
         self._lock = threading.RLock()
         self._found: dict[Instance, tuple[Any, str]] = {}
+        self._batches: dict[str, Any] = {}
         self._mine = threading.local()
         self.built = 0
         self.loaded = 0
@@ -148,11 +149,41 @@ class Compiler:
         """Build those not yet built, as one program. Returns how many there were."""
         with self._lock:
             missing = [i for i in dict.fromkeys(instances) if i not in self._found]
+            if len(missing) == 1 and self._from_batch(missing[0]):
+                return 1
             if missing:
                 made = self._program(missing)
                 for position, instance in enumerate(missing):
                     self._found[instance] = (made, program.entry_name(instance, position))
             return len(missing)
+
+    def is_cached(self, instance: Instance) -> bool:
+        """Whether a binary with `instance` lies in the cache, alone or in a batch."""
+        text = self._source([instance])
+        return self._cache.find(text) is not None or self._cache.load(text) is not None
+
+    def _from_batch(self, instance: Instance) -> bool:
+        """Take `instance` from a program that was built as a batch, if the cache has one."""
+        found = self._cache.find(self._source([instance]))
+        if found is None:
+            return False
+        key, position = found
+        made = self._batches.get(key)
+        if made is None:
+            binary = self._cache.load_key(key)
+            if binary is None:
+                return False
+            try:
+                made = cl.Program(self._context, [self._handle], [binary]).build(devices=[self._handle])
+            except cl.Error:
+                return False
+            self._batches[key] = made
+            self.loaded += 1
+        self._found[instance] = (made, program.entry_name(instance, position))
+        return True
+
+    def _source(self, instances: Sequence[Instance]) -> str:
+        return program.source(instances, builtins=self._capabilities.builtins, fp64=self._capabilities.fp64)
 
     def kernel(self, instance: Instance) -> Any:
         """The calling thread's kernel object: its arguments are state, and making one costs 0.1 ms."""
@@ -170,7 +201,7 @@ class Compiler:
         if not able.fp64 and any(i.element == "double" for i in instances):
             names = ", ".join(sorted({i.name for i in instances if i.element == "double"}))
             raise CompileError(f"{names}: {self._handle.name} has no float64; use float32 there")
-        text = program.source(instances, builtins=able.builtins, fp64=able.fp64)
+        text = self._source(instances)
         binary = self._cache.load(text)
         if binary is not None:
             try:
@@ -184,6 +215,8 @@ class Compiler:
             self.built += 1
             binary = next(b for b in made.get_info(cl.program_info.BINARIES) if b)
             self._cache.store(text, binary)
+            if len(instances) > 1:
+                self._cache.index([self._source([i]) for i in instances], text)
             # A binary holds finished kernels, where a program from source compiles each at its first launch.
             return cl.Program(self._context, [self._handle], [binary]).build(devices=[self._handle])
         except cl.Error as error:

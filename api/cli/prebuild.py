@@ -1,0 +1,163 @@
+"""`weftgrad prebuild`: compiles the kernels of ops ahead, many a program and in several processes, into the cache.
+
+Which kernels an op needs is found by calling it, and its derivatives, on small tensors of representative layouts while
+launches are only listed. A batch of 32 kernels builds in a quarter of the time of 32 programs, and a run that later
+asks for one of them alone finds it (`runtime.cache`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..runtime import dtypes
+from ..runtime.device import Device
+from ..runtime.device import device as to_device
+from ..runtime.errors import ArgumentError, WeftgradError
+
+__all__ = ["build", "instances", "register"]
+
+BATCH = 32
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    made = subparsers.add_parser(
+        "prebuild", help="compile kernels ahead, into the cache", description="Compiles the kernels of ops and of their "
+        "first derivatives for common layouts, so that first calls need not."
+    )  # fmt: skip
+    made.add_argument("--ops", nargs="*", metavar="OP", help="which ops (default: all)")
+    made.add_argument("--dtypes", nargs="*", default=["float32"], metavar="DTYPE", help="value types (default: float32)")
+    made.add_argument("--device", default=None, help="the device (default: the default one)")
+    made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+    made.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    made.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Collect, split into batches, build in processes of their own."""
+    from ..runtime.cache import cache_folder
+
+    if options.worker:
+        return _work(options.worker)
+    if cache_folder() is None:
+        raise ArgumentError("prebuild: the cache is off (WEFTGRAD_CACHE), so there is nowhere to build to")
+    place = to_device(options.device)
+    begun = time.perf_counter()
+    found = instances(place, options.ops, [dtypes.parse(d) for d in options.dtypes])
+    total = sum(map(len, found.values()))
+    missing = {name: [i for i in each if not _compiler(place, name).is_cached(i)] for name, each in found.items()}
+    waiting = sum(map(len, missing.values()))
+    collected = time.perf_counter() - begun
+    print(f"{place}: {total} kernels, {total - waiting} of them built already (found in {collected:.1f} s)", flush=True)
+    failed = build(place, missing, options.jobs)
+    print(f"built {waiting - failed} kernels in {time.perf_counter() - begun - collected:.1f} s: {cache_folder()}")
+    return 1 if failed else 0
+
+
+def _compiler(place: Device, name: str) -> Any:
+    return getattr(place.driver, name)
+
+
+def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) -> dict[str, list[Any]]:
+    """The kernels that `ops` (None: all) need for small and large tensors, by the driver's compiler that builds them."""
+    from ..codegen.loader import op_from_mapping
+    from ..runtime.backends.opencl_cpu import SMALL
+    from ..runtime.records import registry
+    from .samples import collecting
+
+    for name in ops or ():
+        registry[name]
+    with collecting(place) as steps:
+        for record in registry:
+            wanted = record.name in ops if ops else "_grad_" not in record.name and record.kind != "view"
+            if not wanted or not record.spec:
+                continue
+            op = op_from_mapping(record.spec)
+            for dtype in types:
+                _call_all(record, op, place, dtype)
+    quick = getattr(place.driver, "quick_compiler", None) is not None
+    found: dict[str, dict[Any, None]] = {}
+    for step in steps:
+        # What runs on small tensors runs on large ones too, by the schedule of its size.
+        names = ["compiler"] if not quick else ["quick_compiler"] if step.work <= SMALL else ["compiler"]
+        for name in names:
+            found.setdefault(name, {})[step.instance] = None
+    return {name: list(each) for name, each in found.items()}
+
+
+def _call_all(record: Any, op: Any, place: Device, dtype: Any) -> None:
+    """Call `op` and its derivatives on contiguous tensors, small and large, and on what broadcasts."""
+    from ..autograd import grad as gradients
+    from ..runtime.dispatch import call
+    from ..runtime.tensor import Tensor
+    from .samples import arguments
+
+    rng = np.random.default_rng(0)
+    for shape in ((5, 7), (260, 260)):
+        for differentiate in (False, True):
+            with contextlib.suppress(WeftgradError, ValueError, TypeError, KeyError, IndexError, AttributeError, StopIteration):
+                named = arguments(op, place, dtype, rng, grad=differentiate, shape=shape)
+                operands = [named[p.name] for p in op.operands]
+                result = call(record, operands, tuple(named[n] for n in record.statics))
+                out = result[0] if isinstance(result, tuple) else result
+                inputs = [t for t in operands if isinstance(t, Tensor) and t.needs]
+                if differentiate and inputs and out.needs:
+                    gradients(out, inputs, grad_outputs=out.detach(), allow_unused=True)  # type: ignore[attr-defined]
+
+
+def build(place: Device, missing: dict[str, list[Any]], jobs: int) -> int:
+    """Build in batches, `jobs` processes at a time; how many kernels could not be built."""
+    batches = [(n, each[i : i + BATCH]) for n, each in missing.items() for i in range(0, len(each), BATCH)]
+    if not batches:
+        return 0
+    with tempfile.TemporaryDirectory(prefix="weftgrad-prebuild-") as folder:
+        shares = [batches[i::jobs] for i in range(min(jobs, len(batches)))]
+        running = []
+        for number, share in enumerate(shares):
+            path = Path(folder) / f"{number}.pickle"
+            path.write_bytes(pickle.dumps((str(place), share)))
+            command = [sys.executable, "-m", "weftgrad.cli", "prebuild", "--worker", str(path)]
+            running.append(subprocess.Popen(command))
+        try:
+            statuses = [process.wait() for process in running]
+        except BaseException:
+            for process in running:
+                process.terminate()
+            raise
+    return sum(sum(len(b) for _, b in s) for s, status in zip(shares, statuses, strict=True) if status)
+
+
+def _work(path: Path) -> int:
+    """In a process of its own: build the batches that the parent left in a file of its temporary folder."""
+    name, share = pickle.loads(path.read_bytes())
+    place = to_device(name)
+    place.driver.capabilities  # noqa: B018  (opens it)
+    status = 0
+    for compiler, batch in share:
+        status |= _built(_compiler(place, compiler).build, batch)
+    return status
+
+
+def _built(build: Callable[[Sequence[Any]], int], batch: Sequence[Any]) -> int:
+    """Build a batch; where it does not compile, each of its kernels alone, so that the others are not lost."""
+    try:
+        build(batch)
+    except WeftgradError as error:
+        if len(batch) == 1:
+            print(f"{batch[0].name}: {str(error).partition(chr(10))[0]}", file=sys.stderr)
+            return 1
+        half = len(batch) // 2
+        return _built(build, batch[:half]) | _built(build, batch[half:])
+    return 0

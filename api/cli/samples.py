@@ -1,0 +1,110 @@
+"""Arguments of an op for commands that have to call it: of fitting roles, shapes and ranges, drawn from its spec."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..codegen.model import MISSING, Op, Param
+from ..runtime.context import state
+from ..runtime.device import Device
+from ..runtime.dtypes import DType
+
+__all__ = ["ROWS", "SHAPE", "arguments", "arrays", "collecting", "numbers", "statics"]
+
+ROWS, LENGTH = 5, 7
+SHAPE = (ROWS, LENGTH)
+_LETTERS = {".": (2,)}
+
+
+def shapes(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, tuple[int, ...]]:
+    """A shape for each tensor operand, by name."""
+    if op.kind == "contraction":
+        terms = next(iter(op.outputs.values())).replace(" ", "").partition("->")[0].split(",")
+        sizes = {letter: 3 + i for i, letter in enumerate(sorted({c for t in terms for c in t if c != "."}))}
+        tensors = [p for p in op.operands if p.is_tensor]
+        return {
+            p.name: (_LETTERS["."] if "..." in t else ()) + tuple(sizes[c] for c in t if c != ".")
+            for p, t in zip(tensors, terms, strict=True)
+        }
+    scopes = {"column": shape[-1:], "row": shape[:-1]}
+    return {p.name: scopes.get(p.scope, shape) for p in op.operands if p.is_tensor}
+
+
+def arrays(op: Op, rng: np.random.Generator, shape: tuple[int, ...] = SHAPE) -> dict[str, np.ndarray[Any, Any]]:
+    """Values for each tensor operand: float64, bool for masks, int64 for indices."""
+    ranges = op.fields.get("sample", {})
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for name, own in shapes(op, shape).items():
+        kind = op.param(name).type
+        if kind == "mask":
+            found[name] = rng.random(own) > 0.5
+        elif kind == "index":
+            found[name] = rng.integers(0, shape[-1] if shape else 1, own)
+        else:
+            low, high = ranges.get(name, (-2.0, 2.0))
+            found[name] = rng.uniform(low, high, own)
+    return found
+
+
+def numbers(op: Op) -> dict[str, Any]:
+    """A value for each number: its default, or the middle of its range."""
+    found = {}
+    for p in op.operands:
+        if not p.is_tensor:
+            low, high = op.fields.get("sample", {}).get(p.name, (0.5, 1.0))
+            middle: Any = 7 if p.type == "index" else (low + high) / 2
+            found[p.name] = middle if p.default is MISSING else p.default
+    return found
+
+
+def statics(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, Any]:
+    """A value for each static argument: its default, or one that fits `shape`."""
+    return {p.name: _static(p, shape) if p.default is MISSING else p.default for p in op.statics}
+
+
+def _static(p: Param, shape: tuple[int, ...]) -> Any:
+    if "Sequence[int]" in p.annotation:
+        return tuple(shape[-1:]) if p.name == "normalized_shape" else tuple(shape)
+    fitting: dict[str, Any] = {"int": -1 if p.name.startswith("dim") else 1, "bool": False, "str": ""}
+    return fitting.get(p.annotation)
+
+
+def arguments(
+    op: Op, device: Device, dtype: DType, rng: np.random.Generator, *, grad: bool = False, shape: tuple[int, ...] = SHAPE
+) -> dict[str, Any]:
+    """An argument for every parameter, by name; with `grad`, value tensors require it."""
+    from ..factories import tensor
+
+    found: dict[str, Any] = {}
+    values = arrays(op, rng, shape)
+    for p in op.params:
+        if p.name in values:
+            own = dtype if p.type == "value" else None
+            made = tensor(values[p.name], dtype=own, device=device, requires_grad=grad and p.type == "value")
+            found[p.name] = [made, made.detach()] if p.role == "list" else made
+    return {p.name: ({**found, **numbers(op), **statics(op, shape)})[p.name] for p in op.params}
+
+
+@contextlib.contextmanager
+def collecting(device: Device) -> Iterator[list[Any]]:
+    """Calls on `device` launch nothing; the steps that they would have launched are listed instead."""
+    driver: Any = device.driver
+    driver.capabilities  # noqa: B018  (opens it)
+    steps: list[Any] = []
+    own = state()
+    plans, own.plans = own.plans, {}
+
+    def launcher(planned: Sequence[Any], scratch: Sequence[int]) -> Callable[..., None]:
+        steps.extend(planned)
+        return lambda tensors, numbers, stream: None
+
+    driver.launcher = launcher
+    try:
+        yield steps
+    finally:
+        del driver.launcher
+        own.plans = plans

@@ -1,0 +1,65 @@
+"""What is printed on a terminal: colours, highlighted C, Python and YAML, tables. Plain text anywhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+__all__ = ["Style", "table"]
+
+_CODES = {
+    "heading": "1", "comment": "2", "keyword": "34", "type": "36", "number": "35", "string": "32", "macro": "33",
+    "good": "32", "bad": "31", "warning": "33",
+}  # fmt: skip
+_C = (
+    r"(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r'|(?P<string>"(?:\\.|[^"\\\n])*")'
+    r"|(?P<macro>^[ \t]*\#(?:\\\n|[^\n])*)"
+    r"|(?P<number>\b(?:0x[0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?)[fFuUlLh]*\b)"
+    r"|(?P<keyword>\b(?:if|else|for|while|do|return|typedef|struct|static|inline|const|restrict|switch|case|break|continue|"
+    r"kernel|global|local|private|sizeof|def|import|from|as|in|not|and|or|lambda|with)\b)"
+    r"|(?P<type>\b(?:void|(?:u?(?:char|short|int|long)|float|double|half)(?:2|4|8|16)?|size_t|bool|[VMCL]|S\d+)\b)"
+)
+_YAML = (
+    r"(?P<comment>(?:^|(?<=\s))\#[^\n]*)"
+    r"|(?P<keyword>^[ \t]*(?:-[ ]+)?[A-Za-z_][A-Za-z0-9_]*(?=:(?:\s|$)))"
+    r'|(?P<string>"(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\')'
+    r"|(?P<number>(?<![\w.])-?\d+\.?\d*(?:[eE][+-]?\d+)?(?![\w.]))"
+)
+_LANGUAGES = {"c": re.compile(_C, re.MULTILINE | re.DOTALL), "yaml": re.compile(_YAML, re.MULTILINE)}
+
+
+class Style:
+    """Colours for one stream: only if it is a terminal, and NO_COLOR and TERM=dumb do not forbid it."""
+
+    def __init__(self, stream: TextIO | None = None):
+        stream = stream or sys.stdout
+        self.enabled = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def __call__(self, kind: str, text: str) -> str:
+        """`text` in the colour of `kind`."""
+        return f"\x1b[{_CODES[kind]}m{text}\x1b[0m" if self.enabled and text else text
+
+    def highlight(self, language: str, text: str) -> str:
+        """Source text (`c`, which does for Python too, or `yaml`) with its words coloured."""
+        if not self.enabled:
+            return text
+        return _LANGUAGES[language].sub(lambda found: self(found.lastgroup or "comment", found.group()), text)
+
+
+def table(rows: Sequence[Sequence[str]], headings: Sequence[str], style: Style, marks: Sequence[Sequence[str]] = ()) -> str:
+    """Columns as wide as their longest cell. marks: for each row and cell, a colour or nothing."""
+    every = [list(headings), *[list(r) for r in rows]]
+    widths = [max(len(row[i]) for row in every) for i in range(len(headings))]
+    lines = []
+    for number, row in enumerate(every):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        if number == 0:
+            cells = [style("heading", cell) for cell in cells]
+        elif marks:
+            cells = [style(m, c) if m else c for m, c in zip(marks[number - 1], cells, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,271 @@
+"""What people read: the language reference, a JSON Schema for editors, a page for each op, and specs as YAML again.
+
+All of it comes from the tables that the loader, the signatures and the vocabulary themselves use, so that it cannot say
+anything else than what they take.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .expr import functions
+from .expr.parse import CONSTANTS, ROW_NAMES
+from .kinds import kind_module
+from .loader import COMMON, KIND_FIELDS, NAMESPACES, OPERATORS, REQUIRED
+from .model import DTYPES, KINDS, MISSING, RESULT_DTYPES, RESULTS, Op, SpecError
+from .signature import annotations
+
+__all__ = ["json_schema", "language_reference", "op_page", "pages", "schema_text", "spec_text"]
+
+_TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
+_CHOICES: dict[str, tuple[str, ...]] = {"dtypes": DTYPES, "operator": OPERATORS, "namespace": NAMESPACES}
+_MEANING = {
+    "float": "floating dtypes", "numeric": "integers and floating dtypes", "integer": "integers",
+    "integral": "integers and bool", "bool": "bool", "all": "every dtype",
+}  # fmt: skip
+
+
+# YAML
+
+
+def spec_text(spec: Mapping[str, Any]) -> str:
+    """An entry of a spec file as YAML, which loads as that entry again."""
+    lines = [f"{'- ' if i == 0 else '  '}{line}" for i, line in enumerate(_block(spec))]
+    return "\n".join(lines) + "\n"
+
+
+def _block(mapping: Mapping[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for key, value in mapping.items():
+        if isinstance(value, Mapping) and value:
+            lines += [f"{key}:", *(f"  {line}" for line in _block(value))]
+        elif isinstance(value, str) and "\n" in value and value == value.strip() and value.isprintable() is False:
+            plain = all(line.isprintable() and line == line.rstrip() for line in value.split("\n"))
+            if plain and not value.startswith(" "):
+                lines += [f"{key}: |-", *(f"  {line}" if line else "" for line in value.split("\n"))]
+            else:
+                lines.append(f"{key}: {json.dumps(value)}")
+        else:
+            lines.append(f"{key}: {_flow(value)}")
+    return lines
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_flow(v) for v in value)}]"
+    if isinstance(value, Mapping):
+        return "{}"
+    if isinstance(value, str):
+        plain = re.fullmatch(r"[A-Za-z(][A-Za-z0-9_ .+*/()<=^|-]*[A-Za-z0-9_)]|[A-Za-z]", value)
+        word = value.lower() in ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
+        return value if plain and not word else json.dumps(value, ensure_ascii=True)
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+
+
+# The language
+
+
+def language_reference() -> str:
+    """The language of specs, as Markdown."""
+    parts = [
+        "# The spec language",
+        "A spec file is a YAML list of ops. Anchors, aliases and tags are not part of it, and nothing in it is ever run: "
+        "expressions are Python syntax, read against the tables on this page.",
+        "## Fields of every op",
+        _fields(COMMON, ("op", "kind")),
+        "## Fields by kind",
+    ]
+    for kind in KINDS:
+        prose = _kind_prose(kind)
+        if prose is None:
+            continue
+        parts += [f"### {kind}", prose, _fields(KIND_FIELDS[kind], REQUIRED[kind])]
+    parts += [
+        "## Parameters",
+        "`op:` is a Python signature. A parameter's annotation says what it is:",
+        _table(("annotation", "is", "in the function"), [(f"`{a or '(none)'}`", _role(*row[:3]), f"`{row[3]}`") for a, row in annotations().items()]),
+        "`Literal['a', 'b']` is a static argument, one of some words. Defaults are literals.",
+        "## Dtypes",
+        _table(("dtypes:", "takes"), [(f"`{d}`", _MEANING[d]) for d in DTYPES]),
+        "`result:` is " + ", ".join(f"`{r}`" for r in RESULTS) + ", `like:NAME` (that operand's dtype), or one of "
+        + ", ".join(f"`{d}`" for d in RESULT_DTYPES) + ".",
+        "## Expressions",
+        "Names are the parameters; constants are " + ", ".join(f"`{c}`" for c in CONSTANTS)
+        + "; in a row, also " + ", ".join(f"`{n}`" for n in ROW_NAMES)
+        + ". Operators are Python's, with `a if mask else b` and chained comparisons. Functions:",
+        _table(("function", "derivative"), [_function_row(f) for f in functions().values()]),
+        "In a row, `sum(x)`, `mean(x)`, `max(x)`, `min(x)` and `prod(x)` reduce it. Derivatives are written with `g`, the "
+        "gradient that arrives, and `y`, the function's value.",
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def _fields(fields: Mapping[str, tuple[tuple[type, ...], str]], required: Iterable[str]) -> str:
+    rows = []
+    for name, (types, meaning) in fields.items():
+        shown = " or ".join("mapping" if t is dict else _TYPES[t] for t in types)
+        rows.append((f"`{name}`" + (" (required)" if name in required else ""), shown, meaning))
+    return _table(("field", "type", "meaning"), rows)
+
+
+def _kind_prose(kind: str) -> str | None:
+    """What the kind's module says of itself; None where this version has no such kind."""
+    try:
+        prose = (kind_module(kind).__doc__ or "").strip()
+    except ModuleNotFoundError:
+        return None
+    blocks = re.split(r"\n\n", prose)
+    return "\n\n".join(f"```text\n{b}\n```" if b.startswith("    ") else b for b in blocks)
+
+
+def _role(role: str, scope: str, type: str) -> str:
+    kinds = {
+        "tensor": "a tensor", "optional": "a tensor or None", "list": "tensors", "scalar": "a number, weak in promotion",
+        "number": "a number, no part in promotion", "static": "resolved before a kernel is chosen",
+        "seed": "a random stream", "absent": "an optional operand that is not there",
+    }  # fmt: skip
+    scopes = {"column": ", one element a position in the row", "row": ", one element a row"}
+    types = {"mask": ", read as truth values", "index": ", of int64"}
+    tensor = role in ("tensor", "optional", "list")
+    return kinds.get(role, role) + (scopes.get(scope, "") + types.get(type, "") if tensor else "")
+
+
+def _function_row(function: Any) -> tuple[str, str]:
+    called = f"`{function.name}({', '.join(function.args)})`"
+    symbol = f" `{function.symbol}`" if function.symbol else ""
+    rules = function.grad
+    if rules is None:
+        return called + symbol, "none"
+    return called + symbol, "; ".join(f"{a}: `{r}`" for a, r in rules.items()) or "zero"
+
+
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+# The schema
+
+
+def json_schema() -> dict[str, Any]:
+    """A JSON Schema (2020-12) of spec files: what an editor can check and complete."""
+    kinds = []
+    for kind in KINDS:
+        own = {**COMMON, **KIND_FIELDS[kind]}
+        properties = {name: _property(name, types, meaning) for name, (types, meaning) in own.items()}
+        properties["kind"] = {"const": kind, "description": COMMON["kind"][1]}
+        kinds.append({
+            "title": kind, "type": "object", "properties": properties, "additionalProperties": False,
+            "required": ["op", "kind", *REQUIRED[kind]],
+        })  # fmt: skip
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "weftgrad ops",
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["op", "kind"],
+            "properties": {"kind": {"enum": list(KINDS)}},
+            "oneOf": kinds,
+        },
+    }
+
+
+def _property(name: str, types: tuple[type, ...], meaning: str) -> dict[str, Any]:
+    made: dict[str, Any] = {"description": meaning}
+    shown = [_TYPES[t] for t in types]
+    made["type"] = shown[0] if len(shown) == 1 else shown
+    if name in _CHOICES:
+        made["enum"] = list(_CHOICES[name])
+    if name == "result":
+        made["anyOf"] = [{"enum": [*RESULTS, *RESULT_DTYPES]}, {"pattern": "^like:[a-z_0-9]+$"}]
+    return made
+
+
+def schema_text() -> str:
+    """`json_schema` as text."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=True) + "\n"
+
+
+# Pages
+
+
+def pages(ops: Iterable[Op]) -> dict[str, str]:
+    """Documentation by file name: a page for each public op, an index, and the language."""
+    public = sorted((op for op in ops if op.namespace != "hidden"), key=lambda op: op.name)
+    files = {f"ops/{op.name}.md": op_page(op) for op in public}
+    rows = [(f"[{op.name}](ops/{op.name}.md)", op.kind, _escaped(_summary(op))) for op in public]
+    files["index.md"] = "# Ops\n\n" + _table(("op", "kind", ""), rows) + "\n"
+    files["language.md"] = language_reference()
+    return files
+
+
+def _summary(op: Op) -> str:
+    return (op.doc.splitlines() or [""])[0]
+
+
+def _escaped(prose: str) -> str:
+    """Prose of a spec, so that no markup of its own gets through."""
+    return re.sub(r"([<>\[\]])", r"\\\1", "".join(c if c.isprintable() or c == "\n" else " " for c in prose))
+
+
+def op_page(op: Op) -> str:
+    """One op: signature, prose, formula, derivatives, dtypes, saved tensors, an example."""
+    parts = [f"# {op.name}", f"```python\n{op.spec['op']}\n```", _escaped(op.doc)]
+    parts += ["## Formula", f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in ('doc', 'reference', 'sample')})}```"]
+    parts += ["## Derivatives", _derivatives(op)]
+    facts = [f"- dtypes: {_MEANING[op.dtypes]}", f"- result: {op.result}"]
+    if op.alias:
+        facts.append(f"- also called {', '.join(f'`{a}`' for a in op.alias)}")
+    if op.operator:
+        facts.append(f"- operator: `{op.operator}`")
+    if op.inplace:
+        facts.append(f"- in place: `{op.name}_`")
+    if op.reference:
+        facts.append(f"- tested against `{op.reference}`")
+    parts += ["## Facts", "\n".join(facts), "## Example", f"```python\n{_example(op)}\n```"]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _derivatives(op: Op) -> str:
+    if op.grad == "none":
+        return "Not differentiable."
+    if op.kind == "composite":
+        return "Through the ops it calls."
+    if op.kind == "view":
+        return "The gradient goes back through the same geometry."
+    try:
+        derived = kind_module(op.kind).derive(op)
+    except SpecError as error:
+        return f"None: {error.message}."
+    saved: set[str] = set()
+    rows = []
+    for parameter, rule in derived.items():
+        saved |= {n for n in rule.operands if not n.startswith("grad")}
+        spec = rule.spec or {"out": "grad"}
+        formula = spec.get("out", spec.get("reduce", ""))
+        formula = "; ".join(map(str, formula.values())) if isinstance(formula, Mapping) else str(formula)
+        rows.append((f"`{parameter}`", f"`{formula}`"))
+    if not rows:
+        return "None."
+    kept = ", ".join(f"`{n}`" for n in sorted(saved)) or "nothing"
+    return _table(("operand", "gradient"), rows) + f"\n\nSaved for backward: {kept}."
+
+
+def _example(op: Op) -> str:
+    called = {"torch": "wg", "nn.functional": "wg.nn.functional", "special": "wg.special"}.get(op.namespace, "wg")
+    lines = ["import weftgrad as wg", ""]
+    arguments = []
+    for p in op.params:
+        if p.is_tensor and p.role != "optional":
+            kind = {"mask": " > 0", "index": ".abs().long()"}.get(p.type, "")
+            size = {"column": "4", "row": "3"}.get(p.scope, "3, 4")
+            lines.append(f"{p.name} = wg.randn({size}){kind}")
+            arguments.append(p.name)
+        elif p.default is MISSING:
+            arguments.append(f"{p.name}={'(4,)' if 'Sequence' in p.annotation else '1' if p.annotation in ('int', 'float', 'Number') else '...'}")
+    return "\n".join([*lines, f"{called}.{op.name}({', '.join(arguments)})"])
