@@ -201,10 +201,11 @@ def test_derived_equations_give_the_gradient(equation: str) -> None:
 
 # The kernels
 
+# Most are small enough for the calling thread, so that few kernels are built for both of PoCL's devices.
 SHAPES = [
-    (1, 1, 1), (1, 17, 1), (17, 1, 1), (1, 1, 17), (1, 300, 259), (7, 31, 130), (8, 257, 64), (9, 16, 15), (13, 15, 33),
-    (14, 64, 16), (29, 33, 31), (33, 65, 63), (67, 256, 64), (64, 512, 10), (133, 258, 65), (200, 130, 129),
-    (300, 513, 1), (140, 800, 700), (2, 40000, 3),
+    (1, 1, 1), (1, 17, 1), (17, 1, 1), (1, 1, 17), (1, 130, 250), (4, 31, 97), (8, 257, 64), (9, 16, 15), (13, 15, 33),
+    (14, 64, 16), (29, 33, 31), (33, 65, 63), (67, 256, 64), (64, 512, 10), (120, 258, 65), (150, 130, 129),
+    (60, 513, 1), (270, 40, 110), (140, 321, 200), (2, 40000, 3),
 ]  # fmt: skip
 
 
@@ -258,7 +259,8 @@ def check_dtypes(names: tuple[str, ...]) -> None:
     tolerances = {"float64": 1e-14, "float16": 1e-3}
     for name in names:
         shapes = [(70, 300, 66), (5, 30, 3)] if name == "float64" else [(40, 140, 66)]
-        check_shapes(shapes, np.dtype(name), tolerances.get(name, 0.0), [(False, False), (True, True)])
+        turns = [(False, False), (True, True)] if name == "float64" else [(True, True)]
+        check_shapes(shapes, np.dtype(name), tolerances.get(name, 0.0), turns)
     if "int32" in names:
         compare(("mk,kn->mn", draw(rng, (9, 20), np.int8).astype(np.int32), draw(rng, (20, 40), np.float32)))
 
@@ -375,8 +377,9 @@ def test_other_capabilities(capabilities: str) -> None:
     sys.path.insert(0, {str(Path(__file__).parent)!r})
     import test_contraction as t
     t.check_shapes(t.OTHER_SHAPES, turns=[(False, False), (True, True)])
-    t.check_layouts()
     t.check_into()
+    if {"gpu" in capabilities}:
+        t.check_layouts()
     t.check_dtypes({names!r})
     """
     environment = {**os.environ, "WEFTGRAD_CAPABILITIES": capabilities}

@@ -403,10 +403,7 @@ class _Builder:
         tile = contraction_plan.choose_tile(shape, self.able, self.element.itemsize)
         there, place, part_step = self._result(gemm, c, tile.parts, False)
         rows, columns = tile.gy * tile.tm, tile.gx * tile.tn
-        flags = {
-            "GX": tile.gx, "GY": tile.gy, "TM": tile.tm, "TN": tile.tn, "KC": tile.kc,
-            "TA": int(not a_along_k), "TB": int(b_along_k),
-        }  # fmt: skip
+        flags = {"GX": tile.gx, "GY": tile.gy, "TM": tile.tm, "TN": tile.tn, "KC": tile.kc}
         slots = (Slot(a.dtype.name), Slot(b.dtype.name), Slot(place.dtype.name))
         instance = self._instance("tile", slots, tuple((name, str(value)) for name, value in flags.items()))
         geometry = self._geometry(there, rows, columns, tile.kc, tile.depth, 1, tile.parts, part_step)
