@@ -4,13 +4,13 @@
     out:   an expression, or a mapping from result names to expressions
     rows:  dim or normalized_shape, the static parameter that says what a row is (default: dim)
 
-Expressions may use sum, mean, max, min and prod of a row, its length `n`, and `index`, the position in it. A result that
-varies along the row has the input's shape; one that does not has one element a row. Two words at the outside of a result
-say otherwise: `broadcast(x)` has the input's shape whatever x is, and `column_sum(x)` is summed over the rows and has
-one element a position, as a `Row` operand has; its partial sums go through scratch memory.
+Expressions may use sum, mean, max, min and prod of a row, its length `n`, and `index`, the position in it. A result
+that varies along the row has the input's shape; one that does not has one element a row. Two words at the outside of a
+result say otherwise: `broadcast(x)` has the input's shape whatever x is, and `column_sum(x)` is summed over the rows
+and has one element a position, as a `Row` operand has; its partial sums go through scratch memory.
 
-Derivatives recompute row statistics (a mean, a maximum) where the forward pass had them too: a row that was just read is
-in the cache, and one more sweep over it costs less than a result more in every forward call. Results are reused.
+Derivatives recompute row statistics (a mean, a maximum) where the forward pass had them too: a row that was just read
+is in the cache, and one more sweep over it costs less than a result more in every forward call. Results are reused.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ __all__ = ["Result", "check", "derive", "render", "results", "variant"]
 _LONGEST_NAME = 60
 _CHEAP = frozenset(("add", "sub", "mul", "neg", "where", "to_value", "detach", "name", "const"))
 _WIDE = ("full", "column")
+_WRAPPERS = ("broadcast", "column_sum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ def _lets(op: Op) -> tuple[dict[str, Operand], dict[str, Expr]]:
     given = op.fields.get("let") or {}
     for key, text in given.items():
         if key in table or key in op.outputs:
-            raise SpecError(f"{key!r} is a parameter or a result already", file=op.file, line=op.line, field=f"let.{key}")
+            raise SpecError(
+                f"{key!r} is a parameter or a result already", file=op.file, line=op.line, field=f"let.{key}"
+            )
         check_name(key, "the let value")
         lets[key] = substitute(_parsed(op, f"let.{key}", _text(text), table), lets)
         table[key] = Operand(lets[key].type, lets[key].scope)
@@ -114,9 +117,9 @@ def _unwrapped(text: str) -> tuple[str, str]:
     """What `broadcast(...)` or `column_sum(...)` is around, and which it is."""
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(" ".join(text.split()), mode="eval").body
-        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and len(tree.args) == 1 and not tree.keywords:
-            if tree.func.id in ("broadcast", "column_sum"):
-                return ast.unparse(tree.args[0]), tree.func.id
+        wraps = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _WRAPPERS
+        if wraps and len(tree.args) == 1 and not tree.keywords:
+            return ast.unparse(tree.args[0]), tree.func.id
     return text, ""
 
 
@@ -132,7 +135,9 @@ def check(op: Op) -> None:
         raise SpecError(f"must be dim or normalized_shape, not {rows[:40]!r}", file=op.file, line=op.line, field="rows")
     if rows not in {p.name for p in op.statics}:
         wanted = "dim: int = -1" if rows == "dim" else "normalized_shape: tuple[int, ...]"
-        raise SpecError(f"the signature lacks {rows!r}", file=op.file, line=op.line, field="op", suggestion=f"add {wanted}")
+        raise SpecError(
+            f"the signature lacks {rows!r}", file=op.file, line=op.line, field="op", suggestion=f"add {wanted}"
+        )
     if not any(p.is_tensor and p.scope == "full" for p in op.operands):
         raise SpecError("a rowwise op needs an operand that has the rows", file=op.file, line=op.line, field="op")
     made = results(op)
@@ -140,7 +145,9 @@ def check(op: Op) -> None:
         used = set(free_names(*(r.expr for r in made.values())))
         for p in op.operands:
             if p.name not in used and p.role != "absent":
-                raise SpecError(f"parameter {p.name!r} is used by no expression", file=op.file, line=op.line, field="out")
+                raise SpecError(
+                    f"parameter {p.name!r} is used by no expression", file=op.file, line=op.line, field="out"
+                )
     if isinstance(op.grad, Mapping):
         _given_gradients(op)
 
@@ -159,7 +166,7 @@ def variant(op: Op, absent: Iterable[str]) -> Op:
     optional = [p.name for p in op.params if p.role == "optional"]
     suffix = "plain" if len(gone) == len(optional) else "without_" + "_".join(n for n in optional if n in gone)
     spec: dict[str, Any] = {**op.spec, "op": _signature_without(op, gone, _short(f"{op.name}_{suffix}"))}
-    table, lets = _lets(op)
+    table, _ = _lets(op)
     kept_lets = {}
     for key, text in (op.fields.get("let") or {}).items():
         kept_lets[key] = _without(op, f"let.{key}", _text(text), table, gone)
@@ -290,8 +297,8 @@ def _keep(found: Mapping[str, Result], program: RowProgram) -> tuple[str | None,
     for reduction in swept[-1].reductions:
         dear = any(node.fn not in _CHEAP for node in topological([reduction.argument]))
         if dear and reduction.argument in again and reduction.argument.type == "value":
-            stand_in = name(KEPT, Operand("value", "full"))
-            mapped = rebuild(wide, lambda node, kept=reduction.argument: stand_in if node is kept else None)
+            stand_in = {reduction.argument: name(KEPT, Operand("value", "full"))}
+            mapped = rebuild(wide, stand_in.get)
             outputs = {k: mapped.get(e, e) if found[k].scope != "row" else e for k, e in program.outputs.items()}
             return reduction.name, RowProgram(program.stages, outputs)
     return None, program
@@ -333,7 +340,7 @@ class _Maker:
             numbers=tuple(self.spell(n) for n in ("n", *self.numbers) if n in used),
             scalar=self.emit(exprs, "scalar"),
             vector=vector,
-            unroll=2 if vector.functions or len(exprs) > 1 else 4,
+            unroll=1 if vector.functions else 2 if len(exprs) > 1 else 4,
             folds=tuple(folds),
         )
 
@@ -348,13 +355,16 @@ class _Maker:
         stages = []
         for number, stage in enumerate(self.program.stages):
             exprs = {f"y{i}": r.argument for i, r in enumerate(stage.reductions)}
-            sweep = self.sweep(exprs, [(r.name, r.fn.removeprefix("row_")) for r in stage.reductions]) if exprs else None
+            sweep = (
+                self.sweep(exprs, [(r.name, r.fn.removeprefix("row_")) for r in stage.reductions]) if exprs else None
+            )
             lets = {let.name: let.expr for let in stage.lets}
             types = {let.name: let.expr.type for let in stage.lets}
             keeps = next((i for i, r in enumerate(stage.reductions) if r.name == kept), None)
             stages.append({
                 "sweep": sweep, "types": types, "keeps": keeps,
-                "lets": self._in_order(lets, ROW, f"t{number}_"), "across": self._in_order(lets, _ACROSS, f"t{number}_"),
+                "lets": self._in_order(lets, ROW, f"t{number}_"),
+                "across": self._in_order(lets, _ACROSS, f"t{number}_"),
             })  # fmt: skip
         again = {f"y{i}": whole[k] for i, (k, r) in enumerate(self.found.items()) if r.scope != "row"}
         wide = {f"y{i}": self.program.outputs[k] for i, (k, r) in enumerate(self.found.items()) if r.scope != "row"}
@@ -488,7 +498,7 @@ def _declared(op: Op, operand: str, scope: str) -> str:
 
 
 def _shared(expr: Expr, taken: set[str]) -> tuple[dict[str, str], str]:
-    """`expr` as text, with a let for each part that it uses more than once: written out, they would grow without end."""
+    """`expr` as text, with a let for each part that it uses more than once: written out, it would grow without end."""
     order = topological([expr])
     uses = Counter(arg for node in order for arg in node.args)
     lets: dict[str, str] = {}
@@ -502,5 +512,3 @@ def _shared(expr: Expr, taken: set[str]) -> tuple[dict[str, str], str]:
             made = name(key, Operand(node.type, node.scope))
         new[node] = made
     return lets, to_text(new[expr])
-
-

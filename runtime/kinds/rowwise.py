@@ -2,8 +2,8 @@
 
 Schedules: `long` (CPU: a vector is a stretch of a row), `short` (CPU: rows of one element), `columns` (CPU: rows
 whose elements lie apart while neighbouring rows lie side by side; a vector goes across rows), and `group` (GPU: a
-work-group a row, any length). A result that is summed over rows is first one partial row a work-item, in scratch memory,
-which `finish` adds up.
+work-group a row, any length). A result that is summed over rows is first one partial row a work-item, in scratch
+memory, which `finish` adds up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, contiguous_strides, meta
 from ..dtypes import DType
@@ -146,7 +145,7 @@ class _Planner:
             else:
                 self.numbers.append((f"NUMBER_{position}", str(len(self.numbers))))
         layouts += [(m, o.type, o.scope) for o, m in zip(record.outputs, outputs, strict=True)]
-        # An empty tensor has no buffer: its parameter gets that of a result which has one, and the kernel never reads it.
+        # An empty tensor has no buffer: its parameter gets that of a result, which the kernel then does not touch.
         stand_in = next(k for k, (m, _, _) in reversed(list(enumerate(layouts))) if m.numel)
         self.places = tuple(k if m.numel else stand_in for k, (m, _, _) in enumerate(layouts))
         self.slots = tuple(slot(m, type) for m, type, _ in layouts)
@@ -223,7 +222,9 @@ class _Planner:
         buffers = self.places + tuple(range(len(self.slots), len(slots)))
         return Step(instance, buffers, pack_longs(geometry), size, local, max(self.rows * self.n, 1), numbers)
 
-    def _geometry(self, rows: int, chunk: int, parts: int, size: Sequence[int], stride: Sequence[Sequence[int]]) -> list[int]:
+    def _geometry(
+        self, rows: int, chunk: int, parts: int, size: Sequence[int], stride: Sequence[Sequence[int]]
+    ) -> list[int]:
         table = [rows, self.n, chunk, parts, *size, *(x for s in stride for x in s)]
         return [*table, *self.inner, *(x for s in self.step for x in s)]
 
@@ -263,7 +264,8 @@ class _Planner:
         keep = entry == "long" and bool(self.request.record.detail.get("keep"))
         kept = -(-self.n // 64) * 64  # an aligned row a work-item
         geometry = self._geometry(self.rows, chunk, kept, self.size, self.stride)
-        step = self._launch(entry, lanes, geometry, (parts,), (1,), int(keep), [*self._classes(), *self._streams(lanes)])
+        defines = [*self._classes(), *self._streams(lanes)]
+        step = self._launch(entry, lanes, geometry, (parts,), (1,), int(keep), defines)
         return Planned(self.outputs, (step,), (parts * kept * self._bytes,) if keep else ())
 
     def _streams(self, lanes: int) -> list[tuple[str, str]]:
