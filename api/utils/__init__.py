@@ -1,0 +1,5 @@
+"""What is neither a tensor nor a layer: data loading."""
+
+from . import data
+
+__all__ = ["data"]
