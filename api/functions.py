@@ -86,6 +86,9 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
     if rounding_mode == "floor":
         return ops.floor_divide(input, other, out=out)
     if rounding_mode == "trunc":
+        if result_type(input, other).is_floating_point:  # trunc_divide is for integers: it has NaN for infinities
+            quotient = ops.trunc(ops.true_divide(input, other))
+            return quotient if out is None else out.copy_(quotient)  # type: ignore[attr-defined,no-any-return]
         return ops.trunc_divide(input, other, out=out)
     raise ArgumentError(f"div: rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
 

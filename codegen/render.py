@@ -106,9 +106,13 @@ class Generated:
         name = f"{target}_sum"
         if name in self.records:
             return name
+        if spec.get("unused"):
+            return None
         if not isinstance(spec["out"], str) or c_names(p.name for p in parse_signature(str(spec["op"]))[1]):
             return None  # a reduction's operands keep their names in kernels; summing afterwards is as right
         signature = str(spec["op"]).partition("(")[2].rpartition(")")[0]
+        if "grad" not in {p.name for p in parse_signature(str(spec["op"]))[1]} or "grad" not in str(spec["out"]):
+            return None
         entry = {
             "op": f"{name}({signature}, dim: tuple[int, ...], keepdim: bool)",
             "kind": "reduction",

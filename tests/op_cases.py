@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import weftgrad as wg
-from op_references import INTEGER_REFERENCES, LETTERS, PROMOTE, PROMOTE_SCALAR, REFERENCES, RESULTS
+from op_references import INTEGER_REFERENCES, LETTERS, PROMOTE, PROMOTE_SCALAR, REFERENCES, results_of
 from weftgrad import testing
 from weftgrad.codegen.generate import own_specs
 from weftgrad.codegen.loader import load_file
@@ -293,7 +293,7 @@ def make_case(op: Op, given: Sequence[Operand], rng: np.random.Generator, place:
 def _expected(op: Op, operands: list[Any], arrays: list[Any], described: list[tuple[str, int]], label: str) -> Case:
     common = common_dtype(described)
     letter = next(x for x, name in LETTERS.items() if name == common)
-    result = RESULTS[op.name][letter]
+    result = results_of(op)[letter]
     assert result != "-", f"{op.name} takes {common}, PyTorch's does not: say what it should give"
     numbers = [_number(p.name, common) for p in op.operands if not p.is_tensor]
     expected = reference_values(op, arrays, numbers, common)
@@ -301,7 +301,7 @@ def _expected(op: Op, operands: list[Any], arrays: list[Any], described: list[tu
 
 
 def _number(name: str, common: str) -> Any:
-    return NUMBERS[name] if numpy_of(common).kind == "f" else 2
+    return NUMBERS.get(name, 0.75) if numpy_of(common).kind == "f" else 2
 
 
 def reference_values(op: Op, arrays: Sequence[Any], numbers: Sequence[Any], common: str) -> Array:
@@ -422,7 +422,7 @@ def accepted(op: Op) -> list[str]:
     every = {"f": FLOATS, "i": INTEGERS, "b": ("bool",)}
     found = [d for c in takes for d in every[c]]
     letter = {name: x for x, name in LETTERS.items()}
-    return [d for d in found if RESULTS[op.name][letter[d]] != "-"]
+    return [d for d in found if results_of(op)[letter[d]] != "-"]
 
 
 def pointwise_cases(op: Op, place: Device, kind: str) -> list[Case]:
@@ -540,7 +540,7 @@ def gradient_inputs(op: Op, form: str, place: Device) -> list[Any]:
     shapes = iter(FORMS[form])
     for position, p in enumerate(op.operands):
         if not p.is_tensor:
-            found.append(NUMBERS[p.name])
+            found.append(NUMBERS.get(p.name, 0.75))
             continue
         shape = next(shapes)
         if p.type == "mask":

@@ -84,6 +84,11 @@ def _cross_entropy(
     return np.where(target == ignore_index, 0, loss)
 
 
+def _huber(d: Array, delta: float) -> Array:
+    """Huber 1964: the square's half up to delta, from there on its tangent."""
+    return np.where(np.abs(d) < delta, d * d / 2, delta * np.abs(d) - delta * delta / 2)
+
+
 def _integer_power(a: Array, b: Array) -> Array:
     """Python's own power, wrapped; to negative exponents what is left of 1 / a**-b in integers."""
     bits = 8 * a.dtype.itemsize
@@ -100,6 +105,7 @@ def _integer_power(a: Array, b: Array) -> Array:
 
 REFERENCES: dict[str, Callable[..., Array]] = {
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
+    "lgamma": lambda x: np.where(np.isinf(x), np.inf, sp.gammaln(x)),  # C's and PyTorch's; SciPy has -inf at -inf
     "add_scaled": lambda a, b, alpha: a + alpha * b,
     "trunc_divide": _truncated,
     "clamp_min": _clamp_one(np.maximum),
@@ -122,6 +128,32 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "hardtanh": lambda x, low=-1.0, high=1.0: np.clip(x, low, high),
     "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "squared_error": lambda x, t: np.square(x - t),
+    "absolute_error": lambda x, t: np.abs(x - t),
+    "smooth_l1_error": lambda x, t, beta=1.0: _huber(x - t, beta) / beta,  # Girshick 2015, equation 3, at scale beta
+    "huber_error": lambda x, t, delta=1.0: _huber(x - t, delta),
+    "logits_error": lambda x, t: -(t * sp.log_expit(x) + (1 - t) * sp.log_expit(-x)),
+    "weighted_logits_error": lambda x, t, w: -(w * t * sp.log_expit(x) + (1 - t) * sp.log_expit(-x)),
+    "probability_error": lambda x, t: -(
+        t * np.maximum(np.log(x), -100) + (1 - t) * np.maximum(np.log1p(-x), -100)
+    ),
+    "divergence": lambda x, t: sp.xlogy(np.maximum(t, 0), np.maximum(t, 0)) - np.maximum(t, 0) * x,
+    "log_divergence": lambda x, t: np.exp(t) * (t - x),
+    "poisson_error": lambda x, t: np.exp(x) - t * x,
+    "soft_margin_error": lambda x, t: np.logaddexp(0, -t * x),
+    # Barron 2017, equation 2
+    "celu": lambda x, alpha=1.0: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)),
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "tanhshrink": lambda x: x - np.tanh(x),
+    "softshrink": lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
+    "hardshrink": lambda x, lambd=0.5: np.where(np.abs(x) > lambd, x, np.where(np.isnan(x), x, 0)),
+    "threshold": lambda x, threshold, value: np.where(x > threshold, x, np.where(np.isnan(x), x, value)),
+    "prelu_slope": lambda x, w: np.maximum(x, 0) + w * np.minimum(x, 0),
+    "masked_fill": lambda x, mask, value: np.where(mask, value, x),
+    "wrap_index": lambda i, size: np.where(i < 0, i + size, i),
+    "linear_index": lambda major, minor, size: major * size + minor,
+    "zero_like": lambda x: np.zeros(x.shape),
+    "index_bounds": lambda x, axis=None, keepdims=False: (x.min(), x.max()),
     "copy": lambda x: x,
     "contiguous_copy": lambda x: x,
     "fill": lambda x, value: np.full(x.shape, value),
@@ -185,7 +217,18 @@ _RESULTS = {
     "bu1248----": "bitwise_and bitwise_or bitwise_xor bitwise_not",
     "--1248hBfd": "hardtanh",
 }
-RESULTS = {op: dict(zip(LETTERS, row, strict=True)) for row, ops in _RESULTS.items() for op in ops.split()}
+_RECORDED = {op: dict(zip(LETTERS, row, strict=True)) for row, ops in _RESULTS.items() for op in ops.split()}
+# Of ops that PyTorch has not as such: integers are refused, kept, or become float32.
+_BY_CLASS = {
+    "float": "------hBfd", "numeric": "-u1248hBfd", "all": "bu1248hBfd", "integer": "-u1248----", "integral": "bu1248----",
+}  # fmt: skip
+
+
+def results_of(op: Any) -> dict[str, str]:
+    """The letters of an op's result dtypes by the letter of its operands' dtype."""
+    row = "ffffffhBfd" if op.result == "float" else _BY_CLASS[op.dtypes]
+    return _RECORDED.get(op.name) or dict(zip(LETTERS, row, strict=True))
+
 
 # torch.promote_types of every two dtypes: a row a dtype, in the order of LETTERS.
 PROMOTE = dict(

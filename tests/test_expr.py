@@ -779,6 +779,7 @@ PRINTED = [
 ]
 HEADER = """
 #define FN(name, T, P, body) __attribute__((overloadable)) T wg_##name P { return body; }
+#define WG_NOT(x) (~(x))
 #define WG_CONVERT_(x, T) convert_##T(x)
 #define WG_CONVERT(x, T) WG_CONVERT_(x, T)
 FN(exp, V, (V a), exp(a))

@@ -49,7 +49,9 @@ def test_values(name: str, kind: str) -> None:
 
 # Where an op's result for a special value is not the reference's, and why.
 UNUSUAL: dict[str, str] = {
+    "hardswish": "0 at minus infinity, its limit, where the product that defines it has NaN",
     "lerp": "differences of the largest numbers overflow, as in PyTorch",
+    "trunc_divide": "for integers; div(rounding_mode='trunc') of floating numbers is trunc(input / other)",
 }
 
 

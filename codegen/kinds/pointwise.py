@@ -52,7 +52,7 @@ def parsed(op: Op, field: str, text: str, table: Mapping[str, Operand], **option
     except ExprError as error:
         raise SpecError(
             error.message + (f" at column {error.column}" if error.column is not None else ""),
-            file=op.file, line=op.line, field=field, suggestion=error.suggestion,
+            file=op.file, line=op.line, field=field, suggestion=error.suggestion and f"did you mean {error.suggestion!r}?",
         ) from None  # fmt: skip
 
 
@@ -79,6 +79,7 @@ def render(op: Op, environment: Any) -> Rendered:
         op=op.name,
         title=title(op, found),
         inputs=[(spelled.get(p.name, p.name), p.type) for p in op.operands if p.is_tensor],
+        unused={spelled.get(p.name, p.name) for p in op.operands} - set(spelled_names(found, spelled)),
         scalars=[(spelled.get(p.name, p.name), i) for i, p in enumerate(op.operands) if not p.is_tensor],
         outputs=[(k, e.type) for k, e in found.items()],
         vector=blocks["vector"],
@@ -86,6 +87,11 @@ def render(op: Op, environment: Any) -> Rendered:
     )
     detail = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
     return Rendered(outputs, {"opencl": Source(text, functions(*blocks.values()))}, detail)
+
+
+def spelled_names(found: Mapping[str, Expr], spelled: Mapping[str, str]) -> list[str]:
+    """The operands that `found` reads, as kernels spell them."""
+    return [spelled.get(n, n) for n in free_names(*found.values())]
 
 
 def functions(*blocks: Block) -> tuple[str, ...]:
@@ -125,15 +131,32 @@ def derive(op: Op) -> dict[str, Derived]:
         return {}
     wanted = [p.name for p in op.operands if p.is_tensor and p.type == "value"]
     given = grad_expressions(op) if isinstance(op.grad, Mapping) else {}
-    found: dict[str, Expr] = dict(given)
+    found: dict[str, Expr | None] = dict(given)
     missing = [w for w in wanted if w not in found]
     if missing:
         outputs = {k: canonical(e) for k, e in expressions(op).items() if e.type == "value"}
         seeds = {k: name(seed_name(op, k), Operand("value", "full")) for k in outputs}
         for parameter in missing if outputs else ():
             with suppress(ExprError):  # a function without derivative: asking for this gradient is an error then
-                found.update({k: _reusing(e, outputs) for k, e in gradient(outputs, seeds, [parameter]).items()})
-    return {w: _derived(op, w, found[w]) for w in wanted if w in found}
+                arrived = gradient(outputs, seeds, [parameter])
+                found[parameter] = _reusing(arrived[parameter], outputs) if parameter in arrived else None
+    return {w: _flat(op, w) if found[w] is None else _derived(op, w, found[w]) for w in wanted if w in found}
+
+
+def _flat(op: Op, parameter: str) -> Derived:
+    """The gradient of what is constant almost everywhere: zeros; of another gradient nothing at all, which is cheaper."""
+    if op.file == "<derived>":
+        return Derived((), None)
+    seed = seed_name(op, next(iter(op.outputs)))
+    spec = {
+        "op": f"{op.name}_grad_{parameter}({seed})",
+        "kind": "pointwise",
+        "doc": f"Gradient of {op.name} with respect to {parameter}: 0.",
+        "dtypes": "float",
+        "unused": True,
+        "out": "0",
+    }
+    return Derived((seed,), spec)
 
 
 def _reusing(expr: Expr, outputs: Mapping[str, Expr]) -> Expr:

@@ -14,6 +14,8 @@
 #define WG_STREAM(place, v) (*(place) = (v))
 #endif
 #define WG_UNROLL _Pragma("unroll")
+// Every bit inverted; where a kernel calculates with truth values, 0 and 1 exchanged (pointwise.cl.j2).
+#define WG_NOT(x) (~(x))
 // One work-item a work-group: what CPU schedules want, and what lets the compiler drop the work-item loop.
 #define WG_ONE __attribute__((reqd_work_group_size(1, 1, 1)))
 // Tensors start anywhere that suits their element, so vectors are read with the alignment of one element.
@@ -24,3 +26,6 @@
     typedef T##16 __attribute__((aligned(sizeof(T)))) T##16_u;
 // A tensor's first element: its buffer, moved by the bytes the call gave.
 #define WG_AT(S, p, bytes) ((global S *)((global char *)(p) + (bytes)))
+#ifndef WG_INLINE // taken away by build options for simulators that cannot run what the inliner leaves behind
+#define WG_INLINE __attribute__((always_inline))
+#endif
