@@ -28,7 +28,7 @@ from weftgrad.runtime.errors import (
 )
 
 NESTED = "WEFTGRAD_TEST_INDEXING_NESTED"
-CASES = 60 if NESTED in os.environ else 150
+CASES = 40 if NESTED in os.environ else 100
 
 
 def host(tensor: Any) -> np.ndarray[Any, Any]:
@@ -292,14 +292,14 @@ def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
     rng = np.random.default_rng(2)
     for shape in ((5,), (4, 7), (3, 4, 5), (2, 70, 3)) if dtype == "float32" else ((4, 7),):
         for dim in range(len(shape)):
-            values = rng.integers(0, 100, shape).astype(dtype)
+            values = rng.integers(0, 20, shape).astype(dtype)
             few = tuple(int(rng.integers(1, n + 1)) for n in shape)
             few = few[:dim] + (9,) + few[dim + 1 :]
             index = rng.integers(0, shape[dim], few)
             beside = tuple(slice(0, n) for d, n in enumerate(few) if d != dim)
             cut = values[beside[:dim] + (slice(None),) + beside[dim:]]
             same(wg.gather(wg.tensor(values), dim - len(shape), wg.tensor(index)), np.take_along_axis(cut, index, dim))
-            source = rng.integers(0, 100, tuple(n + 1 for n in few)).astype(dtype)
+            source = rng.integers(0, 20, tuple(n + 1 for n in few)).astype(dtype)
             expected, added = values.copy(), values.copy()
             for at in np.ndindex(*few):
                 to = (*at[:dim], index[at], *at[dim + 1 :])
@@ -492,10 +492,10 @@ def test_gradients_of_writes_in_place() -> None:
 
     def written(x: Any, v: Any) -> Any:
         y = x * 2
-        y[1:, 1:4][[0, 2, 0]] = v[:, :3]  # a view of a copy: changes nothing
+        y[1:, 1:4][[0, 2, 0]] = v[:, :3]  # a write to a view, and so to y
         y[i, 1:4] = v[:, 1:4]
         y[mask] = 0.25
-        y[1] = v[0] * y[1]
+        y[1] = v[0] * y[1].clone()
         y.index_put_((i, wg.tensor([0, 1, 0])), v[:, 0], accumulate=True)
         y[:, 2].index_add_(0, i, v[:, 2])
         y.T.scatter_add_(1, wg.tensor([[0], [0], [3]]), v[:, :1])

@@ -10,7 +10,7 @@ the second core brings.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -120,27 +120,29 @@ def _read(request: Request, access: _Access) -> Planned:
     places = _merge_in_order(access.sizes, [access.strides])
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0])))]
     one = strides[1][-1] == 0
-    vector = one and strides[0][-1] == strides[2][-1] == 1 and inner >= 4
-    defines += [("ONE_INDEX", str(int(one))), ("VECTOR", str(int(vector)))]
+    lanes = _lanes(request, raw.compute)
+    vector = one and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
+    if able.style == "cpu":
+        defines += [("ONE_INDEX", str(int(one))), ("VECTOR", str(int(vector)))]
     tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *sizes[:-1]]
     if able.style == "gpu":
         local = min(128, able.max_group)
         geometry = pack_longs((rows, inner, 1, 1, access.total, *tables))
         size: tuple[int, ...] = (-(-numel // local) * local,)
         return Planned((out,), (_step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),))
-    lanes = _lanes(request, raw.compute)
-    while lanes > 4 and inner < lanes:
-        lanes //= 2
     parts = elementwise_parts(numel, able.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
     geometry = pack_longs((rows, inner, row_chunk, chunk, access.total, *tables))
     size = (row_items, items)
-    return Planned((out,), (_step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
+    return Planned((out,), (_step(request, "rows", raw.compute, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel),))
 
 
 def _lanes(request: Request, element: str) -> int:
+    """The width of vectors; GPUs move an element a work-item."""
     able = request.capabilities
+    if able.style == "gpu":
+        return 1
     return able.lanes // 2 if element in ("long", "double") else able.lanes
 
 
@@ -204,9 +206,9 @@ def _write(request: Request, out: Meta, access: _Access, source: Meta, index: Me
     inner, rows, walk = sizes[-1], prod(sizes[:-1]), prod(steps)
     places = _merge_in_order(access.sizes, [access.strides])
     one = strides[0][-1] == 0
-    vector = 0 if single or not one or inner < 4 else {1: 1, 0: 2}.get(strides[1][-1], 0)
-    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0]))), ("STEPS", str(len(steps))),
-               ("ONE_INDEX", str(int(one))), ("SINGLE", str(int(single))), ("VECTOR", str(vector))]  # fmt: skip
+    lanes = _lanes(request, element)
+    vector = 0 if single or not one or not inner >= lanes > 1 else {1: 1, 0: 2}.get(strides[1][-1], 0)
+    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0]))), ("STEPS", str(len(steps)))]
     tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *steps,
               *(s for each in steps_strides for s in each), *sizes[:-1]]  # fmt: skip
     able, total, numel = request.capabilities, access.total, source.numel
@@ -217,15 +219,13 @@ def _write(request: Request, out: Meta, access: _Access, source: Meta, index: Me
         geometry = pack_longs((rows, inner, 1, 1, total, reach, walk, *tables))
         size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)
         return [_step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
-    lanes = _lanes(request, element)
-    while lanes > 4 and inner < lanes:
-        lanes //= 2
+    defines += [("ONE_INDEX", str(int(one))), ("SINGLE", str(int(single))), ("VECTOR", str(vector))]
     parts = min(elementwise_parts(numel, able.cores), able.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, parts // row_items, 64)
     geometry = pack_longs((rows, inner, row_chunk, chunk, total, total, walk, *tables))
     size = (row_items, items)
-    return [_step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
+    return [_step(request, "rows", element, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel, buffers)]
 
 
 def _borrowed(request: Request, op: str, layout: Meta, out: Meta, statics: tuple[object, ...], buffers: tuple[int, int]) -> list[Step]:
@@ -234,26 +234,24 @@ def _borrowed(request: Request, op: str, layout: Meta, out: Meta, statics: tuple
     return [replace(s, buffers=buffers) for s in planner("pointwise")(inner).steps]
 
 
-def _update(request: Request, access: _Access) -> Planned:
-    """A copy of the input, unless it is written in place, and then the writes."""
+def _update(request: Request, reach: Callable[[Request, Meta, Meta], _Access]) -> Planned:
+    """A copy of the input, unless it is written in place, and then the writes to what `reach` gives of the result."""
     whole, index, source = request.operands
     assert isinstance(whole, Meta) and isinstance(index, Meta) and isinstance(source, Meta)
     out = request.into[0] if request.into else meta(whole.dtype, whole.shape, None, request.device)
     if out.shape != whole.shape or out.dtype is not whole.dtype:
         raise ShapeError(f"{request.where()}: the result is written in place of input")
     steps = [] if request.into or not out.numel else _borrowed(request, "copy", whole, out, (None,), (0, 3))
-    steps += _write(request, out, access, source, index, (1, 2, 3))
+    steps += _write(request, out, reach(request, out, index), source, index, (1, 2, 3))
     return Planned((out,), tuple(steps))
 
 
 def _scatter(request: Request) -> Planned:
-    whole, index = request.operands[:2]
-    return _update(request, _along_dim(request, whole, index))  # type: ignore[arg-type]
+    return _update(request, _along_dim)
 
 
 def _put(request: Request) -> Planned:
-    whole, index = request.operands[:2]
-    return _update(request, _merged(request, whole, index))  # type: ignore[arg-type]
+    return _update(request, _merged)
 
 
 def _fresh(request: Request) -> Meta:
