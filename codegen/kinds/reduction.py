@@ -222,7 +222,7 @@ def render(op: Op, environment: Any) -> Rendered:
         outputs=[(k, e.type) for k, e in found.finish.items()],
         indexed=found.indexed,
         accumulators=4 if light else 2,
-        columns=(8, 1) if simple else (4, 1) if light else (2, 1),
+        columns=8 if simple else 4 if light else 2,
         **parts,
     )
     outputs = tuple(_output(op, k, e, k in found.saved) for k, e in found.finish.items())
