@@ -19,6 +19,7 @@ from types import SimpleNamespace as _SimpleNamespace
 from typing import Any as _Any
 
 from ._generated import ops as _generated
+from ._generated import records as _records
 from .runtime.errors import SpecError as _SpecError
 from .runtime.records import registry as _registry
 
@@ -58,13 +59,15 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
         raise _SpecError(str(error)) from None
 
 
-def beside(owner: str) -> _Any:
-    """What a package made from a spec stands beside: `codegen.generate.Beside`."""
+def beside(owner: str = "") -> _Any:
+    """What the ops of a spec stand beside, as `codegen.generate.Beside`: those of this process that are not `owner`'s,
+    or without an owner, for a package to be imported elsewhere, those of weftgrad itself."""
     from .codegen.generate import Beside
 
-    others = {r.name for r in _registry if _registry.owner(r.name) != owner} if owner else {r.name for r in _registry}
-    reserved = others | set(_generated.ALIASES) | set(_generated.INPLACE) | set(__all__)
-    return Beside(_generated.FUNCTIONS, reserved, {r.name for r in _registry})
+    taken = {r.name for r in _registry} if owner else set(_records.NAMES)
+    reserved = {n for n in taken if not owner or _registry.owner(n) != owner}
+    reserved |= set(_generated.ALIASES) | set(_generated.INPLACE) | set(__all__)
+    return Beside(_generated.FUNCTIONS, reserved, taken)
 
 
 def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:

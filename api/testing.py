@@ -158,6 +158,13 @@ def _largest(
     )
 
 
+# Public functions that compute nothing: they read and write files, or change how others behave.
+_NO_FUNCTIONS = frozenset(
+    "load save savez savez_compressed savetxt loadtxt genfromtxt fromfile fromregex memmap test info get_include "
+    "show_config show_runtime set_printoptions seterr seterrcall setbufsize".split()
+)
+
+
 def resolve_reference(name: str) -> Callable[..., Any]:
     """The function that a spec's `reference:` names, imported now: public, and of numpy, scipy.special or math only.
 
@@ -165,7 +172,7 @@ def resolve_reference(name: str) -> Callable[..., Any]:
     """
     root = next((r for r in _ROOTS if name.startswith(f"{r}.")), None)
     parts = name.removeprefix(f"{root}.").split(".") if root else []
-    if not parts or not all(p.isidentifier() and not p.startswith("_") for p in parts):
+    if not parts or not all(p.isidentifier() and not p.startswith("_") for p in parts) or parts[-1] in _NO_FUNCTIONS:
         raise ArgumentError(f"{name!r} is not a function of {', '.join(_ROOTS)}")
     found: Any = _module(root)
     for part in parts:

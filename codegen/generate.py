@@ -153,7 +153,7 @@ def render_package(
             files[f"kernels/{target}/{name}.{extension}"] = _headed(data, source.text, target)
     owner = None if own else f"the package made from {sources}"
     common = {"sources": sources, "digest": digest, "runtime": runtime, "owner": owner}
-    files["records.py"] = _template("python/records.py.j2", records=_records(made), names=list(made.records), **common)
+    files["records.py"] = _template("python/records.py.j2", records=_records(made), names=_names(made.records), **common)
     files["ops.py"] = functions_module(ops, made, known, package=True, **common)
     files["__init__.py"] = _package(sources, digest, own)
     return {name: text if text.endswith("\n") else text + "\n" for name, text in files.items()}
@@ -198,6 +198,10 @@ def _records(made: Generated) -> list[dict[str, Any]]:
         text = None if source is None else f"{name!r}, {source.functions!r}" if source.functions else repr(name)
         found.append({"literals": literals, "text": text})
     return found
+
+
+def _names(names: Iterable[str]) -> str:
+    return pprint.pformat(sorted(names), width=116, compact=True).replace("\n", "\n    ")
 
 
 def _literal(value: Any) -> str:

@@ -27,7 +27,8 @@ class SpecError(ValueError):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        place = f"{self.file or '<spec>'}:{self.line}: " if self.line or self.file else ""
+        at = f":{self.line}" if self.line else ""
+        place = f"{self.file or '<spec>'}{at}: " if self.line or self.file else ""
         named = f"{self.field}: " if self.field else ""
         hint = f" ({self.suggestion})" if self.suggestion else ""
         return f"{place}{named}{self.message}{hint}"

@@ -18,9 +18,10 @@ def expected(op: Any, given: Mapping[str, Any]) -> tuple[str, list[Any] | None]:
         return "reference", _reference(op, given)
     try:
         with np.errstate(all="ignore"):
-            return "formula", _formula(op, given)
+            found = _formula(op, given)
     except ImportError:
         return "needs scipy", None
+    return ("–" if found is None else "formula"), found
 
 
 def _reference(op: Any, given: Mapping[str, Any]) -> list[Any]:

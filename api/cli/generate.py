@@ -58,7 +58,7 @@ def _package(options: argparse.Namespace, generation: Any) -> int:
     if options.spec:
         from ..ops import beside as standing
 
-        beside = standing("")
+        beside = standing()
     try:
         changed = generation.generate(
             folder, options.spec or None, check=options.check, trust=options.trust, beside=beside

@@ -1,0 +1,537 @@
+"""Spec files: every error is reported with its place, and none of what a stranger writes runs or reaches emitted text."""
+
+import ast
+import json
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weftgrad as wg
+from weftgrad.codegen import reference
+from weftgrad.codegen.generate import Beside, functions_module, generate, load_files, own_specs, resolve
+from weftgrad.codegen.loader import COMMON, KIND_FIELDS, load_file, load_text
+from weftgrad.codegen.model import KINDS, SpecErrors
+from weftgrad.codegen.render import render_all
+from weftgrad.runtime.errors import ArgumentError, SpecError
+from weftgrad.testing import resolve_reference
+
+
+def errors_of(text: str, **options) -> list[str]:
+    with pytest.raises(SpecErrors) as caught:
+        load_text(textwrap.dedent(text), "my.yaml", **options)
+    return [str(e) for e in caught.value.errors]
+
+
+def op(**fields) -> str:
+    """One pointwise op, fields replaced or taken away (None), as YAML that holds any string."""
+    entry = {"op": "probe(input)", "kind": "pointwise", "dtypes": "float", "out": "exp(input)", **fields}
+    return "- " + json.dumps({k: v for k, v in entry.items() if v is not None}) + "\n"
+
+
+# --- Errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_all_errors_of_a_file_at_once():
+    found = errors_of("""\
+        - op: first(input)
+          kind: pointwise
+          dtypes: flaot
+          out: exp(input)
+        - op: second(input)
+          kind: pointwise
+          out: expp(input)
+        - op: third(input)
+          kind: pointwice
+          out: input
+        - op: fourth(input)
+          kind: pointwise
+          colour: red
+          doc: 3
+          out: input
+        """)
+    assert found == [
+        "my.yaml:3: dtypes: unknown dtypes 'flaot' (did you mean 'float'?)",
+        "my.yaml:7: out: unknown function 'expp' at column 1 (did you mean 'exp'?)",
+        "my.yaml:9: kind: unknown kind 'pointwice' (did you mean 'pointwise'?)",
+        "my.yaml:13: colour: unknown field 'colour' of a pointwise op (known: "
+        + ", ".join(COMMON | KIND_FIELDS["pointwise"]) + ")",
+        "my.yaml:14: doc: must be str, not int '3'",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": None}, "kind: is missing"),
+        ({"op": None}, "op: is missing"),
+        ({"out": None}, "out: is missing"),
+        ({"op": "probe(input"}, "is not a signature"),
+        ({"op": "probe(input, input)"}, "stands twice"),
+        ({"op": "probe(input, *others)"}, "no *args"),
+        ({"op": "probe(input, k: complex)"}, "unknown annotation 'complex'"),
+        ({"op": "probe(input, k: Scaler = 1)"}, "did you mean 'Scalar'?"),
+        ({"op": "probe(input, k: Scalar = print())"}, "must be a literal"),
+        ({"op": "probe(input, k: Scalar = 1e999)"}, "finite"),
+        ({"op": "probe(out)", "out": "exp(out)"}, "is a parameter, and also a result"),
+        ({"op": "probe(input, unused)"}, "is used by no expression"),
+        ({"op": "probe()", "out": "1"}, "needs a tensor operand"),
+        ({"op": "class(input)"}, "not a signature"),
+        ({"op": "Probe(input)"}, "must be lower-case"),
+        ({"op": "__probe(input)"}, "must be lower-case"),
+        ({"op": "probe__x(input)"}, "has a meaning in Python"),
+        ({"op": "p" * 61 + "(input)"}, "at most 60"),
+        ({"out": {}}, "at least one result"),
+        ({"out": {"a": ["input"]}}, "an expression, not list"),
+        ({"out": "exp(inptu)"}, "unknown name 'inptu' at column 5 (did you mean 'input'?)"),
+        ({"out": "exp(input"}, "not an expression"),
+        ({"out": "input +"}, "not an expression"),
+        ({"out": "sum(input)"}, "there is no row here"),
+        ({"out": "'text'"}, "a constant is a number"),
+        ({"out": str(2**70)}, "does not fit 64 bits"),
+        ({"result": "flaot32"}, "unknown result rule"),
+        ({"result": "like:other"}, "names no operand"),
+        ({"operator": "+="}, "unknown operator"),
+        ({"namespace": "os"}, "unknown namespace"),
+        ({"grad": "nothing"}, "must be 'none' or a mapping"),
+        ({"grad": {"other": "grad"}}, "is no parameter"),
+        ({"grad": {"input": "grad * outt"}}, "unknown name 'outt'"),
+        ({"alias": [3]}, "a list of names"),
+        ({"alias": "no good"}, "the alias"),
+        ({"alias": "probe"}, "defined already in line 1"),
+        ({"inplace": "yes"}, "must be bool"),
+        ({"sample": {"other": [0, 1]}}, "is no operand"),
+        ({"sample": {"input": [1, 0]}}, "expected [low, high]"),
+        ({"reference": "numpy"}, "is not a function of"),
+        ({"layout": "strange"}, "unknown layout"),
+        ({"doc": None, "let": {"a": "1"}}, "unknown field 'let'"),
+    ],
+)  # fmt: skip
+def test_an_error_says_what_is_wrong(fields, message):
+    found = errors_of(op(**fields))
+    assert any(message in e for e in found), found
+    assert all(e.startswith("my.yaml:1: ") for e in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("op: f(input)\n", "one list of ops"),
+        ("", "one list of ops"),
+        ("- 3\n", "an op is a mapping"),
+        ("- op: f(input)\n  op: g(input)\n", "'op' is given twice"),
+        ("- {op: f(a, b), kind: pointwise}\n", "quote it"),
+        ("- op: f(x: Row)\n", "quote a value"),
+        ("- [1\n", "not YAML"),
+        ("- ? [a]\n  : 1\n", "a key must be a plain word"),
+        ("- op: f(input)\n  kind: custom\n", "trust=True"),
+        ("- op: f(input)\n  kind: view\n  view: nowhere\n", "unknown geometry"),
+        ("- op: f(input)\n  kind: rowwise\n  out: input\n", "lacks 'dim'"),
+        ("- op: f(a, b)\n  kind: contraction\n  out: mk,kn\n", "no equation"),
+        ("- op: f(input)\n  kind: reduction\n  reduce: {identity: 0}\n", "needs `reduce:`"),
+        ("- op: f(first)\n  kind: reduction\n  reduce: {identity: 0, map: first, combine: a + b, finish: acc}\n", "meaning in kernels"),
+    ],
+)  # fmt: skip
+def test_files_that_are_not_specs(text, message):
+    found = errors_of(text)
+    assert any(message in e for e in found), found
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(SpecErrors, match=r"nothing\.yaml: cannot be read"):
+        load_file(tmp_path / "nothing.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecErrors, match="not UTF-8"):
+        load_file(tmp_path / "binary.yaml")
+    with pytest.raises(SpecError, match="cannot be read"):
+        wg.ops.load(tmp_path)
+
+
+def test_names_collide_across_files(tmp_path):
+    (tmp_path / "a.yaml").write_text(op(inplace=True))
+    (tmp_path / "b.yaml").write_text(op(op="probe_(input)"))
+    with pytest.raises(SpecErrors, match=r"'probe_' is defined already in .*a\.yaml:1"):
+        load_files([tmp_path / "a.yaml", tmp_path / "b.yaml"])
+
+
+def test_yaml_words_are_not_truth_values():
+    """`no` may be a parameter."""
+    (found,) = load_text(op(op="probe(no)", out="exp(no)").replace('"exp(no)"', "no"))
+    assert found.outputs == {"out": "no"}
+
+
+# --- Hostile specs ----------------------------------------------------------------------------------------------------
+
+MARK = "CANARY"
+CODE = [
+    "__import__('os').system('touch CANARY')",
+    "().__class__.__base__.__subclasses__()",
+    "input.__class__",
+    "eval('1')",
+    "open('CANARY', 'w')",
+    "exec('x')",
+    "[input for input in (1,)]",
+    "(lambda: input)()",
+    "f'{input}'",
+    "input if (x := 3) else 0",
+    "input; import os",
+    "input\nimport os",
+    "input */ system(1); /*",
+    "input // CANARY \\",
+    "input # CANARY",
+    "print(input)",
+    "exp(*input)",
+    "exp(input=input)",
+    "getattr(input, 'x')",
+    "${CANARY}",
+    "{{ CANARY }}",
+    "{% include 'x' %}",
+    "ｅxec(input)",
+    "input\u2028CANARY",
+    "await input",
+    "yield input",
+]
+
+
+@pytest.mark.parametrize("code", CODE)
+@pytest.mark.parametrize("field", ["out", "grad", "map", "let", "equation", "identity"])
+def test_code_is_no_expression(code, field):
+    entry = {
+        "out": op(out=code),
+        "grad": op(grad={"input": code}),
+        "map": _entry("reduction", reduce={"identity": 0, "map": code, "combine": "a + b", "finish": "acc"}),
+        "identity": _entry("reduction", reduce={"identity": code, "map": "input", "combine": "a + b", "finish": "acc"}),
+        "let": _entry("rowwise", signature="probe(input, dim: int = -1)", let={"a": code}, out="input + a"),
+        "equation": _entry("contraction", signature="probe(input, other)", out=code),
+    }[field]
+    errors_of(entry)
+
+
+def _entry(kind: str, signature: str = "probe(input)", **fields) -> str:
+    return "- " + json.dumps({"op": signature, "kind": kind, **fields}) + "\n"
+
+
+# harmless there: a composite may name arguments, and a comment is not carried on
+@pytest.mark.parametrize("code", [*(c for c in CODE if c not in {"exp(input=input)", "input # CANARY"}), "eval(input)", "vars(input)", "input.data", "input[0]", "{'a': input}",
+                                  "9 ** 9 ** 9 ** 9 * input", "'a' * 9999999999", "(1,) * 999999999", "input * 'a'",
+                                  "exp(**input)", "exp(input, __class__=1)", "_own_exp(input)", "input(3)", "1e999 * input"])  # fmt: skip
+def test_composites_call_nothing_but_ops(code):
+    text = _entry("composite", out=code)
+    with pytest.raises(SpecErrors):
+        resolve(load_text(text), Beside({"exp"}))
+
+
+@pytest.mark.parametrize("key", ["x = 1\ny", "__class__", "input", "a.b", "print()", "class", "A", "x: int"])
+def test_let_names_are_identifiers(key):
+    for kind, signature in (("composite", "probe(input)"), ("rowwise", "probe(input, dim: int = -1)")):
+        errors_of(_entry(kind, signature, let={key: "exp(input)"}, out="exp(input)"))
+
+
+def test_composites_do_not_call_themselves():
+    text = _entry("composite", "one(input)", out="two(input)") + _entry("composite", "two(input)", out="one(input)")
+    with pytest.raises(SpecErrors, match="one calls itself"):
+        resolve(load_text(text), Beside())
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "probe(input): import os #",
+        "probe(input): import os; pass",
+        "probe(input):\n  import os\n\ndef g(x)",
+        "probe(input, k=__import__('os'))",
+        "probe(input, k: __import__('os').system('x') = 1)",
+        "probe(input, k: Literal[print(1)] = 'a')",
+        "probe(input, k: Literal['a; import os'] = 'a')",
+        "probe(input, k: 'Scalar' = 1)",
+        "probe(input) -> exit()",
+        "probe[T](input)",
+        "probe(ｉnput)",
+        "probe(input, k: Scalar = {1})",
+        "probe(input, k: Scalar = (((((1,),),),),))",
+        "probe(input, k: Scalar = 9" + "9" * 400 + ")",
+        "probe(input, /)",
+        "lambda: 0",
+        "probe(" + "(" * 1900 + ")",
+    ],
+)
+def test_signatures_hold_no_code(signature):
+    errors_of(op(op=signature))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["numpy.__class__", "os.system", "numpy.os.system", "numpy.core.os", "builtins.eval", "scipy.io.loadmat", "NUMPY.add",
+     "numpy.add.__reduce__", "numpy.lib.npyio.load", "math.", "numpy.add; import os", "numpy.ａdd", "numpy.testing.assert_"],
+)  # fmt: skip
+def test_references_lead_nowhere_else(name):
+    errors_of(op(reference=name))
+
+
+@pytest.mark.parametrize("name", ["numpy.load", "numpy.fromfile", "numpy.save", "numpy.savetxt", "numpy.memmap", "numpy.test",
+                                  "numpy.loadtxt", "numpy.genfromtxt", "numpy.linalg.test", "numpy.ndarray", "numpy.ctypeslib"])  # fmt: skip
+def test_references_read_no_files(name):
+    with pytest.raises(ArgumentError):
+        resolve_reference(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- &a {op: f(input), kind: pointwise, out: input}\n- *a\n",
+        "- !!python/object/apply:os.system ['touch CANARY']\n",
+        "- op: !!python/name:os.system\n",
+        "a: &a [x]\nb: &b [*a, *a]\n",
+        "%TAG ! tag:yaml.org,2002:\n---\n- !str x\n",
+        "- " + "[" * 200_000,
+        "- " + "{a: " * 200_000,
+        "\n".join("  " * i + "- " for i in range(500)),
+        "- op: f(input)\n--- \n- op: g(input)\n",
+        "- {" + ", ".join(f"k{i}: 1" for i in range(3000)) + "}",
+        "x" * ((1 << 20) + 1),
+        "- op: f(input)\n  <<: {kind: pointwise}\n",
+        "- op: f(input)\n  kind: pointwise\n  out: 0x" + "f" * 100_000 + "\n",
+        "- op: f(input)\n  kind: pointwise\n  out: " + "(" * 3000 + "input" + ")" * 3000 + "\n",
+        "- op: f(input)\n  kind: pointwise\n  out: " + "-" * 3000 + "input\n",
+        "- op: f(input)\n  kind: pointwise\n  out: " + "+".join(["input"] * 6000) + "\n",
+        "- op: f(input)\n  kind: pointwise\n  out: input ** 999999999999999999999999\n",
+        "- op: f(input)\n  kind: pointwise\n  out: 1 << 99999999999999999999\n",
+    ],
+    ids=lambda text: text[:20].replace("\n", " "),
+)
+def test_yaml_that_means_harm(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    begun = time.perf_counter()
+    errors_of(text)
+    assert time.perf_counter() - begun < 10
+    assert not list(tmp_path.iterdir())
+
+
+PROSE = [
+    'quotes """ and \'\'\'',
+    'ends in a quote"',
+    'ends in quotes"""',
+    '""""""""""',
+    "ends in a backslash\\",
+    'a backslash and a quote \\"',
+    'x\\""" + __import__("os").system("touch CANARY") + """',
+    "a comment */ system(1); /* \\\n continued",
+    "// a comment \\\nint CANARY;",
+    "carriage\rreturn and \x0b and \x0c and \x1c",
+    "line\u2028separator\u0085next",
+    "nul \0 byte",
+    "bidi \u202e override",
+    "a lone surrogate \ud800",
+    "{{ template }} {% raw %} {# comment #}",
+    "{format} %s %(name)s",
+    '\n"""\nimport os\n"""',
+]
+
+
+@pytest.mark.parametrize("prose", PROSE)
+def test_prose_stays_prose(prose):
+    """Whatever a doc says, the module is the same but for the docstring, which says it, and kernels do not hold it."""
+    plain, told = (_module_of(op(doc=d, inplace=True, alias="other")) for d in ("plain", prose))
+    assert _without_docs(plain[0]) == _without_docs(told[0])
+    assert plain[1] == told[1]
+    text = told[0].encode()  # a lone surrogate would raise
+    assert all(c.isprintable() or c == "\n" for c in text.decode())
+    visible = "".join(c for c in prose if c.isascii() and c.isalnum())
+    shown = ast.get_docstring(next(n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)))
+    assert visible[:6] in "".join(c for c in shown if c.isalnum())
+
+
+def _module_of(text: str) -> tuple[str, dict[str, str]]:
+    ops = load_text(text)
+    made = render_all(ops)
+    module = functions_module(ops, made, resolve(ops, Beside()), package=False, owner=None, sources="x", digest="0", runtime="r")
+    return module, {n: d.rendered.sources["opencl"].text for n, d in made.records.items()}
+
+
+def _without_docs(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
+
+
+@pytest.mark.parametrize("name", ["call", "call_into", "registry", "tuple", "list", "isinstance", "int", "records", "annotations",
+                                  "functions", "op_probe", "c", "kernel", "double", "s0", "x0", "geo", "np", "sp", "number",
+                                  "select", "fma", "convert_float", "float4", "get_global_id", "wg_exp", "t0", "dyn"])  # fmt: skip
+def test_names_mean_themselves(name):
+    """As an op and as a parameter, a name that modules or kernels use for something else."""
+    mine = wg.ops.load(op(op=f"{name}_op({name}, other)", out=f"exp({name}) * {name} + exp({name}) * other"))
+    x = wg.tensor([0.5, -1.0], requires_grad=True)
+    out = getattr(mine, f"{name}_op")(x, 2.0)
+    np.testing.assert_allclose(out.detach().numpy(), np.exp([0.5, -1.0]) * (np.array([0.5, -1.0]) + 2), rtol=1e-6)
+    if name not in ("int", "records"):
+        text, _ = _module_of(op(op=f"{name}({name})", out=f"exp({name})"))
+        ast.parse(text)
+
+
+def test_two_parameters_that_kernels_would_spell_alike():
+    mine = wg.ops.load(op(op="alike(x0, x0_)", out="x0 - x0_"))
+    assert mine.alike(wg.tensor([3.0]), wg.tensor([1.0])).tolist() == [2.0]
+
+
+def test_a_derivative_takes_no_ops_name():
+    """An op called like another's derivative is itself, wherever it stands."""
+    text = op(op="cubed(input)", out="input * input * input") + op(op="cubed_grad_input(grad, input)", out="grad * input * 0 - 7")
+    for each in (text, "\n".join(reversed(text.splitlines())) + "\n"):
+        mine = wg.ops.load(each)
+        x = wg.tensor([2.0], requires_grad=True)
+        (g,) = wg.autograd.grad(mine.cubed(x).sum(), x)
+        assert g.tolist() == [12.0]
+        assert mine.cubed_grad_input(x, x).tolist() == [-7.0]
+
+
+def test_file_names_are_not_code(tmp_path):
+    path = tmp_path / 'x"""; import os; os.system("touch CANARY") #.yaml'
+    path.write_text(op())
+    generate(tmp_path / "made", [path])
+    for file in (tmp_path / "made").rglob("*.py"):
+        tree = ast.parse(file.read_text())
+        assert isinstance(tree.body[0], ast.Expr)
+        assert isinstance(tree.body[0].value, ast.Constant)
+        assert not [n for n in ast.walk(tree) if isinstance(n, ast.Import) and any(a.name == "os" for a in n.names)]
+
+
+def test_infinite_numbers_in_a_spec_are_literals(tmp_path):
+    path = tmp_path / "inf.yaml"
+    path.write_text("- op: least(input)\n  kind: pointwise\n  dtypes: float\n  out: {out: input + 1, top: .inf}\n"
+                    "- op: floor_of(input)\n  kind: pointwise\n  out: {out: input + 0, top: -.inf}\n")  # fmt: skip
+    generate(tmp_path / "made", [path])
+    for node in ast.walk(ast.parse((tmp_path / "made" / "records.py").read_text())):
+        assert not (isinstance(node, ast.Name) and node.id in ("inf", "nan"))
+
+
+# --- Loading in a running process -------------------------------------------------------------------------------------
+
+SWISH = """\
+- op: "swish(input, beta: Scalar = 1.0)"
+  kind: pointwise
+  doc: input * sigmoid(beta * input).
+  dtypes: float
+  inplace: true
+  alias: swish_again
+  out: input / (1 + exp(-beta * input))
+- op: swish_twice(input)
+  kind: composite
+  out: swish(swish(input, beta=2)) * exp(mean(input))
+"""
+
+
+def test_a_loaded_op_is_a_function_differentiable_to_any_order():
+    mine = wg.ops.load(SWISH)
+    x = wg.tensor([1.0, -2.0, 0.5], dtype=wg.float64, requires_grad=True)
+    out = mine.swish(x, 2.0)
+    np.testing.assert_allclose(out.detach().numpy(), x.detach().numpy() / (1 + np.exp(-2 * x.detach().numpy())))
+    assert wg.autograd.gradcheck(mine.swish, (x, 2.0))
+    assert wg.autograd.gradgradcheck(mine.swish, (x, 2.0))
+    assert wg.autograd.gradgradcheck(mine.swish_twice, (x,))
+    assert wg.ops.swish is mine.swish
+    assert wg.ops.swish_again is mine.swish
+    y = wg.ones(3)
+    assert mine.swish_(y) is y
+    assert "sigmoid(beta * input)" in mine.swish.__doc__
+
+
+def test_loading_again_replaces(tmp_path):
+    path = tmp_path / "again.yaml"
+    path.write_text(op(op="again(input)", out="2 * input"))
+    x = wg.tensor([1.0], requires_grad=True)
+    before = wg.ops.load(path).again(x).sum()
+    path.write_text(op(op="again(input)", out="3 * input") + op(op="once(input)"))
+    wg.ops.load(path)
+    assert wg.ops.again(x).tolist() == [3.0]
+    before.backward()
+    assert x.grad.tolist() == [2.0]
+    path.write_text(op(op="again(input)", out="3 * input"))
+    wg.ops.load(path)
+    with pytest.raises(AttributeError, match="once"):
+        wg.ops.once  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["exp", "mul", "multiply", "exp_", "add", "sigmoid_grad_input", "load", "sum", "view"])
+def test_shadowing_raises(name, tmp_path):
+    for text in (op(op=f"{name}(input)"), op(op="fine(input)", alias=name)):
+        with pytest.raises(SpecError, match="exists already"):
+            wg.ops.load(text)
+    other = tmp_path / "other.yaml"
+    other.write_text(op(op="swish(input)"))
+    wg.ops.load(SWISH)
+    with pytest.raises(SpecError, match="'swish' exists already"):
+        wg.ops.load(other)
+
+
+def test_a_bad_spec_leaves_the_loaded_ones():
+    mine = wg.ops.load(SWISH)
+    with pytest.raises(SpecError, match="unknown name"):
+        wg.ops.load(op(op="swish(input)", out="inptu"))
+    assert wg.ops.swish is mine.swish
+
+
+BLOCKED = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("yaml", "jinja2"):
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Block())
+import numpy as np, weftgrad as wg, made
+x = wg.tensor([1.0, -2.0], dtype=wg.float64, requires_grad=True)
+assert wg.autograd.gradcheck(made.swish, (x, 2.0)) and wg.autograd.gradgradcheck(made.swish, (x, 2.0))
+assert made.swish_again is made.swish and "swish_twice" in made.__all__ if hasattr(made, "__all__") else True
+made.swish_twice(x).sum().backward()
+print("fine")
+"""
+
+
+def test_a_generated_package_needs_neither_yaml_nor_jinja2(tmp_path):
+    (tmp_path / "swish.yaml").write_text(SWISH)
+    generate(tmp_path / "made", [tmp_path / "swish.yaml"], beside=wg.ops.beside())
+    assert generate(tmp_path / "made", [tmp_path / "swish.yaml"], beside=wg.ops.beside()) == []
+    done = subprocess.run([sys.executable, "-c", BLOCKED], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "fine", done.stderr
+
+
+def test_a_generated_package_takes_nobodys_name(tmp_path):
+    (tmp_path / "swish.yaml").write_text(op(op="rival(input)"))
+    generate(tmp_path / "made", [tmp_path / "swish.yaml"])
+    code = f"import weftgrad as wg; wg.ops.load({op(op='rival(input)')!r}); import made"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "an op named 'rival' exists already" in done.stderr
+
+
+# --- Reference and schema ---------------------------------------------------------------------------------------------
+
+
+def test_the_reference_names_every_field_kind_and_function():
+    text = reference.language_reference()
+    for word in (*COMMON, *(f for fields in KIND_FIELDS.values() for f in fields), "Row | None".replace("|", "\\|"), "expm1"):
+        assert word in text, word
+
+
+def test_the_schema_is_of_the_loaders_fields():
+    schema = reference.json_schema()
+    for kind, entry in zip(KINDS, schema["items"]["oneOf"], strict=True):
+        assert set(entry["properties"]) == set(COMMON | KIND_FIELDS[kind])
+    json.loads(reference.schema_text())
+
+
+def test_specs_as_yaml_again():
+    for path in own_specs():
+        for each in load_file(path, trust=True):
+            (again,) = load_text(reference.spec_text(each.spec), trust=True)
+            assert again.spec == each.spec
+
+
+def test_a_page_for_every_public_op():
+    ops = [each for path in own_specs() for each in load_file(path, trust=True)]
+    files = reference.pages(ops)
+    assert {Path(n).stem for n in files if n.startswith("ops/")} == {o.name for o in ops if o.namespace != "hidden"}
+    assert "grad * out * (1 - out)" in files["ops/sigmoid.md"]
