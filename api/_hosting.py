@@ -16,7 +16,7 @@ from .runtime.storage import Storage
 from .runtime.tensor import Tensor
 from .runtime.views import contiguous
 
-__all__ = ["adopt", "from_host", "host_array", "to_host", "to_numpy"]
+__all__ = ["adopt", "fill", "from_host", "host_array", "to_host", "to_numpy"]
 
 
 class _Exported:
@@ -50,6 +50,12 @@ def from_host(array: np.ndarray[Any, Any], dtype: DType, device: Device) -> Tens
     if made.meta.numel:
         device.driver.write(made.storage, 0, np.ascontiguousarray(values), current_stream(device))
     return made
+
+
+def fill(made: Tensor, number: float) -> None:
+    """Set every element of a tensor in host memory, without a kernel."""
+    values = np.asarray(number)
+    to_host(made)[...] = to_bfloat16(values) if made.meta.dtype is dtypes.bfloat16 else values
 
 
 def adopt(array: np.ndarray[Any, Any]) -> Tensor:

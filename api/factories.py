@@ -145,6 +145,9 @@ def _filled(made: Tensor, value: Any) -> Tensor:
     if made.meta.numel:
         kind = made.meta.dtype.kind
         number = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+        if not getattr(made.meta.device.driver, "opened", True):  # host memory: no driver is opened for a constant
+            _hosting.fill(made, number)
+            return made
         before = made.storage.version
         call_into(registry["fill"], (made, number), (), (made,), in_place=False)
         made.storage.version = before

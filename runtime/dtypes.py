@@ -19,6 +19,7 @@ __all__ = [
     "float32",
     "float64",
     "from_numpy",
+    "holds",
     "int8",
     "int16",
     "int32",
@@ -170,6 +171,11 @@ def promote_operands(operands: list[tuple[DType, int]]) -> DType:
     if result is None:
         raise DTypeError("an op needs at least one operand to have a result type")
     return result
+
+
+def holds(dtype: DType, result: DType) -> bool:
+    """Whether results of dtype `result` may be written to memory of `dtype`: not floats to integers, nor either to bool."""
+    return _CATEGORY[result.kind] <= _CATEGORY[dtype.kind]
 
 
 def accumulator(dtype: DType) -> DType:

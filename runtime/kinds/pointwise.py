@@ -33,12 +33,23 @@ def plan(request: Request) -> Planned:
         meta(result_dtype(o, computed, request), shape, _fresh_strides(request, shape), request.device)
         for o in record.outputs
     )
-    for given in outputs:
+    for given, output in zip(outputs, record.outputs, strict=True):
         if given.shape != shape:
             raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(given.shape)}")
+        if request.into and "dtype" not in record.statics:  # with one, the op is a conversion
+            _check_holds(given.dtype, result_dtype(output, computed, request), request)
     if not outputs[0].numel:
         return Planned(outputs)
     return Planned(outputs, (step(request, outputs, shape, computed),))
+
+
+def _check_holds(given: DType, result: DType, request: Request) -> None:
+    """Raise `DTypeError` where results of a higher category (bool, integer, floating) would be cut down to `given`."""
+    if not dtypes.holds(given, result):
+        raise DTypeError(
+            f"{request.where()}: the result is {result.name} and cannot be written to {given.name}; "
+            f"convert with .to({result.name}) first, or use the form that makes a new tensor"
+        )
 
 
 def _fresh_strides(request: Request, shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -1,0 +1,290 @@
+"""Wrong use: the class of the error, in the project's tree and in Python's, and what its message names."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+import weftgrad as wg
+from weftgrad.runtime import errors
+
+
+def raises(project: type[Exception], builtin: type[Exception], *words: str) -> Any:
+    """A context that demands an error of both classes whose message has every word."""
+
+    class Context:
+        def __enter__(self) -> None:
+            return None
+
+        def __exit__(self, kind: Any, error: Any, _: Any) -> bool:
+            assert error is not None, f"nothing was raised where {project.__name__} was due"
+            if not isinstance(error, errors.WeftgradError):
+                return False
+            assert isinstance(error, project), f"{type(error).__name__}: {error}"
+            assert isinstance(error, builtin)
+            missing = [w for w in words if w not in str(error)]
+            assert not missing, f"{missing} not in: {error}"
+            return True
+
+    return Context()
+
+
+def tensor(*shape: int, dtype: Any = wg.float32, grad: bool = False) -> Any:
+    return wg.ones(*shape, dtype=dtype, device="cpu", requires_grad=grad)
+
+
+# Shapes, dtypes, devices
+
+
+def test_shapes_that_do_not_broadcast() -> None:
+    with raises(errors.ShapeError, ValueError, "add", "float32[2, 3]", "float32[4]", "equal or 1"):
+        tensor(2, 3) + tensor(4)
+    with raises(errors.ShapeError, RuntimeError, "mm", "[2, 3]", "[4, 5]"):
+        wg.mm(tensor(2, 3), tensor(4, 5))
+    with raises(errors.ShapeError, ValueError, "view", "[5]", "6"):
+        tensor(2, 3).view(5)
+    with raises(errors.ShapeError, ValueError, "expand", "[2, 3]", "[2, 4]"):
+        tensor(2, 3).expand(2, 4)
+    with raises(errors.ShapeError, ValueError, "strides", ".reshape()"):
+        tensor(2, 3).T.view(6)
+    with raises(errors.IndexOutOfRange, IndexError, "sum", "float32[2, 3]", "2"):
+        tensor(2, 3).sum(2)
+    with raises(errors.ShapeError, ValueError, "item", "[2]"):
+        tensor(2).item()
+    with raises(errors.ShapeError, ValueError, "ambiguous", ".any()"):
+        bool(tensor(2))
+    with raises(errors.ShapeError, ValueError, "amax", "nothing to reduce"):
+        wg.amax(tensor(0, 3), dim=0)
+
+
+def test_dtypes_that_an_op_does_not_take() -> None:
+    with raises(errors.DTypeError, TypeError, "bitwise_and", "float32[2]", ".to()"):
+        tensor(2) & tensor(2)
+    with raises(errors.DTypeError, TypeError, "lerp", "int64", "float"):
+        wg.lerp(tensor(2, dtype=wg.int64), tensor(2, dtype=wg.int64), 1)
+    with raises(errors.DTypeError, TypeError, "neg", "bool"):
+        -tensor(2, dtype=wg.bool)
+    with raises(errors.DTypeError, TypeError, "complex64"):
+        wg.tensor(np.zeros(2, np.complex64))
+    with raises(errors.DTypeError, TypeError, "flot32", "float32"):
+        wg.zeros(2, dtype="flot32")
+
+
+def test_a_result_that_does_not_fit_its_place() -> None:
+    whole = tensor(3, dtype=wg.int64)
+    with raises(errors.DTypeError, TypeError, "add", "int64", "float32"):
+        whole.add_(1.5)
+    with raises(errors.DTypeError, TypeError, "int64", "float32"):
+        wg.add(tensor(3), tensor(3), out=whole)
+    with raises(errors.ShapeError, ValueError, "add", "[3]", "[4]"):
+        wg.add(tensor(3), tensor(3), out=tensor(4))
+    with raises(errors.ShapeError, ValueError, "add", "[2, 3]", "[3]"):
+        tensor(3).add_(tensor(2, 3))
+
+
+def test_arguments_that_are_no_tensors() -> None:
+    with raises(errors.ArgumentError, TypeError, "sin", "str", "tensor()"):
+        wg.sin("1")
+    with raises(errors.ArgumentError, ValueError, "tensor"):
+        wg.tensor([[1, 2], [3]])
+    with pytest.raises(TypeError):
+        tensor(2) + "1"
+
+
+def test_devices() -> None:
+    with raises(errors.UnknownDevice, ValueError, "gpu", "opencl:<n>"):
+        wg.zeros(2, device="gpu")
+    with raises(errors.UnknownDevice, ValueError, "opencl:99", "does not exist"):
+        wg.zeros(2, device="opencl:99")
+    other = wg.testing.synthetic_device(905, "")
+    with raises(errors.DeviceError, RuntimeError, "mul", "cpu", "opencl:905", ".to(device)"):
+        tensor(2) * wg.ones(2, device=other)
+    with raises(errors.DeviceError, RuntimeError, "opencl:905", ".cpu()"):
+        wg.ones(2, device=other).numpy()
+    poor = wg.testing.synthetic_device(906, "style=gpu,lanes=4,fp64=0")
+    with raises(errors.CompileError, RuntimeError, "sin", "float64", "float32"):
+        wg.sin(wg.tensor([1.0], dtype=wg.float64, device=poor))
+
+
+# Graphs
+
+
+def test_a_second_backward() -> None:
+    x = tensor(3, grad=True)
+    y = (x * x).sum()
+    y.backward()
+    with raises(errors.FreedGraphError, RuntimeError, "backward of", "retain_graph=True"):
+        y.backward()
+
+
+def test_roots_without_a_gradient() -> None:
+    with raises(errors.GradientError, RuntimeError, "does not require grad", "requires_grad=True"):
+        tensor(1).backward()
+    with raises(errors.GradientError, RuntimeError, "scalar", "[3]", ".sum()"):
+        (tensor(3, grad=True) * 2).backward()
+    with raises(errors.ShapeError, RuntimeError, "[2]", "[3]"):
+        (tensor(3, grad=True) * 2).backward(tensor(2))
+    with raises(errors.GradientError, RuntimeError, "int64"):
+        tensor(3, dtype=wg.int64).requires_grad_(True)
+    with raises(errors.GradientError, RuntimeError, "allow_unused"):
+        wg.autograd.grad(tensor(3, grad=True).sum(), tensor(3, grad=True))
+    with raises(errors.GradientError, RuntimeError, "detach()"):
+        tensor(3, grad=True).numpy()
+
+
+def test_a_saved_tensor_that_was_written_to() -> None:
+    x = tensor(3, grad=True)
+    y = x * 1
+    z = y.sin().sum()
+    y.add_(1)
+    with raises(errors.VersionError, RuntimeError, "sin", "[3]", "float32", "version 1", "version 0", "clone()"):
+        z.backward()
+    weight = tensor(3, grad=True)
+    loss = (weight * x).sum()
+    with wg.no_grad():
+        weight.mul_(2)
+    with raises(errors.VersionError, RuntimeError, "mul"):
+        loss.backward()
+
+
+def test_a_result_that_was_written_to() -> None:
+    x = tensor(3, grad=True)
+    y = x.exp()  # its gradient reads its result
+    y.mul_(2)
+    with raises(errors.VersionError, RuntimeError, "exp"):
+        y.sum().backward()
+
+
+def test_leaves_in_place() -> None:
+    x = tensor(3, grad=True)
+    with raises(errors.GradientError, RuntimeError, "add_", "leaf", "no_grad()"):
+        x.add_(1)
+    with raises(errors.GradientError, RuntimeError, "leaf", "no_grad()"):
+        x[1:].mul_(2)
+    with raises(errors.GradientError, RuntimeError, "out=", "no_grad()"):
+        wg.add(x, x, out=tensor(3))
+    with wg.no_grad():
+        x.add_(1)
+    assert x.tolist() == [2, 2, 2]
+
+
+def test_writes_that_overlap() -> None:
+    with raises(errors.ShapeError, RuntimeError, "[3, 4]", "[0, 1]", ".clone()"):
+        tensor(1, 4).expand(3, 4).add_(1)
+    memory = tensor(6)
+    with raises(errors.ShapeError, RuntimeError, "share memory", ".clone()"):
+        wg.add(memory[:-1], 1, out=memory[1:])
+    windows = tensor(6).as_strided((3, 3), (1, 1))
+    with raises(errors.ShapeError, RuntimeError, "several indices", ".clone()"):
+        windows.mul_(2)
+    even, odd = memory[::2], memory[1::2]  # their extents meet, their elements do not
+    with raises(errors.ShapeError, RuntimeError, "share memory"):
+        wg.add(even, 1, out=odd)
+
+
+# Memory
+
+
+def test_out_of_memory() -> None:
+    place = wg.testing.synthetic_device(907, "")
+    kept = wg.zeros(1000, device=place)
+    wg.set_memory_limit(64 << 20, place)
+    try:
+        with raises(errors.OutOfMemoryError, MemoryError, "400 MiB", "limit 64.0 MiB", "set_memory_limit"):
+            wg.zeros(100 << 20, device=place)
+        assert isinstance(pytest.raises(errors.DeviceError, wg.zeros, 100 << 20, device=place).value, errors.OutOfMemoryError)
+        assert wg.zeros(1 << 20, device=place).sum().item() == 0  # the device goes on
+    finally:
+        wg.set_memory_limit(None, place)
+    assert kept.sum().item() == 0
+
+
+# Without a driver, and after a fork
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code outside the checkout; its output."""
+    known = {**os.environ, **environment}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, env=known, check=False
+    )
+
+
+def test_without_pyopencl() -> None:
+    done = run("""
+        import sys
+        sys.modules["pyopencl"] = None
+        import pickle
+        import numpy as np
+        import weftgrad as wg
+        x = wg.tensor([[1.0, 2.0], [3.0, 4.0]])
+        assert str(x.device) == "cpu" and x.T[0].tolist() == [1.0, 3.0]
+        assert "tensor([[1., 2.]" in repr(x), repr(x)
+        assert wg.from_numpy(np.arange(3.0)).numpy().sum() == 3
+        assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
+        assert wg.devices() == [wg.device("cpu")]
+        for call in (lambda: x + 1, lambda: wg.zeros(2, device="opencl:0") + 1):
+            try:
+                call()
+            except ImportError as error:
+                assert isinstance(error, wg.runtime.errors.DriverNotFound), error
+                assert "pyopencl[pocl]" in str(error), error
+            else:
+                raise AssertionError("it ran")
+        print("done")
+        """)
+    assert done.stdout.strip() == "done", done.stderr
+
+
+def test_constants_need_no_driver() -> None:
+    done = run("""
+        import sys
+        sys.modules["pyopencl"] = None
+        import weftgrad as wg
+        assert wg.zeros(2).tolist() == [0, 0] and wg.ones(2).tolist() == [1, 1]
+        print("done")
+        """)
+    assert done.stdout.strip() == "done", done.stderr
+
+
+def _launch_in_child(queue: Any) -> None:
+    try:
+        (wg.ones(3, device="cpu") + 1).tolist()
+        queue.put("ran")
+    except errors.ForkError as error:
+        queue.put(f"{isinstance(error, RuntimeError)} {error}")
+    except BaseException as error:
+        queue.put(repr(error))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_launch_after_a_fork_raises_and_does_not_hang() -> None:
+    (tensor(3) + 1).tolist()
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_launch_in_child, args=(queue,))
+    child.start()
+    child.join(60)
+    hung = child.is_alive()
+    if hung:
+        child.kill()
+    assert not hung
+    assert child.exitcode == 0
+    answer = queue.get()
+    assert answer.startswith("True"), answer
+    assert "spawn" in answer
+    assert (tensor(3) + 1).tolist() == [2, 2, 2]  # the parent goes on
+
+
+def test_the_tree_of_errors() -> None:
+    for name in errors.__all__:
+        each = getattr(errors, name)
+        if isinstance(each, type):
+            assert issubclass(each, errors.WeftgradError)
