@@ -1,0 +1,159 @@
+// sigmoid(input): out = logistic(input)
+typedef struct {
+    long offset[2];
+#if NUMBERS
+    C number[NUMBERS];
+#endif
+} NAME(Dynamic);
+#if CLASS0 == 3
+#define READ0(p) dyn.number[NUMBER0]
+#define READV0(p) ((V)(dyn.number[NUMBER0]))
+#else
+#define READ0(p) LOAD0(p)
+#define READV0(p) LOADV0(p)
+#endif
+
+#if !defined(SCHEDULE_GRID_STRIDED)
+static inline void NAME(sigmoid_vector)(V input, V *out) {
+    *out = wg_logistic(input);
+}
+#endif
+
+static inline void NAME(sigmoid_scalar)(C input, C *out) {
+    *out = wg_logistic(input);
+}
+
+#if defined(SCHEDULE_CONTIGUOUS) || defined(SCHEDULE_GRID)
+// One run of elements: operands of class 1 are contiguous, those of class 0 a single element.
+typedef struct { long n, chunk; } NAME(Geometry);
+#ifdef SCHEDULE_CONTIGUOUS
+WG_ONE kernel void NAME(sigmoid_contiguous)(global const S0 *p0, global S1 *p1, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+#else
+kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+#endif
+    global const S0 *x0 = WG_AT(const S0, p0, dyn.offset[0]);
+    global S1 *x1 = WG_AT(S1, p1, dyn.offset[1]);
+    long i = (long)get_global_id(0) * geo.chunk;
+    const long end = i + geo.chunk < geo.n ? i + geo.chunk : geo.n;
+#if CLASS0 != 1
+    const C one0 = READ0(x0);
+    const V many0 = (V)(one0);
+#define GETV0 many0
+#define GET0 one0
+#else
+#define GETV0 READV0(x0 + i)
+#define GET0 READ0(x0 + i)
+#endif
+    for (; i + LANES <= end; i += LANES) {
+        V y0;
+        NAME(sigmoid_vector)(GETV0, &y0);
+#ifdef STREAM
+        WG_STREAM((global V *)(x1 + i), y0);
+#else
+        STOREV1(x1 + i, y0);
+#endif
+    }
+    for (; i < end; i++) {
+        C y0;
+        NAME(sigmoid_scalar)(GET0, &y0);
+        STORE1(x1 + i, y0);
+    }
+#undef GETV0
+#undef GET0
+}
+#endif
+
+#if defined(SCHEDULE_ROWS) || defined(SCHEDULE_GRID_STRIDED)
+// Any strides: OUTER dimensions counted by an odometer, the innermost walked in place.
+typedef struct {
+    long rows, n;
+#ifdef SCHEDULE_ROWS
+    long row_chunk, chunk;
+#endif
+#if OUTER
+    long size[OUTER];
+#endif
+    long stride[2][OUTER + 1];
+} NAME(Geometry);
+#endif
+
+#ifdef SCHEDULE_ROWS
+WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+    global const S0 *x0 = WG_AT(const S0, p0, dyn.offset[0]);
+    global S1 *x1 = WG_AT(S1, p1, dyn.offset[1]);
+    long row = (long)get_global_id(0) * geo.row_chunk;
+    const long last = row + geo.row_chunk < geo.rows ? row + geo.row_chunk : geo.rows;
+    const long begin = (long)get_global_id(1) * geo.chunk;
+    const long end = begin + geo.chunk < geo.n ? begin + geo.chunk : geo.n;
+#if OUTER
+    long at[OUTER], rest = row;
+    for (int d = OUTER - 1; d >= 0; d--) { at[d] = rest % geo.size[d]; rest /= geo.size[d]; }
+#endif
+    for (; row < last; row++) {
+        long o0 = 0; long o1 = 0; 
+#if OUTER
+        WG_UNROLL for (int d = 0; d < OUTER; d++) {
+            o0 += at[d] * geo.stride[0][d]; o1 += at[d] * geo.stride[1][d]; 
+        }
+#endif
+        global const S0 *r0 = x0 + o0;
+        const long s0 = geo.stride[0][OUTER];
+#if CLASS0 == 0 || CLASS0 == 3
+        const C one0 = READ0(r0);
+        const V many0 = (V)(one0);
+#endif
+        global S1 *r1 = x1 + o1;
+        const long s1 = geo.stride[1][OUTER];
+        long i = begin;
+        for (; i + LANES <= end; i += LANES) {
+#if CLASS0 == 0 || CLASS0 == 3
+            const V v0 = many0;
+#elif CLASS0 == 1
+            const V v0 = READV0(r0 + i);
+#else
+            V v0;
+            WG_UNROLL for (int l = 0; l < LANES; l++) v0[l] = READ0(r0 + (i + l) * s0);
+#endif
+            V y0;
+            NAME(sigmoid_vector)(v0, &y0);
+#if CLASS1 == 1
+            STOREV1(r1 + i, y0);
+#else
+            WG_UNROLL for (int l = 0; l < LANES; l++) STORE1(r1 + (i + l) * s1, y0[l]);
+#endif
+        }
+        for (; i < end; i++) {
+            C y0;
+            NAME(sigmoid_scalar)(READ0(r0 + i * s0), &y0);
+            STORE1(r1 + i * s1, y0);
+        }
+#if OUTER
+        for (int d = OUTER - 1; d >= 0; d--) { if (++at[d] < geo.size[d]) break; at[d] = 0; }
+#endif
+    }
+}
+#endif
+
+#ifdef SCHEDULE_GRID_STRIDED
+kernel void NAME(sigmoid_grid_strided)(global const S0 *p0, global S1 *p1, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+    const long index = get_global_id(0);
+    if (index >= geo.rows * geo.n) return;
+    global const S0 *x0 = WG_AT(const S0, p0, dyn.offset[0]);
+    global S1 *x1 = WG_AT(S1, p1, dyn.offset[1]);
+    const long i = index % geo.n;
+    long o0 = i * geo.stride[0][OUTER]; long o1 = i * geo.stride[1][OUTER]; 
+#if OUTER
+    long rest = index / geo.n;
+    for (int d = OUTER - 1; d >= 0; d--) {
+        const long at = rest % geo.size[d];
+        rest /= geo.size[d];
+        o0 += at * geo.stride[0][d]; o1 += at * geo.stride[1][d]; 
+    }
+#endif
+    C y0;
+    NAME(sigmoid_scalar)(READ0(x0 + o0), &y0);
+    STORE1(x1 + o1, y0);
+}
+#endif
+#undef READ0
+#undef READV0

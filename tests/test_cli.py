@@ -1,0 +1,196 @@
+"""The command line: what it prints, its exit status, and that an error is one message."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import weftgrad as wg
+from weftgrad import cli
+from weftgrad.cli.check import check_op
+from weftgrad.cli.terminal import Style, table
+from weftgrad.codegen.loader import load_text
+from weftgrad.runtime.records import registry
+
+GOOD = """\
+- op: "cli_swish(input, beta)"
+  kind: pointwise
+  dtypes: float
+  out: input / (1 + exp(-beta * input))
+"""
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    def run(*argv: str) -> tuple[int, str, str]:
+        status = cli.main(list(argv))
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    return run
+
+
+def test_devices(run):
+    status, out, _ = run("devices")
+    assert status == 0
+    assert out.splitlines()[1].startswith("cpu")
+
+
+def test_without_a_command_it_explains_itself(run):
+    status, out, _ = run()
+    assert status == 2
+    for name in ("devices", "generate", "show", "check", "prebuild"):
+        assert name in out
+
+
+def test_show(run):
+    status, out, _ = run("show", "sigmoid")
+    assert status == 0
+    for part in ("out: \"1 / (1 + exp(-input))\"", "sigmoid(input: Tensor | Number", "grad * out * (1 - out)", "saved     out",
+                 "WG_ONE kernel void NAME(sigmoid_contiguous)"):  # fmt: skip
+        assert part in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("name", ["softmax", "sum", "matmul_batched", "multiply", "permute", "layer_norm", "sigmoid_grad_input"])
+def test_show_of_every_kind(run, name):
+    status, out, _ = run("show", name)
+    assert status == 0
+    assert "derivatives" in out
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("sigmoid", "float16"), ("sum", "float32"), ("softmax", "float64"), ("mm", "float32")])
+def test_show_the_program(run, name, dtype):
+    status, out, _ = run("show", name, "--dtype", dtype, "--device", "cpu")
+    assert status == 0
+    assert "#define S0" in out
+
+
+def test_an_error_is_one_message(run):
+    status, out, err = run("show", "sigmoud")
+    assert (status, out) == (2, "")
+    assert err == "weftgrad: show: there is no op named 'sigmoud'; did you mean sigmoid, " + err.partition("sigmoid, ")[2]
+    assert len(err.splitlines()) == 1
+
+
+def test_spec_errors_have_status_1(run, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(GOOD.replace("beta *", "bita *").replace("float", "flaot"))
+    status, _, err = run("check", str(path))
+    assert status == 1
+    assert f"{path}:3: dtypes: unknown dtypes 'flaot'" in err
+    assert run("generate", str(path), "-o", str(tmp_path / "made"))[0] == 1
+    assert run("check", str(tmp_path / "none.yaml"))[0] == 1
+
+
+def test_traceback_on_demand():
+    with pytest.raises(wg.runtime.errors.ArgumentError):
+        cli.main(["show", "sigmoud", "--traceback"])
+
+
+def test_an_interrupt_is_quiet(run, monkeypatch):
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("weftgrad.cli.devices.run", interrupted)
+    assert run("devices") == (130, "", "")
+
+
+def test_generate_and_check(run, tmp_path):
+    (tmp_path / "swish.yaml").write_text(GOOD)
+    arguments = ("generate", str(tmp_path / "swish.yaml"), "-o", str(tmp_path / "made"))
+    assert run(*arguments, "--check")[0] == 1
+    assert run(*arguments)[0] == 0
+    assert run(*arguments, "--check")[0] == 0
+    (tmp_path / "made" / "ops.py").write_text("")
+    status, _, err = run(*arguments, "--check")
+    assert status == 1
+    assert "ops.py" in err
+    assert run("generate", str(tmp_path / "swish.yaml"))[0] == 2
+    assert run("generate", str(tmp_path / "swish.yaml"), "-o", str(tmp_path / "no-name"))[0] == 2
+
+
+def test_docs_and_schema(run, tmp_path):
+    status, _, _ = run("generate", "--docs", str(tmp_path / "docs"), "--schema", str(tmp_path / "schema.json"))
+    assert status == 0
+    assert (tmp_path / "docs" / "language.md").read_text().startswith("# The spec language")
+    assert (tmp_path / "docs" / "ops" / "mul.md").is_file()
+    assert json.loads((tmp_path / "schema.json").read_text())["type"] == "array"
+
+
+def test_check_passes_and_says_what_it_compared_with(run, tmp_path):
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    status, out, _ = run("check", str(path), "--device", "cpu")
+    assert status == 0, out
+    assert "(formula)" in out
+    assert "all passed" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("- op: cli_wrong(input)\n  kind: pointwise\n  dtypes: float\n  out: exp(input) * 1.0001\n  reference: numpy.exp\n", "error"),
+        ("- op: cli_slope(input)\n  kind: pointwise\n  dtypes: float\n  out: sin(input)\n  grad: {input: grad}\n", "gradcheck"),
+        ("- op: cli_bent(input)\n  kind: pointwise\n  dtypes: float\n  out: sin(input)\n  grad: {input: grad * detach(cos(input))}\n", "gradgradcheck"),
+    ],
+)  # fmt: skip
+def test_check_finds(text, field):
+    (op,) = load_text(text)
+    row = check_op(op, vars(wg.ops.load(text))[op.name], wg.device("cpu"))
+    assert row.failed[0] == field, row
+
+
+def test_check_finds_derivatives_that_are_not_finite():
+    text = "- op: cli_root(input)\n  kind: pointwise\n  dtypes: float\n  out: sqrt(input * input)\n  sample: {input: [0.5, 2.0]}\n"
+    (op,) = load_text(text)
+    row = check_op(op, vars(wg.ops.load(text))[op.name], wg.device("cpu"))
+    assert row.suspicious.startswith("input=0: nan")
+    assert not row.failed
+
+
+def test_prebuilt_kernels_are_found_by_a_run(tmp_path):
+    env = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path / "cache")}
+
+    def process(*argv: str) -> str:
+        done = subprocess.run([sys.executable, *argv], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = process("-m", "weftgrad.cli", "prebuild", "--ops", "exp", "tanh", "--device", "cpu", "--jobs", "1")
+    assert ", 0 of them built already" in first
+    code = (
+        "import weftgrad as wg; x = wg.ones(3, requires_grad=True); y = x.tanh(); x.exp()\n"
+        "wg.autograd.grad(y, x, grad_outputs=wg.ones(3))\n"
+        "d = wg.device('cpu').driver; c = d.quick_compiler or d.compiler\n"
+        "print([i.name for i, (p, n) in c._found.items() if not c._batches or p not in c._batches.values()])"
+    )
+    found = process("-c", code).strip()
+    assert not {"tanh", "exp", "tanh_grad_input"} & set(found.strip("[]").replace("'", "").split(", "))
+    again = process("-m", "weftgrad.cli", "prebuild", "--ops", "exp", "tanh", "--device", "cpu", "--jobs", "1")
+    assert "built 0 kernels" in again
+
+
+def test_colours_only_on_a_terminal(monkeypatch):
+    class Terminal:
+        def isatty(self):
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    style = Style(Terminal())
+    assert style.highlight("c", "int x = 1; // one") == "\x1b[36mint\x1b[0m x = \x1b[35m1\x1b[0m; \x1b[2m// one\x1b[0m"
+    assert style.highlight("yaml", "- op: 3") == "\x1b[34m- op\x1b[0m: \x1b[35m3\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Style(Terminal()).highlight("c", "int") == "int"
+    assert table([["a", "bb"]], ("one", "two"), Style()) == "one  two\na    bb"
+
+
+def test_every_record_can_be_shown():
+    from weftgrad.cli.show import shown
+
+    for record in list(registry):
+        if "_grad_" not in record.name:
+            assert list(shown(record.name, Style(), "opencl", None, None))
