@@ -94,7 +94,11 @@ def gradgradcheck(
     def first_order(*arguments: Any) -> Any:
         own = list(arguments[: len(given)])
         found = grad(
-            _outputs(func(*own)), [own[i] for i in wanted], arguments[len(given) :], create_graph=True, allow_unused=True
+            _outputs(func(*own)),
+            [own[i] for i in wanted],
+            arguments[len(given) :],
+            create_graph=True,
+            allow_unused=True,
         )
         return tuple(f for f in found if f is not None and f.needs)
 
@@ -133,7 +137,14 @@ class _Check:
     """One check: the function, its inputs, and how exact it has to be."""
 
     def __init__(
-        self, func: Callable[..., Any], inputs: list[Any], eps: float, atol: float, rtol: float, nondet_tol: float, fast: bool
+        self,
+        func: Callable[..., Any],
+        inputs: list[Any],
+        eps: float,
+        atol: float,
+        rtol: float,
+        nondet_tol: float,
+        fast: bool,
     ):
         self.func, self.inputs, self.eps, self.atol, self.rtol = func, inputs, eps, atol, rtol
         self.nondet_tol, self.fast = nondet_tol, fast
@@ -233,7 +244,8 @@ class _Check:
             raise GradcheckError(
                 f"{self._where(outputs, position, i)}: the Jacobians differ, most at output{at_out}, input{at_in} = "
                 f"{_host(operand)[at_in].item():.6g}: {numerical[row, column]:.10g} by differences, "
-                f"{analytical[row, column]:.10g} by backward; {int((excess > 0).sum())} of {rows * columns} entries differ"
+                f"{analytical[row, column]:.10g} by backward; "
+                f"{int((excess > 0).sum())} of {rows * columns} entries differ"
             )
 
     # the parts of either
@@ -266,7 +278,9 @@ class _Check:
 
     def _agree(self, a: Array, b: Array, tolerance: float, what: str) -> None:
         off = np.abs(a - b)
-        if off.size and not float(np.nan_to_num(off).max()) <= tolerance * max(1.0, float(np.nan_to_num(np.abs(a)).max())):
+        if off.size and not float(np.nan_to_num(off).max()) <= tolerance * max(
+            1.0, float(np.nan_to_num(np.abs(a)).max())
+        ):
             raise GradcheckError(f"{_name(self.func)}: {what} differ by {float(off.max()):.3g}")
 
     def _where(self, outputs: list[Tensor], position: int, i: int) -> str:

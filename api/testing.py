@@ -50,7 +50,8 @@ def assert_close(
 
     actual, expected: tensors, arrays or numbers, or sequences and mappings of them. Tolerances are those of
     `default_tolerances` unless both are given. Infinities must be equal; NaN equals NaN only with `equal_nan`.
-    `check_device` and `check_stride` compare tensors with tensors only; `check_dtype` leaves Python's numbers and lists alone.
+    `check_device` and `check_stride` compare tensors with tensors only; `check_dtype` leaves Python's numbers and
+    lists alone.
     The error names how many elements differ, the largest absolute and relative difference, and where they are.
     """
     if (rtol is None) != (atol is None):
@@ -115,7 +116,9 @@ def _values(given: Any) -> tuple[np.ndarray[Any, Any], DType]:
     return array, dtypes.from_numpy(array.dtype)
 
 
-def _mismatch(a: np.ndarray[Any, Any], e: np.ndarray[Any, Any], rtol: float, atol: float, equal_nan: bool) -> str | None:
+def _mismatch(
+    a: np.ndarray[Any, Any], e: np.ndarray[Any, Any], rtol: float, atol: float, equal_nan: bool
+) -> str | None:
     exact = rtol == 0 and atol == 0
     if exact and not equal_nan:
         wrong = a != e
@@ -159,10 +162,9 @@ def _largest(
 
 
 # Public functions that compute nothing: they read and write files, or change how others behave.
-_NO_FUNCTIONS = frozenset(
-    "load save savez savez_compressed savetxt loadtxt genfromtxt fromfile fromregex memmap test info get_include "
-    "show_config show_runtime set_printoptions seterr seterrcall setbufsize".split()
-)
+_FILES = "load save savez savez_compressed savetxt loadtxt genfromtxt fromfile fromregex memmap"
+_SETTINGS = "test info get_include show_config show_runtime set_printoptions seterr seterrcall setbufsize"
+_NO_FUNCTIONS = frozenset(f"{_FILES} {_SETTINGS}".split())
 
 
 def resolve_reference(name: str) -> Callable[..., Any]:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import weftgrad as wg
 from op_references import INTEGER_REFERENCES, LETTERS, PROMOTE, PROMOTE_SCALAR, REFERENCES, results_of
+
+import weftgrad as wg
 from weftgrad import testing
 from weftgrad.codegen.generate import own_specs
 from weftgrad.codegen.loader import load_file
@@ -233,7 +234,12 @@ class Case:
     dtype: str
 
 
-_TOLERANCE = {"float16": (1.1e-3, 1e-6), "bfloat16": (8.5e-3, 1e-6), "float32": (5e-6, 1.5e-6), "float64": (2e-13, 1e-14)}
+_TOLERANCE = {
+    "float16": (1.1e-3, 1e-6),
+    "bfloat16": (8.5e-3, 1e-6),
+    "float32": (5e-6, 1.5e-6),
+    "float64": (2e-13, 1e-14),
+}
 
 
 def common_dtype(dtypes: Sequence[tuple[str, int]]) -> str:
@@ -245,7 +251,9 @@ def common_dtype(dtypes: Sequence[tuple[str, int]]) -> str:
         (numbers if name in ("bool_", "int_", "float_") else dims if rank else zeros).append(name)
     found = None
     for group in (dims, zeros):
-        joined = functools.reduce(lambda a, b: PROMOTE[a][order.index(b)], (letter[n] for n in group)) if group else None
+        joined = (
+            functools.reduce(lambda a, b: PROMOTE[a][order.index(b)], (letter[n] for n in group)) if group else None
+        )
         if joined is not None:
             found = joined if found is None else PROMOTE_SCALAR[found][0][order.index(joined)]
     assert found is not None
@@ -260,7 +268,15 @@ def values_of(op: Op) -> list[Any]:
     return [p for p in op.operands if p.is_tensor and p.type == "value"]
 
 
-NUMBERS = {"alpha": -1.5, "value": 0.75, "negative_slope": 0.25, "beta": 1.5, "threshold": 2.0, "min_val": -0.5, "max_val": 1.25}
+NUMBERS = {
+    "alpha": -1.5,
+    "value": 0.75,
+    "negative_slope": 0.25,
+    "beta": 1.5,
+    "threshold": 2.0,
+    "min_val": -0.5,
+    "max_val": 1.25,
+}
 
 
 def make_case(op: Op, given: Sequence[Operand], rng: np.random.Generator, place: Device, label: str) -> Case:
@@ -273,7 +289,9 @@ def make_case(op: Op, given: Sequence[Operand], rng: np.random.Generator, place:
         if layout == "number":
             kind = {"b": "bool_", "i": "int_", "u": "int_", "f": "float_"}[numpy_of(dtype).kind]
             low, high = op.fields.get("sample", {}).get(parameter.name, (-2, 2))
-            value: Any = {"bool_": True, "int_": int(np.clip(2, low, high)), "float_": float(np.clip(0.75, low, high))}[kind]
+            value: Any = {"bool_": True, "int_": int(np.clip(2, low, high)), "float_": float(np.clip(0.75, low, high))}[
+                kind
+            ]
             operands.append(value)
             arrays.append(value)
         else:
@@ -320,7 +338,9 @@ def reference_values(op: Op, arrays: Sequence[Any], numbers: Sequence[Any], comm
         return np.asarray(function(*given, *numbers))
 
 
-def compare(found: Array, expected: Array, dtype: str, where: str, tolerance: tuple[float, float] | None = None) -> None:
+def compare(
+    found: Array, expected: Array, dtype: str, where: str, tolerance: tuple[float, float] | None = None
+) -> None:
     """Raise AssertionError naming the worst element unless `found` is `expected` within what `dtype` allows."""
     assert found.shape == expected.shape, f"{where}: shape {found.shape}, expected {expected.shape}"
     kind = numpy_of(dtype).kind
@@ -354,7 +374,9 @@ def caller(op: Op) -> Call:
     """The op as the registry has it; `into` are results to write to."""
     record = registry[op.name]
 
-    def run(*operands: Any, statics: tuple[Any, ...] = (None,) * len(record.statics), into: Any = None, place: bool = False) -> Any:
+    def run(
+        *operands: Any, statics: tuple[Any, ...] = (None,) * len(record.statics), into: Any = None, place: bool = False
+    ) -> Any:
         if into is None:
             return dispatch.call(record, operands, statics)
         return dispatch.call_into(record, operands, statics, (into,), in_place=place)
@@ -509,7 +531,8 @@ def exercise(func: Call, inputs: Sequence[Any]) -> None:
     with contextlib.suppress(Exception):
         wg.autograd.grad(outputs, wanted, [s.detach() for s in seeds], retain_graph=True, allow_unused=True)
     first = [
-        g for g in wg.autograd.grad(outputs, wanted, seeds, create_graph=True, allow_unused=True)
+        g
+        for g in wg.autograd.grad(outputs, wanted, seeds, create_graph=True, allow_unused=True)
         if g is not None and g.requires_grad
     ]
     if first:
@@ -593,7 +616,9 @@ CONTRACTIONS: Table = [
 ]
 
 
-def table_case(op: Op, given: Sequence[Any], named: dict[str, Any], dtype: str, place: Device, grad: bool = False) -> Any:
+def table_case(
+    op: Op, given: Sequence[Any], named: dict[str, Any], dtype: str, place: Device, grad: bool = False
+) -> Any:
     """(operands, statics, arrays) of a row of a table."""
     rng = np.random.default_rng(3)
     tensors = iter(given)

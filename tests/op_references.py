@@ -181,7 +181,6 @@ REFERENCES: dict[str, Callable[..., Array]] = {
 
 # For integers, where NumPy's function is another one or refuses.
 INTEGER_REFERENCES: dict[str, Callable[..., Array]] = {
-    "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
     "pow": _integer_power,
     "sign": lambda x: (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype),
     "abs": lambda x: np.where(x < 0, -x, x),
@@ -207,9 +206,10 @@ LETTERS = {
 _RESULTS = {
     "bu1248hBfd": "add add_scaled mul sign maximum minimum fmax fmin clamp_min clamp_max where copy contiguous_copy "
     "fill full_like_as",
-    "-u1248hBfd": "sub floor_divide trunc_divide remainder fmod neg abs pow clamp_both addcmul floor ceil trunc round relu",
-    "ffffffhBfd": "true_divide reciprocal copysign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos "
-    "atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma atan2 xlogy sigmoid",
+    "-u1248hBfd": "sub floor_divide trunc_divide remainder fmod neg abs pow clamp_both addcmul floor ceil "
+    "trunc round relu",
+    "ffffffhBfd": "true_divide reciprocal copysign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin "
+    "acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma atan2 xlogy sigmoid",
     "8u1248hBfd": "square",
     "------hBfd": "hypot lerp addcdiv frac logaddexp logsigmoid leaky_relu gelu_erf gelu_tanh silu mish softplus elu "
     "selu hardswish hardsigmoid",
@@ -220,8 +220,12 @@ _RESULTS = {
 _RECORDED = {op: dict(zip(LETTERS, row, strict=True)) for row, ops in _RESULTS.items() for op in ops.split()}
 # Of ops that PyTorch has not as such: integers are refused, kept, or become float32.
 _BY_CLASS = {
-    "float": "------hBfd", "numeric": "-u1248hBfd", "all": "bu1248hBfd", "integer": "-u1248----", "integral": "bu1248----",
-}  # fmt: skip
+    "float": "------hBfd",
+    "numeric": "-u1248hBfd",
+    "all": "bu1248hBfd",
+    "integer": "-u1248----",
+    "integral": "bu1248----",
+}
 
 
 def results_of(op: Any) -> dict[str, str]:
@@ -234,7 +238,18 @@ def results_of(op: Any) -> dict[str, str]:
 PROMOTE = dict(
     zip(
         LETTERS,
-        "bu1248hBfd uu2248hBfd 121248hBfd 222248hBfd 444448hBfd 888888hBfd hhhhhhhffd BBBBBBfBfd fffffffffd dddddddddd".split(),
+        [
+            "bu1248hBfd",
+            "uu2248hBfd",
+            "121248hBfd",
+            "222248hBfd",
+            "444448hBfd",
+            "888888hBfd",
+            "hhhhhhhffd",
+            "BBBBBBfBfd",
+            "fffffffffd",
+            "dddddddddd",
+        ],
         strict=True,
     )
 )

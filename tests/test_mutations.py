@@ -16,6 +16,7 @@ import numpy as np
 import op_cases as cases
 import pytest
 from op_cases import specs
+
 from weftgrad.codegen.loader import op_from_mapping
 from weftgrad.codegen.model import SpecError
 from weftgrad.codegen.render import Generated
@@ -144,4 +145,3 @@ def test_a_wrong_formula_is_found(name: str) -> None:
     check(name, right, True, True)
     left = survivors(False, True, survivors(True, False, records))
     assert [what for what, _ in left] == [], f"{name}: {len(left)} of {len(records)} wrong formulas pass the suite"
-

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import weftgrad as wg
 
 RNG = np.random.default_rng(0)
