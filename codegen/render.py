@@ -146,8 +146,8 @@ def _shape(op: Op) -> Any:
     """What makes two ops the same kernel: everything but the names of the op and its operands, and the prose."""
     if op.kind != "pointwise":
         return (op.kind, op.name)
-    from .expr import substitute, to_text
     from .expr import name as variable
+    from .expr import substitute, to_text
     from .kinds.pointwise import expressions, operand_table
 
     table = operand_table(op)
