@@ -28,6 +28,7 @@ from weftgrad.runtime.errors import (
 )
 
 NESTED = "WEFTGRAD_TEST_INDEXING_NESTED"
+ONLY_ONCE = pytest.mark.skipif(NESTED in os.environ, reason="the kernels are those of other tests")
 CASES = 40 if NESTED in os.environ else 100
 
 
@@ -83,7 +84,7 @@ class Case:
                     self.items.append(index.tolist() if index.size else [])
                     index = np.asarray(self.items[-1], np.int64)
                 elif index.ndim:
-                    dtype = self.rng.choice(["int64", "int32", "int8"])
+                    dtype = self.rng.choice(["int64", "int32"])
                     self.items.append(wg.tensor(index.astype(dtype)))
                 else:
                     self._add(int(index), True, ())
@@ -159,6 +160,7 @@ def test_random_reads_equal_numpy() -> None:
             raise AssertionError(f"seed {seed}: shape {case.shape}, index {case.items}: {error}") from error
 
 
+@ONLY_ONCE
 def test_random_reads_of_permuted_tensors() -> None:
     for seed in range(CASES // 3):
         case = Case(1000 + seed)
@@ -201,12 +203,13 @@ def test_random_accumulation_equals_numpy() -> None:
         same(wg.tensor(values).index_put_(tuple(case.items), wg.tensor(new), accumulate=True), expected)
 
 
+@ONLY_ONCE
 def test_random_gradients_of_reads_and_writes() -> None:
     for seed in range(CASES // 8):
         case = Case(4000 + seed)
-        values = numbers(case.shape, "float64")
+        values = numbers(case.shape)
         where = case.of(np.arange(values.size).reshape(case.shape))
-        grad = 1.0 + np.arange(where.size).reshape(where.shape)
+        grad = 1 + np.arange(where.size, dtype="float32").reshape(where.shape)
         x = wg.tensor(values, requires_grad=True)
         x[case.index].backward(wg.tensor(grad))
         expected = np.zeros(values.size)
@@ -216,7 +219,7 @@ def test_random_gradients_of_reads_and_writes() -> None:
         x, v = wg.tensor(values, requires_grad=True), wg.tensor(grad, requires_grad=True)
         y = x * 1.0
         y[case.index] = v
-        weights = 1.0 + np.arange(values.size).reshape(case.shape)
+        weights = 1 + np.arange(values.size, dtype="float32").reshape(case.shape)
         (y * wg.tensor(weights)).sum().backward()
         winner = {int(place): i for i, place in enumerate(where.reshape(-1))}
         kept = weights.copy()
@@ -232,6 +235,7 @@ def test_random_gradients_of_reads_and_writes() -> None:
 # Single cases -------------------------------------------------------------------------------------------------------
 
 
+@ONLY_ONCE
 def test_placement_of_results_follows_pytorch() -> None:
     x = wg.zeros(2, 3, 4, 5)
     i, j = wg.tensor([0, 1, 1]), wg.tensor([1, 0, 2])
@@ -287,7 +291,7 @@ def test_nonzero_of_many_chunks() -> None:
             same(wg.nonzero(wg.tensor(mask)), np.argwhere(mask))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int16", "uint8", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"] if NESTED in os.environ else ["float32", "float16", "int64", "bool"])
 def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
     rng = np.random.default_rng(2)
     for shape in ((5,), (4, 7), (3, 4, 5), (2, 70, 3)) if dtype == "float32" else ((4, 7),):
@@ -315,12 +319,12 @@ def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
 
 def test_slices_along_a_dimension() -> None:
     rng = np.random.default_rng(3)
-    for shape in ((6,), (5, 33), (3, 4, 5), (40, 130)):
+    for shape in ((6,), (5, 33), (3, 4, 5)):
         for dim in range(len(shape)):
-            values = rng.standard_normal(shape)
+            values = rng.standard_normal(shape).astype("float32")
             index = rng.integers(0, shape[dim], 11)
             moved = np.moveaxis(values, dim, 0)
-            source = rng.standard_normal((11, *moved.shape[1:]))
+            source = rng.standard_normal((11, *moved.shape[1:])).astype("float32")
             at = wg.tensor(index)
             piece = wg.tensor(np.moveaxis(source, 0, dim).copy())
             same(wg.index_select(wg.tensor(values), dim, at), np.take(values, index, dim))
@@ -357,6 +361,7 @@ def test_sums_of_duplicates_are_in_order() -> None:
     same(wg.zeros(50).scatter_add(0, wg.tensor(index), wg.tensor(flat)), summed)
 
 
+@ONLY_ONCE
 def test_take_and_take_along_dim() -> None:
     values = numbers((3, 4, 5))
     index = np.array([[0, 59], [-1, 7]])
@@ -391,6 +396,7 @@ def test_embedding() -> None:
         embedding(wg.tensor([1]), wg.tensor(table), max_norm=1.0)
 
 
+@ONLY_ONCE
 def test_one_hot() -> None:
     same(one_hot(wg.tensor([[0, 2], [1, 1]])), np.eye(3, dtype=np.int64)[[[0, 2], [1, 1]]])
     assert tuple(one_hot(wg.tensor([0, 1]), 5).shape) == (2, 5)
@@ -401,6 +407,7 @@ def test_one_hot() -> None:
 # Joining ------------------------------------------------------------------------------------------------------------
 
 
+@ONLY_ONCE
 def test_joining_equals_numpy() -> None:
     a, b = numbers((3, 4)), -numbers((2, 4))
     x, y = wg.tensor(a), wg.tensor(b)
@@ -424,6 +431,7 @@ def test_joining_equals_numpy() -> None:
         wg.cat([])
 
 
+@ONLY_ONCE
 def test_cutting_and_repeating_equal_numpy() -> None:
     a = numbers((7, 6))
     x = wg.tensor(a)
@@ -454,6 +462,7 @@ def test_cutting_and_repeating_equal_numpy() -> None:
 # Gradients ----------------------------------------------------------------------------------------------------------
 
 
+@ONLY_ONCE
 def test_gradients_by_differences() -> None:
     x, v = leaf((4, 5)), leaf((3, 5), 1)
     i = wg.tensor([2, 0, 2])
@@ -475,6 +484,7 @@ def test_gradients_by_differences() -> None:
     assert gradcheck(lambda w: embedding(g, w, 1) ** 2, [x], raise_exception=False) is False  # row 1 passes nothing on
 
 
+@ONLY_ONCE
 def test_second_gradients() -> None:
     x, v = leaf((4, 5)), leaf((3, 5), 1)
     i = wg.tensor([2, 0, 2])
@@ -486,6 +496,7 @@ def test_second_gradients() -> None:
     assert gradgradcheck(lambda x, v: wg.cat([x, v]) ** 3, [x, v])
 
 
+@ONLY_ONCE
 def test_gradients_of_writes_in_place() -> None:
     i = wg.tensor([2, 0, 2])
     mask = wg.tensor([True, False, True, False])
@@ -518,6 +529,7 @@ def test_gradients_of_writes_in_place() -> None:
     assert constant._version == before + 1
 
 
+@ONLY_ONCE
 def test_values_share_memory_with_what_is_written() -> None:
     a = numbers((6,))
     x = wg.tensor(a)
@@ -528,6 +540,7 @@ def test_values_share_memory_with_what_is_written() -> None:
     same(x, [1, 1, 2, 3, 5, 6])
 
 
+@ONLY_ONCE
 def test_values_are_converted() -> None:
     x = wg.zeros(3, dtype=wg.int64)
     x[[0, 1]] = wg.tensor([1.7, -2.5])
@@ -582,6 +595,7 @@ def test_errors_name_the_index_and_the_size() -> None:
     assert tuple(wg.zeros(0, 3)[wg.tensor(np.zeros((0,), np.int64))].shape) == (0, 3)
 
 
+@ONLY_ONCE
 def test_loops_over_rows_leave_the_table_of_plans_alone() -> None:
     from weftgrad.runtime.context import state
 
@@ -593,6 +607,7 @@ def test_loops_over_rows_leave_the_table_of_plans_alone() -> None:
     assert len(state().plans) == before
 
 
+@ONLY_ONCE
 def test_forms_of_functions() -> None:
     x = wg.zeros(3)
     assert index_put_(x, [wg.tensor([0])], 1.0) is x
@@ -601,9 +616,9 @@ def test_forms_of_functions() -> None:
     assert wg.index_put(x, [wg.tensor([2])], wg.tensor(5.0)) is not x
 
 
-@pytest.mark.skipif(NESTED in os.environ, reason="already nested")
+@ONLY_ONCE
 def test_schedules_of_a_gpu() -> None:
-    """Everything above again: a work-item an element, memory apart from the host's."""
+    """The tests above that have kernels of their own, with a work-item an element and memory apart from the host's."""
     changed = {"WEFTGRAD_CAPABILITIES": "style=gpu,lanes=4,max_group=64,cores=3", "WEFTGRAD_DEVICE": "opencl:0", NESTED: "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__))]
     done = subprocess.run(command, env=os.environ | changed, capture_output=True, text=True, cwd=Path(__file__).parent)
