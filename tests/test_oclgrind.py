@@ -47,6 +47,13 @@ for m, k, n in ((1, 1, 1), (5, 37, 20), (33, 17, 65)):
 p = full(4, 37); p.requires_grad_()
 q = full(37, 3); q.requires_grad_()
 ((ops.softmax(p @ q, 1) * 2).exp() + q[:1]).sum().backward()
+x, at = full(5, 7), full(3, 7, value=1, dtype=wg.int64)
+wg.gather(x, 0, at); wg.index_select(x, 0, at[0]); x[at[0]]; x[:, 2:].clone(); wg.cat([x, x], 1)
+wg.scatter_add(x, 0, at, full(3, 7)); x[x > 0.1]; x[at[0], 1] = 3.0
+image, weight = full(2, 2, 6, 7), full(3, 2, 3, 3)
+image.requires_grad_(); weight.requires_grad_()
+wg.nn.functional.conv2d(image, weight, stride=2, padding=1).sum().backward()
+wg.rand(5, 7, device=o); wg.randn(9, device=o); wg.nn.functional.dropout(x, 0.5)
 wg.synchronize(o)
 print("done")
 """
