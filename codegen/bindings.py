@@ -50,7 +50,10 @@ def _function(data: RecordData) -> Binding:
     operands, statics = _arguments(op)
     body = []
     if takes_out:
-        body += ["if out is not None:", f"    return _call_into(_op_{op.name}, {operands}, {statics}, (out,), in_place=False)"]
+        body += [
+            "if out is not None:",
+            f"    return _call_into(_op_{op.name}, {operands}, {statics}, (out,), in_place=False)",
+        ]
     called = f"_call(_op_{op.name}, {operands}" + (f", {statics})" if statics != "()" else ")")
     total = len(data.rendered.outputs)
     if visible < total:
@@ -75,7 +78,9 @@ def _composite(op: Op, known: Mapping[str, str]) -> Binding:
     keyword = [_parameter(p) for p in op.params if p.keyword]
     plain = [_parameter(p) for p in op.params if not p.keyword]
     signature = ", ".join(plain + (["*", *keyword] if keyword else []))
-    return Binding(op.name, signature, "Tensor", docstring(op, False), tuple(python_body(op, known)), repr(op.namespace), op.method)
+    return Binding(
+        op.name, signature, "Tensor", docstring(op, False), tuple(python_body(op, known)), repr(op.namespace), op.method
+    )
 
 
 def _arguments(op: Op) -> tuple[str, str]:
@@ -106,7 +111,9 @@ def docstring(op: Op, takes_out: bool = False) -> str:
         "float": "floating", "numeric": "integer and floating", "integer": "integer", "integral": "integer and bool",
         "bool": "bool", "all": "all",
     }  # fmt: skip
-    facts = [f"Dtypes: {kinds[op.dtypes]}; half types compute in float32."] if op.kind not in ("view", "composite") else []
+    facts = (
+        [f"Dtypes: {kinds[op.dtypes]}; half types compute in float32."] if op.kind not in ("view", "composite") else []
+    )
     if op.kind == "pointwise":
         facts.append("Shapes broadcast; numbers are weak in promotion.")
     if op.grad == "none":

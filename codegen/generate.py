@@ -153,7 +153,9 @@ def render_package(
             files[f"kernels/{target}/{name}.{extension}"] = _headed(data, source.text, target)
     owner = None if own else f"the package made from {sources}"
     common = {"sources": sources, "digest": digest, "runtime": runtime, "owner": owner}
-    files["records.py"] = _template("python/records.py.j2", records=_records(made), names=_names(made.records), **common)
+    files["records.py"] = _template(
+        "python/records.py.j2", records=_records(made), names=_names(made.records), **common
+    )
     files["ops.py"] = functions_module(ops, made, known, package=True, **common)
     files["__init__.py"] = _package(sources, digest, own)
     return {name: text if text.endswith("\n") else text + "\n" for name, text in files.items()}

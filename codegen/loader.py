@@ -19,7 +19,17 @@ from .kinds import kind_module
 from .model import DTYPES, KINDS, RESULT_DTYPES, RESULTS, Op, SpecError, SpecErrors
 from .signature import c_names, check_name, parse_signature
 
-__all__ = ["COMMON", "KIND_FIELDS", "NAMESPACES", "OPERATORS", "REQUIRED", "collisions", "load_file", "load_text", "op_from_mapping"]
+__all__ = [
+    "COMMON",
+    "KIND_FIELDS",
+    "NAMESPACES",
+    "OPERATORS",
+    "REQUIRED",
+    "collisions",
+    "load_file",
+    "load_text",
+    "op_from_mapping",
+]
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 20
@@ -72,10 +82,15 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
         "sources": ((dict,), "kernel text by target"),
     },
 }
-REQUIRED = {"pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "rowwise": ("out",),
-             "contraction": ("out",), "view": ("view",), "index": ("index",), "composite": ("out",), "custom": ()}  # fmt: skip
+REQUIRED = {
+    "pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "rowwise": ("out",), "contraction": ("out",),
+    "view": ("view",), "index": ("index",), "composite": ("out",), "custom": (),
+}  # fmt: skip
 _REFERENCE = re.compile(r"(numpy|numpy\.linalg|scipy\.special|math)\.[a-z][a-z0-9_]*\Z")
-OPERATORS = tuple("+ - * / // % ** @ & | ^ ~ << >> == != < <= > >= neg abs".split())
+OPERATORS = (
+    "+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "~", "<<", ">>", "==", "!=", "<", "<=", ">", ">=",
+    "neg", "abs",
+)  # fmt: skip
 NAMESPACES = ("torch", "nn.functional", "special", "hidden")
 
 
@@ -120,7 +135,7 @@ def load_text(text: str, file: str = "<text>", *, trust: bool = False) -> list[O
 
 
 def collisions(ops: Iterable[Op]) -> list[SpecError]:
-    """An error for every name that two of `ops` define: by themselves, as an alias, or as a form that writes in place."""
+    """An error for every name that two of `ops` define: as their own, an alias, or a form that writes in place."""
     seen: dict[str, tuple[str, Op]] = {}
     errors = []
     for op in ops:
@@ -198,7 +213,9 @@ def _compose(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
                 return [], [SpecError(f"nested deeper than {_MAX_DEPTH}", file=file, line=line)]
             if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
                 line = token.start_mark.line + 1
-                return [], [SpecError("anchors, aliases and tags are not part of the spec language", file=file, line=line)]
+                return [], [
+                    SpecError("anchors, aliases and tags are not part of the spec language", file=file, line=line)
+                ]
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -217,13 +234,16 @@ def _compose(text: str, file: str) -> tuple[list[Located], list[SpecError]]:
         if isinstance(value, Located):
             entries.append(value)
         else:
-            errors.append(SpecError("an op is a mapping that begins with 'op:'", file=file, line=node.start_mark.line + 1))
+            errors.append(
+                SpecError("an op is a mapping that begins with 'op:'", file=file, line=node.start_mark.line + 1)
+            )
     return entries, errors
 
 
 def _OPENING(yaml: Any) -> tuple[type, ...]:
     return (
-        yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken, yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken,
+        yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken,
+        yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken,
     )  # fmt: skip
 
 
@@ -281,7 +301,9 @@ def _op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op |
     before = len(errors)
 
     def report(message: str, field: str, suggestion: str | None = None) -> None:
-        errors.append(SpecError(message, file=file, line=entry.lines.get(field) or entry.line, field=field, suggestion=suggestion))
+        errors.append(
+            SpecError(message, file=file, line=entry.lines.get(field) or entry.line, field=field, suggestion=suggestion)
+        )
 
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -291,7 +313,11 @@ def _op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op |
     for key, value in entry.items():
         if key not in allowed:
             report(f"unknown field {key[:60]!r} of a {kind} op", key, _near(key, allowed))
-        elif value is None or not isinstance(value, allowed[key][0]) or (isinstance(value, bool) and bool not in allowed[key][0]):
+        elif (
+            value is None
+            or not isinstance(value, allowed[key][0])
+            or (isinstance(value, bool) and bool not in allowed[key][0])
+        ):
             wanted = " or ".join(sorted({t.__name__ for t in allowed[key][0]}))
             report(f"must be {wanted}, not {type(value).__name__} {str(value)[:60]!r}", key)
     for key in ("op", *REQUIRED[kind]):
@@ -316,12 +342,13 @@ def _op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op |
     grad = entry.get("grad")
     alias = entry.get("alias", ())
     op = Op(
-        name=name, kind=kind, params=params, doc=str(entry.get("doc", "")).strip(), dtypes=entry.get("dtypes", _default_dtypes(kind)),
+        name=name, kind=kind, params=params, doc=str(entry.get("doc", "")).strip(),
+        dtypes=entry.get("dtypes", _default_dtypes(kind)),
         result=entry.get("result", "promote"), outputs=outputs if "out" in entry else {},
         grad={k: _text(v) for k, v in grad.items()} if isinstance(grad, dict) else grad, operator=entry.get("operator"),
         reference=entry.get("reference"), namespace=entry.get("namespace", "torch"), method=entry.get("method", True),
         inplace=entry.get("inplace", False), alias=(alias,) if isinstance(alias, str) else tuple(alias),
-        fields={k: v for k, v in entry.items() if k in KIND_FIELDS[kind] and k != "out"} | ({"sample": entry["sample"]} if "sample" in entry else {}),
+        fields={k: v for k, v in entry.items() if (k in KIND_FIELDS[kind] and k != "out") or k == "sample"},
         spec=_plain(entry), file=file, line=entry.lines.get("op", entry.line),
     )  # fmt: skip
     for each in op.alias:
@@ -354,7 +381,9 @@ def _operands_exist(op: Op) -> None:
         if not numbers or not all(map(math.isfinite, bounds)) or not bounds[0] < bounds[1]:
             raise SpecError(f"{name}: expected [low, high], found {str(bounds)[:60]}", field="sample")
     if op.inplace and (op.kind not in ("pointwise",) or not op.operands or not op.operands[0].is_tensor):
-        raise SpecError("only a pointwise op whose first parameter is a tensor has a form that writes in place", field="inplace")
+        raise SpecError(
+            "only a pointwise op whose first parameter is a tensor has a form that writes in place", field="inplace"
+        )
     if op.kind == "reduction":
         taken = c_names([*names, *_state_fields(op)])
         if taken:

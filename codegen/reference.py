@@ -72,7 +72,7 @@ def language_reference() -> str:
     """The language of specs, as Markdown."""
     parts = [
         "# The spec language",
-        "A spec file is a YAML list of ops. Anchors, aliases and tags are not part of it, and nothing in it is ever run: "
+        "A spec file is a YAML list of ops. Anchors, aliases and tags are not part of it, and nothing in it is run: "
         "expressions are Python syntax, read against the tables on this page.",
         "## Fields of every op",
         _fields(COMMON, ("op", "kind")),
@@ -86,7 +86,7 @@ def language_reference() -> str:
     parts += [
         "## Parameters",
         "`op:` is a Python signature. A parameter's annotation says what it is:",
-        _table(("annotation", "is", "in the function"), [(f"`{a or '(none)'}`", _role(*row[:3]), f"`{row[3]}`") for a, row in annotations().items()]),
+        _table(("annotation", "is", "in the function"), _annotation_rows()),
         "`Literal['a', 'b']` is a static argument, one of some words. Defaults are literals.",
         "## Dtypes",
         _table(("dtypes:", "takes"), [(f"`{d}`", _MEANING[d]) for d in DTYPES]),
@@ -97,8 +97,8 @@ def language_reference() -> str:
         + "; in a row, also " + ", ".join(f"`{n}`" for n in ROW_NAMES)
         + ". Operators are Python's, with `a if mask else b` and chained comparisons. Functions:",
         _table(("function", "derivative"), [_function_row(f) for f in functions().values()]),
-        "In a row, `sum(x)`, `mean(x)`, `max(x)`, `min(x)` and `prod(x)` reduce it. Derivatives are written with `g`, the "
-        "gradient that arrives, and `y`, the function's value.",
+        "In a row, `sum(x)`, `mean(x)`, `max(x)`, `min(x)` and `prod(x)` reduce it. Derivatives are written with `g`, "
+        "the gradient that arrives, and `y`, the function's value.",
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
@@ -121,9 +121,14 @@ def _kind_prose(kind: str) -> str | None:
     return "\n\n".join(f"```text\n{b}\n```" if b.startswith("    ") else b for b in blocks)
 
 
+def _annotation_rows() -> list[tuple[str, str, str]]:
+    return [(f"`{a or '(none)'}`", _role(*row[:3]), f"`{row[3]}`") for a, row in annotations().items()]
+
+
 def _role(role: str, scope: str, type: str) -> str:
     kinds = {
-        "tensor": "a tensor", "optional": "a tensor or None", "list": "tensors", "scalar": "a number, weak in promotion",
+        "tensor": "a tensor", "optional": "a tensor or None", "list": "tensors",
+        "scalar": "a number, weak in promotion",
         "number": "a number, no part in promotion", "static": "resolved before a kernel is chosen",
         "seed": "a random stream", "absent": "an optional operand that is not there",
     }  # fmt: skip
@@ -216,7 +221,10 @@ def _escaped(prose: str) -> str:
 def op_page(op: Op) -> str:
     """One op: signature, prose, formula, derivatives, dtypes, saved tensors, an example."""
     parts = [f"# {op.name}", f"```python\n{op.spec['op']}\n```", _escaped(op.doc)]
-    parts += ["## Formula", f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in ('doc', 'reference', 'sample')})}```"]
+    parts += [
+        "## Formula",
+        f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in ('doc', 'reference', 'sample')})}```",
+    ]
     parts += ["## Derivatives", _derivatives(op)]
     facts = [f"- dtypes: {_MEANING[op.dtypes]}", f"- result: {op.result}"]
     if op.alias:
@@ -267,5 +275,12 @@ def _example(op: Op) -> str:
             lines.append(f"{p.name} = wg.randn({size}){kind}")
             arguments.append(p.name)
         elif p.default is MISSING:
-            arguments.append(f"{p.name}={'(4,)' if 'Sequence' in p.annotation else '1' if p.annotation in ('int', 'float', 'Number') else '...'}")
+            arguments.append(f"{p.name}={_value(p.annotation)}")
     return "\n".join([*lines, f"{called}.{op.name}({', '.join(arguments)})"])
+
+
+def _value(annotation: str) -> str:
+    """An argument for an example."""
+    if "Sequence" in annotation:
+        return "(4,)"
+    return "1" if annotation in ("int", "float", "Number") else "..."

@@ -44,23 +44,25 @@ _ANNOTATIONS = {
 }
 _LITERAL = re.compile(r"Literal\[[^\]]*\]")
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-# What the kernel text uses for itself, and what C would misread.
+# What the kernel text uses for itself, what C would misread, and OpenCL's functions, which emitted text calls: a
+# parameter of that name would hide them.
 _TAKEN = frozenset(
-    "geo dyn i n row rows chunk end begin at rest index size stride double float int long short char half uint ulong "
-    "uchar ushort bool signed unsigned auto const static volatile restrict register inline extern struct union enum "
-    "typedef switch case default do goto sizeof void kernel global local private constant image1d_t event_t sampler_t "
-    "vector this main min max abs exp log sin cos tan step sign clamp mix half_t input_t pow round floor ceil "
-    "typeof asm volatile inline restrict noreturn generic pipe complex imaginary quad uniform event_t queue_t size_t "
-    "ptrdiff_t intptr_t uintptr_t image2d_t image3d_t image2d_array_t image1d_array_t image1d_buffer_t reserve_id_t "
-    "clk_event_t ndrange_t "
-    # OpenCL's functions, which emitted text calls: a parameter of that name would hide them
-    "acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi cbrt cosh cospi erfc erf exp2 exp10 expm1 fabs "
-    "fdim fma fmax fmin fmod fract frexp hypot ilogb ldexp lgamma lgamma_r log2 log10 log1p logb mad maxmag minmag modf "
-    "nan nextafter pown powr remainder remquo rint rootn rsqrt sincos sinh sinpi sqrt tanh tanpi tgamma trunc abs_diff "
-    "add_sat hadd rhadd mad_hi mad_sat mul_hi rotate sub_sat upsample popcount clz ctz mad24 mul24 degrees radians "
-    "smoothstep cross dot distance length normalize isequal isnotequal isgreater isgreaterequal isless islessequal "
-    "islessgreater isfinite isinf isnan isnormal isordered isunordered signbit any all bitselect select barrier mem_fence "
-    "prefetch shuffle shuffle2 printf copysign printf first second state".split()
+    """
+    geo dyn i n row rows chunk end begin at rest index size stride double float int long short char half uint
+    ulong uchar ushort bool signed unsigned auto const static volatile restrict register inline extern struct
+    union enum typedef switch case default do goto sizeof void kernel global local private constant image1d_t
+    event_t sampler_t vector this main min max abs exp log sin cos tan step sign clamp mix half_t input_t pow
+    round floor ceil typeof asm noreturn generic pipe complex imaginary quad uniform queue_t size_t ptrdiff_t
+    intptr_t uintptr_t image2d_t image3d_t image2d_array_t image1d_array_t image1d_buffer_t reserve_id_t
+    clk_event_t ndrange_t acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi cbrt cosh cospi
+    erfc erf exp2 exp10 expm1 fabs fdim fma fmax fmin fmod fract frexp hypot ilogb ldexp lgamma lgamma_r log2
+    log10 log1p logb mad maxmag minmag modf nan nextafter pown powr remainder remquo rint rootn rsqrt sincos
+    sinh sinpi sqrt tanh tanpi tgamma trunc abs_diff add_sat hadd rhadd mad_hi mad_sat mul_hi rotate sub_sat
+    upsample popcount clz ctz mad24 mul24 degrees radians smoothstep cross dot distance length normalize isequal
+    isnotequal isgreater isgreaterequal isless islessequal islessgreater isfinite isinf isnan isnormal isordered
+    isunordered signbit any all bitselect select barrier mem_fence prefetch shuffle shuffle2 printf copysign
+    first second state
+    """.split()  # noqa: SIM905
 )
 _TAKEN_C_SHAPE = re.compile(
     r"(u?(char|short|int|long)|float|double|half|bool)\d+\Z|(as|convert|native|half|atomic|atom|async|sub_group|work_group|"
@@ -96,7 +98,7 @@ def c_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
-    """The name and parameters of `text`, such as `sum(input, dim: int | None = None, *, dtype: DType | None = None)`."""
+    """The name and parameters of `text`, such as `sum(input, dim: int | None = None, *, keepdim: bool = False)`."""
     if len(text) > 2000:
         raise SpecError("a signature is at most 2000 characters")
     if not (text.isascii() and text.isprintable()) or "#" in text:
@@ -153,7 +155,9 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             raise SpecError(f"parameter {argument.arg}: the default must be a literal") from None
         if not _is_plain(value):
-            raise SpecError(f"parameter {argument.arg}: the default must be None, a finite number, a string or a tuple of them")
+            raise SpecError(
+                f"parameter {argument.arg}: the default must be None, a finite number, a string or a tuple of them"
+            )
     return Param(argument.arg, role, shown, value, keyword_only, scope, type)
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 import weftgrad as wg
 from weftgrad import cli
 from weftgrad.cli.check import check_op
@@ -19,6 +20,10 @@ GOOD = """\
   dtypes: float
   out: input / (1 + exp(-beta * input))
 """
+
+
+def entry(**fields) -> str:
+    return "- " + json.dumps({"kind": "pointwise", "dtypes": "float", **fields}) + "\n"
 
 
 @pytest.fixture
@@ -48,20 +53,25 @@ def test_without_a_command_it_explains_itself(run):
 def test_show(run):
     status, out, _ = run("show", "sigmoid")
     assert status == 0
-    for part in ("out: \"1 / (1 + exp(-input))\"", "sigmoid(input: Tensor | Number", "grad * out * (1 - out)", "saved     out",
+    for part in ('out: "1 / (1 + exp(-input))"', "sigmoid(input: Tensor | Number", "grad * out * (1 - out)",
+                 "saved     out",
                  "WG_ONE kernel void NAME(sigmoid_contiguous)"):  # fmt: skip
         assert part in out
     assert "\x1b" not in out
 
 
-@pytest.mark.parametrize("name", ["softmax", "sum", "matmul_batched", "multiply", "permute", "layer_norm", "sigmoid_grad_input"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "sum", "matmul_batched", "multiply", "permute", "layer_norm", "sigmoid_grad_input"]
+)
 def test_show_of_every_kind(run, name):
     status, out, _ = run("show", name)
     assert status == 0
     assert "derivatives" in out
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("sigmoid", "float16"), ("sum", "float32"), ("softmax", "float64"), ("mm", "float32")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("sigmoid", "float16"), ("sum", "float32"), ("softmax", "float64"), ("mm", "float32")]
+)
 def test_show_the_program(run, name, dtype):
     status, out, _ = run("show", name, "--dtype", dtype, "--device", "cpu")
     assert status == 0
@@ -71,7 +81,9 @@ def test_show_the_program(run, name, dtype):
 def test_an_error_is_one_message(run):
     status, out, err = run("show", "sigmoud")
     assert (status, out) == (2, "")
-    assert err == "weftgrad: show: there is no op named 'sigmoud'; did you mean sigmoid, " + err.partition("sigmoid, ")[2]
+    assert (
+        err == "weftgrad: show: there is no op named 'sigmoud'; did you mean sigmoid, " + err.partition("sigmoid, ")[2]
+    )
     assert len(err.splitlines()) == 1
 
 
@@ -130,21 +142,22 @@ def test_check_passes_and_says_what_it_compared_with(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "field"),
+    ("name", "fields", "field"),
     [
-        ("- op: cli_wrong(input)\n  kind: pointwise\n  dtypes: float\n  out: exp(input) * 1.0001\n  reference: numpy.exp\n", "error"),
-        ("- op: cli_slope(input)\n  kind: pointwise\n  dtypes: float\n  out: sin(input)\n  grad: {input: grad}\n", "gradcheck"),
-        ("- op: cli_bent(input)\n  kind: pointwise\n  dtypes: float\n  out: sin(input)\n  grad: {input: grad * detach(cos(input))}\n", "gradgradcheck"),
+        ("cli_wrong", {"out": "exp(input) * 1.0001", "reference": "numpy.exp"}, "error"),
+        ("cli_slope", {"out": "sin(input)", "grad": {"input": "grad"}}, "gradcheck"),
+        ("cli_bent", {"out": "sin(input)", "grad": {"input": "grad * detach(cos(input))"}}, "gradgradcheck"),
     ],
-)  # fmt: skip
-def test_check_finds(text, field):
+)
+def test_check_finds(name, fields, field):
+    text = entry(op=f"{name}(input)", **fields)
     (op,) = load_text(text)
     row = check_op(op, vars(wg.ops.load(text))[op.name], wg.device("cpu"))
     assert row.failed[0] == field, row
 
 
 def test_check_finds_derivatives_that_are_not_finite():
-    text = "- op: cli_root(input)\n  kind: pointwise\n  dtypes: float\n  out: sqrt(input * input)\n  sample: {input: [0.5, 2.0]}\n"
+    text = entry(op="cli_root(input)", out="sqrt(input * input)", sample={"input": [0.5, 2.0]})
     (op,) = load_text(text)
     row = check_op(op, vars(wg.ops.load(text))[op.name], wg.device("cpu"))
     assert row.suspicious.startswith("input=0: nan")

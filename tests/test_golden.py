@@ -7,6 +7,7 @@ import difflib
 from pathlib import Path
 
 import pytest
+
 from weftgrad.codegen.generate import own_specs
 from weftgrad.codegen.loader import load_file
 from weftgrad.codegen.render import render_all

@@ -30,9 +30,11 @@ _TOLERANCE = {"float32": 2e-5, "float64": 1e-11}
 def register(subparsers: Any) -> None:
     """Add the command."""
     made = subparsers.add_parser(
-        "check", help="check a spec: values, derivatives, every device", description="Compiles each op of SPEC on every "
-        "device, compares values and derivatives, and looks for inputs whose derivative is not finite."
-    )  # fmt: skip
+        "check",
+        help="check a spec: values, derivatives, every device",
+        description="Compiles each op of SPEC on every device, compares values and derivatives, and looks for inputs "
+        "whose derivative is not finite.",
+    )
     made.add_argument("spec", type=Path, help="a spec file")
     made.add_argument("--device", action="append", metavar="NAME", help="only on this device (may be repeated)")
     made.add_argument("--trust", action="store_true", help="take custom ops, whose kernels are code")
@@ -73,7 +75,13 @@ def run(options: argparse.Namespace) -> int:
     places = [to_device(name) for name in options.device] if options.device else available()
     style = Style()
     rows = [check_op(op, functions[op.name], place) for op in listed for place in places]
-    marks = [["bad" if f in r.failed else "warning" if f == "suspicious" and r.suspicious not in "–" else "" for f in _FIELDS] for r in rows]
+    marks = [
+        [
+            "bad" if f in r.failed else "warning" if f == "suspicious" and r.suspicious not in "–" else ""
+            for f in _FIELDS
+        ]
+        for r in rows
+    ]
     print(table([[getattr(r, f) for f in _FIELDS] for r in rows], _HEADINGS, style, marks))
     for note in dict.fromkeys(n for r in rows for n in r.notes):
         print(style("bad", note))
@@ -204,7 +212,9 @@ def _derivatives(row: Row, op: Any, function: Callable[..., Any], place: Device)
         row.suspicious = ", ".join(found[:4]) + (f", … ({len(found)})" if len(found) > 4 else "") or "–"
 
 
-def suspicious(op: Any, function: Callable[..., Any], place: Device, named: dict[str, Any], wanted: list[str]) -> list[str]:
+def suspicious(
+    op: Any, function: Callable[..., Any], place: Device, named: dict[str, Any], wanted: list[str]
+) -> list[str]:
     """Inputs at which the value is finite and a derivative is not: `input=-100: nan`."""
     from ..autograd import grad
     from ..factories import tensor

@@ -21,9 +21,13 @@ def register(subparsers: Any) -> None:
         "regenerates the ops of weftgrad itself.",
     )
     made.add_argument("spec", nargs="*", type=Path, help="spec files")
-    made.add_argument("-o", "--output", type=Path, metavar="DIR", help="the package's folder; its name is the package's")
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="the package's folder; its name is the package's"
+    )
     made.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a file would change")
-    made.add_argument("--docs", type=Path, metavar="DIR", help="write documentation pages of the ops and the language here")
+    made.add_argument(
+        "--docs", type=Path, metavar="DIR", help="write documentation pages of the ops and the language here"
+    )
     made.add_argument("--schema", type=Path, metavar="FILE", help="write the JSON Schema of spec files, for editors")
     made.add_argument("--trust", action="store_true", help="take custom ops, whose kernels are code")
     made.set_defaults(run=run)

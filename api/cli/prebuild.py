@@ -34,11 +34,15 @@ BATCH = 32
 def register(subparsers: Any) -> None:
     """Add the command."""
     made = subparsers.add_parser(
-        "prebuild", help="compile kernels ahead, into the cache", description="Compiles the kernels of ops and of their "
-        "first derivatives for common layouts, so that first calls need not."
-    )  # fmt: skip
+        "prebuild",
+        help="compile kernels ahead, into the cache",
+        description="Compiles the kernels of ops and of their first derivatives for common layouts, so that first "
+        "calls need not.",
+    )
     made.add_argument("--ops", nargs="*", metavar="OP", help="which ops (default: all)")
-    made.add_argument("--dtypes", nargs="*", default=["float32"], metavar="DTYPE", help="value types (default: float32)")
+    made.add_argument(
+        "--dtypes", nargs="*", default=["float32"], metavar="DTYPE", help="value types (default: float32)"
+    )
     made.add_argument("--device", default=None, help="the device (default: the default one)")
     made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     made.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
@@ -71,7 +75,7 @@ def _compiler(place: Device, name: str) -> Any:
 
 
 def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) -> dict[str, list[Any]]:
-    """The kernels that `ops` (None: all) need for small and large tensors, by the driver's compiler that builds them."""
+    """Kernels that `ops` (None: all) need for tensors small and large, by the driver's compiler that builds them."""
     from ..codegen.loader import op_from_mapping
     from ..runtime.backends.opencl_cpu import SMALL
     from ..runtime.records import registry
@@ -107,7 +111,9 @@ def _call_all(record: Any, op: Any, place: Device, dtype: Any) -> None:
     rng = np.random.default_rng(0)
     for shape in ((5, 7), (260, 260)):
         for differentiate in (False, True):
-            with contextlib.suppress(WeftgradError, ValueError, TypeError, KeyError, IndexError, AttributeError, StopIteration):
+            with contextlib.suppress(
+                WeftgradError, ValueError, TypeError, KeyError, IndexError, AttributeError, StopIteration
+            ):
                 named = arguments(op, place, dtype, rng, grad=differentiate, shape=shape)
                 operands = [named[p.name] for p in op.operands]
                 result = call(record, operands, tuple(named[n] for n in record.statics))

@@ -74,7 +74,13 @@ def _static(p: Param, shape: tuple[int, ...]) -> Any:
 
 
 def arguments(
-    op: Op, device: Device, dtype: DType, rng: np.random.Generator, *, grad: bool = False, shape: tuple[int, ...] = SHAPE
+    op: Op,
+    device: Device,
+    dtype: DType,
+    rng: np.random.Generator,
+    *,
+    grad: bool = False,
+    shape: tuple[int, ...] = SHAPE,
 ) -> dict[str, Any]:
     """An argument for every parameter, by name; with `grad`, value tensors require it."""
     from ..factories import tensor

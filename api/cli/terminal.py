@@ -50,7 +50,9 @@ class Style:
         return _LANGUAGES[language].sub(lambda found: self(found.lastgroup or "comment", found.group()), text)
 
 
-def table(rows: Sequence[Sequence[str]], headings: Sequence[str], style: Style, marks: Sequence[Sequence[str]] = ()) -> str:
+def table(
+    rows: Sequence[Sequence[str]], headings: Sequence[str], style: Style, marks: Sequence[Sequence[str]] = ()
+) -> str:
     """Columns as wide as their longest cell. marks: for each row and cell, a colour or nothing."""
     every = [list(headings), *[list(r) for r in rows]]
     widths = [max(len(row[i]) for row in every) for i in range(len(headings))]

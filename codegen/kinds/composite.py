@@ -57,9 +57,13 @@ def _tree(op: Op, field: str, text: str, names: set[str]) -> ast.Expression:
             raise SpecError(f"unknown name {node.id!r}", field=field, suggestion=f"known: {', '.join(sorted(names))}")
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, str, type(None))):
             raise SpecError(f"a literal must be a number, a string or None, not {node.value!r}", field=field)
-        if isinstance(node, ast.Constant) and (len(str(node.value)) > 100 if isinstance(node.value, str) else _huge(node.value)):
+        if isinstance(node, ast.Constant) and (
+            len(str(node.value)) > 100 if isinstance(node.value, str) else _huge(node.value)
+        ):
             raise SpecError("a literal is at most 100 characters, or 64 bits, and finite", field=field)
-        if isinstance(node, ast.BinOp) and any(isinstance(s, (ast.Tuple, ast.Constant)) and not _number(s) for s in (node.left, node.right)):
+        if isinstance(node, ast.BinOp) and any(
+            isinstance(s, (ast.Tuple, ast.Constant)) and not _number(s) for s in (node.left, node.right)
+        ):
             raise SpecError("arithmetic is for tensors and numbers", field=field)
     return tree
 
@@ -76,7 +80,9 @@ def _number(node: ast.AST) -> bool:
 
 
 def _huge(value: object) -> bool:
-    return isinstance(value, (int, float)) and not abs(value) < 2**1000 or (type(value) is int and abs(value) >= 2**64)
+    if type(value) is int:
+        return abs(value) >= 2**64
+    return isinstance(value, float) and not abs(value) < 2.0**1000
 
 
 def python_body(op: Op, known: Mapping[str, str] | None = None) -> list[str]:
