@@ -124,7 +124,8 @@ class Recipe:
                 each.broadcast_to(self.out_metas[0].shape)
         if record.kind == "reduction":
             for each in self.applications:
-                dims = normalize_dims(own.get("dim"), each.layout.ndim, record.name)
+                given = own.get("dim")
+                dims = normalize_dims(None if given == () else given, each.layout.ndim, record.name)
                 each.kept = tuple(1 if d in dims else n for d, n in enumerate(each.layout.shape))
                 for d in dims:
                     each.count *= each.layout.shape[d]
