@@ -14,6 +14,7 @@ from importlib import import_module as _import_module
 from typing import Any
 
 from . import functions as _functions
+from . import gathering as _gathering
 from . import indexing as _indexing
 from . import joining as _joining
 from . import methods as _methods
@@ -24,16 +25,16 @@ from .runtime.dtypes import bool_ as bool  # noqa: A004
 from .runtime.tensor import Tensor
 
 _methods.install()
-for _name, _function in (_functions.METHODS | _indexing.METHODS | _joining.METHODS).items():
+for _name, _function in (_functions.METHODS | _gathering.METHODS | _indexing.METHODS | _joining.METHODS).items():
     setattr(Tensor, _name, _function)
 _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "special": {}}
 _install_ops(_namespaces)
-_namespaces["nn.functional"].update(embedding=_indexing.embedding, one_hot=_indexing.one_hot)
+_namespaces["nn.functional"].update(embedding=_gathering.embedding, one_hot=_gathering.one_hot)
 
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402
 from .factories import *  # noqa: E402, F403
 from .functions import *  # noqa: E402, F403
-from .indexing import *  # noqa: E402, F403
+from .gathering import *  # noqa: E402, F403
 from .io import load, save  # noqa: E402
 from .joining import *  # noqa: E402, F403
 from .methods import Size  # noqa: E402

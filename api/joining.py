@@ -1,8 +1,9 @@
-"""Tensors joined, cut, repeated and shifted. Cutting gives views; joining is one copy a tensor and one recorded call."""
+"""Tensors joined, cut, repeated, shifted. Cutting gives views; joining is a copy a tensor and one recorded call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     length = 0
     for tensor in shown:
         shape = tensor.meta.shape
-        if len(shape) != first.ndim or any(n != m for d, (n, m) in enumerate(zip(shape, first.shape, strict=True)) if d != at):
+        if len(shape) != first.ndim or any(
+            n != m for d, (n, m) in enumerate(zip(shape, first.shape, strict=True)) if d != at
+        ):
             raise ShapeError(
                 f"cat: shapes must be equal except in dimension {at}: {list(first.shape)} and {list(shape)}"
             )
@@ -105,9 +108,9 @@ def _join(tensors: list[Tensor], dim: int, shape: tuple[int, ...], named: list[T
 def _record(tensors: list[Tensor], dim: int, out: Tensor, stacked: bool) -> None:
     """One node for the whole: each tensor's gradient is its piece of the result's."""
     for tensor in tensors:
-        if tensor.extra is not None and tensor.extra.base is not None:
-            if tensor.extra.seen != tensor.extra.base.extra.rewrites:  # type: ignore[union-attr]
-                refresh(tensor)
+        base = None if tensor.extra is None else tensor.extra.base
+        if base is not None and tensor.extra.seen != base.extra.rewrites:  # type: ignore[union-attr]
+            refresh(tensor)
     wanted = [i for i, t in enumerate(tensors) if t.needs and t.meta.dtype.kind == "f"]
     if not wanted:
         return
@@ -234,12 +237,14 @@ def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: i
         base, more = divmod(length, indices_or_sections)
         return _pieces(input, at, [base + (i < more) for i in range(indices_or_sections)])
     cuts = [None, *indices_or_sections, None]
-    return tuple(call(registry["slice"], (input,), (at, a, b, 1)) for a, b in zip(cuts, cuts[1:], strict=False))
+    return tuple(call(registry["slice"], (input,), (at, a, b, 1)) for a, b in pairwise(cuts))
 
 
 def _split_at(input: Tensor, where: Any, dim: int, name: str) -> tuple[Tensor, ...]:
     if isinstance(where, int) and input.meta.shape[dim] % max(where, 1):
-        raise ShapeError(f"{name}: dimension {dim} of size {input.meta.shape[dim]} does not split into {where} equal pieces")
+        raise ShapeError(
+            f"{name}: dimension {dim} of size {input.meta.shape[dim]} does not split into {where} equal pieces"
+        )
     return tensor_split(input, where, dim)
 
 
@@ -258,7 +263,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     return _split_at(input, indices_or_sections, 2, "dsplit")
 
 
-# Repeating, shifting, triangles ----------------------------------------------------------------------------------------
+# Repeating, shifting, triangles -------------------------------------------------------------------------------------
 
 
 def _ints(given: tuple[Any, ...]) -> tuple[int, ...]:
@@ -271,7 +276,9 @@ def repeat(self: Tensor, *sizes: Any) -> Tensor:
     times = _ints(sizes)
     lead = len(times) - self.meta.ndim
     if lead < 0 or any(n < 0 for n in times):
-        raise ShapeError(f"repeat: sizes {list(times)} must not be negative, and not fewer than {self.meta.ndim} dimensions")
+        raise ShapeError(
+            f"repeat: sizes {list(times)} must not be negative, and not fewer than {self.meta.ndim} dimensions"
+        )
     shape = (1,) * lead + self.meta.shape
     apart = views.reshape(self, tuple(n for size in shape for n in (1, size)))
     wide = call(registry["expand"], (apart,), (tuple(n for pair in zip(times, shape, strict=True) for n in pair),))
@@ -300,7 +307,9 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, ou
             repeats = int(counts.reshape(-1)[0])
         else:
             if counts.shape != (shape[at],) or (counts.size and counts.min() < 0):
-                raise ShapeError(f"repeat_interleave: repeats must hold {shape[at]} counts, one an element of dimension {at}")
+                raise ShapeError(
+                    f"repeat_interleave: repeats must hold {shape[at]} counts, one an element of dimension {at}"
+                )
             places = np.repeat(np.arange(shape[at]), counts)
             index = _hosting.from_host(places, dtypes.int64, input.meta.device)
             return call(registry["take_at"], (input, index), (at, 1))  # type: ignore[no-any-return]

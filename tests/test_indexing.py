@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import weftgrad as wg
+from weftgrad.gathering import embedding, one_hot
 from weftgrad.gradcheck import gradcheck, gradgradcheck
-from weftgrad.indexing import embedding, index_put_, masked_fill_, one_hot
+from weftgrad.indexing import index_put_, masked_fill_
 from weftgrad.runtime.errors import (
     ArgumentError,
     DTypeError,
@@ -252,7 +254,8 @@ def test_placement_of_results_follows_pytorch() -> None:
     assert tuple(x[wg.tensor(1)].shape) == (3, 4, 5)
     assert tuple(x[[]].shape) == (0, 3, 4, 5)
     assert tuple(x[..., np.int64(1), wg.tensor(2)].shape) == (2, 3)
-    assert x[0].storage is x.storage and x[..., 1:3].storage is x.storage
+    assert x[0].storage is x.storage
+    assert x[..., 1:3].storage is x.storage
 
 
 def test_masks() -> None:
@@ -291,7 +294,9 @@ def test_nonzero_of_many_chunks() -> None:
             same(wg.nonzero(wg.tensor(mask)), np.argwhere(mask))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"] if NESTED in os.environ else ["float32", "float16", "int64", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16"] if NESTED in os.environ else ["float32", "float16", "int64", "bool"]
+)
 def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
     rng = np.random.default_rng(2)
     for shape in ((5,), (4, 7), (3, 4, 5), (2, 70, 3)) if dtype == "float32" else ((4, 7),):
@@ -390,7 +395,7 @@ def test_embedding() -> None:
         if padding is not None:
             expected[padding] = 0
         assert np.allclose(host(weight.grad), expected, rtol=1e-12, atol=1e-12)
-    with pytest.raises(IndexOutOfRange, match="index 10 .* size 10"):
+    with pytest.raises(IndexOutOfRange, match=r"index 10 .* size 10"):
         embedding(wg.tensor([10]), wg.tensor(table))
     with pytest.raises(NotSupported):
         embedding(wg.tensor([1]), wg.tensor(table), max_norm=1.0)
@@ -559,7 +564,8 @@ def test_values_are_converted() -> None:
 def test_errors_name_the_index_and_the_size() -> None:
     x = wg.zeros(3, 4)
     for index, message in (
-        (3, "index 3 .* size 3"), (-4, "index -4 .* size 3"), ((0, 4), "index 4 .* size 4"), ([0, 3], "index 3 .* size 3"),
+        (3, "index 3 .* size 3"), (-4, "index -4 .* size 3"), ((0, 4), "index 4 .* size 4"),
+        ([0, 3], "index 3 .* size 3"),
         (wg.tensor([0, -4]), "index -4 .* size 3"), ((slice(None), wg.tensor([[9]])), "index 9 .* size 4"),
         ((0, 0, 0), "too many indices: 3"), (([0], [0], [0]), "too many indices: 3"), ((..., 0, ...), "at most one"),
         (wg.zeros(4, dtype=wg.bool), r"mask of shape \[4\]"),
@@ -582,9 +588,9 @@ def test_errors_name_the_index_and_the_size() -> None:
         x[[0, 1]] = wg.zeros(3)
     with pytest.raises(ShapeError, match="does not broadcast"):
         x[0] = wg.zeros(3)
-    with pytest.raises(IndexOutOfRange, match="index -1 .*negative"):
+    with pytest.raises(IndexOutOfRange, match=r"index -1 .*negative"):
         x.gather(0, wg.tensor([[-1]]))
-    with pytest.raises(IndexOutOfRange, match="index 4 .* size 4"):
+    with pytest.raises(IndexOutOfRange, match=r"index 4 .* size 4"):
         x.index_add(1, wg.tensor([4]), wg.zeros(3, 1))
     with pytest.raises(ShapeError, match="as many"):
         x.gather(0, wg.tensor([0]))
@@ -619,7 +625,11 @@ def test_forms_of_functions() -> None:
 @ONLY_ONCE
 def test_schedules_of_a_gpu() -> None:
     """The tests above that have kernels of their own, with a work-item an element and memory apart from the host's."""
-    changed = {"WEFTGRAD_CAPABILITIES": "style=gpu,lanes=4,max_group=64,cores=3", "WEFTGRAD_DEVICE": "opencl:0", NESTED: "1"}
+    changed = {
+        "WEFTGRAD_CAPABILITIES": "style=gpu,lanes=4,max_group=64,cores=3",
+        "WEFTGRAD_DEVICE": "opencl:0",
+        NESTED: "1",
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__))]
     done = subprocess.run(command, env=os.environ | changed, capture_output=True, text=True, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -172,7 +172,7 @@ def _of_classes(losses: Any, target: Tensor, counted: Any, reduction: str, ignor
 
 def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Any:
     """The weight of each target's class; 0 for those ignored."""
-    from ..indexing import embedding
+    from ..gathering import embedding
 
     known = _ops.ne(target, ignore_index)
     places = _ops.where(known, target, 0)

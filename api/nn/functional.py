@@ -15,7 +15,7 @@ from .._generated.ops import hardshrink, logsigmoid, sigmoid, softplus, softshri
 from .._generated.ops import log_softmax as _log_softmax
 from .._generated.ops import softmax as _softmax
 from ..functions import linear
-from ..indexing import embedding, one_hot
+from ..gathering import embedding, one_hot
 from ..runtime.dispatch import call, call_into
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError
 from ..runtime.layout import normalize_dim

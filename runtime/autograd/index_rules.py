@@ -1,9 +1,9 @@
 """Gradients of index ops: reading and adding are each other's, and writing is reading what was written.
 
-    gather, take_at        the gradient is added to zeros where the elements came from (`spread`, `spread_at`)
-    spread, spread_at      the gradient is gathered
-    scatter_add, put_add   passes to the input; the source's is gathered
-    scatter, put           the input's is 0 where it was overwritten; the source's is gathered where its write stayed
+gather, take_at        the gradient is added to zeros where the elements came from (`spread`, `spread_at`)
+spread, spread_at      the gradient is gathered
+scatter_add, put_add   passes to the input; the source's is gathered
+scatter, put           the input's is 0 where it was overwritten; the source's is gathered where its write stayed
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ def _arange(count: int, device: Device) -> Tensor:
 _WRITES = {"input": _left, "source": _stayed}
 _ADDS = {"input": _passed, "source": _read}
 _RULES: dict[str, dict[str, Any]] = {
-    "gather": {"input": _unread}, "take": {"input": _unread}, "spread": {"source": _read}, "spread_taken": {"source": _read},
+    "gather": {"input": _unread}, "take": {"input": _unread}, "spread": {"source": _read},
+    "spread_taken": {"source": _read},
     "scatter": _WRITES, "put": _WRITES, "scatter_add": _ADDS, "put_add": _ADDS,
 }  # fmt: skip

@@ -61,7 +61,9 @@ def _along_dim(request: Request, whole: Meta, index: Meta) -> _Access:
     """An index for every element, along one dimension."""
     dim = normalize_dim(request.static("dim"), whole.ndim, request.where())  # type: ignore[arg-type]
     shape = index.shape
-    if index.ndim != whole.ndim or any(n > m for d, (n, m) in enumerate(zip(shape, whole.shape, strict=True)) if d != dim):
+    if index.ndim != whole.ndim or any(
+        n > m for d, (n, m) in enumerate(zip(shape, whole.shape, strict=True)) if d != dim
+    ):
         raise ShapeError(
             f"{request.where()}: index of shape {list(shape)} does not fit {list(whole.shape)}: it must have as many "
             f"dimensions, and none longer except dimension {dim}"
@@ -73,7 +75,8 @@ def _along_dim(request: Request, whole: Meta, index: Meta) -> _Access:
 def _merged(request: Request, whole: Meta, index: Meta) -> _Access:
     """An index for every slice, along `count` dimensions counted as one."""
     dim, count = request.static("dim"), request.static("count")
-    assert isinstance(dim, int) and isinstance(count, int)
+    assert isinstance(dim, int)
+    assert isinstance(count, int)
     if not 0 <= dim <= dim + count <= whole.ndim:
         raise ShapeError(f"{request.where()}: dimensions {dim} to {dim + count} of shape {list(whole.shape)}")
     after = dim + count
@@ -84,7 +87,9 @@ def _merged(request: Request, whole: Meta, index: Meta) -> _Access:
     return _Access(shape, beside, places, whole.shape[dim:after], whole.strides[dim:after], walked)
 
 
-def _merge_in_order(sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+def _merge_in_order(
+    sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]
+) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     """As `collapse`, but the order of the elements stays: that of the dimensions."""
     merged, found = collapse(sizes, [*strides, contiguous_strides(sizes)])
     if not merged:
@@ -94,7 +99,9 @@ def _merge_in_order(sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) 
 
 def _check_total(request: Request, access: _Access) -> None:
     if not access.total and prod(access.shape):
-        raise IndexOutOfRange(f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.sizes)}")
+        raise IndexOutOfRange(
+            f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.sizes)}"
+        )
 
 
 # Reading
@@ -102,7 +109,8 @@ def _check_total(request: Request, access: _Access) -> None:
 
 def _read(request: Request, access: _Access) -> Planned:
     whole, index = request.operands
-    assert isinstance(whole, Meta) and isinstance(index, Meta)
+    assert isinstance(whole, Meta)
+    assert isinstance(index, Meta)
     out = (request.into or (meta(whole.dtype, access.shape, None, request.device),))[0]
     if out.shape != access.shape:
         raise ShapeError(f"{request.where()}: the result has shape {list(access.shape)}, out has {list(out.shape)}")
@@ -129,13 +137,18 @@ def _read(request: Request, access: _Access) -> Planned:
         local = min(128, able.max_group)
         geometry = pack_longs((rows, inner, 1, 1, access.total, *tables))
         size: tuple[int, ...] = (-(-numel // local) * local,)
-        return Planned((out,), (_step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),))
+        return Planned(
+            (out,), (_step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),)
+        )
     parts = elementwise_parts(numel, able.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
     geometry = pack_longs((rows, inner, row_chunk, chunk, access.total, *tables))
     size = (row_items, items)
-    return Planned((out,), (_step(request, "rows", raw.compute, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel),))
+    return Planned(
+        (out,),
+        (_step(request, "rows", raw.compute, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel),),
+    )
 
 
 def _lanes(request: Request, element: str) -> int:
@@ -179,12 +192,18 @@ def _take(request: Request) -> Planned:
 # Writing
 
 
-def _write(request: Request, out: Meta, access: _Access, source: Meta, index: Meta, buffers: tuple[int, int, int]) -> list[Step]:
+def _write(
+    request: Request, out: Meta, access: _Access, source: Meta, index: Meta, buffers: tuple[int, int, int]
+) -> list[Step]:
     """The launch that writes or adds `source`; buffers: of index, source and result."""
     if source.shape != access.shape:
-        raise ShapeError(f"{request.where()}: source has shape {list(source.shape)}, the places to write {list(access.shape)}")
+        raise ShapeError(
+            f"{request.where()}: source has shape {list(source.shape)}, the places to write {list(access.shape)}"
+        )
     if source.dtype is not out.dtype:
-        raise DTypeError(f"{request.where()}: source is {source.dtype.name}, the result {out.dtype.name}; convert it with .to()")
+        raise DTypeError(
+            f"{request.where()}: source is {source.dtype.name}, the result {out.dtype.name}; convert it with .to()"
+        )
     _check_total(request, access)
     if not source.numel:
         return []
@@ -225,10 +244,14 @@ def _write(request: Request, out: Meta, access: _Access, source: Meta, index: Me
     chunk, items = split(inner, parts // row_items, 64)
     geometry = pack_longs((rows, inner, row_chunk, chunk, total, total, walk, *tables))
     size = (row_items, items)
-    return [_step(request, "rows", element, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel, buffers)]
+    return [
+        _step(request, "rows", element, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel, buffers)
+    ]
 
 
-def _borrowed(request: Request, op: str, layout: Meta, out: Meta, statics: tuple[object, ...], buffers: tuple[int, int]) -> list[Step]:
+def _borrowed(
+    request: Request, op: str, layout: Meta, out: Meta, statics: tuple[object, ...], buffers: tuple[int, int]
+) -> list[Step]:
     """The launch of a pointwise op of one operand, on other buffers."""
     inner = Request(registry[op], (layout,), statics, request.device, (out,))
     return [replace(s, buffers=buffers) for s in planner("pointwise")(inner).steps]
@@ -237,7 +260,9 @@ def _borrowed(request: Request, op: str, layout: Meta, out: Meta, statics: tuple
 def _update(request: Request, reach: Callable[[Request, Meta, Meta], _Access]) -> Planned:
     """A copy of the input, unless it is written in place, and then the writes to what `reach` gives of the result."""
     whole, index, source = request.operands
-    assert isinstance(whole, Meta) and isinstance(index, Meta) and isinstance(source, Meta)
+    assert isinstance(whole, Meta)
+    assert isinstance(index, Meta)
+    assert isinstance(source, Meta)
     out = request.into[0] if request.into else meta(whole.dtype, whole.shape, None, request.device)
     if out.shape != whole.shape or out.dtype is not whole.dtype:
         raise ShapeError(f"{request.where()}: the result is written in place of input")
@@ -272,7 +297,8 @@ def _spread_taken(request: Request) -> Planned:
 
 def _add_to_zeros(request: Request, out: Meta, access: _Access) -> Planned:
     source, index = request.operands
-    assert isinstance(source, Meta) and isinstance(index, Meta)
+    assert isinstance(source, Meta)
+    assert isinstance(index, Meta)
     if not out.numel:
         return Planned((out,))
     steps = _borrowed(request, "zero_like", out, out, (), (2, 2))
@@ -325,5 +351,6 @@ def _mask_positions(request: Request) -> Planned:
 
 _PATTERNS = {
     "gather": _gather, "take": _take, "spread": _spread, "spread_taken": _spread_taken, "scatter": _scatter,
-    "scatter_add": _scatter, "put": _put, "put_add": _put, "mask_counts": _mask_counts, "mask_positions": _mask_positions,
+    "scatter_add": _scatter, "put": _put, "put_add": _put, "mask_counts": _mask_counts,
+    "mask_positions": _mask_positions,
 }  # fmt: skip
