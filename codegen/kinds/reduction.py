@@ -291,7 +291,8 @@ def derive(op: Op) -> dict[str, Derived]:
     missing = [w for w in wanted if w not in gradients]
     if missing:
         gradients.update(_derived_gradients(op, found, missing))
-    return {w: _derived(op, found, w, gradients[w]) for w in wanted if w in gradients}
+    # An operand that no gradient reaches is one that only decides (a comparison): it gets none, and that is no error.
+    return {w: _derived(op, found, w, gradients[w]) if w in gradients else Derived((), None) for w in wanted}
 
 
 def _derived_gradients(op: Op, found: Reduction, wanted: list[str]) -> dict[str, Expr]:

@@ -328,7 +328,8 @@ class _Maker:
 
     def sweep(self, exprs: Mapping[str, Expr], folds: Sequence[tuple[str, str]] = ()) -> Sweep:
         used = set(free_names(*exprs.values()))
-        narrow = [(self.spell(p.name), p.type) for p in self.inputs if p.scope == "row" and p.name in used]
+        rows = [p for p in self.inputs if p.scope == "row" and p.name in used]
+        narrow: list[tuple[str, str]] = [(self.spell(p.name), p.type) for p in rows]
         narrow += [(n, t) for n, t in self.row_values() if n in used]
         vector = self.emit(exprs, _SPREAD)
         return Sweep(
@@ -428,7 +429,7 @@ def derive(op: Op) -> dict[str, Derived]:
     if op.grad == "none":
         return {}
     wanted = [p for p in op.operands if p.is_tensor and p.type == "value"]
-    found = _given_gradients(op)
+    found: dict[str, Expr | None] = dict(_given_gradients(op))
     missing = [p.name for p in wanted if p.name not in found]
     if missing:
         outputs = {k: r for k, r in results(op).items() if r.expr.type == "value"}
@@ -436,8 +437,9 @@ def derive(op: Op) -> dict[str, Derived]:
         exprs = {k: canonical(r.expr) for k, r in outputs.items()}
         for parameter in missing if outputs else ():
             with suppress(ExprError):  # a function without derivative: asking for this gradient is an error then
-                found.update(gradient(exprs, seeds, [parameter]))
-    return {p.name: _derived(op, p, found[p.name]) for p in wanted if p.name in found}
+                found[parameter] = gradient(exprs, seeds, [parameter]).get(parameter)
+    rules = {p: found[p.name] for p in wanted if p.name in found}  # None: no gradient reaches it, and that is no error
+    return {p.name: Derived((), None) if e is None else _derived(op, p, e) for p, e in rules.items()}
 
 
 def _derived(op: Op, parameter: Param, expr: Expr) -> Derived:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..device import Meta
 from ..errors import FreedGraphError, VersionError
-from ..layout import normalize_dims
+from ..layout import broadcast, normalize_dims
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 
@@ -55,13 +55,13 @@ class Saved:
 class Application:
     """One rule made ready: the operand it serves, the op it calls, and where that op's static arguments come from.
 
-    kept, count: for reductions, the input's shape with the reduced dimensions at size 1, and how many were reduced;
-    index: each element's place among those it is reduced with, made when first read.
+    whole, kept, count: for reductions, the shape that the operands were broadcast to, the same with the reduced
+    dimensions at size 1, and how many elements were reduced; index: each element's place among those it is reduced with, made when first read.
     summed, summed_dims: for an operand that was broadcast, the op that computes its gradient and sums it at once, and
     the dimensions to sum over.
     """
 
-    __slots__ = ("count", "index", "kept", "layout", "position", "record", "rule", "statics", "summed", "summed_dims")
+    __slots__ = ("count", "index", "kept", "layout", "position", "record", "rule", "statics", "summed", "summed_dims", "whole")
 
     def __init__(self, position: int, rule: Rule, layout: Meta, own: Mapping[str, Any]):
         self.position = position
@@ -69,6 +69,7 @@ class Application:
         self.layout = layout
         self.record = None if rule.op is None or rule.op == "!" else registry[rule.op]
         self.statics = () if self.record is None else tuple(own.get(name) for name in self.record.statics)
+        self.whole: tuple[int, ...] = layout.shape
         self.kept: tuple[int, ...] = ()
         self.count = 1
         self.index: Tensor | None = None
@@ -123,12 +124,14 @@ class Recipe:
             for each in self.applications:
                 each.broadcast_to(self.out_metas[0].shape)
         if record.kind == "reduction":
+            whole = broadcast((m.shape for m in metas if isinstance(m, Meta)), record.name)
+            given = own.get("dim")
+            dims = normalize_dims(None if given == () else given, len(whole), record.name)
             for each in self.applications:
-                given = own.get("dim")
-                dims = normalize_dims(None if given == () else given, each.layout.ndim, record.name)
-                each.kept = tuple(1 if d in dims else n for d, n in enumerate(each.layout.shape))
+                each.whole = whole
+                each.kept = tuple(1 if d in dims else n for d, n in enumerate(whole))
                 for d in dims:
-                    each.count *= each.layout.shape[d]
+                    each.count *= whole[d]
 
 
 def recipe_of(

@@ -94,12 +94,12 @@ def _reduction(node: Node, values: dict[str, Any], each: Application) -> Tensor 
         if isinstance(value := values.get(name), Tensor):
             values[name] = view_as(value, each.kept)
     gradient = _plain(node, values, each)
-    return None if gradient is None else expand_to(gradient, each.layout.shape)
+    return None if gradient is None else expand_to(gradient, each.whole)
 
 
 def _places(each: Application) -> Tensor:
     """Each element's place, row-major, among those it is reduced with; broadcast over the kept dimensions."""
-    shape = tuple(n if kept == 1 else 1 for n, kept in zip(each.layout.shape, each.kept, strict=True))
+    shape = tuple(n if kept == 1 else 1 for n, kept in zip(each.whole, each.kept, strict=True))
     made = empty(meta(int64, shape, None, each.layout.device))
     if made.meta.numel:
         driver = each.layout.device.driver
