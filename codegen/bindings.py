@@ -64,7 +64,10 @@ def _function(data: RecordData) -> Binding:
 
 
 def _inplace(op: Op) -> Binding:
-    parameters = ", ".join(_parameter(p) for p in op.params)
+    head, *rest = (_parameter(p) for p in op.params if not p.keyword)
+    keyword = [_parameter(p) for p in op.params if p.keyword]
+    every = [head.replace(": Tensor | Number", ": Tensor"), *rest, *(["*", *keyword] if keyword else [])]
+    parameters = ", ".join(every)
     operands, statics = _arguments(op)
     first = op.operands[0].name
     body = (f"return _call_into(_op_{op.name}, {operands}, {statics}, ({first},), in_place=True)",)

@@ -421,9 +421,9 @@ def _choices(entry: Located, report: Any) -> None:
         if isinstance(entry.get(key), str) and entry[key] not in known:
             report(f"unknown {key} {entry[key][:40]!r}", key, _near(entry[key], known))
     result = entry.get("result")
-    known = (*RESULTS, *RESULT_DTYPES)
-    if isinstance(result, str) and result not in known and not re.match(r"like:[a-z_0-9]+\Z", result):
-        report(f"unknown result rule {result[:40]!r}", "result", _near(result, known))
+    rules = (*RESULTS, *RESULT_DTYPES)
+    if isinstance(result, str) and result not in rules and not re.match(r"like:[a-z_0-9]+\Z", result):
+        report(f"unknown result rule {result[:40]!r}", "result", _near(result, rules))
     layout = entry.get("layout")
     if isinstance(layout, str) and layout != "contiguous":
         report(f"unknown layout {layout[:40]!r}", "layout", "known: contiguous")

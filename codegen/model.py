@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "Op", "Param", "SpecError", "SpecErrors"]
 
@@ -59,8 +59,8 @@ class Param:
     annotation: str
     default: Any = MISSING
     keyword: bool = False
-    scope: str = "full"
-    type: str = "value"
+    scope: Literal["full", "column", "row", "scalar"] = "full"
+    type: Literal["value", "mask", "index"] = "value"
 
     @property
     def is_tensor(self) -> bool:

@@ -16,7 +16,7 @@ from .expr.parse import CONSTANTS, ROW_NAMES
 from .kinds import kind_module
 from .loader import COMMON, KIND_FIELDS, NAMESPACES, OPERATORS, REQUIRED
 from .model import DTYPES, KINDS, MISSING, RESULT_DTYPES, RESULTS, Op, SpecError
-from .signature import annotations
+from .signature import annotation_table
 
 __all__ = ["json_schema", "language_reference", "op_page", "pages", "schema_text", "spec_text"]
 
@@ -122,7 +122,7 @@ def _kind_prose(kind: str) -> str | None:
 
 
 def _annotation_rows() -> list[tuple[str, str, str]]:
-    return [(f"`{a or '(none)'}`", _role(*row[:3]), f"`{row[3]}`") for a, row in annotations().items()]
+    return [(f"`{a or '(none)'}`", _role(*row[:3]), f"`{row[3]}`") for a, row in annotation_table().items()]
 
 
 def _role(role: str, scope: str, type: str) -> str:

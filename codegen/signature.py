@@ -12,10 +12,10 @@ from typing import Any
 
 from .model import MISSING, Param, SpecError
 
-__all__ = ["annotations", "c_names", "check_name", "parse_signature"]
+__all__ = ["annotation_table", "c_names", "check_name", "parse_signature"]
 
 # annotation -> (role, scope, type, annotation in the binding)
-_ANNOTATIONS = {
+_ANNOTATIONS: dict[str, tuple[str, Any, Any, str]] = {
     "": ("tensor", "full", "value", "Tensor"),
     "Tensor": ("tensor", "full", "value", "Tensor"),
     "Tensor | None": ("optional", "full", "value", "Tensor | None"),
@@ -71,7 +71,7 @@ _TAKEN_C_SHAPE = re.compile(
 _TAKEN_SHAPE = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
 
 
-def annotations() -> Mapping[str, tuple[str, str, str, str]]:
+def annotation_table() -> Mapping[str, tuple[str, str, str, str]]:
     """What an annotation means: role, scope, type, and how the function has it. For the language reference."""
     return MappingProxyType(_ANNOTATIONS)
 

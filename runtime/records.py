@@ -18,7 +18,7 @@ from .errors import ArgumentError, NotSupported
 
 __all__ = ["OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry"]
 
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_EMPTY: Mapping[Any, Any] = MappingProxyType({})
 # Kinds whose gradients are functions of the runtime: module of `autograd` and function of a record.
 _RUNTIME_RULES = {"view": ("view_rules", "view_rules"), "index": ("index_rules", "index_rules")}
 
@@ -163,7 +163,7 @@ class Registry:
         except KeyError:
             raise NotSupported(f"no op named {name!r} is registered") from None
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._records
 
     def __iter__(self) -> Any:
