@@ -265,7 +265,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     found = positions(input)
     shape = input.meta.shape
     step = prod(shape)
-    columns = []
+    columns: list[Tensor] = []
     for size in shape:
         step = step // size if size else 1
         column = ops.floor_divide(found, step) if step > 1 else found

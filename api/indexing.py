@@ -10,9 +10,10 @@ a basic index, as in PyTorch; NumPy counts it among the tensors.)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -159,7 +160,8 @@ def _is_int(item: Any) -> bool:
     return isinstance(item, (int, np.integer)) or (hasattr(item, "__index__") and not isinstance(item, (list, tuple)))
 
 
-class _Item(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Item:
     """One index that is no view: the `count` dimensions of the view from `dim` on, of `size` positions in all."""
 
     dim: int
@@ -208,7 +210,7 @@ def _split(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[_Item]]
             statics.append(item)
             at += 1
         elif _is_mask(item):
-            shape = tuple(item.shape)
+            shape = _shape(item)
             _check_mask(shape, whole, at)
             if shape:
                 statics += [_WHOLE] * len(shape)
@@ -229,7 +231,11 @@ def _takes(item: Any) -> int:
     """How many dimensions of the tensor an item stands for."""
     if item is None or item is Ellipsis:
         return 0
-    return len(item.shape) if not isinstance(item, (int, slice)) and _is_mask(item) else 1
+    return len(_shape(item)) if not isinstance(item, (int, slice)) and _is_mask(item) else 1
+
+
+def _shape(index: np.ndarray[Any, Any] | Tensor) -> tuple[int, ...]:
+    return index.meta.shape if isinstance(index, Tensor) else index.shape
 
 
 def _prepared(item: Any) -> int | np.ndarray[Any, Any] | Tensor:
@@ -240,6 +246,11 @@ def _prepared(item: Any) -> int | np.ndarray[Any, Any] | Tensor:
         if item.meta.dtype.kind == "f":
             raise DTypeError(
                 f"an index must hold integers or bools, not {item.meta.dtype.name}; convert it with .long()"
+            )
+        if item.meta.dtype is dtypes.uint8:
+            raise DTypeError(
+                "uint8 tensors as indices are ambiguous (PyTorch takes them for masks, NumPy for positions); "
+                "convert them with .bool() or .long()"
             )
         return item
     if isinstance(item, (list, tuple)) and any(isinstance(x, Tensor) for x in item):
@@ -302,7 +313,7 @@ def _positions(items: Sequence[tuple[Any, int]], device: Device) -> Tensor:
     found, _ = items[0]
     if len(items) == 1:
         return _wide(found, device)
-    shape = layout.broadcast([tuple(i.meta.shape) if isinstance(i, Tensor) else i.shape for i, _ in items], "indices")
+    shape = layout.broadcast([_shape(i) for i, _ in items], "indices")
     for index, size in items[1:]:
         if isinstance(found, np.ndarray) and isinstance(index, np.ndarray):
             found = found * size + index
@@ -360,7 +371,8 @@ def _extremes(index: Tensor, size: int) -> tuple[int, int]:
         driver = layout.device.driver
         driver.synchronize()
         start = index.start - index.storage.start
-        values = driver.host_view(index.storage)[start : start + layout.nbytes].view(layout.dtype.numpy)
+        memory: Any = driver.host_view(index.storage)
+        values = memory[start : start + layout.nbytes].view(layout.dtype.numpy)
         if layout.dtype is dtypes.int64:  # negative ones are huge without a sign, so one pass finds that all are good
             most = int(values.view(np.uint64).max())
             if most < size:

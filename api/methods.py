@@ -516,7 +516,7 @@ class _Methods:
     def __iter__(self) -> Iterator[Any]:
         if not self.meta.ndim:
             raise ArgumentError("iteration over a 0-d tensor")
-        return iter([call(registry["select"], (self,), (0, i)) for i in range(self.meta.shape[0])])
+        return iter([indexing.get(self, i) for i in range(self.meta.shape[0])])  # type: ignore[arg-type]
 
     def __bool__(self) -> Any:
         if self.meta.numel != 1:

@@ -578,6 +578,8 @@ def test_errors_name_the_index_and_the_size() -> None:
         x[wg.tensor([0.0])]
     with pytest.raises(DTypeError, match="float64"):
         x[np.array([0.5])]
+    with pytest.raises(DTypeError, match="ambiguous"):
+        x[wg.tensor([1], dtype=wg.uint8)]
     with pytest.raises(ArgumentError, match="str"):
         x["a"]
     with pytest.raises(ShapeError, match="broadcast"):

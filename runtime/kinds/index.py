@@ -98,7 +98,7 @@ def _merge_in_order(
 
 
 def _check_total(request: Request, access: _Access) -> None:
-    if not access.total and prod(access.shape):
+    if not access.total and 0 not in access.shape:
         raise IndexOutOfRange(
             f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.sizes)}"
         )
