@@ -198,9 +198,7 @@ _STEPS = (
     "sgd_step sgd_momentum_step sgd_nesterov_step adam_step amsgrad_step rmsprop_step rmsprop_momentum_step "
     "adagrad_step adadelta_step"
 )
-EXEMPT: dict[str, str] = {
-    name: "a step of an optimizer, whole runs of which are compared with recorded ones" for name in _STEPS.split()
-}
+EXEMPT: dict[str, str] = dict.fromkeys(_STEPS.split(), "a step of an optimizer: tests of optim compare whole runs")
 
 # Result dtypes that PyTorch 2.9 gives for operands that all have one dtype, recorded with
 #     for d in DTYPES: getattr(torch, op)(*[torch.ones(3).to(d)] * count).dtype

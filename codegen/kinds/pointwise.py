@@ -144,7 +144,7 @@ def derive(op: Op) -> dict[str, Derived]:
 
 
 def _flat(op: Op, parameter: str) -> Derived:
-    """The gradient of what is constant almost everywhere: zeros; of another gradient nothing at all, which is cheaper."""
+    """The gradient of what is constant almost everywhere: zeros; of another gradient nothing, which is cheaper."""
     if op.file == "<derived>":
         return Derived((), None)
     seed = seed_name(op, next(iter(op.outputs)))

@@ -56,12 +56,15 @@ class Application:
     """One rule made ready: the operand it serves, the op it calls, and where that op's static arguments come from.
 
     whole, kept, count: for reductions, the shape that the operands were broadcast to, the same with the reduced
-    dimensions at size 1, and how many elements were reduced; index: each element's place among those it is reduced with, made when first read.
+    dimensions at size 1, and how many elements were reduced; index: each element's place among those it is reduced
+    with, made when first read.
     summed, summed_dims: for an operand that was broadcast, the op that computes its gradient and sums it at once, and
     the dimensions to sum over.
     """
 
-    __slots__ = ("count", "index", "kept", "layout", "position", "record", "rule", "statics", "summed", "summed_dims", "whole")
+    __slots__ = (
+        "count", "index", "kept", "layout", "position", "record", "rule", "statics", "summed", "summed_dims", "whole",
+    )  # fmt: skip
 
     def __init__(self, position: int, rule: Rule, layout: Meta, own: Mapping[str, Any]):
         self.position = position
