@@ -9,9 +9,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from .expr import ExprError
 from .kinds import Derived, Rendered, kind_module
 from .loader import op_from_mapping
-from .model import MISSING, Op
+from .model import MISSING, Op, SpecError, SpecErrors
 from .signature import c_names, parse_signature
 
 __all__ = ["Generated", "RecordData", "RuleData", "environment", "render_all", "templates_folder"]
@@ -81,11 +82,21 @@ class Generated:
             return derived_already
         if op.name in self.records or (not named and op.name in self.taken):
             op = replace(op, name=self._free_name(op.name))
-        rendered = kind_module(op.kind).render(op, environment())
+        try:
+            rendered = kind_module(op.kind).render(op, environment())
+        except ExprError as error:
+            raise SpecErrors([SpecError(error.message, file=op.file, line=op.line, field="out")]) from None
         self._shapes.setdefault(_shape(op), op.name)
         self.records[op.name] = RecordData(op, rendered, None)
         variants = self._variants(op, order)
-        rules = self._rules(op, order) if order > 0 else None
+        try:
+            rules = self._rules(op, order) if order > 0 else None
+        except (ExprError, SpecError) as error:
+            if not named:
+                raise
+            told = f"a derivative cannot be written out: {str(error).removeprefix('<derived>: ')}"
+            hint = "give a shorter formula in grad, or grad: none"
+            raise SpecErrors([SpecError(told, file=op.file, line=op.line, field="grad", suggestion=hint)]) from None
         self.records[op.name] = RecordData(op, rendered, rules, variants)
         return op.name
 
@@ -152,7 +163,10 @@ def _shape(op: Op) -> Any:
 
     table = operand_table(op)
     renamed = {n: variable(f"operand_{i}", o) for i, (n, o) in enumerate(table.items())}
-    texts = tuple(to_text(substitute(e, renamed)) for e in expressions(op).values())
+    try:
+        texts = tuple(to_text(substitute(e, renamed)) for e in expressions(op).values())
+    except ExprError:  # too long to write out, so too long to be anything's twin
+        return (op.kind, op.name)
     roles = tuple((p.role, p.type) for p in op.operands)
     return (op.kind, texts, roles, op.result, tuple(op.outputs) == ("out",))
 
@@ -178,7 +192,9 @@ def record_literals(data: RecordData) -> dict[str, Any]:
         "dtypes": op.dtypes,
         "detail": dict(rendered.detail),
         "variants": dict(data.variants),
-        "rules": None if data.rules is None else {k: (r.target, r.operands, r.sum_target) for k, r in data.rules.items()},
+        "rules": None
+        if data.rules is None
+        else {k: (r.target, r.operands, r.sum_target) for k, r in data.rules.items()},
         "spec": dict(op.spec),
     }
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from .errors import GradientError
 from .records import OpRecord, Rule, Text, make_record, registry
 
 __all__ = ["derive_rules", "register_generated"]
@@ -23,10 +24,14 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
         return {}
     with _lock:
         from ..codegen.loader import op_from_mapping
+        from ..codegen.model import SpecError
         from ..codegen.render import Generated
 
         made = Generated(taken=registry)
-        own = made.records.pop(made.add(op_from_mapping(record.spec), 1, named=True))
+        try:
+            own = made.records.pop(made.add(op_from_mapping(record.spec), 1, named=True))
+        except SpecError as error:
+            raise GradientError(f"{record.name}: {error}") from None
         register_generated(made)
         return {k: Rule(r.target, r.operands) for k, r in (own.rules or {}).items()}
 

@@ -425,6 +425,21 @@ def test_infinite_numbers_in_a_spec_are_literals(tmp_path):
         assert not (isinstance(node, ast.Name) and node.id in ("inf", "nan"))
 
 
+def test_expressions_that_explode_are_refused_in_time():
+    begun = time.perf_counter()
+    chain = "(" * 40 + "input" + "**4)" * 40
+    with pytest.raises(SpecError, match="too long to write out"):
+        wg.ops.load(op(op="chain(input)", out=chain))
+    lets = {"b0": "a*b"} | {f"b{i}": f"b{i - 1}*b{i - 1}+1" for i in range(1, 40)}
+    reduce = {"identity": 0, "map": "input", "let": lets, "combine": "b39", "finish": "acc"}
+    with pytest.raises(SpecError, match="too long to write out"):
+        wg.ops.load(_entry("reduction", "folded(input, dim: int = 0)", reduce=reduce, grad="none"))
+    deep = wg.ops.load(op(op="deep(input)", out="tanh(" * 60 + "input" + ")" * 60)).deep
+    with pytest.raises(wg.runtime.errors.GradientError, match="give a shorter formula"):
+        deep(wg.ones(3, requires_grad=True))
+    assert time.perf_counter() - begun < 30
+
+
 # --- Loading in a running process -------------------------------------------------------------------------------------
 
 SWISH = """\
