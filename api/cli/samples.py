@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.model import MISSING, Op, Param
+from ..runtime.autograd import engine
 from ..runtime.context import state
 from ..runtime.device import Device
 from ..runtime.dtypes import DType
@@ -114,3 +115,4 @@ def collecting(device: Device) -> Iterator[list[Any]]:
     finally:
         del driver.launcher
         own.plans = plans
+        engine.forget_ones()  # what backward keeps was never filled either

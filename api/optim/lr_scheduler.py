@@ -186,8 +186,8 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
     def rate(self, base: float, group: int, epoch: int) -> float:
-        if epoch >= self.total_steps:
-            raise ArgumentError(f"OneCycleLR: step {epoch + 1} of {self.total_steps}")
+        if epoch > self.total_steps:
+            raise ArgumentError(f"OneCycleLR: step {epoch} of {self.total_steps}")
         begin = 0.0
         for end, low, high, before, behind in self.phases:
             if epoch <= end or end == self.phases[-1][0]:

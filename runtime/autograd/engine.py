@@ -208,6 +208,11 @@ def ones_like(tensor: Tensor) -> Tensor:
     return found
 
 
+def forget_ones() -> None:
+    """Drop the shared ones: for callers under which nothing was computed."""
+    _ones.clear()
+
+
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
     for output, hook in list(node.hooks.values()):  # type: ignore[union-attr]
         grad = grads[output]
