@@ -1,46 +1,57 @@
-"""Functions whose arguments need control flow, over the ops of the specs. Names and arguments are PyTorch's."""
+"""Functions whose arguments need control flow, over the ops of the specs. Names and arguments are PyTorch's.
+
+Here are arithmetic and facts about dtypes; reductions, products and shapes have modules of their own, and METHODS
+lists what of all this is a method of Tensor as well.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from . import products, reducing, shapes
 from ._generated import ops
-from .runtime import dtypes, layout, views
+from .factories import full_like
+from .products import *  # noqa: F403
+from .reducing import *  # noqa: F403
+from .runtime import dtypes
 from .runtime.dispatch import call, call_into
 from .runtime.dtypes import DType
-from .runtime.errors import ArgumentError, DTypeError, ShapeError
+from .runtime.errors import ArgumentError, DTypeError
 from .runtime.records import registry
 from .runtime.tensor import Tensor
+from .shapes import *  # noqa: F403
 
 __all__ = [
-    "MaxResult", "MinResult", "add", "addmm", "aminmax", "addmv", "allclose", "baddbmm", "broadcast_shapes",
-    "broadcast_tensors", "broadcast_to", "can_cast", "clamp", "clip", "clone", "div", "divide", "equal", "flatten",
-    "flip", "fliplr", "flipud", "inner", "is_floating_point", "is_nonzero", "is_tensor", "isclose", "isneginf",
-    "isposinf", "isreal", "linear", "logsumexp", "matmul", "max", "min", "moveaxis", "movedim", "nan_to_num", "norm",
-    "numel", "permute", "promote_types", "ravel", "reshape", "result_type", "round", "rsub", "std", "std_mean", "sub",
-    "subtract", "swapaxes", "t", "trace", "unbind", "unflatten", "var", "var_mean", "view_as",
-]  # fmt: skip
-
-Dims = int | Sequence[int] | None
-
-
-class MaxResult(NamedTuple):
-    """Largest values and their positions."""
-
-    values: Tensor
-    indices: Tensor
-
-
-class MinResult(NamedTuple):
-    """Smallest values and their positions."""
-
-    values: Tensor
-    indices: Tensor
-
-
-# arithmetic ---------------------------------------------------------------------------------------------------------
+    "add",
+    "allclose",
+    "can_cast",
+    "clamp",
+    "clip",
+    "clone",
+    "div",
+    "divide",
+    "equal",
+    "finfo",
+    "iinfo",
+    "is_floating_point",
+    "is_nonzero",
+    "is_tensor",
+    "isclose",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "nan_to_num",
+    "numel",
+    "promote_types",
+    "result_type",
+    "round",
+    "rsub",
+    "sub",
+    "subtract",
+    "where",
+]
+__all__ += products.__all__ + reducing.__all__ + shapes.__all__
 
 
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -178,302 +189,6 @@ def isreal(input: Tensor) -> Tensor:
     return ops.eq(input, input).fill_(True)  # type: ignore[attr-defined,no-any-return]
 
 
-# reductions ---------------------------------------------------------------------------------------------------------
-
-
-def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    """The largest element; with `dim`, (values, indices) along it; with a tensor, the elementwise maximum."""
-    return _extreme(input, dim, keepdim, other, ops.maximum, ops.amax, ops.max_dim, MaxResult)
-
-
-def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    """The smallest element; with `dim`, (values, indices) along it; with a tensor, the elementwise minimum."""
-    return _extreme(input, dim, keepdim, other, ops.minimum, ops.amin, ops.min_dim, MinResult)
-
-
-def _extreme(input: Tensor, dim: Any, keepdim: bool, other: Any, both: Any, whole: Any, along: Any, result: Any) -> Any:
-    if other is None and isinstance(dim, Tensor):
-        other = dim
-    if other is not None:
-        return both(input, other)
-    return whole(input) if dim is None else result(*along(input, dim, keepdim))
-
-
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest element, of the tensor or along `dim`."""
-    return ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)
-
-
-def var(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
-    """Variance along `dim`: the sum of squared deviations divided by n - correction (default 1: Bessel's)."""
-    return _moments(input, dim, unbiased, keepdim, correction)[0]
-
-
-def std(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
-    """Square root of the variance (see `var`)."""
-    return ops.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
-
-
-def var_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
-) -> tuple[Tensor, Tensor]:
-    """Variance and mean (see `var`)."""
-    return _moments(input, dim, unbiased, keepdim, correction)
-
-
-def std_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
-) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean (see `var`)."""
-    variance, mean = _moments(input, dim, unbiased, keepdim, correction)
-    return ops.sqrt(variance), mean
-
-
-def _moments(
-    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None
-) -> tuple[Tensor, Tensor]:
-    if isinstance(dim, bool):  # var(input, unbiased)
-        dim, unbiased = None, dim
-    if input.meta.dtype.kind != "f":
-        raise DTypeError(f"var: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
-    if correction is None:
-        correction = 1 if unbiased is None or unbiased else 0
-    dims = layout.normalize_dims(None if dim == () else dim, input.meta.ndim, "var")
-    count = 1
-    for d in dims:
-        count *= input.meta.shape[d]
-    mean = ops.mean(input, dims, True)
-    deviation = ops.sub(input, mean)
-    total = ops.sum(ops.square(deviation), dims, keepdim)
-    kept = mean if keepdim else views.reshape(mean, total.meta.shape)
-    freedom = count - correction
-    return ops.true_divide(total, float(freedom) if freedom > 0 else 0.0), kept
-
-
-def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
-    """log(sum(exp(input))) along `dim` without overflow."""
-    dims = layout.normalize_dims(dim, input.meta.ndim, "logsumexp")
-    if input.meta.dtype.kind != "f":
-        input = input.to(dtypes.default_dtype())  # type: ignore[attr-defined]
-    if len(dims) == 1:
-        return ops.logsumexp_row(input, dims[0], keepdim)
-    kept = [d for d in range(input.meta.ndim) if d not in dims]
-    moved = ops.permute(input, (*kept, *dims))
-    flat = views.reshape(moved, (*moved.meta.shape[: len(kept)], -1))
-    found = ops.logsumexp_row(flat, -1, False)
-    if not keepdim:
-        return found
-    return views.reshape(found, tuple(1 if d in dims else n for d, n in enumerate(input.meta.shape)))
-
-
-def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The p-norm along `dim` (2, 1, inf, -inf, 0 or any number; "fro" is 2)."""
-    if p in (2, 2.0, "fro", None):
-        return ops.euclidean_norm(input, dim, keepdim)
-    size = ops.abs(input)
-    if p == math.inf:
-        return ops.amax(size, dim, keepdim)
-    if p == -math.inf:
-        return ops.amin(size, dim, keepdim)
-    if p == 1:
-        return ops.sum(size, dim, keepdim)
-    if p == 0:
-        return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)  # type: ignore[attr-defined]
-    return ops.pow(ops.sum(ops.pow(size, p), dim, keepdim), 1.0 / p)
-
-
-# products -----------------------------------------------------------------------------------------------------------
-
-
-def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The product by NumPy's rules: vectors, matrices, and batches of matrices whose leading dimensions broadcast."""
-    if not isinstance(input, Tensor) or not isinstance(other, Tensor):
-        raise ArgumentError("matmul: takes two tensors")
-    a, b = input.meta.ndim, other.meta.ndim
-    if a == 0 or b == 0:
-        raise ShapeError("matmul: both tensors need at least one dimension; use * for numbers")
-    if a == 2 and b == 2:
-        found = ops.mm(input, other)
-    elif a == 1:
-        found = ops.dot(input, other) if b == 1 else ops.vm(input, other)
-    elif b == 1:
-        found = ops.bmv(input, other)
-    else:
-        found = ops.matmul_batched(input, other)
-    return found if out is None else out.copy_(found)  # type: ignore[attr-defined,no-any-return]
-
-
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
-    return _plus_product(input, ops.mm(mat1, mat2), beta, alpha)
-
-
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
-    return _plus_product(input, ops.mv(mat, vec), beta, alpha)
-
-
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2)."""
-    return _plus_product(input, ops.bmm(batch1, batch2), beta, alpha)
-
-
-def _plus_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    if beta == 0:  # NaN in input does not count then, as in BLAS
-        return product if alpha == 1 else ops.mul(product, alpha)
-    base = input if beta == 1 else ops.mul(input, beta)
-    return ops.add(base, product if alpha == 1 else ops.mul(product, alpha))
-
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias."""
-    if weight.meta.ndim == 1:
-        found = matmul(input, weight)
-    elif input.meta.ndim == 2:
-        found = ops.linear_product(input, weight)
-    else:  # one matrix product of all rows
-        shape = input.meta.shape
-        if not shape or shape[-1] != weight.meta.shape[-1]:
-            raise ShapeError(
-                f"linear: input {list(shape)} and weight {list(weight.meta.shape)} must agree in their last dimension"
-            )
-        flat = views.reshape(input, (-1, shape[-1])) if input.meta.numel else input
-        found = ops.linear_product(flat, weight)
-        if input.meta.numel:
-            found = views.reshape(found, (*shape[:-1], weight.meta.shape[0]))
-    return found if bias is None else ops.add(found, bias)
-
-
-def inner(input: Tensor, other: Tensor) -> Tensor:
-    """Sums of products over the last dimension of both."""
-    if not input.meta.ndim or not other.meta.ndim:
-        return ops.mul(input, other)
-    shape = (*input.meta.shape[:-1], *other.meta.shape[:-1])
-    a = views.reshape(input, (-1, input.meta.shape[-1]))
-    b = views.reshape(other, (-1, other.meta.shape[-1]))
-    return views.reshape(ops.linear_product(a, b), shape)
-
-
-def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal."""
-    return ops.sum(ops.diagonal(input))
-
-
-# shapes -------------------------------------------------------------------------------------------------------------
-
-
-def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
-    """The same elements in another shape, copied only if strides demand it."""
-    return views.reshape(input, tuple(shape))
-
-
-def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions start_dim to end_dim merged into one."""
-    return input.flatten(start_dim, end_dim)  # type: ignore[attr-defined,no-any-return]
-
-
-def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """One dimension split into several."""
-    return input.unflatten(dim, sizes)  # type: ignore[attr-defined,no-any-return]
-
-
-def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension."""
-    return views.reshape(input, (-1,))
-
-
-def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """The dimensions in another order."""
-    return ops.permute(input, tuple(dims))
-
-
-def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix; a vector itself."""
-    return input.t()  # type: ignore[attr-defined,no-any-return]
-
-
-swapaxes = ops.transpose
-
-
-def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
-    """Dimensions moved from `source` to `destination`; the others keep their order."""
-    ndim = input.meta.ndim
-    sources = [source] if isinstance(source, int) else list(source or ())
-    places = [destination] if isinstance(destination, int) else list(destination or ())
-    if len(sources) != len(places):
-        raise ShapeError("movedim: source and destination must name as many dimensions")
-    start = [layout.normalize_dim(d, ndim, "movedim") for d in sources]
-    end = [layout.normalize_dim(d, ndim, "movedim") for d in places]
-    if len(set(start)) != len(start) or len(set(end)) != len(end):
-        raise ShapeError("movedim: a dimension appears twice")
-    rest = iter([d for d in range(ndim) if d not in start])
-    order = [start[end.index(d)] if d in end else next(rest) for d in range(ndim)]
-    return ops.permute(input, tuple(order))
-
-
-moveaxis = movedim
-
-
-def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
-    """A copy with the order of elements along `dims` reversed."""
-    return ops.contiguous_copy(ops.flip_view(input, (dims,) if isinstance(dims, int) else tuple(dims)))
-
-
-def fliplr(input: Tensor) -> Tensor:
-    """Flipped along the second dimension."""
-    return flip(input, (1,))
-
-
-def flipud(input: Tensor) -> Tensor:
-    """Flipped along the first dimension."""
-    return flip(input, (0,))
-
-
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The slices along a dimension."""
-    return input.unbind(dim)  # type: ignore[attr-defined,no-any-return]
-
-
-def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """A view in the shape of `other`."""
-    return input.view_as(other)  # type: ignore[attr-defined,no-any-return]
-
-
-def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Expanded to `size` without copying."""
-    return ops.expand(input, tuple(size))
-
-
-def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
-    """The shape that all of `shapes` broadcast to."""
-    from .methods import Size
-
-    return Size(layout.broadcast([(s,) if isinstance(s, int) else tuple(s) for s in shapes], "broadcast_shapes"))
-
-
-def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All tensors expanded to their common shape."""
-    shape = layout.broadcast([x.meta.shape for x in tensors], "broadcast_tensors")
-    return tuple(ops.expand(x, shape) for x in tensors)
-
-
-# facts --------------------------------------------------------------------------------------------------------------
-
-
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy; gradients flow back to `input`."""
     return call(registry["copy"], (input,), (None,))  # type: ignore[no-any-return]
@@ -547,8 +262,16 @@ class iinfo:
         limits = np.iinfo(found.numpy)
         self.max, self.min, self.bits, self.dtype = int(limits.max), int(limits.min), found.itemsize * 8, found.name
 
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """input where condition holds, other elsewhere; of a condition alone, the places where it holds."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        dtype = result_type(input, other)
+        return ops.where(condition, full_like(condition, input, dtype=dtype), other)
+    return ops.where(condition, input, other)
 
-__all__ += ["finfo", "iinfo"]
+
 METHODS = {
     name: globals()[name]
     for name in (
@@ -558,4 +281,5 @@ METHODS = {
         "sub_", "subtract", "trace", "var",
     )
 }  # fmt: skip
-METHODS |= {"__matmul__": matmul, "__rmatmul__": lambda self, other: matmul(other, self)}
+METHODS |= {"__matmul__": products.matmul, "__rmatmul__": lambda self, other: products.matmul(other, self)}
+METHODS["where"] = lambda self, condition, other: where(condition, self, other)

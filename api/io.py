@@ -15,7 +15,7 @@ __all__ = ["load", "save"]
 _SAFE = {
     ("collections", "OrderedDict"), ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "complex"),
     ("builtins", "slice"), ("builtins", "bytearray"), ("weftgrad.runtime.dtypes", "parse"),
-    ("weftgrad.runtime.device", "device"), ("weftgrad.methods", "_unpickle"), ("weftgrad.methods", "Size"),
+    ("weftgrad.runtime.device", "device"), ("weftgrad.conversion", "_unpickle"), ("weftgrad.methods", "Size"),
     ("weftgrad.runtime.tensor", "Tensor"), ("weftgrad.nn.parameter", "Parameter"), ("numpy", "ndarray"),
     ("numpy", "dtype"), ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.numeric", "_frombuffer"),
     ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"), ("copyreg", "_reconstructor"),

@@ -1,20 +1,15 @@
-"""Tensor's methods that are not ops: history, conversion, Python's protocols. `install` puts them on the class."""
+"""Tensor's methods that are not ops: geometry and history; `conversion` has the rest. `install` puts them on the class."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from . import _hosting, autograd, indexing, printing
-from .runtime import dtypes, views
-from .runtime.context import current_stream
-from .runtime.device import Device, meta
-from .runtime.device import device as to_device
-from .runtime.dispatch import call, call_into, empty, refresh
-from .runtime.dtypes import DType
+from . import autograd
+from .conversion import Conversions
+from .runtime import views
+from .runtime.dispatch import call, refresh
 from .runtime.errors import ArgumentError, GradientError, ShapeError
 from .runtime.records import registry
 from .runtime.tensor import Tensor
@@ -364,227 +359,6 @@ class _Methods:
         """Whether `retain_grad` was called."""
         return self.extra is not None and bool(self.extra.retains)
 
-    # copies
-
-    def clone(self, *, memory_format: Any = None) -> Any:
-        """A copy; gradients flow back to this tensor."""
-        return call(registry["copy"], (self,), (None,))
-
-    def copy_(self, source: Any, non_blocking: bool = False) -> Any:
-        """Write the values of `source`, broadcast and converted, into this tensor."""
-        if not isinstance(source, Tensor):
-            return call_into(registry["fill"], (self, source), (), (self,), in_place=True)
-        if source.meta.device is not self.meta.device:
-            source = _transfer(source, self.meta.device)
-        if source.meta.shape != self.meta.shape:
-            source = call(registry["expand"], (source,), (self.meta.shape,))
-        if not self.meta.numel:
-            return self
-        if source.storage is self.storage and source.start == self.start and source.meta is self.meta:
-            return self
-        return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)
-
-    def fill_(self, value: Any) -> Any:
-        """Set every element to a number."""
-        number = value.item() if isinstance(value, Tensor) else value  # type: ignore[attr-defined]
-        kind = self.meta.dtype.kind
-        number = bool(number) if kind == "b" else float(number) if kind == "f" else int(number)
-        if not self.meta.numel:
-            return self
-        return call_into(registry["fill"], (self, number), (), (self,), in_place=True)
-
-    def zero_(self) -> Any:
-        """Set every element to 0."""
-        return self.fill_(0)
-
-    def to(self, *args: Any, device: Any = None, dtype: Any = None, copy: bool = False, non_blocking: bool = False, **_: Any) -> Any:
-        """The tensor on another device, in another dtype, or both; itself if nothing changes (unless `copy`)."""
-        for arg in args:
-            if isinstance(arg, Tensor):
-                device, dtype = arg.meta.device, arg.meta.dtype
-            elif isinstance(arg, DType) or arg in (float, int, bool):
-                dtype = arg
-            elif isinstance(arg, (Device, str)) or (isinstance(arg, int) and not isinstance(arg, bool)):
-                device = arg
-        wanted = self.meta.dtype if dtype is None else dtypes.parse(dtype)
-        place = self.meta.device if device is None else to_device(device)
-        result: Any = self
-        if wanted is not self.meta.dtype:
-            result = call(registry["copy"], (result,), (wanted,))
-        if place is not self.meta.device:
-            return _transfer(result, place)
-        return result.clone() if copy and result is self else result
-
-    def type(self, dtype: Any = None) -> Any:
-        """The dtype's name, or the tensor converted to `dtype`."""
-        return f"weftgrad.{self.meta.dtype.name}" if dtype is None else self.to(dtype=dtype)
-
-    def type_as(self, other: Tensor) -> Any:
-        """Converted to the dtype of `other`."""
-        return self.to(dtype=other.meta.dtype)
-
-    def cpu(self) -> Any:
-        """On the host."""
-        return self.to(device="cpu")
-
-    def cuda(self, device: Any = None) -> Any:
-        """On a CUDA device."""
-        return self.to(device=device if device is not None else "cuda:0")
-
-    def float(self) -> Any:
-        """As float32."""
-        return self.to(dtype=dtypes.float32)
-
-    def double(self) -> Any:
-        """As float64."""
-        return self.to(dtype=dtypes.float64)
-
-    def half(self) -> Any:
-        """As float16."""
-        return self.to(dtype=dtypes.float16)
-
-    def bfloat16(self) -> Any:
-        """As bfloat16."""
-        return self.to(dtype=dtypes.bfloat16)
-
-    def long(self) -> Any:
-        """As int64."""
-        return self.to(dtype=dtypes.int64)
-
-    def int(self) -> Any:
-        """As int32."""
-        return self.to(dtype=dtypes.int32)
-
-    def bool(self) -> Any:
-        """As bool."""
-        return self.to(dtype=dtypes.bool_)
-
-    def numpy(self, *, force: Any = False) -> np.ndarray[Any, Any]:
-        """A NumPy array over the same memory (see `_hosting.to_numpy`)."""
-        return _hosting.to_numpy(self, force=force)  # type: ignore[arg-type]
-
-    def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
-        return _hosting.host_array(self).tolist()  # type: ignore[arg-type]
-
-    def item(self) -> Any:
-        """The one element as a Python number. Raises `ShapeError` for more than one."""
-        if self.meta.numel != 1:
-            raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
-        return _hosting.host_array(self).item()  # type: ignore[arg-type]
-
-    def new_tensor(self, data: Any, **options: Any) -> Any:
-        """A tensor of `data` with this one's dtype and device."""
-        from .factories import tensor
-
-        return tensor(data, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
-
-    def new_zeros(self, *size: Any, **options: Any) -> Any:
-        """Zeros with this tensor's dtype and device."""
-        from .factories import zeros
-
-        return zeros(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
-
-    def new_ones(self, *size: Any, **options: Any) -> Any:
-        """Ones with this tensor's dtype and device."""
-        from .factories import ones
-
-        return ones(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
-
-    def new_full(self, size: Sequence[Any], value: Any, **options: Any) -> Any:
-        """`value` with this tensor's dtype and device."""
-        from .factories import full
-
-        return full(size, value, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
-
-    def new_empty(self, *size: Any, **options: Any) -> Any:
-        """Uninitialised, with this tensor's dtype and device."""
-        from .factories import empty as make
-
-        return make(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
-
-    # Python's protocols
-
-    def __repr__(self) -> str:
-        return printing.show(self)  # type: ignore[arg-type]
-
-    def __len__(self) -> Any:
-        if not self.meta.ndim:
-            raise ArgumentError("len() of a 0-d tensor")
-        return self.meta.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self.meta.ndim:
-            raise ArgumentError("iteration over a 0-d tensor")
-        return iter([indexing.get(self, i) for i in range(self.meta.shape[0])])  # type: ignore[arg-type]
-
-    def __bool__(self) -> Any:
-        if self.meta.numel != 1:
-            raise ShapeError(
-                f"the truth of a tensor of shape {list(self.meta.shape)} is ambiguous; use .any() or .all()"
-            )
-        return self.item() != 0
-
-    def __float__(self) -> Any:
-        return _builtin_float(self.item())
-
-    def __int__(self) -> Any:
-        return _builtin_int(self.item())
-
-    def __index__(self) -> Any:
-        if self.meta.dtype.kind == "f" or self.meta.numel != 1:
-            raise ArgumentError("only integer tensors of one element can be used as an index")
-        return _builtin_int(self.item())
-
-    def __contains__(self, item: Any) -> Any:
-        return _builtin_bool((self == item).any())  # type: ignore[union-attr]
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        array = _hosting.to_numpy(self)  # type: ignore[arg-type]
-        return array if dtype is None else array.astype(dtype)
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return _hosting.to_numpy(self).__dlpack__()  # type: ignore[arg-type]
-
-    def __dlpack_device__(self) -> tuple[Any, Any]:
-        return (1, 0)
-
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        if self.node is not None:
-            raise GradientError("only leaf tensors can be deep-copied; use .detach() or .clone()")
-        if _builtin_id(self) in memo:
-            return memo[_builtin_id(self)]
-        with autograd.no_grad():
-            copied = call(registry["copy"], (self,), (None,)) if self.meta.numel else empty(self.meta)
-        made = _rebuilt(type(self), copied, self.needs)
-        if self.grad is not None:
-            made.grad = self.grad.__deepcopy__(memo)
-        memo[_builtin_id(self)] = made
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.node is not None:
-            raise GradientError("only leaf tensors can be pickled; use .detach()")
-        array = np.ascontiguousarray(_hosting.to_host(self))  # type: ignore[arg-type]
-        return _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
-
-    def __getitem__(self, item: Any) -> Any:
-        return indexing.get(self, item)  # type: ignore[arg-type]
-
-    def __setitem__(self, item: Any, value: Any) -> None:
-        indexing.set(self, item, value)  # type: ignore[arg-type]
-
-    def __hash__(self) -> Any:
-        return _builtin_id(self)
-
-    def record_stream(self, stream: Any) -> None:
-        """Keep the memory from being reused before the work now on `stream` is done."""
-        if self.storage.block is not None:
-            self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
-
-
-_builtin_float, _builtin_int, _builtin_bool, _builtin_id = float, int, bool, id
-
 
 def _fresh(tensor: Any) -> None:
     extra = tensor.extra
@@ -602,49 +376,10 @@ def _sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
     return found
 
 
-def _transfer(source: Any, place: Device) -> Any:
-    """`source` on another device; gradients are carried back."""
-    if source.needs and autograd.is_grad_enabled():
-        return _Transfer.apply(source, place)
-    layout = meta(source.meta.dtype, source.meta.shape, None, place)
-    made = empty(layout)
-    if layout.numel:
-        place.driver.write(made.storage, 0, np.ascontiguousarray(_hosting.to_host(source)), current_stream(place))
-    return made
-
-
-class _Transfer(autograd.Function):
-    """A copy to another device, and its gradient's copy back."""
-
-    @staticmethod
-    def forward(ctx: Any, source: Any, place: Any) -> Any:
-        ctx.place = source.meta.device
-        return _transfer(source.detach(), place)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return grad.to(device=ctx.place), None
-
-
-def _rebuilt(kind: type, made: Any, needs: bool) -> Any:
-    """`made` as the (sub)class it was copied from."""
-    if kind is Tensor:
-        made.needs = needs
-        return made
-    new = kind.__new__(kind)
-    Tensor.__init__(new, made.storage, made.meta, made.start, needs)
-    return new
-
-
-def _unpickle(kind: type, array: np.ndarray[Any, Any], dtype: DType, place: str, needs: bool) -> Any:
-    made = empty(meta(dtype, array.shape, None, to_device(place)))
-    if made.meta.numel:
-        made.meta.device.driver.write(made.storage, 0, np.ascontiguousarray(array), current_stream(made.meta.device))
-    return _rebuilt(kind, made, needs)
-
-
 def install() -> None:
     """Put everything on `Tensor`."""
-    for name, value in vars(_Methods).items():
-        if name not in ("__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "__qualname__"):
-            setattr(Tensor, name, value)
+    kept = ("__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "__qualname__")
+    for source in (_Methods, Conversions):
+        for name, value in vars(source).items():
+            if name not in kept:
+                setattr(Tensor, name, value)

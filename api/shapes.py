@@ -1,0 +1,129 @@
+"""Shapes: the same elements seen otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._generated import ops
+from .runtime import layout, views
+from .runtime.errors import ShapeError
+from .runtime.tensor import Tensor
+
+__all__ = [
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "broadcast_to",
+    "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
+    "moveaxis",
+    "movedim",
+    "permute",
+    "ravel",
+    "reshape",
+    "swapaxes",
+    "t",
+    "unbind",
+    "unflatten",
+    "view_as",
+]
+
+
+Dims = int | Sequence[int] | None
+
+
+def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
+    """The same elements in another shape, copied only if strides demand it."""
+    return views.reshape(input, tuple(shape))
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions start_dim to end_dim merged into one."""
+    return input.flatten(start_dim, end_dim)  # type: ignore[attr-defined,no-any-return]
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension split into several."""
+    return input.unflatten(dim, sizes)  # type: ignore[attr-defined,no-any-return]
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension."""
+    return views.reshape(input, (-1,))
+
+
+def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
+    """The dimensions in another order."""
+    return ops.permute(input, tuple(dims))
+
+
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix; a vector itself."""
+    return input.t()  # type: ignore[attr-defined,no-any-return]
+
+
+swapaxes = ops.transpose
+
+
+def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
+    """Dimensions moved from `source` to `destination`; the others keep their order."""
+    ndim = input.meta.ndim
+    sources = [source] if isinstance(source, int) else list(source or ())
+    places = [destination] if isinstance(destination, int) else list(destination or ())
+    if len(sources) != len(places):
+        raise ShapeError("movedim: source and destination must name as many dimensions")
+    start = [layout.normalize_dim(d, ndim, "movedim") for d in sources]
+    end = [layout.normalize_dim(d, ndim, "movedim") for d in places]
+    if len(set(start)) != len(start) or len(set(end)) != len(end):
+        raise ShapeError("movedim: a dimension appears twice")
+    rest = iter([d for d in range(ndim) if d not in start])
+    order = [start[end.index(d)] if d in end else next(rest) for d in range(ndim)]
+    return ops.permute(input, tuple(order))
+
+
+moveaxis = movedim
+
+
+def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
+    """A copy with the order of elements along `dims` reversed."""
+    return ops.contiguous_copy(ops.flip_view(input, (dims,) if isinstance(dims, int) else tuple(dims)))
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """Flipped along the second dimension."""
+    return flip(input, (1,))
+
+
+def flipud(input: Tensor) -> Tensor:
+    """Flipped along the first dimension."""
+    return flip(input, (0,))
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along a dimension."""
+    return input.unbind(dim)  # type: ignore[attr-defined,no-any-return]
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """A view in the shape of `other`."""
+    return input.view_as(other)  # type: ignore[attr-defined,no-any-return]
+
+
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+    """Expanded to `size` without copying."""
+    return ops.expand(input, tuple(size))
+
+
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+    """The shape that all of `shapes` broadcast to."""
+    from .methods import Size
+
+    return Size(layout.broadcast([(s,) if isinstance(s, int) else tuple(s) for s in shapes], "broadcast_shapes"))
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All tensors expanded to their common shape."""
+    shape = layout.broadcast([x.meta.shape for x in tensors], "broadcast_tensors")
+    return tuple(ops.expand(x, shape) for x in tensors)
