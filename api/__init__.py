@@ -21,7 +21,7 @@ from . import methods as _methods
 from ._install import install_ops as _install_ops
 from .runtime import dtypes as _dtypes
 from .runtime.dtypes import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
-from .runtime.dtypes import bool_ as bool  # noqa: A004
+from .runtime.dtypes import bool_ as bool
 from .runtime.tensor import Tensor
 
 _methods.install()
@@ -31,24 +31,24 @@ _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "spe
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_gathering.embedding, one_hot=_gathering.one_hot)
 
-from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402
-from .factories import *  # noqa: E402, F403
-from .functions import *  # noqa: E402, F403
-from .gathering import *  # noqa: E402, F403
-from .io import load, save  # noqa: E402
-from .joining import *  # noqa: E402, F403
-from .methods import Size  # noqa: E402
-from .random import *  # noqa: E402, F403
-from .random import install as _install_random  # noqa: E402
-from .printing import set_printoptions  # noqa: E402
-from .runtime.device import Device, device, set_default_device  # noqa: E402
-from .streams import *  # noqa: E402, F403
+from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .factories import *
+from .functions import *
+from .gathering import *
+from .io import load, save
+from .joining import *
+from .methods import Size
+from .printing import set_printoptions
+from .random import *
+from .random import install as _install_random
+from .runtime.device import Device, device, set_default_device
+from .streams import *
 
 _install_random()
 globals().update({k: v for k, v in _namespaces["torch"].items() if k not in globals()})
 
-half, float, double = float16, float32, float64  # noqa: A001
-short, int, long = int16, int32, int64  # noqa: A001
+half, float, double = float16, float32, float64
+short, int, long = int16, int32, int64
 dtype = DType
 strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
 get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_default_dtype
@@ -78,3 +78,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
+
+
+__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in ("annotations", "Any"))

@@ -125,5 +125,3 @@ def to_numpy(tensor: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     if tensor.meta.device.type != "cpu" and not force:
         raise DeviceError(f"numpy: the tensor is on {tensor.meta.device}; use .cpu().numpy()")
     return to_host(tensor)
-
-

@@ -252,9 +252,7 @@ def _attach(cls: type[Function], ctx: _Context, args: tuple[Any, ...], outs: lis
     record = OpRecord(cls.__name__, "custom", (), gradients={})
     recipe = Recipe(record, metas, [o.meta for o in outs], (), [True] * len(outs))
     node = Node(recipe, (), (), ())
-    node.edges = tuple(
-        (args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions
-    )
+    node.edges = tuple((args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions)
 
     def run(current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         from .factories import zeros_like

@@ -63,7 +63,15 @@ class Conversions:
         """Set every element to 0."""
         return self.fill_(0)
 
-    def to(self, *args: Any, device: Any = None, dtype: Any = None, copy: bool = False, non_blocking: bool = False, **_: Any) -> Any:
+    def to(
+        self,
+        *args: Any,
+        device: Any = None,
+        dtype: Any = None,
+        copy: bool = False,
+        non_blocking: bool = False,
+        **_: Any,
+    ) -> Any:
         """The tensor on another device, in another dtype, or both; itself if nothing changes (unless `copy`)."""
         for arg in args:
             if isinstance(arg, Tensor):

@@ -84,10 +84,15 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, without a copy where dtype and device allow it."""
     if isinstance(data, Tensor):
         return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined,no-any-return]
-    if isinstance(data, np.ndarray) and (device is None or to_device(device).type == "cpu"):
-        if data.flags.writeable and all(s >= 0 for s in data.strides) and (dtype is None):
-            return from_numpy(data) if to_device(device).type == "cpu" else tensor(data, device=device)
+    on_host = to_device(device).type == "cpu"
+    if isinstance(data, np.ndarray) and dtype is None and on_host and _can_share(data):
+        return from_numpy(data)
     return tensor(data, dtype=dtype, device=device)
+
+
+def _can_share(array: np.ndarray[Any, Any]) -> bool:
+    """Whether a tensor can lie over the memory of `array`."""
+    return bool(array.flags.writeable) and all(s >= 0 and not s % array.itemsize for s in array.strides)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
@@ -164,19 +169,25 @@ def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool 
     return full(_shape(size), 1, dtype=dtype or dtypes.default_dtype(), device=device, requires_grad=requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
+def empty_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> Tensor:
     """An uninitialised tensor of the same shape, and strides if they are dense."""
     wanted = input.meta.dtype if dtype is None else dtypes.parse(dtype)
     where = input.meta.device if device is None else to_device(device)
     return _leaf(_empty(meta(wanted, input.meta.shape, strides_like(input.meta), where)), requires_grad)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> Tensor:
     """`fill_value` in the shape of `input`."""
     return _leaf(_filled(empty_like(input, dtype=dtype, device=device), fill_value), requires_grad)
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
+def zeros_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> Tensor:
     """Zeros in the shape of `input`."""
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 

@@ -217,7 +217,10 @@ def is_nonzero(input: Tensor) -> bool:
 def result_type(first: Any, second: Any) -> DType:
     """The dtype in which two operands (tensors or numbers) would meet."""
     return dtypes.promote_operands(
-        [(x.meta.dtype, 0 if x.meta.ndim else 1) if isinstance(x, Tensor) else (dtypes.of_number(x), 2) for x in (first, second)]
+        [
+            (x.meta.dtype, 0 if x.meta.ndim else 1) if isinstance(x, Tensor) else (dtypes.of_number(x), 2)
+            for x in (first, second)
+        ]
     )
 
 
@@ -262,6 +265,7 @@ class iinfo:
         limits = np.iinfo(found.numpy)
         self.max, self.min, self.bits, self.dtype = int(limits.max), int(limits.min), found.itemsize * 8, found.name
 
+
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition holds, other elsewhere; of a condition alone, the places where it holds."""
     if input is None and other is None:
@@ -277,7 +281,8 @@ METHODS = {
     for name in (
         "add", "add_", "addmm", "addmv", "aminmax", "allclose", "baddbmm", "broadcast_to", "clamp", "clamp_", "clip",
         "div", "div_", "divide", "equal", "flip", "fliplr", "flipud", "inner", "isclose", "isneginf", "isposinf",
-        "logsumexp", "matmul", "max", "min", "moveaxis", "movedim", "nan_to_num", "norm", "ravel", "round", "std", "sub",
+        "logsumexp", "matmul", "max", "min", "moveaxis", "movedim", "nan_to_num", "norm", "ravel", "round", "std",
+        "sub",
         "sub_", "subtract", "trace", "var",
     )
 }  # fmt: skip

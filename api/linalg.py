@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._generated.ops import diagonal
-from .functions import matmul, norm, norm as vector_norm
+from .functions import matmul, norm
+from .functions import norm as vector_norm
 
 __all__ = ["diagonal", "matmul", "norm", "vector_norm"]

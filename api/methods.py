@@ -1,4 +1,5 @@
-"""Tensor's methods that are not ops: geometry and history; `conversion` has the rest. `install` puts them on the class."""
+"""Tensor's methods that are not ops: geometry and history; `conversion` has the rest. `install` puts them on the
+class."""
 
 from __future__ import annotations
 
@@ -239,7 +240,9 @@ class _Methods:
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Set whether gradients of this leaf are wanted. Raises `GradientError` for results and integer tensors."""
         if self.node is not None and not requires_grad:
-            raise GradientError("requires_grad_: only leaves can be changed; use .detach() for a tensor without history")
+            raise GradientError(
+                "requires_grad_: only leaves can be changed; use .detach() for a tensor without history"
+            )
         if requires_grad and self.meta.dtype.kind != "f":
             raise GradientError(f"requires_grad_: only floating tensors have gradients, not {self.meta.dtype.name}")
         self.needs = bool(requires_grad)

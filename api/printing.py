@@ -14,7 +14,10 @@ _options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80}
 
 
 def set_printoptions(
-    precision: int | None = None, threshold: int | None = None, edgeitems: int | None = None, linewidth: int | None = None
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
 ) -> None:
     """How tensors are shown: digits, from how many elements on they are shortened, and to how many at each end."""
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}

@@ -27,8 +27,10 @@ from .runtime.records import registry
 from .runtime.tensor import Tensor
 
 __all__ = [
-    "Generator", "bernoulli", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "multinomial",
-    "normal", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "seed", "set_rng_state",
+    "Generator", "bernoulli", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed",
+    "multinomial",
+    "normal", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "seed",
+    "set_rng_state",
 ]  # fmt: skip
 
 _MASK = (1 << 64) - 1
@@ -183,7 +185,12 @@ def _finished(made: Tensor, requires_grad: bool) -> Tensor:
 
 
 def rand(
-    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
 ) -> Tensor:
     """Numbers in [0, 1), evenly spread, from 24 bits each (float64: 53)."""
     made = _floating(empty(*size, dtype=dtype, device=device), "rand")
@@ -191,7 +198,12 @@ def rand(
 
 
 def randn(
-    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
 ) -> Tensor:
     """Normally distributed numbers of mean 0 and variance 1."""
     made = _floating(empty(*size, dtype=dtype, device=device), "randn")
@@ -199,7 +211,13 @@ def randn(
 
 
 def rand_like(
-    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
 ) -> Tensor:
     """`rand` in the shape of `input`, with its dtype and device unless given."""
     made = _floating(empty_like(input, dtype=dtype, device=device), "rand_like")
@@ -207,7 +225,13 @@ def rand_like(
 
 
 def randn_like(
-    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
 ) -> Tensor:
     """`randn` in the shape of `input`, with its dtype and device unless given."""
     made = _floating(empty_like(input, dtype=dtype, device=device), "randn_like")
@@ -217,14 +241,24 @@ def randn_like(
 def _span(low: int, high: int, where: str) -> tuple[int, int]:
     if high <= low:
         raise ArgumentError(f"{where}: draws from [low, high), and low {low} is not below high {high}")
-    if high - low > 1 << 63 or not -(1 << 63) <= low:
+    if high - low > 1 << 63 or not low >= -(1 << 63):
         raise ArgumentError(f"{where}: [{low}, {high}) does not fit 64 bits")
     return low, min(high - low, (1 << 63) - 1)
 
 
-def randint(*args: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **named: Any) -> Tensor:
+def randint(
+    *args: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **named: Any,
+) -> Tensor:
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`; int64 unless `dtype` is given."""
-    given = dict(zip(("low", "high", "size") if len(args) == 3 or "low" in named else ("high", "size"), args, strict=False)) | named
+    given = (
+        dict(zip(("low", "high", "size") if len(args) == 3 or "low" in named else ("high", "size"), args, strict=False))
+        | named
+    )
     if "size" not in given or "high" not in given:
         if len(args) == 2 and "size" in named:
             given = {"low": args[0], "high": args[1], "size": named["size"]}
@@ -235,7 +269,9 @@ def randint(*args: Any, generator: Generator | None = None, dtype: Any = None, d
     return _finished(_fill("integer_fill", made, numbers, generator, False), requires_grad)
 
 
-def randint_like(input: Tensor, *bounds: int, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
+def randint_like(
+    input: Tensor, *bounds: int, generator: Generator | None = None, dtype: Any = None, device: Any = None
+) -> Tensor:
     """Integers in [0, high) or [low, high), in the shape and dtype of `input`."""
     low, high = (0, bounds[0]) if len(bounds) == 1 else bounds
     made = empty_like(input, dtype=dtype, device=device)
@@ -259,7 +295,8 @@ def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *, generator: Generator | None = None,
     dtype: Any = None, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Normally distributed numbers: `size` of them for numbers `mean` and `std`, else one for each element of a tensor."""
+    """Normally distributed numbers: `size` of them for numbers `mean` and `std`, else one for each element of a
+    tensor."""
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         return draw("normal_around", (mean, std), generator)
     if size is None:
@@ -296,7 +333,9 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, d
     return _hosting.from_host(order, dtypes.parse(dtype or dtypes.int64), to_device(device))
 
 
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Tensor:
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
     """Indices drawn with probabilities in proportion to `input`, a row or rows of weights that are not negative.
 
     Drawn on the host: with replacement by inverting the cumulative sums, without it by the largest of log(weight) plus
@@ -327,7 +366,9 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
 class _Methods:
     """Collected here and copied to `Tensor`; `self` is a Tensor throughout."""
 
-    def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float) -> Any:
+    def uniform_(
+        self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
+    ) -> Any:
         """Fill with numbers of [from, to)."""
         low, high = float(named.get("a", named.get("from", from_))), float(named.get("b", to))
         if high < low:

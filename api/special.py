@@ -19,5 +19,6 @@ from .functions import logsumexp, round
 psi = digamma
 
 __all__ = [
-    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "logsumexp", "psi", "round", "xlogy",
+    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "logsumexp", "psi", "round",
+    "xlogy",
 ]  # fmt: skip

@@ -74,7 +74,10 @@ def _host(options: argparse.Namespace, report: dict[str, Any]) -> None:
             continue
         timing = host_cost(function, driver.synchronize, calls=calls)
         met = timing.least * 1e6 <= least and timing.median * 1e6 <= middle
-        print(f"{name:28s} {timing.least * 1e6:8.2f} {timing.median * 1e6:8.2f} {least:5.0f} / {middle:<4.0f} {'' if met else 'x'}")
+        print(
+            f"{name:28s} {timing.least * 1e6:8.2f} {timing.median * 1e6:8.2f} {least:5.0f} / {middle:<4.0f} "
+            f"{'' if met else 'x'}"
+        )
         report["host"].append({"name": name, **asdict(timing), "target_us": [least, middle], "met": met})
     if options.only in "host first result":
         seconds = core.first_result()
@@ -110,7 +113,11 @@ def _kernels(options: argparse.Namespace, report: dict[str, Any]) -> int:
         shown = "  ".join(f"{p} {a:.2f} ({b:.2f})" for p, (a, b) in ratios.items())
         rate = f"{case.bytes / mine.least * 1e-9:7.1f}" if case.bytes else " " * 7
         flops = f"{case.flops / mine.least * 1e-9:8.1f}" if case.flops else " " * 8
-        print(f"{case.name:28s} {mine.least * 1e6:10.1f} {rate} {flops}   {shown}{'   x ' + ', '.join(missed) if missed else ''}", flush=True)
+        print(
+            f"{case.name:28s} {mine.least * 1e6:10.1f} {rate} {flops}   {shown}"
+            f"{'   x ' + ', '.join(missed) if missed else ''}",
+            flush=True,
+        )
         report["kernels"].append(
             {"group": case.group, "name": case.name, "error": error, "times": {p: asdict(t) for p, t in times.items()},
              "ratios": ratios, "target": case.target, "missed": missed}

@@ -114,7 +114,8 @@ def device_cases(device: str) -> Iterator[Case]:
     yield case("reduction", "sum 16M", [big], lambda x: x.sum(), lambda t, x: t.sum(x), np.sum, bytes=4 * big.size,
                target={"torch": 0.9}, tolerance=1e-3)  # fmt: skip
     for axis, label in ((1, "row"), (0, "column")):
-        yield case("reduction", f"{label} sums 4096x1024", [m], lambda x, d=axis: x.sum(d), lambda t, x, d=axis: t.sum(x, d),
+        yield case("reduction", f"{label} sums 4096x1024", [m], lambda x, d=axis: x.sum(d),
+                   lambda t, x, d=axis: t.sum(x, d),
                    lambda x, d=axis: x.sum(d), bytes=4 * m.size, target={"torch": 0.9})  # fmt: skip
     yield case("row", "softmax 4096x1024", [m], lambda x: wg.softmax(x, 1), lambda t, x: t.softmax(x, 1), None,
                bytes=8 * m.size, target={"torch": 1.0}, reference=_softmax)  # fmt: skip
@@ -163,8 +164,10 @@ def host_cases(device: str) -> Iterator[tuple[str, Callable[[], object], int, fl
         found = []
         for i, (r, c) in enumerate(shapes):
             whole = wg.tensor(rng.standard_normal((r + 1, c), dtype=np.float32), device=place, requires_grad=needs)
-            x = whole[1:] if i % 2 else wg.tensor(
-                rng.standard_normal((r, c), dtype=np.float32), device=place, requires_grad=needs
+            x = (
+                whole[1:]
+                if i % 2
+                else wg.tensor(rng.standard_normal((r, c), dtype=np.float32), device=place, requires_grad=needs)
             )
             y = wg.tensor(rng.standard_normal((r, c), dtype=np.float32), device=place)
             row = wg.tensor(rng.standard_normal((c,), dtype=np.float32), device=place)

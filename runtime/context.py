@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from .device import Device
 
-__all__ = ["Mode", "State", "current_stream", "state", "set_stream"]
+__all__ = ["Mode", "State", "current_stream", "set_stream", "state"]
 
 
 class Mode(Protocol):

@@ -17,7 +17,16 @@ from .errors import UnknownDevice
 if TYPE_CHECKING:
     from .backends.protocol import Driver
 
-__all__ = ["Device", "Meta", "contiguous_strides", "default_device", "device", "known_devices", "meta", "set_default_device"]
+__all__ = [
+    "Device",
+    "Meta",
+    "contiguous_strides",
+    "default_device",
+    "device",
+    "known_devices",
+    "meta",
+    "set_default_device",
+]
 
 _lock = threading.RLock()
 _devices: dict[str, Device] = {}
@@ -50,7 +59,9 @@ class Device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __repr__(self) -> str:
-        return f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+        return (
+            f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return device, (str(self),)

@@ -142,9 +142,9 @@ def call_into(
         if not in_place and (needs or any(o.needs for o in outs)):
             raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
     for tensor in (*operands, *outs):
-        if isinstance(tensor, Tensor) and tensor.extra is not None and tensor.extra.base is not None:
-            if tensor.extra.seen != tensor.extra.base.extra.rewrites:  # type: ignore[union-attr]
-                refresh(tensor)
+        extra = tensor.extra if isinstance(tensor, Tensor) else None
+        if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:
+            refresh(tensor)
     for out in outs:
         for operand in operands:
             if isinstance(operand, Tensor) and operand.storage is out.storage and operand is not out:

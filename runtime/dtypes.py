@@ -164,9 +164,7 @@ def promote_operands(operands: list[tuple[DType, int]]) -> DType:
                 group = dtype if group is None else promote(group, dtype)
         if group is None:
             continue
-        if result is None:
-            result = group
-        elif _CATEGORY[group.kind] > _CATEGORY[result.kind]:
+        if result is None or _CATEGORY[group.kind] > _CATEGORY[result.kind]:
             result = group
     if result is None:
         raise DTypeError("an op needs at least one operand to have a result type")
@@ -174,7 +172,8 @@ def promote_operands(operands: list[tuple[DType, int]]) -> DType:
 
 
 def holds(dtype: DType, result: DType) -> bool:
-    """Whether results of dtype `result` may be written to memory of `dtype`: not floats to integers, nor either to bool."""
+    """Whether results of dtype `result` may be written to memory of `dtype`: not floats to integers, nor either to
+    bool."""
     return _CATEGORY[result.kind] <= _CATEGORY[dtype.kind]
 
 

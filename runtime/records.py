@@ -122,10 +122,13 @@ def make_record(
     texts: Mapping[str, Text] = _EMPTY,
 ) -> OpRecord:
     """A record from the literals that a generated module holds."""
-    gradients = None if rules is None else {k: Rule(op, tuple(names), summed) for k, (op, names, summed) in rules.items()}
+    gradients = (
+        None if rules is None else {k: Rule(op, tuple(names), summed) for k, (op, names, summed) in rules.items()}
+    )
     return OpRecord(
         name=name, kind=kind, operands=tuple(Operand(*o) for o in operands), outputs=tuple(Output(*o) for o in outputs),
-        statics=tuple(statics), dtypes=dtypes, texts=texts, gradients=gradients, detail=detail, variants=variants, spec=spec,
+        statics=tuple(statics), dtypes=dtypes, texts=texts, gradients=gradients, detail=detail, variants=variants,
+        spec=spec,
     )  # fmt: skip
 
 

@@ -25,7 +25,16 @@ class Storage:
 
     __slots__ = ("__weakref__", "_pool", "block", "buffer", "device", "nbytes", "owner", "start", "version")
 
-    def __init__(self, device: Device, nbytes: int, block: Block | None, pool: Pool | None, buffer: Any, start: int, owner: Any = None):
+    def __init__(
+        self,
+        device: Device,
+        nbytes: int,
+        block: Block | None,
+        pool: Pool | None,
+        buffer: Any,
+        start: int,
+        owner: Any = None,
+    ):
         self.device = device
         self.nbytes = nbytes
         self.block = block

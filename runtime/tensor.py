@@ -35,7 +35,8 @@ class Extra:
 class Tensor:
     """Storage, layout and autograd metadata.
 
-    start: the first element's byte in `storage.buffer`. needs: whether gradients are wanted (`requires_grad`). node, output: what computed this tensor, and which of its
+    start: the first element's byte in `storage.buffer`. needs: whether gradients are wanted (`requires_grad`).
+    node, output: what computed this tensor, and which of its
     results it is; None for a leaf. extra: see `Extra`; None for most.
     """
 

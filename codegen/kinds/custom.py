@@ -28,7 +28,9 @@ def check(op: Op) -> None:
     if ("template" in op.fields) == ("sources" in op.fields):
         raise SpecError("give either a template or sources", file=op.file, line=op.line, field="template")
     if "template" in op.fields and not str(op.fields["template"]).replace("_", "").replace(".", "").isalnum():
-        raise SpecError(f"{op.fields['template'][:60]!r} is not a file's name", file=op.file, line=op.line, field="template")
+        raise SpecError(
+            f"{op.fields['template'][:60]!r} is not a file's name", file=op.file, line=op.line, field="template"
+        )
 
 
 def render(op: Op, environment: Any) -> Rendered:

@@ -1,6 +1,6 @@
 """Pointwise: each element of the results from the operands' elements at the same index.
 
-    out: an expression, or a mapping from result names to expressions
+out: an expression, or a mapping from result names to expressions
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def parsed(op: Op, field: str, text: str, table: Mapping[str, Operand], **option
     except ExprError as error:
         raise SpecError(
             error.message + (f" at column {error.column}" if error.column is not None else ""),
-            file=op.file, line=op.line, field=field, suggestion=error.suggestion and f"did you mean {error.suggestion!r}?",
+            file=op.file, line=op.line, field=field,
+            suggestion=error.suggestion and f"did you mean {error.suggestion!r}?",
         ) from None  # fmt: skip
 
 

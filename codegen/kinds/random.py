@@ -29,7 +29,10 @@ _DRAWS = ("uniform", "normal", "bits")
 
 def _expressions(op: Op) -> dict[str, Expr]:
     table = {p.name: Operand(p.type, p.scope) for p in op.operands if p.role != "seed"}
-    return {k: parsed(op, f"out.{k}" if len(op.outputs) > 1 else "out", v, table, random=True) for k, v in op.outputs.items()}
+    return {
+        k: parsed(op, f"out.{k}" if len(op.outputs) > 1 else "out", v, table, random=True)
+        for k, v in op.outputs.items()
+    }
 
 
 def _draws(found: dict[str, Expr]) -> dict[str, int]:
@@ -47,7 +50,9 @@ def check(op: Op) -> None:
     """Raise `SpecError` where the signature or an expression is wrong."""
     seeds = [p for p in op.params if p.role == "seed"]
     if len(seeds) != 2 or tuple(op.operands[-2:]) != tuple(seeds):
-        raise SpecError("a random op ends in two parameters: seed: Seed, offset: Seed", file=op.file, line=op.line, field="op")
+        raise SpecError(
+            "a random op ends in two parameters: seed: Seed, offset: Seed", file=op.file, line=op.line, field="op"
+        )
     if not any(p.is_tensor for p in op.operands):
         raise SpecError("a random op needs a tensor that gives the shape", file=op.file, line=op.line, field="op")
     used = _draws(_expressions(op))

@@ -109,7 +109,8 @@ def _parsed(op: Op, field: str, text: str, table: Mapping[str, Operand]) -> Expr
     except ExprError as error:
         raise SpecError(
             error.message + (f" at column {error.column}" if error.column is not None else ""),
-            file=op.file, line=op.line, field=field, suggestion=error.suggestion and f"did you mean {error.suggestion!r}?",
+            file=op.file, line=op.line, field=field,
+            suggestion=error.suggestion and f"did you mean {error.suggestion!r}?",
         ) from None  # fmt: skip
 
 

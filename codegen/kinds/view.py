@@ -18,7 +18,9 @@ VIEWS = (
 def check(op: Op) -> None:
     """Raise `SpecError` for a geometry that does not exist."""
     if op.fields["view"] not in VIEWS:
-        raise SpecError(f"unknown geometry {op.fields['view']!r}", field="view", suggestion=f"one of {', '.join(VIEWS)}")
+        raise SpecError(
+            f"unknown geometry {op.fields['view']!r}", field="view", suggestion=f"one of {', '.join(VIEWS)}"
+        )
 
 
 def render(op: Op, environment: Any) -> Rendered:

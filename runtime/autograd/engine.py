@@ -177,7 +177,8 @@ def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
     if grad is None:
         if root.meta.numel != 1:
             raise GradientError(
-                f"backward: a gradient can be made up for a scalar only; this tensor has shape {list(root.meta.shape)}: "
+                "backward: a gradient can be made up for a scalar only; "
+                f"this tensor has shape {list(root.meta.shape)}: "
                 "pass gradient=, or call .sum() first"
             )
         if root.meta.dtype.kind != "f":
@@ -185,7 +186,8 @@ def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
         return ones_like(root)
     if grad.meta.shape != root.meta.shape:
         raise ShapeError(
-            f"backward: the gradient has shape {list(grad.meta.shape)}, the tensor {list(root.meta.shape)}; they must agree"
+            f"backward: the gradient has shape {list(grad.meta.shape)}, the tensor {list(root.meta.shape)}; "
+            "they must agree"
         )
     return grad
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..device import Meta, meta
 from ..dispatch import call, call_into, empty
 from ..errors import GradientError
-from ..records import OpRecord, Operand, registry
+from ..records import Operand, OpRecord, registry
 from ..tensor import Tensor
 from .node import Node, Recipe
 
@@ -40,7 +40,9 @@ def check(record: OpRecord, out: Tensor) -> None:
 def refresh(view: Tensor) -> None:
     """Give a view of a rewritten base its history: a slice of what the base now is."""
     extra = view.extra
-    assert extra is not None and extra.base is not None and extra.base.extra is not None
+    assert extra is not None
+    assert extra.base is not None
+    assert extra.base.extra is not None
     base = extra.base
     extra.seen = base.extra.rewrites
     view.needs = base.needs
@@ -98,8 +100,8 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
     base_layout = base.meta
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        from .rules import gradients_of
         from ..context import state
+        from .rules import gradients_of
 
         grad = grads[0]
         assert grad is not None

@@ -190,7 +190,8 @@ class Node:
     """
 
     __slots__ = (
-        "edges", "freed", "function", "hooks", "numbers", "recipe", "saved", "saved_out", "sequence", "statics", "trace",
+        "edges", "freed", "function", "hooks", "numbers", "recipe", "saved", "saved_out", "sequence", "statics",
+        "trace",
     )  # fmt: skip
 
     def __init__(

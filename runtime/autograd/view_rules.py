@@ -73,7 +73,8 @@ def _as_strided(node: Node, grad: Tensor, layout: Meta) -> Tensor:
     made = meta(layout.dtype, size, stride, layout.device)
     if has_internal_overlap(made) or not dense(layout):
         raise NotSupported(
-            f"backward of as_strided: size {list(size)} with strides {list(stride)} visits elements of a tensor of shape "
+            f"backward of as_strided: size {list(size)} with strides {list(stride)} visits elements of a tensor "
+            f"of shape "
             f"{list(layout.shape)} and strides {list(layout.strides)} more than once; use unfold() or gather()"
         )
     whole = zeros(layout, keep_strides=True)

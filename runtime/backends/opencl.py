@@ -27,14 +27,17 @@ from ..pool import Budget, Pool
 from ..storage import Storage
 from .protocol import Capabilities, Instance, Step
 
-# PoCL reads these when its platform is first loaded: the calling-thread device beside the pooled one, and pinned workers.
+# PoCL reads these when its platform is first loaded: the calling-thread device beside the pooled one, and pinned
+# workers.
 os.environ.setdefault("POCL_DEVICES", "basic pthread")
 os.environ.setdefault("POCL_AFFINITY", "1")
 
 try:
     import pyopencl as cl
 except ImportError as error:  # pragma: no cover - exercised in a subprocess without it
-    raise DriverNotFound(f"OpenCL needs pyopencl, which does not import ({error}): pip install 'pyopencl[pocl]'") from error
+    raise DriverNotFound(
+        f"OpenCL needs pyopencl, which does not import ({error}): pip install 'pyopencl[pocl]'"
+    ) from error
 
 __all__ = ["DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "devices"]
 
@@ -338,7 +341,9 @@ class OpenCLDriver:
         found = devices()
         index = device.index or 0
         if info is None and index >= len(found):
-            raise UnknownDevice(f"{device} does not exist: there are {len(found)} OpenCL devices (see weftgrad devices)")
+            raise UnknownDevice(
+                f"{device} does not exist: there are {len(found)} OpenCL devices (see weftgrad devices)"
+            )
         self.info = info or found[index]
         self.handle = self.info.handle
         self.name = self.info.name

@@ -80,10 +80,14 @@ def _bind(request: Request) -> tuple[_Sizes, tuple[int, ...]]:
     if name == "convolution":
         outs, ins, *taps = second.shape
         batch, channels, *size = first.shape
-        out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip(size, padding, dilation, taps, stride, strict=True)]
+        out = [
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, p, d, k, s in zip(size, padding, dilation, taps, stride, strict=True)
+        ]
         if min(out) < 1:
-            raise ShapeError(f"{where}: the kernel reaches {[d * (k - 1) + 1 for d, k in zip(dilation, taps, strict=True)]} "
-                             f"pixels, the padded input has {[n + 2 * p for n, p in zip(size, padding, strict=True)]}")  # fmt: skip
+            reach = [d * (k - 1) + 1 for d, k in zip(dilation, taps, strict=True)]
+        padded = [n + 2 * p for n, p in zip(size, padding, strict=True)]
+        raise ShapeError(f"{where}: the kernel reaches {reach} pixels, the padded input has {padded}")
         for operand, layout in request.tensors[2:]:
             if layout.shape != (outs,):
                 raise ShapeError(f"{where}: {operand.name} must have shape [{outs}]")
@@ -103,10 +107,24 @@ def _bind(request: Request) -> tuple[_Sizes, tuple[int, ...]]:
         if also != batch:
             raise ShapeError(f"{where}: the batches differ: {batch} and {also}")
     if channels != ins * groups or outs % groups:
-        raise ShapeError(f"{where}: {channels} input channels in {groups} groups do not fit a weight of {ins} inputs and {outs} outputs")
+        raise ShapeError(
+            f"{where}: {channels} input channels in {groups} groups do not fit a weight of {ins} inputs "
+            f"and {outs} outputs"
+        )
     if 0 in (channels, outs, *taps):
         raise ShapeError(f"{where}: sizes of channels and kernel must not be 0")
-    made = _Sizes(batch, groups, ins, outs // groups, (size[0], size[1]), (taps[0], taps[1]), (out[0], out[1]), stride, padding, dilation)
+    made = _Sizes(
+        batch,
+        groups,
+        ins,
+        outs // groups,
+        (size[0], size[1]),
+        (taps[0], taps[1]),
+        (out[0], out[1]),
+        stride,
+        padding,
+        dilation,
+    )
     return made, shape
 
 
@@ -155,7 +173,9 @@ class _Builder:
 
     # CPU
 
-    def planes(self, buffer: int, up: Pair, pad: Pair, phase: Pair, out: Pair, taps: Pair, apart: Pair, columns: int = 0) -> _Planes:
+    def planes(
+        self, buffer: int, up: Pair, pad: Pair, phase: Pair, out: Pair, taps: Pair, apart: Pair, columns: int = 0
+    ) -> _Planes:
         """Copy an operand to planes from which `out` pixels a plane are read at `taps` points `apart`."""
         layout, lanes = self.layouts[buffer], self.lanes
         rows, wide = (
@@ -175,7 +195,9 @@ class _Builder:
         plain = int(phase[1] == 1 and up[1] == 1 and layout.strides[3] == 1)
         if batch:
             types = (layout.dtype, self.element)
-            self.launch("pad", (buffer, made), types, geometry, (batch * channels,), batch * channels * plane, PLAIN=plain)
+            self.launch(
+                "pad", (buffer, made), types, geometry, (batch * channels,), batch * channels * plane, PLAIN=plain
+            )
         return _Planes(made, columns, plane, offsets)
 
     def tile(self, outs: int, pixels: int) -> Pair:
@@ -222,9 +244,12 @@ class _Builder:
 
     def grid(self) -> None:
         s = self.sizes
-        entry = {"convolution": "forward", "convolution_input": "input", "convolution_weight": "weight"}[self.request.record.name]
+        entry = {"convolution": "forward", "convolution_input": "input", "convolution_weight": "weight"}[
+            self.request.record.name
+        ]
         geometry = (
-            self.result.numel, s.batch, s.groups, s.ins, s.outs, *s.size, *s.out, *s.taps, *s.stride, *s.padding, *s.dilation,
+            self.result.numel, s.batch, s.groups, s.ins, s.outs, *s.size, *s.out, *s.taps, *s.stride, *s.padding,
+            *s.dilation,
             *self.layouts[0].strides, *self.layouts[1].strides,
         )  # fmt: skip
         types = (*(m.dtype for m in self.layouts), self.result.dtype)

@@ -30,7 +30,12 @@ def plan(request: Request) -> Planned:
     trimmed = replace(request, record=replace(record, operands=record.operands[:-2]), operands=request.operands[:-2])
     found = compute_dtype(trimmed)
     outputs = request.into or tuple(
-        meta(result_dtype(o, found, trimmed), shape, preserved_strides([m for _, m in request.tensors], shape), request.device)
+        meta(
+            result_dtype(o, found, trimmed),
+            shape,
+            preserved_strides([m for _, m in request.tensors], shape),
+            request.device,
+        )
         for o in record.outputs
     )
     for given in outputs:
@@ -105,11 +110,19 @@ def _launch(
     iota = ", ".join(map(str, range(lanes)))
     index = "ulong" if lanes == 1 else f"ulong{lanes}"
     defines = (
-        (f"SCHEDULE_{entry.upper()}", "1"), *given.defines, *classes, ("INDEX", index), ("IOTA", f"(({index})({iota}))"),
+        (f"SCHEDULE_{entry.upper()}", "1"), *given.defines, *classes, ("INDEX", index),
+            ("IOTA", f"(({index})({iota}))"),
     )  # fmt: skip
     text = record.texts[request.device.driver.target]
     instance = Instance(
-        record.name, text.source, f"{record.name}_{entry}", computed.compute, lanes, given.slots, defines, text.functions
+        record.name,
+        text.source,
+        f"{record.name}_{entry}",
+        computed.compute,
+        lanes,
+        given.slots,
+        defines,
+        text.functions,
     )
     numbers = given.numbers
     result = given.layouts[-1]

@@ -46,7 +46,7 @@ def view_strides(layout: Meta, shape: tuple[int, ...]) -> tuple[int, ...] | None
             runs.append([n, s])
     strides = [0] * len(shape)
     at = len(runs) - 1
-    left, step = (runs[at] if runs else [1, 1])
+    left, step = runs[at] if runs else [1, 1]
     for d in range(len(shape) - 1, -1, -1):
         if shape[d] == 1:
             strides[d] = step
@@ -108,7 +108,9 @@ def _expand(layout: Meta, shape: tuple[int, ...]) -> Geometry:
         sizes[d] = wanted
         strides[d] = stride if size == wanted else 0
     if any(n < 0 for n in sizes):
-        raise ShapeError(f"expand: invalid shape {list(shape)}: -1 keeps a size and stands only for dimensions there are")
+        raise ShapeError(
+            f"expand: invalid shape {list(shape)}: -1 keeps a size and stands only for dimensions there are"
+        )
     return tuple(sizes), tuple(strides), 0
 
 

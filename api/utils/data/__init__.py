@@ -5,6 +5,7 @@ from .dataset import ConcatDataset, Dataset, IterableDataset, Subset, TensorData
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler
 
 __all__ = [
-    "BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler",
+    "BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler",
+    "SequentialSampler",
     "Subset", "SubsetRandomSampler", "TensorDataset", "default_collate", "random_split",
 ]  # fmt: skip

@@ -37,7 +37,10 @@ class TensorDataset(Dataset):
     def __init__(self, *tensors: Tensor):
         sizes = {t.meta.shape[0] if t.meta.ndim else None for t in tensors}
         if len(sizes) != 1 or None in sizes:
-            raise ShapeError(f"TensorDataset: tensors of as many rows each are wanted, not shapes {[list(t.meta.shape) for t in tensors]}")
+            raise ShapeError(
+                "TensorDataset: tensors of as many rows each are wanted, "
+                f"not shapes {[list(t.meta.shape) for t in tensors]}"
+            )
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:

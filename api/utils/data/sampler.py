@@ -34,7 +34,13 @@ class SequentialSampler(Sampler):
 class RandomSampler(Sampler):
     """All samples in random order, or `num_samples` of them, each drawn from all if `replacement`."""
 
-    def __init__(self, data_source: Any, replacement: bool = False, num_samples: int | None = None, generator: Generator | None = None):
+    def __init__(
+        self,
+        data_source: Any,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Generator | None = None,
+    ):
         self.data_source = data_source
         self.replacement = replacement
         self.num_samples = len(data_source) if num_samples is None else num_samples
