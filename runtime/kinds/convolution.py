@@ -86,8 +86,8 @@ def _bind(request: Request) -> tuple[_Sizes, tuple[int, ...]]:
         ]
         if min(out) < 1:
             reach = [d * (k - 1) + 1 for d, k in zip(dilation, taps, strict=True)]
-        padded = [n + 2 * p for n, p in zip(size, padding, strict=True)]
-        raise ShapeError(f"{where}: the kernel reaches {reach} pixels, the padded input has {padded}")
+            padded = [n + 2 * p for n, p in zip(size, padding, strict=True)]
+            raise ShapeError(f"{where}: the kernel reaches {reach} pixels, the padded input has {padded}")
         for operand, layout in request.tensors[2:]:
             if layout.shape != (outs,):
                 raise ShapeError(f"{where}: {operand.name} must have shape [{outs}]")
