@@ -80,4 +80,8 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
-__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in ("annotations", "Any"))
+__all__ = sorted(
+    name
+    for name, value in globals().items()
+    if not name.startswith("_") and name not in ("annotations", "Any") and type(value).__name__ != "module"
+)
