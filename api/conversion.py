@@ -29,6 +29,7 @@ class Conversions:
     node: Any
     grad: Any
     needs: bool
+    start: int
 
     # copies
 
@@ -39,7 +40,7 @@ class Conversions:
     def copy_(self, source: Any, non_blocking: bool = False) -> Any:
         """Write the values of `source`, broadcast and converted, into this tensor."""
         if not isinstance(source, Tensor):
-            return call_into(registry["fill"], (self, source), (), (self,), in_place=True)
+            return call_into(registry["fill"], (self, source), (), (self,), in_place=True)  # type: ignore[arg-type]
         if source.meta.device is not self.meta.device:
             source = _transfer(source, self.meta.device)
         if source.meta.shape != self.meta.shape:
@@ -48,7 +49,7 @@ class Conversions:
             return self
         if source.storage is self.storage and source.start == self.start and source.meta is self.meta:
             return self
-        return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)
+        return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)  # type: ignore[arg-type]
 
     def fill_(self, value: Any) -> Any:
         """Set every element to a number."""
@@ -57,7 +58,7 @@ class Conversions:
         number = bool(number) if kind == "b" else float(number) if kind == "f" else int(number)
         if not self.meta.numel:
             return self
-        return call_into(registry["fill"], (self, number), (), (self,), in_place=True)
+        return call_into(registry["fill"], (self, number), (), (self,), in_place=True)  # type: ignore[arg-type]
 
     def zero_(self) -> Any:
         """Set every element to 0."""
@@ -289,7 +290,7 @@ def _rebuilt(kind: type, made: Any, needs: bool) -> Any:
     if kind is Tensor:
         made.needs = needs
         return made
-    new = kind.__new__(kind)
+    new: Any = kind.__new__(kind)  # type: ignore[call-overload]
     Tensor.__init__(new, made.storage, made.meta, made.start, needs)
     return new
 

@@ -179,7 +179,7 @@ class _Check:
             together = self._backward(outputs, seeds)
             apart = [self._backward([o], [s]) for o, s in zip(outputs, seeds, strict=True)]
             for k, i in enumerate(self.wanted):
-                total = sum(a[k] for a in apart)
+                total = np.sum([a[k] for a in apart], axis=0)
                 self._agree(total, together[k], 1e-12, f"input {i}: gradients of all outputs together and one by one")
 
     # by projections

@@ -302,7 +302,7 @@ class _Methods:
     ) -> None:
         """Add this tensor's gradient to the `grad` of every leaf it depends on (see `autograd.backward`)."""
         if inputs is not None:
-            wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+            wanted: list[Any] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
             found = autograd.grad(self, wanted, gradient, retain_graph, create_graph, allow_unused=True)  # type: ignore[arg-type]
             for leaf, grad in zip(wanted, found, strict=True):
                 if grad is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from . import _hosting
@@ -29,7 +31,7 @@ def show(tensor: Tensor) -> str:
     layout = tensor.meta
     array = _hosting.host_array(tensor)
     floats = layout.dtype.kind == "f"
-    options = {"max_line_width" if k == "linewidth" else k: v for k, v in _options.items()}
+    options: dict[str, Any] = {"max_line_width" if k == "linewidth" else k: v for k, v in _options.items()}
     body = np.array2string(
         array, separator=", ", prefix="tensor(", floatmode="maxprec" if floats else "fixed", **options
     )

@@ -67,7 +67,7 @@ def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = (
         if isinstance(operand, Tensor):
             key.append(operand.meta)
             extra = operand.extra
-            if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:
+            if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
                 refresh(operand)  # a view whose base was written to since
             if grad and operand.needs:
                 needs |= bit
@@ -143,7 +143,7 @@ def call_into(
             raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
     for tensor in (*operands, *outs):
         extra = tensor.extra if isinstance(tensor, Tensor) else None
-        if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:
+        if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
             refresh(tensor)
     for out in outs:
         for operand in operands:

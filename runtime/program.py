@@ -65,9 +65,9 @@ def source(instances: Sequence[Instance], *, builtins: bool = False, fp64: bool 
     for (element, lanes), names in wanted.items():
         by_element.setdefault(element, {})[lanes] = names
     for element, widths in sorted(by_element.items()):
-        names = sorted(set().union(*widths.values()))
-        if names:
-            parts.append(math_library.program_text(names, element, sorted(widths), _math_sources(), builtin=builtins))
+        functions = sorted(set().union(*widths.values()))
+        if functions:
+            parts.append(math_library.program_text(functions, element, sorted(widths), _math_sources(), builtin=builtins))
     for position, instance in enumerate(instances):
         parts.append(_instance(instance, position))
     return "\n".join(parts)

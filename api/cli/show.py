@@ -48,8 +48,9 @@ def shown(name: str, style: Style, target: str, dtype: str | None, device: str |
     yield style("heading", "spec")
     yield style.highlight("yaml", spec_text(record.spec))
     if name in generated.FUNCTIONS:
+        function: Any = generated.FUNCTIONS[name][0]
         yield style("heading", "signature")
-        yield f"{name}{inspect.signature(generated.FUNCTIONS[name][0])}\n".replace("'", "")
+        yield f"{name}{inspect.signature(function)}\n".replace("'", "")
     yield style("heading", "facts")
     yield facts(record)
     yield style("heading", "derivatives")

@@ -141,7 +141,7 @@ def derive(op: Op) -> dict[str, Derived]:
             with suppress(ExprError):  # a function without derivative: asking for this gradient is an error then
                 arrived = gradient(outputs, seeds, [parameter])
                 found[parameter] = _reusing(arrived[parameter], outputs) if parameter in arrived else None
-    return {w: _flat(op, w) if found[w] is None else _derived(op, w, found[w]) for w in wanted if w in found}
+    return {w: _flat(op, w) if (expr := found[w]) is None else _derived(op, w, expr) for w in wanted if w in found}
 
 
 def _flat(op: Op, parameter: str) -> Derived:

@@ -118,9 +118,9 @@ def _unwrapped(text: str) -> tuple[str, str]:
     """What `broadcast(...)` or `column_sum(...)` is around, and which it is."""
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(" ".join(text.split()), mode="eval").body
-        wraps = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _WRAPPERS
-        if wraps and len(tree.args) == 1 and not tree.keywords:
-            return ast.unparse(tree.args[0]), tree.func.id
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _WRAPPERS:
+            if len(tree.args) == 1 and not tree.keywords:
+                return ast.unparse(tree.args[0]), tree.func.id
     return text, ""
 
 

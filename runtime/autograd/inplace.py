@@ -44,7 +44,7 @@ def refresh(view: Tensor) -> None:
     assert extra.base is not None
     assert extra.base.extra is not None
     base = extra.base
-    extra.seen = base.extra.rewrites
+    extra.seen = extra.base.extra.rewrites
     view.needs = base.needs
     if base.needs:
         view.node = Node(_view_recipe(base, view), (base,), (view,), _geometry(base, view))

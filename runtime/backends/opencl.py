@@ -190,7 +190,7 @@ class Compiler:
 
     def kernel(self, instance: Instance) -> Any:
         """The calling thread's kernel object: its arguments are state, and making one costs 0.1 ms."""
-        kernels = self._mine.__dict__
+        kernels: dict[Any, Any] = self._mine.__dict__
         kernel = kernels.get(instance)
         if kernel is None:
             if instance not in self._found:

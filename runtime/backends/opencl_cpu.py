@@ -245,7 +245,7 @@ class CpuDriver:
 
     def new_event(self, timing: bool) -> Any:
         self.require()
-        return self._opencl.OpenCLEvent(self, timing)
+        return self._opencl.OpenCLEvent(self, timing)  # type: ignore[arg-type]
 
     def synchronize(self) -> None:
         for stream in self._streams:

@@ -286,14 +286,16 @@ class _Builder:
             *padded([r[2] for r in runs], _OUTER, 0),
         ))  # fmt: skip
         slots, buffers = (Slot(source.dtype.name), Slot(target.dtype.name)), (source.buffer, target.buffer)
+        items: tuple[int, ...]
+        local: tuple[int, ...]
         if self.able.style == "gpu":
             group = min(128, self.able.max_group)
             instance = self._instance("spread", slots, ())
-            size, local = (_ceil(total, group) * group,), (group,)
+            items, local = (_ceil(total, group) * group,), (group,)
         else:
             instance = self._instance("move", slots, (("MOVE", str(mode)),))
-            size, local = (_ceil(row[0], row_chunk), _ceil(outer, outer_chunk)), (1, 1)
-        self.steps.append(Step(instance, buffers, geometry, size, local, total * max(parts, 1)))
+            items, local = (_ceil(row[0], row_chunk), _ceil(outer, outer_chunk)), (1, 1)
+        self.steps.append(Step(instance, buffers, geometry, items, local, total * max(parts, 1)))
 
     def _instance(self, entry: str, slots: tuple[Slot, ...], defines: tuple[tuple[str, str], ...]) -> Instance:
         text = self.request.record.texts[self.request.device.driver.target]

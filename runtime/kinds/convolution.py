@@ -296,5 +296,4 @@ def _weight(builder: _Builder) -> None:
     )  # fmt: skip
     if not whole:
         share, shares = split(total, elementwise_parts(total * parts, able.cores), lanes)
-        types = (builder.element, builder.result.dtype)
-        builder.launch("sum", (target, len(builder.layouts)), types, (parts, total, share), (shares,), total * parts)
+        builder.launch("sum", (target, len(builder.layouts)), (builder.element, builder.result.dtype), (parts, total, share), (shares,), total * parts)

@@ -120,13 +120,12 @@ def operands_of(request: Request, outputs: tuple[Meta, ...], computed: DType) ->
     tensors = numbers = 0
     result = len(request.tensors)
     for position, (operand, given) in enumerate(zip(request.record.operands, request.operands, strict=True)):
-        is_tensor = isinstance(given, Meta)
         if operand.role in ("scalar", "number"):
-            if is_tensor:
+            if isinstance(given, Meta):
                 raise ArgumentError(f"{request.where()}: {operand.name} must be a number, not a tensor")
             defines.append((f"NUMBER_{position}", str(numbers)))
             numbers += 1
-        elif is_tensor:
+        elif isinstance(given, Meta):
             slots.append(slot(given, operand.type))
             layouts.append(given)
             buffers.append(tensors)
