@@ -240,7 +240,7 @@ class Embedding(Module):
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **options: Any) -> Embedding:
         """An embedding over a given table."""
-        made = cls(*embeddings.meta.shape, padding_idx=padding_idx, **options)
+        made = cls(embeddings.meta.shape[0], embeddings.meta.shape[1], padding_idx=padding_idx, **options)
         made.weight = Parameter(embeddings, requires_grad=not freeze)
         return made
 
