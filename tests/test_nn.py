@@ -1,0 +1,486 @@
+"""Modules, layers, losses, initial values and data loading, against NumPy formulas written out here."""
+
+import copy
+import math
+import pickle
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad import nn
+from weftgrad.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, TensorDataset, random_split
+
+F = nn.functional
+RNG = np.random.default_rng(0)
+
+
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 5)
+        self.scale = nn.Parameter(wg.ones(5))
+        self.register_buffer("seen", wg.zeros(()))
+        self.register_buffer("scratch", wg.zeros(2), persistent=False)
+        self.parts = nn.ModuleList([nn.Linear(5, 5, bias=False), nn.ReLU()])
+
+    def forward(self, x):
+        x = self.first(x) * self.scale
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+# Modules --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_module_knows():
+    net = Block()
+    names = ["scale", "first.weight", "first.bias", "parts.0.weight"]
+    assert [n for n, _ in net.named_parameters()] == names
+    assert [n for n, _ in net.named_buffers()] == ["seen", "scratch"]
+    assert [n for n, _ in net.named_modules()] == ["", "first", "parts", "parts.0", "parts.1"]
+    assert [n for n, _ in net.named_children()] == ["first", "parts"]
+    assert list(net.state_dict()) == ["scale", "seen", "first.weight", "first.bias", "parts.0.weight"]
+    assert net.get_submodule("parts.0") is net.parts[0]
+    assert net.get_parameter("first.bias") is net.first.bias
+    assert all(isinstance(p, nn.Parameter) and p.requires_grad and p.is_leaf for p in net.parameters())
+    net.again = net.first
+    assert [n for n, _ in net.named_parameters()] == names  # each once
+    del net.again
+    assert not hasattr(net, "again")
+    net.eval()
+    assert not net.parts[1].training
+    assert net.requires_grad_(False).scale.requires_grad is False
+    seen = []
+    net.apply(lambda part: seen.append(type(part).__name__))
+    assert seen == ["Linear", "Linear", "ReLU", "ModuleList", "Block"]
+    assert repr(nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.1))) == (
+        "Sequential(\n  (0): Linear(in_features=2, out_features=3, bias=True)\n  (1): Dropout(p=0.1)\n)"
+    )
+
+
+def test_assignment_rules():
+    net = Block()
+    with pytest.raises(ValueError, match="cannot assign Tensor as parameter 'scale'"):
+        net.scale = wg.ones(5)
+    net.scale = None
+    assert "scale" not in dict(net.named_parameters())
+    net.seen = wg.ones(())
+    assert dict(net.named_buffers())["seen"].item() == 1
+    with pytest.raises(AttributeError, match="super"):
+        type("Early", (nn.Module,), {"__init__": lambda self: setattr(self, "a", nn.Linear(1, 1))})()
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
+        net.missing  # noqa: B018
+    with pytest.raises(KeyError, match="without dots"):
+        net.register_buffer("a.b", wg.ones(1))
+    with pytest.raises(RuntimeError, match="leaf"):
+        made = nn.Parameter(wg.ones(1))
+        made.node = (made * 2).node
+        net.register_parameter("made", made)
+    with pytest.raises(NotImplementedError, match="forward"):
+        nn.Module()(1)
+
+
+def test_state_dicts():
+    one, two = Block(), Block()
+    one.seen.fill_(3)
+    x = wg.randn(2, 4)
+    assert not np.allclose(one(x).detach().numpy(), two(x).detach().numpy())
+    keys = two.load_state_dict(one.state_dict())
+    assert keys == ([], [])
+    assert two.seen.item() == 3
+    assert (one(x).detach().numpy() == two(x).detach().numpy()).all()
+    wrong = OrderedDict(one.state_dict(), extra=wg.ones(1))
+    wrong["scale"] = wg.ones(4)
+    del wrong["first.bias"]
+    before = two.first.weight.detach().clone()
+    wrong["first.weight"] = wg.zeros(5, 4)
+    with pytest.raises(ValueError, match=r"missing: first.bias; unexpected: extra; scale: has shape \[4\] there and \[5\]"):
+        two.load_state_dict(wrong)
+    assert (two.first.weight.detach().numpy() == before.numpy()).all()
+    wrong["scale"] = wg.ones(5)
+    assert two.load_state_dict(wrong, strict=False) == (["first.bias"], ["extra"])
+    copied = copy.deepcopy(one)
+    copied.scale.detach().zero_()
+    assert one.scale.detach().numpy().all()
+    again = pickle.loads(pickle.dumps(one))
+    assert (again(x).detach().numpy() == one(x).detach().numpy()).all()
+    assert isinstance(again.scale, nn.Parameter)
+
+
+def test_conversion_and_gradients():
+    net = Block().double()
+    assert {p.dtype for p in net.parameters()} == {wg.float64}
+    param = net.first.weight
+    net(wg.ones(1, 4, dtype=wg.float64)).sum().backward()
+    assert net.float().first.weight is param
+    assert param.dtype is param.grad.dtype is wg.float32
+    with pytest.raises(ValueError, match="floating dtype"):
+        net.to(wg.int64)
+    net.zero_grad(set_to_none=False)
+    assert not param.grad.numpy().any()
+    net.zero_grad()
+    assert param.grad is None
+
+
+def test_hooks():
+    net = nn.Linear(3, 2)
+    calls = []
+    handles = [
+        net.register_forward_pre_hook(lambda m, args: calls.append("before") or (args[0] * 2,)),
+        net.register_forward_hook(lambda m, args, out: calls.append("after") or out + 1),
+        net.register_full_backward_hook(lambda m, gi, go: calls.append(("backward", gi[0].shape, go[0].shape)) or (gi[0] * 10,)),
+    ]
+    x = wg.ones(1, 3, requires_grad=True)
+    out = net(x)
+    expected = 2 * net.weight.detach().numpy().sum(1) + net.bias.detach().numpy() + 1
+    np.testing.assert_allclose(out.detach().numpy()[0], expected, rtol=1e-6)
+    out.sum().backward()
+    assert calls == ["before", "after", ("backward", (1, 3), (1, 2))]
+    np.testing.assert_allclose(x.grad.numpy()[0], 20 * net.weight.detach().numpy().sum(0), rtol=1e-5)
+    for handle in handles:
+        handle.remove()
+    np.testing.assert_allclose(net(x).detach().numpy()[0], (expected - 1 + net.bias.detach().numpy()) / 2, rtol=1e-5, atol=1e-6)
+
+
+def test_containers():
+    net = nn.Sequential(OrderedDict(a=nn.Linear(2, 3), b=nn.Tanh()))
+    assert net.a is net[0]
+    assert len(net[:1]) == 1
+    assert list(net[:1]._modules) == ["a"]
+    listed = nn.ModuleList([nn.Linear(1, 1)])
+    listed.append(nn.Tanh()).extend([nn.ReLU()])
+    listed.insert(0, nn.Sigmoid())
+    assert [type(m).__name__ for m in listed] == ["Sigmoid", "Linear", "Tanh", "ReLU"]
+    del listed[1]
+    assert isinstance(listed.pop(), nn.ReLU)
+    assert len(listed) == 2
+    with pytest.raises(IndexError, match="out of range"):
+        listed[5]
+    named = nn.ModuleDict({"x": nn.Linear(1, 2)})
+    named["y"] = nn.Tanh()
+    assert list(named) == ["x", "y"]
+    assert "x" in named
+    assert len(list(named.parameters())) == 2
+    params = nn.ParameterList([wg.ones(2), nn.Parameter(wg.zeros(3))])
+    assert [tuple(p.shape) for p in params] == [(2,), (3,)]
+    assert len(list(params.parameters())) == 2
+    assert len(list(nn.ParameterDict({"a": wg.ones(1)}).parameters())) == 1
+
+
+# Layers ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_listing_of_the_paper_runs():
+    import weftgrad as torch
+    from weftgrad.nn import Module
+
+    class LinearLayer(Module):
+        def __init__(self, in_sz, out_sz):
+            super().__init__()
+            t1 = torch.randn(in_sz, out_sz)
+            self.w = nn.Parameter(t1)
+            t2 = torch.randn(out_sz)
+            self.b = nn.Parameter(t2)
+
+        def forward(self, activations):
+            t = torch.mm(activations, self.w)
+            return t + self.b
+
+    class FullBasicModel(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(1, 128, 3)
+            self.fc = LinearLayer(128, 10)
+
+        def forward(self, x):
+            t1 = self.conv(x)
+            t2 = nn.functional.relu(t1)  # noqa: F841 - as printed
+            t3 = self.fc(t1)
+            return nn.functional.softmax(t3)
+
+    model = FullBasicModel()
+    out = model(torch.randn(2, 1, 5, 130))
+    assert out.shape == (2, 128, 3, 10)
+    out.sum().backward()
+    assert all(p.grad.shape == p.shape for p in model.parameters())
+
+
+def test_linear_and_embedding():
+    x = RNG.standard_normal((2, 3, 4))
+    layer = nn.Linear(4, 5, dtype=wg.float64)
+    w, b = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    np.testing.assert_allclose(layer(wg.tensor(x)).detach().numpy(), x @ w.T + b, rtol=1e-12)
+    both = nn.Bilinear(4, 4, 2, dtype=wg.float64)
+    expected = np.einsum("abi,oij,abj->abo", x, both.weight.detach().numpy(), x) + both.bias.detach().numpy()
+    np.testing.assert_allclose(both(wg.tensor(x), wg.tensor(x)).detach().numpy(), expected, rtol=1e-10)
+    table = nn.Embedding(6, 3, padding_idx=2)
+    index = np.array([[1, 2], [1, 5]])
+    out = table(wg.tensor(index))
+    assert (out.detach().numpy() == table.weight.detach().numpy()[index]).all()
+    assert not table.weight.detach().numpy()[2].any()
+    out.sum().backward()
+    assert table.weight.grad.numpy()[:, 0].tolist() == [0, 2, 0, 0, 0, 1]
+
+
+ACTIVATIONS = {
+    nn.ReLU: lambda x: np.maximum(x, 0), nn.ReLU6: lambda x: x.clip(0, 6), nn.Sigmoid: lambda x: 1 / (1 + np.exp(-x)), nn.Tanh: np.tanh,
+    nn.LeakyReLU: lambda x: np.where(x > 0, x, 0.01 * x), nn.ELU: lambda x: np.where(x > 0, x, np.expm1(x)),
+    nn.CELU: lambda x: np.where(x > 0, x, np.expm1(x)),
+    nn.SELU: lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
+    nn.GELU: lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))), nn.SiLU: lambda x: x / (1 + np.exp(-x)),
+    nn.Mish: lambda x: x * np.tanh(np.log1p(np.exp(x))), nn.Softplus: lambda x: np.log1p(np.exp(x)), nn.Softsign: lambda x: x / (1 + abs(x)),
+    nn.LogSigmoid: lambda x: -np.log1p(np.exp(-x)), nn.Hardtanh: lambda x: x.clip(-1, 1), nn.Tanhshrink: lambda x: x - np.tanh(x),
+    nn.Hardswish: lambda x: x * (x + 3).clip(0, 6) / 6, nn.Hardsigmoid: lambda x: (x + 3).clip(0, 6) / 6,
+    nn.Softshrink: lambda x: np.sign(x) * np.maximum(abs(x) - 0.5, 0), nn.Hardshrink: lambda x: np.where(abs(x) > 0.5, x, 0),
+    nn.PReLU: lambda x: np.where(x > 0, x, 0.25 * x), nn.GLU: lambda x: x[:, :4] / (1 + np.exp(-x[:, 4:])),
+    lambda: nn.Softmax(dim=1): lambda x: softmax(x, 1), lambda: nn.LogSoftmax(dim=0): lambda x: np.log(softmax(x, 0)),
+    lambda: nn.Softmin(dim=1): lambda x: softmax(-x, 1),
+    lambda: nn.GELU(approximate="tanh"): lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    lambda: nn.Threshold(0.3, -1.0): lambda x: np.where(x > 0.3, x, -1),
+}  # fmt: skip
+
+
+def test_activations_and_their_gradients():
+    x = RNG.standard_normal((6, 8)) * 3 + 0.013
+    for make, formula in ACTIVATIONS.items():
+        module = make().double()
+        tensor = wg.tensor(x, requires_grad=True)
+        out = module(tensor)
+        weights = RNG.standard_normal(out.shape)
+        np.testing.assert_allclose(out.detach().numpy(), formula(x), rtol=1e-10, atol=1e-12, err_msg=repr(module))
+        (out * wg.tensor(weights)).sum().backward()
+        direction, step = RNG.standard_normal(x.shape), 1e-6
+        slope = ((formula(x + step * direction) - formula(x - step * direction)) * weights).sum() / (2 * step)
+        np.testing.assert_allclose((tensor.grad.numpy() * direction).sum(), slope, rtol=1e-5, atol=1e-7, err_msg=repr(module))
+    assert repr(nn.LeakyReLU(0.2)) == "LeakyReLU(negative_slope=0.2)"
+    with pytest.raises(TypeError, match="unexpected argument 'slope'"):
+        nn.LeakyReLU(slope=1)
+
+
+def test_normalisation():
+    x = RNG.standard_normal((4, 6, 5)) * 2 + 1
+    tensor = wg.tensor(x)
+
+    def normal(axes, eps=1e-5):
+        return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+
+    layer = nn.LayerNorm((6, 5), dtype=wg.float64)
+    nn.init.normal_(layer.weight)
+    nn.init.normal_(layer.bias)
+    expected = normal((1, 2)) * layer.weight.detach().numpy() + layer.bias.detach().numpy()
+    np.testing.assert_allclose(layer(tensor).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
+    expected = x / np.sqrt((x * x).mean(-1, keepdims=True) + 2.0**-52)
+    np.testing.assert_allclose(nn.RMSNorm(5, dtype=wg.float64)(tensor).detach().numpy(), expected, rtol=1e-10)
+    grouped = x.reshape(4, 2, -1)
+    expected = ((grouped - grouped.mean(-1, keepdims=True)) / np.sqrt(grouped.var(-1, keepdims=True) + 1e-5)).reshape(x.shape)
+    np.testing.assert_allclose(nn.GroupNorm(2, 6, dtype=wg.float64)(tensor).detach().numpy(), expected, rtol=1e-10)
+    batch = nn.BatchNorm1d(6, dtype=wg.float64)
+    np.testing.assert_allclose(batch(tensor).detach().numpy(), normal((0, 2)), rtol=1e-10, atol=1e-12)
+    mean, var = 0.1 * x.mean((0, 2)), 0.9 + 0.1 * x.var((0, 2), ddof=1)
+    np.testing.assert_allclose(batch.running_mean.numpy(), mean, rtol=1e-10)
+    np.testing.assert_allclose(batch.running_var.numpy(), var, rtol=1e-10)
+    expected = (x - mean[:, None]) / np.sqrt(var[:, None] + 1e-5)
+    np.testing.assert_allclose(batch.eval()(tensor).detach().numpy(), expected, rtol=1e-10)
+    assert batch.num_batches_tracked.item() == 1
+    np.testing.assert_allclose(F.normalize(tensor).numpy(), x / np.linalg.norm(x, axis=1, keepdims=True), rtol=1e-12)
+
+
+# Losses ---------------------------------------------------------------------------------------------------------------
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+A, B = RNG.standard_normal((5, 7)) * 2, RNG.standard_normal((5, 7)) * 2
+P, T = RNG.uniform(0.05, 0.95, (5, 7)), RNG.integers(0, 2, (5, 7)).astype(float)
+LOGITS = {
+    "mse": (nn.MSELoss, A, B, lambda x, y: (x - y) ** 2), "l1": (nn.L1Loss, A, B, lambda x, y: abs(x - y)),
+    "smooth l1": (lambda **k: nn.SmoothL1Loss(beta=0.7, **k), A, B, lambda x, y: np.where(abs(x - y) < 0.7, (x - y) ** 2 / 1.4, abs(x - y) - 0.35)),
+    "huber": (lambda **k: nn.HuberLoss(delta=0.7, **k), A, B, lambda x, y: np.where(abs(x - y) < 0.7, (x - y) ** 2 / 2, 0.7 * (abs(x - y) - 0.35))),
+    "bce": (nn.BCELoss, P, T, lambda x, y: -(y * np.log(x) + (1 - y) * np.log(1 - x))),
+    "bce logits": (nn.BCEWithLogitsLoss, A, T, lambda x, y: -(y * np.log(sigmoid(x)) + (1 - y) * np.log(1 - sigmoid(x)))),
+    "bce logits, weighted": (
+        lambda **k: nn.BCEWithLogitsLoss(pos_weight=wg.tensor(P[0]), **k), A, T,
+        lambda x, y: -(P[0] * y * np.log(sigmoid(x)) + (1 - y) * np.log(1 - sigmoid(x))),
+    ),
+    "kl": (nn.KLDivLoss, np.log(P), softmax(B, 1), lambda x, y: y * (np.log(y) - x)),
+    "kl of logarithms": (lambda **k: nn.KLDivLoss(log_target=True, **k), np.log(P), B, lambda x, y: np.exp(y) * (y - x)),
+    "poisson": (nn.PoissonNLLLoss, A, T, lambda x, y: np.exp(x) - y * x),
+    "soft margin": (nn.SoftMarginLoss, A, 2 * T - 1, lambda x, y: np.log1p(np.exp(-x * y))),
+    "hinge": (nn.HingeEmbeddingLoss, A, 2 * T - 1, lambda x, y: np.where(y == 1, x, np.maximum(0, 1 - x))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOGITS)
+def test_losses_of_elements(name):
+    make, x, y, formula = LOGITS[name]
+    expected = formula(x, y)
+    for reduction, value in (("none", expected), ("mean", expected.mean()), ("sum", expected.sum())):
+        tensor = wg.tensor(x, requires_grad=True)
+        loss = make(reduction=reduction)(tensor, wg.tensor(y))
+        np.testing.assert_allclose(loss.detach().numpy(), value, rtol=1e-10, atol=1e-12)
+    loss.backward()
+    direction, step = RNG.standard_normal(x.shape), 1e-6
+    slope = (formula(x + step * direction, y) - formula(x - step * direction, y)).sum() / (2 * step)
+    np.testing.assert_allclose((tensor.grad.numpy() * direction).sum(), slope, rtol=1e-5)
+
+
+def test_losses_stay_finite():
+    far = wg.tensor([-200.0, 200.0, 0.0], requires_grad=True)
+    F.binary_cross_entropy_with_logits(far, wg.tensor([1.0, 0.0, 1.0])).backward()
+    assert np.isfinite(far.grad.numpy()).all()
+    sure = wg.tensor([0.0, 1.0], requires_grad=True)
+    loss = F.binary_cross_entropy(sure, wg.tensor([1.0, 0.0]))
+    assert loss.item() == 100
+    loss.backward()
+    assert np.isfinite(sure.grad.numpy()).all()
+
+
+def cross_entropy(x, y, weight, ignore, smoothing, reduction):
+    """PyTorch's definition for (N, C, L)."""
+    logs = np.log(softmax(x, 1))
+    losses, weights = np.zeros(y.shape), np.zeros(y.shape)
+    for i in np.ndindex(*y.shape):
+        if y[i] != ignore:
+            row = logs[(i[0], slice(None), *i[1:])]
+            weights[i] = weight[y[i]]
+            losses[i] = -(1 - smoothing) * weight[y[i]] * row[y[i]] - smoothing / len(row) * (weight * row).sum()
+    return {"none": losses, "sum": losses.sum(), "mean": losses.sum() / weights.sum()}[reduction]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_cross_entropy(weighted, smoothing, reduction):
+    x, y = RNG.standard_normal((4, 6, 3)) * 3, RNG.integers(0, 6, (4, 3))
+    y[1, 1] = y[2, 0] = -100
+    weight = RNG.uniform(0.5, 2, 6) if weighted else np.ones(6)
+    tensor = wg.tensor(x, requires_grad=True)
+    given = wg.tensor(weight) if weighted else None
+    loss = F.cross_entropy(tensor, wg.tensor(y), given, label_smoothing=smoothing, reduction=reduction)
+    expected = cross_entropy(x, y, weight, -100, smoothing, reduction)
+    np.testing.assert_allclose(loss.detach().numpy(), expected, rtol=1e-10, atol=1e-12)
+    loss.sum().backward()
+    direction, step = RNG.standard_normal(x.shape), 1e-6
+    ends = [np.sum(cross_entropy(x + s * step * direction, y, weight, -100, smoothing, reduction)) for s in (1, -1)]
+    np.testing.assert_allclose((tensor.grad.numpy() * direction).sum(), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-8)
+    if not smoothing:
+        found = F.nll_loss(F.log_softmax(wg.tensor(x), 1), wg.tensor(y), given, reduction=reduction)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_other_forms_and_errors_of_losses():
+    x = RNG.standard_normal((4, 6))
+    soft = softmax(RNG.standard_normal((4, 6)), 1)
+    expected = -(soft * np.log(softmax(x, 1))).sum(1).mean()
+    np.testing.assert_allclose(F.cross_entropy(wg.tensor(x), wg.tensor(soft)).item(), expected, rtol=1e-12)
+    np.testing.assert_allclose(F.cross_entropy(wg.tensor(x[0]), wg.tensor(2)).item(), -np.log(softmax(x[0], 0))[2], rtol=1e-12)
+    np.testing.assert_allclose(
+        F.kl_div(wg.tensor(np.log(soft)), wg.tensor(softmax(x, 1)), reduction="batchmean").item(),
+        (softmax(x, 1) * (np.log(softmax(x, 1)) - np.log(soft))).sum() / 4, rtol=1e-10,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"must be equal"):
+        F.mse_loss(wg.ones(3, 1), wg.ones(3))
+    with pytest.raises(ValueError, match=r"needs a target of shape \[4\]"):
+        F.cross_entropy(wg.tensor(x), wg.tensor([[1, 2, 3, 4]]))
+    with pytest.raises(ValueError, match="reduction"):
+        F.l1_loss(wg.ones(1), wg.ones(1), reduction="average")
+    with pytest.raises(TypeError, match="averaging"):
+        nn.MSELoss(averaging=True)
+
+
+# Initial values, utils, data ------------------------------------------------------------------------------------------
+
+
+def test_initial_values():
+    wg.manual_seed(0)
+    layer, conv = nn.Linear(300, 200), nn.Conv2d(6, 40, 5)
+    for weight, bias, fan in ((layer.weight, layer.bias, 300), (conv.weight, conv.bias, 150)):
+        for values in (weight, bias):
+            found, bound = values.detach().numpy(), 1 / math.sqrt(fan)
+            assert 0.9 * bound < abs(found).max() <= bound
+    weight = wg.empty(400, 300)
+    for fill, expected in (
+        (lambda: nn.init.kaiming_normal_(weight, nonlinearity="relu"), math.sqrt(2 / 300)),
+        (lambda: nn.init.kaiming_uniform_(weight, mode="fan_out"), math.sqrt(2 / 400)),
+        (lambda: nn.init.xavier_normal_(weight, 2.0), 2 * math.sqrt(2 / 700)),
+        (lambda: nn.init.xavier_uniform_(weight), math.sqrt(2 / 700)), (lambda: nn.init.trunc_normal_(weight), 0.8796),
+    ):  # fmt: skip
+        assert abs(fill().numpy().std() / expected - 1) < 0.01
+    assert abs(weight.numpy()).max() <= 2
+    q = nn.init.orthogonal_(wg.empty(5, 8, dtype=wg.float64)).numpy()
+    np.testing.assert_allclose(q @ q.T, np.eye(5), atol=1e-12)
+    np.testing.assert_array_equal(nn.init.eye_(wg.empty(2, 3)).numpy(), np.eye(2, 3))
+    image = wg.randn(1, 2, 5, 5)
+    kept = F.conv2d(image, nn.init.dirac_(wg.empty(2, 2, 3, 3)), padding=1)
+    np.testing.assert_array_equal(kept.numpy(), image.numpy())
+    assert (nn.init.sparse_(wg.empty(10, 4), 0.3).numpy() == 0).sum(0).tolist() == [3] * 4
+
+
+def test_utils():
+    params = [nn.Parameter(wg.ones(2, 3)), nn.Parameter(wg.ones(4)), nn.Parameter(wg.ones(1))]
+    values = [RNG.standard_normal((2, 3)), RNG.standard_normal(4)]
+    for param, value in zip(params, values, strict=False):
+        param.grad = wg.tensor(value, dtype=wg.float32)
+    norm = math.sqrt(sum((v**2).sum() for v in values))
+    assert abs(nn.utils.clip_grad_norm_(params, 0.5).item() - norm) < 1e-5
+    for param, value in zip(params, values, strict=False):
+        np.testing.assert_allclose(param.grad.numpy(), value * 0.5 / norm, rtol=1e-5)
+    nn.utils.clip_grad_value_(params, 0.01)
+    assert abs(params[0].grad.numpy()).max() <= 0.01
+    vector = nn.utils.parameters_to_vector(params)
+    assert vector.shape == (11,)
+    nn.utils.vector_to_parameters(wg.arange(11).float(), params)
+    assert params[1].tolist() == [6, 7, 8, 9]
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, i):
+        return {"x": np.full(2, i), "y": i * i, "z": (float(i), str(i))}
+
+
+class Counting(IterableDataset):
+    def __iter__(self):
+        return iter(range(5))
+
+
+def test_data():
+    x, y = wg.arange(10).reshape(10, 1), wg.arange(10)
+    whole = TensorDataset(x, y)
+    batches = list(DataLoader(whole, 4))
+    assert [b[1].tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert len(DataLoader(whole, 4, drop_last=True)) == len(list(DataLoader(whole, 4, drop_last=True))) == 2
+    orders = []
+    for _ in range(2):
+        loader = DataLoader(whole, 3, shuffle=True, generator=wg.Generator().manual_seed(1))
+        orders.append([n for a, b in loader for n in b.tolist() if a.shape[1] == 1])
+        assert orders[-1] != [n for _, b in loader for n in b.tolist()]  # another order the second time
+    assert orders[0] == orders[1] != list(range(10))
+    assert sorted(orders[0]) == list(range(10))
+    batch = next(iter(DataLoader(Squares(), 3)))
+    assert batch["x"].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert batch["y"].tolist() == [0, 1, 4]
+    assert batch["z"][0].dtype is wg.float64
+    assert batch["z"][1] == ["0", "1", "2"]
+    assert [b.tolist() for b in DataLoader(Counting(), 2)] == [[0, 1], [2, 3], [4]]
+    assert len(ConcatDataset([whole, Squares()])) == 17
+    assert (Squares() + Squares())[-1]["y"] == 36
+    parts = random_split(whole, [0.5, 0.3, 0.2], wg.Generator().manual_seed(0))
+    assert [len(p) for p in parts] == [5, 3, 2]
+    assert sorted(p[i][1].item() for p in parts for i in range(len(p))) == list(range(10))
+    with pytest.raises(ValueError, match="positive int"):
+        DataLoader(whole, 0)
+    with pytest.raises(NotImplementedError, match="workers"):
+        DataLoader(whole, num_workers=2)

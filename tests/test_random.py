@@ -1,0 +1,176 @@
+"""Random numbers: Philox itself, independence of layout and schedule, distributions, generators, dropout."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad.random import Generator, philox
+
+F = wg.nn.functional
+
+
+def reference(counter, key):
+    """Philox4x32-10 as its paper writes it, on Python integers."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(q >> 32) ^ c[1] ^ k[0], q & 0xFFFFFFFF, (p >> 32) ^ c[3] ^ k[1], p & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def words(i, offset, seed):
+    return reference((i & 0xFFFFFFFF, i >> 32, offset & 0xFFFFFFFF, offset >> 32), (seed & 0xFFFFFFFF, seed >> 32))
+
+
+def test_the_reference_gives_the_vectors_of_random123():
+    assert reference((0,) * 4, (0,) * 2) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    assert reference((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2) == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
+    pi = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)
+    assert reference(*pi) == [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 0xDEADBEEF12345678, (1 << 64) - 1])
+def test_kernels_and_host_draw_the_reference(seed):
+    generator = Generator().manual_seed(seed)
+    generator.offset = 7
+    drawn = wg.rand(37, generator=generator).numpy()
+    assert drawn.tolist() == [(words(i, 7, seed)[0] >> 8) / 2**24 for i in range(37)]
+    assert generator.offset == 8
+    doubles = wg.rand(5, generator=generator, dtype=wg.float64).numpy()
+    whole = [words(i, 8, seed) for i in range(5)]
+    assert doubles.tolist() == [((w[1] << 32 | w[0]) >> 11) / 2**53 for w in whole]
+    assert philox(9, seed, 3).tolist() == [words(i, 3, seed)[0] << 32 | words(i, 3, seed)[1] for i in range(9)]
+    integers = wg.randint(-50, 50, (11,), generator=generator).numpy()
+    expected = [(words(i, 9, seed)[0] << 31 | words(i, 10, seed)[0] >> 1) % 100 - 50 for i in range(11)]
+    assert integers.tolist() == expected
+    normal = wg.randn(64, generator=generator).numpy()
+    u = np.array([words(i, 11, seed)[:2] for i in range(64)], np.float64)
+    radius = np.sqrt(-2 * np.log((u[:, 0] + 1) / 2**32))
+    np.testing.assert_allclose(normal, radius * np.cos(2 * np.pi * (u[:, 1] // 256) / 2**24), rtol=2e-6, atol=2e-6)
+
+
+def test_values_do_not_depend_on_layout():
+    def drawn(make):
+        wg.manual_seed(3)
+        return make().uniform_().numpy()
+
+    expected = drawn(lambda: wg.empty(70, 33))
+    for make in (
+        lambda: wg.empty(33, 70).t(), lambda: wg.empty(70, 66)[:, ::2], lambda: wg.empty(3, 140, 33)[1, ::2],
+        lambda: wg.empty(33, 2, 70).permute(2, 0, 1)[..., 1],
+    ):  # fmt: skip
+        assert (drawn(make) == expected).all()
+    wg.manual_seed(3)
+    assert (wg.rand(70 * 33).numpy() == expected.ravel()).all()
+
+
+def test_values_do_not_depend_on_the_schedule():
+    program = (
+        "import weftgrad as wg; wg.manual_seed(5); x = wg.empty(9, 50).t(); x.normal_(); "
+        "print(wg.rand(300).numpy().tobytes().hex(), wg.randint(9, (77,)).tolist(), x.numpy().round(4).tolist())"
+    )
+    import os
+
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+            env=os.environ | ({"WEFTGRAD_CAPABILITIES": given} if given else {}),
+        ).stdout
+        for given in ("", "style=gpu,lanes=4,max_group=64")
+    ]  # fmt: skip
+    assert outputs[0] == outputs[1]
+
+
+def test_moments():
+    wg.manual_seed(0)
+    n = 200_000
+    for drawn, mean, std in (
+        (wg.rand(n), 0.5, 12**-0.5), (wg.randn(n), 0.0, 1.0), (wg.empty(n).normal_(3.0, 0.5), 3.0, 0.5),
+        (wg.empty(n).uniform_(-2, 6), 2.0, 8 * 12**-0.5), (wg.empty(n).exponential_(2.0), 0.5, 0.5),
+        (wg.empty(n).bernoulli_(0.3), 0.3, 0.21**0.5), (wg.bernoulli(wg.full((n,), 0.8)), 0.8, 0.4),
+        (wg.randint(10, (n,)), 4.5, 8.25**0.5),
+    ):  # fmt: skip
+        values = drawn.numpy().astype(np.float64)
+        assert abs(values.mean() - mean) < 5 * std / n**0.5
+        assert abs(values.std() - std) < 0.01 * std
+    for dtype in (wg.float16, wg.bfloat16):
+        values = wg.rand(100_000, dtype=dtype).float().numpy()
+        assert 0 <= values.min()
+        assert values.max() < 1
+    counts = np.bincount(wg.randint(-3, 4, (70_000,)).numpy() + 3)
+    assert len(counts) == 7
+    assert ((counts - 10_000) ** 2 / 10_000).sum() < 22.5  # chi-squared, 6 degrees of freedom, p = 0.001
+
+
+def test_random_dtypes_and_errors():
+    assert wg.empty(4, dtype=wg.int64).random_().numpy().min() >= 0
+    assert wg.empty(1000, dtype=wg.uint8).random_().numpy().max() <= 255
+    assert set(wg.empty(100, dtype=wg.int32).random_(2, 5).tolist()) == {2, 3, 4}
+    assert wg.randint(5, (2, 3), dtype=wg.float32).dtype is wg.float32
+    assert wg.rand(0).shape == (0,)
+    assert wg.randn_like(wg.empty(2, 3, dtype=wg.float64)).dtype is wg.float64
+    with pytest.raises(ValueError, match="not below"):
+        wg.randint(3, 3, (1,))
+    with pytest.raises(ValueError, match="floating dtype"):
+        wg.rand(3, dtype=wg.int64)
+    with pytest.raises(ValueError, match="probability"):
+        wg.empty(3).bernoulli_(1.5)
+    with pytest.raises(ValueError, match="64 bits"):
+        wg.manual_seed(1 << 70)
+    with pytest.raises(RuntimeError, match="leaf"):
+        wg.empty(3, requires_grad=True).uniform_()
+
+
+def test_permutations_and_multinomial():
+    wg.manual_seed(1)
+    assert sorted(wg.randperm(1000).tolist()) == list(range(1000))
+    firsts = np.bincount([wg.randperm(4)[0].item() for _ in range(400)], minlength=4)
+    assert firsts.min() > 60
+    weights = wg.tensor([1.0, 0.0, 3.0])
+    counts = np.bincount(wg.multinomial(weights, 4000, replacement=True).numpy(), minlength=3)
+    assert counts[1] == 0
+    assert abs(counts[2] / 4000 - 0.75) < 0.04
+    assert sorted(wg.multinomial(weights, 2).tolist()) == [0, 2]
+
+
+def test_generators():
+    g = Generator().manual_seed(4)
+    first = wg.rand(3, generator=g).tolist()
+    state = g.get_state()
+    second = wg.rand(3, generator=g).tolist()
+    assert first != second
+    g.set_state(state)
+    assert wg.rand(3, generator=g).tolist() == second
+    copied = pickle.loads(pickle.dumps(g))
+    assert wg.rand(3, generator=copied).tolist() == wg.rand(3, generator=g).tolist()
+    wg.manual_seed(9)
+    assert wg.initial_seed() == 9
+    before = wg.get_rng_state()
+    with wg.fork_rng():
+        inside = wg.rand(2).tolist()
+    assert wg.rand(2).tolist() == inside
+    wg.set_rng_state(before)
+    assert wg.rand(2).tolist() == inside
+
+
+def test_dropout_draws_its_mask_again():
+    wg.manual_seed(0)
+    x = wg.ones(5000, requires_grad=True)
+    y = F.dropout(x * 2, 0.25)
+    kept = y.detach().numpy() != 0
+    assert abs(kept.mean() - 0.75) < 0.03
+    np.testing.assert_allclose(y.detach().numpy()[kept], 2 / 0.75, rtol=1e-6)
+    (grad,) = wg.autograd.grad((y * y).sum(), x, create_graph=True)
+    np.testing.assert_allclose(grad.detach().numpy(), np.where(kept, 8 / 0.75**2, 0), rtol=1e-6)
+    (second,) = wg.autograd.grad(grad.sum(), x)
+    np.testing.assert_allclose(second.numpy(), np.where(kept, 8 / 0.75**2, 0), rtol=1e-6)
+    assert F.dropout(x, 0.5, training=False) is x
+    assert (F.dropout(x, 1.0).detach().numpy() == 0).all()
+    # nothing is kept for backward but two integers
+    saved = F.dropout(x, 0.5).grad_fn.saved
+    assert all(isinstance(value, (int, float)) for value in saved)
