@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import _hosting
+from .bounds import check_bounds, check_range
 from .runtime import dtypes, layout, views
 from .runtime.context import _local
 from .runtime.context import current_stream as _current_stream
@@ -302,7 +303,7 @@ def without_negatives(index: Any, size: int, dim: int) -> np.ndarray[Any, Any] |
         return index
     if index.size:
         least = int(index.min())
-        _check_range(least, int(index.max()), size, where, -size)
+        check_range(least, int(index.max()), size, where, -size)
         if least < 0:
             return np.where(index < 0, index + size, index)
     return index  # type: ignore[no-any-return]
@@ -342,51 +343,6 @@ def _wide(index: Any, device: Device) -> Tensor:
 
 def on_device(tensor: Tensor, device: Device) -> Tensor:
     return tensor if tensor.meta.device is device else tensor.to(device=device)  # type: ignore[attr-defined,no-any-return]
-
-
-def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False) -> int:
-    """The smallest index. Raises `IndexOutOfRange` unless all are in [0, size), or in [-size, size) if `negative`.
-
-    The host waits for the index and looks at its extremes before anything is launched: a kernel cannot raise, and an
-    error that comes later would name neither the call nor the index. This is the price of indexing by a tensor. (A
-    kernel given a place outside of its tensor reads 0 and writes nothing, so memory is safe without this.)
-    """
-    if index.meta.dtype.kind not in "ui":
-        raise DTypeError(f"{where}: an index must hold integers, not {index.meta.dtype.name}; convert it with .long()")
-    if not index.meta.numel:
-        return 0
-    if index.meta.device.type == "cpu":
-        least, most = _extremes(index, size)
-    else:
-        low, high = call(registry["index_bounds"], (index.detach(),))  # type: ignore[attr-defined]
-        least, most = int(low.item()), int(high.item())
-    _check_range(least, most, size, where, -size if negative else 0)
-    return least
-
-
-def _extremes(index: Tensor, size: int) -> tuple[int, int]:
-    """The smallest and the largest index in host memory."""
-    layout = index.meta
-    if layout.contiguous:
-        driver = layout.device.driver
-        driver.synchronize()
-        start = index.start - index.storage.start
-        memory: Any = driver.host_view(index.storage)
-        values = memory[start : start + layout.nbytes].view(layout.dtype.numpy)
-        if layout.dtype is dtypes.int64:  # negative ones are huge without a sign, so one pass finds that all are good
-            most = int(values.view(np.uint64).max())
-            if most < size:
-                return 0, most
-    else:
-        values = _hosting.to_host(index)
-    return int(values.min()), int(values.max())
-
-
-def _check_range(least: int, most: int, size: int, where: str, low: int) -> None:
-    if least < low or most >= size:
-        wrong = least if least < low else most
-        reason = " (negative indices are not counted from the end here)" if low == 0 and -size <= wrong < 0 else ""
-        raise IndexOutOfRange(f"{where}: index {wrong} is out of range for a dimension of size {size}{reason}")
 
 
 # Assignment -----------------------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def _fill(name: str, made: Tensor, numbers: tuple[Any, ...], generator: Generato
 def draw(name: str, operands: Sequence[Any], generator: Generator | None = None) -> Tensor:
     """The result of the random op `name` for `operands`, with seed and offset taken from `generator`."""
     record = registry[name]
-    return call(record, (*operands, *_take(record, generator)))  # type: ignore[no-any-return]
+    return call(record, (*operands, *_take(record, generator)))
 
 
 def _levels(dtype: DType) -> float:
@@ -181,7 +181,7 @@ def _floating(made: Tensor, where: str) -> Tensor:
 
 
 def _finished(made: Tensor, requires_grad: bool) -> Tensor:
-    return made.requires_grad_() if requires_grad else made  # type: ignore[attr-defined,no-any-return]
+    return made.requires_grad_() if requires_grad else made  # type: ignore[attr-defined]
 
 
 def rand(

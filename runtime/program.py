@@ -67,7 +67,9 @@ def source(instances: Sequence[Instance], *, builtins: bool = False, fp64: bool 
     for element, widths in sorted(by_element.items()):
         functions = sorted(set().union(*widths.values()))
         if functions:
-            parts.append(math_library.program_text(functions, element, sorted(widths), _math_sources(), builtin=builtins))
+            parts.append(
+                math_library.program_text(functions, element, sorted(widths), _math_sources(), builtin=builtins)
+            )
     for position, instance in enumerate(instances):
         parts.append(_instance(instance, position))
     return "\n".join(parts)

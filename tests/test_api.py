@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-MODULES = ("weftgrad", "weftgrad.nn.functional", "weftgrad.nn", "weftgrad.optim", "weftgrad.autograd", "weftgrad.special")
+_BELOW = ("nn.functional", "nn", "optim", "autograd", "special")
+MODULES = ("weftgrad", *(f"weftgrad.{name}" for name in _BELOW))
 PINNED = Path(__file__).parent / "golden" / "api"
 
 

@@ -40,7 +40,8 @@ for shape in ((5, 37), (1, 700), (300, 3), (3, 4, 5)):
     ops.max_dim(z, -1); ops.argmax(z.transpose(0, -1), 0); z.var(-1)
 for n in (1, 5, 37, 130):
     r, w = full(3, n), full(n)
-    ops.softmax(r, 1); ops.softmax(r, 0); ops.log_softmax(r.t(), 0); ops.layer_norm(r, (n,), w, w); ops.rms_norm(r, (n,), w)
+    ops.softmax(r, 1); ops.softmax(r, 0); ops.log_softmax(r.t(), 0)
+    ops.layer_norm(r, (n,), w, w); ops.rms_norm(r, (n,), w)
 for m, k, n in ((1, 1, 1), (5, 37, 20), (33, 17, 65)):
     a, b = full(m, k), full(k, n)
     ops.mm(a, b); ops.mm(a, full(n, k).t()); ops.mm(full(k, m).t(), b); ops.matmul_batched(full(2, m, k), b)
@@ -63,9 +64,22 @@ print("done")
 def test_kernels_are_clean(style: str, tmp_path: Path) -> None:
     log = tmp_path / "oclgrind.log"
     environment = os.environ | {"WEFTGRAD_CAPABILITIES": style, "WEFTGRAD_CACHE": "off"}
-    command = ["oclgrind", "--build-options", "-cl-opt-disable -DWG_INLINE=", "--data-races", "--uninitialized", "--log", str(log)]
+    command = [
+        "oclgrind",
+        "--build-options",
+        "-cl-opt-disable -DWG_INLINE=",
+        "--data-races",
+        "--uninitialized",
+        "--log",
+        str(log),
+    ]
     done = subprocess.run(
-        [*command, sys.executable, "-c", SCRIPT], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500
+        [*command, sys.executable, "-c", SCRIPT],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=500,
     )
     said = log.read_text() if log.exists() else ""
     assert done.stdout.strip().endswith("done"), f"{style}: {done.stderr[-3000:]}\n{said[:3000]}"

@@ -17,16 +17,22 @@ def _count(text: str) -> int:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The demo's options."""
-    parser.add_argument("--epochs", type=_count, default=15, help="how often to go through the training images (default: 15)")
+    parser.add_argument(
+        "--epochs", type=_count, default=15, help="how often to go through the training images (default: 15)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of weights, order and dropout (default: 0)")
     parser.add_argument("--device", default=None, help="cpu, opencl:0, … (default: the best present)")
-    parser.add_argument("--output", default="weftgrad-demo.png", help="the picture to write; '' for none (default: weftgrad-demo.png)")
+    parser.add_argument(
+        "--output", default="weftgrad-demo.png", help="the picture to write; '' for none (default: weftgrad-demo.png)"
+    )
 
 
 def register(subparsers: Any) -> None:
     """Add `demo` to the command line."""
     parser = subparsers.add_parser(
-        "demo", help="learn handwritten digits, and say what it cost", description="Learn handwritten digits, and say what it cost."
+        "demo",
+        help="learn handwritten digits, and say what it cost",
+        description="Learn handwritten digits, and say what it cost.",
     )
     add_options(parser)
     parser.set_defaults(run=_run)

@@ -45,7 +45,12 @@ def png(pixels: np.ndarray[Any, Any]) -> bytes:
     rows = np.zeros((height, 1 + 3 * width), np.uint8)  # a row begins with its filter: 0, none
     rows[:, 1:] = pixels.reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9))
+        + chunk(b"IEND", b"")
+    )
 
 
 class Canvas:
@@ -74,11 +79,22 @@ class Canvas:
             part = (((px - ends[0]) * dx + (py - ends[1]) * dy) / max(dx * dx + dy * dy, 1e-9)).clip(0, 1)
             window[np.hypot(px - ends[0] - part * dx, py - ends[1] - part * dy) <= radius] = colour
 
-    def text(self, x: float, y: float, text: str, colour: Colour = INK, size: int = 2, anchor: str = "left", turned: bool = False) -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        colour: Colour = INK,
+        size: int = 2,
+        anchor: str = "left",
+        turned: bool = False,
+    ) -> None:
         """Text whose middle line is at `y`. anchor: what `x` is of it, `left`, `middle` or `right`. turned: reads upwards
         (then `x` is the middle line and `y` what anchor says)."""
         codes = [ord(c) - 32 if 32 <= ord(c) < 127 else ord("?") - 32 for c in text]
-        columns = np.concatenate([np.frombuffer(_FONT, np.uint8)[5 * c : 5 * c + 5].tolist() + [0] for c in codes] or [np.zeros(1)])
+        columns = np.concatenate(
+            [np.frombuffer(_FONT, np.uint8)[5 * c : 5 * c + 5].tolist() + [0] for c in codes] or [np.zeros(1)]
+        )
         bits = (columns.astype(np.uint8)[None, :-1] >> np.arange(8, dtype=np.uint8)[:, None]) & 1
         glyphs = np.kron(bits, np.ones((size * _FINE, size * _FINE), np.uint8)).astype(bool)
         shift = {"left": 0.0, "middle": 0.5, "right": 1.0}[anchor] * glyphs.shape[1]
@@ -117,7 +133,9 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
     return [round(i * step, 10) for i in range(first, int(np.floor(high / step + 1e-9)) + 1)]
 
 
-def chart(canvas: Canvas, box: tuple[float, float, float, float], steps: Sequence[float], epochs: int, title: str) -> None:
+def chart(
+    canvas: Canvas, box: tuple[float, float, float, float], steps: Sequence[float], epochs: int, title: str
+) -> None:
     """The loss over training: every step in pale, the mean of each epoch in strong, axes with ticks and labels.
 
     box: left, top, width and height of the area inside the axes.
@@ -153,7 +171,14 @@ def chart(canvas: Canvas, box: tuple[float, float, float, float], steps: Sequenc
 
 
 def gallery(
-    canvas: Canvas, left: float, top: float, images: np.ndarray[Any, Any], guesses: Sequence[int], labels: Sequence[int], columns: int, title: str
+    canvas: Canvas,
+    left: float,
+    top: float,
+    images: np.ndarray[Any, Any],
+    guesses: Sequence[int],
+    labels: Sequence[int],
+    columns: int,
+    title: str,
 ) -> None:
     """Images (count, height, width) with what the model took them for: green if right, red with the truth in brackets if wrong."""
     cell, side = 7, images.shape[-1] * 7
@@ -163,4 +188,10 @@ def gallery(
         right = guess == label
         canvas.rectangle(x - 2, y - 2, side + 4, side + 4, PALE if right else RED)
         canvas.image(x, y, grey, cell)
-        canvas.text(x + side / 2, y + side + 14, f"{guess}" if right else f"{guess} ({label})", GREEN if right else RED, anchor="middle")
+        canvas.text(
+            x + side / 2,
+            y + side + 14,
+            f"{guess}" if right else f"{guess} ({label})",
+            GREEN if right else RED,
+            anchor="middle",
+        )

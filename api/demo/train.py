@@ -1,6 +1,6 @@
 """The demo: a small convolutional network learns handwritten digits, and says what that cost.
 
-    weftgrad demo [--epochs N] [--seed N] [--device D] [--output FILE.png]
+weftgrad demo [--epochs N] [--seed N] [--device D] [--output FILE.png]
 """
 
 from __future__ import annotations
@@ -13,8 +13,21 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .. import (
-    empty_cache, float32, int64, launches, manual_seed, max_memory_allocated, max_memory_reserved, memory_stats, nn, no_grad,
-    optim, reset_peak_memory_stats, synchronize, tensor, zeros,
+    empty_cache,
+    float32,
+    int64,
+    launches,
+    manual_seed,
+    max_memory_allocated,
+    max_memory_reserved,
+    memory_stats,
+    nn,
+    no_grad,
+    optim,
+    reset_peak_memory_stats,
+    synchronize,
+    tensor,
+    zeros,
 )  # fmt: skip
 from ..nn import functional as F
 from ..random import Generator, fork_rng
@@ -107,9 +120,13 @@ def train(epochs: int = EPOCHS, seed: int = 0, device: Any = None, progress: Any
     prepare(place, images, labels)
     manual_seed(seed)
     net = model(place)
-    loader = DataLoader(TensorDataset(images, labels), BATCH, shuffle=True, drop_last=True, generator=Generator().manual_seed(seed))
+    loader = DataLoader(
+        TensorDataset(images, labels), BATCH, shuffle=True, drop_last=True, generator=Generator().manual_seed(seed)
+    )
     optimizer = optim.AdamW(net.parameters(), lr=RATE)
-    schedule = optim.lr_scheduler.OneCycleLR(optimizer, RATE, epochs=epochs, steps_per_epoch=len(loader), cycle_momentum=False)
+    schedule = optim.lr_scheduler.OneCycleLR(
+        optimizer, RATE, epochs=epochs, steps_per_epoch=len(loader), cycle_momentum=False
+    )
     report.build_seconds = time.perf_counter() - begun
     report.device = f"{place.driver.name} ({place})"
     before = launches(place)
@@ -186,11 +203,27 @@ def draw(report: Report, path: Path) -> None:
     order = np.argsort(guesses == labels, kind="stable")
     order = np.concatenate([order[:6], order[len(order) // 2 :][:18]])
     canvas = Canvas(1010, 470)
-    canvas.text(505, 22, f"Handwritten digits: {100 * report.accuracy:.1f} % of {len(labels)} test images right", anchor="middle")
+    canvas.text(
+        505,
+        22,
+        f"Handwritten digits: {100 * report.accuracy:.1f} % of {len(labels)} test images right",
+        anchor="middle",
+    )
     epochs = len(report.driver_allocations)
     chart(canvas, (90, 80, 430, 300), report.losses, epochs, "Training loss")
-    gallery(canvas, 575, 80, images[order, 0], guesses[order].tolist(), labels[order].tolist(), 6, "Predictions, mistakes first")
-    canvas.text(505, 452, f"{report.device}, {report.samples_per_second:,.0f} samples/s", (134, 142, 150), anchor="middle")
+    gallery(
+        canvas,
+        575,
+        80,
+        images[order, 0],
+        guesses[order].tolist(),
+        labels[order].tolist(),
+        6,
+        "Predictions, mistakes first",
+    )
+    canvas.text(
+        505, 452, f"{report.device}, {report.samples_per_second:,.0f} samples/s", (134, 142, 150), anchor="middle"
+    )
     canvas.save(path)
 
 
@@ -211,6 +244,8 @@ def main(argv: list[str] | None = None) -> int:
 
     from .command import add_options
 
-    parser = argparse.ArgumentParser(prog="weftgrad demo", description="Learn handwritten digits, and say what it cost.")
+    parser = argparse.ArgumentParser(
+        prog="weftgrad demo", description="Learn handwritten digits, and say what it cost."
+    )
     add_options(parser)
     return run(parser.parse_args(argv))

@@ -21,18 +21,20 @@ def _reduced(losses: Any, reduction: str, where: str, weight: Tensor | None = No
     if weight is not None:
         losses = _ops.mul(losses, weight)
     if reduction == "mean":
-        return _ops.mean(losses)  # type: ignore[no-any-return]
+        return _ops.mean(losses)
     if reduction == "sum":
-        return _ops.sum(losses)  # type: ignore[no-any-return]
+        return _ops.sum(losses)
     if reduction != "none":
         raise ArgumentError(f"{where}: reduction is 'mean', 'sum' or 'none', not {reduction!r}")
-    return losses  # type: ignore[no-any-return]
+    return losses
 
 
 def _alike(input: Tensor, target: Tensor, where: str) -> None:
     """Raise `ShapeError` unless the shapes are equal: broadcasting here is a mistake more often than meant."""
     if input.meta.shape != target.meta.shape:
-        raise ShapeError(f"{where}: input has shape {list(input.meta.shape)} and target {list(target.meta.shape)}; they must be equal")
+        raise ShapeError(
+            f"{where}: input has shape {list(input.meta.shape)} and target {list(target.meta.shape)}; they must be equal"
+        )
 
 
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
@@ -56,7 +58,9 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     return _reduced(losses, reduction, "smooth_l1_loss")
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """Quadratic up to `delta`, linear beyond (Huber 1964)."""
     _alike(input, target, "huber_loss")
     if delta <= 0:
@@ -64,14 +68,20 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     return _reduced(_ops.huber_error(input, target, delta), reduction, "huber_loss", weight)
 
 
-def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """-(target log(input) + (1 - target) log(1 - input)), with logarithms of at least -100."""
     _alike(input, target, "binary_cross_entropy")
     return _reduced(_ops.probability_error(input, target), reduction, "binary_cross_entropy", weight)
 
 
 def binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
 ) -> Tensor:
     """`binary_cross_entropy` of sigmoid(input), without its loss of precision."""
     _alike(input, target, "binary_cross_entropy_with_logits")
@@ -86,12 +96,17 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
     """Kullback-Leibler divergence of `target` from log-probabilities `input`; "batchmean" divides by the first size."""
     losses = _ops.log_divergence(input, target) if log_target else _ops.divergence(input, target)
     if reduction == "batchmean":
-        return _ops.true_divide(_ops.sum(losses), input.meta.shape[0] if input.meta.ndim else 1)  # type: ignore[no-any-return]
+        return _ops.true_divide(_ops.sum(losses), input.meta.shape[0] if input.meta.ndim else 1)
     return _reduced(losses, reduction, "kl_div")
 
 
 def poisson_nll_loss(
-    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
 ) -> Tensor:
     """Poisson negative log-likelihood of a rate, given as its logarithm unless `log_input` is false."""
     _alike(input, target, "poisson_nll_loss")
@@ -116,12 +131,16 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, red
     return _reduced(losses, reduction, "hinge_embedding_loss")
 
 
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean") -> Tensor:
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
     return _reduced(_ops.relu(-target * (input1 - input2) + margin), reduction, "margin_ranking_loss")  # type: ignore[operator]
 
 
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean") -> Tensor:
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
     from .functional import cosine_similarity
 
@@ -131,7 +150,13 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
 
 
 def triplet_margin_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6, reduction: str = "mean"
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    reduction: str = "mean",
 ) -> Tensor:
     """max(0, distance to positive - distance to negative + margin)."""
     from .functional import pairwise_distance
@@ -157,7 +182,9 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, where: 
     if target.meta.dtype.kind not in "iu":
         raise ArgumentError(f"{where}: targets are the classes' numbers, as integers, not {target.meta.dtype.name}")
     if weight is not None and weight.meta.shape != (input.meta.shape[dim],):
-        raise ShapeError(f"{where}: {input.meta.shape[dim]} classes need as many weights, not shape {list(weight.meta.shape)}")
+        raise ShapeError(
+            f"{where}: {input.meta.shape[dim]} classes need as many weights, not shape {list(weight.meta.shape)}"
+        )
     return dim
 
 
@@ -167,7 +194,7 @@ def _of_classes(losses: Any, target: Tensor, counted: Any, reduction: str, ignor
         return _reduced(losses, reduction, where)
     if counted is None:
         counted = _ops.ne(target, ignore_index)
-    return _ops.true_divide(_ops.sum(losses), _ops.sum(counted))  # type: ignore[no-any-return]
+    return _ops.true_divide(_ops.sum(losses), _ops.sum(counted))
 
 
 def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Any:
@@ -222,7 +249,9 @@ def cross_entropy(
     return _of_classes(losses, target, weights, reduction, ignore_index, "cross_entropy")
 
 
-def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float) -> Tensor:
+def _soft_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
     _alike(input, target, "cross_entropy")
     dim = 0 if input.meta.ndim == 1 else 1
     classes = input.meta.shape[dim]
@@ -233,5 +262,5 @@ def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None, re
         logs = _ops.mul(logs, weight.reshape(tuple(classes if d == dim else 1 for d in range(input.meta.ndim))))  # type: ignore[attr-defined]
     losses = _ops.neg(_ops.sum(_ops.mul(logs, target), dim))
     if reduction == "mean":
-        return _ops.true_divide(_ops.sum(losses), max(input.meta.numel // classes, 1))  # type: ignore[no-any-return]
+        return _ops.true_divide(_ops.sum(losses), max(input.meta.numel // classes, 1))
     return _reduced(losses, reduction, "cross_entropy")

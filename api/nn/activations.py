@@ -11,17 +11,41 @@ from .module import Module
 from .parameter import Parameter
 
 __all__ = [
-    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
-    "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softmax2d", "Softmin", "Softplus", "Softshrink",
-    "Softsign", "Tanh", "Tanhshrink", "Threshold",
-]  # fmt: skip
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "SELU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "ReLU",
+    "ReLU6",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+]
 
 
 class _Activation(Module):
     """A function of one tensor. `options`: the constructor's parameters and their defaults, passed on by name."""
 
     function: Any = None
-    options: dict[str, Any] = {}  # noqa: RUF012 - a table of the class, never written
+    options: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__()
@@ -31,15 +55,19 @@ class _Activation(Module):
         given = dict(zip(names, args, strict=False))
         unknown = [k for k in kwargs if k not in self.options or k in given]
         if unknown:
-            raise TypeError(f"{type(self).__name__}: unexpected argument {unknown[0]!r}; it takes {', '.join(names) or 'none'}")
+            raise TypeError(
+                f"{type(self).__name__}: unexpected argument {unknown[0]!r}; it takes {', '.join(names) or 'none'}"
+            )
         for name, value in (self.options | given | kwargs).items():
             setattr(self, name, value)
 
     def forward(self, input: Tensor) -> Tensor:
-        return type(self).function(input, **{name: getattr(self, name) for name in self.options})  # type: ignore[no-any-return]
+        return type(self).function(input, **{name: getattr(self, name) for name in self.options})
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in self.options.items() if k != "inplace" or getattr(self, k))
+        return ", ".join(
+            f"{k}={getattr(self, k)!r}" for k, v in self.options.items() if k != "inplace" or getattr(self, k)
+        )
 
 
 def _made(name: str, function: Any, **options: Any) -> Any:

@@ -106,7 +106,7 @@ class ModuleDict(Module):
         self.update(modules or {})
 
     def __getitem__(self, key: str) -> Module:
-        return self._modules[key]  # type: ignore[no-any-return]
+        return self._modules[key]
 
     def __setitem__(self, key: str, module: Module) -> None:
         self.register_module(key, module)
@@ -125,15 +125,15 @@ class ModuleDict(Module):
 
     def keys(self) -> Iterable[str]:
         """The names."""
-        return self._modules.keys()  # type: ignore[no-any-return]
+        return self._modules.keys()
 
     def values(self) -> Iterable[Module]:
         """The modules."""
-        return self._modules.values()  # type: ignore[no-any-return]
+        return self._modules.values()
 
     def items(self) -> Iterable[tuple[str, Module]]:
         """Names and modules."""
-        return self._modules.items()  # type: ignore[no-any-return]
+        return self._modules.items()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add modules, replacing those of the same name."""
@@ -142,7 +142,7 @@ class ModuleDict(Module):
 
     def pop(self, key: str) -> Module:
         """Take a module out."""
-        return self._modules.pop(key)  # type: ignore[no-any-return]
+        return self._modules.pop(key)
 
     def clear(self) -> None:
         """Take all out."""
@@ -216,12 +216,12 @@ class ParameterDict(Module):
 
     def keys(self) -> Iterable[str]:
         """The names."""
-        return self._parameters.keys()  # type: ignore[no-any-return]
+        return self._parameters.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
         """Names and parameters."""
-        return self._parameters.items()  # type: ignore[no-any-return]
+        return self._parameters.items()
 
     def values(self) -> Iterable[Any]:
         """The parameters."""
-        return self._parameters.values()  # type: ignore[no-any-return]
+        return self._parameters.values()

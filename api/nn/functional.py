@@ -22,21 +22,85 @@ from ..runtime.layout import normalize_dim
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ._losses import (
-    binary_cross_entropy, binary_cross_entropy_with_logits, cosine_embedding_loss, cross_entropy, hinge_embedding_loss,
-    huber_loss, kl_div, l1_loss, margin_ranking_loss, mse_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
-    soft_margin_loss, triplet_margin_loss,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    cross_entropy,
+    hinge_embedding_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    nll_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
 )  # fmt: skip
 
 __all__ = [
-    "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "conv1d", "conv2d",
-    "conv_transpose2d", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "dropout", "elu", "embedding",
-    "feature_dropout", "gelu", "glu", "group_norm", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-    "hinge_embedding_loss", "huber_loss", "instance_norm", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear",
-    "log_softmax", "logsigmoid", "margin_ranking_loss", "mish", "mse_loss", "nll_loss", "normalize", "one_hot",
-    "pairwise_distance", "poisson_nll_loss", "prelu", "relu", "relu6", "rms_norm", "scaled_dot_product_attention", "selu",
-    "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign",
-    "tanh", "tanhshrink", "threshold", "triplet_margin_loss",
-]  # fmt: skip
+    "batch_norm",
+    "bilinear",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "conv1d",
+    "conv2d",
+    "conv_transpose2d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "feature_dropout",
+    "gelu",
+    "glu",
+    "group_norm",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "instance_norm",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "margin_ranking_loss",
+    "mish",
+    "mse_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "pairwise_distance",
+    "poisson_nll_loss",
+    "prelu",
+    "relu",
+    "relu6",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "selu",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "triplet_margin_loss",
+]
 
 # Activations ----------------------------------------------------------------------------------------------------------
 
@@ -45,7 +109,7 @@ relu_ = _ops.relu_
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """The positive part."""
-    return _ops.relu_(input) if inplace else _ops.relu(input)  # type: ignore[no-any-return]
+    return _ops.relu_(input) if inplace else _ops.relu(input)
 
 
 # The others take `inplace` for PyTorch's sake and compute a new tensor all the same: nothing but memory differs, and
@@ -54,59 +118,59 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """`input` where positive, negative_slope * input elsewhere."""
-    return _ops.leaky_relu(input, negative_slope)  # type: ignore[no-any-return]
+    return _ops.leaky_relu(input, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`input` where positive, alpha * (exp(input) - 1) elsewhere (Clevert et al. 2015)."""
-    return _ops.elu(input, alpha)  # type: ignore[no-any-return]
+    return _ops.elu(input, alpha)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`input` where positive, alpha * (exp(input / alpha) - 1) elsewhere (Barron 2017)."""
-    return _ops.celu(input, alpha)  # type: ignore[no-any-return]
+    return _ops.celu(input, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled `elu` that keeps mean and variance (Klambauer et al. 2017)."""
-    return _ops.selu(input)  # type: ignore[no-any-return]
+    return _ops.selu(input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """input * sigmoid(input)."""
-    return _ops.silu(input)  # type: ignore[no-any-return]
+    return _ops.silu(input)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input)) (Misra 2019)."""
-    return _ops.mish(input)  # type: ignore[no-any-return]
+    return _ops.mish(input)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """`input` limited to [min_val, max_val]."""
-    return _ops.hardtanh(input, min_val, max_val)  # type: ignore[no-any-return]
+    return _ops.hardtanh(input, min_val, max_val)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * min(max(input + 3, 0), 6) / 6 (Howard et al. 2019)."""
-    return _ops.hardswish(input)  # type: ignore[no-any-return]
+    return _ops.hardswish(input)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(input + 3, 0), 6) / 6."""
-    return _ops.hardsigmoid(input)  # type: ignore[no-any-return]
+    return _ops.hardsigmoid(input)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """`input` where it is above the threshold, else `value`."""
-    return _ops.threshold(input, threshold, value)  # type: ignore[no-any-return]
+    return _ops.threshold(input, threshold, value)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """Gaussian error linear unit: exact, or with `approximate="tanh"` by the tanh formula (Hendrycks and Gimpel 2016)."""
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
-    return _ops.gelu_erf(input) if approximate == "none" else _ops.gelu_tanh(input)  # type: ignore[no-any-return]
+    return _ops.gelu_erf(input) if approximate == "none" else _ops.gelu_tanh(input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -118,7 +182,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`input` where positive, weight * input elsewhere; one weight, or one for each channel (dimension 1)."""
     if weight.meta.numel > 1 and input.meta.ndim > 1:
         weight = weight.reshape((weight.meta.numel,) + (1,) * (input.meta.ndim - 2))  # type: ignore[attr-defined]
-    return _ops.prelu_slope(input, weight)  # type: ignore[no-any-return]
+    return _ops.prelu_slope(input, weight)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -128,7 +192,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if size % 2:
         raise ShapeError(f"glu: dimension {dim} has {size} elements, which cannot be halved")
     first, second = _ops.narrow(input, at, 0, size // 2), _ops.narrow(input, at, size // 2, size // 2)
-    return _ops.mul(first, sigmoid(second))  # type: ignore[no-any-return]
+    return _ops.mul(first, sigmoid(second))
 
 
 def _implied(input: Tensor, dim: int | None) -> int:
@@ -140,21 +204,21 @@ def _implied(input: Tensor, dim: int | None) -> int:
 
 def softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None, _stacklevel: int = 3) -> Tensor:
     """Exponentials along `dim` divided by their sum. Name `dim`: without it, it is 0 for 0, 1 or 3 dimensions, else 1."""
-    return _softmax(_as(input, dtype), _implied(input, dim))  # type: ignore[no-any-return]
+    return _softmax(_as(input, dtype), _implied(input, dim))
 
 
 def softmin(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
     """`softmax` of -input."""
-    return _softmax(_ops.neg(_as(input, dtype)), _implied(input, dim))  # type: ignore[no-any-return]
+    return _softmax(_ops.neg(_as(input, dtype)), _implied(input, dim))
 
 
 def log_softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None, _stacklevel: int = 3) -> Tensor:
     """The logarithm of `softmax`, without underflow."""
-    return _log_softmax(_as(input, dtype), _implied(input, dim))  # type: ignore[no-any-return]
+    return _log_softmax(_as(input, dtype), _implied(input, dim))
 
 
 def _as(input: Tensor, dtype: Any) -> Tensor:
-    return input if dtype is None else input.to(dtype=dtype)  # type: ignore[attr-defined,no-any-return]
+    return input if dtype is None else input.to(dtype=dtype)  # type: ignore[attr-defined]
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, dim: int = -1) -> Tensor:
@@ -162,9 +226,9 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, dim: int 
     noise = _ops.neg(_ops.log(_random.rand_like(logits).exponential_()))  # type: ignore[attr-defined]
     soft = _softmax(_ops.true_divide(_ops.add(logits, noise), tau), dim)
     if not hard:
-        return soft  # type: ignore[no-any-return]
+        return soft
     index = _ops.argmax(soft.detach(), dim, True)
-    return _ops.zero_like(soft).scatter_(dim, index, value=1.0) - soft.detach() + soft  # type: ignore[no-any-return]
+    return _ops.zero_like(soft).scatter_(dim, index, value=1.0) - soft.detach() + soft
 
 
 # Linear maps ----------------------------------------------------------------------------------------------------------
@@ -175,7 +239,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     lead = input1.meta.shape[:-1]
     a, b = input1.reshape(-1, input1.meta.shape[-1]), input2.reshape(-1, input2.meta.shape[-1])  # type: ignore[attr-defined]
     out = ((a @ weight) * b).sum(-1).t().reshape(*lead, weight.meta.shape[0])
-    return out if bias is None else out + bias  # type: ignore[no-any-return]
+    return out if bias is None else out + bias
 
 
 def _pair(value: Any, name: str) -> tuple[int, int]:
@@ -186,7 +250,9 @@ def _pair(value: Any, name: str) -> tuple[int, int]:
     return found  # type: ignore[return-value]
 
 
-def _padding(padding: Any, weight: Tensor, stride: tuple[int, int], dilation: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+def _padding(
+    padding: Any, weight: Tensor, stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[tuple[int, int], tuple[int, int]]:
     """Padding before, and what has to be added behind it."""
     if padding == "valid":
         return (0, 0), (0, 0)
@@ -201,7 +267,13 @@ def _padding(padding: Any, weight: Tensor, stride: tuple[int, int], dilation: tu
 
 
 def conv2d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of (N, C, H, W), or (C, H, W), with weights (O, C / groups, KH, KW), plus a bias a channel.
 
@@ -215,7 +287,7 @@ def conv2d(
         input = _zeros_behind(input, behind)
     batched = input if input.meta.ndim == 4 else _ops.unsqueeze(input, 0)
     out = call(registry["convolution"], (batched, weight, bias), (step, before, apart, groups))
-    return out if input.meta.ndim == 4 else _ops.squeeze(out, 0)  # type: ignore[no-any-return]
+    return out if input.meta.ndim == 4 else _ops.squeeze(out, 0)
 
 
 def _zeros_behind(input: Tensor, counts: tuple[int, int]) -> Tensor:
@@ -229,43 +301,76 @@ def _zeros_behind(input: Tensor, counts: tuple[int, int]) -> Tensor:
 
 
 def conv1d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of (N, C, L), or (C, L), with weights (O, C / groups, K), plus a bias a channel."""
     if input.meta.ndim not in (2, 3):
         raise ShapeError(f"conv1d: takes 2 or 3 dimensions, the input has shape {list(input.meta.shape)}")
 
     def one(value: Any) -> int:
-        return value[0] if isinstance(value, (tuple, list)) else value  # type: ignore[no-any-return]
+        return value[0] if isinstance(value, (tuple, list)) else value
 
     around = padding if isinstance(padding, str) else (0, one(padding))
     wide = conv2d(
-        _ops.unsqueeze(input, -2), _ops.unsqueeze(weight, -2), bias, (1, one(stride)), around, (1, one(dilation)), groups
-    )  # fmt: skip
-    return _ops.squeeze(wide, -2)  # type: ignore[no-any-return]
+        _ops.unsqueeze(input, -2),
+        _ops.unsqueeze(weight, -2),
+        bias,
+        (1, one(stride)),
+        around,
+        (1, one(dilation)),
+        groups,
+    )
+    return _ops.squeeze(wide, -2)
 
 
 def conv_transpose2d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose of `conv2d` as a linear map; weights are (C, O / groups, KH, KW)."""
-    step, apart, before, more = (_pair(v, n) for v, n in ((stride, "stride"), (dilation, "dilation"), (padding, "padding"), (output_padding, "output_padding")))
+    step, apart, before, more = (
+        _pair(v, n)
+        for v, n in (
+            (stride, "stride"),
+            (dilation, "dilation"),
+            (padding, "padding"),
+            (output_padding, "output_padding"),
+        )
+    )
     batched = input if input.meta.ndim == 4 else _ops.unsqueeze(input, 0)
     size = tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + q + 1
-        for n, s, p, d, k, q in zip(batched.meta.shape[2:], step, before, apart, weight.meta.shape[2:], more, strict=True)
+        for n, s, p, d, k, q in zip(
+            batched.meta.shape[2:], step, before, apart, weight.meta.shape[2:], more, strict=True
+        )
     )
     out = call(registry["convolution_input"], (batched, weight), (size, step, before, apart, groups))
     if bias is not None:
         out = _ops.add(out, bias.reshape(-1, 1, 1))  # type: ignore[attr-defined]
-    return out if input.meta.ndim == 4 else _ops.squeeze(out, 0)  # type: ignore[no-any-return]
+    return out if input.meta.ndim == 4 else _ops.squeeze(out, 0)
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
     scale: float | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """softmax(query · keyᵀ * scale + mask) · value over the last two dimensions; scale is 1/√E unless given.
 
     A bool mask says where to attend, another is added; `is_causal` lets position i see the first i + 1.
@@ -284,7 +389,7 @@ def scaled_dot_product_attention(
         scores = _ops.where(attn_mask, scores, -float("inf"))
     elif attn_mask is not None:
         scores = _ops.add(scores, attn_mask)
-    return dropout(_softmax(scores, -1), dropout_p, dropout_p > 0) @ value  # type: ignore[no-any-return,operator]
+    return dropout(_softmax(scores, -1), dropout_p, dropout_p > 0) @ value  # type: ignore[operator]
 
 
 # Dropout --------------------------------------------------------------------------------------------------------------
@@ -303,8 +408,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     record = registry["dropout_draw"]
     seed, offset = _random.default_generator.take(int(record.detail["draws"]))
     if inplace:
-        return call_into(record, (input, float(p), scale, seed, offset), (), (input,), in_place=True)  # type: ignore[no-any-return]
-    return call(record, (input, float(p), scale, seed, offset))  # type: ignore[no-any-return]
+        return call_into(record, (input, float(p), scale, seed, offset), (), (input,), in_place=True)
+    return call(record, (input, float(p), scale, seed, offset))
 
 
 def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -313,8 +418,11 @@ def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Ten
         return input
     from ..factories import ones
 
-    kept = dropout(ones((*input.meta.shape[:2],) + (1,) * (input.meta.ndim - 2), dtype=input.meta.dtype, device=input.meta.device), p)
-    return _ops.mul(input, kept)  # type: ignore[no-any-return]
+    kept = dropout(
+        ones((*input.meta.shape[:2],) + (1,) * (input.meta.ndim - 2), dtype=input.meta.dtype, device=input.meta.device),
+        p,
+    )
+    return _ops.mul(input, kept)
 
 
 dropout1d = dropout2d = dropout3d = feature_dropout
@@ -323,22 +431,30 @@ dropout1d = dropout2d = dropout3d = feature_dropout
 
 
 def layer_norm(
-    input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    input: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
 ) -> Tensor:
     """Trailing dimensions shifted to mean 0 and scaled to variance 1, times weight, plus bias (Ba et al. 2016)."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    return _ops.layer_norm(input, shape, weight, bias, eps)  # type: ignore[no-any-return]
+    return _ops.layer_norm(input, shape, weight, bias, eps)
 
 
-def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+def rms_norm(
+    input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """Trailing dimensions divided by the root of their mean square, times weight; `eps` is the dtype's unless given."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if eps is None:
         eps = {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(input.meta.dtype.name, 2.0**-23)
-    return _ops.rms_norm(input, shape, weight, eps)  # type: ignore[no-any-return]
+    return _ops.rms_norm(input, shape, weight, eps)
 
 
-def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """Channels (dimension 1) in groups, each group of a sample normalised (Wu and He 2018)."""
     batch, channels, *rest = input.meta.shape
     if channels % num_groups:
@@ -361,20 +477,28 @@ def instance_norm(
 def _affine(out: Tensor, weight: Tensor | None, bias: Tensor | None, shape: tuple[int, ...]) -> Tensor:
     if weight is not None:
         out = _ops.mul(out, weight.reshape(shape))  # type: ignore[attr-defined]
-    return out if bias is None else _ops.add(out, bias.reshape(shape))  # type: ignore[attr-defined,no-any-return]
+    return out if bias is None else _ops.add(out, bias.reshape(shape))  # type: ignore[attr-defined]
 
 
 def batch_norm(
-    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None,
-    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
     """Channels (dimension 1) normalised over all else (Ioffe and Szegedy 2015); in training, running statistics move."""
     shape = (input.meta.shape[1],) + (1,) * (input.meta.ndim - 2)
     if training or running_mean is None or running_var is None:
         dims = (0, *range(2, input.meta.ndim))
         count = input.meta.numel // input.meta.shape[1]
         if training and count < 2:
-            raise ShapeError(f"batch_norm: needs more than one value a channel in training, the input has shape {list(input.meta.shape)}")
+            raise ShapeError(
+                f"batch_norm: needs more than one value a channel in training, the input has shape {list(input.meta.shape)}"
+            )
         mean = _ops.mean(input, dims)
         centred = _ops.sub(input, mean.reshape(shape))
         variance = _ops.mean(_ops.square(centred), dims)
@@ -389,16 +513,16 @@ def batch_norm(
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """`input` divided by its norm along `dim`, or by `eps` if that is larger."""
     if p == 2:
-        return _ops.normalize_l2(input, dim, eps)  # type: ignore[no-any-return]
+        return _ops.normalize_l2(input, dim, eps)
     size = input.norm(p, dim, True)  # type: ignore[attr-defined]
-    return _ops.true_divide(input, _ops.clamp_min(size, eps))  # type: ignore[no-any-return]
+    return _ops.true_divide(input, _ops.clamp_min(size, eps))
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The scalar product along `dim` of vectors scaled to length 1."""
-    return _ops.sum(_ops.mul(normalize(x1, 2.0, dim, eps), normalize(x2, 2.0, dim, eps)), dim)  # type: ignore[no-any-return]
+    return _ops.sum(_ops.mul(normalize(x1, 2.0, dim, eps), normalize(x2, 2.0, dim, eps)), dim)
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The norm of x1 - x2 + eps along the last dimension."""
-    return _ops.add(_ops.sub(x1, x2), eps).norm(p, -1, keepdim)  # type: ignore[no-any-return]
+    return _ops.add(_ops.sub(x1, x2), eps).norm(p, -1, keepdim)

@@ -11,14 +11,36 @@ from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 
 __all__ = [
-    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
-    "sparse_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
-]  # fmt: skip
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """By how much a layer's weights are larger, so that variances survive the function behind it."""
-    if nonlinearity in ("linear", "sigmoid", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
+    if nonlinearity in (
+        "linear",
+        "sigmoid",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+    ):
         return 1.0
     if nonlinearity == "leaky_relu":
         return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
@@ -89,7 +111,9 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
 
     shape = tensor.meta.shape
     if len(shape) not in (3, 4, 5) or shape[0] % groups:
-        raise ShapeError(f"dirac_: takes 3 to 5 dimensions, the first divided by groups, not {list(shape)} and {groups}")
+        raise ShapeError(
+            f"dirac_: takes 3 to 5 dimensions, the first divided by groups, not {list(shape)} and {groups}"
+        )
     values = np.zeros(shape)
     each = shape[0] // groups
     for group in range(groups):
@@ -111,7 +135,11 @@ def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Generator | None =
 
 
 def kaiming_uniform_(
-    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Generator | None = None
+    tensor: Any,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Any:
     """U(-b, b), b = gain * sqrt(3 / fan) (He et al. 2015)."""
     if not tensor.meta.numel:
@@ -121,7 +149,11 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Generator | None = None
+    tensor: Any,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Any:
     """N(0, gain² / fan) (He et al. 2015)."""
     if not tensor.meta.numel:
@@ -130,7 +162,12 @@ def kaiming_normal_(
 
 
 def trunc_normal_(
-    tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator | None = None
+    tensor: Any,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
 ) -> Any:
     """Normally distributed within [a, b]: a uniform number between the ends' probabilities, through the inverse."""
     low, high = (math.erf((edge - mean) / std / math.sqrt(2.0)) for edge in (a, b))
@@ -153,7 +190,9 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Generator | None = None
         return tensor
     rows = tensor.meta.shape[0]
     columns = tensor.meta.numel // rows
-    drawn: Any = random.randn(max(rows, columns), min(rows, columns), generator=generator, dtype=dtypes.float32, device="cpu")
+    drawn: Any = random.randn(
+        max(rows, columns), min(rows, columns), generator=generator, dtype=dtypes.float32, device="cpu"
+    )
     q, r = np.linalg.qr(drawn.numpy().astype(np.float64))
     q = q * np.sign(np.diagonal(r))
     values = (q.T if rows < columns else q).reshape(tensor.meta.shape) * gain

@@ -14,9 +14,21 @@ from .module import Module
 from .parameter import Parameter
 
 __all__ = [
-    "Bilinear", "Conv1d", "Conv2d", "ConvTranspose2d", "CosineSimilarity", "Dropout", "Dropout1d", "Dropout2d", "Embedding",
-    "Flatten", "Identity", "Linear", "PairwiseDistance", "Unflatten",
-]  # fmt: skip
+    "Bilinear",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose2d",
+    "CosineSimilarity",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Embedding",
+    "Flatten",
+    "Identity",
+    "Linear",
+    "PairwiseDistance",
+    "Unflatten",
+]
 
 
 def _parameter(*size: int, device: Any, dtype: Any) -> Parameter:
@@ -94,7 +106,15 @@ class Linear(Module):
 class Bilinear(Module):
     """out[o] = input1 · weight[o] · input2 + bias[o]."""
 
-    def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ):
         super().__init__()
         self.weight = _parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
         self.register_parameter("bias", _parameter(out_features, device=device, dtype=dtype) if bias else None)
@@ -117,17 +137,33 @@ class _Convolution(Module):
     transposed = False
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-        groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
-    ):  # fmt: skip
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ):
         super().__init__()
         if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ArgumentError(f"{type(self).__name__}: {in_channels} and {out_channels} channels do not fall into {groups} groups")
+            raise ArgumentError(
+                f"{type(self).__name__}: {in_channels} and {out_channels} channels do not fall into {groups} groups"
+            )
         if padding_mode != "zeros":
             raise ArgumentError(f"{type(self).__name__}: padding_mode is 'zeros'; {padding_mode!r} is not supported")
         count = self.dimensions
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride, self.dilation = _tuple(kernel_size, count), _tuple(stride, count), _tuple(dilation, count)
+        self.kernel_size, self.stride, self.dilation = (
+            _tuple(kernel_size, count),
+            _tuple(stride, count),
+            _tuple(dilation, count),
+        )
         self.padding = padding if isinstance(padding, str) else _tuple(padding, count)
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         self.weight = _parameter(first, second // groups, *self.kernel_size, device=device, dtype=dtype)
@@ -173,10 +209,23 @@ class ConvTranspose2d(_Convolution):
     transposed = True
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-        groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
-    ):  # fmt: skip
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
         self.output_padding = _tuple(output_padding, 2)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -217,9 +266,17 @@ class Embedding(Module):
     """A table of vectors, looked up by integers. Row `padding_idx` is 0 at first and is not learned."""
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False, sparse: bool = False, device: Any = None, dtype: Any = None,
-    ):  # fmt: skip
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ):
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"Embedding: padding_idx {padding_idx} is no row of {num_embeddings}")
@@ -238,7 +295,9 @@ class Embedding(Module):
             init.zeros_(self.weight.data[self.padding_idx])  # type: ignore[attr-defined]
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **options: Any) -> Embedding:
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **options: Any
+    ) -> Embedding:
         """An embedding over a given table."""
         made = cls(embeddings.meta.shape[0], embeddings.meta.shape[1], padding_idx=padding_idx, **options)
         made.weight = Parameter(embeddings, requires_grad=not freeze)
@@ -248,7 +307,9 @@ class Embedding(Module):
         return F.embedding(input, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}" + (f", padding_idx={self.padding_idx}" if self.padding_idx is not None else "")
+        return f"{self.num_embeddings}, {self.embedding_dim}" + (
+            f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
+        )
 
 
 class CosineSimilarity(Module):

@@ -9,16 +9,29 @@ from . import functional as F
 from .module import Module
 
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss",
-    "L1Loss", "MSELoss", "MarginRankingLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss",
-]  # fmt: skip
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CrossEntropyLoss",
+    "HingeEmbeddingLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "MarginRankingLoss",
+    "NLLLoss",
+    "PoissonNLLLoss",
+    "SmoothL1Loss",
+    "SoftMarginLoss",
+    "TripletMarginLoss",
+]
 
 
 class _Loss(Module):
     """A function of predictions and targets. `options`: the constructor's parameters and their defaults, passed by name."""
 
     function: Any = None
-    options: dict[str, Any] = {}  # noqa: RUF012 - a table of the class, never written
+    options: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__()
@@ -34,7 +47,7 @@ class _Loss(Module):
                 setattr(self, name, value)
 
     def forward(self, *tensors: Tensor) -> Tensor:
-        return type(self).function(*tensors, **{name: getattr(self, name) for name in self.options})  # type: ignore[no-any-return]
+        return type(self).function(*tensors, **{name: getattr(self, name) for name in self.options})
 
     def extra_repr(self) -> str:
         return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in self.options.items() if getattr(self, k) is not v)
@@ -50,10 +63,14 @@ MSELoss = _made("MSELoss", F.mse_loss, reduction="mean")
 L1Loss = _made("L1Loss", F.l1_loss, reduction="mean")
 SmoothL1Loss = _made("SmoothL1Loss", F.smooth_l1_loss, reduction="mean", beta=1.0)
 HuberLoss = _made("HuberLoss", F.huber_loss, reduction="mean", delta=1.0)
-CrossEntropyLoss = _made("CrossEntropyLoss", F.cross_entropy, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0)
+CrossEntropyLoss = _made(
+    "CrossEntropyLoss", F.cross_entropy, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0
+)
 NLLLoss = _made("NLLLoss", F.nll_loss, weight=None, ignore_index=-100, reduction="mean")
 BCELoss = _made("BCELoss", F.binary_cross_entropy, weight=None, reduction="mean")
-BCEWithLogitsLoss = _made("BCEWithLogitsLoss", F.binary_cross_entropy_with_logits, weight=None, reduction="mean", pos_weight=None)
+BCEWithLogitsLoss = _made(
+    "BCEWithLogitsLoss", F.binary_cross_entropy_with_logits, weight=None, reduction="mean", pos_weight=None
+)
 KLDivLoss = _made("KLDivLoss", F.kl_div, reduction="mean", log_target=False)
 PoissonNLLLoss = _made("PoissonNLLLoss", F.poisson_nll_loss, log_input=True, full=False, eps=1e-8, reduction="mean")
 SoftMarginLoss = _made("SoftMarginLoss", F.soft_margin_loss, reduction="mean")

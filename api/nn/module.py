@@ -82,7 +82,9 @@ class Module:
             self.register_buffer(name, value, value.persistent)
         elif name in own["_parameters"]:
             if value is not None:
-                raise ArgumentError(f"cannot assign {type(value).__name__} as parameter {name!r}; wrap it in nn.Parameter, or assign None")
+                raise ArgumentError(
+                    f"cannot assign {type(value).__name__} as parameter {name!r}; wrap it in nn.Parameter, or assign None"
+                )
             own["_parameters"][name] = None
         elif name in own["_buffers"] and (value is None or isinstance(value, Tensor)):
             own["_buffers"][name] = value
@@ -141,7 +143,9 @@ class Module:
 
     # parts by name
 
-    def named_modules(self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
         """This module and all within it, each once, with its path."""
         memo = set() if memo is None else memo
         if self in memo:
@@ -179,7 +183,9 @@ class Module:
                 seen.add(id(tensor))
                 yield f"{path}.{name}" if path else name, tensor
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Parameter]]:
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
         """Parameters with their paths, each once."""
         return self._named("_parameters", prefix, recurse, remove_duplicate)
 
@@ -187,7 +193,9 @@ class Module:
         """Parameters, each once: what an optimizer takes."""
         return (tensor for _, tensor in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Tensor]]:
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
         """Buffers with their paths."""
         return self._named("_buffers", prefix, recurse, remove_duplicate)
 
@@ -202,12 +210,12 @@ class Module:
             found = getattr(found, name)
             if not isinstance(found, Module):
                 raise AttributeError(f"{name!r} of {target!r} is no module")
-        return found  # type: ignore[no-any-return]
+        return found
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a path such as `encoder.0.weight`."""
         path, _, name = target.rpartition(".")
-        return self.get_submodule(path)._parameters[name]  # type: ignore[no-any-return]
+        return self.get_submodule(path)._parameters[name]
 
     # all at once
 
@@ -244,7 +252,7 @@ class Module:
             raise ArgumentError(f"Module.to: takes a floating dtype, not {dtypes.parse(dtype).name}")
 
         def change(tensor: Any) -> Tensor:
-            return tensor.to(device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None)  # type: ignore[no-any-return]
+            return tensor.to(device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None)
 
         return self._convert(change)
 
@@ -298,7 +306,9 @@ class Module:
 
     # state
 
-    def state_dict(self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
+    def state_dict(
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
         """Parameters and persistent buffers by path; the tensors share memory with the module."""
         found = OrderedDict() if destination is None else destination
         for kind in (self._parameters, self._buffers):
@@ -310,7 +320,9 @@ class Module:
                 part.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         return found
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
         """Copy the values of `state_dict` into parameters and buffers (or with `assign`, take its tensors).
 
         Raises `ArgumentError` that lists every missing, unexpected and wrongly shaped entry; nothing is changed then.
@@ -328,7 +340,9 @@ class Module:
             if given is not None and not isinstance(given, Tensor):
                 faults.append(f"{name}: must be a tensor, not {type(given).__name__}")
             elif given is not None and given.meta.shape != tensor.meta.shape:
-                faults.append(f"{name}: has shape {list(given.meta.shape)} there and {list(tensor.meta.shape)} in the module")
+                faults.append(
+                    f"{name}: has shape {list(given.meta.shape)} there and {list(tensor.meta.shape)} in the module"
+                )
         if faults:
             raise ArgumentError(f"load_state_dict of {type(self).__name__}: " + "; ".join(faults))
         with no_grad():
@@ -341,11 +355,15 @@ class Module:
 
     # hooks
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False) -> Handle:
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
         """Call `hook(module, args)` before `forward`; what it returns, if anything, replaces the arguments."""
         return _add(self._forward_pre_hooks, (hook, with_kwargs), prepend)
 
-    def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False) -> Handle:
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> Handle:
         """Call `hook(module, args, output)` after `forward`; what it returns, if anything, replaces the output."""
         return _add(self._forward_hooks, (hook, with_kwargs), prepend)
 

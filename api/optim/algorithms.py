@@ -22,9 +22,16 @@ class SGD(Optimizer):
     """Gradient descent, with momentum (`buf = momentum * buf + (1 - dampening) * grad`), Nesterov's on request."""
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float = 0,
-        nesterov: bool = False, *, maximize: bool = False,
-    ):  # fmt: skip
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+    ):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ArgumentError("SGD: nesterov needs momentum above 0 and no dampening")
         super().__init__(params, {
@@ -55,9 +62,17 @@ class Adam(Optimizer):
     ):  # fmt: skip
         if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1):
             raise ArgumentError(f"{type(self).__name__}: betas lie in [0, 1), not {betas}")
-        super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
-        })  # fmt: skip
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "amsgrad": amsgrad,
+                "maximize": maximize,
+            },
+        )
 
     def update(self, param: Any, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
@@ -70,9 +85,17 @@ class Adam(Optimizer):
         lr, decay = float(group["lr"]), float(group["weight_decay"])
         written = (param, state["exp_avg"], state["exp_avg_sq"])
         numbers = (
-            lr / (1 - beta1 ** state["step"]), beta1, 1 - beta1, beta2, 1 - beta2, math.sqrt(1 - beta2 ** state["step"]),
-            float(group["eps"]), 0.0 if self.decoupled else decay, 1 - lr * decay if self.decoupled else 1.0, _sign(group),
-        )  # fmt: skip
+            lr / (1 - beta1 ** state["step"]),
+            beta1,
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            math.sqrt(1 - beta2 ** state["step"]),
+            float(group["eps"]),
+            0.0 if self.decoupled else decay,
+            1 - lr * decay if self.decoupled else 1.0,
+            _sign(group),
+        )
         if group["amsgrad"]:
             run("amsgrad_step", (*written, state["max_exp_avg_sq"]), grad, *numbers)
         else:
@@ -98,10 +121,18 @@ class RMSprop(Optimizer):
         self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
         momentum: float = 0, centered: bool = False, *, maximize: bool = False,
     ):  # fmt: skip
-        super().__init__(params, {
-            "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered,
-            "maximize": maximize,
-        })  # fmt: skip
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "alpha": alpha,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "momentum": momentum,
+                "centered": centered,
+                "maximize": maximize,
+            },
+        )
 
     def update(self, param: Any, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         plain = not group["momentum"] and not group["centered"]
@@ -112,7 +143,14 @@ class RMSprop(Optimizer):
                 state["grad_avg"], state["momentum_buffer"] = zeros_like(param), zeros_like(param)
         state["step"] += 1
         alpha = float(group["alpha"])
-        numbers = (float(group["lr"]), alpha, 1 - alpha, float(group["eps"]), float(group["weight_decay"]), _sign(group))
+        numbers = (
+            float(group["lr"]),
+            alpha,
+            1 - alpha,
+            float(group["eps"]),
+            float(group["weight_decay"]),
+            _sign(group),
+        )
         if plain:
             run("rmsprop_step", (param, state["square_avg"]), grad, *numbers)
         else:
@@ -124,9 +162,16 @@ class Adagrad(Optimizer):
     """Gradients divided by the root of the sum of all their squares so far (Duchi et al. 2011)."""
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0,
-        eps: float = 1e-10, *, maximize: bool = False,
-    ):  # fmt: skip
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        *,
+        maximize: bool = False,
+    ):
         super().__init__(params, {
             "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps, "maximize": maximize,
             "initial_accumulator_value": initial_accumulator_value,
@@ -138,14 +183,29 @@ class Adagrad(Optimizer):
             state["sum"] = full_like(param, float(group["initial_accumulator_value"]))
         state["step"] += 1
         lr = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
-        run("adagrad_step", (param, state["sum"]), grad, lr, float(group["eps"]), float(group["weight_decay"]), _sign(group))
+        run(
+            "adagrad_step",
+            (param, state["sum"]),
+            grad,
+            lr,
+            float(group["eps"]),
+            float(group["weight_decay"]),
+            _sign(group),
+        )
 
 
 class Adadelta(Optimizer):
     """Steps in proportion to the running size of steps over that of gradients (Zeiler 2012)."""
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0, *, maximize: bool = False
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        *,
+        maximize: bool = False,
     ):
         if not 0 <= rho <= 1:
             raise ArgumentError(f"Adadelta: rho lies between 0 and 1, not {rho}")

@@ -11,9 +11,18 @@ from ..runtime.errors import ArgumentError
 from .optimizer import Optimizer
 
 __all__ = [
-    "ConstantLR", "CosineAnnealingLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "OneCycleLR",
-    "PolynomialLR", "ReduceLROnPlateau", "StepLR",
-]  # fmt: skip
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "OneCycleLR",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "StepLR",
+]
 
 
 class LRScheduler:
@@ -53,15 +62,22 @@ class LRScheduler:
 class LambdaLR(LRScheduler):
     """The first rate times `lr_lambda(epoch)`: one function, or one a group."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]], last_epoch: int = -1):
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ):
         given = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * len(optimizer.param_groups)
         if len(given) != len(optimizer.param_groups):
-            raise ArgumentError(f"LambdaLR: {len(optimizer.param_groups)} groups need as many functions, not {len(given)}")
+            raise ArgumentError(
+                f"LambdaLR: {len(optimizer.param_groups)} groups need as many functions, not {len(given)}"
+            )
         self.lambdas: Any = given
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, group: int, epoch: int) -> float:
-        return base * self.lambdas[group](epoch)  # type: ignore[no-any-return]
+        return base * self.lambdas[group](epoch)
 
 
 class StepLR(LRScheduler):
@@ -115,7 +131,12 @@ class LinearLR(LRScheduler):
     """From start_factor to end_factor of the first rate, along a line of `total_iters` epochs."""
 
     def __init__(
-        self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5, last_epoch: int = -1
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
     ):
         self.start_factor = start_factor
         self.end_factor = end_factor
@@ -136,7 +157,7 @@ class PolynomialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, group: int, epoch: int) -> float:
-        return base * (1 - min(epoch, self.total_iters) / self.total_iters) ** self.power  # type: ignore[no-any-return]
+        return base * (1 - min(epoch, self.total_iters) / self.total_iters) ** self.power
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -158,10 +179,22 @@ class OneCycleLR(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, max_lr: float, total_steps: int | None = None, epochs: int | None = None, steps_per_epoch: int | None = None,
-        pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True, base_momentum: float = 0.85,
-        max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4, three_phase: bool = False, last_epoch: int = -1,
-    ):  # fmt: skip
+        self,
+        optimizer: Optimizer,
+        max_lr: float,
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.85,
+        max_momentum: float = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ):
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise ArgumentError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
@@ -175,7 +208,11 @@ class OneCycleLR(LRScheduler):
         first = max_lr / div_factor
         top = pct_start * total_steps - 1
         if three_phase:
-            self.phases = [(top, first, max_lr, 0, 1), (2 * top, max_lr, first, 1, 0), (total_steps - 1.0, first, first / final_div_factor, 0, 0)]
+            self.phases = [
+                (top, first, max_lr, 0, 1),
+                (2 * top, max_lr, first, 1, 0),
+                (total_steps - 1.0, first, first / final_div_factor, 0, 0),
+            ]
         else:
             self.phases = [(top, first, max_lr, 0, 1), (total_steps - 1.0, max_lr, first / final_div_factor, 1, 0)]
         super().__init__(optimizer, last_epoch)
@@ -214,15 +251,27 @@ class ReduceLROnPlateau:
         threshold_mode: str = "rel", cooldown: int = 0, min_lr: float = 0.0, eps: float = 1e-8,
     ):  # fmt: skip
         if mode not in ("min", "max") or not factor < 1:
-            raise ArgumentError(f"ReduceLROnPlateau: mode is 'min' or 'max' and factor below 1, not {mode!r} and {factor}")
+            raise ArgumentError(
+                f"ReduceLROnPlateau: mode is 'min' or 'max' and factor below 1, not {mode!r} and {factor}"
+            )
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
-        self.threshold, self.threshold_mode, self.cooldown, self.min_lr, self.eps = threshold, threshold_mode, cooldown, min_lr, eps
+        self.threshold, self.threshold_mode, self.cooldown, self.min_lr, self.eps = (
+            threshold,
+            threshold_mode,
+            cooldown,
+            min_lr,
+            eps,
+        )
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
     def _improves(self, value: float) -> bool:
         sign = -1 if self.mode == "min" else 1
-        margin = self.threshold * abs(self.best) if self.threshold_mode == "rel" and math.isfinite(self.best) else self.threshold
+        margin = (
+            self.threshold * abs(self.best)
+            if self.threshold_mode == "rel" and math.isfinite(self.best)
+            else self.threshold
+        )
         return sign * (value - self.best) > (margin if math.isfinite(self.best) else 0)
 
     def step(self, metrics: Any) -> None:

@@ -47,7 +47,9 @@ class Optimizer:
             if not isinstance(param, Tensor):
                 raise ArgumentError(f"{type(self).__name__}: can optimize tensors only, not {type(param).__name__}")
             if param.node is not None:
-                raise ArgumentError(f"{type(self).__name__}: can optimize leaves only; this tensor was computed by {param.node.name}")
+                raise ArgumentError(
+                    f"{type(self).__name__}: can optimize leaves only; this tensor was computed by {param.node.name}"
+                )
             if id(param) in known:
                 raise ArgumentError(f"{type(self).__name__}: a parameter is in more than one group, or twice in one")
             known.add(id(param))
@@ -105,8 +107,14 @@ class Optimizer:
         given = state_dict["param_groups"]
         sizes = [len(g["params"]) for g in given], [len(g["params"]) for g in self.param_groups]
         if sizes[0] != sizes[1]:
-            raise ArgumentError(f"load_state_dict of {type(self).__name__}: groups have {sizes[0]} parameters there and {sizes[1]} here")
-        own = {n: p for g, h in zip(given, self.param_groups, strict=True) for n, p in zip(g["params"], h["params"], strict=True)}
+            raise ArgumentError(
+                f"load_state_dict of {type(self).__name__}: groups have {sizes[0]} parameters there and {sizes[1]} here"
+            )
+        own = {
+            n: p
+            for g, h in zip(given, self.param_groups, strict=True)
+            for n, p in zip(g["params"], h["params"], strict=True)
+        }
         self.state = defaultdict(dict)
         for number, entry in state_dict["state"].items():
             param = own[number]

@@ -30,7 +30,6 @@ from ..expr import (
     ExprError,
     OpenCL,
     Operand,
-    Piece,
     RowProgram,
     Scope,
     call,
@@ -50,6 +49,7 @@ from ..model import Op, Param, SpecError
 from ..signature import c_names, check_name
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import functions, operand_table
+from .row_dialects import ACROSS, SPREAD
 
 __all__ = ["Result", "check", "derive", "render", "results", "variant"]
 
@@ -118,9 +118,9 @@ def _unwrapped(text: str) -> tuple[str, str]:
     """What `broadcast(...)` or `column_sum(...)` is around, and which it is."""
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(" ".join(text.split()), mode="eval").body
-        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _WRAPPERS:
-            if len(tree.args) == 1 and not tree.keywords:
-                return ast.unparse(tree.args[0]), tree.func.id
+        called = tree.func if isinstance(tree, ast.Call) and len(tree.args) == 1 and not tree.keywords else None
+        if isinstance(called, ast.Name) and called.id in _WRAPPERS:
+            return ast.unparse(tree.args[0]), called.id  # type: ignore[attr-defined]
     return text, ""
 
 
@@ -227,27 +227,6 @@ def _dropped(op: Op, field: str, expr: Expr, gone: frozenset[str]) -> Expr | Non
 # Rendering
 
 
-class _Spread(OpenCL):
-    """The vector dialect where what is one a row is spread by a macro: it is one number where a vector is a stretch of
-    a row, and a vector where it goes across rows."""
-
-    def operand(self, node: Expr, spelled: str) -> Piece:
-        if node.scope == "row":
-            return Piece(f"SPREAD_{_LETTER[node.type]}({spelled})")
-        return super().operand(node, spelled)
-
-
-class _Across(OpenCL):
-    """What is one a row, for several rows at once: vectors, which need no spreading."""
-
-    def operand(self, node: Expr, spelled: str) -> Piece:
-        return Piece(spelled) if node.scope == "row" else super().operand(node, spelled)
-
-
-_LETTER = {"value": "V", "mask": "M", "index": "L"}
-_SPREAD, _ACROSS = _Spread(lanes=True), _Across(lanes=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """One pass over the row, as the template wants it.
@@ -332,7 +311,7 @@ class _Maker:
         rows = [p for p in self.inputs if p.scope == "row" and p.name in used]
         narrow: list[tuple[str, str]] = [(self.spell(p.name), p.type) for p in rows]
         narrow += [(n, t) for n, t in self.row_values() if n in used]
-        vector = self.emit(exprs, _SPREAD)
+        vector = self.emit(exprs, SPREAD)
         return Sweep(
             values=tuple((k, e.type) for k, e in exprs.items()),
             reads=tuple(k for k, p in enumerate(self.inputs) if p.scope in _WIDE and p.name in used),
@@ -366,7 +345,7 @@ class _Maker:
             stages.append({
                 "sweep": sweep, "types": types, "keeps": keeps,
                 "lets": self._in_order(lets, ROW, f"t{number}_"),
-                "across": self._in_order(lets, _ACROSS, f"t{number}_"),
+                "across": self._in_order(lets, ACROSS, f"t{number}_"),
             })  # fmt: skip
         again = {f"y{i}": whole[k] for i, (k, r) in enumerate(self.found.items()) if r.scope != "row"}
         wide = {f"y{i}": self.program.outputs[k] for i, (k, r) in enumerate(self.found.items()) if r.scope != "row"}
@@ -385,7 +364,7 @@ class _Maker:
             final=self.sweep(wide) if wide else None,
             whole=self.sweep(again) if again else None,
             row=self.emit(narrow, ROW, "t9_") if narrow else None,
-            across=self.emit(narrow, _ACROSS, "t9_") if narrow else None,
+            across=self.emit(narrow, ACROSS, "t9_") if narrow else None,
         )
         return text, functions(*self.blocks)
 

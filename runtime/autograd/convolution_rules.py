@@ -32,7 +32,7 @@ def _size(node: Node, position: int) -> tuple[int, int]:
 
 def _forward(first: str, second: str) -> Callable[..., Tensor]:
     def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-        return call(registry["convolution"], (values[first], values[second], None), _common(node))  # type: ignore[no-any-return]
+        return call(registry["convolution"], (values[first], values[second], None), _common(node))
 
     return gradient
 
@@ -40,7 +40,7 @@ def _forward(first: str, second: str) -> Callable[..., Tensor]:
 def _input(first: str, second: str) -> Callable[..., Tensor]:
     def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
         statics = (_size(node, position), *_common(node))
-        return call(registry["convolution_input"], (values[first], values[second]), statics)  # type: ignore[no-any-return]
+        return call(registry["convolution_input"], (values[first], values[second]), statics)
 
     return gradient
 
@@ -48,13 +48,13 @@ def _input(first: str, second: str) -> Callable[..., Tensor]:
 def _weight(first: str, second: str) -> Callable[..., Tensor]:
     def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
         statics = (_size(node, position), *_common(node))
-        return call(registry["convolution_weight"], (values[first], values[second]), statics)  # type: ignore[no-any-return]
+        return call(registry["convolution_weight"], (values[first], values[second]), statics)
 
     return gradient
 
 
 def _bias(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    return call(registry["sum"], (values["grad"],), ((0, 2, 3), False, None))  # type: ignore[no-any-return]
+    return call(registry["sum"], (values["grad"],), ((0, 2, 3), False, None))
 
 
 _RULES: dict[str, Mapping[str, Rule]] = {

@@ -296,4 +296,11 @@ def _weight(builder: _Builder) -> None:
     )  # fmt: skip
     if not whole:
         share, shares = split(total, elementwise_parts(total * parts, able.cores), lanes)
-        builder.launch("sum", (target, len(builder.layouts)), (builder.element, builder.result.dtype), (parts, total, share), (shares,), total * parts)
+        builder.launch(
+            "sum",
+            (target, len(builder.layouts)),
+            (builder.element, builder.result.dtype),
+            (parts, total, share),
+            (shares,),
+            total * parts,
+        )

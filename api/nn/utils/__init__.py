@@ -33,7 +33,11 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
 
 
 def clip_grad_norm_(
-    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: Any = None,
 ) -> Any:
     """Scale all gradients, in place, so that their norm as one vector is at most `max_norm`. Returns the norm before."""
     grads = _grads(parameters)
@@ -64,7 +68,9 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     given: list[Any] = list(parameters)
     total = sum(p.meta.numel for p in given)
     if vec.meta.shape != (total,):
-        raise ArgumentError(f"vector_to_parameters: {total} values are wanted, the vector has shape {list(vec.meta.shape)}")
+        raise ArgumentError(
+            f"vector_to_parameters: {total} values are wanted, the vector has shape {list(vec.meta.shape)}"
+        )
     at = 0
     with no_grad():
         for param in given:
