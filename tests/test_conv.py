@@ -20,7 +20,10 @@ CASES = {
 def taps(x, weight, stride, padding, dilation, groups):
     """(output channel, input channel, weight's place, slice of the padded input) of every product."""
     outs, ins, kh, kw = weight.shape
-    h, w = ((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip(x.shape[2:], padding, dilation, (kh, kw), stride, strict=True))
+    h, w = (
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, p, d, k, s in zip(x.shape[2:], padding, dilation, (kh, kw), stride, strict=True)
+    )
     for o in range(outs):
         for i in range(ins):
             for ky in range(kh):
@@ -109,7 +112,9 @@ def test_any_strides_and_half():
     expected = forward(x.transpose(0, 3, 1, 2), weight.transpose(2, 1, 3, 0), np.zeros(4), (1, 1), (0, 0), (1, 1), 1)
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
     for dtype in (wg.float16, wg.bfloat16):
-        half = F.conv2d(wg.tensor(x, dtype=dtype).permute(0, 3, 1, 2), wg.tensor(weight, dtype=dtype).permute(2, 1, 3, 0))
+        half = F.conv2d(
+            wg.tensor(x, dtype=dtype).permute(0, 3, 1, 2), wg.tensor(weight, dtype=dtype).permute(2, 1, 3, 0)
+        )
         assert half.dtype is dtype
         assert np.abs(half.float().numpy() - expected).max() < 0.1
     grown = F.conv2d(wg.ones(1, 1, 3, 3, requires_grad=True), wg.ones(1, 1, 2, 2))
@@ -120,7 +125,9 @@ def test_other_forms():
     rng = np.random.default_rng(4)
     x, weight = rng.standard_normal((2, 3, 9)), rng.standard_normal((4, 3, 3))
     expected = forward(x[:, :, None], weight[:, :, None], np.zeros(4), (1, 2), (0, 1), (1, 1), 1)[:, :, 0]
-    np.testing.assert_allclose(F.conv1d(wg.tensor(x), wg.tensor(weight), stride=2, padding=1).numpy(), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        F.conv1d(wg.tensor(x), wg.tensor(weight), stride=2, padding=1).numpy(), expected, rtol=1e-12, atol=1e-12
+    )
     image, kernel = wg.tensor(rng.standard_normal((3, 6, 7))), wg.tensor(rng.standard_normal((2, 3, 3, 4)))
     assert F.conv2d(image, kernel).shape == (2, 4, 4)
     assert F.conv2d(image, kernel, padding="same").shape == (2, 6, 7)

@@ -77,12 +77,12 @@ def test_assignment_rules():
     with pytest.raises(AttributeError, match="super"):
         type("Early", (nn.Module,), {"__init__": lambda self: setattr(self, "a", nn.Linear(1, 1))})()
     with pytest.raises(AttributeError, match="no attribute 'missing'"):
-        net.missing  # noqa: B018
+        net.missing
     with pytest.raises(KeyError, match="without dots"):
         net.register_buffer("a.b", wg.ones(1))
+    made = nn.Parameter(wg.ones(1))
+    made.node = (made * 2).node
     with pytest.raises(RuntimeError, match="leaf"):
-        made = nn.Parameter(wg.ones(1))
-        made.node = (made * 2).node
         net.register_parameter("made", made)
     with pytest.raises(NotImplementedError, match="forward"):
         nn.Module()(1)
@@ -102,7 +102,9 @@ def test_state_dicts():
     del wrong["first.bias"]
     before = two.first.weight.detach().clone()
     wrong["first.weight"] = wg.zeros(5, 4)
-    with pytest.raises(ValueError, match=r"missing: first.bias; unexpected: extra; scale: has shape \[4\] there and \[5\]"):
+    with pytest.raises(
+        ValueError, match=r"missing: first.bias; unexpected: extra; scale: has shape \[4\] there and \[5\]"
+    ):
         two.load_state_dict(wrong)
     assert (two.first.weight.detach().numpy() == before.numpy()).all()
     wrong["scale"] = wg.ones(5)
@@ -136,7 +138,9 @@ def test_hooks():
     handles = [
         net.register_forward_pre_hook(lambda m, args: calls.append("before") or (args[0] * 2,)),
         net.register_forward_hook(lambda m, args, out: calls.append("after") or out + 1),
-        net.register_full_backward_hook(lambda m, gi, go: calls.append(("backward", gi[0].shape, go[0].shape)) or (gi[0] * 10,)),
+        net.register_full_backward_hook(
+            lambda m, gi, go: calls.append(("backward", gi[0].shape, go[0].shape)) or (gi[0] * 10,)
+        ),
     ]
     x = wg.ones(1, 3, requires_grad=True)
     out = net(x)
@@ -147,7 +151,9 @@ def test_hooks():
     np.testing.assert_allclose(x.grad.numpy()[0], 20 * net.weight.detach().numpy().sum(0), rtol=1e-5)
     for handle in handles:
         handle.remove()
-    np.testing.assert_allclose(net(x).detach().numpy()[0], (expected - 1 + net.bias.detach().numpy()) / 2, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        net(x).detach().numpy()[0], (expected - 1 + net.bias.detach().numpy()) / 2, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_containers():
@@ -202,7 +208,7 @@ def test_the_listing_of_the_paper_runs():
 
         def forward(self, x):
             t1 = self.conv(x)
-            t2 = nn.functional.relu(t1)  # noqa: F841 - as printed
+            t2 = nn.functional.relu(t1)  # noqa: F841
             t3 = self.fc(t1)
             return nn.functional.softmax(t3)
 
@@ -231,21 +237,36 @@ def test_linear_and_embedding():
 
 
 ACTIVATIONS = {
-    nn.ReLU: lambda x: np.maximum(x, 0), nn.ReLU6: lambda x: x.clip(0, 6), nn.Sigmoid: lambda x: 1 / (1 + np.exp(-x)), nn.Tanh: np.tanh,
-    nn.LeakyReLU: lambda x: np.where(x > 0, x, 0.01 * x), nn.ELU: lambda x: np.where(x > 0, x, np.expm1(x)),
+    nn.ReLU: lambda x: np.maximum(x, 0),
+    nn.ReLU6: lambda x: x.clip(0, 6),
+    nn.Sigmoid: lambda x: 1 / (1 + np.exp(-x)),
+    nn.Tanh: np.tanh,
+    nn.LeakyReLU: lambda x: np.where(x > 0, x, 0.01 * x),
+    nn.ELU: lambda x: np.where(x > 0, x, np.expm1(x)),
     nn.CELU: lambda x: np.where(x > 0, x, np.expm1(x)),
     nn.SELU: lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
-    nn.GELU: lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))), nn.SiLU: lambda x: x / (1 + np.exp(-x)),
-    nn.Mish: lambda x: x * np.tanh(np.log1p(np.exp(x))), nn.Softplus: lambda x: np.log1p(np.exp(x)), nn.Softsign: lambda x: x / (1 + abs(x)),
-    nn.LogSigmoid: lambda x: -np.log1p(np.exp(-x)), nn.Hardtanh: lambda x: x.clip(-1, 1), nn.Tanhshrink: lambda x: x - np.tanh(x),
-    nn.Hardswish: lambda x: x * (x + 3).clip(0, 6) / 6, nn.Hardsigmoid: lambda x: (x + 3).clip(0, 6) / 6,
-    nn.Softshrink: lambda x: np.sign(x) * np.maximum(abs(x) - 0.5, 0), nn.Hardshrink: lambda x: np.where(abs(x) > 0.5, x, 0),
-    nn.PReLU: lambda x: np.where(x > 0, x, 0.25 * x), nn.GLU: lambda x: x[:, :4] / (1 + np.exp(-x[:, 4:])),
-    lambda: nn.Softmax(dim=1): lambda x: softmax(x, 1), lambda: nn.LogSoftmax(dim=0): lambda x: np.log(softmax(x, 0)),
+    nn.GELU: lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
+    nn.SiLU: lambda x: x / (1 + np.exp(-x)),
+    nn.Mish: lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    nn.Softplus: lambda x: np.log1p(np.exp(x)),
+    nn.Softsign: lambda x: x / (1 + abs(x)),
+    nn.LogSigmoid: lambda x: -np.log1p(np.exp(-x)),
+    nn.Hardtanh: lambda x: x.clip(-1, 1),
+    nn.Tanhshrink: lambda x: x - np.tanh(x),
+    nn.Hardswish: lambda x: x * (x + 3).clip(0, 6) / 6,
+    nn.Hardsigmoid: lambda x: (x + 3).clip(0, 6) / 6,
+    nn.Softshrink: lambda x: np.sign(x) * np.maximum(abs(x) - 0.5, 0),
+    nn.Hardshrink: lambda x: np.where(abs(x) > 0.5, x, 0),
+    nn.PReLU: lambda x: np.where(x > 0, x, 0.25 * x),
+    nn.GLU: lambda x: x[:, :4] / (1 + np.exp(-x[:, 4:])),
+    lambda: nn.Softmax(dim=1): lambda x: softmax(x, 1),
+    lambda: nn.LogSoftmax(dim=0): lambda x: np.log(softmax(x, 0)),
     lambda: nn.Softmin(dim=1): lambda x: softmax(-x, 1),
-    lambda: nn.GELU(approximate="tanh"): lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    lambda: nn.GELU(approximate="tanh"): lambda x: (
+        0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
     lambda: nn.Threshold(0.3, -1.0): lambda x: np.where(x > 0.3, x, -1),
-}  # fmt: skip
+}
 
 
 def test_activations_and_their_gradients():
@@ -259,7 +280,9 @@ def test_activations_and_their_gradients():
         (out * wg.tensor(weights)).sum().backward()
         direction, step = RNG.standard_normal(x.shape), 1e-6
         slope = ((formula(x + step * direction) - formula(x - step * direction)) * weights).sum() / (2 * step)
-        np.testing.assert_allclose((tensor.grad.numpy() * direction).sum(), slope, rtol=1e-5, atol=1e-7, err_msg=repr(module))
+        np.testing.assert_allclose(
+            (tensor.grad.numpy() * direction).sum(), slope, rtol=1e-5, atol=1e-7, err_msg=repr(module)
+        )
     assert repr(nn.LeakyReLU(0.2)) == "LeakyReLU(negative_slope=0.2)"
     with pytest.raises(TypeError, match="unexpected argument 'slope'"):
         nn.LeakyReLU(slope=1)
@@ -280,7 +303,9 @@ def test_normalisation():
     expected = x / np.sqrt((x * x).mean(-1, keepdims=True) + 2.0**-52)
     np.testing.assert_allclose(nn.RMSNorm(5, dtype=wg.float64)(tensor).detach().numpy(), expected, rtol=1e-10)
     grouped = x.reshape(4, 2, -1)
-    expected = ((grouped - grouped.mean(-1, keepdims=True)) / np.sqrt(grouped.var(-1, keepdims=True) + 1e-5)).reshape(x.shape)
+    expected = ((grouped - grouped.mean(-1, keepdims=True)) / np.sqrt(grouped.var(-1, keepdims=True) + 1e-5)).reshape(
+        x.shape
+    )
     np.testing.assert_allclose(nn.GroupNorm(2, 6, dtype=wg.float64)(tensor).detach().numpy(), expected, rtol=1e-10)
     batch = nn.BatchNorm1d(6, dtype=wg.float64)
     np.testing.assert_allclose(batch(tensor).detach().numpy(), normal((0, 2)), rtol=1e-10, atol=1e-12)
@@ -303,21 +328,44 @@ def sigmoid(x):
 A, B = RNG.standard_normal((5, 7)) * 2, RNG.standard_normal((5, 7)) * 2
 P, T = RNG.uniform(0.05, 0.95, (5, 7)), RNG.integers(0, 2, (5, 7)).astype(float)
 LOGITS = {
-    "mse": (nn.MSELoss, A, B, lambda x, y: (x - y) ** 2), "l1": (nn.L1Loss, A, B, lambda x, y: abs(x - y)),
-    "smooth l1": (lambda **k: nn.SmoothL1Loss(beta=0.7, **k), A, B, lambda x, y: np.where(abs(x - y) < 0.7, (x - y) ** 2 / 1.4, abs(x - y) - 0.35)),
-    "huber": (lambda **k: nn.HuberLoss(delta=0.7, **k), A, B, lambda x, y: np.where(abs(x - y) < 0.7, (x - y) ** 2 / 2, 0.7 * (abs(x - y) - 0.35))),
+    "mse": (nn.MSELoss, A, B, lambda x, y: (x - y) ** 2),
+    "l1": (nn.L1Loss, A, B, lambda x, y: abs(x - y)),
+    "smooth l1": (
+        lambda **k: nn.SmoothL1Loss(beta=0.7, **k),
+        A,
+        B,
+        lambda x, y: np.where(abs(x - y) < 0.7, (x - y) ** 2 / 1.4, abs(x - y) - 0.35),
+    ),
+    "huber": (
+        lambda **k: nn.HuberLoss(delta=0.7, **k),
+        A,
+        B,
+        lambda x, y: np.where(abs(x - y) < 0.7, (x - y) ** 2 / 2, 0.7 * (abs(x - y) - 0.35)),
+    ),
     "bce": (nn.BCELoss, P, T, lambda x, y: -(y * np.log(x) + (1 - y) * np.log(1 - x))),
-    "bce logits": (nn.BCEWithLogitsLoss, A, T, lambda x, y: -(y * np.log(sigmoid(x)) + (1 - y) * np.log(1 - sigmoid(x)))),
+    "bce logits": (
+        nn.BCEWithLogitsLoss,
+        A,
+        T,
+        lambda x, y: -(y * np.log(sigmoid(x)) + (1 - y) * np.log(1 - sigmoid(x))),
+    ),
     "bce logits, weighted": (
-        lambda **k: nn.BCEWithLogitsLoss(pos_weight=wg.tensor(P[0]), **k), A, T,
+        lambda **k: nn.BCEWithLogitsLoss(pos_weight=wg.tensor(P[0]), **k),
+        A,
+        T,
         lambda x, y: -(P[0] * y * np.log(sigmoid(x)) + (1 - y) * np.log(1 - sigmoid(x))),
     ),
     "kl": (nn.KLDivLoss, np.log(P), softmax(B, 1), lambda x, y: y * (np.log(y) - x)),
-    "kl of logarithms": (lambda **k: nn.KLDivLoss(log_target=True, **k), np.log(P), B, lambda x, y: np.exp(y) * (y - x)),
+    "kl of logarithms": (
+        lambda **k: nn.KLDivLoss(log_target=True, **k),
+        np.log(P),
+        B,
+        lambda x, y: np.exp(y) * (y - x),
+    ),
     "poisson": (nn.PoissonNLLLoss, A, T, lambda x, y: np.exp(x) - y * x),
     "soft margin": (nn.SoftMarginLoss, A, 2 * T - 1, lambda x, y: np.log1p(np.exp(-x * y))),
     "hinge": (nn.HingeEmbeddingLoss, A, 2 * T - 1, lambda x, y: np.where(y == 1, x, np.maximum(0, 1 - x))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LOGITS)
@@ -372,7 +420,9 @@ def test_cross_entropy(weighted, smoothing, reduction):
     loss.sum().backward()
     direction, step = RNG.standard_normal(x.shape), 1e-6
     ends = [np.sum(cross_entropy(x + s * step * direction, y, weight, -100, smoothing, reduction)) for s in (1, -1)]
-    np.testing.assert_allclose((tensor.grad.numpy() * direction).sum(), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(
+        (tensor.grad.numpy() * direction).sum(), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-8
+    )
     if not smoothing:
         found = F.nll_loss(F.log_softmax(wg.tensor(x), 1), wg.tensor(y), given, reduction=reduction)
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-12)
@@ -383,7 +433,9 @@ def test_other_forms_and_errors_of_losses():
     soft = softmax(RNG.standard_normal((4, 6)), 1)
     expected = -(soft * np.log(softmax(x, 1))).sum(1).mean()
     np.testing.assert_allclose(F.cross_entropy(wg.tensor(x), wg.tensor(soft)).item(), expected, rtol=1e-12)
-    np.testing.assert_allclose(F.cross_entropy(wg.tensor(x[0]), wg.tensor(2)).item(), -np.log(softmax(x[0], 0))[2], rtol=1e-12)
+    np.testing.assert_allclose(
+        F.cross_entropy(wg.tensor(x[0]), wg.tensor(2)).item(), -np.log(softmax(x[0], 0))[2], rtol=1e-12
+    )
     np.testing.assert_allclose(
         F.kl_div(wg.tensor(np.log(soft)), wg.tensor(softmax(x, 1)), reduction="batchmean").item(),
         (softmax(x, 1) * (np.log(softmax(x, 1)) - np.log(soft))).sum() / 4, rtol=1e-10,

@@ -70,7 +70,11 @@ CASES = [
     (optim.SGD, sgd, {"lr": 0.02, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.01}),
     (optim.SGD, sgd, {"lr": 0.02, "momentum": 0.8, "nesterov": True}),
     (optim.Adam, adam, {"lr": 0.03}),
-    (optim.Adam, adam, {"lr": 0.03, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1, "amsgrad": True, "maximize": True}),
+    (
+        optim.Adam,
+        adam,
+        {"lr": 0.03, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1, "amsgrad": True, "maximize": True},
+    ),
     (optim.AdamW, adamw, {"lr": 0.03}),
     (optim.AdamW, adamw, {"lr": 0.03, "weight_decay": 0.3, "amsgrad": True}),
     (optim.RMSprop, rmsprop, {}),
@@ -194,7 +198,10 @@ def test_schedules():
     check(lambda o: lr_scheduler.LinearLR(o, 0.25, 1.0, 3), [0.2, 0.4, 0.6, 0.8, 0.8])
     check(lambda o: lr_scheduler.ConstantLR(o, 0.5, 2), [0.4, 0.4, 0.8])
     check(lambda o: lr_scheduler.PolynomialLR(o, 4, 2.0), [0.8 * (1 - k / 4) ** 2 for k in range(5)])
-    check(lambda o: lr_scheduler.CosineAnnealingLR(o, 4, 0.1), [0.1 + 0.7 * (1 + math.cos(math.pi * k / 4)) / 2 for k in range(5)])
+    check(
+        lambda o: lr_scheduler.CosineAnnealingLR(o, 4, 0.1),
+        [0.1 + 0.7 * (1 + math.cos(math.pi * k / 4)) / 2 for k in range(5)],
+    )
     # PyTorch 2.13: OneCycleLR(SGD(momentum=0.9), max_lr=1, total_steps=10, cycle_momentum=False)
     check(
         lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=10, cycle_momentum=False),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Canvas:
     def line(self, points: Sequence[tuple[float, float]], colour: Colour, thickness: float = 1.0) -> None:
         """A line through `points`, with round ends and corners."""
         radius = thickness * _FINE / 2
-        for (x0, y0), (x1, y1) in zip(points[:-1], points[1:], strict=True):
+        for (x0, y0), (x1, y1) in pairwise(points):
             ends = np.array([x0, y0, x1, y1]) * _FINE
             left, top = np.floor(np.minimum(ends[:2], ends[2:]) - radius).astype(int).clip(0)
             right, bottom = np.ceil(np.maximum(ends[:2], ends[2:]) + radius).astype(int) + 1
@@ -89,8 +90,8 @@ class Canvas:
         anchor: str = "left",
         turned: bool = False,
     ) -> None:
-        """Text whose middle line is at `y`. anchor: what `x` is of it, `left`, `middle` or `right`. turned: reads upwards
-        (then `x` is the middle line and `y` what anchor says)."""
+        """Text whose middle line is at `y`. anchor: what `x` is of it, `left`, `middle` or `right`. turned: reads
+        upwards (then `x` is the middle line and `y` what anchor says)."""
         codes = [ord(c) - 32 if 32 <= ord(c) < 127 else ord("?") - 32 for c in text]
         columns = np.concatenate(
             [np.frombuffer(_FONT, np.uint8)[5 * c : 5 * c + 5].tolist() + [0] for c in codes] or [np.zeros(1)]
@@ -180,7 +181,7 @@ def gallery(
     columns: int,
     title: str,
 ) -> None:
-    """Images (count, height, width) with what the model took them for: green if right, red with the truth in brackets if wrong."""
+    """Images (count, height, width) with what the model took them for: green, or red with the truth in brackets."""
     cell, side = 7, images.shape[-1] * 7
     canvas.text(left + columns * (side + 14) / 2 - 7, top - 22, title, anchor="middle")
     for i, (grey, guess, label) in enumerate(zip(images, guesses, labels, strict=True)):

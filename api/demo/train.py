@@ -177,7 +177,8 @@ class _Bar:
         filled = int(done * self.WIDTH)
         bar = "=" * filled + ">" * (filled < self.WIDTH) + " " * max(self.WIDTH - filled - 1, 0)
         shown = "" if loss != loss else f"  loss {loss:.3f}"
-        text = f"epoch {epoch + 1:2d}/{self.epochs} [{bar}] {100 * done:3.0f} %{shown}  {time.perf_counter() - self.begun:4.1f} s"
+        spent = time.perf_counter() - self.begun
+        text = f"epoch {epoch + 1:2d}/{self.epochs} [{bar}] {100 * done:3.0f} %{shown}  {spent:4.1f} s"
         end = "\r" if self.live and not (ended and epoch + 1 == self.epochs) else "\n"
         print(text, end=end, file=self.stream, flush=True)
 
@@ -186,9 +187,16 @@ def _lines(report: Report) -> Iterator[str]:
     later = sum(report.driver_allocations[1:])
     yield f"device              {report.device}"
     yield f"test accuracy       {100 * report.accuracy:.2f} % of {len(report.guesses)} images"
-    yield f"speed               {report.samples_per_second:,.0f} samples/s, {report.train_seconds:.1f} s, kernels built before in {report.build_seconds:.1f} s"
+    yield (
+        f"speed               {report.samples_per_second:,.0f} samples/s, {report.train_seconds:.1f} s, "
+        f"kernels built before in {report.build_seconds:.1f} s"
+    )
     yield f"kernels launched    {report.launches:,}"
-    yield f"memory              peak {format_bytes(report.peak)}, reserved {format_bytes(report.reserved)} ({report.reserved / max(report.peak, 1):.2f} of the peak)"
+    share = report.reserved / max(report.peak, 1)
+    yield (
+        f"memory              peak {format_bytes(report.peak)}, reserved {format_bytes(report.reserved)} "
+        f"({share:.2f} of the peak)"
+    )
     yield f"driver allocations  {' '.join(map(str, report.driver_allocations))} by epoch ({later} after the first)"
 
 

@@ -33,7 +33,8 @@ def _alike(input: Tensor, target: Tensor, where: str) -> None:
     """Raise `ShapeError` unless the shapes are equal: broadcasting here is a mistake more often than meant."""
     if input.meta.shape != target.meta.shape:
         raise ShapeError(
-            f"{where}: input has shape {list(input.meta.shape)} and target {list(target.meta.shape)}; they must be equal"
+            f"{where}: input has shape {list(input.meta.shape)} and target {list(target.meta.shape)}; "
+            "they must be equal"
         )
 
 
@@ -142,7 +143,7 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
-    from .functional import cosine_similarity
+    from ._normalization import cosine_similarity
 
     cosine = cosine_similarity(input1, input2, -1)
     losses = _ops.where(target == 1, 1 - cosine, _ops.relu(cosine - margin))  # type: ignore[operator]
@@ -159,7 +160,7 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, distance to positive - distance to negative + margin)."""
-    from .functional import pairwise_distance
+    from ._normalization import pairwise_distance
 
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     return _reduced(_ops.relu(near - far + margin), reduction, "triplet_margin_loss")  # type: ignore[operator]
@@ -176,7 +177,8 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, where: 
     wanted = input.meta.shape[:dim] + input.meta.shape[dim + 1 :]
     if target.meta.shape != wanted:
         raise ShapeError(
-            f"{where}: an input of shape {list(input.meta.shape)} needs a target of shape {list(wanted)} with the classes' numbers, "
+            f"{where}: an input of shape {list(input.meta.shape)} needs a target of shape {list(wanted)} "
+            "with the classes' numbers, "
             f"not {list(target.meta.shape)}"
         )
     if target.meta.dtype.kind not in "iu":

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class _Loss(Module):
-    """A function of predictions and targets. `options`: the constructor's parameters and their defaults, passed by name."""
+    """A function of predictions and targets. `options`: the constructor's parameters with defaults, passed by name."""
 
     function: Any = None
     options: dict[str, Any] = {}  # noqa: RUF012

@@ -83,7 +83,7 @@ class Module:
         elif name in own["_parameters"]:
             if value is not None:
                 raise ArgumentError(
-                    f"cannot assign {type(value).__name__} as parameter {name!r}; wrap it in nn.Parameter, or assign None"
+                    f"cannot assign {type(value).__name__} as parameter {name!r}; wrap it in Parameter, or assign None"
                 )
             own["_parameters"][name] = None
         elif name in own["_buffers"] and (value is None or isinstance(value, Tensor)):
@@ -240,7 +240,7 @@ class Module:
         return self
 
     def to(self, *args: Any, device: Any = None, dtype: Any = None, **_: Any) -> Module:
-        """Move parameters and buffers to a device, convert the floating ones to a dtype, in place. Returns the module."""
+        """Move parameters and buffers to a device, floating ones to a dtype, in place. Returns the module."""
         for arg in args:
             if isinstance(arg, Tensor):
                 device, dtype = arg.meta.device, arg.meta.dtype
@@ -368,7 +368,7 @@ class Module:
         return _add(self._forward_hooks, (hook, with_kwargs), prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(module, grad_input, grad_output)` in backward; what it returns, if anything, replaces grad_input."""
+        """Call `hook(module, grad_input, grad_output)` in backward; what it returns replaces grad_input."""
         return _add(self._backward_hooks, (hook, False), prepend)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

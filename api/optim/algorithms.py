@@ -115,7 +115,7 @@ class AdamW(Adam):
 
 
 class RMSprop(Optimizer):
-    """Gradients divided by the root of their running mean square (Hinton 2012), or variance if `centered` (Graves 2013)."""
+    """Gradients divided by the root of their running mean square (Hinton 2012), or variance (Graves 2013)."""
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,

@@ -138,5 +138,5 @@ def _taken(value: Any, param: Any) -> Any:
 
 
 def run(name: str, written: tuple[Any, ...], grad: Tensor, *numbers: float) -> None:
-    """The update `name`: operands are the parameter, its gradient, then state, all but the gradient written in place."""
+    """The update `name`: operands are the parameter, its gradient, then state; all but the gradient is written."""
     call_into(registry[name], (written[0], grad, *written[1:], *numbers), (), written, in_place=False)

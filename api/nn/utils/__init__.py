@@ -39,7 +39,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: Any = None,
 ) -> Any:
-    """Scale all gradients, in place, so that their norm as one vector is at most `max_norm`. Returns the norm before."""
+    """Scale all gradients, in place, so that their norm as one vector is at most `max_norm`. Returns what it was."""
     grads = _grads(parameters)
     total = get_total_norm(grads, norm_type, error_if_nonfinite)
     with no_grad():
