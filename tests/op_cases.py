@@ -414,7 +414,7 @@ def turn_of(op: Op) -> int:
 
 def thorough(op: Op) -> bool:
     """Whether an op goes through every layout. Layouts are the templates' business, formulas the ops': some ops do."""
-    return turn_of(op) % 6 == 0 or op.name in ("add", "where", "lerp", "exp")
+    return turn_of(op) % 8 == 0 or op.name in ("add", "where", "lerp", "exp")
 
 
 def forms_of(op: Op, kind: str) -> list[tuple[str, list[tuple[tuple[int, ...], str]]]]:
@@ -438,6 +438,8 @@ def forms_of(op: Op, kind: str) -> list[tuple[str, list[tuple[tuple[int, ...], s
     if count == 1:
         return forms
     for mix in mixes if kind != "opencl-cpu-schedules" else []:
+        if mix[0] == number and op.result.startswith("like:"):  # the first operand has to have a dtype
+            continue
         rest = list(itertools.islice(itertools.cycle([full, row, column] if number not in mix else [full]), count - 2))
         forms.append((" with ".join(f"{layout} {list(shape)}" for shape, layout in mix), [*mix, *rest]))
     return forms

@@ -148,7 +148,7 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "softshrink": lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
     "hardshrink": lambda x, lambd=0.5: np.where(np.abs(x) > lambd, x, np.where(np.isnan(x), x, 0)),
     "threshold": lambda x, threshold, value: np.where(x > threshold, x, np.where(np.isnan(x), x, value)),
-    "prelu_slope": lambda x, w: np.maximum(x, 0) + w * np.minimum(x, 0),
+    "prelu_slope": lambda x, w: np.where(x > 0, x, w * x),  # He et al. 2015, equation 1
     "masked_fill": lambda x, mask, value: np.where(mask, value, x),
     "wrap_index": lambda i, size: np.where(i < 0, i + size, i),
     "linear_index": lambda major, minor, size: major * size + minor,

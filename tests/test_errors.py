@@ -94,6 +94,8 @@ def test_arguments_that_are_no_tensors() -> None:
         wg.sin("1")
     with raises(errors.ArgumentError, ValueError, "tensor"):
         wg.tensor([[1, 2], [3]])
+    with raises(errors.ArgumentError, TypeError, "masked_fill", "input must be a tensor"):
+        wg.masked_fill(1.0, tensor(2, dtype=wg.bool), tensor(2))
     with pytest.raises(TypeError):
         tensor(2) + "1"
 

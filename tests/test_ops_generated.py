@@ -41,14 +41,10 @@ def test_every_op_of_a_table_is_in_it() -> None:
 # Values
 
 
-# Kernels of the poor vendor are those of the other GPU in smaller groups, and the OpenCL device with CPU schedules has
-# the kernels of cpu: what they share is tested with every op, what they do not with every fourth.
-ON = [
-    (name, kind)
-    for turn, name in enumerate(POINTWISE)
-    for kind in KINDS
-    if kind in ("cpu", "opencl-gpu-schedules") or turn % 4 == 0
-]
+# Formulas differ by op, schedules by kind: every op runs on cpu, and ops take turns on the other kinds, whose kernels
+# are the same texts in other sizes.
+EVERY = {"cpu": 1, "opencl-cpu-schedules": 6, "opencl-gpu-schedules": 2, "poor-vendor": 6}
+ON = [(name, kind) for turn, name in enumerate(POINTWISE) for kind in KINDS if turn % EVERY[kind] == 0]
 
 
 @pytest.mark.parametrize(("name", "kind"), ON)
@@ -65,6 +61,10 @@ def test_values(name: str, kind: str) -> None:
 
 # Where an op's result for a special value is not the reference's, and why.
 UNUSUAL: dict[str, str] = {
+    **dict.fromkeys(
+        ("logits_error", "weighted_logits_error", "probability_error", "divergence", "log_divergence"),
+        "a loss of infinities, or of targets that are no probabilities, is undefined; so are formulas for it",
+    ),
     "hardswish": "0 at minus infinity, its limit, where the product that defines it has NaN",
     "lerp": "differences of the largest numbers overflow, as in PyTorch",
     "trunc_divide": "for integers; div(rounding_mode='trunc') of floating numbers is trunc(input / other)",
@@ -139,8 +139,8 @@ def _reduced(name: str, dtype: str) -> list[str]:
 
 
 REDUCED_SHAPES = [
-    ((), "contiguous"), ((1,), "contiguous"), ((65,), "contiguous"), ((40000,), "contiguous"), ((5, 17), "contiguous"),
-    ((17, 5), "transposed"), ((33, 40), "sliced"), ((3, 5, 18), "turned"), ((4, 17), "expanded"),
+    ((), "contiguous"), ((65,), "contiguous"), ((40000,), "contiguous"), ((5, 17), "contiguous"),
+    ((17, 5), "transposed"), ((3, 5, 18), "turned"),
 ]  # fmt: skip
 
 
@@ -154,14 +154,14 @@ def test_reductions(name: str, kind: str) -> None:
     statics = [p.name for p in op.statics]
     many = any("Sequence" in p.annotation for p in op.statics)
     given: list[Any] = []
-    dtypes = ("float32", "int32", "bool", "float16") if kind == "cpu" else ("float32", "int32")
+    dtypes = ("float32", "int32", "bool") if kind == "cpu" else ("float32", "int32")
     for dtype in dtypes:
         if op.dtypes == "integer" and cases.numpy_of(dtype).kind not in "iu":
             continue
         if op.dtypes == "float" and op.result != "float" and cases.numpy_of(dtype).kind != "f":
             continue
-        several = REDUCED_SHAPES if kind == "cpu" else REDUCED_SHAPES[3:7]
-        for shape, layout in several if dtype == "float32" else REDUCED_SHAPES[4:6]:
+        several = REDUCED_SHAPES if kind == "cpu" else REDUCED_SHAPES[2:4]
+        for shape, layout in several if dtype == "float32" else REDUCED_SHAPES[3:4]:
 
             def make(size: tuple[int, ...], dtype: str = dtype) -> Any:
                 if cases.numpy_of(dtype).kind == "f":  # near 1, so that products stay in range; some are equal

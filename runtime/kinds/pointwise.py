@@ -92,7 +92,10 @@ def result_dtype(output: Output, computed: DType, request: Request) -> DType:
         return dtypes.accumulator(computed)
     if rule.startswith("like:"):
         name = rule.removeprefix("like:")
-        return next(m.dtype for o, m in request.tensors if o.name == name)
+        found = next((m.dtype for o, m in request.tensors if o.name == name), None)
+        if found is None:
+            raise ArgumentError(f"{request.where()}: {name} must be a tensor: the result has its dtype")
+        return found
     return dtypes.BY_NAME[rule]
 
 
