@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from .runtime.autograd import engine
 from .runtime.autograd.node import Node, Recipe
 from .runtime.context import state
 from .runtime.errors import ArgumentError, GradientError
+from .runtime.modes import Mode
 from .runtime.records import OpRecord
 from .runtime.tensor import Tensor
 
@@ -152,24 +154,45 @@ def is_grad_enabled() -> bool:
     return state().grad
 
 
-class detect_anomaly:
-    """Inside, every node remembers where it was called, and a NaN in a gradient raises `AnomalyError` naming it."""
+class detect_anomaly(Mode):
+    """Inside, every node remembers where it was called, and a NaN in a gradient raises `AnomalyError` naming both.
+
+    With `check_nan=False` only the places are remembered.
+    """
 
     def __init__(self, check_nan: bool = True):
+        self._check = check_nan
         self._before = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         own = state()
         self._before = own.anomaly
-        own.anomaly = True
+        own.anomaly = self._check
+        return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
+        super().__exit__()
         state().anomaly = self._before
+
+    def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
+        """Make the call, and note where it was made."""
+        found = self.proceed(record, operands, statics, outs, in_place)
+        for result in found if isinstance(found, tuple) else (found,):
+            if result.node is not None and result.node.trace is None:
+                result.node.trace = "".join(traceback.format_stack(limit=_FRAMES)[:-2])
+        return found
+
+
+_FRAMES = 12  # as much of the stack as an error shows
+_everywhere: list[detect_anomaly] = []
 
 
 def set_detect_anomaly(mode: bool) -> None:
-    """Switch anomaly detection on or off for this thread."""
-    state().anomaly = bool(mode)
+    """Switch anomaly detection on or off for this thread, outside of any `with detect_anomaly()`."""
+    if mode and not _everywhere:
+        _everywhere.append(detect_anomaly().__enter__())
+    elif not mode and _everywhere:
+        _everywhere.pop().__exit__()
 
 
 anomaly_mode = detect_anomaly

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .device import Device
+    from .modes import Mode
 
-__all__ = ["Mode", "State", "current_stream", "set_stream", "state"]
-
-
-class Mode(Protocol):
-    """What plugs in at the choke point: autocast, a profiler, anomaly detection, recording. Modes nest; the innermost
-    sees a call first and usually ends in `below(record, operands, statics, out)`."""
-
-    below: Any
-
-    def call(self, record: Any, operands: Any, statics: Any, out: Any) -> Any: ...
+__all__ = ["State", "current_stream", "set_stream", "state"]
 
 
 class State:

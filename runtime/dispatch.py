@@ -58,7 +58,7 @@ def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = (
     """
     state = _local.state
     if state.mode is not None:
-        return state.mode.call(record, operands, statics, None)
+        return state.mode.call(record, operands, statics, None, False)
     key: list[Any] = [record, statics]
     needs = 0
     grad = state.grad
@@ -133,7 +133,7 @@ def call_into(
     """
     state = _local.state
     if state.mode is not None:
-        return state.mode.call(record, operands, statics, outs)
+        return state.mode.call(record, operands, statics, outs, in_place)
     needs = 0
     if state.grad:
         for i, operand in enumerate(operands):

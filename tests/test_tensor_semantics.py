@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
+from weftgrad.runtime.errors import AnomalyError
+from weftgrad.runtime.modes import Mode
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.uniform(0.5, 2, (4, 5))
@@ -274,3 +276,33 @@ def test_streams_and_events(place: Any) -> None:
         end.record(timed)
     timed.synchronize()
     assert 0 < start.elapsed_time(end) < 10_000
+
+
+def test_modes_nest_and_see_every_call() -> None:
+    """The innermost mode sees a call first; in-place calls are seen too; outside, nothing is."""
+
+    class Names(Mode):
+        def __init__(self, seen: list[str], mark: str) -> None:
+            self.seen, self.mark = seen, mark
+
+        def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
+            self.seen.append(f"{self.mark}{record.name}{'_' if in_place else ''}")
+            return self.proceed(record, operands, statics, outs, in_place)
+
+    seen: list[str] = []
+    x = wg.ones(3)
+    with Names(seen, "outer "), Names(seen, "inner "):
+        x.add_(1)
+        y = x * 2
+    y + 1
+    assert seen == ["inner add_", "outer add_", "inner mul", "outer mul"]
+    assert y.tolist() == [4.0] * 3
+
+
+def test_anomaly_mode_names_the_call_that_made_nan() -> None:
+    x = wg.tensor([0.0, 1.0], requires_grad=True)
+    with wg.autograd.detect_anomaly():
+        y = (x - x).sqrt()  # the derivative of sqrt at 0 is infinite
+        with pytest.raises(AnomalyError, match=r"(?s)sqrt.*test_anomaly_mode_names_the_call"):
+            (y * 0).sum().backward()
+    (y * 0).sum().backward()  # outside, NaN passes
