@@ -10,7 +10,7 @@ import pytest
 
 _BELOW = ("nn.functional", "nn", "optim", "autograd", "special")
 MODULES = ("weftgrad", *(f"weftgrad.{name}" for name in _BELOW))
-PINNED = Path(__file__).parent / "golden" / "api"
+PINNED = Path(__file__).parent / "names"
 
 
 def names(module: str) -> list[str]:
