@@ -36,12 +36,13 @@ class Plan:
     view: bytes by which a view starts after its operand. recipe: how to record the call for backward, or None.
     """
 
-    __slots__ = ("device", "numbers", "outputs", "planned", "recipe", "run", "tensors", "view", "whole")
+    __slots__ = ("device", "driver", "numbers", "outputs", "planned", "recipe", "run", "tensors", "view", "whole")
 
     def __init__(self, planned: Planned, request: Request, recipe: Recipe | None):
         operands = request.operands
         self.planned = planned
         self.device = request.device
+        self.driver = request.device.driver if planned.view is None else None  # a view needs none
         self.outputs = tuple((m, m.nbytes) for m in planned.outputs)
         self.tensors = tuple(i for i, o in enumerate(operands) if isinstance(o, Meta))
         self.numbers = tuple(i for i, o in enumerate(operands) if o is not None and not isinstance(o, Meta))
@@ -83,13 +84,13 @@ def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = (
         plan = _make_plan(state, tuple(key), record, operands, statics, needs)
     if plan.view is not None:
         return _view(plan, operands, statics)
-    device = plan.device
+    device, driver = plan.device, plan.driver
     streams = state.streams
-    stream = device.driver.default_stream if streams is None else streams.get(device) or device.driver.default_stream
+    stream = driver.default_stream if streams is None else streams.get(device) or driver.default_stream
     outs = []
     for layout, nbytes in plan.outputs:
         if nbytes:
-            storage = device.driver.allocate(nbytes, stream)
+            storage = driver.allocate(nbytes, stream)
             outs.append(Tensor(storage, layout, storage.start))
         else:
             outs.append(Tensor(Storage(device, 0, None, None, None, 0), layout, 0))
@@ -156,9 +157,9 @@ def call_into(
     if plan is None:
         plan = _make_plan(state, key, record, operands, statics, needs, tuple(o.meta for o in outs))
     node = Node(plan.recipe, operands, outs, statics) if plan.recipe is not None else None
-    device = plan.device
+    driver = plan.driver
     streams = state.streams
-    stream = device.driver.default_stream if streams is None else streams.get(device) or device.driver.default_stream
+    stream = driver.default_stream if streams is None else streams.get(plan.device) or driver.default_stream
     if plan.run is not None:
         tensors = [operands[i] for i in plan.tensors]
         plan.run([*tensors, *outs], [operands[i] for i in plan.numbers], stream)
