@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 __all__ = ["Timing", "compare", "host_cost"]
 
-_PAUSE = 0.02  # seconds
+_PAUSE = 0.06  # seconds; OpenBLAS spins for 2^26 cycles, which 20 ms do not cover
 
 
 @dataclass(frozen=True, slots=True)
