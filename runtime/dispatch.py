@@ -42,7 +42,7 @@ class Plan:
         operands = request.operands
         self.planned = planned
         self.device = request.device
-        self.driver = request.device.driver if planned.view is None else None  # a view needs none
+        self.driver: Any = request.device.driver if planned.view is None else None  # a view needs none
         self.outputs = tuple((m, m.nbytes) for m in planned.outputs)
         self.tensors = tuple(i for i, o in enumerate(operands) if isinstance(o, Meta))
         self.numbers = tuple(i for i, o in enumerate(operands) if o is not None and not isinstance(o, Meta))
