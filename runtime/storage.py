@@ -17,13 +17,14 @@ class Storage:
     buffer: what the backend's kernels are given (a pool segment's handle, or a handle over foreign memory).
     start: where the storage begins in that buffer, in bytes.
     version: counts writes in place. A saved tensor remembers it, and backward refuses another.
+    pending: the event of the last launch that was queued with it, where the backend keeps that (`cpu`).
     owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; None where the pool owns the block.
 
     The block returns to its pool the moment the last reference goes: work already queued on the same stream runs
     before any later work that reuses it.
     """
 
-    __slots__ = ("__weakref__", "_pool", "block", "buffer", "device", "nbytes", "owner", "start", "version")
+    __slots__ = ("__weakref__", "_pool", "block", "buffer", "device", "nbytes", "owner", "pending", "start", "version")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Storage:
         self.start = start
         self.owner = owner
         self.version = 0
+        self.pending: Any = None
 
     def __del__(self) -> None:
         block = self.block

@@ -115,6 +115,59 @@ def test_devices() -> None:
         wg.sin(wg.tensor([1.0], dtype=wg.float64, device=poor))
 
 
+# Targets that are no classes
+
+
+@pytest.mark.parametrize("place", ["cpu", "opencl:908"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("function", ["cross_entropy", "nll_loss"])
+def test_targets_that_are_no_classes(function: str, weighted: bool, place: str) -> None:
+    device = wg.device("cpu") if place == "cpu" else wg.testing.synthetic_device(908, "")
+    loss = getattr(wg.nn.functional, function)
+    logits = wg.zeros(4, 5, device=device)
+    weight = wg.ones(5, device=device) if weighted else None
+
+    def target(*values: int, dtype: Any = wg.int64) -> Any:
+        return wg.tensor(values, dtype=dtype, device=device)
+
+    for wrong, values in ((7, (1, 7, 0, 9)), (-1, (1, 2, -1, 0)), (5, (-100, 5, 0, 0))):
+        with raises(errors.IndexOutOfRange, IndexError, function, f"target {wrong} ", "5 classes", "0 to 4", "ignore"):
+            loss(logits, target(*values), weight)
+        with raises(errors.IndexOutOfRange, IndexError, f"target {wrong} "):
+            loss(logits, target(*values, dtype=wg.int32), weight, reduction="none")
+    with raises(errors.IndexOutOfRange, IndexError, "target -100 "):
+        loss(logits, target(1, -100, 0, 0), weight, ignore_index=3)
+    with raises(errors.IndexOutOfRange, IndexError, "target 200 "):
+        loss(logits, target(1, 200, 0, 0, dtype=wg.uint8), weight)
+    with raises(errors.IndexOutOfRange, IndexError, "target 5 "):
+        loss(wg.zeros(2, 5, 3, device=device), wg.full((2, 3), 5, device=device), weight)
+    expected = np.log(5) if function == "cross_entropy" else 0.0
+    for ignored, values in ((-100, (1, -100, 0, 4)), (-1, (1, -1, -1, 4)), (9, (1, 9, 0, 4)), (3, (3, 3, 0, 4))):
+        found = loss(logits, target(*values), weight, ignore_index=ignored)
+        np.testing.assert_allclose(found.item(), expected, rtol=1e-6)
+    for dtype in (wg.uint8, wg.int16, wg.int32):
+        np.testing.assert_allclose(loss(logits, target(1, 2, 0, 4, dtype=dtype), weight).item(), expected, rtol=1e-6)
+    assert np.isnan(loss(wg.zeros(0, 5, device=device), wg.zeros(0, dtype=wg.int64, device=device), weight).item())
+
+
+def test_targets_are_waited_for_and_nothing_else() -> None:
+    from weftgrad.bounds import check_classes
+
+    driver = wg.device("cpu").driver
+    ready = wg.zeros(70000, dtype=wg.int64, device="cpu")
+    wg.synchronize("cpu")
+    left, late = wg.ones(1500, 1500, device="cpu"), wg.zeros(70000, dtype=wg.int64, device="cpu")
+    product = left
+    for _ in range(4):
+        product = product @ left
+    late = late + 7  # large, and queued behind the products
+    check_classes(ready, 5, -100, "test")
+    assert driver.default_stream.pending.command_execution_status > 0, "it waited for the products"
+    with raises(errors.IndexOutOfRange, IndexError, "target 7 "):
+        check_classes(late, 5, -100, "test")
+    wg.synchronize("cpu")
+
+
 # Graphs
 
 

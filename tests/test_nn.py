@@ -440,6 +440,12 @@ def test_other_forms_and_errors_of_losses():
         F.kl_div(wg.tensor(np.log(soft)), wg.tensor(softmax(x, 1)), reduction="batchmean").item(),
         (softmax(x, 1) * (np.log(softmax(x, 1)) - np.log(soft))).sum() / 4, rtol=1e-10,
     )  # fmt: skip
+    for given, reduction in (
+        ({"size_average": False}, "sum"), ({"reduce": False}, "none"), ({"size_average": True}, "mean"),
+        ({"reduce": True}, "mean"), ({"size_average": False, "reduce": False}, "none"),
+    ):  # fmt: skip
+        ends = [F.cross_entropy(wg.tensor(x), wg.tensor([1, 2, 3, 0]), **k) for k in (given, {"reduction": reduction})]
+        np.testing.assert_array_equal(*[e.numpy() for e in ends])
     with pytest.raises(ValueError, match=r"must be equal"):
         F.mse_loss(wg.ones(3, 1), wg.ones(3))
     with pytest.raises(ValueError, match=r"needs a target of shape \[4\]"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bounds import unchecked
 from ..codegen.model import MISSING, Op, Param
 from ..runtime.autograd import engine
 from ..runtime.context import state
@@ -111,7 +112,8 @@ def collecting(device: Device) -> Iterator[list[Any]]:
 
     driver.launcher = launcher
     try:
-        yield steps
+        with unchecked(device):
+            yield steps
     finally:
         del driver.launcher
         own.plans = plans

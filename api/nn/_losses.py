@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import ops as _ops
+from ..bounds import check_classes
+from ..runtime import dtypes
 from ..runtime.dispatch import call
-from ..runtime.errors import ArgumentError, ShapeError
+from ..runtime.errors import ArgumentError, DTypeError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 
@@ -169,8 +171,10 @@ def triplet_margin_loss(
 # Classes --------------------------------------------------------------------------------------------------------------
 
 
-def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, where: str) -> int:
-    """The dimension of classes. Raises `ShapeError`, `ArgumentError`."""
+def _check_classes(
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, where: str
+) -> tuple[int, Tensor]:
+    """The dimension of classes, and the target as int64. Raises `ShapeError`, `DTypeError`, `IndexOutOfRange`."""
     if input.meta.ndim == 0:
         raise ShapeError(f"{where}: the input needs a dimension of classes")
     dim = 0 if input.meta.ndim == 1 else 1
@@ -182,12 +186,27 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, where: 
             f"not {list(target.meta.shape)}"
         )
     if target.meta.dtype.kind not in "iu":
-        raise ArgumentError(f"{where}: targets are the classes' numbers, as integers, not {target.meta.dtype.name}")
+        raise DTypeError(
+            f"{where}: targets are the classes' numbers, as integers, not {target.meta.dtype.name}; "
+            "convert them with .long()"
+        )
     if weight is not None and weight.meta.shape != (input.meta.shape[dim],):
         raise ShapeError(
             f"{where}: {input.meta.shape[dim]} classes need as many weights, not shape {list(weight.meta.shape)}"
         )
-    return dim
+    if target.meta.dtype is not dtypes.int64:  # so that any ignore_index can be compared with
+        target = target.long()  # type: ignore[attr-defined]
+    check_classes(target, input.meta.shape[dim], ignore_index, where)
+    return dim, target
+
+
+def _legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """What the two arguments that PyTorch has deprecated say, where they are given; they go before `reduction`."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
 
 
 def _of_classes(losses: Any, target: Tensor, counted: Any, reduction: str, ignore_index: int, where: str) -> Tensor:
@@ -201,19 +220,21 @@ def _of_classes(losses: Any, target: Tensor, counted: Any, reduction: str, ignor
 
 def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Any:
     """The weight of each target's class; 0 for those ignored."""
-    from ..gathering import embedding
-
     known = _ops.ne(target, ignore_index)
     places = _ops.where(known, target, 0)
-    return _ops.where(known, embedding(places, weight.reshape(-1, 1)).squeeze(-1), 0.0)  # type: ignore[attr-defined]
+    return _ops.where(known, call(registry["take_at"], (weight, places), (0, 1)), 0.0)
 
 
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100,
     reduce: Any = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Minus the log-probability `input` of the target's class: (N, C, …) with targets (N, …), or (C,) with ()."""
-    dim = _check_classes(input, target, weight, "nll_loss")
+    """Minus the log-probability `input` of the target's class: (N, C, …) with targets (N, …), or (C,) with ().
+
+    Raises `IndexOutOfRange` for a target that is neither a class nor `ignore_index`; the host waits for the target.
+    """
+    reduction = _legacy(size_average, reduce, reduction)
+    dim, target = _check_classes(input, target, weight, ignore_index, "nll_loss")
     losses = call(registry["nll_row"], (input, target, float(ignore_index)), (dim,))
     weights = None if weight is None else _target_weights(weight, target, ignore_index)
     if weights is not None:
@@ -228,13 +249,15 @@ def cross_entropy(
     """Minus the log-softmax of logits `input` at the target: (N, C, …) with the classes' numbers (N, …).
 
     A floating target of the input's shape holds probabilities instead. `label_smoothing` s counts the target 1 - s and
-    every class s / C. Targets equal to `ignore_index` do not count.
+    every class s / C. Targets equal to `ignore_index` do not count. Raises `IndexOutOfRange` for a target that is
+    neither a class nor `ignore_index`; the host waits for the target, not for the logits.
     """
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"cross_entropy: label_smoothing lies between 0 and 1, not {label_smoothing}")
+    reduction = _legacy(size_average, reduce, reduction)
     if target.meta.dtype.kind == "f":
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
-    dim = _check_classes(input, target, weight, "cross_entropy")
+    dim, target = _check_classes(input, target, weight, ignore_index, "cross_entropy")
     if weight is None:
         operands = (input, target, float(ignore_index), float(label_smoothing))
         losses = call(registry["cross_entropy_row"], operands, (dim,))

@@ -236,6 +236,14 @@ class CpuDriver:
         self.synchronize()
         array.reshape(-1).view(np.uint8)[:] = self.host_view(storage)[offset : offset + array.nbytes]
 
+    def wait_for(self, storage: Storage) -> None:
+        """Wait until nothing that was queued uses `storage`; what was queued after that goes on."""
+        event = storage.pending
+        if event is not None:
+            self.check_fork()
+            event.wait()
+            storage.pending = None
+
     # streams
 
     def new_stream(self) -> CpuStream:
@@ -284,13 +292,16 @@ class CpuDriver:
         arguments = self._opencl.bind(kernel, step)
         enqueue, size, local = self._opencl.cl.enqueue_nd_range_kernel, step.global_size, step.local_size
         failure = self._opencl.cl.Error
+        used = step.buffers
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
             arguments(tensors, scalars)
             try:
-                stream.pending = enqueue(stream.queue, kernel, size, local)
+                stream.pending = event = enqueue(stream.queue, kernel, size, local)
             except failure as error:
                 raise self._opencl.launch_error(step.instance.name, step, self.name, error) from error
+            for i in used:
+                tensors[i].storage.pending = event
             self.launches += 1
 
         return run
