@@ -19,6 +19,7 @@ from ..records import registry
 from ..tensor import Tensor
 from .node import Node
 from .rules import gradients_of
+from .view_rules import zeros
 
 __all__ = ["run"]
 
@@ -84,6 +85,7 @@ class _Backward:
             else:
                 self.wanted_nodes.add(tensor.node)
         self.useful: set[Node] | None = None
+        self.flat: list[tuple[Any, int]] = []  # edges along which the gradient is zero whatever arrives
 
     def run(self, roots: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         if self.inputs is not None:
@@ -142,10 +144,35 @@ class _Backward:
         for edge, result in zip(node.edges, results, strict=True):
             if result is not None:
                 self._send(edge, result)
+            elif node.function is None:
+                self.flat.append(edge)
         if not self.retain:
             node.release()
 
+    def _fill(self) -> None:
+        """Zeros for what only edges of zero gradient lead to: it was used, so its gradient is not missing.
+
+        Rules leave such gradients out, and here they are followed once all others are known; most need no memory then.
+        """
+        seen: set[Node] = set()
+        while self.flat:
+            target, output = self.flat.pop()
+            if not isinstance(target, Node):
+                if id(target) not in self.leaves and (self.inputs is None or id(target) in self.wanted_leaves):
+                    buffer = self.leaves.setdefault(id(target), (target, _Buffer(1)))[1]
+                    buffer.add(0, zeros(target.meta), self.create)
+                continue
+            if target in self.wanted_nodes and (target, output) not in self.captured:
+                self.captured[target, output] = zeros(target.recipe.out_metas[output])
+            if target not in seen and (self.useful is None or target in self.useful):
+                seen.add(target)
+                self.flat.extend(target.edges)
+                if not self.retain:
+                    target.release()
+
     def _finish(self) -> list[Tensor | None]:
+        if self.flat:
+            self._fill()
         taken = {id(one.storage) for one in _ones.values()}
         for leaf, buffer in self.leaves.values():
             grad = buffer.grads[0]

@@ -1,0 +1,164 @@
+"""Derivatives of derivatives: where they are zero everywhere, and where a formula has cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad.nn import functional as F
+from weftgrad.runtime.errors import FreedGraphError, GradientError
+
+VALUES = [-2.0, -0.5, 0.3, 1.7, 2.5]
+
+
+def leaf(values: Any, dtype: Any = wg.float64) -> Any:
+    return wg.tensor(values, dtype=dtype, device="cpu", requires_grad=True)
+
+
+# Zero everywhere ------------------------------------------------------------------------------------------------------
+
+# Of these PyTorch gives a second derivative of zeros: the first is a function of the input, though a flat one.
+FLAT: dict[str, Callable[[Any], Any]] = {
+    "relu": wg.relu,
+    "abs": abs,
+    "leaky_relu": F.leaky_relu,
+    "hardtanh": F.hardtanh,
+    "relu6": F.relu6,
+    "softshrink": F.softshrink,
+    "copysign": lambda x: wg.copysign(x, -x.detach()),
+    "a function of a function": lambda x: wg.relu(x * 2) + 1,
+    "hinge": lambda x: wg.relu(1 - x).mean(),
+    "prelu": lambda x: F.prelu(x, wg.tensor([0.25], dtype=wg.float64, device="cpu")),
+    "norm of order 1": lambda x: x.norm(1),
+    "l1_loss": lambda x: F.l1_loss(x, wg.zeros(5, dtype=wg.float64, device="cpu")),
+}
+# And of these the first derivative is a constant, which has no history.
+LINEAR: dict[str, Callable[[Any], Any]] = {
+    "times a number": lambda x: 3 * x,
+    "times 0": lambda x: x * 0,
+    "sum": lambda x: x.sum(),
+    "floor": wg.floor,
+    "sign": wg.sign,
+    "an index": lambda x: x[1:3],
+    "the largest, with its index": lambda x: x.max(0)[0],
+    "neg": lambda x: -x,
+}
+
+
+def slope(func: Callable[[Any], Any], x: Any) -> Any:
+    (found,) = wg.autograd.grad(func(x).sum(), x, create_graph=True)
+    return found
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_a_flat_derivative_has_a_derivative_of_zeros(name: str) -> None:
+    x = leaf(VALUES)
+    first = slope(FLAT[name], x)
+    assert first.requires_grad
+    (second,) = wg.autograd.grad(first.sum(), x)
+    assert second.dtype is wg.float64
+    np.testing.assert_array_equal(second.numpy(), np.zeros(5))
+
+
+@pytest.mark.parametrize("name", ["relu", "hardtanh", "a function of a function"])
+def test_backward_stores_zeros_too(name: str) -> None:
+    x = leaf(VALUES)
+    slope(FLAT[name], x).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.zeros(5))
+    before = x.grad
+    slope(FLAT[name], x).sum().backward()
+    assert x.grad is before
+    seen = []
+    y = leaf(VALUES)
+    y.register_hook(seen.append)
+    first = slope(wg.relu, y)
+    seen.clear()
+    first.sum().backward()
+    np.testing.assert_array_equal(seen[0].numpy(), np.zeros(5))
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_constant_derivative_has_none(name: str) -> None:
+    x = leaf(VALUES)
+    first = slope(LINEAR[name], x)
+    assert not first.requires_grad
+    with pytest.raises(GradientError, match="does not require grad"):
+        wg.autograd.grad(first.sum(), x)
+
+
+def test_zeros_reach_results_on_the_way() -> None:
+    x = leaf([[1.0, -2.0, 3.0], [0.5, 2.0, -1.0]])
+    values, _ = (x * 2).max(1)
+    half = values.view(2)
+    first = slope(wg.relu, half)
+    found = wg.autograd.grad(first.sum(), [half, values, x])
+    assert [tuple(f.shape) for f in found] == [(2,), (2,), (2, 3)]
+    assert all(not f.numpy().any() for f in found)
+
+
+def test_other_gradients_are_as_they_were() -> None:
+    """Zeros fill what nothing else reached; they are neither added to gradients nor given for what was not used."""
+    x, w, unused = leaf(VALUES), leaf([1.0, 2, 3, 4, 5]), leaf(1.0)
+    first = slope(lambda t: wg.relu(t) * w, x)
+    by_x, by_w, none = wg.autograd.grad(first.sum(), [x, w, unused], allow_unused=True)
+    np.testing.assert_array_equal(by_x.numpy(), np.zeros(5))
+    np.testing.assert_array_equal(by_w.numpy(), [0, 0, 1, 1, 1])
+    assert none is None
+    with pytest.raises(GradientError, match="not used"):
+        wg.autograd.grad(slope(lambda t: wg.relu(t) * w, x).sum(), unused)
+    (both,) = wg.autograd.grad(slope(lambda t: wg.relu(t) + t * t, x).sum(), x)
+    np.testing.assert_array_equal(both.numpy(), np.full(5, 2.0))
+
+
+def test_a_custom_function_that_returns_none_gives_none() -> None:
+    class Nothing(wg.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return None
+
+    x = leaf(VALUES)
+    assert wg.autograd.grad(Nothing.apply(x).sum(), x, allow_unused=True) == (None,)
+
+
+def test_the_graph_behind_a_flat_gradient_is_freed_with_the_rest() -> None:
+    x = leaf(VALUES)
+    inner = x * x
+    first = slope(wg.relu, inner)
+    first.sum().backward(retain_graph=True)
+    np.testing.assert_array_equal(x.grad.numpy(), np.zeros(5))
+    first.sum().backward()
+    with pytest.raises(FreedGraphError):
+        inner.sum().backward()
+
+
+# Activations at their ends: values and gradients as PyTorch has them. (At NaN some of its gradients depend on where in
+# the tensor the element lies; these are of its vectors in float32.)
+ENDS: dict[str, tuple[Callable[[Any], Any], list[float], list[float]]] = {
+    # at -inf, inf and NaN
+    "hardswish": (F.hardswish, [np.nan, np.inf, np.nan], [0, 1, 1]),
+    "relu6": (F.relu6, [0, 6, np.nan], [0, 0, 0]),
+    "hardtanh": (F.hardtanh, [-1, 1, np.nan], [0, 0, 0]),
+    "hardsigmoid": (F.hardsigmoid, [0, 1, np.nan], [0, 0, 0]),
+    "mish": (F.mish, [np.nan, np.inf, np.nan], [np.nan, np.nan, np.nan]),
+    "silu": (F.silu, [np.nan, np.inf, np.nan], [np.nan, np.nan, np.nan]),
+    "softplus": (F.softplus, [0, np.inf, np.nan], [0, 1, np.nan]),
+    "gelu": (F.gelu, [np.nan, np.inf, np.nan], [np.nan, np.nan, np.nan]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ENDS)
+def test_activations_at_infinity(name: str, dtype: str) -> None:
+    func, values, slopes = ENDS[name]
+    x = leaf([-np.inf, np.inf, np.nan], getattr(wg, dtype))
+    y = func(x)
+    np.testing.assert_array_equal(y.detach().numpy(), values)
+    np.testing.assert_array_equal(wg.autograd.grad(y.sum(), x)[0].numpy(), slopes)
