@@ -1,6 +1,6 @@
 """The expression language of specs: parsed, typed, differentiated, printed.
 
-    text --parse--> Expr --canonical / gradient--> Expr --row_stages--> emit_opencl / emit_numpy --> text
+    text --parse--> Expr --canonical / gradient--> Expr --row_stages--> emit_opencl / emit_triton / emit_numpy --> text
 
 Everything here is a function of immutable, shared nodes (`nodes.py`); what functions there are is data
 (`../functions.yaml`, read by `vocabulary.py`).
@@ -11,6 +11,7 @@ from .derive import gradient
 from .emit import Block, Dialect, Piece, emit, to_text
 from .emit_numpy import emit_numpy
 from .emit_opencl import ROW, SCALAR, VECTOR, OpenCL, emit_opencl
+from .emit_triton import emit_triton
 from .nodes import Expr, ExprError, Operand, Scope, Type, const, free_names, name, size, topological
 from .parse import parse
 from .rows import Let, Reduction, RowProgram, Stage, row_stages
@@ -40,6 +41,7 @@ __all__ = [
     "emit",
     "emit_numpy",
     "emit_opencl",
+    "emit_triton",
     "free_names",
     "functions",
     "gradient",
