@@ -196,8 +196,9 @@ def _records(made: Generated) -> list[dict[str, Any]]:
     found = []
     for name, data in made.records.items():
         literals = [(k, _literal(v)) for k, v in record_literals(data).items() if v not in ({}, ()) or k == "rules"]
-        source = data.rendered.sources.get("opencl")
-        text = None if source is None else f"{name!r}, {source.functions!r}" if source.functions else repr(name)
+        sources = data.rendered.sources
+        texts = ", ".join(f"{target}={source.functions!r}" for target, source in sorted(sources.items()))
+        text = f"{name!r}, {texts}" if sources else None
         found.append({"literals": literals, "text": text})
     return found
 

@@ -411,8 +411,11 @@ def test_file_names_are_not_code(tmp_path):
     generate(tmp_path / "made", [path])
     for file in (tmp_path / "made").rglob("*.py"):
         tree = ast.parse(file.read_text())
-        assert isinstance(tree.body[0], ast.Expr)
-        assert isinstance(tree.body[0].value, ast.Constant)
+        if "kernels" in file.parts:
+            assert all(isinstance(node, ast.FunctionDef) for node in tree.body)
+        else:
+            assert isinstance(tree.body[0], ast.Expr)
+            assert isinstance(tree.body[0].value, ast.Constant)
         assert not [n for n in ast.walk(tree) if isinstance(n, ast.Import) and any(a.name == "os" for a in n.names)]
 
 

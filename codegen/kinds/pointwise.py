@@ -5,10 +5,11 @@ out: an expression, or a mapping from result names to expressions
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from .. import triton
 from ..expr import (
     Block,
     Expr,
@@ -16,6 +17,7 @@ from ..expr import (
     Operand,
     canonical,
     emit_opencl,
+    emit_triton,
     free_names,
     gradient,
     name,
@@ -24,11 +26,11 @@ from ..expr import (
     size,
     to_text,
 )
-from ..model import Op, SpecError
+from ..model import Op, Param, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 
-__all__ = ["check", "derive", "expressions", "operand_table", "render"]
+__all__ = ["check", "derive", "expressions", "operand_table", "render", "triton_source"]
 
 
 def operand_table(op: Op) -> dict[str, Operand]:
@@ -87,7 +89,32 @@ def render(op: Op, environment: Any) -> Rendered:
         scalar=blocks["row"],
     )
     detail = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
-    return Rendered(outputs, {"opencl": Source(text, functions(*blocks.values()))}, detail)
+    sources = {
+        "opencl": Source(text, functions(*blocks.values())),
+        "triton": triton_source(op, found, op.operands, environment),
+    }
+    return Rendered(outputs, sources, detail)
+
+
+def triton_source(
+    op: Op, found: Mapping[str, Expr], operands: Sequence[Param], environment: Any, *, random: bool = False
+) -> Source:
+    """The Triton kernels that compute `found` of `operands`."""
+    spelled = triton.python_names([*(p.name for p in operands), *found])
+    block = emit_triton(found, names=spelled)
+    return triton.source(
+        "pointwise.py.j2",
+        environment,
+        block.functions,
+        op=op.name,
+        title=title(op, found),
+        inputs=[(spelled.get(p.name, p.name), p.type) for p in operands if p.is_tensor],
+        used=set(spelled_names(found, spelled)),
+        scalars=[(spelled.get(p.name, p.name), i) for i, p in enumerate(operands) if not p.is_tensor],
+        outputs=[(k, e.type) for k, e in found.items()],
+        block=block,
+        random=random,
+    )
 
 
 def spelled_names(found: Mapping[str, Expr], spelled: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,7 @@ from ..expr.nodes import topological
 from ..model import Op, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, seed_name
-from .pointwise import parsed, title
+from .pointwise import parsed, title, triton_source
 
 __all__ = ["check", "derive", "render"]
 
@@ -85,7 +85,11 @@ def render(op: Op, environment: Any) -> Rendered:
         for k, e in found.items()
     )
     detail = {"draws": max(draws.values()), "element": "long" if "bits" in draws else "real"}
-    return Rendered(outputs, {"opencl": Source(text, tuple(sorted(functions)))}, detail)
+    sources = {
+        "opencl": Source(text, tuple(sorted(functions))),
+        "triton": triton_source(op, found, operands, environment, random=True),
+    }
+    return Rendered(outputs, sources, detail)
 
 
 def derive(op: Op) -> dict[str, Derived]:

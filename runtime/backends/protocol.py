@@ -30,8 +30,10 @@ __all__ = ["Capabilities", "Driver", "Event", "Instance", "Slot", "Step", "Strea
 class Capabilities:
     """What schedules depend on. `lanes` is how many 32-bit elements a vector of this device holds.
 
-    `style` is `cpu` (explicit vectors, one work-item a run of elements, no local memory) or `gpu` (one work-item an
-    element, work-group trees). `builtins`: the compiler inlines OpenCL's math functions.
+    `style` is `cpu` (explicit vectors, one work-item a run of elements, no local memory), `gpu` (one work-item an
+    element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math functions.
+    For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
+    block may have, `block` the elements that a program of an elementwise kernel takes.
     """
 
     style: str
@@ -44,6 +46,8 @@ class Capabilities:
     alignment: int = 64
     builtins: bool = False
     memory: int = 0
+    sm: int = 0
+    block: int = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,8 @@ class Instance:
     """One kernel of one text with its types fixed: what is compiled, and the key of what was.
 
     text: kernel source, generic in dtype. entry: the kernel in it. element: the compute type in OpenCL C (`float`).
-    lanes: width of the vector type `V`. slots: the buffers in order. defines: macros (name, value).
-    functions: math functions the text calls. name: of the op, for errors.
+    lanes: width of the vector type `V`. slots: the buffers in order. defines: macros (name, value); for Triton the
+    kernel's constants. functions: math functions the text calls. name: of the op, for errors.
     """
 
     name: str
@@ -69,7 +73,7 @@ class Instance:
     element: str
     lanes: int
     slots: tuple[Slot, ...]
-    defines: tuple[tuple[str, str], ...] = ()
+    defines: tuple[tuple[str, str | int], ...] = ()
     functions: tuple[str, ...] = ()
 
 
@@ -77,13 +81,15 @@ class Instance:
 class Step:
     """One launch. `buffers` are positions among inputs + outputs + scratch; `scalars` among the call's numbers.
 
+    geometry: what depends on shapes only: the bytes of a struct, or for Triton one integer or tuple of integers a
+    parameter. global_size: work-items, or for Triton programs.
     work: elements touched, by which a CPU device chooses between the calling thread and its workers.
     integers: positions of scalars that are 64-bit integers whatever the compute type is (seeds, offsets, counts).
     """
 
     instance: Instance
     buffers: tuple[int, ...]
-    geometry: bytes
+    geometry: bytes | tuple[int | tuple[int, ...], ...]
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None
     work: int

@@ -156,6 +156,10 @@ def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], co
     none = (0,) * len(shape)
     sizes, strides = collapse(shape, [none if m is None else expand_strides(m, shape) for m in given.layouts])
     element = "uchar" if computed is dtypes.bool_ else computed.compute
+    if able.style == "triton":
+        from .triton import pointwise as triton
+
+        return triton.step(request, given, sizes, strides, element)
     lanes = able.lanes if able.style == "cpu" or able.lanes <= 4 else 4
     if element in ("double", "long") and able.style == "cpu":
         lanes //= 2

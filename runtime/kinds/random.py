@@ -60,6 +60,11 @@ def _step(
     layouts = [none if m is None else expand_strides(m, shape) for m in given.layouts]
     sizes, strides = collapse(shape, [contiguous_strides(shape), *layouts])
     place, strides = strides[0], strides[1:]
+    if able.style == "triton":
+        from .triton import pointwise as triton
+
+        seeds = (len(given.numbers), len(given.numbers) + 1)
+        return triton.step(request, given, sizes, strides, computed.compute, place=place, integers=seeds)
     lanes = able.lanes if able.style == "cpu" or able.lanes <= 4 else 4
     if computed.itemsize == 8 and able.style == "cpu":
         lanes //= 2

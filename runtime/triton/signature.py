@@ -1,0 +1,135 @@
+"""What a launch passes and what a compilation fixes: a kernel's parameters, typed. Pure: no triton here.
+
+The order of a kernel's parameters is: a pointer a buffer; the geometry; `numbers` and `integers`, where it has them;
+constants. Constants are `C`, the compute type, and the step's `defines`; the defines `num_warps`, `num_stages` and
+`num_ctas` are options of the compiler instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..backends.protocol import Instance, Step
+from . import source
+
+__all__ = ["POINTERS", "Signature", "resolve", "signature"]
+
+POINTERS = {
+    "bool": "*i1", "uint8": "*u8", "int8": "*i8", "int16": "*i16", "int32": "*i32", "int64": "*i64",
+    "float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64",
+}  # fmt: skip
+COMPUTE = {
+    "float": "float32", "double": "float64", "char": "int8", "uchar": "uint8", "short": "int16", "int": "int32",
+    "long": "int64",
+}  # fmt: skip
+_NUMBERS = {"float": "fp32", "double": "fp64"}
+_CODES = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+_OPTIONS = ("num_warps", "num_stages", "num_ctas")
+_ALIGNMENT = 16
+_DTYPES = frozenset((*COMPUTE.values(), "float16", "bfloat16", "int1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A kernel with everything fixed but the values of its arguments.
+
+    types: Triton's signature, every parameter in order (`*fp32`, `i32`, a tuple of them, `constexpr`).
+    constants: the constexpr parameters' values; a string that is a dtype's name means that Triton dtype (`resolve`).
+    divisible: parameters whose values are multiples of 16: pointers, integers, and tuples of such integers.
+    options: of the compiler. codes: `struct` codes of what a launch passes, in order, tuples flattened.
+    """
+
+    entry: str
+    types: Mapping[str, str | tuple[str, ...]]
+    constants: Mapping[str, Any]
+    divisible: tuple[str, ...]
+    options: Mapping[str, int]
+    codes: str
+
+    @property
+    def key(self) -> str:
+        """Text that names everything the compiler sees apart from the source."""
+        parts = (self.entry, *(tuple(m.items()) for m in (self.types, self.constants, self.options)), self.divisible)
+        return repr(parts)
+
+    @property
+    def attributes(self) -> dict[tuple[int, ...], list[list[Any]]]:
+        """`divisible` as Triton's compiler takes it, by position (and by position within a tuple)."""
+        found = {}
+        for position, (name, type) in enumerate(self.types.items()):
+            if name in self.divisible:
+                places = [(position, i) for i in range(len(type))] if isinstance(type, tuple) else [(position,)]
+                found.update({place: [["tt.divisibility", _ALIGNMENT]] for place in places})
+        return found
+
+
+def signature(step: Step, aligned: bool) -> Signature:
+    """The signature of one launch; `aligned` says that every buffer's first element lies at a multiple of 16 bytes.
+
+    Sizes are no part of it, only how many they are and whether 16 divides them: a new shape rarely compiles anything.
+    """
+    assert isinstance(step.geometry, tuple)
+    classes = tuple((len(v) if isinstance(v, tuple) else -1, _divides(v)) for v in step.geometry)
+    return _signature(step.instance, classes, len(step.scalars), len(step.integers), aligned)
+
+
+def _divides(value: int | tuple[int, ...]) -> bool:
+    return all(v % _ALIGNMENT == 0 for v in (value if isinstance(value, tuple) else (value,)))
+
+
+@cache
+def _signature(
+    instance: Instance, classes: tuple[tuple[int, bool], ...], scalars: int, integers: int, aligned: bool
+) -> Signature:
+    declared = source.parameters(instance.text, instance.entry)
+    defines = dict(instance.defines)
+    index = "i32" if defines.get("INDEX") == "int32" else "i64"
+    types: dict[str, str | tuple[str, ...]] = {}
+    constants: dict[str, Any] = {}
+    divisible: list[str] = []
+    count = len(instance.slots)
+    runtime = [p.name for p in declared if not p.constexpr and p.name not in ("numbers", "integers")]
+    if len(runtime) != count + len(classes):
+        raise ValueError(
+            f"{instance.entry}: takes {runtime}, and is given {count} buffers and {len(classes)} geometry values"
+        )
+    for name, slot in zip(runtime, instance.slots, strict=False):
+        types[name] = POINTERS[slot.dtype]
+        if aligned:
+            divisible.append(name)
+    for name, (length, divides) in zip(runtime[count:], classes, strict=True):
+        types[name] = index if length < 0 else (index,) * length if length else "constexpr"
+        if not length:
+            constants[name] = None
+        elif divides:
+            divisible.append(name)
+    given = {
+        "numbers": (_NUMBERS.get(instance.element, "i64"),) * scalars,
+        "integers": ("i64",) * integers,
+    }
+    ordered: dict[str, str | tuple[str, ...]] = {}
+    for parameter in declared:
+        name = parameter.name
+        if name in given:
+            ordered[name] = given[name] or "constexpr"
+            if not given[name]:
+                constants[name] = None
+        elif parameter.constexpr:
+            ordered[name] = "constexpr"
+            if name != "C" and name not in defines:
+                raise ValueError(f"{instance.entry}: nothing gives the constant {name}")
+            constants[name] = COMPUTE[instance.element] if name == "C" else defines[name]
+        else:
+            ordered[name] = types[name]
+    flat = [t for type in ordered.values() for t in (type if isinstance(type, tuple) else (type,)) if t != "constexpr"]
+    codes = "".join("Q" if t[0] == "*" else _CODES[t] for t in flat)
+    options = {o: int(defines[o]) for o in _OPTIONS if o in defines}
+    return Signature(instance.entry, ordered, constants, tuple(divisible), options, codes)
+
+
+def resolve(constants: Mapping[str, Any], language: Any) -> dict[str, Any]:
+    """`constants` with dtypes of `language` (triton.language) in place of their names."""
+    return {k: getattr(language, v) if isinstance(v, str) and v in _DTYPES else v for k, v in constants.items()}

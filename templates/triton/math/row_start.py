@@ -1,0 +1,9 @@
+# needs:
+@triton.jit
+def wg_row_start(row, sizes, strides, OUTER: tl.constexpr):
+    """Where row number `row` begins: its place in the outer dimensions `sizes`, times `strides`."""
+    start = row * 0
+    for d in tl.static_range(OUTER - 1, -1, -1):
+        start += row % sizes[d] * strides[d]
+        row = row // sizes[d]
+    return start
