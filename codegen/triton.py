@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from .kinds import Source
 
-__all__ = ["python_names", "source", "tidy"]
+__all__ = ["number", "python_names", "source", "tidy"]
 
 _TAKEN = frozenset(("C", "INDEX", "tl", "triton", "libdevice", "float", "int"))
 _SHAPE = re.compile(r"t\d+|wg_\w*")
@@ -35,19 +36,25 @@ def source(template: str, environment: Any, functions: Iterable[str] = (), **val
     return Source(text, tuple(sorted(set(functions))))
 
 
+def number(value: Any) -> str:
+    """A constant of a spec as Python writes it."""
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
+
+
 def tidy(text: str) -> str:
     """`text` without trailing blanks and runs of blanks inside lines, its long lists of arguments wrapped.
 
     Triton parses what Python parses, so nothing but the look changes.
     """
-    return "\n".join(part for line in text.splitlines() for part in _wrapped(_squeezed(line))) + "\n"
+    lines = "\n".join(part for line in text.splitlines() for part in _wrapped(_squeezed(line)))
+    return re.sub(r"\n{4,}", "\n\n\n", lines).strip("\n") + "\n"
 
 
 def _squeezed(line: str) -> str:
     indent = len(line) - len(line.lstrip())
     body = line.strip()
     if body.startswith(("#", '"""')):
-        return (" " * indent + body)[:_WIDTH] if body.startswith("#") else " " * indent + body
+        return " " * indent + (body if len(body) + indent <= _WIDTH else f"{body[: _WIDTH - indent - 4]} ...")
     return " " * indent + re.sub(r" {2,}", " ", body).replace("( ", "(").replace(" )", ")")
 
 

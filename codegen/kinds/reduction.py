@@ -17,10 +17,12 @@ Ties are told apart by a field that holds `index`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .. import triton
 from ..expr import (
     Block,
     Expr,
@@ -28,6 +30,7 @@ from ..expr import (
     canonical,
     const,
     emit_opencl,
+    emit_triton,
     free_names,
     gradient,
     name,
@@ -236,7 +239,38 @@ def render(op: Op, environment: Any) -> Rendered:
         seen = _with_results(op, found)
         detail["visible"] = len(seen.outputs)
         detail["seeds"] = (*(seed_name(seen, k) for k in seen.outputs), *(f"grad_{k}" for k in found.saved))
-    return Rendered(outputs, {"opencl": Source(text, functions(*blocks))}, detail)
+    sources = {"opencl": Source(text, functions(*blocks)), "triton": _triton_source(op, found, environment)}
+    return Rendered(outputs, sources, detail)
+
+
+def _triton_source(op: Op, found: Reduction, environment: Any) -> Source:
+    """The Triton kernels."""
+    pairs = [found.operands(f) for f in found.map]
+    scalars = [p.name for p in op.operands if not p.is_tensor]
+    inputs = [(p.name, p.type) for p in op.operands if p.is_tensor]
+    spelled = triton.python_names([*(n for n, _ in inputs), *scalars, *found.map, *(n for p in pairs for n in p)])
+    settled = [{k: canonical(e) for k, e in part.items()} for part in (found.map, found.combine, found.finish)]
+    blocks = [emit_triton(part, names=spelled) for part in settled]
+    speaks = any(re.search(r"\bC\b", text) for text in (*blocks[1].statements, *blocks[1].values.values()))
+    values = [a for (a, _), e in zip(pairs, found.map.values(), strict=True) if e.type == "value"]
+    identities = {f: i if isinstance(i, str) else triton.number(i.value) for f, i in found.identity.items()}
+    return triton.source(
+        "reduction.py.j2",
+        environment,
+        functions(*blocks),
+        op=op.name,
+        title=_title(op, found),
+        inputs=[(spelled.get(n, n), t) for n, t in inputs],
+        scalars=[spelled.get(n, n) for n in scalars],
+        fields=[(spelled.get(f, f), e.type, _LIMITS.get(i := identities[f], i)) for f, e in found.map.items()],
+        outputs=[(k, e.type) for k, e in found.finish.items()],
+        pairs=[(spelled.get(a, a), spelled.get(b, b)) for a, b in pairs],
+        typed=spelled.get(values[0], values[0]) if speaks and values else None,
+        limited=any(isinstance(i, str) for i in found.identity.values()),
+        map=blocks[0],
+        combine=blocks[1],
+        finish=blocks[2],
+    )
 
 
 def _spelled(identity: Expr | str) -> str:

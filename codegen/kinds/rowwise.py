@@ -50,6 +50,7 @@ from ..signature import c_names, check_name
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import functions, operand_table
 from .row_dialects import ACROSS, SPREAD
+from .rowwise_triton import triton_source
 
 __all__ = ["Result", "check", "derive", "render", "results", "variant"]
 
@@ -251,7 +252,7 @@ def render(op: Op, environment: Any) -> Rendered:
     """Kernels of all schedules."""
     found = {k: Result(canonical(r.expr), r.scope) for k, r in results(op).items()}
     program = row_stages({k: r.expr for k, r in found.items()})
-    whole = {k: program.outputs[k] for k in found}
+    whole, swept = {k: program.outputs[k] for k in found}, program
     kept, program = _keep(found, program)
     maker = _Maker(op, found, program)
     text, used = maker.render(environment, kept, whole)
@@ -263,7 +264,9 @@ def render(op: Op, environment: Any) -> Rendered:
     detail: dict[str, Any] = {"rows": row_argument(op)}
     if kept is not None:
         detail["keep"] = True
-    return Rendered(outputs, {"opencl": Source(text, used)}, detail)
+    scopes = {k: (r.expr.type, r.scope) for k, r in found.items()}
+    sources = {"opencl": Source(text, used), "triton": triton_source(op, maker.title(), scopes, swept, environment)}
+    return Rendered(outputs, sources, detail)
 
 
 def _keep(found: Mapping[str, Result], program: RowProgram) -> tuple[str | None, RowProgram]:
@@ -352,7 +355,7 @@ class _Maker:
         narrow = {f"y{i}": self.program.outputs[k] for i, (k, r) in enumerate(self.found.items()) if r.scope == "row"}
         text = environment.get_template("opencl/rowwise.cl.j2").render(
             op=self.op.name,
-            title=self._title(),
+            title=self.title(),
             inputs=[(k, self.spell(p.name), p.type, p.scope) for k, p in enumerate(self.inputs)],
             outputs=[(k, r.expr.type, r.scope) for k, r in enumerate(self.found.values(), len(self.inputs))],
             numbers=[(self.spell(n), i) for n, i in self.numbers.items()],
@@ -371,7 +374,8 @@ class _Maker:
     def _in_order(self, lets: Mapping[str, Expr], dialect: OpenCL, local: str) -> list[tuple[str, str, Block]]:
         return [(k, e.type, self.emit({k: e}, dialect, f"{local}{k}_")) for k, e in lets.items()]
 
-    def _title(self) -> str:
+    def title(self) -> str:
+        """The op in one line."""
         shown = "; ".join(f"{k} = {_shown(r.expr)}" for k, r in self.found.items())
         return f"{self.op.name}({', '.join(p.name for p in self.op.params)}): {shown[:400]}"
 

@@ -73,7 +73,7 @@ class Instance:
     element: str
     lanes: int
     slots: tuple[Slot, ...]
-    defines: tuple[tuple[str, str | int], ...] = ()
+    defines: tuple[tuple[str, str | int | float], ...] = ()
     functions: tuple[str, ...] = ()
 
 

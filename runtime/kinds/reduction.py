@@ -23,7 +23,7 @@ from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_l
 from . import Planned, Request, slot
 from .pointwise import _CLASSES, compute_dtype, elementwise_parts
 
-__all__ = ["plan"]
+__all__ = ["Walk", "is_bool", "plan", "state_bytes", "state_slot"]
 
 _BLOCK = 4096  # elements after which a row's running states join the total: errors of a long sum stay small
 _RUN = 256  # the same for the elements of one column
@@ -72,6 +72,10 @@ def plan(request: Request) -> Planned:
         return Planned(outputs)
     walk = _walk(request, shape, dims, outputs)
     element = "uchar" if computed is dtypes.bool_ else computed.compute
+    if request.capabilities.style == "triton":
+        from .triton.reduction import steps as of_triton
+
+        return Planned(outputs, *of_triton(request, outputs, walk, element))
     steps, scratch = (_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, walk, element)
     return Planned(outputs, steps, scratch)
 
@@ -116,7 +120,7 @@ def _result(request: Request, rule: str, computed: DType) -> DType:
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class Walk:
     """Merged dimensions: sizes of what is kept and reduced, and every buffer's strides along them.
 
     kept_strides: of inputs, then outputs. strides: of the inputs along what is reduced. Ranks are at least 1.
@@ -135,7 +139,7 @@ class _Walk:
         object.__setattr__(self, "count", prod(self.reduced))
 
 
-def _walk(request: Request, shape: tuple[int, ...], dims: tuple[int, ...], outputs: tuple[Meta, ...]) -> _Walk:
+def _walk(request: Request, shape: tuple[int, ...], dims: tuple[int, ...], outputs: tuple[Meta, ...]) -> Walk:
     tensors = [m for _, m in request.tensors]
     inputs = [expand_strides(m, shape) for m in tensors]
     main = max(range(len(tensors)), key=lambda i: tensors[i].numel)
@@ -149,7 +153,7 @@ def _walk(request: Request, shape: tuple[int, ...], dims: tuple[int, ...], outpu
         kept, merged = (1,), [(0,)] * len(merged)
     sizes = tuple(shape[d] for d in dims)
     if 0 in sizes:
-        return _Walk(kept, tuple(merged[:-1]), (0,), ((0,),) * len(inputs), main)
+        return Walk(kept, tuple(merged[:-1]), (0,), ((0,),) * len(inputs), main)
     strides = [tuple(s[d] for d in dims) for s in inputs]
     # Positions count in the dimensions' own order, so they are walked in it; otherwise memory's order is better.
     order = strides[main]
@@ -158,13 +162,13 @@ def _walk(request: Request, shape: tuple[int, ...], dims: tuple[int, ...], outpu
     reduced, along = collapse(sizes, [*strides, order])
     if not reduced:
         reduced, along = (1,), [(0,)] * len(along)
-    return _Walk(kept, tuple(merged[:-1]), reduced, tuple(along[:-1]), main)
+    return Walk(kept, tuple(merged[:-1]), reduced, tuple(along[:-1]), main)
 
 
 def _steps(
     request: Request,
     outputs: tuple[Meta, ...],
-    walk: _Walk,
+    walk: Walk,
     element: str,
     entry: str,
     size: tuple[int, ...],
@@ -176,7 +180,7 @@ def _steps(
     lanes: int,
     across: int = 1,
     finish_across: int = 1,
-    wide: _Walk | None = None,
+    wide: Walk | None = None,
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     """The launch, and where there are partial states (`splits` above 1), the one that joins them, with their bytes.
 
@@ -186,11 +190,11 @@ def _steps(
     text = record.texts[request.device.driver.target]
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
-    states = tuple(_state_slot(t, element) for t in record.detail["fields"])
+    states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
     count = len(inputs) + len(results)
 
-    def geometry(walk: _Walk, chunk: tuple[int, ...], across: int) -> bytes:
+    def geometry(walk: Walk, chunk: tuple[int, ...], across: int) -> bytes:
         table = [x for s in walk.kept_strides for x in s] + [x for s in walk.strides for x in s]
         outer = walk.count // walk.reduced[-1] if walk.count else 0
         head = (walk.results, walk.count, splits, outer, *chunk, across)
@@ -198,9 +202,9 @@ def _steps(
 
     def step(
         entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], size: tuple[int, ...], local: tuple[int, ...],
-        chunk: tuple[int, ...], across: int, work: int, defines: Sequence[tuple[str, str]], walk: _Walk = walk,
+        chunk: tuple[int, ...], across: int, work: int, defines: Sequence[tuple[str, str]], walk: Walk = walk,
     ) -> Step:  # fmt: skip
-        lowest, highest = ("0", "1") if element == "uchar" and _is_bool(request) else _LIMITS[element]
+        lowest, highest = ("0", "1") if element == "uchar" and is_bool(request) else _LIMITS[element]
         all_defines = (
             (f"SCHEDULE_{entry.upper()}", "1"), *defines, ("BUFFERS", str(len(slots))), ("KEPT", str(len(walk.kept))),
             ("REDUCED", str(len(walk.reduced))), ("LOWEST", lowest), ("HIGHEST", highest),
@@ -227,23 +231,23 @@ def _steps(
         entry, states + results, (*partial, *range(len(inputs), count)), size, local, (chunk_of_results, 0, 0),
         finish_across, walk.results * splits, more,
     )  # fmt: skip
-    bytes_each = [_bytes(t, element) * splits * walk.results for t in record.detail["fields"]]
+    bytes_each = [state_bytes(t, element) * splits * walk.results for t in record.detail["fields"]]
     return (first, second), tuple(bytes_each)
 
 
-def _is_bool(request: Request) -> bool:
+def is_bool(request: Request) -> bool:
     return all(m.dtype is dtypes.bool_ for o, m in request.tensors if o.type == "value")
 
 
-def _state_slot(type: str, element: str) -> Slot:
+def state_slot(type: str, element: str) -> Slot:
     return Slot({"value": _STATE_DTYPES[element], "mask": "bool", "index": "int64"}[type], type)
 
 
-def _bytes(type: str, element: str) -> int:
+def state_bytes(type: str, element: str) -> int:
     return {"value": _STATE_BYTES[element], "mask": 1, "index": 8}[type]
 
 
-def _lanes(request: Request, walk: _Walk, element: str) -> int:
+def _lanes(request: Request, walk: Walk, element: str) -> int:
     """Width of this op's vectors; 1 where they cannot hold its states."""
     lanes = request.capabilities.lanes
     if element in ("double", "long"):
@@ -257,7 +261,7 @@ def _lanes(request: Request, walk: _Walk, element: str) -> int:
 
 
 def _cpu(
-    request: Request, outputs: tuple[Meta, ...], walk: _Walk, element: str
+    request: Request, outputs: tuple[Meta, ...], walk: Walk, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     lanes = _lanes(request, walk, element)
     parts = elementwise_parts(walk.results * walk.count, request.capabilities.cores)
@@ -288,7 +292,7 @@ def _cpu(
     return _steps(request, outputs, walk, element, entry, size, local, chunk, splits, defines, finish, lanes, wide=wide)
 
 
-def _widened(request: Request, walk: _Walk, lanes: int) -> _Walk | None:
+def _widened(request: Request, walk: Walk, lanes: int) -> Walk | None:
     """The same elements with several reduced rows side by side as one, where a row of results is narrow.
 
     The partial states of the columns of such a row lie as those of as many splits would.
@@ -307,7 +311,7 @@ def _widened(request: Request, walk: _Walk, lanes: int) -> _Walk | None:
         return None
     several = max(fitting, key=lambda k: (k * width % whole == 0, k))
     strides = tuple((several * along,) for _, along in pairs)
-    return _Walk((several * width,), walk.kept_strides, (count // several,), strides, walk.main)
+    return Walk((several * width,), walk.kept_strides, (count // several,), strides, walk.main)
 
 
 def _vector_defines(lanes: int) -> list[tuple[str, str]]:
@@ -315,7 +319,7 @@ def _vector_defines(lanes: int) -> list[tuple[str, str]]:
     return [("VECTOR", "1"), ("IOTA", f"((L)({count}))"), ("ROW_IOTA", f"((M)({count}))")]
 
 
-def _rows(walk: _Walk, parts: int) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
+def _rows(walk: Walk, parts: int) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
     """Chunks of results, outer and innermost reduced elements; how many of each; classes of the inner strides."""
     length = walk.reduced[-1]
     outer = walk.count // length
@@ -327,7 +331,7 @@ def _rows(walk: _Walk, parts: int) -> tuple[tuple[int, int, int], tuple[int, int
 
 
 def _columns(
-    request: Request, walk: _Walk, lanes: int, parts: int
+    request: Request, walk: Walk, lanes: int, parts: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
     """Chunks of kept rows, columns and reduced elements; how many of each; classes of the columns' strides."""
     width = walk.kept[-1]
@@ -344,7 +348,7 @@ def _columns(
 
 
 def _cpu_finish(
-    request: Request, outputs: tuple[Meta, ...], walk: _Walk, lanes: int, splits: int
+    request: Request, outputs: tuple[Meta, ...], walk: Walk, lanes: int, splits: int
 ) -> tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]]:
     parts = elementwise_parts(walk.results * splits, request.capabilities.cores)
     chunk, items = split(walk.results, parts, 64)
@@ -354,10 +358,10 @@ def _cpu_finish(
 
 
 def _gpu(
-    request: Request, outputs: tuple[Meta, ...], walk: _Walk, element: str
+    request: Request, outputs: tuple[Meta, ...], walk: Walk, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     able = request.capabilities
-    state = sum(_bytes(t, element) if t != "mask" else 4 for t in request.record.detail["fields"])
+    state = sum(state_bytes(t, element) if t != "mask" else 4 for t in request.record.detail["fields"])
     group = 1
     while group * 2 <= min(256, able.max_group) and group * 2 * state <= able.local_memory:
         group *= 2

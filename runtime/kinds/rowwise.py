@@ -19,10 +19,12 @@ from ..layout import collapse, normalize_dim, pack_longs, split
 from . import Planned, Request, slot
 from .pointwise import compute_dtype, elementwise_parts, result_dtype
 
-__all__ = ["plan"]
+__all__ = ["RowPlanner", "plan"]
 
 _WIDEST_GROUP = 256
-STREAM = 8 << 20  # bytes of result from which stores bypass the caches
+# Bytes of result from which stores bypass the caches. More than elementwise: between the stores of two rows lie sweeps
+# that only read, so that the caches take the stores along, until the result is past what they hold.
+STREAM = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def plan(request: Request) -> Planned:
             raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(given.shape)}")
     if not any(o.numel for o in outputs):
         return Planned(outputs)
-    return _Planner(request, rows, computed, outputs).planned()
+    return RowPlanner(request, rows, computed, outputs).planned()
 
 
 def _rows(request: Request) -> Rows:
@@ -124,7 +126,7 @@ def _result_shape(request: Request, rows: Rows, scope: str) -> tuple[int, ...]:
     return rows.inner if scope == "column" else rows.shape
 
 
-class _Planner:
+class RowPlanner:
     """The buffers of one call in the kernels' order, their strides, and the choice of a schedule."""
 
     def __init__(self, request: Request, rows: Rows, computed: DType, outputs: tuple[Meta, ...]):
@@ -180,6 +182,10 @@ class _Planner:
         return self.able.lanes // 2 if self.element == "double" else self.able.lanes
 
     def planned(self) -> Planned:
+        if self.able.style == "triton":
+            from .triton.rowwise import planned as of_triton
+
+            return of_triton(self)
         if self.able.style == "gpu":
             return self._group()
         if self._goes_across():
@@ -229,7 +235,7 @@ class _Planner:
         return [*table, *self.inner, *(x for s in self.step for x in s)]
 
     @property
-    def _bytes(self) -> int:
+    def scratch_bytes(self) -> int:
         return 8 if self.element == "double" else 4
 
     def _with_sums(self, entry: str, lanes: int, parts: int, chunk: int, local: int, **more: object) -> Planned:
@@ -247,7 +253,7 @@ class _Planner:
             width, items = split(self.n, self.able.cores, 64)
         geometry = self._geometry(self.rows, width, parts, self.size, self.stride)
         steps.append(self._launch("finish", lanes, geometry, (items,), (group,), count))
-        nbytes = max(parts, 1) * self.n * self._bytes
+        nbytes = max(parts, 1) * self.n * self.scratch_bytes
         return Planned(self.outputs, tuple(steps), (nbytes,) * count)
 
     # CPU
@@ -266,7 +272,7 @@ class _Planner:
         geometry = self._geometry(self.rows, chunk, kept, self.size, self.stride)
         defines = [*self._classes(), *self._streams(lanes)]
         step = self._launch(entry, lanes, geometry, (parts,), (1,), int(keep), defines)
-        return Planned(self.outputs, (step,), (parts * kept * self._bytes,) if keep else ())
+        return Planned(self.outputs, (step,), (parts * kept * self.scratch_bytes,) if keep else ())
 
     def _streams(self, lanes: int) -> list[tuple[str, str]]:
         """Results so large that storing them had better bypass the caches: whole aligned vectors of a fresh tensor."""
@@ -304,13 +310,13 @@ class _Planner:
         self.size = size
         step = self._launch("columns", self.lanes, geometry, (items, blocks), (1, 1), int(keep), defines)
         self.size = merged
-        return Planned(self.outputs, (step,), (items * blocks * self.n * self.lanes * self._bytes,) if keep else ())
+        return Planned(self.outputs, (step,), (items * blocks * self.n * self.lanes * self.scratch_bytes,) if keep else ())
 
     # GPU
 
     def _group(self) -> Planned:
         """A work-group a row; where there are sums over rows, a work-group many rows."""
-        most = min(self.able.max_group, _WIDEST_GROUP, self.able.local_memory // (2 * self._bytes))
+        most = min(self.able.max_group, _WIDEST_GROUP, self.able.local_memory // (2 * self.scratch_bytes))
         group = 1
         while group * 2 <= most and group < max(self.n, 32):
             group *= 2

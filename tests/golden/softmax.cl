@@ -196,6 +196,15 @@ static inline V NAME(line0)(global const S0 *x, long across, int mA) {
 #else
 #define INDEX(i) ((L)(i))
 #endif
+
+#ifdef SCHEDULE_LONG
+#define FETCHED 4096 // positions a row: longer ones the processor fetches ahead by itself
+#if CLASS0 == 1 && OUTER == 1
+#define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0][0] + (i))
+#else
+#define AHEAD0(i)
+#endif
+#endif
 #if defined(SCHEDULE_SHORT)
 #define KEEP_VALUE(i, v) keptA = v
 #define KEPT(i) keptA
@@ -227,6 +236,7 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_
     for (; row < end; row++) {
         global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
         global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
+        const long aheadA = row + 1 < end && n <= FETCHED ? 1 : 0;
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
         const V same0A = (V)(LOAD0(x0));
 #endif
@@ -262,7 +272,7 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_
             long i = 0;
             for (; i + LANES <= n; i += LANES) {
                 V y0;
-                NAME(softmax_sweep1)(READ0(i), r0, &y0); KEEP_VALUE(i, y0);
+                NAME(softmax_sweep1)(READ0(i), r0, &y0); KEEP_VALUE(i, y0); AHEAD0(i);
                  acc0A[0] = WG_FOLD_sum(acc0A[0], y0);
             }
             if (i < n) {
@@ -476,9 +486,12 @@ kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, KEEP_PARAMET
 #undef READ0
 #undef WRITE0
 #undef ADD0
+#undef AHEAD0
 #undef READ1
 #undef WRITE1
 #undef ADD1
+#undef AHEAD1
+#undef FETCHED
 #undef INDEX
 #undef KEPT
 #undef KEEP_VALUE

@@ -201,6 +201,20 @@ static inline V NAME(line1)(global const S1 *x, long across, int mA) {
 #define INDEX(i) ((L)(i))
 #endif
 
+#ifdef SCHEDULE_LONG
+#define FETCHED 4096 // positions a row: longer ones the processor fetches ahead by itself
+#if CLASS0 == 1 && OUTER == 1
+#define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0][0] + (i))
+#else
+#define AHEAD0(i)
+#endif
+#if CLASS1 == 1 && OUTER == 1
+#define AHEAD1(i) WG_PREFETCH(x1 + aheadA * geo.stride[1][0] + (i))
+#else
+#define AHEAD1(i)
+#endif
+#endif
+
 #if defined(SCHEDULE_LONG) || defined(SCHEDULE_SHORT)
 #ifdef SCHEDULE_LONG
 WG_ONE kernel void NAME(softmax_grad_input_long)(global const S0 *p0, global const S1 *p1, global S2 *p2, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
@@ -221,6 +235,7 @@ WG_ONE kernel void NAME(softmax_grad_input_short)(global const S0 *p0, global co
         global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
         global const S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
         global S2 *x2 = base2A + NAME(start)(row, geo.size, geo.stride[2]);
+        const long aheadA = row + 1 < end && n <= FETCHED ? 1 : 0;
 #if CLASS0 == 0 && !defined(SCHEDULE_GROUP)
         const V same0A = (V)(LOAD0(x0));
 #endif
@@ -258,7 +273,7 @@ WG_ONE kernel void NAME(softmax_grad_input_short)(global const S0 *p0, global co
             if (raggedA) { NAME(softmax_grad_input_result)(READ0(n - LANES), READ1(n - LANES), r0, &last_y0A); }
             for (long i = 0; i + LANES <= n; i += LANES) {
                 V y0;
-                NAME(softmax_grad_input_result)(READ0(i), READ1(i), r0, &y0);
+                NAME(softmax_grad_input_result)(READ0(i), READ1(i), r0, &y0); AHEAD0(i); AHEAD1(i);
                  WRITE2(i, y0);
             }
             if (raggedA) {  WRITE2(n - LANES, last_y0A); }
@@ -410,12 +425,16 @@ kernel void NAME(softmax_grad_input_group)(global const S0 *p0, global const S1 
 #undef READ0
 #undef WRITE0
 #undef ADD0
+#undef AHEAD0
 #undef READ1
 #undef WRITE1
 #undef ADD1
+#undef AHEAD1
 #undef READ2
 #undef WRITE2
 #undef ADD2
+#undef AHEAD2
+#undef FETCHED
 #undef INDEX
 #undef KEPT
 #undef KEEP_VALUE

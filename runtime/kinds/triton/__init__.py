@@ -32,7 +32,7 @@ def index_type(extents: Iterable[int]) -> tuple[str, str]:
 
 
 def instance(
-    request: Request, entry: str, element: str, slots: tuple[Slot, ...], defines: Mapping[str, str | int]
+    request: Request, entry: str, element: str, slots: tuple[Slot, ...], defines: Mapping[str, str | int | float]
 ) -> Instance:
     """The kernel `NAME_entry` of the op's text."""
     text = request.record.texts[request.device.driver.target]

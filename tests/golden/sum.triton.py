@@ -1,0 +1,91 @@
+# sum(input, dim, keepdim, dtype): map acc = input, combine acc = a + b, finish out = acc
+@triton.jit
+def sum_map(input, index, C: tl.constexpr):
+    return input
+
+
+@triton.jit
+def sum_combine(a, b):
+    return a + b
+
+
+@triton.jit
+def sum_result(acc, n, C: tl.constexpr):
+    return acc
+
+
+@triton.jit
+def sum_tiles(
+    x0, y0, results, count, run, kept, reduced,
+    at0, at1, along0, numbers,
+    C: tl.constexpr, INDEX: tl.constexpr, RESULTS: tl.constexpr, BLOCK: tl.constexpr,
+    KEPT: tl.constexpr, REDUCED: tl.constexpr,
+    BESIDE0: tl.constexpr, ALONG0: tl.constexpr,
+):
+    """RESULTS results a program, BLOCK elements of each at a time."""
+    out = tl.program_id(0).to(INDEX) * RESULTS + tl.arange(0, RESULTS)
+    there = out < results
+    o0 = wg_line_start(out, kept, at0, KEPT, BESIDE0)
+    s0 = tl.full((RESULTS, BLOCK), 0, C)
+    for first in range(0, count, BLOCK):
+        place = first + tl.arange(0, BLOCK)
+        inside = there[:, None] & (place < count)[None, :]
+        q0 = wg_line_start(place, reduced, along0, REDUCED, ALONG0)
+        v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
+        m0 = sum_map(v0, place[None, :].to(tl.int64), C)
+        m0 = tl.where(inside, m0, tl.full((RESULTS, BLOCK), 0, C))
+        s0 = sum_combine(s0, m0)
+    s0 = tl.reduce(s0, 1, sum_combine)
+    r0 = sum_result(s0, count.to(C), C)
+    o1 = wg_line_start(out, kept, at1, KEPT, 0)
+    wg_store(y0 + o1, r0, there)
+
+
+@triton.jit
+def sum_partial(
+    x0, p0, results, count, run, kept, reduced,
+    at0, along0, numbers,
+    C: tl.constexpr, INDEX: tl.constexpr, RESULTS: tl.constexpr, BLOCK: tl.constexpr,
+    KEPT: tl.constexpr, REDUCED: tl.constexpr,
+    BESIDE0: tl.constexpr, ALONG0: tl.constexpr,
+):
+    """Partial states: RESULTS results a program, of the elements that are program 1's share of those reduced."""
+    out = tl.program_id(0).to(INDEX) * RESULTS + tl.arange(0, RESULTS)
+    there = out < results
+    begin = tl.program_id(1).to(INDEX) * run
+    end = tl.minimum(begin + run, count)
+    o0 = wg_line_start(out, kept, at0, KEPT, BESIDE0)
+    s0 = tl.full((RESULTS, BLOCK), 0, C)
+    for first in range(begin, end, BLOCK):
+        place = first + tl.arange(0, BLOCK)
+        inside = there[:, None] & (place < end)[None, :]
+        q0 = wg_line_start(place, reduced, along0, REDUCED, ALONG0)
+        v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
+        m0 = sum_map(v0, place[None, :].to(tl.int64), C)
+        m0 = tl.where(inside, m0, tl.full((RESULTS, BLOCK), 0, C))
+        s0 = sum_combine(s0, m0)
+    s0 = tl.reduce(s0, 1, sum_combine)
+    wg_store(p0 + (tl.program_id(1).to(INDEX) * results + out), s0, there)
+
+
+@triton.jit
+def sum_finish(
+    p0, y0, results, count, splits, kept,
+    at0, numbers,
+    C: tl.constexpr, INDEX: tl.constexpr, RESULTS: tl.constexpr, BLOCK: tl.constexpr, KEPT: tl.constexpr,
+):
+    """Results from their partial states, which lie split after split."""
+    out = tl.program_id(0).to(INDEX) * RESULTS + tl.arange(0, RESULTS)
+    there = out < results
+    s0 = tl.full((RESULTS, BLOCK), 0, C)
+    for first in range(0, splits, BLOCK):
+        place = first + tl.arange(0, BLOCK)
+        inside = there[:, None] & (place < splits)[None, :]
+        q = place[None, :] * results + out[:, None]
+        m0 = tl.load(p0 + q, mask=inside, other=0).to(C)
+        m0 = tl.where(inside, m0, tl.full((RESULTS, BLOCK), 0, C))
+        s0 = sum_combine(s0, m0)
+    s0 = tl.reduce(s0, 1, sum_combine)
+    r0 = sum_result(s0, count.to(C), C)
+    o0 = wg_line_start(out, kept, at0, KEPT, 0)
+    wg_store(y0 + o0, r0, there)
