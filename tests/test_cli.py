@@ -164,6 +164,110 @@ def test_check_finds_derivatives_that_are_not_finite():
     assert not row.failed
 
 
+def test_prebuild_finds_kernels_of_every_op_and_its_derivatives():
+    from weftgrad.cli.calls import calls_of
+    from weftgrad.cli.samples import collecting
+    from weftgrad.runtime.errors import WeftgradError
+
+    place = wg.device("cpu")
+    silent, wanted, refused = [], set(), []
+    with collecting(place) as steps:
+        for record in registry:
+            if record.kind in ("view", "composite") or "_grad_" in record.name or not record.spec:
+                continue
+            if registry.owner(record.name) or record.name.startswith("cli_"):
+                continue  # made by another test
+            before = len(steps)
+            for each in calls_of(record, place, [wg.float32]):
+                try:
+                    each()
+                except WeftgradError as error:
+                    refused.append(str(error))
+            if len(steps) == before:
+                silent.append(record.name)
+            if record.kind != "contraction" and record.gradients:  # contractions share their kernels
+                wanted |= {rule.op for rule in record.gradients.values() if rule.op and rule.op in registry}
+        launched = {step.instance.name for step in steps}
+        names = {step.instance.entry for step in steps}
+    assert not silent
+    assert not refused
+    assert not {op for op in wanted if registry[op].kind != "view"} - launched
+    for entry in ("direct", "weight", "pad", "pack"):
+        assert f"convolution_{entry}" in names
+
+
+CALLS = """
+import weftgrad as wg
+from weftgrad import nn, optim
+F = nn.functional
+driver = wg.device("cpu").driver
+driver.capabilities
+for n in (18, 300):
+    x, row, at = wg.rand(n, 12, requires_grad=True), wg.rand(12, requires_grad=True), wg.randint(0, n, (9,))
+    ((x + 1) * row - 2 / (x + 1)).exp().sum().backward()  # pointwise
+    (x.tanh() * wg.rand(n, 12)).mean().backward()
+    wg.where(x > 0.5, x, 0.0).sum().backward()
+    for dim in (None, 0, 1):  # reductions
+        (x.sum(dim).sum() + x.mean(dim).sum() + x.var(dim).sum()).backward()
+    (x.max(1).values.sum() + x.amax(0).sum()).backward()
+    (x.argmax(1) == 3).sum()
+    (x.softmax(1) * x + x.log_softmax(-1) + F.layer_norm(x, (12,), row)).sum().backward()  # rowwise
+    (x @ wg.rand(12, 5, requires_grad=True)).sum().backward()  # contractions
+    F.linear(x, wg.rand(10, 12, requires_grad=True), wg.rand(10, requires_grad=True)).sum().backward()
+    F.dropout(x).sum().backward()  # random numbers
+    wg.randn(n, 3)
+    (x[at].sum() + F.embedding(at, x, padding_idx=1).sum()).backward()  # indexing
+    x.gather(1, wg.zeros(n, 2, dtype=wg.int64)).sum().backward()
+    y = wg.zeros(n, 12).index_add_(0, at, wg.rand(9, 12))
+    y.scatter_add_(0, wg.zeros(n, 12, dtype=wg.int64), wg.rand(n, 12))
+    y[at] = 1.0
+    y[y > 0.5] = 0
+    wg.nonzero(y[y >= 0].reshape(n, 12))
+    F.cross_entropy(x, wg.zeros(n, dtype=wg.int64), label_smoothing=0.1).backward()  # losses
+    F.mse_loss(x, wg.rand(n, 12)).backward()
+    net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+                        nn.Conv2d(16, 16, 3, padding=1, stride=2), nn.Flatten(), nn.Linear(256, 10))
+    for make in (optim.SGD, optim.AdamW, optim.RMSprop, optim.Adagrad):  # optimisers
+        optimizer = make(net.parameters(), lr=1e-3)
+        F.cross_entropy(net(wg.rand(n // 6, 3, 8, 8)), wg.zeros(n // 6, dtype=wg.int64)).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_after_prebuild_builds_nothing(tmp_path):
+    env = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path / "cache")}
+
+    def process(*argv: str) -> str:
+        done = subprocess.run([sys.executable, *argv], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    process("-m", "weftgrad.cli", "prebuild", "--device", "cpu")
+    count = "print([c.built for c in (driver.compiler, driver.quick_compiler) if c is not None])"
+    assert set(process("-c", CALLS + count).strip("[]\n").split(", ")) == {"0"}
+
+
+def test_everyday_calls_need_only_kernels_that_prebuild_lists(tmp_path):
+    """The same calls, with what they need compared with what would be built, and nothing built."""
+    code = CALLS.replace(
+        "for n in",
+        """from weftgrad.cli.prebuild import instances
+listed = instances(wg.device("cpu"), None, [wg.float32])
+missing = []
+for name, each in listed.items():
+    def build(wanted, compiler=getattr(driver, name), known=set(each)):
+        missing.extend(i.entry for i in wanted if i not in known and i not in compiler._found)
+        return type(compiler).build(compiler, wanted)
+    getattr(driver, name).build = build
+for n in""",
+        1,
+    )
+    done = subprocess.run([sys.executable, "-c", code + "print(missing)"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
 def test_prebuilt_kernels_are_found_by_a_run(tmp_path):
     env = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path / "cache")}
 

@@ -1,8 +1,9 @@
 """`weftgrad prebuild`: compiles the kernels of ops ahead, many a program and in several processes, into the cache.
 
-Which kernels an op needs is found by calling it, and its derivatives, on small tensors of representative layouts while
-launches are only listed. A batch of 32 kernels builds in a quarter of the time of 32 programs, and a run that later
-asks for one of them alone finds it (`runtime.cache`).
+Which kernels an op needs is found by calling it, and its derivatives, on tensors of representative layouts (`calls`),
+and the public functions that are made of several ops (`scenes`), while launches are only listed. A batch of 32 kernels
+builds in a quarter of the time of 32 programs, and a run that later asks for one of them alone finds it
+(`runtime.cache`).
 """
 
 from __future__ import annotations
@@ -15,11 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ..runtime import dtypes
 from ..runtime.device import Device
@@ -75,52 +74,37 @@ def _compiler(place: Device, name: str) -> Any:
 
 
 def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) -> dict[str, list[Any]]:
-    """Kernels that `ops` (None: all) need for tensors small and large, by the driver's compiler that builds them."""
-    from ..codegen.loader import op_from_mapping
+    """Kernels that `ops` (None: all) need for tensors small and large, by the driver's compiler that builds them.
+
+    Small work runs on the large device's compiler too, while something is pending there.
+    """
     from ..runtime.backends.opencl_cpu import SMALL
     from ..runtime.records import registry
+    from .calls import calls_of
     from .samples import collecting
+    from .scenes import scenes
 
     for name in ops or ():
         registry[name]
     with collecting(place) as steps:
         for record in registry:
-            wanted = record.name in ops if ops else "_grad_" not in record.name and record.kind != "view"
-            if not wanted or not record.spec:
-                continue
-            op = op_from_mapping(record.spec)
-            for dtype in types:
-                _call_all(record, op, place, dtype)
+            wanted = record.name in ops if ops else "_grad_" not in record.name
+            if wanted and record.spec and record.kind not in ("view", "composite"):
+                _play(calls_of(record, place, types))
+        _play(scenes(place, types, ops))
     quick = getattr(place.driver, "quick_compiler", None) is not None
     found: dict[str, dict[Any, None]] = {}
     for step in steps:
-        # What runs on small tensors runs on large ones too, by the schedule of its size.
-        names = ["compiler"] if not quick else ["quick_compiler"] if step.work <= SMALL else ["compiler"]
-        for name in names:
+        for name in ("quick_compiler", "compiler") if quick and step.work <= SMALL else ("compiler",):
             found.setdefault(name, {})[step.instance] = None
     return {name: list(each) for name, each in found.items()}
 
 
-def _call_all(record: Any, op: Any, place: Device, dtype: Any) -> None:
-    """Call `op` and its derivatives on contiguous tensors, small and large, and on what broadcasts."""
-    from ..autograd import grad as gradients
-    from ..runtime.dispatch import call
-    from ..runtime.tensor import Tensor
-    from .samples import arguments
-
-    rng = np.random.default_rng(0)
-    for shape in ((5, 7), (260, 260)):
-        for differentiate in (False, True):
-            with contextlib.suppress(
-                WeftgradError, ValueError, TypeError, KeyError, IndexError, AttributeError, StopIteration
-            ):
-                named = arguments(op, place, dtype, rng, grad=differentiate, shape=shape)
-                operands = [named[p.name] for p in op.operands]
-                result = call(record, operands, tuple(named[n] for n in record.statics))
-                out = result[0] if isinstance(result, tuple) else result
-                inputs = [t for t in operands if isinstance(t, Tensor) and t.needs]
-                if differentiate and inputs and out.needs:
-                    gradients(out, inputs, grad_outputs=out.detach(), allow_unused=True)  # type: ignore[attr-defined]
+def _play(calls: Iterable[Callable[[], Any]]) -> None:
+    """Call all, but for what an op refuses (a dtype, a number in place of a tensor)."""
+    for each in calls:
+        with contextlib.suppress(WeftgradError):
+            each()
 
 
 def build(place: Device, missing: dict[str, list[Any]], jobs: int) -> int:

@@ -27,6 +27,8 @@ def shapes(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, tuple[int, ...]]
     if op.kind == "contraction":
         terms = next(iter(op.outputs.values())).replace(" ", "").partition("->")[0].split(",")
         sizes = {letter: 3 + i for i, letter in enumerate(sorted({c for t in terms for c in t if c != "."}))}
+        named = {"m": shape[0], "n": shape[-1], "k": sum(shape)}
+        sizes = {letter: named.get(letter, size) for letter, size in sizes.items()}
         tensors = [p for p in op.operands if p.is_tensor]
         return {
             p.name: (_LETTERS["."] if "..." in t else ()) + tuple(sizes[c] for c in t if c != ".")
@@ -58,7 +60,8 @@ def numbers(op: Op) -> dict[str, Any]:
     for p in op.operands:
         if not p.is_tensor:
             low, high = op.fields.get("sample", {}).get(p.name, (0.5, 1.0))
-            middle: Any = 7 if p.type == "index" else (low + high) / 2
+            whole = p.type == "index" or op.dtypes in ("integer", "integral")
+            middle: Any = 7 if whole else (low + high) / 2
             found[p.name] = middle if p.default is MISSING else p.default
     return found
 
@@ -70,7 +73,7 @@ def statics(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, Any]:
 
 def _static(p: Param, shape: tuple[int, ...]) -> Any:
     if "Sequence[int]" in p.annotation:
-        return tuple(shape[-1:]) if p.name == "normalized_shape" else tuple(shape)
+        return {"normalized_shape": tuple(shape[-1:]), "dim": (0,)}.get(p.name, tuple(shape))
     fitting: dict[str, Any] = {"int": -1 if p.name.startswith("dim") else 1, "bool": False, "str": ""}
     return fitting.get(p.annotation)
 
