@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import triton
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
 
@@ -56,7 +57,11 @@ def render(op: Op, environment: Any) -> Rendered:
     output = OutputRow(type="index", result="index", differentiable=False) if lists else OutputRow(
         result=f"like:{op.operands[0].name}", differentiable=op.grad != "none"
     )  # fmt: skip
-    return Rendered((output,), {"opencl": Source(text)}, {"index": pattern, "does": does})
+    sources = {
+        "opencl": Source(text),
+        "triton": triton.source("index.py.j2", environment, op=op.name, pattern=pattern, does=does),
+    }
+    return Rendered((output,), sources, {"index": pattern, "does": does})
 
 
 def derive(op: Op) -> dict[str, Derived]:

@@ -22,6 +22,7 @@ from ..layout import collapse, normalize_dim, pack_longs, split
 from ..records import registry
 from . import Planned, Request, planner, slot
 from .pointwise import elementwise_parts
+from .triton import index as triton
 
 __all__ = ["plan"]
 
@@ -68,6 +69,8 @@ def _along_dim(request: Request, whole: Meta, index: Meta) -> _Access:
             f"{request.where()}: index of shape {list(shape)} does not fit {list(whole.shape)}: it must have as many "
             f"dimensions, and none longer except dimension {dim}"
         )
+    if not whole.ndim:  # one element, at place 0
+        return _Access((), (), (), (1,), (1,), ())
     beside = tuple(0 if d == dim else s for d, s in enumerate(whole.strides))
     return _Access(shape, beside, index.strides, (whole.shape[dim],), (whole.strides[dim],), (dim,))
 
@@ -126,6 +129,9 @@ def _read(request: Request, access: _Access) -> Planned:
     inner, numel = sizes[-1], out.numel
     rows = numel // inner
     places = _merge_in_order(access.sizes, [access.strides])
+    if able.style == "triton":
+        along = (places[0], places[1][0])
+        return Planned((out,), (triton.read_step(request, raw.compute, slots, sizes, strides, along, access.total),))
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0])))]
     one = strides[1][-1] == 0
     lanes = _lanes(request, raw.compute)
@@ -224,6 +230,11 @@ def _write(
         sizes, strides = (*sizes, 1), [(*s, 0) for s in strides]
     inner, rows, walk = sizes[-1], prod(sizes[:-1]), prod(steps)
     places = _merge_in_order(access.sizes, [access.strides])
+    if request.capabilities.style == "triton":
+        along, walked = (places[0], places[1][0]), (steps, steps_strides[0], steps_strides[1])
+        return [
+            triton.write_step(request, element, slots, sizes, strides, along, walked, access.total, buffers)
+        ]
     one = strides[0][-1] == 0
     lanes = _lanes(request, element)
     vector = 0 if single or not one or not inner >= lanes > 1 else {1: 1, 0: 2}.get(strides[1][-1], 0)
@@ -329,6 +340,8 @@ def _mask_counts(request: Request) -> Planned:
     chunk, chunks = _chunks(request, layout)
     out = meta(dtypes.int64, (chunks + 1,), None, request.device)
     slots = (slot(layout, "mask"), slot(out, "index"))
+    if request.capabilities.style == "triton":
+        return Planned((out,), triton.count_steps(request, slots, layout.numel, chunk, chunks))
     geometry = pack_longs((layout.numel, chunk, chunks))
     count = _step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel)
     return Planned((out,), (count, _step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)))
@@ -345,6 +358,8 @@ def _mask_positions(request: Request) -> Planned:
     if not out.numel:
         return Planned((out,))
     slots = (slot(layout, "mask"), slot(offsets, "index"), slot(out, "index"))
+    if request.capabilities.style == "triton":
+        return Planned((out,), (triton.list_step(request, slots, layout.numel, chunk, chunks),))
     geometry = pack_longs((layout.numel, chunk))
     return Planned((out,), (_step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel),))
 

@@ -66,7 +66,7 @@ def _closure(names: Iterable[str]) -> list[str]:
 def _module_text(text: str, names: tuple[str, ...]) -> str:
     texts = _math()
     # Only names that have a file: most of the vocabulary is Triton's own.
-    wanted = {n for n in names if n in texts} | {n for n in re.findall(r"\bwg_(\w+)\(", text) if n in texts}
+    wanted = {n for n in names if n in texts} | {n for n in re.findall(r"\bwg_(\w+)", text) if n in texts}
     parts = [texts[name].partition("\n")[2].strip() for name in _closure(wanted)]
     return "\n\n\n".join([_HEAD, *parts, text.strip()]) + "\n"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...backends.protocol import Instance, Slot
+from ...errors import NotSupported
 from .. import Request
 
 __all__ = ["index_type", "instance", "next_power", "strided_extent"]
@@ -35,6 +36,8 @@ def instance(
     request: Request, entry: str, element: str, slots: tuple[Slot, ...], defines: Mapping[str, str | int | float]
 ) -> Instance:
     """The kernel `NAME_entry` of the op's text."""
-    text = request.record.texts[request.device.driver.target]
     name = request.record.name
+    text = request.record.texts.get(request.device.driver.target)
+    if text is None:
+        raise NotSupported(f"{request.where()}: {name} has no Triton kernel; move its operands with .to('cpu')")
     return Instance(name, text.source, f"{name}_{entry}", element, 1, slots, tuple(defines.items()), text.functions)
