@@ -1,6 +1,6 @@
 """Custom: kernels written by hand. Code, not data: only taken from a trusted caller (`trust=True`).
 
-    template: a file of `templates/opencl/`, or sources: {opencl: the text itself}
+    template: the name of a file in each folder of `templates/`, without extension, or sources: {opencl: the text itself}
     plan: the module of `runtime/kinds/` whose `plan` chooses layouts and launches
     rules: the module of `runtime/autograd/` whose `rules(record)` gives the gradients; without it there are none
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import triton
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source
@@ -39,7 +40,9 @@ def render(op: Op, environment: Any) -> Rendered:
     if given is not None:
         sources = {str(k): Source(str(v)) for k, v in given.items()}
     else:
-        sources = {"opencl": Source(environment.get_template(f"opencl/{op.fields['template']}").render(op=op.name))}
+        name = str(op.fields["template"])
+        sources = {"opencl": Source(environment.get_template(f"opencl/{name}.cl.j2").render(op=op.name))}
+        sources["triton"] = triton.source(f"{name}.py.j2", environment, op=op.name)
     outputs = tuple(OutputRow(k, "value", op.result, "full", op.grad != "none") for k in op.outputs or ("out",))
     detail = {k: op.fields[k] for k in ("plan", "rules") if k in op.fields}
     return Rendered(outputs, sources, detail)

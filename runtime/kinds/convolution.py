@@ -20,7 +20,7 @@ from ..layout import pack_longs, split
 from . import Planned, Request
 from .pointwise import compute_dtype, elementwise_parts
 
-__all__ = ["plan"]
+__all__ = ["Builder", "plan"]
 
 Pair = tuple[int, int]
 _TILES = ((8, 3), (6, 4), (4, 4), (3, 4), (2, 4), (1, 4))  # channels, most vectors: what fits 32 registers
@@ -52,9 +52,13 @@ def plan(request: Request) -> Planned:
     result = meta(computed, shape, None, request.device)
     if not result.numel:
         return Planned((result,))
-    builder = _Builder(request, sizes, dtypes.float32 if computed.itemsize == 2 else computed, result)
+    builder = Builder(request, sizes, dtypes.float32 if computed.itemsize == 2 else computed, result)
     if builder.able.style == "gpu":
         builder.grid()
+    elif builder.able.style == "triton":
+        from .triton.convolution import launch
+
+        launch(builder)
     else:
         wanted[request.record.name](builder)
     return Planned((result,), tuple(builder.steps), tuple(builder.scratch))
@@ -138,7 +142,7 @@ class _Planes:
     offsets: tuple[int, ...]
 
 
-class _Builder:
+class Builder:
     """Collects the launches of one call and the scratch they need."""
 
     def __init__(self, request: Request, sizes: _Sizes, element: DType, result: Meta):
@@ -258,14 +262,14 @@ class _Builder:
         self.launch(f"grid_{entry}", tuple(range(len(types))), types, geometry, (total,), total, BIAS=bias)
 
 
-def _forward(builder: _Builder) -> None:
+def _forward(builder: Builder) -> None:
     s, (so, si, sy, sx) = builder.sizes, builder.layouts[1].strides
     bias = 2 if len(builder.layouts) > 2 else None
     strides = (s.outs * so, so, si, sy, sx)
     builder.direct(0, (1, 1), s.padding, s.stride, s.dilation, s.out, s.outs, s.ins, 0, strides, bias)
 
 
-def _input(builder: _Builder) -> None:
+def _input(builder: Builder) -> None:
     """The gradient's elements `stride` apart, with the weight turned around: inputs and outputs, and both axes."""
     s, (so, si, sy, sx) = builder.sizes, builder.layouts[1].strides
     pad = tuple(d * (k - 1) - p for d, k, p in zip(s.dilation, s.taps, s.padding, strict=True))
@@ -274,7 +278,7 @@ def _input(builder: _Builder) -> None:
     builder.direct(0, s.stride, pad, (1, 1), s.dilation, s.size, s.ins, s.outs, start, strides, None)  # type: ignore[arg-type]
 
 
-def _weight(builder: _Builder) -> None:
+def _weight(builder: Builder) -> None:
     s, able, lanes = builder.sizes, builder.able, builder.lanes
     x = builder.planes(0, (1, 1), s.padding, s.stride, s.out, s.taps, s.dilation)
     g = builder.planes(1, (1, 1), (0, 0), (1, 1), s.out, (1, 1), (1, 1), x.columns)
