@@ -112,6 +112,8 @@ def modules() -> tuple[Module, ...]:
             # An installed package holds the other rooms inside api's folder.
             if "__pycache__" in inside.parts or (room == "api" and inside.parts[0] in ROOMS):
                 continue
+            if inside.parts[:2] == ("_generated", "kernels") or (room == "templates" and len(inside.parts) > 1):
+                continue  # text of kernels
             found.append(Module(room, f"{room}/{inside.as_posix()}", file))
     assert found
     return tuple(found)
@@ -322,7 +324,8 @@ def test_every_package_has_an_init():
 def data_files() -> Iterator[Path]:
     for folder in rooms().values():
         for file in sorted(folder.rglob("*")):
-            if file.is_file() and file.suffix not in (".py", ".pyc") and not file.name.startswith("."):
+            code = file.suffix == ".py" and file.parent.parent.name != "triton"  # the others are text of kernels
+            if file.is_file() and not code and file.suffix != ".pyc" and not file.name.startswith("."):
                 yield file
 
 

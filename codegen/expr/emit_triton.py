@@ -35,7 +35,7 @@ class _Triton(Dialect):
     comparisons = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
     def literal(self, node: Expr) -> Piece:
-        if isinstance(node.value, bool) or not _fits(node):
+        if isinstance(node.value, bool) or _is_minus_zero(node.value) or not _fits(node):
             return self.typed(node)
         text = _number(node.value)
         return Piece(text, self.prefix["-"] if text.startswith("-") else ATOM)
@@ -46,6 +46,8 @@ class _Triton(Dialect):
             return Piece(f"tl.full((), {node.value}, tl.int1)")
         if node.type == "index":
             return Piece(f"tl.full((), {_number(node.value)}, tl.int64)")
+        if _is_minus_zero(node.value):
+            return Piece("wg_neg(tl.full((), 0, C))")
         if isinstance(node.value, float) or node.value in _PLAIN:
             return Piece(f"tl.full((), {_number(node.value)}, C)")
         return Piece(f"wg_integer({node.value}, C)")
@@ -92,11 +94,16 @@ def _fits(node: Expr) -> bool:
     return -_INT32 <= node.value < _INT32 if node.type == "index" else node.value in _PLAIN
 
 
+def _is_minus_zero(value: object) -> bool:
+    """Triton makes 0.0 of the constant -0.0."""
+    return isinstance(value, float) and value == 0 and math.copysign(1, value) < 0
+
+
 def _number(value: object) -> str:
     if isinstance(value, float):
         if not math.isfinite(value):
             return f'float("{value}")'
-        if value in _PLAIN and math.copysign(1, value) > 0:
+        if value in _PLAIN:
             return str(int(value))  # the same beside floating-point numbers, and no promotion beside integers
     return repr(value)
 

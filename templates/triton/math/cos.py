@@ -1,0 +1,4 @@
+# needs:
+@triton.jit
+def wg_cos(x):
+    return libdevice.cos(x)

@@ -1,0 +1,8 @@
+# needs:
+@triton.jit
+def wg_isinf(x):
+    if x.dtype.is_floating():
+        r = tl.abs(x) == float("inf")
+    else:
+        r = x != x
+    return r

@@ -1,0 +1,4 @@
+# needs:
+@triton.jit
+def wg_isnan(x):
+    return x != x
