@@ -367,6 +367,39 @@ def test_sums_of_duplicates_are_in_order() -> None:
 
 
 @ONLY_ONCE
+@pytest.mark.parametrize("place", ["cpu", "opencl:909"])
+@pytest.mark.parametrize("dtype", [wg.float16, wg.bfloat16])
+def test_sums_of_half_types_are_rounded_once(dtype: Any, place: str) -> None:
+    device = wg.device("cpu") if place == "cpu" else wg.testing.synthetic_device(909, "style=gpu,lanes=4")
+    many = 5000
+    source = wg.tensor(np.random.default_rng(0).random((many, 3)), dtype=dtype, device=device)
+    exact = np.asarray(source.double().cpu().tolist()).sum(0)
+    index = wg.zeros(many, dtype=wg.int64, device=device)
+    wide = index.reshape(-1, 1).expand(many, 3)
+
+    def zeros(grad: bool = False) -> Any:
+        return wg.zeros(2, 3, dtype=dtype, device=device, requires_grad=grad)
+
+    def gradient(read: Any) -> Any:
+        table = zeros(True)
+        read(table).backward(source)
+        return table.grad
+
+    for found in (
+        zeros().index_add_(0, index, source), wg.index_add(zeros(), 0, index, source),
+        index_put_(zeros(), (index,), source, accumulate=True), zeros().scatter_add_(0, wide, source),
+        wg.scatter_add(zeros(), 0, wide, source), zeros().T.contiguous().T.index_add_(0, index, source),
+        zeros()[:, 0].index_add_(0, index, source[:, 0]).reshape(2, 1),
+        gradient(lambda t: embedding(index, t)), gradient(lambda t: t[index]),
+        gradient(lambda t: t.index_select(0, index)), gradient(lambda t: t.gather(0, wide)),
+    ):  # fmt: skip
+        assert found.dtype is dtype
+        values = np.asarray(found.double().cpu().tolist())
+        spacing = 2.0 ** (np.floor(np.log2(exact)) - (10 if dtype is wg.float16 else 7))
+        assert (np.abs(values[0] - exact[: values.shape[1]]) <= spacing[: values.shape[1]]).all()
+        assert not values[1].any()
+
+
 def test_take_and_take_along_dim() -> None:
     values = numbers((3, 4, 5))
     index = np.array([[0, 59], [-1, 7]])

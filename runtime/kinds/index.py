@@ -199,9 +199,15 @@ def _take(request: Request) -> Planned:
 
 
 def _write(
-    request: Request, out: Meta, access: _Access, source: Meta, index: Meta, buffers: tuple[int, int, int]
+    request: Request,
+    out: Meta,
+    access: _Access,
+    source: Meta,
+    index: Meta,
+    buffers: tuple[int, int, int],
+    sums: Meta | None = None,
 ) -> list[Step]:
-    """The launch that writes or adds `source`; buffers: of index, source and result."""
+    """The launch that writes or adds `source`; buffers: of index, source and result, in whose place may be `sums`."""
     if source.shape != access.shape:
         raise ShapeError(
             f"{request.where()}: source has shape {list(source.shape)}, the places to write {list(access.shape)}"
@@ -217,7 +223,7 @@ def _write(
     stored = out.dtype if adds else dtypes.BY_NAME[_RAW[out.dtype.itemsize]]
     element = stored.compute
     kind = "value" if adds else "raw"
-    slots = (slot(index, "index"), Slot(stored.name, kind), Slot(stored.name, kind))
+    slots = (slot(index, "index"), Slot(stored.name, kind), Slot((sums.dtype if sums else stored).name, kind))
     ndim = len(access.shape)
     every = [access.index, source.strides, access.beside]
     beside = [d for d in range(ndim) if d not in access.walked]
@@ -277,9 +283,23 @@ def _update(request: Request, reach: Callable[[Request, Meta, Meta], _Access]) -
     out = request.into[0] if request.into else meta(whole.dtype, whole.shape, None, request.device)
     if out.shape != whole.shape or out.dtype is not whole.dtype:
         raise ShapeError(f"{request.where()}: the result is written in place of input")
+    sums = _sums(request, out, source)
+    if sums is not None:
+        steps = _borrowed(request, "copy", whole, sums, (sums.dtype,), (0, 4))
+        steps += _write(request, out, reach(request, sums, index), source, index, (1, 2, 4), sums)
+        steps += _borrowed(request, "copy", sums, out, (out.dtype,), (4, 3))
+        return Planned((out,), tuple(steps), (sums.nbytes,))
     steps = [] if request.into or not out.numel else _borrowed(request, "copy", whole, out, (None,), (0, 3))
     steps += _write(request, out, reach(request, out, index), source, index, (1, 2, 3))
     return Planned((out,), tuple(steps))
+
+
+def _sums(request: Request, out: Meta, source: Meta) -> Meta | None:
+    """The layout in which sums of half types are made, float32: each is rounded once, not after every addition."""
+    adds = request.record.detail["does"] == "add"
+    if not adds or out.dtype.kind != "f" or out.dtype.itemsize != 2 or not out.numel or not source.numel:
+        return None
+    return meta(dtypes.float32, out.shape, None, request.device)
 
 
 def _scatter(request: Request) -> Planned:
@@ -297,21 +317,26 @@ def _fresh(request: Request) -> Meta:
 
 
 def _spread(request: Request) -> Planned:
-    out = _fresh(request)
-    return _add_to_zeros(request, out, _along_dim(request, out, request.operands[1]))  # type: ignore[arg-type]
+    return _add_to_zeros(request, _fresh(request), _along_dim)
 
 
 def _spread_taken(request: Request) -> Planned:
-    out = _fresh(request)
-    return _add_to_zeros(request, out, _merged(request, out, request.operands[1]))  # type: ignore[arg-type]
+    return _add_to_zeros(request, _fresh(request), _merged)
 
 
-def _add_to_zeros(request: Request, out: Meta, access: _Access) -> Planned:
+def _add_to_zeros(request: Request, out: Meta, reach: Callable[[Request, Meta, Meta], _Access]) -> Planned:
     source, index = request.operands
     assert isinstance(source, Meta)
     assert isinstance(index, Meta)
+    access = reach(request, out, index)
     if not out.numel:
         return Planned((out,))
+    sums = _sums(request, out, source)
+    if sums is not None:
+        steps = _borrowed(request, "zero_like", sums, sums, (), (3, 3))
+        steps += _write(request, out, reach(request, sums, index), source, index, (1, 0, 3), sums)
+        steps += _borrowed(request, "copy", sums, out, (out.dtype,), (3, 2))
+        return Planned((out,), tuple(steps), (sums.nbytes,))
     steps = _borrowed(request, "zero_like", out, out, (), (2, 2))
     steps += _write(request, out, access, source, index, (1, 0, 2))
     return Planned((out,), tuple(steps))
