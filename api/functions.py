@@ -43,6 +43,7 @@ __all__ = [
     "isreal",
     "nan_to_num",
     "numel",
+    "polygamma",
     "promote_types",
     "result_type",
     "round",
@@ -112,6 +113,27 @@ def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tenso
     if rounding_mode is None:
         return ops.true_divide_(self, other)
     return self.copy_(div(self, other, rounding_mode=rounding_mode))  # type: ignore[attr-defined,no-any-return]
+
+
+def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
+    """The n-th derivative of digamma, elementwise; n = 0 is digamma itself.
+
+    Integers become the default floating dtype. Raises ArgumentError for an `n` that is negative or no integer.
+    """
+    order = _order(n)
+    return ops.polygamma(input, order, out=out) if order else ops.digamma(input, out=out)
+
+
+def polygamma_(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma, in place."""
+    _order(n)
+    return self.copy_(polygamma(n, self))  # type: ignore[attr-defined,no-any-return]
+
+
+def _order(n: Any) -> float:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise ArgumentError(f"polygamma: n is the order of a derivative, an integer from 0 on, not {n!r}")
+    return float(n)
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
@@ -281,10 +303,10 @@ METHODS = {
     for name in (
         "add", "add_", "addmm", "addmv", "aminmax", "allclose", "baddbmm", "broadcast_to", "clamp", "clamp_", "clip",
         "div", "div_", "divide", "equal", "flip", "fliplr", "flipud", "inner", "isclose", "isneginf", "isposinf",
-        "logsumexp", "matmul", "max", "min", "moveaxis", "movedim", "nan_to_num", "norm", "ravel", "round", "std",
-        "sub",
-        "sub_", "subtract", "trace", "var",
+        "logsumexp", "matmul", "max", "min", "moveaxis", "movedim", "nan_to_num", "norm", "polygamma_", "ravel",
+        "round", "std", "sub", "sub_", "subtract", "trace", "var",
     )
 }  # fmt: skip
 METHODS |= {"__matmul__": products.matmul, "__rmatmul__": lambda self, other: products.matmul(other, self)}
+METHODS["polygamma"] = lambda self, n: polygamma(n, self)
 METHODS["where"] = lambda self, condition, other: where(condition, self, other)

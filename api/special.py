@@ -14,11 +14,11 @@ from ._generated.ops import (
 )
 from ._generated.ops import lgamma as gammaln
 from ._generated.ops import sigmoid as expit
-from .functions import logsumexp, round
+from .functions import logsumexp, polygamma, round
 
 psi = digamma
 
 __all__ = [
-    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "logsumexp", "psi", "round",
-    "xlogy",
+    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "logsumexp", "polygamma", "psi",
+    "round", "xlogy",
 ]  # fmt: skip

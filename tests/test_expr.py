@@ -9,6 +9,8 @@ import itertools
 import math
 import pickle
 import threading
+from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -394,7 +396,8 @@ def test_canonical_forms(text, form):
 SMOOTH = {
     "log": (0.2, 3), "log2": (0.2, 3), "log10": (0.2, 3), "log1p": (-0.8, 3), "sqrt": (0.2, 3), "rsqrt": (0.2, 3),
     "asin": (-0.9, 0.9), "acos": (-0.9, 0.9), "atanh": (-0.9, 0.9), "erfinv": (-0.9, 0.9), "acosh": (1.2, 4),
-    "tan": (-1.2, 1.2), "reciprocal": (0.2, 3), "lgamma": (0.3, 4), "abs": (0.1, 3),
+    "tan": (-1.2, 1.2), "reciprocal": (0.2, 3), "lgamma": (0.3, 4), "digamma": (0.3, 4), "trigamma": (0.3, 4),
+    "abs": (0.1, 3),
 }  # fmt: skip
 UNARY = [f for f in functions().values() if len(f.args) == 1 and f.grad and f.takes[0] in ("value", "number")]
 UNARY = [f.name for f in UNARY if not f.row]
@@ -517,10 +520,22 @@ def test_missing_seeds_and_idle_inputs():
     assert to_text(both) in ("g * x + s * z", "s * z + g * x")
 
 
-def test_a_function_without_derivative_is_named():
-    with pytest.raises(ExprError, match="digamma"):
+def test_a_function_without_derivative_is_named(monkeypatch):
+    table = {**functions(), "digamma": replace(functions()["digamma"], grad=None)}
+    for module in ("derive", "vocabulary"):
+        monkeypatch.setattr(import_module(f"weftgrad.codegen.expr.{module}"), "functions", lambda: table)
+    with pytest.raises(ExprError, match="digamma has no derivative"):
         derived("lgamma(x)", order=2)
     assert gradient({"out": read("digamma(x) * y")}, {"out": G}, ["y"])["y"] is read("g * digamma(x)")
+
+
+def test_the_gamma_function_derives_to_any_order():
+    x = np.array([0.3, 1.0, 2.5, 7.0])
+    for order in range(1, 7):
+        expected = scipy.special.polygamma(order - 1, x)
+        np.testing.assert_allclose(value(derived("lgamma(x)", order=order), x=x), expected, rtol=1e-12)
+    assert derived("polygamma(s, x)") is canonical(read("polygamma(s + 1, x)"))
+    assert gradient({"out": read("polygamma(y, x)")}, {"out": G}, ["y"]) == {}
 
 
 def test_gradients_of_deep_and_shared_expressions_are_linear_in_size():

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import weftgrad as wg
 from weftgrad.nn import functional as F
-from weftgrad.runtime.errors import FreedGraphError, GradientError
+from weftgrad.runtime.errors import ArgumentError, FreedGraphError, GradientError
 
 VALUES = [-2.0, -0.5, 0.3, 1.7, 2.5]
 
@@ -137,6 +138,52 @@ def test_the_graph_behind_a_flat_gradient_is_freed_with_the_rest() -> None:
     first.sum().backward()
     with pytest.raises(FreedGraphError):
         inner.sum().backward()
+
+
+# lgamma, digamma, polygamma -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lgamma_has_derivatives_of_every_order(dtype: str) -> None:
+    points = np.array([-2.75, -1.25, 0.25, 1.0, 2.5, 7.0, 40.0])
+    x = leaf(points, getattr(wg, dtype))
+    y = wg.lgamma(x)
+    for order in range(6):
+        (y,) = wg.autograd.grad(y.sum(), x, create_graph=True)
+        expected = scipy.special.polygamma(order, points)
+        np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-6 if dtype == "float32" else 2e-12)
+
+
+def test_derivatives_of_the_gamma_family_match_differences() -> None:
+    x = leaf([[0.6, 1.5, 3.0], [-0.4, -1.6, 12.0]])
+    functions: list[Callable[[Any], Any]] = [wg.lgamma, wg.digamma, lambda t: wg.polygamma(3, t)]
+    for func in functions:
+        assert wg.autograd.gradcheck(func, [x], rtol=1e-5)
+        assert wg.autograd.gradgradcheck(func, [x], rtol=1e-5)
+
+
+def test_polygamma_of_any_dtype_and_order() -> None:
+    values = np.array([0.3, 1.0, 2.5, 17.0])
+    for n in (0, 1, 2, 7):
+        expected = scipy.special.polygamma(n, values)
+        x = wg.tensor(values, dtype=wg.float64, device="cpu")
+        np.testing.assert_allclose(wg.polygamma(n, x).numpy(), expected, rtol=1e-14)
+        np.testing.assert_allclose(wg.special.polygamma(n, x.to(wg.float32)).numpy(), expected, rtol=2e-6)
+        np.testing.assert_allclose(x.polygamma(n).numpy(), expected, rtol=1e-14)
+        np.testing.assert_allclose(x.clone().polygamma_(n).numpy(), expected, rtol=1e-14)
+        if n < 3:
+            np.testing.assert_allclose(x.to(wg.float16).polygamma(n).numpy(), expected, rtol=3e-3, atol=2e-3)
+    whole = wg.polygamma(1, wg.tensor([1, 2], device="cpu"))
+    assert whole.dtype is wg.float32
+    np.testing.assert_allclose(whole.numpy(), scipy.special.polygamma(1, [1, 2]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [-1, 2.0, True, "1"])
+def test_polygamma_of_no_order(n: Any) -> None:
+    with pytest.raises(ArgumentError, match="polygamma: n"):
+        wg.polygamma(n, leaf([1.0]))
+    with pytest.raises(ArgumentError, match="polygamma: n"):
+        leaf([1.0]).detach().polygamma_(n)
 
 
 # Activations at their ends: values and gradients as PyTorch has them. (At NaN some of its gradients depend on where in

@@ -69,8 +69,9 @@ SPECIAL: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
     "erfinv": (4, scipy.special.erfinv),
     "lgamma": (1, scipy.special.gammaln),
     "digamma": (1, scipy.special.digamma),
+    "trigamma": (1, lambda x: scipy.special.polygamma(1, x)),
 }
-BINARY = ["pow", "fmod", "mod", "floor_div", "maximum", "minimum", "hypot", "atan2", "copysign"]
+BINARY = ["polygamma", "pow", "fmod", "mod", "floor_div", "maximum", "minimum", "hypot", "atan2", "copysign"]
 MASKS = ["isnan", "isinf", "isfinite", "signbit"]
 INTEGER_BINARY = [
     "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift",
@@ -102,12 +103,28 @@ RECORDED: dict[str, list[tuple[float, float]]] = {
         (3.5, 1.103156640645243), (9.9, 2.2411803166063815), (50.25, 3.90702729700628), (1e8, 18.420680738952367),
         (-0.7, -2.073952793628704), (-3.2, 5.635370221172645), (-20.6, 2.02860126183962),
     ],
+    "trigamma": [
+        (1e-10, 1e+20), (0.3, 12.245364546107732), (1.0, 1.6449340668482264), (1.9, 0.6879720582426356),
+        (3.5, 0.3303577561002349), (9.9, 0.1062830416287406), (50.25, 0.020099825840728038), (1e8, 1.000000005e-08),
+        (-0.7, 14.28618087263834), (-3.2, 28.298186402194034), (-20.6, 10.864181760517212),
+    ],
     "erfinv": [
         (1e-20, 8.86226925452758e-21), (0.001, 0.0008862271574665521), (-0.25, -0.2253120550121781),
         (0.5, 0.4769362762044699), (0.75, 0.8134198475976185), (0.95, 1.3859038243496777),
         (0.999, 2.3267537655135246), (-0.9999999, -3.7665625816384707), (0.9999999999999999, 5.8635847487551676),
     ],
 }  # fmt: skip
+# polygamma, in the same way: order, number, value.
+POLYGAMMA = [
+    (1, 0.3, 12.245364546107732), (1, -3.2, 28.298186402194034), (2, 0.001, -2000000002.3976321),
+    (2, 2.5, -0.2362040516417274), (2, -0.7, -69.44163279863854), (2, 11.0, -0.009049834970802067),
+    (2, 1e8, -1.00000001e-16), (3, 1.0, 6.493939402266829), (3, -20.6, 283.60208741451584),
+    (4, 0.5, -771.4742498266672), (5, 30.25, 1.0284039152471518e-06), (6, -2.25, 11791224.534791825),
+    (8, 9.75, -9.085746536588107e-05), (11, 3.0, 77.67523108670233), (17, 0.125, 6.407495074534063e+30),
+    (20, 25.0, -1.9464147666563566e-11), (33, 31.5, 1.528954146063631e-14), (64, 2.0, -3.43927718841123e+69),
+    (120, 40.0, -99697.77170227753), (160, 1.5, -2.1026332735704114e+256), (200, 300.0, -2.03430351276749e-123),
+    (100, 1e4, -9.379363201543512e-245), (3, 1e-40, 6.000000000000002e+160), (4, -0.0009765625, 2.702159776422295e+16),
+]  # fmt: skip
 EDGES = [
     0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, math.inf, -math.inf, math.nan, 5e-324, -5e-324, 1e-310, -1e-310, 1e-45,
     -1e-45, 1e-40, -1e-40, 1.1754944e-38, 2.2250738585072014e-308, 3.4e38, -3.4e38, 1.7e308, -1.7e308, 88.8, -88.8, 104,
@@ -326,6 +343,7 @@ def test_special_functions_at_their_ends(device, element):
         "erfinv": ([0.0, -0.0, 1, -1, 1.5, -2, inf, nan], [0.0, -0.0, inf, -inf, nan, nan, nan, nan]),
         "lgamma": ([1, 2, 0.0, -0.0, -1, -7, inf, -inf, nan], [0, 0, inf, inf, inf, inf, inf, inf, nan]),
         "digamma": ([0.0, -0.0, -1, -8, inf, nan], [-inf, inf, nan, nan, inf, nan]),
+        "trigamma": ([0.0, -0.0, -1, -8, -1e17, inf, -inf, nan], [inf, inf, inf, inf, inf, 0, nan, nan]),
         "sign": ([0.0, -0.0, 3, -inf, nan], [0, 0, 1, -1, 0]),
     }
     for name, (x, expected) in ends.items():
@@ -333,6 +351,40 @@ def test_special_functions_at_their_ends(device, element):
         assert np.array_equal(got, np.array(expected), equal_nan=True), f"{name}{x} = {got}"
         if name.startswith("erf"):
             assert np.array_equal(np.signbit(got[:2]), np.signbit(expected[:2])), name
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_polygamma(device, element):
+    """At recorded points, against SciPy over a grid of orders, and at the ends; lanes of all sorts side by side."""
+    dtype = DTYPES[element]
+    n, x, expected = np.array([p for p in POLYGAMMA if element == "double" or float(dtype(p[1])) == p[1]]).T
+    keep = np.abs(np.log(np.abs(expected))) < abs(math.log(np.finfo(dtype).tiny))
+    got = device.both("polygamma", element, n[keep], x[keep])
+    assert np.allclose(got, expected[keep], rtol=2e-15 if element == "double" else 1.2e-7, atol=0)
+    rng = np.random.default_rng(6)
+    n = rng.integers(0, 25, 4000).astype(dtype)
+    x = np.where(rng.random(4000) < 0.5, 10 ** rng.uniform(-1, 2, 4000), rng.uniform(-30, 30, 4000)).astype(dtype)
+    expected = scipy.special.polygamma(n.astype(np.float64), x.astype(np.float64))
+    pole = scipy.special.polygamma(n + (n == 0), np.abs(x - np.rint(x)))
+    size = np.maximum(np.abs(expected), np.where(x < 0, pole, 0))  # what is subtracted below 0 may be larger
+    with np.errstate(over="ignore"):
+        expected = expected.astype(dtype)
+    got = device.both("polygamma", element, n, x)
+    finite = np.isfinite(expected) & (np.abs(size) < np.finfo(dtype).max / 10)
+    assert finite.mean() > 0.7
+    assert np.array_equal(got[np.isinf(expected)], expected[np.isinf(expected)])
+    error = np.abs(got.astype(np.float64) - expected)[finite] / np.abs(size[finite])
+    assert error.max() < (1e-13 if element == "double" else 1.2e-7)
+    inf, nan = math.inf, math.nan
+    n, x, expected = np.array([
+        (1, 0.0, inf), (1, -0.0, inf), (2, 0.0, -inf), (2, -0.0, -inf), (2, -7, -inf), (3, -1e17, inf), (4, inf, 0),
+        (2, -inf, nan), (2, nan, nan), (0, 0.0, -inf), (0, -1, nan), (0, inf, inf), (-1, 2, nan), (1.5, 2, nan),
+        (nan, 2, nan), (inf, 2, nan), (1e9, 2, nan), (1, 1e30, 1e-30), (400, 2, -inf), (1, 1e-30, inf),
+    ]).T  # fmt: skip
+    if element == "double":
+        expected[-1] = 1e60
+    got = device.both("polygamma", element, n, x)
+    assert np.allclose(got, expected, rtol=1e-6, atol=0, equal_nan=True), (n, x, got)
 
 
 @pytest.mark.parametrize("element", FLOATS)
