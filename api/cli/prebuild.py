@@ -25,7 +25,7 @@ from ..runtime.device import Device
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, WeftgradError
 
-__all__ = ["build", "instances", "register"]
+__all__ = ["build", "instances", "play", "register"]
 
 BATCH = 32
 
@@ -90,8 +90,8 @@ def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) ->
         for record in registry:
             wanted = record.name in ops if ops else "_grad_" not in record.name
             if wanted and record.spec and record.kind not in ("view", "composite"):
-                _play(calls_of(record, place, types))
-        _play(scenes(place, types, ops))
+                play(calls_of(record, place, types))
+        play(scenes(place, types, ops))
     quick = getattr(place.driver, "quick_compiler", None) is not None
     found: dict[str, dict[Any, None]] = {}
     for step in steps:
@@ -100,7 +100,7 @@ def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) ->
     return {name: list(each) for name, each in found.items()}
 
 
-def _play(calls: Iterable[Callable[[], Any]]) -> None:
+def play(calls: Iterable[Callable[[], Any]]) -> None:
     """Call all, but for what an op refuses (a dtype, a number in place of a tensor)."""
     for each in calls:
         with contextlib.suppress(WeftgradError):
