@@ -17,6 +17,7 @@ from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, GradientError, ShapeError
 from .runtime.records import registry
 from .runtime.tensor import Tensor
+from .runtime.views import contiguous
 
 __all__ = ["Conversions"]
 
@@ -267,8 +268,14 @@ def _transfer(source: Any, place: Device) -> Any:
         return _Transfer.apply(source, place)
     layout = meta(source.meta.dtype, source.meta.shape, None, place)
     made = empty(layout)
-    if layout.numel:
-        place.driver.write(made.storage, 0, np.ascontiguousarray(_hosting.to_host(source)), current_stream(place))
+    if not layout.numel:
+        return made
+    driver: Any = place.driver
+    if place.type == source.meta.device.type == "cuda":  # without the host, and without waiting
+        before = current_stream(source.meta.device)
+        driver.receive(contiguous(source), made.storage, before, current_stream(place))
+    else:
+        driver.write(made.storage, 0, np.ascontiguousarray(_hosting.to_host(source)), current_stream(place))
     return made
 
 

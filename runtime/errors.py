@@ -7,6 +7,7 @@
     │   ├── OutOfMemoryError          MemoryError        requested, in_use, cached, limit, device
     │   ├── ForkError                                    a launch in a child made by os.fork()
     │   ├── LaunchError                                  the driver refused to run a kernel
+    │   ├── CaptureError                                 not possible while a graph is captured
     │   └── CompileError                                 a kernel's text did not compile
     ├── ShapeError                    ValueError, RuntimeError
     ├── DTypeError                    TypeError, RuntimeError
@@ -30,6 +31,7 @@ from collections.abc import Callable
 __all__ = [
     "AnomalyError",
     "ArgumentError",
+    "CaptureError",
     "CompileError",
     "DTypeError",
     "DeviceError",
@@ -120,6 +122,10 @@ class ForkError(DeviceError):
 
 class LaunchError(DeviceError):
     """The driver refused to run a kernel."""
+
+
+class CaptureError(DeviceError):
+    """Something that a graph cannot hold was asked for while one is captured: waiting, or reading on the host."""
 
 
 class CompileError(DeviceError):

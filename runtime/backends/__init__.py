@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..errors import DriverNotFound, NotSupported
+from ..errors import DeviceError, DriverNotFound, NotSupported
 
 if TYPE_CHECKING:
     from ..device import Device
+    from .cuda_api import DeviceInfo
     from .protocol import Driver
 
 __all__ = ["available", "best_device", "open_driver"]
@@ -24,27 +25,55 @@ def open_driver(device: Device) -> Driver:
         from .opencl import OpenCLDriver
 
         return OpenCLDriver(device)
-    raise NotSupported(f"the {device.type} backend is not part of this version; use 'cpu' or 'opencl:<n>'")
+    if device.type == "interpreter":
+        from .interpreter import InterpreterDriver
+
+        return InterpreterDriver(device)
+    if device.type == "cuda":
+        from .cuda import CudaDriver
+
+        return CudaDriver(device)
+    raise NotSupported(f"the {device.type} backend is not part of this version; use 'cpu', 'opencl:<n>' or 'cuda:<n>'")
 
 
 def available() -> list[Device]:
-    """The devices present: `cpu`, then every OpenCL device."""
+    """The devices present: `cpu`, then every CUDA device, then every OpenCL device, then `interpreter`."""
     from ..device import device
 
-    found = [device("cpu")]
+    found = [device("cpu"), *(device(f"cuda:{info.index}") for info in _cuda_devices())]
     try:
         from . import opencl
 
         found += [device(f"opencl:{i}") for i in range(len(opencl.devices()))]
     except DriverNotFound:
         pass
-    return found
+    return [*found, device("interpreter")] if _has_interpreter() else found
+
+
+def _has_interpreter() -> bool:
+    """Whether a Triton is installed that the interpreter runs with; told without importing it."""
+    from ..triton.compile import compiler_version
+    from .interpreter import check_version
+
+    try:
+        check_version(compiler_version())
+    except DriverNotFound:
+        return False
+    return True
 
 
 def best_device() -> Device:
-    """An OpenCL GPU if one is present, else `cpu`. Looks for GPUs only where an ICD other than a CPU's may exist."""
+    """A CUDA device that kernels run on if one is present, else an OpenCL GPU, else `cpu`.
+
+    Looks for GPUs only where their drivers' files are: neither a library nor a compiler is loaded where none can be.
+    """
     from ..device import device
 
+    for info in _cuda_devices():
+        from . import cuda
+
+        if cuda.runs_on(info):
+            return device(f"cuda:{info.index}")
     if _may_have_gpu():
         try:
             from . import opencl
@@ -55,6 +84,18 @@ def best_device() -> Device:
         except DriverNotFound:
             pass
     return device("cpu")
+
+
+def _cuda_devices() -> tuple[DeviceInfo, ...]:
+    """NVIDIA's GPUs; empty where there is no driver, or no bindings to it."""
+    from . import cuda_api
+
+    if not cuda_api.may_exist():
+        return ()
+    try:
+        return cuda_api.devices()
+    except DeviceError:
+        return ()
 
 
 def _may_have_gpu() -> bool:

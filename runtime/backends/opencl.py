@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..memory_stats import default_limit
 from ..pool import Budget, Pool
 from ..storage import Storage
 from .arguments import Scratch, bind
+from .overrides import override
 from .protocol import Capabilities, Instance, Step
 
 # PoCL reads these when its platform is first loaded: the calling-thread device beside the pooled one, and pinned
@@ -117,16 +118,6 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
     )
     overrides = os.environ.get("WEFTGRAD_CAPABILITIES")
     return override(found, overrides) if overrides else found
-
-
-def override(found: Capabilities, text: str) -> Capabilities:
-    """`found` with the fields named in `text` (`field=value,…`) replaced."""
-    changes: dict[str, Any] = {}
-    for item in filter(None, text.split(",")):
-        field, _, value = item.partition("=")
-        kind = type(getattr(found, field))
-        changes[field] = value not in ("0", "False") if kind is bool else kind(value)
-    return replace(found, **changes)
 
 
 class Compiler:

@@ -1,0 +1,110 @@
+"""Running the CUDA backend on the stand-in for its driver library: a step with every sort of parameter; a compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from cuda_standin import Gpu, Standin, image_of
+
+import weftgrad as wg
+from weftgrad.runtime.backends import cuda_api, cuda_launch
+from weftgrad.runtime.backends.protocol import Instance, Slot, Step
+from weftgrad.runtime.context import state
+from weftgrad.runtime.triton import compile as compiler
+from weftgrad.runtime.triton.signature import signature
+
+KiB, MiB = 1 << 10, 1 << 20
+NAMES = ("cuda:0", "cuda:1", "cuda:2")
+
+# A kernel with a parameter of every sort. Only its head is read here.
+TEXT = '''
+@triton.jit
+def scale_flat(x0, y0, n, sizes, none, numbers, integers, C: tl.constexpr, BLOCK: tl.constexpr, INDEX: tl.constexpr):
+    """y0 = x0 * numbers[0]"""
+    i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n
+    tl.store(y0 + i, (tl.load(x0 + i, mask=mask, other=0).to(C) * numbers[0]).to(y0.dtype.element_ty), mask=mask)
+'''
+
+
+def make_step(
+    element: str = "float",
+    dtype: str = "float32",
+    index: str = "int32",
+    grid: tuple[int, ...] = (3,),
+    n: int = 300,
+    **options: int,
+) -> Step:
+    slots = (Slot(dtype), Slot(dtype))
+    defines = (("BLOCK", 128), ("INDEX", index), *options.items())
+    made = Instance("scale", TEXT, "scale_flat", element, 1, slots, defines)
+    return Step(made, (0, 1), (n, (5, 60), ()), grid, None, n, scalars=(0, 1), integers=(2,))
+
+
+class Compiler:
+    """Instead of Triton: counts, and gives machine code of the stand-in."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+        self.options: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def binary(self, step: Step, aligned: bool, target: Any) -> compiler.Binary:
+        with self._lock:
+            self.asked.append((step.instance.entry, aligned))
+            found = signature(step, aligned)
+            image = image_of(found.entry, found.codes + "QQ", len(self.asked))
+        return replace(compiler.Binary(found.entry, image, 128, 0), **self.options)
+
+
+@contextlib.contextmanager
+def in_place(*gpus: Gpu) -> Iterator[Standin]:
+    """A stand-in in the library's place; no misuse may have been noted in the end."""
+    made = Standin(*gpus)
+    own = state()
+    plans, own.plans = own.plans, {}
+    places = [wg.device(name) for name in NAMES]
+    drivers = [place._driver for place in places]
+    for place in places:
+        place._driver = None
+    cuda_api.use(made)
+    try:
+        yield made
+    finally:
+        own.plans = plans
+        for place, driver in zip(places, drivers, strict=True):
+            place._driver = driver
+        cuda_api.use(None)
+    assert made.violations == []
+
+
+def driver_of(index: int = 0) -> Any:
+    return wg.device(f"cuda:{index}").driver
+
+
+def buffers(driver: Any, count: int = 2, nbytes: int = 4096, at: int = 0) -> list[Any]:
+    return [shifted(cuda_launch.Scratch(driver.allocate(nbytes, driver.default_stream)), at) for _ in range(count)]
+
+
+def shifted(scratch: Any, by: int) -> Any:
+    scratch.start += by
+    return scratch
+
+
+def address(scratch: Any) -> int:
+    return int(scratch.storage.buffer + scratch.start)
+
+
+def captured(driver: Any, work: Callable[[], Any], stream: Any = None) -> tuple[Any, Any]:
+    stream = stream or driver.default_stream
+    stream.begin_capture()
+    try:
+        result = work()
+    except BaseException:
+        stream.abort_capture()
+        raise
+    return stream.end_capture(), result
