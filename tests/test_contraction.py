@@ -340,6 +340,30 @@ def test_bool_is_refused() -> None:
         dispatch.call(record_of(MATMUL), [tensor(np.ones((2, 2), np.bool_)) for _ in range(2)])
 
 
+# Large matrices, of which work-items pack both operands
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32])
+def test_large_products_with_ragged_rows_columns_and_blocks_of_k(dtype: Any) -> None:
+    rng = np.random.default_rng(30)
+    cases = []
+    for (m, n, k), (ta, tb) in zip(
+        ((601, 307, 901), (605, 1033, 897), (1400, 259, 500), (270, 520, 2000)),
+        itertools.product((False, True), (False, True)),
+        strict=True,
+    ):
+        product = contraction_plan.Product(m, n, k, 1, not ta, tb)
+        assert contraction_plan.choose(product, Capabilities("cpu", 2, lanes=16), 16).block
+        cases.append((MATMUL, matrix(rng, m, k, ta, dtype), matrix(rng, k, n, tb, dtype)))
+    compare(*cases, tolerance=1e-3 if dtype == np.float16 else 4e-6)
+
+
+def test_large_products_of_operands_that_are_contiguous_neither_way() -> None:
+    rng = np.random.default_rng(31)
+    a, b = draw(rng, (1202, 1802), np.float32)[::2, ::2], draw(rng, (901, 614), np.float32)[:, ::2]
+    compare((MATMUL, a, b), (MATMUL, a, np.ascontiguousarray(b)), ("...mk,kn->...nm", np.ascontiguousarray(a), b))
+
+
 # The choice of schedules
 
 
@@ -355,6 +379,13 @@ def test_choices_cover_the_product_and_fit_the_device() -> None:
             assert chosen.parts == 1 or chosen.depth * (chosen.parts - 1) < k
             assert chosen.rows % chosen.mr == 0
             assert chosen.name == "gemm" or chosen.columns % chosen.nv == 0
+            if chosen.block:
+                assert chosen.rows <= chosen.block
+                assert chosen.columns <= chosen.panels * chosen.nv * 16
+                assert chosen.entries == chosen.parts == 1
+                assert not chosen.flip
+            elif chosen.name == "gemm":
+                assert chosen.columns == chosen.nv * 16
             tile = contraction_plan.choose_tile(product, poor, 8)
             assert tile.gx * tile.gy <= 64
             assert tile.kc * (tile.gx * tile.tn + tile.gy * tile.tm + 2) * 8 <= 16 * 1024

@@ -45,6 +45,12 @@ for n in (1, 5, 37, 130):
 for m, k, n in ((1, 1, 1), (5, 37, 20), (33, 17, 65)):
     a, b = full(m, k), full(k, n)
     ops.mm(a, b); ops.mm(a, full(n, k).t()); ops.mm(full(k, m).t(), b); ops.matmul_batched(full(2, m, k), b)
+from weftgrad.runtime.kinds import contraction_plan
+contraction_plan._PACK_A = contraction_plan._FLIP = 0  # small matrices take the schedule of large ones
+a, b = full(137, 19), full(19, 131)
+ops.mm(a, b); ops.mm(full(19, 137).t(), b)
+style = o.driver.capabilities.style
+assert any(("AROWS", "264") in i.defines for i in o.driver.compiler._found) == (style == "cpu")
 p = full(4, 37); p.requires_grad_()
 q = full(37, 3); q.requires_grad_()
 ((ops.softmax(p @ q, 1) * 2).exp() + q[:1]).sum().backward()
@@ -67,7 +73,7 @@ def test_kernels_are_clean(style: str, tmp_path: Path) -> None:
     command = [
         "oclgrind",
         "--build-options",
-        "-cl-opt-disable -DWG_INLINE=",
+        "-cl-opt-disable -DWG_INLINE= -DWG_PREFETCH(place)=",
         "--data-races",
         "--uninitialized",
         "--log",

@@ -340,11 +340,11 @@ class _Builder:
         converts = a.dtype.storage != self.element.storage
         shape = contraction_plan.Product(gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, a_along_k, b_along_k, converts)
         chosen = contraction_plan.choose(shape, self.able, self.lanes)
-        if chosen.flip:
+        if chosen.flip or (chosen.block and not a_along_k and gemm.m[1] != 1):
             gemm, a = self._copied_a(gemm, a)
-        aside = (gemm.n[0] > 1 and gemm.n[2] != 1) or (
-            chosen.name == "gemm" and gemm.k[0] > chosen.kc and c.dtype.storage != self.element.storage
-        )
+        # Sums over several blocks of k are collected in C, unless a work-item has room of its own for them.
+        collects = chosen.name == "gemm" and not chosen.block and gemm.k[0] > chosen.kc
+        aside = (gemm.n[0] > 1 and gemm.n[2] != 1) or (collects and c.dtype.storage != self.element.storage)
         there, place, part_step = self._result(gemm, c, chosen.parts, aside)
         columns = _ceil(there.n[0], chosen.columns)
         self._launch(there, a, b, place, chosen, b_along_k, columns, part_step)
@@ -392,7 +392,9 @@ class _Builder:
         defines: tuple[tuple[str, str], ...] = (("MR", str(chosen.mr)), ("NV", str(chosen.nv)))
         if chosen.name == "gemm":
             converts = c.dtype.storage != self.element.storage
-            flags = {"KC": chosen.kc, "PACK": chosen.pack, "TB": b_along_k, "CONVERTS": converts}
+            flags = {"KC": chosen.kc, "PACK": chosen.pack, "TB": b_along_k, "CONVERTS": converts, "AROWS": chosen.block}
+            if chosen.block:
+                flags |= {"PANELS": chosen.panels, "TA": gemm.k[1] != 1}
             defines += tuple((name, str(int(value))) for name, value in flags.items())
         slots = (Slot(a.dtype.name), Slot(b.dtype.name), Slot(c.dtype.name))
         instance = self._instance(chosen.name, slots, defines)

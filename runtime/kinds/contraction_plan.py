@@ -33,7 +33,8 @@ class Schedule:
 
     kc: rows of B that a panel has at most. pack: whether a work-item packs its panels, or reads B in place. rows,
     columns, entries: what a work-item takes of the result and the batch. depth: of k, `parts` of which are summed
-    afterwards. flip: lay A out along k first.
+    afterwards. flip: lay A out along k first. block: rows of A that a work-item has packed at most (`rows`, rounded
+    up), and panels: how many panels of B share them; 0 where it reads A in place.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Schedule:
     depth: int
     parts: int = 1
     flip: bool = False
+    block: int = 0
+    panels: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class Tile:
 
 _ITEM = 64 * 1024  # multiplications that are worth a work-item of their own
 _ROWS = 264  # rows a work-item packs a panel for, at most: more gain little, and cost balance
+_PACK_A = 512 * 1024  # elements of A from which work-items pack its rows: it is past a second-level cache
+_PANELS = 8  # panels that share packed rows: their sums stay in a second-level cache too
 _FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
 _FLIP_COLUMNS = 100  # columns of B that pay for it
 
@@ -120,9 +125,24 @@ def _gemm(p: Product, cores: int, lanes: int) -> Schedule:
         rows, entries = _ceil(p.m, blocks), 1
     if parts > 1:
         entries = 1
+    large = p.m * p.k >= (_PACK_A if p.a_along_k else _FLIP) and panels >= _PANELS // 2
+    if large and p.m > _ROWS // 2 and p.batch < 4 * cores and parts == 1:
+        return _packed(p, cores, lanes, mr, nv, kc)
     flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
     pack = p.b_along_k or p.m > 32
     return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
+
+
+def _packed(p: Product, cores: int, lanes: int, mr: int, nv: int, kc: int) -> Schedule:
+    """Both operands packed: equal work-items of at most `_ROWS` rows by `_PANELS` panels."""
+    panels = _ceil(p.n, nv * lanes)
+    groups = _ceil(panels, _PANELS)
+    blocks = max(_ceil(p.m, _ROWS), _ceil(2 * cores, groups * p.batch))
+    while groups * blocks * p.batch % cores and blocks < 2 * _ceil(p.m, _ROWS):
+        blocks += 1
+    columns = _ceil(panels, groups) * nv * lanes
+    rows = _round(_ceil(p.m, blocks), mr)
+    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=_ROWS, panels=_PANELS)
 
 
 def _shares(p: Product, cores: int, parts: int) -> int:

@@ -13,6 +13,12 @@
 #else
 #define WG_STREAM(place, v) (*(place) = (v))
 #endif
+#ifdef WG_PREFETCH // taken away by build options for simulators that do not know it
+#elif __has_builtin(__builtin_prefetch)
+#define WG_PREFETCH(place) __builtin_prefetch((const void *)(size_t)(place))
+#else
+#define WG_PREFETCH(place)
+#endif
 #define WG_UNROLL _Pragma("unroll")
 // Every bit inverted; where a kernel calculates with truth values, 0 and 1 exchanged (pointwise.cl.j2).
 #define WG_NOT(x) (~(x))
