@@ -29,6 +29,7 @@ from .runtime.device import meta
 from .runtime.dispatch import call, call_into, empty
 from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from .runtime.records import registry
+from .runtime.spelling import spelled_dim, store
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -57,8 +58,17 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     return views.reshape(found, index.meta.shape) if not index.meta.ndim else found
 
 
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+def take_along_dim(
+    input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None, axis: int | None = None
+) -> Tensor:
     """`gather` with shapes broadcast beside `dim`; of the flattened input without `dim`."""
+    if axis is not None:
+        dim = spelled_dim("take_along_dim", dim, None, axis)
+    found = _taken_along(input, indices, dim)
+    return found if out is None else store(found, out, "take_along_dim")
+
+
+def _taken_along(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     if dim is None:
         return gather(views.reshape(input, (-1,)), 0, views.reshape(indices, (-1,)))
     at = layout.normalize_dim(dim, input.meta.ndim, "take_along_dim")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from .runtime.device import meta
 from .runtime.dispatch import call, call_into, empty, refresh
 from .runtime.errors import ArgumentError, DeviceError, ShapeError
 from .runtime.records import Operand, OpRecord, Rule, registry
+from .runtime.spelling import spelled_dim, store
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -31,14 +32,14 @@ _CAT = OpRecord("cat", "custom", (Operand("tensors"),), gradients={"tensors": Ru
 # Joining ------------------------------------------------------------------------------------------------------------
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None, axis: int | None = None) -> Tensor:
     """`tensors` one behind the other along `dim`; shapes are equal beside it, dtypes are promoted.
 
     A vector of no elements joins anything, as in PyTorch.
     """
-    given = list(tensors)
-    if not given or any(not isinstance(t, Tensor) for t in given):
-        raise ArgumentError("cat: takes a sequence of tensors, at least one")
+    if axis is not None:
+        dim = spelled_dim("cat", dim, 0, axis)
+    given = _listed(tensors, "cat")
     shown = [t for t in given if t.meta.shape != (0,)] or given
     first = shown[0].meta
     if not first.ndim:
@@ -54,23 +55,35 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 f"cat: shapes must be equal except in dimension {at}: {list(first.shape)} and {list(shape)}"
             )
         length += shape[at]
-    return _join(shown, at, first.shape[:at] + (length,) + first.shape[at + 1 :], given, stacked=False)
+    found = _join(shown, at, first.shape[:at] + (length,) + first.shape[at + 1 :], given, stacked=False)
+    return found if out is None else store(found, out, "cat")
+
+
+def _listed(tensors: Any, where: str) -> list[Tensor]:
+    given = list(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else []
+    if not given or any(not isinstance(t, Tensor) for t in given):
+        shown = (
+            type(tensors).__name__ if not given else f"one with {', '.join(sorted({type(t).__name__ for t in given}))}"
+        )
+        raise ArgumentError(f"{where}: takes a sequence of tensors, at least one, not {shown}")
+    return given
 
 
 concat = concatenate = cat
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None, axis: int | None = None) -> Tensor:
     """`tensors` of one shape side by side in a new dimension `dim`."""
-    given = list(tensors)
-    if not given or any(not isinstance(t, Tensor) for t in given):
-        raise ArgumentError("stack: takes a sequence of tensors, at least one")
+    if axis is not None:
+        dim = spelled_dim("stack", dim, 0, axis)
+    given = _listed(tensors, "stack")
     shape = given[0].meta.shape
     at = layout.normalize_dim(dim, len(shape) + 1, "stack")
     for tensor in given:
         if tensor.meta.shape != shape:
             raise ShapeError(f"stack: shapes must be equal: {list(shape)} and {list(tensor.meta.shape)}")
-    return _join(given, at, shape[:at] + (len(given),) + shape[at:], given, stacked=True)
+    found = _join(given, at, shape[:at] + (len(given),) + shape[at:], given, stacked=True)
+    return found if out is None else store(found, out, "stack")
 
 
 def _join(tensors: list[Tensor], dim: int, shape: tuple[int, ...], named: list[Tensor], *, stacked: bool) -> Tensor:
@@ -218,8 +231,10 @@ def _pieces(tensor: Tensor, dim: int, sizes: Sequence[int]) -> tuple[Tensor, ...
     return tuple(found)
 
 
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
     """At most `chunks` views of equal size along `dim`; the last may be shorter."""
+    if axis is not None:
+        dim = spelled_dim("chunk", dim, 0, axis)
     at = layout.normalize_dim(dim, input.meta.ndim, "chunk")
     if chunks < 1:
         raise ArgumentError(f"chunk: the number of chunks must be positive, not {chunks}")
@@ -227,8 +242,12 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, -(-length // chunks), at) if length else _pieces(input, at, [0] * chunks)
 
 
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: int | None = None
+) -> tuple[Tensor, ...]:
     """Views along `dim`: a number of nearly equal pieces, or pieces cut at given positions."""
+    if axis is not None:
+        dim = spelled_dim("tensor_split", dim, 0, axis)
     at = layout.normalize_dim(dim, input.meta.ndim, "tensor_split")
     length = input.meta.shape[at]
     if isinstance(indices_or_sections, int):
@@ -292,11 +311,15 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
     return repeat(input, (1,) * (input.meta.ndim - len(times)) + times)
 
 
-def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+def repeat_interleave(
+    input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None, axis: int | None = None
+) -> Tensor:
     """Every element repeated in its place along `dim` (of the flattened input without it).
 
     `repeats` is an int, or integers, one an element (whose values the host waits for).
     """
+    if axis is not None:
+        dim = spelled_dim("repeat_interleave", dim, None, axis)
     if dim is None:
         input, dim = views.reshape(input, (-1,)), 0
     at = layout.normalize_dim(dim, input.meta.ndim, "repeat_interleave")

@@ -13,6 +13,7 @@ from .runtime import views
 from .runtime.dispatch import call, refresh
 from .runtime.errors import ArgumentError, GradientError, ShapeError
 from .runtime.records import registry
+from .runtime.spelling import spelled_dim
 from .runtime.tensor import Tensor
 
 __all__ = ["Size", "install"]
@@ -221,8 +222,10 @@ class _Methods:
         """The tensor itself if contiguous, else a contiguous copy."""
         return views.contiguous(self)  # type: ignore[arg-type]
 
-    def unbind(self, dim: int = 0) -> tuple[Any, ...]:
+    def unbind(self, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
         """The slices along a dimension."""
+        if axis is not None:
+            dim = spelled_dim("unbind", dim, 0, axis)
         return tuple(call(registry["select"], (self,), (dim, i)) for i in range(self.shape[dim]))
 
     # history

@@ -1,4 +1,7 @@
-"""Reductions whose arguments need control flow: extremes, moments, norms."""
+"""Reductions whose arguments need control flow: extremes, moments, norms.
+
+`axis` and `keepdims` are NumPy's names for `dim` and `keepdim`, which PyTorch takes as well (`runtime.spelling`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import Any, NamedTuple
 
 from ._generated import ops
 from .runtime import dtypes, layout, views
-from .runtime.errors import DTypeError
+from .runtime.errors import ArgumentError, DTypeError
+from .runtime.spelling import REQUIRED, spelled, store
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -40,88 +44,123 @@ class MinResult(NamedTuple):
     indices: Tensor
 
 
-def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    """The largest element; with `dim`, (values, indices) along it; with a tensor, the elementwise maximum."""
-    return _extreme(input, dim, keepdim, other, ops.maximum, ops.amax, ops.max_dim, MaxResult)
+class AminmaxResult(NamedTuple):
+    """Smallest and largest values."""
+
+    min: Tensor
+    max: Tensor
 
 
-def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    """The smallest element; with `dim`, (values, indices) along it; with a tensor, the elementwise minimum."""
-    return _extreme(input, dim, keepdim, other, ops.minimum, ops.amin, ops.min_dim, MinResult)
+def max(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
+    keepdims: bool | None = None,
+) -> Any:  # fmt: skip
+    """The largest element; with `dim`, (values, indices) along it; with a tensor, the elementwise maximum.
 
-
-def _extreme(input: Tensor, dim: Any, keepdim: bool, other: Any, both: Any, whole: Any, along: Any, result: Any) -> Any:
+    `out` receives the result: two tensors where it is (values, indices).
+    """
+    if axis is not None or keepdims is not None:
+        dim, keepdim = spelled("max", dim, None, axis, keepdim, keepdims)
     if other is None and isinstance(dim, Tensor):
         other = dim
     if other is not None:
-        return both(input, other)
-    return whole(input) if dim is None else result(*along(input, dim, keepdim))
+        return ops.maximum(input, other, out=out)
+    if dim is None:
+        return ops.amax(input, out=out)
+    return MaxResult(*_both(ops.max_dim(input, dim, keepdim), out, "max"))
 
 
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest element, of the tensor or along `dim`."""
-    return ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)
+def min(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
+    keepdims: bool | None = None,
+) -> Any:  # fmt: skip
+    """The smallest element; with `dim`, (values, indices) along it; with a tensor, the elementwise minimum.
+
+    `out` receives the result: two tensors where it is (values, indices).
+    """
+    if axis is not None or keepdims is not None:
+        dim, keepdim = spelled("min", dim, None, axis, keepdim, keepdims)
+    if other is None and isinstance(dim, Tensor):
+        other = dim
+    if other is not None:
+        return ops.minimum(input, other, out=out)
+    if dim is None:
+        return ops.amin(input, out=out)
+    return MinResult(*_both(ops.min_dim(input, dim, keepdim), out, "min"))
+
+
+def _both(found: Any, out: Any, where: str) -> Any:
+    """Two results, written to the two tensors of `out` where it is given."""
+    if out is None:
+        return found
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
+    return [store(result, to, where) for result, to in zip(found, out, strict=True)]
+
+
+def aminmax(
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, axis: int | None = None,
+    keepdims: bool | None = None,
+) -> AminmaxResult:  # fmt: skip
+    """The smallest and the largest element, of the tensor or along `dim`: (min, max)."""
+    if axis is not None or keepdims is not None:
+        dim, keepdim = spelled("aminmax", dim, None, axis, keepdim, keepdims)
+    return AminmaxResult(*_both((ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)), out, "aminmax"))
 
 
 def var(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
     """Variance along `dim`: the sum of squared deviations divided by n - correction (default 1: Bessel's)."""
-    return _moments(input, dim, unbiased, keepdim, correction)[0]
+    if axis is not None or keepdims is not None:
+        dim, keepdim = spelled("var", dim, None, axis, keepdim, keepdims)
+    found = _moments(input, dim, unbiased, keepdim, correction, "var")[0]
+    return found if out is None else store(found, out, "var")
 
 
 def std(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
     """Square root of the variance (see `var`)."""
-    return ops.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+    if axis is not None or keepdims is not None:
+        dim, keepdim = spelled("std", dim, None, axis, keepdim, keepdims)
+    found = ops.sqrt(_moments(input, dim, unbiased, keepdim, correction, "std")[0])
+    return found if out is None else store(found, out, "std")
 
 
 def var_mean(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> tuple[Tensor, Tensor]:
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Variance and mean (see `var`)."""
-    return _moments(input, dim, unbiased, keepdim, correction)
+    if axis is not None or keepdims is not None:
+        dim, keepdim = spelled("var_mean", dim, None, axis, keepdim, keepdims)
+    return _moments(input, dim, unbiased, keepdim, correction, "var_mean")
 
 
 def std_mean(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> tuple[Tensor, Tensor]:
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Standard deviation and mean (see `var`)."""
-    variance, mean = _moments(input, dim, unbiased, keepdim, correction)
+    if axis is not None or keepdims is not None:
+        dim, keepdim = spelled("std_mean", dim, None, axis, keepdim, keepdims)
+    variance, mean = _moments(input, dim, unbiased, keepdim, correction, "std_mean")
     return ops.sqrt(variance), mean
 
 
 def _moments(
-    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None
+    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
 ) -> tuple[Tensor, Tensor]:
     if isinstance(dim, bool):  # var(input, unbiased)
         dim, unbiased = None, dim
     if input.meta.dtype.kind != "f":
-        raise DTypeError(f"var: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
+        raise DTypeError(f"{where}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
-    dims = layout.normalize_dims(None if dim == () else dim, input.meta.ndim, "var")
+    dims = layout.normalize_dims(None if dim == () else dim, input.meta.ndim, where)
     count = 1
     for d in dims:
         count *= input.meta.shape[d]
@@ -133,8 +172,18 @@ def _moments(
     return ops.true_divide(total, float(freedom) if freedom > 0 else 0.0), kept
 
 
-def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
+def logsumexp(
+    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor | None = None,
+    axis: int | Sequence[int] | None = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
     """log(sum(exp(input))) along `dim` without overflow."""
+    if dim is None or axis is not None or keepdims is not None:
+        dim, keepdim = spelled("logsumexp", dim, REQUIRED, axis, keepdim, keepdims)
+    found = _logsumexp(input, dim, keepdim)
+    return found if out is None else store(found, out, "logsumexp")
+
+
+def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     dims = layout.normalize_dims(dim, input.meta.ndim, "logsumexp")
     if input.meta.dtype.kind != "f":
         input = input.to(dtypes.default_dtype())  # type: ignore[attr-defined]
@@ -149,8 +198,21 @@ def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) ->
     return views.reshape(found, tuple(1 if d in dims else n for d, n in enumerate(input.meta.shape)))
 
 
-def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The p-norm along `dim` (2, 1, inf, -inf, 0 or any number; "fro" is 2)."""
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
+) -> Tensor:
+    """The p-norm along `dim` (2, 1, inf, -inf, 0 or any number; "fro" is 2), of the input converted to `dtype`."""
+    if dtype is not None:
+        input = input.to(dtype)  # type: ignore[attr-defined]
+    if input.meta.dtype.kind != "f":
+        raise DTypeError(f"norm: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
+    found = _norm(input, p, dim, keepdim)
+    return found if out is None else store(found, out, "norm")
+
+
+def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
+    if isinstance(p, str) and p != "fro":
+        raise ArgumentError(f"norm: p is a number or 'fro', not {p!r}")
     if p in (2, 2.0, "fro", None):
         return ops.euclidean_norm(input, dim, keepdim)
     size = ops.abs(input)

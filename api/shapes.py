@@ -101,9 +101,9 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, (0,))
 
 
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
     """The slices along a dimension."""
-    return input.unbind(dim)  # type: ignore[attr-defined,no-any-return]
+    return input.unbind(dim, axis=axis)  # type: ignore[attr-defined,no-any-return]
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .model import Op, Param
+from .model import MISSING, Op, Param
 from .render import RecordData, default_text
 
 __all__ = ["Binding", "bindings"]
 
-_KINDS_WITH_OUT = ("pointwise", "reduction", "contraction")
+_KINDS_WITH_OUT = ("pointwise", "reduction", "contraction", "rowwise")
+_KINDS_WITH_DIM = ("reduction", "rowwise", "view")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +42,67 @@ def bindings(data: RecordData, known: Mapping[str, str]) -> list[Binding]:
 def _function(data: RecordData) -> Binding:
     op = data.op
     visible = data.rendered.detail.get("visible", len(data.rendered.outputs))
-    takes_out = op.kind in _KINDS_WITH_OUT and visible == 1 and len(data.rendered.outputs) == 1
-    parameters = [_parameter(p) for p in op.params if not p.keyword]
+    total = len(data.rendered.outputs)
+    takes_out = op.kind in _KINDS_WITH_OUT and visible == 1 and "out" not in {p.name for p in op.params}
+    takes_out = takes_out and (op.kind != "rowwise" or op.namespace == "torch")
+    direct = total == 1 and op.kind != "rowwise"  # whether the kernel itself can write to `out`
+    numpy = _numpy_names(op)
+    parameters = [_parameter(p) if p not in numpy.optional else _optional(p) for p in op.params if not p.keyword]
     keyword = [_parameter(p) for p in op.params if p.keyword]
     if takes_out:
         keyword.append("out: Tensor | None = None")
+    keyword += numpy.parameters
     signature = ", ".join(parameters + (["*", *keyword] if keyword else []))
     operands, statics = _arguments(op)
-    body = []
-    if takes_out:
-        body += [
-            "if out is not None:",
-            f"    return _call_into(_op_{op.name}, {operands}, {statics}, (out,), in_place=False)",
-        ]
     called = f"_call(_op_{op.name}, {operands}" + (f", {statics})" if statics != "()" else ")")
-    total = len(data.rendered.outputs)
     if visible < total:
         called += "[0]" if visible == 1 else f"[:{visible}]"
+    body = list(numpy.body)
+    if takes_out:
+        written = f"_call_into(_op_{op.name}, {operands}, {statics}, (out,), in_place=False)"
+        body += ["if out is not None:", f"    return {written if direct else f'_store({called}, out, {op.name!r})'}"]
     body.append(f"return {called}")
     returns = "Tensor" if visible == 1 else "tuple[Tensor, ...]"
     return Binding(op.name, signature, returns, docstring(op, takes_out), tuple(body), repr(op.namespace), op.method)
+
+
+@dataclass(frozen=True, slots=True)
+class _NumpyNames:
+    """`axis` and `keepdims`, which PyTorch takes for `dim` and `keepdim`: parameters, and lines that translate.
+
+    optional: `dim` where it had no default and now needs one.
+    """
+
+    parameters: tuple[str, ...] = ()
+    body: tuple[str, ...] = ()
+    optional: tuple[Param, ...] = ()
+
+
+def _numpy_names(op: Op) -> _NumpyNames:
+    params = {p.name: p for p in op.params}
+    dim = params.get("dim")
+    if op.kind not in _KINDS_WITH_DIM or op.namespace == "hidden" or dim is None or {"axis", "keepdims"} & set(params):
+        return _NumpyNames()
+    required = dim.default is MISSING
+    behind = [p for p in op.params[op.params.index(dim) + 1 :] if p.default is MISSING and not p.keyword]
+    if dim.keyword or dim.role != "static" or (required and behind):
+        return _NumpyNames()
+    annotation = dim.annotation if "None" in dim.annotation else f"{dim.annotation} | None"
+    default = "_REQUIRED" if required else repr(dim.default)
+    asked = "dim is None or axis is not None" if required else "axis is not None"
+    if "keepdim" not in params:
+        body = (f"if {asked}:", f"    dim = _spelled_dim({op.name!r}, dim, {default}, axis)")
+        return _NumpyNames((f"axis: {annotation} = None",), body, (dim,) if required else ())
+    body = (
+        f"if {asked} or keepdims is not None:",
+        f"    dim, keepdim = _spelled({op.name!r}, dim, {default}, axis, keepdim, keepdims)",
+    )
+    names = (f"axis: {annotation} = None", "keepdims: bool | None = None")
+    return _NumpyNames(names, body, (dim,) if required else ())
+
+
+def _optional(param: Param) -> str:
+    return f"{param.name}: {param.annotation} | None = None"
 
 
 def _inplace(op: Op) -> Binding:
@@ -121,6 +163,10 @@ def docstring(op: Op, takes_out: bool = False) -> str:
         facts.append("Shapes broadcast; numbers are weak in promotion.")
     if op.grad == "none":
         facts.append("Not differentiable.")
+    names = len(_numpy_names(op).parameters)
+    if names:
+        plural = "`axis` and `keepdims` are other names of `dim` and `keepdim`"
+        facts.append(f"{plural if names > 1 else '`axis` is another name of `dim`'}, as in NumPy.")
     if takes_out:
         facts.append("`out` receives the result; it must have its shape.")
     body = lines + (["", *facts] if facts else [])

@@ -1,0 +1,62 @@
+"""NumPy's names for arguments, as PyTorch takes them, and results copied to where the caller wants them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import dtypes
+from .context import state
+from .dispatch import call_into
+from .errors import ArgumentError, DTypeError, GradientError, ShapeError
+from .records import registry
+from .tensor import Tensor
+
+__all__ = ["REQUIRED", "spelled", "spelled_dim", "store"]
+
+REQUIRED: Any = object()  # the default of a `dim` that has none
+
+
+def spelled_dim(where: str, dim: Any, default: Any, axis: Any) -> Any:
+    """`dim`, which may be given as `axis` too. Raises `ArgumentError` where both are given, or neither and one must be.
+
+    default: what `dim` is where it was not given; `REQUIRED` for one that has to be, which then is None.
+    """
+    absent = None if default is REQUIRED else default
+    if axis is None:
+        if dim is None and default is REQUIRED:
+            raise ArgumentError(f"{where}: give dim, the dimension to work along")
+        return dim
+    if dim is not absent and dim != absent:
+        raise ArgumentError(f"{where}: dim and axis are two names of one argument; give one of them")
+    return axis
+
+
+def spelled(where: str, dim: Any, default: Any, axis: Any, keepdim: bool, keepdims: bool | None) -> tuple[Any, bool]:
+    """`dim` and `keepdim`, which may be given as `axis` and `keepdims` too (see `spelled_dim`)."""
+    if keepdims is not None:
+        if keepdim:
+            raise ArgumentError(f"{where}: keepdim and keepdims are two names of one argument; give one of them")
+        keepdim = keepdims
+    return spelled_dim(where, dim, default, axis), keepdim
+
+
+def store(result: Tensor, out: Tensor, where: str) -> Tensor:
+    """Copy `result` to `out`, for functions whose kernels cannot write there, under the rules of all `out=`.
+
+    Raises `ShapeError`, `DTypeError`, `GradientError`.
+    """
+    if not isinstance(out, Tensor):
+        raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
+    if state().grad and (result.needs or out.needs):
+        raise GradientError(f"{where}(out=...): out= does not record gradients; use it under no_grad()")
+    if out.meta.shape != result.meta.shape:
+        raise ShapeError(
+            f"{where}: the result has shape {list(result.meta.shape)}, out has {list(out.meta.shape)}; make them equal"
+        )
+    if not dtypes.holds(out.meta.dtype, result.meta.dtype):
+        raise DTypeError(
+            f"{where}: the result is {result.meta.dtype.name} and cannot be written to {out.meta.dtype.name}; "
+            f"make out with dtype={result.meta.dtype.name}"
+        )
+    call_into(registry["copy"], (result,), (None,), (out,), in_place=False)
+    return out

@@ -1,0 +1,153 @@
+"""NumPy's names of arguments (`axis`, `keepdims`) and `out=`, wherever PyTorch takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad.runtime import errors
+
+X = wg.tensor(np.random.default_rng(0).random((3, 4, 2)) + 0.5, device="cpu")
+TRUTH = X > 1
+
+KEEPING = (
+    "sum",
+    "mean",
+    "prod",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "var",
+    "std",
+    "any",
+    "all",
+    "logsumexp",
+)
+PLAIN = ("softmax", "log_softmax", "count_nonzero", "unsqueeze", "squeeze", "unbind")
+BOTH = ("max", "min", "var_mean", "std_mean", "aminmax")
+
+
+def parts(found: Any) -> list[Any]:
+    return [t.numpy() for t in (found if isinstance(found, tuple) else (found,))]
+
+
+def same(found: Any, expected: Any) -> None:
+    for a, b in zip(parts(found), parts(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def forms(name: str) -> list[Any]:
+    """The function, and the method where there is one."""
+    found = [getattr(wg, name)]
+    if hasattr(wg.Tensor, name):
+        found.append(getattr(wg.Tensor, name))
+    return found
+
+
+@pytest.mark.parametrize("name", [*KEEPING, "var_mean", "std_mean", "aminmax"])
+def test_axis_and_keepdims(name: str) -> None:
+    x = TRUTH if name in ("any", "all") else X
+    for function in forms(name):
+        for dim in (1, -1):
+            same(function(x, axis=dim), function(x, dim=dim))
+            same(function(x, axis=dim, keepdims=True), function(x, dim=dim, keepdim=True))
+            same(function(x, dim=dim, keepdims=True), function(x, dim=dim, keepdim=True))
+            same(function(x, axis=dim, keepdims=False), function(x, dim=dim))
+        with pytest.raises(errors.ArgumentError, match=f"{name}: dim and axis"):
+            function(x, dim=1, axis=1)
+        with pytest.raises(errors.ArgumentError, match=f"{name}: keepdim and keepdims"):
+            function(x, dim=1, keepdim=True, keepdims=True)
+        with pytest.raises(TypeError, match="axes"):
+            function(x, axes=1)
+    if name in ("sum", "mean", "amax", "amin", "prod", "var", "std", "any", "all", "logsumexp"):
+        same(getattr(wg, name)(x, axis=(0, 2)), getattr(wg, name)(x, dim=(0, 2)))
+        same(getattr(wg, name)(x, axis=[0, 2]), getattr(wg, name)(x, dim=(0, 2)))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_axis(name: str) -> None:
+    for function in forms(name):
+        same(function(X, axis=0), function(X, dim=0))
+        if name != "count_nonzero":  # which has `keepdim` here
+            with pytest.raises(TypeError, match="keepdims"):
+                function(X, axis=0, keepdims=True)
+
+
+def test_axis_of_functions_of_several_arguments() -> None:
+    index = wg.zeros(3, 1, 2, dtype=wg.int64, device="cpu")
+    for name in ("cat", "concat", "concatenate", "stack"):
+        same(getattr(wg, name)([X, X], axis=1), getattr(wg, name)([X, X], dim=1))
+    for name, argument in (("chunk", 2), ("tensor_split", 3), ("repeat_interleave", 2), ("take_along_dim", index)):
+        for function in forms(name):
+            same(function(X, argument, axis=1), function(X, argument, dim=1))
+
+
+def test_a_dimension_that_has_to_be_given() -> None:
+    for name in ("logsumexp", "unsqueeze"):
+        with pytest.raises(errors.ArgumentError, match=f"{name}: give dim"):
+            getattr(X, name)()
+
+
+@pytest.mark.parametrize("name", [*(n for n in KEEPING if n not in ("max", "min")), "softmax", "log_softmax", "norm"])
+def test_out(name: str) -> None:
+    x = TRUTH if name in ("any", "all") else X
+    function = getattr(wg, name)
+    expected = function(x, dim=1)
+    out = wg.empty(*expected.shape, dtype=expected.dtype, device="cpu")
+    version = out._version
+    assert function(x, dim=1, out=out) is out
+    same(out, expected)
+    assert out._version == version + 1
+    with pytest.raises(errors.ShapeError, match=name):
+        function(x, dim=1, out=wg.empty(7, dtype=expected.dtype, device="cpu"))
+    if expected.dtype.is_floating_point:
+        if name not in ("sum", "mean"):  # whose results may be of any dtype
+            with pytest.raises(errors.DTypeError, match=name):
+                function(x, dim=1, out=wg.empty(*expected.shape, dtype=wg.int64, device="cpu"))
+        with pytest.raises(errors.GradientError, match=name):
+            function(x.clone().requires_grad_(), dim=1, out=out)
+        with wg.no_grad():
+            function(x.clone().requires_grad_(), dim=1, out=out)
+
+
+def test_out_of_two_results() -> None:
+    for name in ("max", "min", "aminmax"):
+        function = getattr(wg, name)
+        expected = function(X, dim=1)
+        out = tuple(wg.empty(*t.shape, dtype=t.dtype, device="cpu") for t in expected)
+        found = function(X, dim=1, out=out)
+        assert [a is b for a, b in zip(found, out, strict=True)] == [True, True]
+        same(found, expected)
+        with pytest.raises(errors.ArgumentError, match="two tensors"):
+            function(X, dim=1, out=out[0])
+    total = wg.empty((), dtype=X.dtype, device="cpu")
+    assert wg.max(X, out=total) is total
+    assert total.item() == X.max().item()
+
+
+def test_out_of_joined_tensors() -> None:
+    for name, shape in (("cat", (3, 8, 2)), ("stack", (3, 2, 4, 2))):
+        out = wg.empty(*shape, dtype=X.dtype, device="cpu")
+        assert getattr(wg, name)([X, X], 1, out=out) is out
+        same(out, getattr(wg, name)([X, X], 1))
+
+
+def test_names_of_extremes() -> None:
+    found = wg.aminmax(X)
+    assert (found.min.item(), found.max.item()) == (X.min().item(), X.max().item())
+
+
+def test_ops_of_your_own_take_numpys_names() -> None:
+    mine = wg.ops.load(
+        '- op: "spelled_total(input, dim: int | tuple[int, ...] | None = None, keepdim: bool = False)"\n'
+        "  kind: reduction\n  reduce: {identity: 0, map: input, combine: a + b, finish: acc}\n"
+    )
+    np.testing.assert_allclose(
+        mine.spelled_total(X, axis=1, keepdims=True).numpy(), X.numpy().sum(1, keepdims=True), rtol=1e-12
+    )
