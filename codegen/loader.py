@@ -69,6 +69,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
         "out": _OUT,
         "save": ((list,), "values kept for backward beside those inferred"),
         "rows": ((str,), "how a row is given: dim or normalized_shape"),
+        "order": ((int,), "of a derived op: how many derivatives it is away from one that was written"),
     },
     "contraction": {"out": ((str,), "the equation, as in einsum")},
     "view": {"view": ((str,), "the geometry function")},

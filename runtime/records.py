@@ -22,6 +22,9 @@ _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 # Kinds whose gradients are functions of the runtime: module of `autograd` and function of a record.
 _RUNTIME_RULES = {"view": ("view_rules", "view_rules"), "index": ("index_rules", "index_rules")}
 
+# Ops of the package whose gradients are, beside the op that was derived, a function of the runtime: the module.
+_RULES_OF_OPS = {"prod": "product_rules"}
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -181,6 +184,8 @@ class Registry:
         if "rules" in record.detail:
             return import_module(f".autograd.{record.detail['rules']}", __package__).rules(record)  # type: ignore[no-any-return]
         if record.gradients is not None:
+            if record.name in _RULES_OF_OPS and not self.owner(record.name):
+                return import_module(f".autograd.{_RULES_OF_OPS[record.name]}", __package__).rules(record)  # type: ignore[no-any-return]
             return record.gradients
         found = self._gradients.get(record)
         if found is None:

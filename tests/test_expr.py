@@ -10,6 +10,7 @@ import math
 import pickle
 import threading
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -867,3 +868,33 @@ def test_operator_precedence_survives_printing():
             operands = {key: Operand("mask" if array.dtype == bool else "value") for key, array in parts.items()}
             expected = value(parse(f"a {outer} b", operands=operands), **parts)
             np.testing.assert_array_equal(value(expr, x=x, y=y, z=z), expected)
+
+
+def others(x, *left):
+    """Of one row, the product of what is at none of the places `left`; 0 if a place is there twice."""
+    return 0.0 if len(set(left)) < len(left) else np.prod(np.delete(x, left))
+
+
+@pytest.mark.parametrize("zeros", range(5))
+def test_three_derivatives_of_a_product_are_right_at_zeros(zeros):
+    rng = np.random.default_rng(zeros)
+    x, u, v, n = rng.uniform(0.5, 2, (2, 6)), rng.normal(size=(2, 6)), rng.normal(size=(2, 6)), range(6)
+    for row in x:
+        row[rng.permutation(6)[:zeros]] = 0
+    operands = {**OPERANDS, "u": Operand(), "v": Operand()}
+    q, given = np.array([[2.0], [-0.5]]), {}
+    first = gradient({"out": read("prod(x)", row=True)}, {"out": name("q", Operand("value", "row"))}, ["x"])["x"]
+    second = gradient({"out": first}, {"out": name("u", operands["u"])}, ["x", "q"])
+    third = gradient({"out": second["x"]}, {"out": name("v", operands["v"])}, ["x", "u"])
+    given = {"first": first, "x": second["x"], "q": second["q"], "third": third["x"], "u": third["u"]}
+    found = run_rows(given, x=x, u=u, v=v, q=q)
+    one = np.array([[others(r, i) for i in n] for r in x])
+    two = np.array([[[others(r, i, j) for i in n] for j in n] for r in x])
+    three = np.array([[[[others(r, i, j, k) for i in n] for j in n] for k in n] for r in x])
+    close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-13)
+    close(found["first"], q * one)
+    close(found["q"][:, 0], np.einsum("ri,ri->r", u, one))
+    close(found["x"], q * np.einsum("ri,rji->rj", u, two))
+    close(found["u"], q * np.einsum("ri,rji->rj", v, two))
+    close(found["third"], q * np.einsum("rkji,ri,rj->rk", three, u, v))
+    assert size(given.values()) < 600

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,13 @@ import pytest
 import scipy.special
 
 import weftgrad as wg
+from weftgrad.codegen.loader import op_from_mapping
+from weftgrad.codegen.render import Generated
 from weftgrad.nn import functional as F
+from weftgrad.runtime import dispatch
+from weftgrad.runtime.derive import register_generated
 from weftgrad.runtime.errors import ArgumentError, FreedGraphError, GradientError
+from weftgrad.runtime.records import registry
 
 VALUES = [-2.0, -0.5, 0.3, 1.7, 2.5]
 
@@ -184,6 +191,134 @@ def test_polygamma_of_no_order(n: Any) -> None:
         wg.polygamma(n, leaf([1.0]))
     with pytest.raises(ArgumentError, match="polygamma: n"):
         leaf([1.0]).detach().polygamma_(n)
+
+
+# Products with zeros --------------------------------------------------------------------------------------------------
+
+
+def slopes_of_a_product(x: Any, seeds: Sequence[Any]) -> list[Any]:
+    """For one row, its product and the derivatives of it, each contracted with the next of `seeds`: a sum over all ways
+    to leave out different elements, of explicit products."""
+    found = [np.prod(x)]
+    for order in range(1, len(seeds) + 2):
+        total = np.zeros(len(x))
+        for places in combinations(range(len(x)), order):
+            rest = np.prod(np.delete(x, places))
+            for last in places:
+                ways = [p for p in places if p != last]
+                total[last] += rest * permanent([[seed[p] for p in ways] for seed in seeds[: order - 1]])
+        found.append(total)
+    return found
+
+
+def permanent(rows: list[list[float]]) -> float:
+    """The sum over all ways to take one number of each row and each column of their products."""
+    if not rows:
+        return 1.0
+    return sum(a * permanent([r[:i] + r[i + 1 :] for r in rows[1:]]) for i, a in enumerate(rows[0]))
+
+
+@cache
+def row_product() -> Any:
+    """`prod` in a rowwise expression: an op that a user could write."""
+    made = Generated(taken=registry)
+    entry = {
+        "op": "row_product_probe(input, dim: int = -1)",
+        "kind": "rowwise",
+        "dtypes": "float",
+        "out": "prod(input)",
+    }
+    made.add(op_from_mapping({**entry, "doc": "The product of the row."}), 2, named=True)
+    register_generated(made)
+    return registry["row_product_probe"]
+
+
+def reduced(x: Any) -> Any:
+    return wg.prod(x, -1)
+
+
+def rowwise(x: Any) -> Any:
+    return dispatch.call(row_product(), (x,), (-1,))
+
+
+@pytest.mark.parametrize("zeros", range(5))
+@pytest.mark.parametrize("func", [reduced, rowwise])
+def test_derivatives_of_a_product_at_zeros(func: Callable[[Any], Any], zeros: int) -> None:
+    rng = np.random.default_rng(zeros)
+    values, seeds = rng.uniform(0.5, 2, (3, 6)), rng.normal(size=(3, 3, 6))
+    for row in values:
+        row[rng.permutation(6)[:zeros]] = 0
+    orders = 4 if func is reduced else 3
+    expected = [slopes_of_a_product(row, seeds[:, r]) for r, row in enumerate(values)]
+    x = leaf(values)
+    y = func(x)
+    for order in range(orders + 1):
+        wanted = np.array([each[order] for each in expected])
+        np.testing.assert_allclose(y.detach().numpy(), wanted, rtol=1e-11, atol=1e-12, err_msg=f"order {order}")
+        if order < orders:
+            seed = wg.tensor(seeds[order - 1] if order else np.ones(3), device="cpu")
+            (y,) = wg.autograd.grad((y * seed).sum(), x, create_graph=True)
+
+
+def test_a_row_product_has_no_fourth_derivative() -> None:
+    """It would be wrong where four elements are 0; that of `prod` is right."""
+    x = leaf(np.zeros((2, 5)))
+    y = rowwise(x)
+    for _ in range(3):
+        (y,) = wg.autograd.grad(y.sum(), x, create_graph=True)
+    with pytest.raises(GradientError, match="no gradient is known"):
+        wg.autograd.grad(y.sum(), x)
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1, 2, (0, 2), (1, 2), ()])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_second_derivatives_of_a_product_over_any_dimensions(dim: Any, keepdim: bool) -> None:
+    rng = np.random.default_rng(4)
+    for zeros in (0, 1, 4):
+        values = rng.uniform(0.5, 2, (2, 3, 4))
+        values.reshape(-1)[rng.permutation(24)[:zeros]] = 0
+        for given in (leaf(values), leaf(values.transpose(2, 0, 1).copy()).permute(1, 2, 0).detach()):
+            x = given.requires_grad_(True)
+            assert wg.autograd.gradgradcheck(lambda t: wg.prod(t, dim, keepdim), [x])
+    (seed,) = rng.normal(size=(1, 2, 3, 4))
+    values = rng.uniform(0.5, 2, (2, 3, 4))
+    values[0, 1, 1] = values[1, 2, 3] = values[1, 1, 2] = 0
+    x = leaf(values)
+    (first,) = wg.autograd.grad(wg.prod(x, dim, keepdim).sum(), x, create_graph=True)
+    (second,) = wg.autograd.grad((first * wg.tensor(seed, device="cpu")).sum(), x)
+    axes = (0, 1, 2) if dim in (None, ()) else (dim,) if isinstance(dim, int) else dim
+    moved = np.moveaxis(values, axes, range(-len(axes), 0))
+    rows, seeds = (np.moveaxis(a, axes, range(-len(axes), 0)).reshape(-1, np.prod([a.shape[i] for i in axes]))
+                   for a in (values, seed))  # fmt: skip
+    for found, order in ((first.detach(), 1), (second, 2)):
+        wanted = np.array([slopes_of_two(r, s)[order - 1] for r, s in zip(rows, seeds, strict=True)])
+        wanted = np.moveaxis(wanted.reshape(moved.shape), range(-len(axes), 0), axes)
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-11, atol=1e-13)
+
+
+def slopes_of_two(x: Any, seed: Any) -> tuple[Any, Any]:
+    """The first two of `slopes_of_a_product`, for long rows."""
+    n = range(len(x))
+    first = np.array([np.prod(np.delete(x, i)) for i in n])
+    second = np.array([sum(seed[j] * np.prod(np.delete(x, (i, j))) for j in n if j != i) for i in n])
+    return first, second
+
+
+def test_second_derivatives_of_products_of_other_dtypes() -> None:
+    values = np.array([[0.5, 0, 2, 0, 3], [1, 2, 0, 4, 0.25]])
+    for dtype, rtol in (("float16", 1e-3), ("bfloat16", 1e-2), ("float32", 1e-6)):
+        x = leaf(values, getattr(wg, dtype))
+        (first,) = wg.autograd.grad(x.prod(1).sum(), x, create_graph=True)
+        (second,) = wg.autograd.grad(first.sum(), x)
+        assert (first.dtype, second.dtype) == (x.dtype, x.dtype)
+        wanted = np.array([slopes_of_two(r, np.ones(5))[1] for r in values])
+        np.testing.assert_allclose(second.to(wg.float64).numpy(), wanted, rtol=rtol)
+    x = leaf(values, wg.float32)
+    (first,) = wg.autograd.grad(x.prod(1, dtype=wg.float64).sum(), x, create_graph=True)
+    np.testing.assert_allclose(wg.autograd.grad(first.sum(), x)[0].numpy(), wanted, rtol=1e-6)
+    none = leaf(np.zeros((0, 3)))
+    (first,) = wg.autograd.grad(none.prod(0).sum(), none, create_graph=True)
+    assert tuple(first.shape) == (0, 3)
 
 
 # Activations at their ends: values and gradients as PyTorch has them. (At NaN some of its gradients depend on where in

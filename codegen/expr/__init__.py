@@ -7,7 +7,7 @@ Everything here is a function of immutable, shared nodes (`nodes.py`); what func
 """
 
 from .canonical import canonical
-from .derive import gradient
+from .derive import MOST_DERIVATIVES_OF_A_PRODUCT, gradient, has_product
 from .emit import Block, Dialect, Piece, emit, to_text
 from .emit_numpy import emit_numpy
 from .emit_opencl import ROW, SCALAR, VECTOR, OpenCL, emit_opencl
@@ -18,6 +18,7 @@ from .rows import Let, Reduction, RowProgram, Stage, row_stages
 from .vocabulary import Function, call, functions, power, rebuild, substitute
 
 __all__ = [
+    "MOST_DERIVATIVES_OF_A_PRODUCT",
     "ROW",
     "SCALAR",
     "VECTOR",
@@ -45,6 +46,7 @@ __all__ = [
     "free_names",
     "functions",
     "gradient",
+    "has_product",
     "name",
     "parse",
     "power",

@@ -20,6 +20,7 @@ from .nodes import Expr, ExprError, Operand, Scope, const, is_const, topological
 from .parse import parse
 from .vocabulary import call, functions, substitute
 
+MOST_DERIVATIVES_OF_A_PRODUCT = 3
 _WIDE: frozenset[Scope] = frozenset(("full", "column"))
 Contributions = list[tuple[Expr, bool]]  # a gradient, and whether there is one an element (else one a row)
 
@@ -213,16 +214,39 @@ def _of_extreme(node: Expr, g: Expr) -> Expr:
 
 
 def _of_product(node: Expr, g: Expr) -> Expr:
-    """The product of the others: y / x, but at a zero that is the only one, the product of what is not zero.
+    """The product of the others: y / x, and at a zero the product of what is not zero times that of the other zeros.
 
-    Second derivatives where two elements of a row are zero come out as zero.
+    The latter is 1, or 0, but not to differentiation: it is written as the elementary symmetric polynomial of the other
+    zeros, by Newton's identities from their sum and the sum of their squares. Up to three zeros: so three derivatives
+    of a product are right wherever it is zero, and a fourth is not (`MOST_DERIVATIVES_OF_A_PRODUCT`).
     """
     x = node.args[0]
+    if _never_zero(x):
+        return call("mul", g, call("div", node, x))
     zero = call("eq", x, const(0))
     zeros = call("row_sum", call("to_value", zero))
-    others = call("row_prod", call("where", zero, const(1), x))
-    at_zero = call("where", call("eq", zeros, const(1)), others, const(0))
-    return call("mul", g, call("where", zero, at_zero, call("div", node, x)))
+    nonzero = call("row_prod", call("where", zero, const(1), x))
+    one = call("where", zero, x, const(0))
+    others = call("sub", call("row_sum", one), x)
+    squares = call("sub", call("row_sum", call("mul", one, one)), call("mul", x, x))
+    pairs = call("mul", const(0.5), call("sub", call("mul", others, others), squares))
+    polynomial = call("where", call("eq", zeros, const(3)), pairs, const(0))
+    polynomial = call("where", call("eq", zeros, const(2)), others, polynomial)
+    polynomial = call("where", call("eq", zeros, const(1)), const(1), polynomial)
+    return call("mul", g, call("where", zero, call("mul", nonzero, polynomial), call("div", node, x)))
+
+
+def _never_zero(x: Expr) -> bool:
+    """Whether `x` is some a with another number in place of its zeros."""
+    if x.fn != "where" or x.args[1].fn != "const" or is_const(x.args[1], 0):
+        return False
+    condition, _, otherwise = x.args
+    return condition.fn == "eq" and condition.args[0] is otherwise and is_const(condition.args[1], 0)
+
+
+def has_product(expr: Expr) -> bool:
+    """Whether `expr` has a product over the row."""
+    return any(node.fn == "row_prod" for node in topological([expr]))
 
 
 _ROW_RULES: Mapping[str, Callable[[Expr, Expr], Expr]] = {

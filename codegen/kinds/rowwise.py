@@ -16,14 +16,13 @@ is in the cache, and one more sweep over it costs less than a result more in eve
 from __future__ import annotations
 
 import ast
-import zlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..expr import (
+    MOST_DERIVATIVES_OF_A_PRODUCT,
     ROW,
     Block,
     Expr,
@@ -37,6 +36,7 @@ from ..expr import (
     emit_opencl,
     free_names,
     gradient,
+    has_product,
     name,
     parse,
     rebuild,
@@ -50,11 +50,11 @@ from ..signature import c_names, check_name
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import functions, operand_table
 from .row_dialects import ACROSS, SPREAD
+from .row_text import shared_parts, short_name
 from .rowwise_triton import triton_source
 
 __all__ = ["Result", "check", "derive", "render", "results", "variant"]
 
-_LONGEST_NAME = 60
 _CHEAP = frozenset(("add", "sub", "mul", "neg", "where", "to_value", "detach", "name", "const"))
 _WIDE = ("full", "column")
 _WRAPPERS = ("broadcast", "column_sum")
@@ -167,7 +167,7 @@ def variant(op: Op, absent: Iterable[str]) -> Op:
     gone = frozenset(absent)
     optional = [p.name for p in op.params if p.role == "optional"]
     suffix = "plain" if len(gone) == len(optional) else "without_" + "_".join(n for n in optional if n in gone)
-    spec: dict[str, Any] = {**op.spec, "op": _signature_without(op, gone, _short(f"{op.name}_{suffix}"))}
+    spec: dict[str, Any] = {**op.spec, "op": _signature_without(op, gone, short_name(f"{op.name}_{suffix}"))}
     table, _ = _lets(op)
     kept_lets = {}
     for key, text in (op.fields.get("let") or {}).items():
@@ -421,9 +421,16 @@ def derive(op: Op) -> dict[str, Derived]:
         exprs = {k: canonical(r.expr) for k, r in outputs.items()}
         for parameter in missing if outputs else ():
             with suppress(ExprError):  # a function without derivative: asking for this gradient is an error then
+                _check_order(op, exprs)
                 found[parameter] = gradient(exprs, seeds, [parameter]).get(parameter)
     rules = {p: found[p.name] for p in wanted if p.name in found}  # None: no gradient reaches it, and that is no error
     return {p.name: Derived((), None) if e is None else _derived(op, p, e) for p, e in rules.items()}
+
+
+def _check_order(op: Op, exprs: Mapping[str, Expr]) -> None:
+    """Raise `ExprError` where the next derivative of a product of the row would be wrong if several elements are 0."""
+    if op.fields.get("order", 0) >= MOST_DERIVATIVES_OF_A_PRODUCT and any(has_product(e) for e in exprs.values()):
+        raise ExprError(f"prod has {MOST_DERIVATIVES_OF_A_PRODUCT} derivatives")
 
 
 def _derived(op: Op, parameter: Param, expr: Expr) -> Derived:
@@ -439,29 +446,23 @@ def _derived(op: Op, parameter: Param, expr: Expr) -> Derived:
     operands = tuple(n for n in dict.fromkeys(order) if n in used)
     statics = [ast.unparse(a) for a in _static_arguments(op)]
     shown = ", ".join([*(_declared(op, n, scopes[n]) for n in operands), *statics])
-    lets, text = _shared(expr, {*scopes, *(p.name for p in op.params)})
+    lets, text = shared_parts(expr, {*scopes, *(p.name for p in op.params)})
     if parameter.scope == "column":
         text = f"column_sum({text})"
     elif parameter.scope == "full" and expr.scope not in _WIDE:
         text = f"broadcast({text})"
     spec: dict[str, Any] = {
-        "op": f"{_short(f'{op.name}_grad_{parameter.name}')}({shown})",
+        "op": f"{short_name(f'{op.name}_grad_{parameter.name}')}({shown})",
         "kind": "rowwise",
         "doc": f"Gradient of {op.name} with respect to {parameter.name}.",
         "dtypes": "float",
         "rows": row_argument(op),
+        "order": op.fields.get("order", 0) + 1,
         "out": named_result(operands, text),
     }
     if lets:
         spec["let"] = lets
     return Derived(operands, spec)
-
-
-def _short(called: str) -> str:
-    """`called`, or its beginning and a number made of the whole, if it is too long for a name."""
-    if len(called) <= _LONGEST_NAME:
-        return called
-    return f"{called[: _LONGEST_NAME - 10].rstrip('_')}_x{zlib.crc32(called.encode()):08x}"
 
 
 def _static_arguments(op: Op) -> list[ast.arg]:
@@ -481,20 +482,3 @@ def _declared(op: Op, operand: str, scope: str) -> str:
             if p.type == "index":
                 return f"{operand}: {'RowIndex' if scope == 'row' else 'Index'}"
     return operand + {"row": ": PerRow", "column": ": Row"}.get(scope, "")
-
-
-def _shared(expr: Expr, taken: set[str]) -> tuple[dict[str, str], str]:
-    """`expr` as text, with a let for each part that it uses more than once: written out, it would grow without end."""
-    order = topological([expr])
-    uses = Counter(arg for node in order for arg in node.args)
-    lets: dict[str, str] = {}
-    new: dict[Expr, Expr] = {}
-    for node in order:
-        made = call(node.fn, *(new[arg] for arg in node.args)) if node.args else node
-        if node.args and uses[node] > 1 and node is not expr:
-            key = next(f"part_{i}" for i in range(len(lets), 1_000_000) if f"part_{i}" not in taken)
-            taken.add(key)
-            lets[key] = to_text(made)
-            made = name(key, Operand(node.type, node.scope))
-        new[node] = made
-    return lets, to_text(new[expr])

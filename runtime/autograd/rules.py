@@ -20,7 +20,7 @@ from ..records import OpRecord, registry
 from ..tensor import Tensor
 from .node import Application, Node
 
-__all__ = ["cast_to", "expand_to", "gradients_of", "sum_to"]
+__all__ = ["cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
 
 
 def gradients_of(node: Node, grads: Sequence[Tensor | None], state: State) -> Sequence[Tensor | None]:
@@ -82,7 +82,7 @@ def _any_tensor(values: Mapping[str, Any]) -> Tensor:
     return next(v for v in values.values() if isinstance(v, Tensor))
 
 
-def _reduction(node: Node, values: dict[str, Any], each: Application) -> Tensor | None:
+def reduction_gradient(node: Node, values: dict[str, Any], each: Application) -> Tensor | None:
     """Results and their gradients get the reduced dimensions back, with size 1, and broadcast against the input."""
     values["n_reduced"] = float(each.count)
     recipe = node.recipe
@@ -107,7 +107,7 @@ def _places(each: Application) -> Tensor:
     return made
 
 
-_BY_KIND: dict[str, Callable[[Node, dict[str, Any], Application], Tensor | None]] = {"reduction": _reduction}
+_BY_KIND: dict[str, Callable[[Node, dict[str, Any], Application], Tensor | None]] = {"reduction": reduction_gradient}
 
 
 def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -1,0 +1,36 @@
+"""Names and text of derived rowwise ops."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+
+from ..expr import Expr, Operand, call, name, to_text, topological
+
+__all__ = ["shared_parts", "short_name"]
+
+_LONGEST_NAME = 60
+
+
+def short_name(called: str) -> str:
+    """`called`, or its beginning and a number made of the whole, if it is too long for a name."""
+    if len(called) <= _LONGEST_NAME:
+        return called
+    return f"{called[: _LONGEST_NAME - 10].rstrip('_')}_x{zlib.crc32(called.encode()):08x}"
+
+
+def shared_parts(expr: Expr, taken: set[str]) -> tuple[dict[str, str], str]:
+    """`expr` as text, with a let for each part that it uses more than once: written out, it would grow without end."""
+    order = topological([expr])
+    uses = Counter(arg for node in order for arg in node.args)
+    lets: dict[str, str] = {}
+    new: dict[Expr, Expr] = {}
+    for node in order:
+        made = call(node.fn, *(new[arg] for arg in node.args)) if node.args else node
+        if node.args and uses[node] > 1 and node is not expr:
+            key = next(f"part_{i}" for i in range(len(lets), 1_000_000) if f"part_{i}" not in taken)
+            taken.add(key)
+            lets[key] = to_text(made)
+            made = name(key, Operand(node.type, node.scope))
+        new[node] = made
+    return lets, to_text(new[expr])
