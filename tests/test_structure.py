@@ -42,7 +42,7 @@ FOREIGN = {
     "setuptools": Use(("codegen/build_backend.py",)),
     # A backend is one file; nothing else knows its driver.
     "pyopencl": Use(("runtime/backends/*.py",)),
-    "triton": Use(("runtime/backends/*.py",)),
+    "triton": Use(tuple(f"runtime/triton/{name}.py" for name in ("builder", "compile", "interpret", "language"))),
     "cuda": Use(("runtime/backends/*.py",)),
     # Never required.
     "matplotlib": Use(("bench/**",), lazy=True),

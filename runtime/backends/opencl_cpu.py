@@ -20,48 +20,15 @@ import numpy as np
 
 from ..device import Device
 from ..errors import DriverNotFound
-from ..memory_stats import default_limit
-from ..pool import Budget, Pool
+from ..pool import Pool
 from ..storage import Storage
+from .host import HostDriver
 from .protocol import Capabilities, Instance, Step
 
 __all__ = ["SMALL", "CpuDriver", "CpuStream"]
 
 # Work in elements up to which the calling thread is faster than its workers (measured: 32K elements, about 10 us).
 SMALL = 32 * 1024
-_PAGE = 4096
-
-
-class HostSegment:
-    """A page-aligned run of host memory, and once a driver is open, the buffer over it."""
-
-    __slots__ = ("array", "buffer", "owner")
-
-    def __init__(self, nbytes: int):
-        self.owner = np.empty(nbytes + _PAGE, np.uint8)
-        skip = -self.owner.ctypes.data % _PAGE
-        self.array = self.owner[skip : skip + nbytes]
-        self.buffer: Any = None
-
-
-class HostMemory:
-    """What the pools of the `cpu` device draw segments from."""
-
-    def __init__(self, driver: CpuDriver):
-        self._driver = driver
-
-    def allocate(self, nbytes: int) -> HostSegment:
-        segment = HostSegment(nbytes)
-        if self._driver.opened:
-            segment.buffer = self._driver.buffer_over(segment.array)
-        return segment
-
-    def release(self, segment: HostSegment) -> None:
-        if segment.buffer is not None:
-            segment.buffer.release()
-
-    def synchronize(self) -> None:
-        self._driver.synchronize()
 
 
 class CpuStream:
@@ -116,18 +83,15 @@ class CpuStream:
         self.wait_event(other.record_event())
 
 
-class CpuDriver:
+class CpuDriver(HostDriver):
     """The `cpu` device. `require()` opens OpenCL and raises `DriverNotFound` with the remedy where it cannot."""
 
     target = "opencl"
 
     def __init__(self, device: Device):
-        self.device = device
+        super().__init__(device)
         self.name = "host memory"
         self.opened = False
-        self.launches = 0
-        self.memory = HostMemory(self)
-        self.budget = Budget(default_limit(None))
         self._lock = threading.RLock()
         self._retired: list[Any] = []
         self._streams: list[CpuStream] = []
@@ -194,6 +158,12 @@ class CpuDriver:
         cl = self._opencl.cl
         return cl.Buffer(self.context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
 
+    def buffer_of(self, array: np.ndarray[Any, Any]) -> Any:
+        return self.buffer_over(array) if self.opened else None
+
+    def drop_buffer(self, buffer: Any) -> None:
+        buffer.release()
+
     def attach(self, storage: Storage) -> Any:
         """Give a storage its buffer, if it was made before the driver was open."""
         self.require()
@@ -206,35 +176,10 @@ class CpuDriver:
             storage.buffer = segment.buffer
         return storage.buffer
 
-    def allocate(self, nbytes: int, stream: CpuStream) -> Storage:
-        pool = stream.pool
-        block = pool.allocate(nbytes)
-        return Storage(self.device, nbytes, block, pool, block.segment.handle.buffer, block.offset)
-
-    def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
-        """A storage over the bytes of a NumPy array, which stays the owner: no copy."""
-        flat = np.ndarray((array.nbytes,), np.uint8, array)
-        return Storage(self.device, array.nbytes, None, None, None, 0, flat)
-
     def retire(self, owner: Any, buffer: Any) -> None:
         """Keep foreign memory until work that may use it is done. Called when its storage dies."""
         if buffer is not None and self.default_stream.pending is not None:
             self._retired.append((owner, buffer))
-
-    def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:
-        """The storage's bytes as an array, without copying. The caller waits for pending work first."""
-        if storage.block is None:
-            return storage.owner  # type: ignore[no-any-return]
-        whole = storage.block.segment.handle.array
-        return whole[storage.start : storage.start + storage.nbytes]  # type: ignore[no-any-return]
-
-    def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: CpuStream) -> None:
-        self.synchronize()
-        self.host_view(storage)[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
-
-    def read(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: CpuStream) -> None:
-        self.synchronize()
-        array.reshape(-1).view(np.uint8)[:] = self.host_view(storage)[offset : offset + array.nbytes]
 
     def wait_for(self, storage: Storage) -> None:
         """Wait until nothing that was queued uses `storage`; what was queued after that goes on."""

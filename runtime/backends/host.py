@@ -1,0 +1,96 @@
+"""Devices whose memory is the host's: what `cpu` (kernels by OpenCL) and `interpreter` (kernels by Triton's) share.
+
+Memory needs no driver: tensors can be made, viewed, copied and exchanged with NumPy before any kernel can run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..device import Device
+from ..memory_stats import default_limit
+from ..pool import Budget
+from ..storage import Storage
+
+__all__ = ["HostDriver", "HostMemory", "HostSegment"]
+
+_PAGE = 4096
+
+
+class HostSegment:
+    """A page-aligned run of host memory. buffer: what the device's kernels are given for it, if there is more to it."""
+
+    __slots__ = ("array", "buffer", "owner")
+
+    def __init__(self, nbytes: int):
+        self.owner = np.empty(nbytes + _PAGE, np.uint8)
+        skip = -self.owner.ctypes.data % _PAGE
+        self.array = self.owner[skip : skip + nbytes]
+        self.buffer: Any = None
+
+
+class HostMemory:
+    """What the pools of a device over host memory draw segments from."""
+
+    def __init__(self, driver: HostDriver):
+        self._driver = driver
+
+    def allocate(self, nbytes: int) -> HostSegment:
+        segment = HostSegment(nbytes)
+        segment.buffer = self._driver.buffer_of(segment.array)
+        return segment
+
+    def release(self, segment: HostSegment) -> None:
+        if segment.buffer is not None:
+            self._driver.drop_buffer(segment.buffer)
+
+    def synchronize(self) -> None:
+        self._driver.synchronize()
+
+
+class HostDriver:
+    """The memory side of a driver."""
+
+    def __init__(self, device: Device):
+        self.device = device
+        self.launches = 0
+        self.memory = HostMemory(self)
+        self.budget = Budget(default_limit(None))
+
+    def buffer_of(self, array: np.ndarray[Any, Any]) -> Any:
+        """What kernels are given for the memory of a new segment; None if that is found out later."""
+        return None
+
+    def drop_buffer(self, buffer: Any) -> None:
+        """A segment is given back."""
+
+    def synchronize(self) -> None:
+        """Wait for everything that was queued."""
+        raise NotImplementedError
+
+    def allocate(self, nbytes: int, stream: Any) -> Storage:
+        pool = stream.pool
+        block = pool.allocate(nbytes)
+        return Storage(self.device, nbytes, block, pool, block.segment.handle.buffer, block.offset)
+
+    def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
+        """A storage over the bytes of a NumPy array, which stays the owner: no copy."""
+        flat = np.ndarray((array.nbytes,), np.uint8, array)
+        return Storage(self.device, array.nbytes, None, None, None, 0, flat)
+
+    def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:
+        """The storage's bytes as an array, without copying. The caller waits for pending work first."""
+        if storage.block is None:
+            return storage.owner  # type: ignore[no-any-return]
+        whole = storage.block.segment.handle.array
+        return whole[storage.start : storage.start + storage.nbytes]  # type: ignore[no-any-return]
+
+    def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
+        self.synchronize()
+        self.host_view(storage)[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def read(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
+        self.synchronize()
+        array.reshape(-1).view(np.uint8)[:] = self.host_view(storage)[offset : offset + array.nbytes]
