@@ -42,6 +42,7 @@ from .printing import set_printoptions
 from .random import *
 from .random import install as _install_random
 from .runtime.device import Device, device, set_default_device
+from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .streams import *
 
 _install_random()

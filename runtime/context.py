@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from .device import Device
     from .modes import Mode
 
-__all__ = ["State", "current_stream", "set_stream", "state"]
+__all__ = ["State", "current_stream", "forget_plans", "set_stream", "state"]
 
 
 class State:
     """One thread's state."""
 
-    __slots__ = ("anomaly", "grad", "inference", "mode", "plans", "streams")
+    __slots__ = ("__weakref__", "anomaly", "grad", "inference", "mode", "plans", "streams")
 
     def __init__(self) -> None:
         self.grad = True
@@ -24,6 +25,12 @@ class State:
         self.mode: Mode | None = None
         self.streams: dict[Device, Any] | None = None
         self.plans: dict[Any, Any] = {}
+        with _lock:
+            _states.add(self)
+
+
+_lock = threading.Lock()
+_states: WeakSet[State] = WeakSet()
 
 
 class _Local(threading.local):
@@ -37,6 +44,13 @@ _local = _Local()
 def state() -> State:
     """The calling thread's state."""
     return _local.state
+
+
+def forget_plans() -> None:
+    """Have every thread plan its calls anew: a setting changed that planners read."""
+    with _lock:
+        for each in _states:
+            each.plans = {}  # not cleared: its thread may be using it
 
 
 def current_stream(device: Device) -> Any:

@@ -232,15 +232,16 @@ def _make_plan(
                 f"{record.name}: cannot write to a tensor of shape {list(layout.shape)} with strides "
                 f"{list(layout.strides)}: several indices are the same element; call .clone() first"
             )
+    plans = state.plans  # before planning: what a setting that changes meanwhile makes stale goes with the old ones
     request = _request(record, operands, statics, into)
     chosen = request.record
     planned = planner(chosen.kind)(request)
     recipe = recipe_of(chosen, request.operands, planned.outputs, needs, statics) if needs else None
     plan = Plan(planned, request, recipe)
-    if len(state.plans) >= _MOST_PLANS:
-        for old in list(state.plans)[: _MOST_PLANS // 4]:  # the oldest: dicts keep insertion order
-            del state.plans[old]
-    state.plans[key] = plan
+    if len(plans) >= _MOST_PLANS:
+        for old in list(plans)[: _MOST_PLANS // 4]:  # the oldest: dicts keep insertion order
+            del plans[old]
+    plans[key] = plan
     return plan
 
 

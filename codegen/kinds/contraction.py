@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import triton
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source, seed_name
 
@@ -83,7 +84,8 @@ def render(op: Op, environment: Any) -> Rendered:
     text = environment.get_template("opencl/contraction.cl.j2").render(epilogue=None)
     name = next(iter(op.outputs))
     outputs = (OutputRow(name, "value", op.result, "full", op.grad != "none"),)
-    return Rendered(outputs, {"opencl": Source(text)}, {"equation": f"{first},{second}->{result}"})
+    sources = {"opencl": Source(text), "triton": triton.source("contraction.py.j2", environment)}
+    return Rendered(outputs, sources, {"equation": f"{first},{second}->{result}"})
 
 
 def derive(op: Op) -> dict[str, Derived]:

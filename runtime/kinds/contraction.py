@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import ModuleType
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
@@ -77,7 +78,8 @@ def plan(request: Request) -> Planned:
         _Place(i, layout.dtype, _strides(own, layout, sizes))
         for i, (own, layout) in enumerate(zip(labels, layouts, strict=True))
     ]
-    builder = _Builder(request, sizes, dtypes.BY_NAME[_SUMMED.get(computed.name, computed).name])
+    triton = request.capabilities.style == "triton"  # which multiplies half types as they are
+    builder = _Builder(request, sizes, computed if triton else _SUMMED.get(computed.name, computed))
     builder.product(*places)
     return Planned((out,), tuple(builder.steps), tuple(builder.scratch))
 
@@ -155,6 +157,8 @@ class _Builder:
         if self._swapped(gemm):
             a, b = b, a
             gemm = self._reduced(a, b, c)
+        if self.able.style == "triton":
+            return _triton().product(self, gemm, a, b, c)
         if self.able.style == "gpu":
             return self._gpu(gemm, a, b, c)
         return self._cpu(gemm, a, b, c)
@@ -258,6 +262,8 @@ class _Builder:
     ) -> None:
         """A step that copies dimensions (size, source's stride, target's), or sums `parts` sources `part_step` apart.
         No parts: zeros."""
+        if self.able.style == "triton":
+            return _triton().move(self, dims, source, target, parts)
         sizes, (given, taken) = collapse(
             tuple(d[0] for d in dims), [tuple(d[1] for d in dims), tuple(d[2] for d in dims)]
         )
@@ -436,6 +442,12 @@ class _Builder:
         m, n, k = gemm.m[0], gemm.n[0], gemm.k[0]
         work = gemm.entries * max(m * n * k // _A_MULTIPLICATION, m * k, k * n, m * n)
         self.steps.append(Step(instance, tuple(p.buffer for p in places), geometry, size, local, work))
+
+
+def _triton() -> ModuleType:
+    from .triton import contraction
+
+    return contraction
 
 
 def _ceil(a: int, b: int) -> int:

@@ -1,7 +1,8 @@
 """What a launch passes and what a compilation fixes: a kernel's parameters, typed. Pure: no triton here.
 
 The order of a kernel's parameters is: a pointer a buffer; the geometry; `numbers` and `integers`, where it has them;
-constants. Constants are `C`, the compute type, and the step's `defines`; the defines `num_warps`, `num_stages` and
+constants. Constants are `C`, the compute type, `ALIGNED`, whether every buffer begins at a multiple of 16 bytes (for
+kernels that then do something else), and the step's `defines`; the defines `num_warps`, `num_stages` and
 `num_ctas` are options of the compiler instead.
 """
 
@@ -119,9 +120,10 @@ def _signature(
                 constants[name] = None
         elif parameter.constexpr:
             ordered[name] = "constexpr"
-            if name != "C" and name not in defines:
+            known = {"C": COMPUTE[instance.element], "ALIGNED": int(aligned), **defines}
+            if name not in known:
                 raise ValueError(f"{instance.entry}: nothing gives the constant {name}")
-            constants[name] = COMPUTE[instance.element] if name == "C" else defines[name]
+            constants[name] = known[name]
         else:
             ordered[name] = types[name]
     flat = [t for type in ordered.values() for t in (type if isinstance(type, tuple) else (type,)) if t != "constexpr"]

@@ -1,0 +1,389 @@
+"""Matrix products for the Triton target: which kernel, with which blocks.
+
+    tile      tensor cores, operands of any strides; k in parts where the result has too few tiles for the device
+    tma       sm_90 and later: the same for large half-precision operands, which the copy engine moves
+    multiply  products and their sums, block by block: integers, and k too short for tensor cores
+    dots      one row times a matrix, or one row times one column
+    move      a copy from any strides to any
+    finish    the sum of parts, always in the same order
+
+A choice is a pure function of the problem and the device. What tables hold is what is known of these architectures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ... import dtypes
+from ...backends.protocol import Instance, Slot, Step
+from ...dtypes import DType
+from ...layout import collapse
+from ...precision import input_precision
+from . import index_type, next_power, strided_extent
+
+if TYPE_CHECKING:
+    from ..contraction import _Builder, _Gemm, _Place
+
+__all__ = ["move", "product"]
+
+_SHALLOW = 4  # k up to which products are summed without tensor cores
+_GROUP = 8  # tiles that are walked downwards before the next column of them
+_ALONE = 4096  # elements that a program of `dots` holds
+_PACKED = 64  # rows or columns that read an operand again, from which one that is contiguous neither way is copied
+_ODD = 512  # m, n and k from which operands are copied to rows that the copy engine takes
+_TMA_DEPTH = 256  # k from which programs of `tma` make up for the time that its descriptors take
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Blocks of a product and how a program works on them."""
+
+    bm: int
+    bn: int
+    bk: int
+    warps: int
+    stages: int
+
+
+# Tiles by what is multiplied. Large ones read less; small ones occupy more of the device. All of them fit the shared
+# memory that the architecture has (163 KiB on sm_80, 227 KiB later) and their sums fit the registers.
+_HALF = {
+    80: (Tile(128, 256, 32, 8, 3), Tile(128, 128, 32, 4, 4), Tile(64, 128, 32, 4, 4), Tile(64, 64, 64, 4, 3),
+         Tile(32, 128, 64, 4, 3), Tile(32, 32, 64, 4, 3), Tile(16, 128, 64, 4, 3), Tile(16, 32, 128, 4, 3),
+         Tile(16, 16, 64, 2, 3)),
+    90: (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4),
+         Tile(32, 128, 64, 4, 4), Tile(32, 32, 64, 4, 4), Tile(16, 128, 128, 4, 3), Tile(16, 32, 128, 4, 3),
+         Tile(16, 16, 64, 2, 3)),
+}  # fmt: skip
+_SINGLE = {
+    80: (Tile(128, 128, 32, 8, 3), Tile(64, 128, 32, 4, 3), Tile(64, 64, 32, 4, 3), Tile(32, 64, 32, 4, 3),
+         Tile(32, 32, 32, 4, 3), Tile(16, 64, 64, 4, 3), Tile(16, 16, 32, 2, 3)),
+    90: (Tile(128, 128, 32, 8, 3), Tile(64, 128, 32, 4, 3), Tile(64, 64, 32, 4, 3), Tile(32, 64, 32, 4, 3),
+         Tile(32, 32, 32, 4, 3), Tile(16, 64, 64, 4, 3), Tile(16, 16, 32, 2, 3)),
+}  # fmt: skip
+_DOUBLE = (
+    Tile(64, 64, 16, 4, 3), Tile(32, 64, 16, 4, 3), Tile(32, 32, 32, 4, 3), Tile(16, 64, 16, 4, 3),
+    Tile(16, 16, 32, 2, 3),
+)  # fmt: skip
+_WHOLE = (Tile(32, 64, 4, 4, 2), Tile(32, 32, 4, 4, 2), Tile(16, 64, 4, 4, 2), Tile(16, 16, 4, 2, 2))
+_TMA = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4))
+
+# Multiplications that one multiprocessor does in a microsecond (in thousands), by which launches and a program's first
+# loads, of about a microsecond, are weighed against work.
+_RATE = {"half": 3000, "tf32": 1500, "tf32x3": 500, "ieee": 100, "double": 100, "whole": 50}
+_READ = 64  # elements of a tile's edges cost as much as so many multiplications
+_FINISH = 4  # microseconds that a step of its own takes
+
+
+def product(builder: _Builder, gemm: _Gemm, a: _Place, b: _Place, c: _Place) -> None:
+    """Append the steps of C = A B to the builder's."""
+    _Product(builder, gemm, a, b, c).plan()
+
+
+class _Product:
+    """One product, while it is planned."""
+
+    def __init__(self, builder: _Builder, gemm: _Gemm, a: _Place, b: _Place, c: _Place):
+        self.builder, self.gemm, self.a, self.b, self.c = builder, gemm, a, b, c
+        self.able = builder.able
+        self.dtype: DType = builder.element
+        self.summed = dtypes.float32 if self.dtype.itemsize == 2 and self.dtype.kind == "f" else self.dtype
+        if self.dtype.kind != "f" and self.dtype.itemsize < 4:
+            self.summed = dtypes.int32  # the same modulo the type's range, and the type that multipliers have
+
+    def plan(self) -> None:
+        self._pack()
+        m, k = self.gemm.m[0], self.gemm.k[0]
+        if m == 1:
+            self._dots()
+        elif self.dtype.kind != "f" or k <= _SHALLOW:
+            self._tiles("multiply", _WHOLE, "whole")
+        elif not self._tma():
+            self._tiles("tile", *self._table())
+
+    # layouts
+
+    def _pack(self) -> None:
+        """Copy an operand that is contiguous along neither dimension, or not as the copy engine wants it, if it is
+        read many times."""
+        (m, am, cm), (n, bn, cn), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
+        if n >= _PACKED and k > 1 and self._unfit(self.a, (m, am), (k, ak), 1):
+            self.a, am, ak = self._copied(self.a, (m, am), (k, ak), 1)
+        if m >= _PACKED and n > 1 and self._unfit(self.b, (k, bk), (n, bn), 2):
+            self.b, bk, bn = self._copied(self.b, (k, bk), (n, bn), 2)
+        self.gemm = replace(self.gemm, m=(m, am, cm), n=(n, bn, cn), k=(k, ak, bk))
+
+    def _unfit(self, place: _Place, first: tuple[int, int], second: tuple[int, int], which: int) -> bool:
+        unit = _unit(first, second)
+        if unit == 2:
+            return True
+        batch = self.gemm.batch
+        if not self._engine or len(batch) > 1 or min(self.gemm.m[0], self.gemm.n[0], self.gemm.k[0]) < _ODD:
+            return False
+        row = first[1] if unit else second[1]
+        return place.dtype is not self.dtype or not _descriptor(row, batch[0][which] if batch else 0)
+
+    @property
+    def _engine(self) -> bool:
+        """Whether the device has an engine that copies blocks, and operands are of a type that `tma` takes."""
+        return self.able.sm >= 90 and self.dtype.itemsize == 2 and self.dtype.kind == "f"
+
+    def _copied(self, place: _Place, first: tuple[int, int], second: tuple[int, int], which: int) -> Any:
+        """(copy, its strides along both dimensions): the contiguous one stays that, or else it is the second; rows at
+        multiples of 16 elements; once for entries that share it."""
+        turned = _unit(first, second) == 0
+        outer, inner = (second, first) if turned else (first, second)
+        row = -(-inner[0] // 16) * 16
+        step, batch = outer[0] * row, []
+        dims = [(*outer, row), (*inner, 1)]
+        for entry in reversed(self.gemm.batch):
+            strides = list(entry)
+            if entry[which]:
+                strides[which] = step
+                dims.insert(0, (entry[0], entry[which], step))
+                step *= entry[0]
+            batch.append(tuple(strides))
+        self.gemm = replace(self.gemm, batch=tuple(reversed(batch)))  # type: ignore[arg-type]
+        made = replace(place, buffer=self._allocate(step, self.dtype), dtype=self.dtype, strides={})
+        move(self.builder, dims, place, made)
+        return (made, 1, row) if turned else (made, row, 1)
+
+    def _allocate(self, count: int, dtype: DType) -> int:
+        self.builder.scratch.append(count * dtype.itemsize)
+        return 2 + len(self.builder.scratch)
+
+    def _index(self, parts: int) -> tuple[str, str]:
+        g = self.gemm
+        sizes = [d[0] for d in g.batch]
+        extents = [
+            strided_extent((*sizes, x[0], y[0]), (*(d[i] for d in g.batch), x[s], y[t]))
+            for i, (x, s, y, t) in enumerate(((g.m, 1, g.k, 1), (g.n, 1, g.k, 2), (g.m, 2, g.n, 2)), 1)
+        ]
+        return index_type([*extents, parts * g.entries * g.m[0] * g.n[0]])
+
+    # results in parts
+
+    def _split(self, parts: int) -> tuple[_Gemm, _Place, int]:
+        """Where a product of so many parts writes, with what strides, and how far from part to part."""
+        if parts == 1:
+            return self.gemm, self.c, 0
+        m, n = self.gemm.m, self.gemm.n
+        step, batch = m[0] * n[0], []
+        for size, s, t, _ in reversed(self.gemm.batch):
+            batch.append((size, s, t, step))
+            step *= size
+        there = replace(self.gemm, m=(*m[:2], n[0]), n=(*n[:2], 1), batch=tuple(reversed(batch)))
+        place = replace(self.c, buffer=self._allocate(step * parts, self.summed), dtype=self.summed, strides={})
+        return there, place, step
+
+    def _finish(self, place: _Place, parts: int) -> None:
+        if parts > 1:
+            g = self.gemm
+            dims = [(size, u) for size, _, _, u in g.batch] + [(g.m[0], g.m[2]), (g.n[0], g.n[2])]
+            _finish(self.builder, self.summed, dims, place, self.c, parts)
+
+    # schedules
+
+    def _table(self) -> tuple[tuple[Tile, ...], str]:
+        sm = self.able.sm
+        of = 90 if sm >= 90 else 80
+        if self.dtype.itemsize == 8:
+            return _DOUBLE, "double"
+        if self.dtype.itemsize == 2:
+            return _HALF[of], "half"
+        return _SINGLE[of], input_precision(sm)
+
+    def _choose(self, tiles: Iterable[Tile], rate: int) -> tuple[Tile, int, int]:
+        """(tile, depth of a part, parts) of the least time, by a rough account of it."""
+        m, n, k = self.gemm.m[0], self.gemm.n[0], self.gemm.k[0]
+        best: tuple[float, Tile, int, int] | None = None
+        for tile in tiles:
+            if tile.bm > max(16, next_power(m)) or tile.bn > max(16, next_power(n)):
+                continue
+            count = _ceil(m, tile.bm) * _ceil(n, tile.bn) * self.gemm.entries
+            a_step = tile.bm * tile.bn + _READ * (tile.bm + tile.bn)
+            for depth in dict.fromkeys((k, self._depth(k, count, tile.bk))):
+                parts = _ceil(k, depth)
+                work = _ceil(depth, tile.bk) * tile.bk * a_step / (1000 * rate)
+                time = _ceil(count * parts, self.able.cores) * (1 + work) + (_FINISH if parts > 1 else 0)
+                if best is None or time < best[0]:
+                    best = time, tile, depth, parts
+        assert best is not None
+        return best[1:]
+
+    def _depth(self, k: int, count: int, block: int) -> int:
+        """What each of the parts takes into which k is cut, so that there is one program a multiprocessor."""
+        quantum = max(block, 16)
+        parts = min(self.able.cores // count, k // (4 * quantum))
+        return _ceil(_ceil(k, parts), quantum) * quantum if parts > 1 else k
+
+    def _tiles(self, entry: str, tiles: tuple[Tile, ...], rate: str) -> None:
+        tile, depth, parts = self._choose(tiles, _RATE[rate])
+        if entry == "multiply":
+            deep = 2 if self.summed.itemsize == 8 else tile.bk  # steps at a time: their operands stay in registers
+            tile = replace(tile, bk=min(next_power(self.gemm.k[0]), deep))
+        there, place, part_step = self._split(parts)
+        (m, am, cm), (n, bn, cn), (k, ak, bk) = there.m, there.n, there.k
+        defines: dict[str, str | int] = {
+            "A": _unit((m, am), (k, ak)), "B": _unit((k, bk), (n, bn)), "R": _unit((m, cm), (n, cn)),
+            "BATCH": len(there.batch), "BM": tile.bm, "BN": tile.bn, "BK": tile.bk, "GROUP": _GROUP,
+            "num_warps": tile.warps, "num_stages": tile.stages,
+        }  # fmt: skip
+        if entry == "tile":
+            precision = rate if self.dtype is dtypes.float32 else "ieee"
+            defines.update(D=self.dtype.name, EVEN=int(k % tile.bk == 0), PRECISION=precision)
+        geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, there.entries, *_tables(there))
+        programs = _ceil(m, tile.bm) * _ceil(n, tile.bn) * there.entries * parts
+        self._enqueue(entry, place, defines, geometry, programs, parts)
+        self._finish(place, parts)
+
+    def _dots(self) -> None:
+        n, k, cores = self.gemm.n[0], self.gemm.k[0], self.able.cores
+        bk, bn = self.gemm.k[2], self.gemm.n[1]
+        b = _unit((k, bk), (n, bn))
+        along = next_power(k) if b != 1 else 16  # what is contiguous is read in runs
+        block = min(along, 1024 if n > 1 else _ALONE)
+        width = min(next_power(n), max(1, _ALONE // block), 256)
+        block = min(next_power(k), max(1, _ALONE // width))
+        if k <= _SHALLOW:
+            block, width = next_power(k), min(next_power(n), 1024)
+        count = _ceil(n, width) * self.gemm.entries
+        parts = min(4 * cores // count, k // (4 * max(block, 16)))
+        depth = _ceil(_ceil(k, parts), max(block, 16)) * max(block, 16) if parts > 1 else k
+        parts = _ceil(k, depth)
+        there, place, part_step = self._split(parts)
+        defines: dict[str, str | int] = {
+            "A": 1 if there.k[1] == 1 else 2, "B": b, "R": 1 if there.n[2] == 1 else 2,
+            "BATCH": len(there.batch), "BN": width, "BK": block, "num_warps": 4,
+        }  # fmt: skip
+        (_, bn, cn), (_, ak, bk) = there.n, there.k
+        geometry = (n, k, ak, bk, bn, cn, depth, part_step, there.entries, *_tables(there))
+        self._enqueue("dots", place, defines, geometry, count * parts, parts)
+        self._finish(place, parts)
+
+    def _tma(self) -> bool:
+        """Plan the schedule of that name where the operands allow it and there is enough to do; whether it is so."""
+        g = self.gemm
+        if not self._engine or len(g.batch) > 1 or g.k[0] < _TMA_DEPTH:
+            return False
+        if self.a.dtype is not self.dtype or self.b.dtype is not self.dtype:
+            return False
+        (m, am, cm), (n, bn, cn), (k, ak, bk) = g.m, g.n, g.k
+        a_unit, b_unit = _unit((m, am), (k, ak)), _unit((k, bk), (n, bn))
+        entries, *steps = g.batch[0] if g.batch else (1, 0, 0, 0)
+        rows = (am if a_unit == 1 else ak, bn if b_unit == 0 else bk, cm)
+        if 2 in (a_unit, b_unit) or not all(map(_descriptor, rows[:2], steps[:2])):
+            return False
+        writes = cn == 1 and self.c.dtype is self.dtype and _descriptor(cm, steps[2])
+        tile = min(_TMA, key=lambda t: _ceil(_tiles_of(m, n, t) * entries, self.able.cores) * t.bm * t.bn)
+        count = _tiles_of(m, n, tile) * entries
+        if count < self.able.cores // 2:
+            return False
+        defines: dict[str, str | int] = {
+            "D": self.dtype.name, "A": a_unit, "B": b_unit, "R": _unit((m, cm), (n, cn)), "WRITES": int(writes),
+            "EVEN": int(k % tile.bk == 0), "PRECISION": "ieee", "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
+            "GROUP": _GROUP, "num_warps": tile.warps, "num_stages": tile.stages,
+        }  # fmt: skip
+        # An operand that all entries share has one entry, and a step that a descriptor can have.
+        shared = [entries if s else 1 for s in steps]
+        steps = [s or 16 for s in steps]
+        geometry = (m, n, k, *rows, cn, *steps, *shared[:2], entries)
+        self._enqueue("tma", self.c, defines, geometry, min(count, self.able.cores), 1)
+        return True
+
+    def _enqueue(
+        self, entry: str, place: _Place, defines: dict[str, str | int], geometry: tuple[Any, ...], programs: int,
+        parts: int,
+    ) -> None:  # fmt: skip
+        defines.update([self._index(parts)])
+        instance = _instance(self.builder, entry, self.summed, (self.a, self.b, place), defines)
+        g = self.gemm
+        work = g.entries * max(g.m[0] * g.n[0] * g.k[0] // 64, 1)
+        buffers = (self.a.buffer, self.b.buffer, place.buffer)
+        self.builder.steps.append(Step(instance, buffers, geometry, (programs,), None, work))
+
+
+# copies
+
+
+def move(builder: _Builder, dims: list[tuple[int, int, int]], source: _Place, target: _Place, parts: int = 1) -> None:
+    """Append a step that copies dimensions (size, source's stride, target's); no parts: that stores zeros."""
+    if not parts:
+        return _finish(builder, target.dtype, [(size, t) for size, _, t in dims], source, target, 0)
+    sizes, (given, taken) = collapse(tuple(d[0] for d in dims), [tuple(d[1] for d in dims), tuple(d[2] for d in dims)])
+    if not sizes:
+        sizes, given, taken = (1,), (1,), (1,)
+    numel, block = prod(sizes), builder.able.block
+    columns = min(next_power(sizes[-1]), block)
+    rows = numel // sizes[-1]
+    tall = min(block // columns, next_power(rows))
+    across = _ceil(sizes[-1], columns)
+    computed = dtypes.int32 if target.dtype.kind != "f" and target.dtype.itemsize < 4 else target.dtype
+    defines: dict[str, str | int] = {
+        "OUTER": len(sizes) - 1, "X": 1 if given[-1] == 1 else 2, "Y": 1 if taken[-1] == 1 else 2,
+        "ROWS": tall, "COLUMNS": columns,
+    }  # fmt: skip
+    defines.update([index_type([numel, strided_extent(sizes, given), strided_extent(sizes, taken)])])
+    geometry = (rows, sizes[-1], across, sizes[:-1], given[:-1], taken[:-1], given[-1], taken[-1])
+    instance = _instance(builder, "move", computed, (source, target), defines)
+    grid = (_ceil(rows, tall) * across,)
+    builder.steps.append(Step(instance, (source.buffer, target.buffer), geometry, grid, None, numel))
+
+
+def _finish(
+    builder: _Builder, summed: DType, dims: list[tuple[int, int]], source: _Place, target: _Place, parts: int
+) -> None:
+    """A step that sums `parts` results, contiguous and one after the other, into dimensions (size, stride)."""
+    contiguous, step = [], 1
+    for size, _ in reversed(dims):
+        contiguous.append(step)
+        step *= size
+    sizes = tuple(d[0] for d in dims)
+    merged, (taken, _) = collapse(sizes, [tuple(d[1] for d in dims), tuple(reversed(contiguous))])
+    if merged in ((), (step,)) and taken in ((), (1,)):
+        merged, taken = (), ()
+    together = min(next_power(parts), 16 if step >= 64 else 256)
+    block = min(next_power(step), max(1, builder.able.block // together))
+    defines: dict[str, str | int] = {"OUTER": len(merged), "BLOCK": block, "PARTS": together}
+    defines.update([index_type([step * max(parts, 1), strided_extent(merged, taken)])])
+    instance = _instance(builder, "finish", summed, (source, target), defines)
+    geometry = (step, parts, merged, taken)
+    grid = (_ceil(step, block),)
+    builder.steps.append(Step(instance, (source.buffer, target.buffer), geometry, grid, None, step * max(parts, 1)))
+
+
+def _instance(
+    builder: _Builder, entry: str, summed: DType, places: Iterable[_Place], defines: dict[str, str | int]
+) -> Instance:
+    """Named for the kind, not the op: the text is the same for all, and so are compiled kernels."""
+    text = builder.request.record.texts[builder.request.device.driver.target]
+    slots = tuple(Slot(p.dtype.name) for p in places)
+    return Instance(
+        "contraction", text.source, f"contraction_{entry}", summed.compute, 1, slots, tuple(defines.items()),
+        text.functions,
+    )  # fmt: skip
+
+
+def _tables(gemm: _Gemm) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(d[i] for d in gemm.batch) for i in range(4))
+
+
+def _unit(first: tuple[int, int], second: tuple[int, int]) -> int:
+    """Along which of two dimensions (size, stride) an operand is contiguous: 0, 1, or 2 for neither."""
+    return 1 if second[1] == 1 else 0 if first[1] == 1 else 2
+
+
+def _descriptor(row: int, step: int) -> bool:
+    """Whether the copy engine takes an operand of half precision with these strides of rows and of entries."""
+    return row > 0 and row % 8 == 0 and step >= 0 and step % 8 == 0
+
+
+def _tiles_of(m: int, n: int, tile: Tile) -> int:
+    return _ceil(m, tile.bm) * _ceil(n, tile.bn)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
