@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.special as sp
+from op_references_kinds import KIND_REFERENCES
 
 Array = Any
 
@@ -103,7 +104,106 @@ def _integer_power(a: Array, b: Array) -> Array:
     return np.array([one(x, n) for x, n in pairs], a.dtype).reshape(np.broadcast_shapes(a.shape, b.shape))
 
 
-REFERENCES: dict[str, Callable[..., Array]] = {
+# One update of an optimizer. The paper's formula of each is of a gradient that has been prepared.
+
+
+def _prepared(param: Array, grad: Array, weight_decay: float, sign: float) -> Array:
+    return sign * grad + weight_decay * param
+
+
+def _moved(old: Array, new: Array, kept: float, rest: float) -> Array:
+    """A running mean, a step further."""
+    return kept * old + rest * new
+
+
+def _sgd(p: Array, g: Array, lr: float, weight_decay: float, sign: float) -> Array:
+    return p - lr * _prepared(p, g, weight_decay, sign)
+
+
+def _momentum(nesterov: bool) -> Callable[..., Any]:
+    def step(p: Array, g: Array, v: Array, lr: float, momentum: float, fresh: float, decay: float, sign: float) -> Any:
+        d = _prepared(p, g, decay, sign)
+        v = _moved(v, d, momentum, fresh)
+        return p - lr * (d + momentum * v if nesterov else v), v
+
+    return step
+
+
+def _adam(p: Array, g: Array, m: Array, v: Array, *numbers: float, highest: Array | None = None) -> Any:
+    """Kingma and Ba 2015, algorithm 1; with `highest`, Reddi et al. 2018, algorithm 2."""
+    size, beta1, rest1, beta2, rest2, correction, eps, weight_decay, decay, sign = numbers
+    d = _prepared(p, g, weight_decay, sign)
+    m, v = _moved(m, d, beta1, rest1), _moved(v, np.square(d), beta2, rest2)
+    below = v if highest is None else np.where(np.isnan(v) | np.isnan(highest), np.nan, np.maximum(highest, v))
+    p = decay * p - size * m / (np.sqrt(below) / correction + eps)
+    return (p, m, v) if highest is None else (p, m, v, below)
+
+
+def _rmsprop(p: Array, g: Array, v: Array, lr: float, alpha: float, rest: float, *last: float) -> Any:
+    eps, weight_decay, sign = last
+    d = _prepared(p, g, weight_decay, sign)
+    v = _moved(v, np.square(d), alpha, rest)
+    return p - lr * d / (np.sqrt(v) + eps), v
+
+
+def _rmsprop_momentum(p: Array, g: Array, v: Array, m: Array, b: Array, lr: float, alpha: float, *last: float) -> Any:
+    rest, eps, weight_decay, sign, momentum, centred = last
+    d = _prepared(p, g, weight_decay, sign)
+    v, m = _moved(v, np.square(d), alpha, rest), _moved(m, d, alpha, rest)
+    b = momentum * b + d / (np.sqrt(v - centred * np.square(m)) + eps)
+    return p - lr * b, v, m, b
+
+
+def _adagrad(p: Array, g: Array, total: Array, lr: float, eps: float, weight_decay: float, sign: float) -> Any:
+    d = _prepared(p, g, weight_decay, sign)
+    total = total + np.square(d)
+    return p - lr * d / (np.sqrt(total) + eps), total
+
+
+def _adadelta(p: Array, g: Array, v: Array, u: Array, lr: float, rho: float, rest: float, *last: float) -> Any:
+    """Zeiler 2012, algorithm 1."""
+    eps, weight_decay, sign = last
+    d = _prepared(p, g, weight_decay, sign)
+    v = _moved(v, np.square(d), rho, rest)
+    change = np.sqrt(u + eps) / np.sqrt(v + eps) * d
+    return p - lr * change, v, _moved(u, np.square(change), rho, rest)
+
+
+def _polygamma(x: Array, order: float) -> Array:
+    """SciPy's; it does not come back from infinity and from far below 0, where all numbers are poles."""
+    inside = np.isfinite(x) & ~((x <= 0) & (x == np.floor(x)))
+    ends = np.where(x == np.inf, 0.0, np.where(np.isfinite(x), (-1.0) ** (order + 1) * np.inf, np.nan))
+    return np.where(inside, sp.polygamma(order, np.where(inside, x, 1)), ends)
+
+
+def _product(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
+    """The product, that of what is not 0, and how many elements are 0."""
+    zero = x == 0
+    others = np.prod(x, axis, keepdims=keepdims, where=~zero)
+    return np.prod(x, axis, keepdims=keepdims), others, zero.sum(axis, keepdims=keepdims)
+
+
+def _extreme(of: Callable[..., Array]) -> Callable[..., Any]:
+    """An extreme, and how many elements have it."""
+
+    def reference(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
+        ties = (x == of(x, axis, keepdims=True)).sum(axis, keepdims=keepdims)
+        return of(x, axis, keepdims=keepdims), ties
+
+    return reference
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "polygamma": _polygamma,
+    "sgd_step": _sgd,
+    "sgd_momentum_step": _momentum(False),
+    "sgd_nesterov_step": _momentum(True),
+    "adam_step": _adam,
+    "amsgrad_step": lambda p, g, m, v, highest, *numbers: _adam(p, g, m, v, *numbers, highest=highest),
+    "rmsprop_step": _rmsprop,
+    "rmsprop_momentum_step": _rmsprop_momentum,
+    "adagrad_step": _adagrad,
+    "adadelta_step": _adadelta,
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
     "lgamma": lambda x: np.where(np.isinf(x), np.inf, sp.gammaln(x)),  # C's and PyTorch's; SciPy has -inf at -inf
     "add_scaled": lambda a, b, alpha: a + alpha * b,
@@ -159,6 +259,9 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "fill": lambda x, value: np.full(x.shape, value),
     "full_like_as": lambda x, value: np.full(x.shape, value),
     "sum_squares": lambda x, axis=None, keepdims=False: np.sum(x * x, axis, keepdims=keepdims),
+    "prod": _product,
+    "amax": _extreme(np.max),
+    "amin": _extreme(np.min),
     "max_dim": lambda x, axis, keepdims=False: (
         np.max(x, axis, keepdims=keepdims), np.argmax(x, axis, keepdims=keepdims),
     ),
@@ -177,6 +280,7 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "normalize_l2": lambda x, dim=1, eps=1e-12: x / np.maximum(np.linalg.norm(x, axis=dim, keepdims=True), eps),
     "nll_row": _nll,
     "cross_entropy_row": _cross_entropy,
+    **KIND_REFERENCES,
 }  # fmt: skip
 
 # For integers, where NumPy's function is another one or refuses.
@@ -192,13 +296,6 @@ INTEGER_REFERENCES: dict[str, Callable[..., Array]] = {
     "relu": lambda x: np.where(x > 0, x, x.dtype.type(0)),
     "hardtanh": lambda x, low=-1.0, high=1.0: np.clip(x, int(low), int(high)),
 }
-
-# Kept without a reference of their own, and why.
-_STEPS = (
-    "sgd_step sgd_momentum_step sgd_nesterov_step adam_step amsgrad_step rmsprop_step rmsprop_momentum_step "
-    "adagrad_step adadelta_step"
-)
-EXEMPT: dict[str, str] = dict.fromkeys(_STEPS.split(), "a step of an optimizer: tests of optim compare whole runs")
 
 # Result dtypes that PyTorch 2.9 gives for operands that all have one dtype, recorded with
 #     for d in DTYPES: getattr(torch, op)(*[torch.ones(3).to(d)] * count).dtype

@@ -1,7 +1,7 @@
 """Every op of the specs: values against an independent reference, derivatives against differences.
 
-The suite walks the specs, so that a new op is tested by being there; what an expected value comes from is never the
-op's own expression (see `op_references.py`). Every test builds the kernels it needs together (`op_cases.py`).
+The suite walks the registry, so that a new op is tested by being there; what an expected value comes from is never the
+op's own expression (see `op_references.py`). Every test builds the kernels it needs together (`op_running.py`).
 """
 
 from __future__ import annotations
@@ -14,65 +14,79 @@ import op_cases as cases
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from op_cases import KINDS, device_of, ops_of, specs
-from op_references import EXEMPT, LETTERS
+from op_cases import KINDS, MAIN, UNUSUAL, device_of, ops_of, specs
+from op_references import LETTERS
+from op_references_kinds import philox
 
 import weftgrad as wg
 from weftgrad._generated import ops as generated
 from weftgrad.runtime import dispatch
 from weftgrad.runtime.records import registry
 
-POINTWISE = [name for name in ops_of("pointwise") if name not in EXEMPT]
-REDUCTIONS = ops_of("reduction")
+# What the registry has a generated function of. The rest are derivatives, and ops of other tests.
+PUBLIC = [record.name for record in registry if callable(vars(generated).get(record.name))]
+
+
+# Completeness
+
+
+def test_the_table_has_every_op() -> None:
+    place = device_of(MAIN)
+    with_cases = {name for name in cases.names() if cases.cases(name, place, "small")}
+    assert sorted(set(PUBLIC) - with_cases) == [], "these ops have no cases: see op_cases.py"
+    assert sorted(with_cases - set(PUBLIC)) == [], "these cases are of ops that are not registered"
+
+
+def test_every_differentiable_operand_has_a_slope() -> None:
+    place = device_of(MAIN)
+    for name in PUBLIC:
+        record = registry[name]
+        rules = set(registry.gradients(record)) if any(o.differentiable for o in record.outputs) else set()
+        checked = {operand for each in cases.slopes(name, place) for operand in each.of}
+        assert checked == rules, f"{name} has gradients of {sorted(rules)}; checked are those of {sorted(checked)}"
 
 
 def test_every_op_has_an_independent_reference() -> None:
-    computed = [op for op in specs().values() if op.kind in ("pointwise", "reduction", "rowwise", "contraction")]
-    assert [op.name for op in computed if cases.reference_of(op) is None and op.name not in EXEMPT] == []
-    assert [name for name in EXEMPT if name not in specs()] == []
+    assert [name for name in PUBLIC if cases.reference_of(specs()[name]) is None] == []
 
 
-def test_every_op_of_a_table_is_in_it() -> None:
-    listed = {name for name, _, _ in (*cases.ROWS, *cases.CONTRACTIONS)}
-    variants = {name for record in registry for name in record.variants.values()}
-    assert [n for n in ops_of("rowwise", "contraction") if n not in listed | variants] == []
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_special_values_are_unusual(name: str) -> None:
+    """An exception that is not needed any more is to be removed."""
+    op, place = specs()[name], device_of(MAIN)
+    found = cases.special_cases(op, place)
+    with pytest.raises(AssertionError, match="elements are wrong"):
+        cases.check_cases(op, found, place, MAIN)
 
 
 # Values
 
 
-# Formulas differ by op, schedules by kind: every op runs on cpu, and ops take turns on the other kinds, whose kernels
-# are the same texts in other sizes.
-EVERY = {"cpu": 1, "opencl-cpu-schedules": 6, "opencl-gpu-schedules": 2, "poor-vendor": 6}
-ON = [(name, kind) for turn, name in enumerate(POINTWISE) for kind in KINDS if turn % EVERY[kind] == 0]
+# Formulas differ by op, schedules by kind: every op runs on the main device, and pointwise ops take turns on the other
+# kinds, whose kernels are the same texts in other sizes.
+EVERY = {"opencl-cpu-schedules": 6, "opencl-gpu-schedules": 2, "poor-vendor": 6}
+POINTWISE = ops_of("pointwise")
+ON = [
+    (name, kind)
+    for name in PUBLIC
+    for kind in KINDS
+    if name not in POINTWISE or POINTWISE.index(name) % EVERY.get(kind, 1) == 0
+]
 
 
 @pytest.mark.parametrize(("name", "kind"), ON)
 def test_values(name: str, kind: str) -> None:
-    """Layouts, sizes and dtypes; on cpu also special values, the in-place form and `out=`."""
+    """Layouts, sizes, dtypes and special values; on the main device also the in-place form and `out=`."""
     op, place = specs()[name], device_of(kind)
-    found = cases.pointwise_cases(op, place, kind)
-    if kind == "cpu" and op.dtypes not in ("integral", "integer") and name not in UNUSUAL:
-        found += cases.special_cases(op, place)
+    found = cases.cases(name, place, KINDS[kind])
     cases.check_cases(op, found, place, kind)
-    if kind == "cpu" and op.inplace:
+    if kind == MAIN and op.inplace:
         in_place_and_out(name, next(case for case in found if case.label == "65 elements"))
-
-
-# Where an op's result for a special value is not the reference's, and why.
-UNUSUAL: dict[str, str] = {
-    **dict.fromkeys(
-        ("logits_error", "weighted_logits_error", "probability_error", "divergence", "log_divergence"),
-        "a loss of infinities, or of targets that are no probabilities, is undefined; so are formulas for it",
-    ),
-    "lerp": "differences of the largest numbers overflow, as in PyTorch",
-    "trunc_divide": "for integers; div(rounding_mode='trunc') of floating numbers is trunc(input / other)",
-}
 
 
 def test_mixed_dtypes_promote() -> None:
     """Every pair of dtypes, and every kind of scalar, by the recorded tables of PyTorch."""
-    op, place = specs()["mul"], device_of("cpu")
+    op, place = specs()["mul"], device_of(MAIN)
     rng = np.random.default_rng(0)
     names = list(LETTERS.values())
     pairs = [p for p in itertools.product(names, names) if p[0] != p[1]]
@@ -90,7 +104,7 @@ def test_mixed_dtypes_promote() -> None:
         ("bfloat16", "int64"),
     ):
         found.append(cases.make_case(op, [(a, (9,), "contiguous"), (b, (), "number")], rng, place, "with a number"))
-    cases.check_cases(op, found, place, "cpu")
+    cases.check_cases(op, found, place, MAIN)
     for a, b in pairs:
         for rank in (0, 1):
             operands = (cases.tensor(np.zeros(2), a, place), cases.tensor(np.zeros((2,) * rank), b, place))
@@ -112,147 +126,42 @@ def in_place_and_out(name: str, case: cases.Case) -> None:
         cases.compare(cases.host(target), case.expected, case.dtype, f"{name}_")
 
 
-# Reductions
-
-_ACCUMULATE, _FLOAT, _INDEX = (
-    ("sum", "prod", "sum_squares"),
-    ("mean", "euclidean_norm"),
-    ("argmax", "argmin", "count_nonzero"),
-)
+# What the table leaves out
 
 
-def _reduced(name: str, dtype: str) -> list[str]:
-    """The dtypes of an op's results, as PyTorch's (and NumPy's, apart from the width of float) are."""
-    integral = cases.numpy_of(dtype).kind in "biu"
-    if name in _ACCUMULATE:
-        return ["int64" if integral else dtype]
-    if name in _FLOAT:
-        return ["float32" if integral else dtype]
-    if name in _INDEX:
-        return ["int64"]
-    if name in ("any", "all"):
-        return ["bool"]
-    if name == "index_bounds":
-        return [dtype, dtype]
-    return [dtype, "int64"] if name in ("max_dim", "min_dim") else [dtype]
+def test_the_reference_draws_the_vectors_of_random123() -> None:
+    pi = philox(np.array([0x85A308D3243F6A88], np.uint64), 0x0370734413198A2E, 0x299F31D0A4093822)
+    zeros = philox(np.array([0], np.uint64), 0, 0)
+    assert [int(w[0]) for w in zeros] == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    assert [int(w[0]) for w in pi] == [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]
 
 
-REDUCED_SHAPES = [
-    ((), "contiguous"), ((65,), "contiguous"), ((40000,), "contiguous"), ((5, 17), "contiguous"),
-    ((17, 5), "transposed"), ((3, 5, 18), "turned"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", REDUCTIONS)
-def test_reductions(name: str, kind: str) -> None:
-    op, place = specs()[name], device_of(kind)
-    reference, call = cases.reference_of(op), cases.caller(op)
-    assert reference is not None
-    rng = np.random.default_rng(2)
-    statics = [p.name for p in op.statics]
-    many = any("Sequence" in p.annotation for p in op.statics)
-    given: list[Any] = []
-    dtypes = ("float32", "int32", "bool") if kind == "cpu" else ("float32", "int32")
-    for dtype in dtypes:
-        if op.dtypes == "integer" and cases.numpy_of(dtype).kind not in "iu":
-            continue
-        if op.dtypes == "float" and op.result != "float" and cases.numpy_of(dtype).kind != "f":
-            continue
-        several = REDUCED_SHAPES if kind == "cpu" else REDUCED_SHAPES[2:4]
-        for shape, layout in several if dtype == "float32" else REDUCED_SHAPES[3:4]:
-
-            def make(size: tuple[int, ...], dtype: str = dtype) -> Any:
-                if cases.numpy_of(dtype).kind == "f":  # near 1, so that products stay in range; some are equal
-                    return cases.rounded(
-                        1 + np.round(rng.uniform(-1, 1, size), 2) * (0.1 if name == "prod" else 1), dtype
-                    )
-                return rng.random(size) > 0.5 if dtype == "bool" else rng.integers(-3, 4, size).astype(dtype)
-
-            array, made = cases.laid_out(make, shape, layout, lambda a, d=dtype: cases.tensor(a, d, place))
-            if "dim" in statics:
-                dims: list[Any] = [None] if "dim: int," not in str(op.spec["op"]) else []
-                dims += list(range(-1, len(shape) - 1)) + ([(0, -1)] if many and len(shape) > 1 else [])
-            else:
-                dims = [None]
-            for dim in dims if shape else [None] if None in dims else []:
-                options = {"dim": dim, "keepdim": len(given) % 2 == 0, "dtype": None}
-                given.append((array, made, dtype, [options[s] for s in statics], dim, options["keepdim"]))
-    results = cases.prebuilt(place, lambda: [call(made, statics=tuple(s)) for _, made, _, s, _, _ in given])
-    for result, (array, _, dtype, _, dim, keepdim) in zip(results, given, strict=True):
-        wide = array.astype(np.float64) if cases.numpy_of(dtype).kind == "f" else array
-        expected = reference(wide, axis=dim, keepdims=keepdim)
-        names = _reduced(name, dtype)
-        where = (
-            f"{name} on {kind}: {dtype}{list(array.shape)} with strides {array.strides}, dim {dim}, keepdim {keepdim}"
-        )
-        every = expected if isinstance(expected, tuple) else (expected,)
-        pairs = zip(result if isinstance(result, tuple) else (result,), every, names, strict=False)
-        for got, value, wanted in pairs:
-            assert got.dtype.name == wanted, f"{where}: gives {got.dtype.name}, expected {wanted}"
-            tolerance = (2e-5, 2e-5) if dtype == "float32" else (2e-3, 2e-3)
-            cases.compare(cases.host(got), np.asarray(value), wanted, where, tolerance)
-
-
-# Rows and contractions
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", list(dict.fromkeys(n for n, _, _ in (*cases.ROWS, *cases.CONTRACTIONS))))
-def test_tables(name: str, kind: str) -> None:
-    rows = [(g, n) for op, g, n in (*cases.ROWS, *cases.CONTRACTIONS) if op == name]
-    for dtype in ("float32", "float64", "bfloat16") if kind == "cpu" else ("float32",):
-        cases.check_table(name, rows if dtype == "float32" else rows[:1], dtype, device_of(kind), kind)
+def test_skipped_rows_pass_no_gradient() -> None:
+    """As if they were constant: the gradient is that of the other rows."""
+    place, rng = device_of(MAIN), np.random.default_rng(0)
+    table, index, seed = rng.standard_normal((9, 5)), rng.integers(0, 9, 30), rng.standard_normal((30, 5))
+    x = cases.tensor(table, "float32", place, True)
+    out = dispatch.call(registry["embedding_rows"], (x, cases.tensor(index, "int64", place)), (0, 1, 2))
+    (found,) = wg.autograd.grad(out, x, cases.tensor(seed, "float32", place))
+    expected = np.zeros((9, 5))
+    np.add.at(expected, index, seed)
+    assert expected[2].any()
+    expected[2] = 0
+    cases.compare(cases.host(found), expected, "float32", "embedding_rows", (1e-6, 1e-6))
 
 
 # Derivatives
 
-DIFFERENTIABLE = [n for n in POINTWISE if cases.differentiable(specs()[n])]
-# No second derivative by differences, and why.
-FIRST_ONLY = {"lgamma": "the derivative of digamma is not part of the language"}
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if cases.differentiable(specs()[name])])
+def test_slopes(name: str) -> None:
+    cases.check_slopes(name, device_of(MAIN))
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_pointwise_derivatives(name: str) -> None:
-    op, place = specs()[name], device_of("cpu")
-    for form in ("broadcast",) if sum(p.is_tensor for p in op.operands) > 1 else ("alike",):
-        inputs = cases.gradient_inputs(op, form, place)
-        cases.check_gradients(name, cases.caller(op), inputs, place, second=name not in FIRST_ONLY)
-
-
-@pytest.mark.parametrize("kind", ["opencl-gpu-schedules"])
-@pytest.mark.parametrize("name", ["sigmoid", "gelu_tanh", "pow", "atan2", "where", "lerp"])
-def test_pointwise_derivatives_elsewhere(name: str, kind: str) -> None:
-    op, place = specs()[name], device_of(kind)
-    cases.check_gradients(name, cases.caller(op), cases.gradient_inputs(op, "alike", place), place)
-
-
-@pytest.mark.parametrize("name", [n for n in REDUCTIONS if cases.differentiable(specs()[n])])
-def test_reduction_derivatives(name: str) -> None:
-    op, place = specs()[name], device_of("cpu")
-    call = cases.caller(op)
-    rng = np.random.default_rng(5)
-    values = rng.permutation(60).reshape(3, 20) / 40 + 0.3  # no two are equal, none is 0
-    dims: list[Any] = [1, 0] if "dim: int," in str(op.spec["op"]) else [None, 1]
-    for dim in dims:
-        options = {"dim": dim, "keepdim": dim == 1, "dtype": None}
-        statics = tuple(options[p.name] for p in op.statics)
-
-        def func(x: Any, statics: Any = statics) -> Any:
-            return call(x, statics=statics)
-
-        cases.check_gradients(name, func, [cases.tensor(values, "float64", place, True)], place)
-
-
-@pytest.mark.parametrize("name", list(dict.fromkeys(n for n, _, _ in (*cases.ROWS, *cases.CONTRACTIONS))))
-def test_table_derivatives(name: str) -> None:
-    op, place = specs()[name], device_of("cpu")
-    call = cases.caller(op)
-    rows = [(g, n) for listed, g, n in (*cases.ROWS, *cases.CONTRACTIONS) if listed == name]
-    shapes, named = min(rows, key=lambda row: -sum(s is not None for s in row[0]))
-    small = [s if s is None or s[0] == "index" else tuple(min(n, 1000) for n in s) for s in shapes]
-    operands, statics, _ = cases.table_case(op, small, named, "float64", place, grad=True)
-    cases.check_gradients(name, lambda *a: call(*a, statics=statics), operands, place, atol=1e-5)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind == "opencl-gpu-schedules"])
+@pytest.mark.parametrize("name", ["sigmoid", "gelu_tanh", "pow", "atan2", "where", "lerp", "put_at", "dropout_draw"])
+def test_slopes_elsewhere(name: str, kind: str) -> None:
+    cases.check_slopes(name, device_of(kind))
 
 
 # Any shapes
@@ -279,7 +188,7 @@ def test_any_shapes_broadcast(shape: list[int], dropped: list[bool], order: Any,
         base = rng.integers(-9, 9, [each[d] for d in dims]).astype(np.float32)
         back = tuple(int(i) for i in np.argsort(dims))
         arrays.append(base.transpose(back))
-        tensors.append(wg.tensor(base, device="cpu").permute(back))
+        tensors.append(wg.tensor(base, device=device_of(MAIN)).permute(back))
     found = tensors[0] - tensors[1]
     np.testing.assert_array_equal(found.numpy(), arrays[0] - arrays[1])
     np.testing.assert_array_equal(found.sum().numpy(), (arrays[0] - arrays[1]).sum())

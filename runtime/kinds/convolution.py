@@ -9,7 +9,7 @@ constant offset; in the input's gradient it puts zeros between the elements inst
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
@@ -17,7 +17,8 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, ShapeError
 from ..layout import pack_longs, split
-from . import Planned, Request
+from ..records import registry
+from . import Planned, Request, planner
 from .pointwise import compute_dtype, elementwise_parts
 
 __all__ = ["Builder", "plan"]
@@ -52,6 +53,8 @@ def plan(request: Request) -> Planned:
     result = meta(computed, shape, None, request.device)
     if not result.numel:
         return Planned((result,))
+    if not all(m.numel for _, m in request.tensors):  # the weight's gradient of an empty batch
+        return Planned((result,), _zeros(request, result))
     builder = Builder(request, sizes, dtypes.float32 if computed.itemsize == 2 else computed, result)
     if builder.able.style == "gpu":
         builder.grid()
@@ -62,6 +65,13 @@ def plan(request: Request) -> Planned:
     else:
         wanted[request.record.name](builder)
     return Planned((result,), tuple(builder.steps), tuple(builder.scratch))
+
+
+def _zeros(request: Request, result: Meta) -> tuple[Step, ...]:
+    """The launch that fills the result with zeros: empty operands have no memory that a kernel could be given."""
+    inner = Request(registry["zero_like"], (result,), (), request.device, (result,))
+    at = len(request.tensors)
+    return tuple(replace(s, buffers=(at, at)) for s in planner("pointwise")(inner).steps)
 
 
 def _pair(request: Request, name: str, least: int) -> Pair:

@@ -1,0 +1,273 @@
+"""References of ops that are no formula of an element, in NumPy: index ops, views, convolutions, random numbers.
+
+Each takes the operands' values as arrays and the op's numbers and static arguments by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+# Places
+
+
+def _grid(index: Array, size: int, dim: int) -> tuple[Array, tuple[Array, ...]]:
+    """(which elements of `index` are places, coordinates of all of them): for indices along one dimension."""
+    inside = (index >= 0) & (index < size)
+    found = list(np.indices(index.shape))
+    if found:
+        found[dim] = np.where(inside, index, 0)
+    return inside, tuple(found)
+
+
+def _gather(x: Array, index: Array, dim: int) -> Array:
+    inside, places = _grid(index, x.shape[dim] if x.ndim else 1, dim)
+    return np.where(inside, x[places], x.dtype.type(0))
+
+
+def _written(x: Array, index: Array, source: Array, dim: int, add: bool) -> Array:
+    """Writes of one element after the other, in the order of the indices."""
+    out = np.array(x)
+    inside, places = _grid(index, x.shape[dim] if x.ndim else 1, dim)
+    for each in np.ndindex(index.shape):
+        if inside[each]:
+            at = tuple(int(p[each]) for p in places)
+            out[at] = out[at] + source[each] if add else source[each]
+    return out
+
+
+def _merged(x: Array, dim: int, count: int) -> Array:
+    return x.reshape(*x.shape[:dim], math.prod(x.shape[dim : dim + count]), *x.shape[dim + count :])
+
+
+def _take(x: Array, index: Array, dim: int, count: int, skipped: int = 0) -> Array:
+    flat = _merged(x, dim, count)
+    inside = (index >= 0) & (index < flat.shape[dim])
+    if not index.size or not flat.size:
+        return np.zeros((*flat.shape[:dim], *index.shape, *flat.shape[dim + 1 :]), x.dtype)
+    found = np.take(flat, np.where(inside, index, 0), axis=dim)
+    return np.where(inside.reshape(*index.shape, *(1,) * (flat.ndim - dim - 1)), found, x.dtype.type(0))
+
+
+def _put(x: Array, index: Array, source: Array, dim: int, count: int, add: bool) -> Array:
+    out = np.array(x)
+    flat = np.moveaxis(_merged(out, dim, count), dim, 0)
+    slices = np.moveaxis(source, range(dim, dim + index.ndim), range(index.ndim))
+    for each in np.ndindex(index.shape):
+        if 0 <= index[each] < len(flat):
+            flat[index[each]] = flat[index[each]] + slices[each] if add else slices[each]
+    return out
+
+
+# Views
+
+
+def _strided(x: Array, size: Any, stride: Any, offset: int) -> Array:
+    item = x.itemsize
+    flat = np.lib.stride_tricks.as_strided(x, (offset + 1,), (item,))[offset:]
+    return np.lib.stride_tricks.as_strided(flat, size, [s * item for s in stride])
+
+
+def _squeeze(x: Array, dim: Any) -> Array:
+    dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return np.squeeze(x, tuple(d for d in dims if x.shape[d] == 1))
+
+
+def _unfold(x: Array, dimension: int, size: int, step: int) -> Array:
+    windows = np.lib.stride_tricks.sliding_window_view(x, size, dimension)
+    return np.moveaxis(np.moveaxis(windows, dimension, 0)[::step], 0, dimension)
+
+
+def _swapped(x: Array, dim0: int, dim1: int) -> Array:
+    return np.swapaxes(x, dim0, dim1) if x.ndim else x
+
+
+def _expanded(x: Array, shape: tuple[int, ...]) -> Array:
+    own = (1,) * (len(shape) - x.ndim) + x.shape
+    return np.broadcast_to(x, [n if wanted == -1 else wanted for n, wanted in zip(own, shape, strict=True)])
+
+
+def _along(x: Array, dim: int, cut: Any) -> Array:
+    return x[(slice(None),) * (dim % x.ndim) + (cut,)]
+
+
+def _items(x: Array, items: tuple[Any, ...]) -> Array:
+    return x[tuple(slice(*i) if isinstance(i, tuple) else i for i in items)]
+
+
+# Convolutions, as sums over the places of the kernel
+
+
+def _patches(
+    image: Array, taps: tuple[int, int], out: tuple[int, int], stride: Any, padding: Any, dilation: Any
+) -> dict[tuple[int, int], Array]:
+    """For each place of the kernel, what it sees of the padded image: views of shape (N, C, *out)."""
+    found = {}
+    for ky, kx in np.ndindex(*taps):
+        begin = ky * dilation[0], kx * dilation[1]
+        rows, columns = (slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(begin, out, stride, strict=True))
+        found[ky, kx] = image[:, :, rows, columns]
+    return found
+
+
+def _grouped(x: Array, groups: int, axis: int) -> Array:
+    return x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+
+
+def _wide(image: Array, padding: Any) -> Array:
+    return np.pad(image.astype(np.float64), ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
+
+
+def _convolution(
+    x: Array, weight: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
+    taps = weight.shape[2:]
+    out = tuple(
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, p, d, k, s in zip(x.shape[2:], padding, dilation, taps, stride, strict=True)
+    )
+    w = _grouped(weight.astype(np.float64), groups, 0)
+    total = np.zeros((x.shape[0], groups, weight.shape[0] // groups, *out))
+    for (ky, kx), seen in _patches(_wide(x, padding), taps, out, stride, padding, dilation).items():
+        total += np.einsum("ngcyx,goc->ngoyx", _grouped(seen, groups, 1), w[..., ky, kx])
+    return total.reshape(x.shape[0], weight.shape[0], *out) + (0 if bias is None else bias[:, None, None])
+
+
+def _convolution_input(
+    grad: Array, weight: Array, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
+    channels = weight.shape[1] * groups
+    whole = _wide(np.zeros((grad.shape[0], channels, *size)), padding)
+    g, w = _grouped(grad.astype(np.float64), groups, 1), _grouped(weight.astype(np.float64), groups, 0)
+    for (ky, kx), seen in _patches(whole, weight.shape[2:], grad.shape[2:], stride, padding, dilation).items():
+        seen += np.einsum("ngoyx,goc->ngcyx", g, w[..., ky, kx]).reshape(seen.shape)
+    return whole[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]]
+
+
+def _convolution_weight(
+    x: Array, grad: Array, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
+    outs, g = grad.shape[1], _grouped(grad.astype(np.float64), groups, 1)
+    found = np.zeros((outs, x.shape[1] // groups, *size))
+    for (ky, kx), seen in _patches(_wide(x, padding), size, grad.shape[2:], stride, padding, dilation).items():
+        found[..., ky, kx] = np.einsum("ngcyx,ngoyx->goc", _grouped(seen, groups, 1), g).reshape(outs, -1)
+    return found
+
+
+# Random numbers
+
+
+def philox(counter: Array, offset: int, seed: int) -> list[Array]:
+    """The four words of Philox4x32-10 (Salmon et al. 2011, section 3.3) for every counter (low half) and offset (high).
+
+    Each is an array of uint64 that holds 32 bits.
+    """
+    low = np.uint64(0xFFFFFFFF)
+    shift = np.uint64(32)
+    counter = np.asarray(counter, np.uint64)
+    high = np.full(counter.shape, offset, np.uint64)
+    left, right = [counter & low, high & low], [counter >> shift, high >> shift]  # words 0 and 2, words 1 and 3
+    keys = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        products = [left[0] * np.uint64(0xD2511F53), left[1] * np.uint64(0xCD9E8D57)]
+        left, right = (
+            [(products[1 - i] >> shift) ^ right[i] ^ np.uint64(keys[i]) for i in (0, 1)],
+            [products[1 - i] & low for i in (0, 1)],
+        )
+        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return [left[0], right[0], left[1], right[1]]
+
+
+def _words(shape: tuple[int, ...], seed: int, offset: int) -> list[Array]:
+    count = np.arange(int(np.prod(shape)), dtype=np.uint64).reshape(shape)
+    return philox(count, offset, seed)
+
+
+def _bits53(low: Array, high: Array) -> Array:
+    return (high << np.uint64(32) | low) >> np.uint64(11)
+
+
+def _uniform(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array:
+    words = _words(shape, seed, offset)
+    if dtype == "float64":
+        return np.ldexp(_bits53(words[0], words[1]).astype(np.float64), -53)
+    return np.ldexp((words[0] >> np.uint64(8)).astype(np.float64), -24)
+
+
+def _normal(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array:
+    """Box and Muller 1958."""
+    words = _words(shape, seed, offset)
+    if dtype == "float64":
+        radius = np.ldexp(_bits53(words[0], words[1]).astype(np.float64) + 1, -53)
+        turn = np.ldexp(_bits53(words[2], words[3]).astype(np.float64), -53)
+    else:
+        radius = np.ldexp(words[0].astype(np.float64) + 1, -32)
+        turn = np.ldexp((words[1] >> np.uint64(8)).astype(np.float64), -24)
+    return np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * turn)
+
+
+def _uniform_fill(x: Array, low: float, high: float, levels: float, seed: int, offset: int, dtype: str) -> Array:
+    """The leading bits of what is drawn, as many as the dtype has."""
+    drawn = _uniform(x.shape, seed, offset, dtype)
+    return low + (high - low) * (drawn - np.mod(drawn, 1 / levels))
+
+
+def _integers(x: Array, low: int, span: int, seed: int, offset: int, dtype: str) -> Array:
+    first, second = (_words(x.shape, seed, offset + k)[0] for k in (0, 1))
+    wide = (first << np.uint64(31)) | (second >> np.uint64(1))
+    return (wide % np.uint64(span)).astype(np.int64) + low
+
+
+def _dropout(x: Array, p: float, scale: float, seed: int, offset: int, dtype: str) -> Array:
+    return np.where(_uniform(x.shape, seed, offset, dtype) < p, 0, x * scale)
+
+
+def _normal_around(mean: Array, std: Array, seed: int, offset: int, dtype: str) -> Array:
+    shape = np.broadcast_shapes(mean.shape, std.shape)
+    return mean + std * _normal(shape, seed, offset, dtype)
+
+
+KIND_REFERENCES: dict[str, Callable[..., Array]] = {
+    "gather": _gather,
+    "take_at": _take,
+    "embedding_rows": _take,
+    "spread": lambda s, index, shape, dim: _written(np.zeros(shape, s.dtype), index, s, dim, True),
+    "spread_at": lambda s, index, shape, dim, count: _put(np.zeros(shape, s.dtype), index, s, dim, count, True),
+    "scatter": lambda x, index, source, dim: _written(x, index, source, dim, False),
+    "scatter_add": lambda x, index, source, dim: _written(x, index, source, dim, True),
+    "put_at": lambda x, index, source, dim, count: _put(x, index, source, dim, count, False),
+    "put_add_at": lambda x, index, source, dim, count: _put(x, index, source, dim, count, True),
+    "mask_counts": lambda x: np.array([0, np.count_nonzero(x)]),
+    "mask_positions": lambda x, offsets, total: np.flatnonzero(x),
+    "view": lambda x, shape: x.reshape(shape),
+    "permute": lambda x, dims: np.transpose(x, dims),
+    "transpose": _swapped,
+    "expand": _expanded,
+    "squeeze": _squeeze,
+    "unsqueeze": lambda x, dim: np.expand_dims(x, dim),
+    "select": lambda x, dim, index: _along(x, dim, index),
+    "slice": lambda x, dim, start, end, step: _along(x, dim, slice(start, end, step)),
+    "narrow": lambda x, dim, start, length: np.take(x, np.arange(start, start + length), dim),
+    "as_strided": _strided,
+    "flip_view": lambda x, dims: np.flip(x, dims),
+    "diagonal": lambda x, offset, dim1, dim2: np.diagonal(x, offset, dim1, dim2),
+    "unfold": _unfold,
+    "alias": lambda x: x,
+    "index_view": _items,
+    "convolution": _convolution,
+    "convolution_input": _convolution_input,
+    "convolution_weight": _convolution_weight,
+    "uniform_fill": _uniform_fill,
+    "normal_fill": lambda x, mean, std, seed, offset, dtype: mean + std * _normal(x.shape, seed, offset, dtype),
+    "normal_around": _normal_around,
+    "exponential_fill": lambda x, rate, seed, offset, dtype: -np.log(1 - _uniform(x.shape, seed, offset, dtype)) / rate,
+    "integer_fill": _integers,
+    "bernoulli_fill": lambda x, p, seed, offset, dtype: _uniform(x.shape, seed, offset, dtype) < p,
+    "bernoulli_draw": lambda x, seed, offset, dtype: _uniform(x.shape, seed, offset, dtype) < x,
+    "dropout_draw": _dropout,
+}
