@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _hosting
+from ._checks import only_tensors
 from .runtime import dtypes
 from .runtime.device import Device
 from .runtime.dispatch import call
@@ -28,6 +29,7 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
     error that comes later would name neither the call nor the index. This is the price of indexing by a tensor. (A
     kernel given a place outside of its tensor reads 0 and writes nothing, so memory is safe without this.)
     """
+    only_tensors(where, index)
     if index.meta.dtype.kind not in "ui":
         raise DTypeError(f"{where}: an index must hold integers, not {index.meta.dtype.name}; convert it with .long()")
     if not index.meta.numel:
@@ -71,7 +73,7 @@ def _extremes(index: Tensor, size: int) -> tuple[int, int]:
 def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
     layout = index.meta
     if layout.contiguous:
-        driver = layout.device.driver
+        driver: Any = layout.device.driver  # of the cpu: one that can wait for a storage
         driver.wait_for(index.storage)
         start = index.start - index.storage.start
         memory: Any = driver.host_view(index.storage)

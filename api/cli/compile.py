@@ -32,7 +32,9 @@ TARGETS = {
     "sm_100": "sm=100,cores=148,local_memory=232448",
     "gfx942": "sm=0,cores=304,local_memory=65536",
 }
-_APPROXIMATE = re.compile(r"\b(div\.approx|div\.full|sqrt\.approx|rsqrt\.approx|lg2\.approx|sin\.approx|cos\.approx|tanh\.approx)")
+_APPROXIMATE = re.compile(
+    r"\b(div\.approx|div\.full|sqrt\.approx|rsqrt\.approx|lg2\.approx|sin\.approx|cos\.approx|tanh\.approx)"
+)
 _LOADS = re.compile(r"ld\.global\S*?(?:\.v(\d))?\.b(\d+)")
 _BY_TARGET = ("contraction", "custom")  # kinds whose schedules depend on the architecture
 

@@ -221,8 +221,8 @@ def made(place: Device, dtype: DType) -> Iterator[Call]:
         yield partial(random.randn, *shape, dtype=dtype, device=place)
         yield partial(random.randint, 0, 10, shape, device=place)
         places = blank(place, shape[0], dtype=dtypes.int64)
-        yield lambda p=places: joining.stack([p // 3, p % 3], 1)
-        yield lambda p=places: joining.stack([p, p], 1)
+        yield partial(_paired, places)
+        yield partial(joining.stack, [places, places], 1)
 
 
 @_scene("sum", "mean", "max_dim", "argmax", "amax", "count_nonzero")
@@ -247,3 +247,10 @@ def counting(place: Device, dtype: DType) -> Iterator[Call]:
         yield partial(lambda x: (x > 0).sum(), made())
         yield partial(lambda x: (x > 0).any(), made())
         yield partial(lambda x, own: x.to(dtypes.float64).to(own), made(), dtype)
+
+
+def _paired(places: Any) -> Any:
+    """Rows and columns of places in a table of three columns."""
+    from .. import joining
+
+    return joining.stack([places // 3, places % 3], 1)

@@ -1,4 +1,4 @@
-"""The Triton kernels of a rowwise op: functions of one element and of one row, and the calls that the template makes."""
+"""The Triton kernels of a rowwise op: functions of an element and of a row, and the calls that the template makes."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .cuda_api import DeviceInfo
     from .protocol import Driver
 
-__all__ = ["available", "best_device", "open_driver"]
+__all__ = ["available", "best_device", "cuda_devices", "open_driver"]
 
 
 def open_driver(device: Device) -> Driver:
@@ -40,7 +40,7 @@ def available() -> list[Device]:
     """The devices present: `cpu`, then every CUDA device, then every OpenCL device, then `interpreter`."""
     from ..device import device
 
-    found = [device("cpu"), *(device(f"cuda:{info.index}") for info in _cuda_devices())]
+    found = [device("cpu"), *(device(f"cuda:{info.index}") for info in cuda_devices())]
     try:
         from . import opencl
 
@@ -69,7 +69,7 @@ def best_device() -> Device:
     """
     from ..device import device
 
-    for info in _cuda_devices():
+    for info in cuda_devices():
         from . import cuda
 
         if cuda.runs_on(info):
@@ -78,15 +78,15 @@ def best_device() -> Device:
         try:
             from . import opencl
 
-            for i, info in enumerate(opencl.devices()):
-                if info.is_gpu:
+            for i, each in enumerate(opencl.devices()):
+                if each.is_gpu:
                     return device(f"opencl:{i}")
         except DriverNotFound:
             pass
     return device("cpu")
 
 
-def _cuda_devices() -> tuple[DeviceInfo, ...]:
+def cuda_devices() -> tuple[DeviceInfo, ...]:
     """NVIDIA's GPUs; empty where there is no driver, or no bindings to it."""
     from . import cuda_api
 

@@ -310,7 +310,8 @@ class RowPlanner:
         self.size = size
         step = self._launch("columns", self.lanes, geometry, (items, blocks), (1, 1), int(keep), defines)
         self.size = merged
-        return Planned(self.outputs, (step,), (items * blocks * self.n * self.lanes * self.scratch_bytes,) if keep else ())
+        kept = items * blocks * self.n * self.lanes * self.scratch_bytes
+        return Planned(self.outputs, (step,), (kept,) if keep else ())
 
     # GPU
 

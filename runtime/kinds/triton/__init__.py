@@ -12,7 +12,10 @@ from ...backends.protocol import Instance, Slot
 from ...errors import NotSupported
 from .. import Request
 
-__all__ = ["index_type", "instance", "next_power", "strided_extent"]
+__all__ = ["Defines", "Geometry", "index_type", "instance", "next_power", "strided_extent"]
+
+Defines = dict[str, str | int | float]
+Geometry = tuple[int | tuple[int, ...], ...]
 
 _INT32 = 2**31 - 1
 
@@ -27,9 +30,9 @@ def strided_extent(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
     return sum((n - 1) * abs(s) for n, s in zip(sizes, strides, strict=True)) + 1
 
 
-def index_type(extents: Iterable[int]) -> tuple[str, str]:
-    """The define that says in which integers a kernel computes places up to `extents`, with room for one block more."""
-    return "INDEX", "int32" if max(extents, default=0) < _INT32 - (1 << 20) else "int64"
+def index_type(extents: Iterable[int]) -> str:
+    """The integers in which a kernel computes places up to `extents`, with room for one block more (define INDEX)."""
+    return "int32" if max(extents, default=0) < _INT32 - (1 << 20) else "int64"
 
 
 def instance(

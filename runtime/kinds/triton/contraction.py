@@ -155,7 +155,7 @@ class _Product:
         self.builder.scratch.append(count * dtype.itemsize)
         return 2 + len(self.builder.scratch)
 
-    def _index(self, parts: int) -> tuple[str, str]:
+    def _index(self, parts: int) -> str:
         g = self.gemm
         sizes = [d[0] for d in g.batch]
         extents = [
@@ -298,7 +298,7 @@ class _Product:
         self, entry: str, place: _Place, defines: dict[str, str | int], geometry: tuple[Any, ...], programs: int,
         parts: int,
     ) -> None:  # fmt: skip
-        defines.update([self._index(parts)])
+        defines["INDEX"] = self._index(parts)
         instance = _instance(self.builder, entry, self.summed, (self.a, self.b, place), defines)
         g = self.gemm
         work = g.entries * max(g.m[0] * g.n[0] * g.k[0] // 64, 1)
@@ -326,7 +326,7 @@ def move(builder: _Builder, dims: list[tuple[int, int, int]], source: _Place, ta
         "OUTER": len(sizes) - 1, "X": 1 if given[-1] == 1 else 2, "Y": 1 if taken[-1] == 1 else 2,
         "ROWS": tall, "COLUMNS": columns,
     }  # fmt: skip
-    defines.update([index_type([numel, strided_extent(sizes, given), strided_extent(sizes, taken)])])
+    defines["INDEX"] = index_type([numel, strided_extent(sizes, given), strided_extent(sizes, taken)])
     geometry = (rows, sizes[-1], across, sizes[:-1], given[:-1], taken[:-1], given[-1], taken[-1])
     instance = _instance(builder, "move", computed, (source, target), defines)
     grid = (_ceil(rows, tall) * across,)
@@ -348,7 +348,7 @@ def _finish(
     together = min(next_power(parts), 16 if step >= 64 else 256)
     block = min(next_power(step), max(1, builder.able.block // together))
     defines: dict[str, str | int] = {"OUTER": len(merged), "BLOCK": block, "PARTS": together}
-    defines.update([index_type([step * max(parts, 1), strided_extent(merged, taken)])])
+    defines["INDEX"] = index_type([step * max(parts, 1), strided_extent(merged, taken)])
     instance = _instance(builder, "finish", summed, (source, target), defines)
     geometry = (step, parts, merged, taken)
     grid = (_ceil(step, block),)

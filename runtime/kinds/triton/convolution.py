@@ -9,7 +9,7 @@ from ...backends.protocol import Instance, Slot, Step
 from ...dtypes import DType
 from ...layout import split
 from ...precision import input_precision
-from . import index_type, next_power, strided_extent
+from . import Defines, Geometry, index_type, next_power, strided_extent
 
 if TYPE_CHECKING:
     from ..convolution import Builder
@@ -35,12 +35,12 @@ def launch(builder: Builder) -> None:
     tile = _tile(down, across, deep, most=_LEAST if precise else 64)
     programs = (-(-down // tile[0]), -(-across // tile[1]))
     extents = [strided_extent(m.shape, m.strides) for m in layouts]
-    defines: dict[str, str | int | float] = {
-        **dict([index_type([*extents, builder.result.numel * 2, max(extents) + deep * 2])]),
-        "BM": tile[0], "BN": tile[1], "BK": tile[2], "D": _multiplied(layouts[0].dtype, layouts[1].dtype, builder.element),
-        "PRECISION": input_precision(able.sm),
+    defines: Defines = {
+        "INDEX": index_type([*extents, builder.result.numel * 2, max(extents) + deep * 2]),
+        "D": _multiplied(layouts[0].dtype, layouts[1].dtype, builder.element), "PRECISION": input_precision(able.sm),
+        "BM": tile[0], "BN": tile[1], "BK": tile[2],
     }  # fmt: skip
-    geometry: tuple[int | tuple[int, ...], ...] = (
+    geometry: Geometry = (
         pixels, *s.size, *s.out, s.ins, s.outs, *s.taps, s.stride, s.padding, s.dilation, layouts[0].strides,
         layouts[1].strides,
     )  # fmt: skip
@@ -63,9 +63,9 @@ def launch(builder: Builder) -> None:
         _add(builder, kind, (0, 1, target), (*dtypes[:2], kept), (*geometry, run, parts), grid, work, defines)
         if parts > 1:
             n, block = builder.result.numel, min(able.block, 1024)
-            more = {"INDEX": defines["INDEX"], "BLOCK": block}
-            grid = (-(-n // block),)
-            _add(builder, "sum", (target, 2), (kept, builder.result.dtype), (n, parts), grid, n * parts, more)
+            more: Defines = {"INDEX": defines["INDEX"], "BLOCK": block}
+            types = (kept, builder.result.dtype)
+            _add(builder, "sum", (target, 2), types, (n, parts), (-(-n // block),), n * parts, more)
 
 
 def _tile(down: int, across: int, deep: int, most: int) -> tuple[int, int, int]:
@@ -84,10 +84,10 @@ def _add(
     entry: str,
     buffers: tuple[int, ...],
     dtypes: tuple[DType, ...],
-    geometry: tuple[int | tuple[int, ...], ...],
+    geometry: Geometry,
     grid: tuple[int, ...],
     work: int,
-    defines: dict[str, str | int | float],
+    defines: Defines,
 ) -> None:
     text = builder.request.record.texts[builder.request.device.driver.target]
     slots = tuple(Slot(d.name) for d in dtypes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...backends.protocol import Slot, Step
 from ...layout import split
 from .. import Request
-from . import index_type, instance, next_power, strided_extent
+from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["count_steps", "list_step", "read_step", "write_step"]
 
@@ -13,7 +13,7 @@ Strides = tuple[int, ...]
 _MASK_BLOCK = 1024
 
 
-def _tile(request: Request, sizes: tuple[int, ...], strides: list[Strides]) -> tuple[dict[str, str | int | float], int, int]:
+def _tile(request: Request, sizes: tuple[int, ...], strides: list[Strides]) -> tuple[Defines, int, int]:
     """Constants of a tile over collapsed `sizes`, how many tiles there are, and how many lie side by side."""
     block, rows = request.capabilities.block, 1
     for size in sizes[:-1]:
@@ -21,7 +21,7 @@ def _tile(request: Request, sizes: tuple[int, ...], strides: list[Strides]) -> t
     columns = min(next_power(sizes[-1]), block)
     tall = min(block // columns, next_power(rows))
     across = -(-sizes[-1] // columns)
-    defines: dict[str, str | int | float] = {"ROWS": tall, "COLUMNS": columns, "OUTER": len(sizes) - 1}
+    defines: Defines = {"ROWS": tall, "COLUMNS": columns, "OUTER": len(sizes) - 1}
     for k, own in enumerate(strides):
         defines[f"CLASS{k}"] = own[-1] if own[-1] in (0, 1) else 2
     return defines, -(-rows // tall) * across, across
@@ -41,12 +41,12 @@ def read_step(
     for k in (0, 2):
         defines[f"CLASS{k}"] = defines[f"CLASS{k}"] or 2
     extents = [strided_extent(sizes, s) for s in strides]
-    defines |= dict([index_type([sum(extents) + strided_extent(*along) + total])])
+    defines["INDEX"] = index_type([sum(extents) + strided_extent(*along) + total])
     defines["ALONG"] = len(along[0])
     numel = 1
     for size in sizes:
         numel *= size
-    geometry = (
+    geometry: Geometry = (
         numel // sizes[-1], sizes[-1], across, total, sizes[:-1], *(s[:-1] for s in strides), *(s[-1] for s in strides),
         *along,
     )  # fmt: skip
@@ -76,9 +76,9 @@ def write_step(
         walked *= size
     reach, ranges = split(total, max(1, min(4 * request.capabilities.cores // tiles, total)))
     extents = [strided_extent(sizes, s) for s in strides] + [strided_extent(walk[0], s) for s in walk[1:]]
-    defines |= dict([index_type([sum(extents) + strided_extent(*along) + total + walked])])
+    defines["INDEX"] = index_type([sum(extents) + strided_extent(*along) + total + walked])
     defines |= {"ALONG": len(along[0]), "STEPS": len(walk[0])}
-    geometry = (
+    geometry: Geometry = (
         beside // sizes[-1], sizes[-1], across, total, reach, walked, sizes[:-1], *(s[:-1] for s in strides),
         *(s[-1] for s in strides), *along, *walk,
     )  # fmt: skip
@@ -88,7 +88,7 @@ def write_step(
 
 def count_steps(request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int) -> tuple[Step, Step]:
     """The launches that count a mask in chunks and add up what comes before each."""
-    defines = {**dict([index_type([numel])]), "BLOCK": _MASK_BLOCK}
+    defines: Defines = {"INDEX": index_type([numel]), "BLOCK": _MASK_BLOCK}
     count = instance(request, "count", "long", slots, defines)
     total = instance(request, "sum", "long", slots, defines)
     return (
@@ -99,5 +99,5 @@ def count_steps(request: Request, slots: tuple[Slot, ...], numel: int, chunk: in
 
 def list_step(request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int) -> Step:
     """The launch that lists a mask's positions."""
-    made = instance(request, "list", "long", slots, {**dict([index_type([numel])]), "BLOCK": _MASK_BLOCK})
+    made = instance(request, "list", "long", slots, {"INDEX": index_type([numel]), "BLOCK": _MASK_BLOCK})
     return Step(made, (0, 1, 2), (numel, chunk), (chunks,), None, numel)

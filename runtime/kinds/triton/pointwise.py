@@ -7,7 +7,7 @@ from ... import dtypes
 from ...backends.protocol import Step
 from .. import Request
 from ..pointwise import Operands
-from . import index_type, instance, next_power, strided_extent
+from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["step"]
 
@@ -35,7 +35,7 @@ def step(
     walked = strides if place is None else [*strides, place]
     contiguous = [s in ((), (1,)) for s in walked]
     written = contiguous[len(strides) - results :]
-    defines: dict[str, str | int] = {name: int(value) for name, value in given.defines}
+    defines: Defines = {name: int(value) for name, value in given.defines}
     for k, (layout, own) in enumerate(zip(given.layouts, strides, strict=True)):
         defines[f"CLASS{k}"] = 3 if layout is None else own[-1] if own and own[-1] in (0, 1) else 2 if own else 0
         defines.setdefault(f"NUMBER{k}", -1)
@@ -43,7 +43,7 @@ def step(
     defines["WG_BOOL"] = int(all(m.dtype is dtypes.bool_ for m in values))
     block = min(request.capabilities.block, max(_LEAST_BLOCK, next_power(numel)))
     if len(sizes) <= 1 and all(written) and all(s in ((), (0,), (1,)) for s in strides):
-        defines.update([index_type([numel]), ("BLOCK", block)])
+        defines.update(INDEX=index_type([numel]), BLOCK=block)
         made = instance(request, "flat", element, given.slots, defines)
         return Step(made, given.buffers, (numel,), (-(-numel // block),), None, numel, given.numbers, integers)
     if not sizes:
@@ -52,9 +52,9 @@ def step(
     rows = numel // sizes[-1]
     tall = min(block // columns, next_power(rows))
     across = -(-sizes[-1] // columns)
-    defines.update([index_type([numel, *(strided_extent(sizes, s) for s in walked)])])
+    defines.update(INDEX=index_type([numel, *(strided_extent(sizes, s) for s in walked)]))
     defines.update(ROWS=tall, COLUMNS=columns, OUTER=len(sizes) - 1)
-    geometry = (rows, sizes[-1], across, sizes[:-1], *(s[:-1] for s in walked), *(s[-1] for s in walked))
+    geometry: Geometry = (rows, sizes[-1], across, sizes[:-1], *(s[:-1] for s in walked), *(s[-1] for s in walked))
     made = instance(request, "rows", element, given.slots, defines)
     grid = (-(-rows // tall) * across,)
     return Step(made, given.buffers, geometry, grid, None, numel, given.numbers, integers)

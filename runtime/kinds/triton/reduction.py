@@ -8,7 +8,7 @@ from ...device import Meta
 from ...layout import split
 from .. import Request, slot
 from ..reduction import Walk, is_bool, state_bytes, state_slot
-from . import index_type, instance, next_power, strided_extent
+from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["steps"]
 
@@ -42,9 +42,9 @@ def steps(
     extents = [walk.results * max(walk.count, splits)]
     extents += [strided_extent(walk.kept, s) for s in walk.kept_strides]
     extents += [strided_extent(walk.reduced, s) for s in walk.strides]
-    defines: dict[str, str | int | float] = {
+    defines: Defines = {
         "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(walk.kept), "REDUCED": len(walk.reduced),
-        "WG_BOOL": int(is_bool(request)), **dict([index_type([sum(extents)])]),
+        "WG_BOOL": int(is_bool(request)), "INDEX": index_type([sum(extents)]),
     }  # fmt: skip
     for k in range(len(inputs)):
         defines[f"BESIDE{k}"] = int(walk.kept_strides[k] == (1,))
@@ -55,16 +55,16 @@ def steps(
     work = walk.results * max(walk.count, 1)
 
     def step(
-        entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], geometry: tuple[int | tuple[int, ...], ...],
+        entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], geometry: Geometry,
         grid: tuple[int, ...], tile: tuple[int, int],
     ) -> Step:  # fmt: skip
         made = instance(request, entry, element, slots, {**defines, "RESULTS": tile[0], "BLOCK": tile[1]})
         return Step(made, buffers, geometry, grid, None, work, numbers)
 
-    walked = (walk.results, walk.count, run, walk.kept, walk.reduced)
+    walked: Geometry = (walk.results, walk.count, run, walk.kept, walk.reduced)
     if splits == 1:
         buffers = (*sources, *range(len(inputs), count))
-        geometry = (*walked, *walk.kept_strides, *walk.strides)
+        geometry: Geometry = (*walked, *walk.kept_strides, *walk.strides)
         return (step("tiles", inputs + given, buffers, geometry, (programs,), (tall, wide)),), ()
     partial = tuple(range(count, count + len(states)))
     geometry = (*walked, *walk.kept_strides[: len(inputs)], *walk.strides)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...backends.protocol import Slot, Step
 from ...layout import split
 from .. import Planned
-from . import index_type, instance, next_power, strided_extent
+from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 if TYPE_CHECKING:
     from ..rowwise import RowPlanner
@@ -36,11 +36,12 @@ def planned(rows: RowPlanner) -> Planned:
     run = tall
     if rows.columns:
         run, programs = split(rows.rows, 4 * able.cores, tall) if rows.rows else (0, 0)
-    extents = [strided_extent(rows.size, s) + strided_extent(rows.inner, t) for s, t in zip(rows.stride, rows.step, strict=True)]
-    defines: dict[str, str | int | float] = {
+    pairs = zip(rows.stride, rows.step, strict=True)
+    extents = [strided_extent(rows.size, s) + strided_extent(rows.inner, t) for s, t in pairs]
+    defines: Defines = {
         "OUTER": len(rows.size), "INNER": len(rows.inner), "num_warps": warps, "ROWS": tall, "BLOCK": block,
         **{name: int(value) for name, value in rows.numbers},
-        **dict([index_type([sum(extents), rows.rows * rows.n, programs * rows.n])]),
+        "INDEX": index_type([sum(extents), rows.rows * rows.n, programs * rows.n]),
     }  # fmt: skip
     for k, (stride, step) in enumerate(zip(rows.stride, rows.step, strict=True)):
         defines[f"BESIDE{k}"] = int(stride == (1,))
@@ -54,7 +55,7 @@ def planned(rows: RowPlanner) -> Planned:
     places = (*(rows.places[k] for k in stored), *range(len(rows.slots), len(buffers)))
     narrow = [rows.stride[k] for k, scope in enumerate(rows.scopes) if scope != "column"]
     wide = [rows.step[k] for k, scope in enumerate(rows.scopes) if scope != "row"]
-    geometry = (rows.rows, rows.n, run, rows.size, rows.inner, *narrow, *wide)
+    geometry: Geometry = (rows.rows, rows.n, run, rows.size, rows.inner, *narrow, *wide)
     numbers = tuple(range(len(rows.numbers)))
     work = max(rows.rows * rows.n, 1)
     steps = []
@@ -65,9 +66,8 @@ def planned(rows: RowPlanner) -> Planned:
         return Planned(rows.outputs, tuple(steps))
     finish = {**defines, "ROWS": _FINISH_ROWS, "BLOCK": _FINISH_BLOCK, "num_warps": 4}
     finish |= {f"STEP{k}": defines[f"STEP{k}"] for k in rows.columns}
-    made = instance(
-        rows.request, "finish", rows.element, ((partial,) * scratch + tuple(rows.slots[k] for k in rows.columns)), finish
-    )
+    summed = (*(partial,) * scratch, *(rows.slots[k] for k in rows.columns))
+    made = instance(rows.request, "finish", rows.element, summed, finish)
     geometry = (rows.n, programs, rows.inner, *(rows.step[k] for k in rows.columns))
     joined = (*range(len(rows.slots), len(buffers)), *(rows.places[k] for k in rows.columns))
     steps.append(Step(made, joined, geometry, (-(-rows.n // _FINISH_BLOCK),), None, work))
