@@ -103,7 +103,7 @@ def _instance(instance: Instance, position: int) -> str:
         for suffix, width in (("", 1), ("V", lanes)):
             defines.append((f"LOAD{suffix}{i}(p)", _load(slot, stored, element, width)))
             defines.append((f"STORE{suffix}{i}(p, v)", _store(slot, stored, element, width)))
-    defines += instance.defines
+    defines += [(name, str(value)) for name, value in instance.defines]
     lines = [f"#define {name} {value}" for name, value in defines]
     undefines = [f"#undef {name.partition('(')[0]}" for name, _ in defines]
     return "\n".join([f"// ---- {instance.name}: {instance.entry}", *lines, instance.text.rstrip(), *undefines, ""])

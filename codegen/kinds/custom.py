@@ -1,6 +1,6 @@
 """Custom: kernels written by hand. Code, not data: only taken from a trusted caller (`trust=True`).
 
-    template: the name of a file in each folder of `templates/`, without extension, or sources: {opencl: the text itself}
+    template: a file's name, without extension, in each folder of `templates/`; or sources: {opencl: the text itself}
     plan: the module of `runtime/kinds/` whose `plan` chooses layouts and launches
     rules: the module of `runtime/autograd/` whose `rules(record)` gives the gradients; without it there are none
 

@@ -59,10 +59,10 @@ class Signature:
     @property
     def attributes(self) -> dict[tuple[int, ...], list[list[Any]]]:
         """`divisible` as Triton's compiler takes it, by position (and by position within a tuple)."""
-        found = {}
+        found: dict[tuple[int, ...], list[list[Any]]] = {}
         for position, (name, type) in enumerate(self.types.items()):
             if name in self.divisible:
-                places = [(position, i) for i in range(len(type))] if isinstance(type, tuple) else [(position,)]
+                places: list[tuple[int, ...]] = [(position, i) for i in range(len(type))] if isinstance(type, tuple) else [(position,)]
                 found.update({place: [["tt.divisibility", _ALIGNMENT]] for place in places})
         return found
 
