@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.special
+from math_points import EDGES, POLYGAMMA, RECORDED, any_bits, inputs, ulps
 
 from weftgrad.codegen import math_library
 
@@ -79,57 +80,6 @@ INTEGER_BINARY = [
 ]  # fmt: skip
 INTEGER_UNARY = ["abs", "sign", "square", "floor", "round", "bitwise_not"]
 INTEGER_MASKS = ["isnan", "isfinite", "signbit"]
-
-# Rounded to double from 40 digits of mpmath.
-RECORDED: dict[str, list[tuple[float, float]]] = {
-    "erf": [
-        (1e-20, 1.1283791670955125e-20), (0.001, 0.0011283787909692365), (0.3, 0.3286267594591274),
-        (0.9, 0.7969082124228322), (1.0, 0.8427007929497149), (1.5, 0.9661051464753108),
-        (2.75, 0.9998993780778803), (5.5, 0.9999999999999927),
-    ],
-    "erfc": [
-        (-3.0, 1.9999779095030015), (-0.2, 1.2227025892104784), (1e-09, 0.9999999988716208), (0.4, 0.5716076449533315),
-        (0.75, 0.28884436634648486), (1.75, 0.013328328780817557), (4.5, 1.9661604415428876e-10),
-        (9.0, 4.13703174651381e-37), (20.0, 5.395865611607901e-176), (26.5, 2.2109076642637343e-307),
-    ],
-    "lgamma": [
-        (1e-10, 23.025850929882736), (0.3, 1.0957979948180756), (0.999, 0.0005780385328913802),
-        (1.0001, -5.771334222047127e-05), (1.5, -0.12078223763524522), (2.2, 0.09694746679063887),
-        (3.75, 1.486815578593417), (7.9, 8.32426586800881), (8.1, 8.72738826343204), (30.5, 72.9534711841694),
-        (1e8, 1742068066.1038346), (-0.5, 1.2655121234846454), (-1.3, 1.2024757863901114), (-10.7, -15.416789096416636),
-    ],
-    "digamma": [
-        (1e-10, -10000000000.577215), (0.3, -3.502524222200133), (1.0, -0.5772156649015329), (1.9, 0.35618416116405965),
-        (3.5, 1.103156640645243), (9.9, 2.2411803166063815), (50.25, 3.90702729700628), (1e8, 18.420680738952367),
-        (-0.7, -2.073952793628704), (-3.2, 5.635370221172645), (-20.6, 2.02860126183962),
-    ],
-    "trigamma": [
-        (1e-10, 1e+20), (0.3, 12.245364546107732), (1.0, 1.6449340668482264), (1.9, 0.6879720582426356),
-        (3.5, 0.3303577561002349), (9.9, 0.1062830416287406), (50.25, 0.020099825840728038), (1e8, 1.000000005e-08),
-        (-0.7, 14.28618087263834), (-3.2, 28.298186402194034), (-20.6, 10.864181760517212),
-    ],
-    "erfinv": [
-        (1e-20, 8.86226925452758e-21), (0.001, 0.0008862271574665521), (-0.25, -0.2253120550121781),
-        (0.5, 0.4769362762044699), (0.75, 0.8134198475976185), (0.95, 1.3859038243496777),
-        (0.999, 2.3267537655135246), (-0.9999999, -3.7665625816384707), (0.9999999999999999, 5.8635847487551676),
-    ],
-}  # fmt: skip
-# polygamma, in the same way: order, number, value.
-POLYGAMMA = [
-    (1, 0.3, 12.245364546107732), (1, -3.2, 28.298186402194034), (2, 0.001, -2000000002.3976321),
-    (2, 2.5, -0.2362040516417274), (2, -0.7, -69.44163279863854), (2, 11.0, -0.009049834970802067),
-    (2, 1e8, -1.00000001e-16), (3, 1.0, 6.493939402266829), (3, -20.6, 283.60208741451584),
-    (4, 0.5, -771.4742498266672), (5, 30.25, 1.0284039152471518e-06), (6, -2.25, 11791224.534791825),
-    (8, 9.75, -9.085746536588107e-05), (11, 3.0, 77.67523108670233), (17, 0.125, 6.407495074534063e+30),
-    (20, 25.0, -1.9464147666563566e-11), (33, 31.5, 1.528954146063631e-14), (64, 2.0, -3.43927718841123e+69),
-    (120, 40.0, -99697.77170227753), (160, 1.5, -2.1026332735704114e+256), (200, 300.0, -2.03430351276749e-123),
-    (100, 1e4, -9.379363201543512e-245), (3, 1e-40, 6.000000000000002e+160), (4, -0.0009765625, 2.702159776422295e+16),
-]  # fmt: skip
-EDGES = [
-    0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, math.inf, -math.inf, math.nan, 5e-324, -5e-324, 1e-310, -1e-310, 1e-45,
-    -1e-45, 1e-40, -1e-40, 1.1754944e-38, 2.2250738585072014e-308, 3.4e38, -3.4e38, 1.7e308, -1.7e308, 88.8, -88.8, 104,
-    -104, 150, -150, 709.8, -709.8, 745, -745.2, -746, 1e5, 1e10, 1e-3, 1e-10, 1e-20,
-]  # fmt: skip
 
 EXTRA = """
 kernel void from_half(global const ushort16 *a, global float16 *b, global const ushort *c, global float *d) {
@@ -254,39 +204,6 @@ def device() -> Device:
         raise
 
 
-def bits(element: str, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers of any magnitude, NaN and subnormals among them."""
-    if element == "float":
-        return rng.integers(0, 2**32, n, dtype=np.uint32).view(np.float32)
-    return rng.integers(0, 2**64, n, dtype=np.uint64).view(np.float64)
-
-
-def inputs(element: str, rng: np.random.Generator) -> np.ndarray:
-    parts = [
-        bits(element, 20000, rng), np.array(EDGES), np.arange(-200, 200) * 0.5, rng.normal(size=10000),
-        rng.normal(size=5000) * 10, rng.uniform(-110, 110, 10000), rng.uniform(-1, 1, 10000),
-        1 + rng.normal(size=3000) * 0.01, 1 + rng.normal(size=3000) * 1e-4, rng.uniform(-1e5, 1e5, 10000),
-        10 ** rng.uniform(-30, 5, 10000) * rng.choice([-1, 1], 10000),
-    ]  # fmt: skip
-    if element == "double":
-        parts.append(rng.uniform(-750, 750, 10000))
-    return np.concatenate([part.astype(DTYPES[element]) for part in parts])
-
-
-def ulps(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The errors in ULP of the type of `got`; infinity where one is NaN or infinite and the other is not."""
-    dtype = got.dtype
-    limit = float(np.finfo(dtype).max)
-    rounded = expected.astype(dtype)
-    errors = np.full(got.shape, np.inf)
-    errors[(got == rounded) | (np.isnan(got) & np.isnan(rounded))] = 0
-    finite = np.isfinite(rounded) & np.isfinite(got)
-    spacing = np.spacing(np.abs(rounded[finite])).astype(expected.dtype)
-    errors[finite] = (np.abs(got[finite].astype(expected.dtype) - expected[finite]) / spacing).astype(np.float64)
-    border = ~finite & (np.abs(got) >= limit) & (np.abs(expected) >= limit * (1 - 1e-6))
-    return np.where(border, np.minimum(errors, 1), errors)
-
-
 def check(name: str, allowed: float, got: np.ndarray, expected: np.ndarray, *arguments: np.ndarray) -> None:
     errors = ulps(got, expected)
     worst = int(errors.argmax())
@@ -304,7 +221,7 @@ def quiet():
 def test_unary_functions_within_their_ulps(device, element):
     if element == "double" and not PRECISE:
         pytest.skip("long double is no wider than double here")
-    x = inputs(element, np.random.default_rng(1))
+    x = inputs(DTYPES[element], np.random.default_rng(1))
     for name, (single, double, reference) in UNARY.items():
         got, expected = device.both(name, element, x), reference(x.astype(WIDE))
         check(name, single if element == "float" else double, got, expected, x)
@@ -313,7 +230,7 @@ def test_unary_functions_within_their_ulps(device, element):
 
 
 def test_special_functions_in_float(device):
-    x = inputs("float", np.random.default_rng(2))
+    x = inputs(np.float32, np.random.default_rng(2))
     x = x[(np.abs(x) > 1e-36) & (np.abs(x) < 1e6) & ((x > 0) | (x != np.rint(x)))]
     x = x[(x > 0) | (x > -30)]
     for name, (allowed, reference) in SPECIAL.items():
@@ -392,9 +309,9 @@ def test_functions_of_two_numbers(device, element):
     rng, dtype, n = np.random.default_rng(3), DTYPES[element], 8000
     pool = np.array([*EDGES, 0.1, 0.3, 7, 1.5, 2.5, -2.5, 33, -33, 1e15 + 1, 2**53 - 1, 2**24 - 1, 1e18]).astype(dtype)
     grid = np.stack(np.meshgrid(pool, pool)).reshape(2, -1)
-    x = [grid[0], bits(element, n, rng), np.exp(rng.normal(size=n) * 20), rng.normal(size=n) * 100,
+    x = [grid[0], any_bits(DTYPES[element], n, rng), np.exp(rng.normal(size=n) * 20), rng.normal(size=n) * 100,
          rng.integers(-50, 50, n), 1 + rng.normal(size=n) * 1e-3]  # fmt: skip
-    y = [grid[1], bits(element, n, rng), rng.normal(size=n) * 3, rng.normal(size=n) * 10,
+    y = [grid[1], any_bits(DTYPES[element], n, rng), rng.normal(size=n) * 3, rng.normal(size=n) * 10,
          rng.integers(-20, 20, n), rng.normal(size=n) * 1e4]  # fmt: skip
     a, b = np.concatenate([v.astype(dtype) for v in x]), np.concatenate([v.astype(dtype) for v in y])
     wide = WIDE if element == "double" else np.float64
@@ -471,7 +388,7 @@ def test_storage_of_half(device):
     assert np.array_equal(scalar.view(np.uint32), expected.view(np.uint32))
     rng = np.random.default_rng(5)
     ties = (expected[:31743].astype(np.float64) + expected[1:31744]) / 2
-    x = np.concatenate([expected, ties, -ties, bits("float", 100000, rng), rng.normal(size=100000)])
+    x = np.concatenate([expected, ties, -ties, any_bits(np.float32, 100000, rng), rng.normal(size=100000)])
     x = x[: len(x) // 256 * 256].astype(np.float32)
     vector, scalar = np.zeros(len(x), np.uint16), np.zeros(len(x), np.uint16)
     device.call("to_half", len(x) // 16, x, vector, x.copy(), scalar)
@@ -487,7 +404,7 @@ def test_storage_of_bfloat16(device):
     device.call("from_bfloat16", 1 << 12, every, vector, every.copy(), scalar)
     assert np.array_equal(vector.view(np.uint32), every.astype(np.uint32) << 16)
     assert np.array_equal(scalar.view(np.uint32), every.astype(np.uint32) << 16)
-    x = np.concatenate([bits("float", 1 << 17, np.random.default_rng(6)), vector])
+    x = np.concatenate([any_bits(np.float32, 1 << 17, np.random.default_rng(6)), vector])
     x[:1000].view(np.uint32)[:] = (x[:1000].view(np.uint32) & 0xFFFF0000) | 0x8000  # ties
     low, other = np.zeros(len(x), np.uint16), np.zeros(len(x), np.uint16)
     device.call("to_bfloat16", len(x) // 16, x, low, x.copy(), other)

@@ -1,4 +1,4 @@
-# needs: as_int, as_float
+# needs: as_float, as_int
 @triton.jit
 def wg_copysign(x, y):
     """|x| with the sign of y, that of -0.0 and NaN included."""

@@ -1,4 +1,4 @@
-# needs: sqrt
+# needs:
 # float32 in float64, where no square of a float overflows or loses bits that matter; float64 scaled by a power of two
 # when the squares would overflow or vanish.
 @triton.jit

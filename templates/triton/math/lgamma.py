@@ -1,4 +1,4 @@
-# needs: div, log, round, turn
+# needs: log, round, turn
 # In float64. On [1, 3]: (x - 1)(x - 2) P(x - 2), our own minimax fit (2^-57), so that the zeros at 1 and 2 keep their
 # relative accuracy; [0, 1) and (3, 8) by lgamma(x + 1) = lgamma(x) + log x; from 8 on, Stirling's series (Abramowitz &
 # Stegun 6.1.41); below 0, by reflection (6.1.17), where the zeros between poles are accurate absolutely.

@@ -1,4 +1,4 @@
-# needs: div, exp, reciprocal
+# needs: exp, reciprocal
 # 1 / (1 + e^-x) through e^-|x|, which never overflows: relative accuracy at both ends. The rounding error of 1 + e
 # (Fast2Sum) corrects the reciprocal.
 @triton.jit

@@ -1,13 +1,14 @@
-# needs: any, as_int, pow_f64, round, two_to, zeta_sum
+# needs: any, as_int, digamma, pow_f64, round, two_to, zeta_sum
 # In float64. (-1)^(n + 1) n! zeta(n + 1, x), Hurwitz's zeta function (Abramowitz & Stegun 6.4.10). Below 0 the sum of
 # (x + k)^-s over all integers k is taken with f = x - round(x) in place of x, and what comes before k = 0 is taken away
 # from it, which is a zeta function of 1 - x. Infinite at 0 and negative integers. c is a power of two near e / n:
 # neither n! c^s nor the powers that it is multiplied by leave the range early.
 @triton.jit
 def wg_polygamma(order, of):
-    """The derivative number `order` of digamma; NaN where that is no integer from 1 to 4096."""
+    """The derivative number `order` of digamma; NaN where that is no integer from 0 to 4096."""
     n, x = tl.broadcast(order.to(tl.float64), of.to(tl.float64))
     valid = (n >= 1) & (n <= 4096) & (n == wg_round(n))
+    itself = n == 0
     odd = valid & (wg_round(n * 0.5) * 2.0 != n)
     n = tl.where(valid, n, 1.0)
     s = n + 1.0
@@ -24,5 +25,7 @@ def wg_polygamma(order, of):
         before = wg_zeta_sum(s, tl.where(minus, 1.0 - f, 1.0), c) - wg_zeta_sum(s, tl.where(minus, 1.0 - x, 1.0), c)
         pole = wg_pow_f64(f * c, 0.0 - s) + r
         r = tl.where(minus, tl.where(odd, pole + before, pole - before), r)
-    r = factorial * tl.where(odd, r, r * -1.0)
-    return tl.where(valid, r, float("nan")).to(of.dtype)
+    r = tl.where(valid, factorial * tl.where(odd, r, r * -1.0), float("nan"))
+    if wg_any(itself):
+        r = tl.where(itself, wg_digamma(x), r)
+    return r.to(of.dtype)

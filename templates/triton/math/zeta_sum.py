@@ -23,4 +23,4 @@ def wg_zeta_sum(s, q, c):
     t = 1.0 + (s + 1.0) * (s + 2.0) * z * (-0.016666666666666666 * t)
     tail = 1.0 / (s - 1.0) + v * (0.5 + s * v * (0.08333333333333333 * t))
     rest = wg_pow_f64(q * c, 1.0 - s) / c * tail
-    return tl.where(q < float("inf"), sum + rest, 1.0 - q / q)
+    return tl.where(q == float("inf"), 0.0, sum + rest)
