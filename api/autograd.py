@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
+from ._checks import only_tensors
 from .runtime.autograd import engine
 from .runtime.autograd.node import Node, Recipe
 from .runtime.context import state
@@ -54,8 +55,11 @@ def grad(
 
     Raises `GradientError` for an input that the outputs do not depend on, unless `allow_unused`, which gives None.
     """
-    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    roots, wanted = (
+        list(given) if isinstance(given, Iterable) and not isinstance(given, Tensor) else [given]
+        for given in (outputs, inputs)
+    )
+    only_tensors("grad", *roots, *wanted)
     for tensor in wanted:
         if not tensor.needs:
             raise GradientError("grad: one of the inputs does not require grad")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _hosting
+from ._checks import number_for, whole_number
 from .runtime import dtypes
 from .runtime.device import device as to_device
 from .runtime.device import meta
@@ -29,13 +30,17 @@ __all__ = [
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new leaf tensor with a copy of `data`: a number, nested sequences, an array or a tensor.
 
-    Python floats become the default dtype, ints int64; arrays keep theirs. Raises `ArgumentError` for ragged data.
+    Python floats become the default dtype, ints int64; arrays keep theirs. Raises `ArgumentError` for ragged data and
+    for numbers that an integer dtype does not hold (an array's wrap around).
     """
     if isinstance(data, Tensor):
         made = _copy(data, dtype, device)
     else:
         array = _as_array(data)
         wanted = dtypes.parse(dtype) if dtype is not None else _dtype_of(array, data)
+        if wanted.kind in "ui" and array.size and not isinstance(data, (np.ndarray, np.generic)):
+            for extreme in (array.min(), array.max()):  # an array wraps around, a number is an error
+                number_for(extreme, wanted, "tensor")
         made = _hosting.from_host(array, wanted, to_device(device))
     return _leaf(made, requires_grad)
 
@@ -53,6 +58,9 @@ def _as_array(data: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(data)
     except (ValueError, TypeError, OverflowError) as error:
         raise ArgumentError(f"tensor: cannot make one from {type(data).__name__}: {error}") from None
+    numbers = array.dtype == object and array.size and all(isinstance(x, (bool, int, float)) for x in array.flat)
+    if numbers or (array.dtype == np.uint64 and not isinstance(data, (np.ndarray, np.generic))):
+        raise ArgumentError("tensor: an integer is beyond the range of int64; write it as a float")
     if array.dtype == object or array.dtype.kind in "USV":
         raise ArgumentError(f"tensor: cannot make one from {type(data).__name__} with elements of {array.dtype}")
     return array
@@ -139,8 +147,12 @@ def full(
     size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """A tensor of `fill_value` in every place; its dtype is that of the number unless given."""
-    if isinstance(fill_value, Tensor):
-        fill_value = fill_value.item()  # type: ignore[attr-defined]
+    if isinstance(fill_value, (Tensor, np.generic)):
+        fill_value = fill_value.item()  # type: ignore[union-attr]
+    if not isinstance(size, (tuple, list)):
+        raise ArgumentError(f"full: size must be a tuple of ints, not {size!r}")
+    if not isinstance(fill_value, (bool, int, float)):
+        raise ArgumentError(f"full: the value must be a number, not {fill_value!r}")
     wanted = dtypes.parse(dtype) if dtype is not None else dtypes.of_number(fill_value)
     made = _empty(meta(wanted, _shape((tuple(size),)), None, to_device(device)))
     return _leaf(_filled(made, fill_value), requires_grad)
@@ -148,8 +160,7 @@ def full(
 
 def _filled(made: Tensor, value: Any) -> Tensor:
     if made.meta.numel:
-        kind = made.meta.dtype.kind
-        number = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+        number = number_for(value, made.meta.dtype, "full")
         if not getattr(made.meta.device.driver, "opened", True):  # host memory: no driver is opened for a constant
             _hosting.fill(made, number)
             return made
@@ -202,15 +213,26 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tenso
     return full((), value, dtype=dtype or dtypes.default_dtype(), device=device)
 
 
+def _endpoint(value: Any, where: str) -> bool | int | float:
+    """A number, or the only element of a tensor or of an array."""
+    found = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value  # type: ignore[union-attr]
+    if not isinstance(found, (bool, int, float)) or not math.isfinite(found):
+        raise ArgumentError(f"{where}: takes finite numbers, not {value!r}")
+    return found
+
+
 def arange(
     start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """start, start + step, … below end. Integers if all of them are."""
     if end is None:
         start, end = 0, start
+    start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
     if step == 0:
         raise ArgumentError("arange: the step must not be 0")
-    count = max(0, math.ceil((end - start) / step))
+    if (end - start) * step < 0:
+        raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
+    count = math.ceil((end - start) / step)
     integral = all(isinstance(x, int) for x in (start, end, step))
     wanted = dtypes.parse(dtype) if dtype is not None else dtypes.int64 if integral else dtypes.default_dtype()
     values = start + step * np.arange(count, dtype=np.int64 if integral else np.float64)
@@ -237,5 +259,6 @@ def logspace(
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal of an n by m matrix of zeros."""
+    rows, columns = (whole_number(k, "eye", name) for k, name in ((n, "n"), (n if m is None else m, "m")))
     wanted = dtypes.parse(dtype) if dtype is not None else dtypes.default_dtype()
-    return _leaf(_hosting.from_host(np.eye(n, m), wanted, to_device(device)), requires_grad)
+    return _leaf(_hosting.from_host(np.eye(rows, columns), wanted, to_device(device)), requires_grad)

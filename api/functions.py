@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from . import products, reducing, shapes
+from ._checks import only_tensors
 from ._generated import ops
 from .factories import full_like
 from .products import *  # noqa: F403
@@ -159,6 +160,8 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """The nearest number with `decimals` decimals, halves to the even one."""
+    if type(decimals) is not int:
+        raise ArgumentError(f"round: decimals must be an int, not {decimals!r}")
     if not decimals:
         return ops.round(input, out=out)
     scale = 10.0 ** abs(decimals)
@@ -193,6 +196,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-
 
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
+    only_tensors("equal", input, other)
     return input.meta.shape == other.meta.shape and bool(ops.all(ops.eq(input, other)))
 
 
@@ -238,6 +242,9 @@ def is_nonzero(input: Tensor) -> bool:
 
 def result_type(first: Any, second: Any) -> DType:
     """The dtype in which two operands (tensors or numbers) would meet."""
+    for given in (first, second):
+        if not isinstance(given, (Tensor, bool, int, float)):
+            raise ArgumentError(f"result_type: takes tensors and numbers, not {type(given).__name__}")
     return dtypes.promote_operands(
         [
             (x.meta.dtype, 0 if x.meta.ndim else 1) if isinstance(x, Tensor) else (dtypes.of_number(x), 2)
@@ -290,6 +297,7 @@ class iinfo:
 
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition holds, other elsewhere; of a condition alone, the places where it holds."""
+    only_tensors("where", condition)
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):

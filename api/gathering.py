@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ._checks import only_tensors
 from ._generated import ops
 from .indexing import (
     apart,
@@ -51,6 +52,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
     `index` (integers) has as many dimensions as `input`, and none longer except `dim`. Raises `IndexOutOfRange`.
     """
+    only_tensors("gather", input, index)
     at = layout.normalize_dim(dim, input.meta.ndim, "gather")
     whole, places = _vector(input), _vector(index)
     check_bounds(places, whole.meta.shape[at], "gather")
@@ -83,6 +85,7 @@ def _taken_along(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at the positions `index` (a vector of integers) of dimension `dim`."""
+    only_tensors("index_select", input, index)
     at = layout.normalize_dim(dim, input.meta.ndim, "index_select")
     if index.meta.ndim > 1:
         raise ShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
@@ -94,6 +97,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened `input`, in the shape of `index`; negative positions count from the end."""
+    only_tensors("take", input, index)
     index = without_negatives(index, input.meta.numel, 0)  # type: ignore[assignment]
     return call(_take_at, (input, index), (0, input.meta.ndim))  # type: ignore[no-any-return]
 
@@ -109,6 +113,7 @@ def embedding(
     """
     if max_norm is not None or scale_grad_by_freq or sparse:
         raise NotSupported("embedding: max_norm, scale_grad_by_freq and sparse gradients are not supported")
+    only_tensors("embedding", input, weight)
     if weight.meta.ndim != 2:
         raise ShapeError(f"embedding: weight must be a matrix, not of shape {list(weight.meta.shape)}")
     rows = weight.meta.shape[0]
@@ -122,6 +127,7 @@ def embedding(
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 (*tensor.shape, num_classes): 1 at the class, 0 elsewhere; -1 takes as many classes as are needed."""
+    only_tensors("one_hot", tensor)
     if num_classes == -1:
         if not tensor.meta.numel:
             raise ArgumentError("one_hot: of an empty tensor, give num_classes")
@@ -134,6 +140,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 def _scattered(input: Tensor, dim: int, index: Tensor, src: Any, where: str) -> tuple[Tensor, Tensor, Tensor, int]:
     """Operands of scatter ops, checked: input, index, a source in the shape of the index, and the dimension."""
+    only_tensors(where, input, index)
     at = layout.normalize_dim(dim, input.meta.ndim, where)
     places = _vector(index)
     check_bounds(places, _vector(input).meta.shape[at], where)
@@ -201,6 +208,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 def _slices(input: Tensor, dim: int, index: Tensor, source: Any, where: str) -> tuple[int, Tensor, Tensor]:
     """Dimension, index and source of the index_* writes, checked: the source's `dim` is as long as the index."""
+    only_tensors(where, input, index)
     at = layout.normalize_dim(dim, input.meta.ndim, where)
     if index.meta.ndim > 1:
         raise ShapeError(f"{where}: index must be a vector, not of shape {list(index.meta.shape)}")
@@ -272,6 +280,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
     The host waits for the count.
     """
+    only_tensors("nonzero", input)
     found = positions(input)
     shape = input.meta.shape
     step = prod(shape)
@@ -291,6 +300,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 def _masked(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Tensor]:
+    only_tensors(where, input, mask)
     if mask.meta.dtype is not dtypes.bool_:
         raise DTypeError(f"{where}: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
     shape = layout.broadcast((input.meta.shape, mask.meta.shape), where)

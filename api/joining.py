@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _hosting
+from ._checks import only_tensors
 from ._generated import ops
 from .runtime import dtypes, layout, views
 from .runtime.autograd.node import Node, Recipe
@@ -192,6 +193,9 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise ArgumentError(f"meshgrid: indexing must be 'ij' or 'xy', not {indexing!r}")
+    only_tensors("meshgrid", *given)
+    if any(t.meta.ndim > 1 for t in given):
+        raise ShapeError(f"meshgrid: takes vectors, not shapes {', '.join(str(list(t.meta.shape)) for t in given)}")
     shape = tuple(t.meta.numel for t in given)
     found = []
     for d, t in enumerate(given):

@@ -11,7 +11,8 @@ from . import autograd
 from .conversion import Conversions
 from .runtime import views
 from .runtime.dispatch import call, refresh
-from .runtime.errors import ArgumentError, GradientError, ShapeError
+from .runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
+from .runtime.layout import normalize_dim
 from .runtime.records import registry
 from .runtime.spelling import spelled_dim
 from .runtime.tensor import Tensor
@@ -77,11 +78,11 @@ class _Methods:
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
-        return Size(self.meta.shape) if dim is None else self.shape[dim]
+        return Size(self.meta.shape) if dim is None else self.meta.shape[_dim(dim, self.meta.ndim, "size")]
 
     def stride(self, dim: int | None = None) -> Any:
         """Strides in elements, or one of them."""
-        return self.meta.strides if dim is None else self.meta.strides[dim]
+        return self.meta.strides if dim is None else self.meta.strides[_dim(dim, self.meta.ndim, "stride")]
 
     def storage_offset(self) -> int:
         """Elements between the storage's start and the first element."""
@@ -370,6 +371,12 @@ def _fresh(tensor: Any) -> None:
     extra = tensor.extra
     if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:
         refresh(tensor)
+
+
+def _dim(dim: int, ndim: int, where: str) -> int:
+    if not ndim:
+        raise IndexOutOfRange(f"{where}: the tensor has no dimensions, so none is {dim!r}")
+    return normalize_dim(dim, ndim, where)
 
 
 def _sizes(given: tuple[Any, ...]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._checks import only_tensors
 from ._generated import ops
 from .runtime import views
 from .runtime.errors import ArgumentError, ShapeError
@@ -62,6 +63,7 @@ def _plus_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tens
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias."""
+    only_tensors("linear", input, weight)
     if weight.meta.ndim == 1:
         found = matmul(input, weight)
     elif input.meta.ndim == 2:

@@ -135,6 +135,8 @@ def call_into(
     state = _local.state
     if state.mode is not None:
         return state.mode.call(record, operands, statics, outs, in_place)
+    if not in_place and not all(isinstance(out, Tensor) for out in outs):
+        raise ArgumentError(f"{record.name}: out must be a tensor, not {', '.join(type(o).__name__ for o in outs)}")
     needs = 0
     if state.grad:
         for i, operand in enumerate(operands):

@@ -111,7 +111,7 @@ def parse(value: Any) -> DType:
     if value is int:
         return int64
     if value is float:
-        return _default
+        return float64
     if isinstance(value, str) and (found := BY_NAME.get(value) or _ALIASES.get(value)):
         return found
     try:

@@ -106,11 +106,13 @@ def has_internal_overlap(layout: Meta) -> bool:
 
 def normalize_dim(dim: int, ndim: int, where: str) -> int:
     """`dim` counted from the front; a 0-d tensor has the dimensions -1 and 0, as in PyTorch."""
-    from .errors import IndexOutOfRange
+    from .errors import ArgumentError, IndexOutOfRange
 
     limit = max(ndim, 1)
-    if isinstance(dim, bool) or not isinstance(dim, int):
-        raise ShapeError(f"{where}: dim must be an int, not {dim!r}")
+    if type(dim) is not int:
+        if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+            raise ArgumentError(f"{where}: dim must be an int, not {dim!r}")
+        dim = dim.__index__()  # NumPy's
     if not -limit <= dim < limit:
         raise IndexOutOfRange(f"{where}: dimension out of range: expected {-limit} to {limit - 1}, got {dim}")
     return dim % limit
@@ -120,7 +122,7 @@ def normalize_dims(dims: int | Sequence[int] | None, ndim: int, where: str) -> t
     """Dimensions from the front, sorted; None means all. Raises for one named twice."""
     if dims is None:
         return tuple(range(ndim))
-    given = (dims,) if isinstance(dims, int) else tuple(dims)
+    given: tuple[int, ...] = tuple(dims) if isinstance(dims, Sequence) else (dims,)
     found = [normalize_dim(d, ndim, where) for d in given]
     if len(set(found)) != len(found):
         raise ShapeError(f"{where}: a dimension appears twice in dim={given}")

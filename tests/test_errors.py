@@ -168,6 +168,108 @@ def test_targets_are_waited_for_and_nothing_else() -> None:
     wg.synchronize("cpu")
 
 
+# What a new user tries: every case was compared with PyTorch 2.13, whose error is of the builtin class given here
+
+nn, F, optim = wg.nn, wg.nn.functional, wg.optim
+ARGUMENT, INDEX, SHAPE, DTYPE = errors.ArgumentError, errors.IndexOutOfRange, errors.ShapeError, errors.DTypeError
+ODD: dict[str, tuple[Any, type[Exception], type[Exception], str]] = {
+    # data and factories
+    "tensor of None": (lambda: wg.tensor(None), ARGUMENT, TypeError, "NoneType"),
+    "tensor of None inside": (lambda: wg.tensor([1, None]), ARGUMENT, TypeError, "object"),
+    "tensor of text": (lambda: wg.tensor("abc"), ARGUMENT, TypeError, "str"),
+    "tensor of 2**63": (lambda: wg.tensor(2**63), ARGUMENT, ValueError, "int64"),
+    "tensor of 2**70": (lambda: wg.tensor([2**70]), ARGUMENT, ValueError, "int64"),
+    "tensor of 300 as uint8": (lambda: wg.tensor([1, 300], dtype=wg.uint8), ARGUMENT, ValueError, "0 to 255"),
+    "tensor of -1 as uint8": (lambda: wg.tensor(-1, dtype=wg.uint8), ARGUMENT, ValueError, "0 to 255"),
+    "tensor of nan as int64": (lambda: wg.tensor(float("nan"), dtype=wg.int64), ARGUMENT, ValueError, "nan"),
+    "from_numpy of a list": (lambda: wg.from_numpy([1]), ARGUMENT, TypeError, "list"),
+    "from_numpy of a reversed array": (lambda: wg.from_numpy(np.arange(4)[::-1]), ARGUMENT, ValueError, "negative"),
+    "from_numpy of text": (lambda: wg.from_numpy(np.array(["a"])), DTYPE, TypeError, "not supported"),
+    "zeros of -1": (lambda: wg.zeros(-1), SHAPE, RuntimeError, "-1"),
+    "zeros of text": (lambda: wg.zeros("3"), ARGUMENT, TypeError, "'3'"),
+    "zeros of 2.5": (lambda: wg.zeros(2.5), ARGUMENT, TypeError, "2.5"),
+    "full of None": (lambda: wg.full((2,), None), ARGUMENT, TypeError, "None"),
+    "full of text": (lambda: wg.full((2,), "a"), ARGUMENT, TypeError, "'a'"),
+    "full of an int's shape": (lambda: wg.full(2, 1), ARGUMENT, TypeError, "tuple"),
+    "full of 300 as uint8": (lambda: wg.full((2,), 300, dtype=wg.uint8), ARGUMENT, ValueError, "uint8"),
+    "fill_ with text": (lambda: tensor(2).fill_("a"), ARGUMENT, TypeError, "'a'"),
+    "eye of -1": (lambda: wg.eye(-1), ARGUMENT, ValueError, "-1"),
+    "eye of 2.5": (lambda: wg.eye(2.5), ARGUMENT, TypeError, "2.5"),
+    "arange of text": (lambda: wg.arange("a"), ARGUMENT, TypeError, "'a'"),
+    "arange backwards": (lambda: wg.arange(5, 0), ARGUMENT, ValueError, "do not lead"),
+    # arithmetic
+    "a list plus a tensor": (lambda: wg.add([1, 2], tensor(2)), ARGUMENT, TypeError, "list"),
+    "exp of None": (lambda: wg.exp(None), ARGUMENT, TypeError, "exp"),
+    "exp into an int": (lambda: wg.exp(tensor(2), out=5), ARGUMENT, TypeError, "out must be a tensor"),
+    "a number beyond the dtype": (lambda: tensor(2, dtype=wg.uint8) + 300, ARGUMENT, ValueError, "uint8"),
+    "a number beyond int64": (lambda: tensor(2, dtype=wg.int64) + 2**63, ARGUMENT, ValueError, "int64"),
+    "round to text": (lambda: wg.round(tensor(2), decimals="a"), ARGUMENT, TypeError, "decimals"),
+    "result_type of text": (lambda: wg.result_type(1, "a"), ARGUMENT, TypeError, "str"),
+    "equal to an int": (lambda: wg.equal(tensor(2), 1), ARGUMENT, TypeError, "equal"),
+    # dimensions
+    "sum along text": (lambda: tensor(2, 3).sum(dim="a"), ARGUMENT, TypeError, "'a'"),
+    "sum along 1.0": (lambda: tensor(2, 3).sum(dim=1.0), ARGUMENT, TypeError, "1.0"),
+    "sum along True": (lambda: tensor(2, 3).sum(dim=True), ARGUMENT, TypeError, "True"),
+    "sum along 0 twice": (lambda: tensor(2, 3).sum(dim=(0, 0)), SHAPE, RuntimeError, "twice"),
+    "softmax along 3": (lambda: tensor(2).softmax(dim=3), INDEX, IndexError, "3"),
+    "unsqueeze at text": (lambda: tensor(2).unsqueeze("a"), ARGUMENT, TypeError, "'a'"),
+    "size of dimension 5": (lambda: tensor(2).size(5), INDEX, IndexError, "size"),
+    "size of dimension text": (lambda: tensor(2).size("a"), ARGUMENT, TypeError, "'a'"),
+    "stride of dimension 5": (lambda: tensor(2).stride(5), INDEX, IndexError, "stride"),
+    "size of dimension 0 of a number": (lambda: tensor().size(0), INDEX, IndexError, "no dimensions"),
+    "meshgrid of a matrix": (lambda: wg.meshgrid(tensor(2, 2), tensor(2)), SHAPE, RuntimeError, "[2, 2]"),
+    "cat of a tensor": (lambda: wg.cat(tensor(3)), ARGUMENT, TypeError, "Tensor"),
+    "cat of None": (lambda: wg.cat(None), ARGUMENT, TypeError, "NoneType"),
+    "cat with an int": (lambda: wg.cat([tensor(2), 1]), ARGUMENT, TypeError, "int"),
+    "stack of None": (lambda: wg.stack(None), ARGUMENT, TypeError, "NoneType"),
+    # indexing
+    "gather with a list": (lambda: wg.gather(tensor(2, 3), 1, [[1]]), ARGUMENT, TypeError, "gather"),
+    "index_select with an int": (lambda: wg.index_select(tensor(2, 3), 0, 1), ARGUMENT, TypeError, "index_select"),
+    "index_add with a list": (lambda: tensor(3).index_add_(0, [0], tensor(1)), ARGUMENT, TypeError, "index_add"),
+    "scatter with a list": (lambda: tensor(3).scatter_(0, [0], 1.0), ARGUMENT, TypeError, "scatter"),
+    "take with a list": (lambda: wg.take(tensor(3), [0]), ARGUMENT, TypeError, "take"),
+    "nonzero of an int": (lambda: wg.nonzero(5), ARGUMENT, TypeError, "nonzero"),
+    "where with a list": (lambda: wg.where([True], 1, 2), ARGUMENT, TypeError, "where"),
+    "masked_select with a list": (lambda: wg.masked_select(tensor(2), [True] * 2), ARGUMENT, TypeError, "masked"),
+    # nn
+    "embedding of a list": (lambda: F.embedding([1], tensor(2, 2)), ARGUMENT, TypeError, "embedding"),
+    "one_hot of a list": (lambda: F.one_hot([1], 2), ARGUMENT, TypeError, "one_hot"),
+    "a layer of an array": (lambda: nn.Linear(3, 2)(np.ones(3)), ARGUMENT, TypeError, "ndarray"),
+    "a layer of None": (lambda: nn.Linear(3, 2)(None), ARGUMENT, TypeError, "NoneType"),
+    "a target that is a list": (lambda: F.cross_entropy(tensor(2, 3), [0, 1]), ARGUMENT, TypeError, "list"),
+    "a target that is a number": (lambda: F.mse_loss(tensor(2), 1.0), ARGUMENT, TypeError, "mse_loss"),
+    "layer_norm over None": (lambda: F.layer_norm(tensor(2, 3), None), ARGUMENT, TypeError, "None"),
+    "batch_norm without statistics": (lambda: F.batch_norm(tensor(2, 3), None, None), ARGUMENT, ValueError, "running"),
+    "a kernel of size 0": (lambda: nn.Conv2d(3, 4, 0), ARGUMENT, ValueError, "kernel_size"),
+    "a parameter of a list": (lambda: nn.Parameter([1.0]), ARGUMENT, TypeError, "list"),
+    "gradients for an int": (lambda: wg.autograd.grad(tensor(2, grad=True).sum(), 5), ARGUMENT, TypeError, "int"),
+    "gradients of an int": (lambda: wg.autograd.grad(5, tensor(2, grad=True)), ARGUMENT, TypeError, "int"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_arguments(case: str) -> None:
+    function, project, builtin, word = ODD[case]
+    with raises(project, builtin, word):
+        function()
+
+
+def test_odd_arguments_that_are_right() -> None:
+    x = wg.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device="cpu")
+    assert x.sum(np.int64(1)).tolist() == [6, 15]
+    assert x.sum((np.int32(0), 1)).item() == 21
+    assert wg.zeros(2, dtype=float).dtype is wg.float64  # Python's float is a double, wg.float is not
+    assert wg.tensor(2.0).dtype is wg.float32
+    assert wg.tensor(np.arange(4)[::-1]).tolist() == [3, 2, 1, 0]
+    assert wg.tensor(np.array([300, -1]), dtype=wg.uint8).tolist() == [44, 255]  # arrays are converted as NumPy does
+    assert wg.full((2,), np.float32(2.5)).tolist() == [2.5, 2.5]
+    assert wg.arange(np.int64(3)).dtype is wg.int64
+    assert wg.arange(3, 3).shape == (0,)
+    assert wg.arange(3, 0, -1).tolist() == [3, 2, 1]
+    assert (x.size(-1), x.stride(0)) == (3, 3)
+    assert wg.autograd.grad(x.requires_grad_().sum(), {"x": x}.values())[0].tolist() == [[1] * 3] * 2
+
+
 # Graphs
 
 

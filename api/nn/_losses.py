@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..bounds import check_classes
 from ..runtime import dtypes
@@ -33,6 +34,7 @@ def _reduced(losses: Any, reduction: str, where: str, weight: Tensor | None = No
 
 def _alike(input: Tensor, target: Tensor, where: str) -> None:
     """Raise `ShapeError` unless the shapes are equal: broadcasting here is a mistake more often than meant."""
+    only_tensors(where, input, target)
     if input.meta.shape != target.meta.shape:
         raise ShapeError(
             f"{where}: input has shape {list(input.meta.shape)} and target {list(target.meta.shape)}; "
@@ -175,6 +177,7 @@ def _check_classes(
     input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, where: str
 ) -> tuple[int, Tensor]:
     """The dimension of classes, and the target as int64. Raises `ShapeError`, `DTypeError`, `IndexOutOfRange`."""
+    only_tensors(where, input, target)
     if input.meta.ndim == 0:
         raise ShapeError(f"{where}: the input needs a dimension of classes")
     dim = 0 if input.meta.ndim == 1 else 1
@@ -255,6 +258,7 @@ def cross_entropy(
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"cross_entropy: label_smoothing lies between 0 and 1, not {label_smoothing}")
     reduction = _legacy(size_average, reduce, reduction)
+    only_tensors("cross_entropy", input, target)
     if target.meta.dtype.kind == "f":
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     dim, target = _check_classes(input, target, weight, ignore_index, "cross_entropy")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .._checks import only_tensors
 from .._generated import ops as _ops
-from ..runtime.errors import NotSupported, ShapeError
+from ..runtime.errors import ArgumentError, NotSupported, ShapeError
 from ..runtime.tensor import Tensor
 
 __all__ = [
@@ -20,6 +21,13 @@ __all__ = [
 ]
 
 
+def _normalized(shape: int | Sequence[int], where: str) -> tuple[int, ...]:
+    found = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if not found or any(not isinstance(n, int) for n in found):
+        raise ArgumentError(f"{where}: normalized_shape is one int or several, not {shape!r}")
+    return found
+
+
 def layer_norm(
     input: Tensor,
     normalized_shape: int | Sequence[int],
@@ -28,7 +36,7 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Trailing dimensions shifted to mean 0 and scaled to variance 1, times weight, plus bias (Ba et al. 2016)."""
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = _normalized(normalized_shape, "layer_norm")
     return _ops.layer_norm(input, shape, weight, bias, eps)
 
 
@@ -36,7 +44,7 @@ def rms_norm(
     input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Trailing dimensions divided by the root of their mean square, times weight; `eps` is the dtype's unless given."""
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = _normalized(normalized_shape, "rms_norm")
     if eps is None:
         eps = {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(input.meta.dtype.name, 2.0**-23)
     return _ops.rms_norm(input, shape, weight, eps)
@@ -81,6 +89,11 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Channels (dimension 1) normalised over all else (Ioffe and Szegedy 2015); training moves running statistics."""
+    only_tensors("batch_norm", input)
+    if input.meta.ndim < 2:
+        raise ShapeError(f"batch_norm: takes (N, C, …), not shape {list(input.meta.shape)}")
+    if not training and (running_mean is None or running_var is None):
+        raise ArgumentError("batch_norm: outside of training running_mean and running_var must be given")
     shape = (input.meta.shape[1],) + (1,) * (input.meta.ndim - 2)
     if training or running_mean is None or running_var is None:
         dims = (0, *range(2, input.meta.ndim))

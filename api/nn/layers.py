@@ -164,6 +164,11 @@ class _Convolution(Module):
             _tuple(stride, count),
             _tuple(dilation, count),
         )
+        if any(not isinstance(n, int) or n < 1 for n in (*self.kernel_size, *self.stride, *self.dilation)):
+            raise ArgumentError(
+                f"{type(self).__name__}: kernel_size, stride and dilation are positive integers, not {kernel_size}, "
+                f"{stride} and {dilation}"
+            )
         self.padding = padding if isinstance(padding, str) else _tuple(padding, count)
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         self.weight = _parameter(first, second // groups, *self.kernel_size, device=device, dtype=dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._checks import only_tensors
 from ..runtime.tensor import Tensor
 
 __all__ = ["Buffer", "Parameter"]
@@ -20,6 +21,7 @@ class Parameter(Tensor):
             from ..factories import empty
 
             data = empty(0)
+        only_tensors("Parameter", data)
         Tensor.__init__(self, data.storage, data.meta, data.start)
         if requires_grad:
             self.requires_grad_(True)  # type: ignore[attr-defined]
@@ -36,5 +38,6 @@ class Buffer(Tensor):
             from ..factories import empty
 
             data = empty(0)
+        only_tensors("Buffer", data)
         Tensor.__init__(self, data.storage, data.meta, data.start)
         self.persistent = persistent

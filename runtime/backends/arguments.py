@@ -18,6 +18,10 @@ from .protocol import Step
 __all__ = ["Scratch", "attach", "bind", "fit"]
 
 _PACK = {"float": "f", "double": "d", "char": "b", "uchar": "B", "short": "h", "int": "i", "long": "q", "ushort": "H"}
+_DTYPES = {
+    "float": "float32", "double": "float64", "char": "int8", "uchar": "uint8", "short": "int16", "int": "int32",
+    "long": "int64", "ushort": "uint16",
+}  # fmt: skip
 
 
 class Scratch:
@@ -77,8 +81,8 @@ def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
             value = math.copysign(math.inf, value)
         except struct.error:
             raise ArgumentError(
-                f"{step.instance.name}: the number {value!r} does not fit the dtype that OpenCL calls "
-                f"{step.instance.element}; convert the tensor with .to() first"
+                f"{step.instance.name}: the number {value!r} does not fit {_DTYPES[step.instance.element]}, the tensor's "
+                "dtype; convert the tensor to a wider one with .to() first"
             ) from None
         found.append(value)
     return found
