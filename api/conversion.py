@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _hosting, autograd, indexing, printing
+from ._checks import number_for
 from .runtime import dtypes
 from .runtime.context import current_stream
 from .runtime.device import Device, meta
@@ -55,8 +56,7 @@ class Conversions:
     def fill_(self, value: Any) -> Any:
         """Set every element to a number."""
         number = value.item() if isinstance(value, Tensor) else value  # type: ignore[attr-defined]
-        kind = self.meta.dtype.kind
-        number = bool(number) if kind == "b" else float(number) if kind == "f" else int(number)
+        number = number_for(number, self.meta.dtype, "fill_")
         if not self.meta.numel:
             return self
         return call_into(registry["fill"], (self, number), (), (self,), in_place=True)  # type: ignore[arg-type]
