@@ -48,10 +48,10 @@ def cases(name: str, place: Device, selection: str = "full") -> list[Case]:
     return _CASES[op.kind](op, place, selection) if op.kind in _CASES else []
 
 
-def slopes(name: str, place: Device) -> list[Slopes]:
+def slopes(name: str, place: Device, selection: str = "full") -> list[Slopes]:
     """The calls of an op whose derivatives are checked; none where it has no derivatives."""
     op = specs()[name]
-    return _SLOPES[op.kind](op, place) if op.kind in _SLOPES and differentiable(op) else []
+    return _SLOPES[op.kind](op, place, selection) if op.kind in _SLOPES and differentiable(op) else []
 
 
 def check(name: str, place: Device, selection: str = "full") -> None:
@@ -59,9 +59,9 @@ def check(name: str, place: Device, selection: str = "full") -> None:
     check_cases(specs()[name], cases(name, place, selection), place, str(place))
 
 
-def check_slopes(name: str, place: Device) -> None:
+def check_slopes(name: str, place: Device, selection: str = "full") -> None:
     """Raise `AssertionError` unless first and second derivatives are what differences say."""
-    for each in slopes(name, place):
+    for each in slopes(name, place, selection):
         try:
             check_gradients(name, each.func, each.inputs, place, atol=each.atol)
         except Exception as error:
@@ -152,7 +152,7 @@ def _reduction(op: Op, array: Array, made: Any, dtype: str, dim: Any, turn: int)
     return Case(label, [made], [array], expected, _reduced(op.name, dtype), statics, tolerance)
 
 
-def reduction_slopes(op: Op, place: Device) -> list[Slopes]:
+def reduction_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
     """A matrix by all and by one of its dimensions."""
     values = np.random.default_rng(5).permutation(60).reshape(3, 20) / 40 + 0.3  # no two are equal, none is 0
     call, found = caller(op), []

@@ -342,7 +342,7 @@ def gradient_inputs(op: Op, form: str, place: Device) -> list[Any]:
     return found
 
 
-def pointwise_slopes(op: Op, place: Device) -> list[Slopes]:
+def pointwise_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
     """One call, its operands of different shapes where there are several."""
     form = "broadcast" if sum(p.is_tensor for p in op.operands) > 1 else "alike"
     return [Slopes(form, caller(op), gradient_inputs(op, form, place), tuple(differentiable(op)))]

@@ -421,10 +421,12 @@ def _case(op: Op, row: Row, dtype: str, place: Device) -> Case:
     return made
 
 
-def table_slopes(op: Op, place: Device) -> list[Slopes]:
-    """The rows that say so and are small, or the smallest, in float64."""
-    rows = sorted((row for row in TABLE.get(op.name, []) if row.slopes), key=_size)
-    some = [row for row in rows if _size(row) <= 500] or rows[:1]
+def table_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
+    """The rows that say so and are small, or the smallest, in float64; of a `small` selection one with all operands."""
+    rows = [row for row in TABLE.get(op.name, []) if row.slopes]
+    some = [row for row in rows if _size(row) <= 500] or sorted(rows, key=_size)[:1]
+    if selection == "small":
+        some = [min(some, key=lambda row: row.given.count(None))]
     return [_slopes(op, row, place) for row in some]
 
 
