@@ -290,6 +290,10 @@ UNUSUAL: dict[str, str] = {
 }
 
 
+# Sums of products. Of one whose product overflows, a device that fuses them gives a number, any other inf or NaN.
+FUSED = ("add_scaled", "addcmul", "poisson_error")
+
+
 def special_cases(op: Op, place: Device) -> list[Case]:
     """NaN, infinities, zeros of either sign, large and tiny numbers, in all pairs."""
     tensors = [p for p in op.operands if p.is_tensor]
@@ -304,6 +308,9 @@ def special_cases(op: Op, place: Device) -> list[Case]:
             rounded(np.array(c), dtype) if p.type == "value" else np.array(c) > 0
             for p, c in zip(tensors, columns, strict=True)
         ]
+        if op.name in FUSED:
+            large = np.any([np.isfinite(a) & (np.abs(a) > np.finfo(dtype).max / 4) for a in arrays], axis=0)
+            arrays = [a[~large] for a in arrays]
         operands = [
             tensor(a, dtype if p.type == "value" else "bool", place) for p, a in zip(tensors, arrays, strict=True)
         ]
