@@ -7,13 +7,13 @@
     move      a copy from any strides to any
     finish    the sum of parts, always in the same order
 
-A choice is a pure function of the problem and the device. What tables hold is what is known of these architectures.
+A choice is a pure function of the problem and the device (`tiles`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from ...dtypes import DType
 from ...layout import collapse
 from ...precision import input_precision
 from . import index_type, next_power, strided_extent
+from .tiles import TMA, WHOLE, Tile, choose, largest, tiles_for
 
 if TYPE_CHECKING:
     from ..contraction import _Builder, _Gemm, _Place
@@ -35,47 +36,6 @@ _ALONE = 4096  # elements that a program of `dots` holds
 _PACKED = 64  # rows or columns that read an operand again, from which one that is contiguous neither way is copied
 _ODD = 512  # m, n and k from which operands are copied to rows that the copy engine takes
 _TMA_DEPTH = 256  # k from which programs of `tma` make up for the time that its descriptors take
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Blocks of a product and how a program works on them."""
-
-    bm: int
-    bn: int
-    bk: int
-    warps: int
-    stages: int
-
-
-# Tiles by what is multiplied. Large ones read less; small ones occupy more of the device. All of them fit the shared
-# memory that the architecture has (163 KiB on sm_80, 227 KiB later) and their sums fit the registers.
-_HALF = {
-    80: (Tile(128, 256, 32, 8, 3), Tile(128, 128, 32, 4, 4), Tile(64, 128, 32, 4, 4), Tile(64, 64, 64, 4, 3),
-         Tile(32, 128, 64, 4, 3), Tile(32, 32, 64, 4, 3), Tile(16, 128, 64, 4, 3), Tile(16, 32, 128, 4, 3),
-         Tile(16, 16, 64, 2, 3)),
-    90: (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4),
-         Tile(32, 128, 64, 4, 4), Tile(32, 32, 64, 4, 4), Tile(16, 128, 128, 4, 3), Tile(16, 32, 128, 4, 3),
-         Tile(16, 16, 64, 2, 3)),
-}  # fmt: skip
-_SINGLE = {
-    80: (Tile(128, 128, 32, 8, 3), Tile(64, 128, 32, 4, 3), Tile(64, 64, 32, 4, 3), Tile(32, 64, 32, 4, 3),
-         Tile(32, 32, 32, 4, 3), Tile(16, 64, 64, 4, 3), Tile(16, 16, 32, 2, 3)),
-    90: (Tile(128, 128, 32, 8, 3), Tile(64, 128, 32, 4, 3), Tile(64, 64, 32, 4, 3), Tile(32, 64, 32, 4, 3),
-         Tile(32, 32, 32, 4, 3), Tile(16, 64, 64, 4, 3), Tile(16, 16, 32, 2, 3)),
-}  # fmt: skip
-_DOUBLE = (
-    Tile(64, 64, 16, 4, 3), Tile(32, 64, 16, 4, 3), Tile(32, 32, 32, 4, 3), Tile(16, 64, 16, 4, 3),
-    Tile(16, 16, 32, 2, 3),
-)  # fmt: skip
-_WHOLE = (Tile(32, 64, 4, 4, 2), Tile(32, 32, 4, 4, 2), Tile(16, 64, 4, 4, 2), Tile(16, 16, 4, 2, 2))
-_TMA = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4))
-
-# Multiplications that one multiprocessor does in a microsecond (in thousands), by which launches and a program's first
-# loads, of about a microsecond, are weighed against work.
-_RATE = {"half": 3000, "tf32": 1500, "tf32x3": 500, "ieee": 100, "double": 100, "whole": 50}
-_READ = 64  # elements of a tile's edges cost as much as so many multiplications
-_FINISH = 4  # microseconds that a step of its own takes
 
 
 def product(builder: _Builder, gemm: _Gemm, a: _Place, b: _Place, c: _Place) -> None:
@@ -100,9 +60,10 @@ class _Product:
         if m == 1:
             self._dots()
         elif self.dtype.kind != "f" or k <= _SHALLOW:
-            self._tiles("multiply", _WHOLE, "whole")
+            self._tiles("multiply", WHOLE, "whole")
         elif not self._tma():
-            self._tiles("tile", *self._table())
+            kind = {2: "half", 8: "double"}.get(self.dtype.itemsize) or input_precision(self.able.sm)
+            self._tiles("tile", tiles_for(self.dtype.itemsize, self.able.sm, self._even()), kind)
 
     # layouts
 
@@ -187,41 +148,20 @@ class _Product:
 
     # schedules
 
-    def _table(self) -> tuple[tuple[Tile, ...], str]:
-        sm = self.able.sm
-        of = 90 if sm >= 90 else 80
-        if self.dtype.itemsize == 8:
-            return _DOUBLE, "double"
-        if self.dtype.itemsize == 2:
-            return _HALF[of], "half"
-        return _SINGLE[of], input_precision(sm)
+    def _even(self) -> bool:
+        """Whether operands are read 16 bytes at a time: all rows begin and end at multiples of 16 elements."""
+        (m, am, _), (n, bn, _), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
+        if self.a.dtype is not self.dtype or self.b.dtype is not self.dtype:
+            return False
+        rows = [s for _, *steps, _ in self.gemm.batch for s in steps]
+        for first, second in (((m, am), (k, ak)), ((k, bk), (n, bn))):
+            unit = _unit(first, second)
+            rows += [first[1], second[0]] if unit == 1 else [first[0], second[1]] if unit == 0 else [1]
+        return all(s % 16 == 0 for s in rows)
 
-    def _choose(self, tiles: Iterable[Tile], rate: int) -> tuple[Tile, int, int]:
-        """(tile, depth of a part, parts) of the least time, by a rough account of it."""
-        m, n, k = self.gemm.m[0], self.gemm.n[0], self.gemm.k[0]
-        best: tuple[float, Tile, int, int] | None = None
-        for tile in tiles:
-            if tile.bm > max(16, next_power(m)) or tile.bn > max(16, next_power(n)):
-                continue
-            count = _ceil(m, tile.bm) * _ceil(n, tile.bn) * self.gemm.entries
-            a_step = tile.bm * tile.bn + _READ * (tile.bm + tile.bn)
-            for depth in dict.fromkeys((k, self._depth(k, count, tile.bk))):
-                parts = _ceil(k, depth)
-                work = _ceil(depth, tile.bk) * tile.bk * a_step / (1000 * rate)
-                time = _ceil(count * parts, self.able.cores) * (1 + work) + (_FINISH if parts > 1 else 0)
-                if best is None or time < best[0]:
-                    best = time, tile, depth, parts
-        assert best is not None
-        return best[1:]
-
-    def _depth(self, k: int, count: int, block: int) -> int:
-        """What each of the parts takes into which k is cut, so that there is one program a multiprocessor."""
-        quantum = max(block, 16)
-        parts = min(self.able.cores // count, k // (4 * quantum))
-        return _ceil(_ceil(k, parts), quantum) * quantum if parts > 1 else k
-
-    def _tiles(self, entry: str, tiles: tuple[Tile, ...], rate: str) -> None:
-        tile, depth, parts = self._choose(tiles, _RATE[rate])
+    def _tiles(self, entry: str, tiles: tuple[Tile, ...], kind: str) -> None:
+        g = self.gemm
+        tile, depth, parts = choose(tiles, kind, g.m[0], g.n[0], g.k[0], g.entries, self.dtype.itemsize, self.able)
         if entry == "multiply":
             deep = 2 if self.summed.itemsize == 8 else tile.bk  # steps at a time: their operands stay in registers
             tile = replace(tile, bk=min(next_power(self.gemm.k[0]), deep))
@@ -233,7 +173,7 @@ class _Product:
             "num_warps": tile.warps, "num_stages": tile.stages,
         }  # fmt: skip
         if entry == "tile":
-            precision = rate if self.dtype is dtypes.float32 else "ieee"
+            precision = kind if self.dtype is dtypes.float32 else "ieee"
             defines.update(D=self.dtype.name, EVEN=int(k % tile.bk == 0), PRECISION=precision)
         geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, there.entries, *_tables(there))
         programs = _ceil(m, tile.bm) * _ceil(n, tile.bn) * there.entries * parts
@@ -278,10 +218,10 @@ class _Product:
         if 2 in (a_unit, b_unit) or not all(map(_descriptor, rows[:2], steps[:2])):
             return False
         writes = cn == 1 and self.c.dtype is self.dtype and _descriptor(cm, steps[2])
-        tile = min(_TMA, key=lambda t: _ceil(_tiles_of(m, n, t) * entries, self.able.cores) * t.bm * t.bn)
-        count = _tiles_of(m, n, tile) * entries
-        if count < self.able.cores // 2:
+        found = largest(TMA, m, n, entries, self.able)
+        if found is None or found[1] < self.able.cores // 2:
             return False
+        tile, count = found
         defines: dict[str, str | int] = {
             "D": self.dtype.name, "A": a_unit, "B": b_unit, "R": _unit((m, cm), (n, cn)), "WRITES": int(writes),
             "EVEN": int(k % tile.bk == 0), "PRECISION": "ieee", "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
@@ -379,10 +319,6 @@ def _unit(first: tuple[int, int], second: tuple[int, int]) -> int:
 def _descriptor(row: int, step: int) -> bool:
     """Whether the copy engine takes an operand of half precision with these strides of rows and of entries."""
     return row > 0 and row % 8 == 0 and step >= 0 and step % 8 == 0
-
-
-def _tiles_of(m: int, n: int, tile: Tile) -> int:
-    return _ceil(m, tile.bm) * _ceil(n, tile.bn)
 
 
 def _ceil(a: int, b: int) -> int:
