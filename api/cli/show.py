@@ -15,12 +15,14 @@ from .terminal import Style
 
 __all__ = ["register", "shown"]
 
+_LANGUAGES = {"opencl": ("c", "//"), "triton": ("python", "#")}  # and what begins a comment
+
 
 def register(subparsers: Any) -> None:
     """Add the command."""
     made = subparsers.add_parser("show", help="show an op: spec, derivatives, kernels")
     made.add_argument("op", help="the op's name, or a derivative's, such as sigmoid_grad_input")
-    made.add_argument("--target", default="opencl", help="whose kernels (default: opencl)")
+    made.add_argument("--target", default="opencl", choices=_LANGUAGES, help="whose kernels (default: opencl)")
     made.add_argument("--dtype", help="show the program that a call with this dtype compiles")
     made.add_argument("--device", default=None, help="for which device, with --dtype (default: the default one)")
     made.set_defaults(run=run)
@@ -58,12 +60,13 @@ def shown(name: str, style: Style, target: str, dtype: str | None, device: str |
     text = record.texts.get(target)
     if dtype is not None:
         yield style("heading", f"program for {dtype}")
-        yield style.highlight("c", program_text(record, dtype, device))
+        yield style.highlight(*program_text(record, dtype, device))
     elif text is not None:
+        language, mark = _LANGUAGES[target]
         yield style("heading", f"kernels ({target})")
-        yield style.highlight("c", text.source.rstrip())
+        yield style.highlight(language, text.source.rstrip())
         if text.functions:
-            yield style("comment", f"// with the functions {', '.join(text.functions)}")
+            yield style("comment", f"{mark} with the functions {', '.join(text.functions)}")
     elif record.texts:
         raise ArgumentError(f"show: {name} has no kernels for {target}; there are {', '.join(record.texts)}")
     else:
@@ -106,12 +109,13 @@ def derivatives(record: Any) -> str:
     return "\n".join([*lines, f"saved     {', '.join(sorted(saved)) or 'nothing'}"]) + "\n"
 
 
-def program_text(record: Any, dtype: str, device: str | None) -> str:
-    """The source that a call on small contiguous tensors of `dtype` compiles on `device`."""
+def program_text(record: Any, dtype: str, device: str | None) -> tuple[str, str]:
+    """The language and the source that a call on small contiguous tensors of `dtype` compiles on `device`."""
     from ..codegen.loader import op_from_mapping
     from ..runtime import dtypes, program
     from ..runtime.device import device as to_device
     from ..runtime.dispatch import plan_for
+    from ..runtime.triton import source
     from .samples import arguments
 
     place = to_device(device)
@@ -122,5 +126,8 @@ def program_text(record: Any, dtype: str, device: str | None) -> str:
         planned = plan_for(record, operands, tuple(named[n] for n in record.statics))
     except (WeftgradError, KeyError, StopIteration) as error:
         raise ArgumentError(f"show: cannot plan a call of {record.name} with {dtype}: {error}") from error
+    instances = [s.instance for s in planned.steps]
+    if place.driver.target == "triton":
+        return "python", "\n".join(dict.fromkeys(source.module_text(i) for i in instances))
     able = place.driver.capabilities
-    return program.source([s.instance for s in planned.steps], builtins=able.builtins, fp64=able.fp64)
+    return "c", program.source(instances, builtins=able.builtins, fp64=able.fp64)
