@@ -36,13 +36,9 @@ def mul_rows(
     row_inside = row < rows
     inside = row_inside[:, None] & (column < n)[None, :]
     o0 = wg_row_start(row, sizes, stride0, OUTER)
-    v0 = wg_read_tile(
-        x0, o0, column, step0, row_inside, inside, numbers, CLASS0, NUMBER0, C
-    )
+    v0 = wg_read_tile(x0, o0, column, step0, row_inside, inside, numbers, CLASS0, NUMBER0, C)
     o1 = wg_row_start(row, sizes, stride1, OUTER)
-    v1 = wg_read_tile(
-        x1, o1, column, step1, row_inside, inside, numbers, CLASS1, NUMBER1, C
-    )
+    v1 = wg_read_tile(x1, o1, column, step1, row_inside, inside, numbers, CLASS1, NUMBER1, C)
     r0 = mul_value(v0, v1, C)
     o2 = wg_row_start(row, sizes, stride2, OUTER)
     wg_store_tile(y0, o2, column, step2, inside, r0, CLASS2)

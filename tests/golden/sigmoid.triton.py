@@ -33,9 +33,7 @@ def sigmoid_rows(
     row_inside = row < rows
     inside = row_inside[:, None] & (column < n)[None, :]
     o0 = wg_row_start(row, sizes, stride0, OUTER)
-    v0 = wg_read_tile(
-        x0, o0, column, step0, row_inside, inside, numbers, CLASS0, NUMBER0, C
-    )
+    v0 = wg_read_tile(x0, o0, column, step0, row_inside, inside, numbers, CLASS0, NUMBER0, C)
     r0 = sigmoid_value(v0, C)
     o1 = wg_row_start(row, sizes, stride1, OUTER)
     wg_store_tile(y0, o1, column, step1, inside, r0, CLASS1)
