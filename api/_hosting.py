@@ -16,7 +16,7 @@ from .runtime.storage import Storage
 from .runtime.tensor import Tensor
 from .runtime.views import contiguous
 
-__all__ = ["adopt", "fill", "from_host", "host_array", "to_host", "to_numpy"]
+__all__ = ["adopt", "fill", "from_host", "host_array", "is_pinned", "pinned", "to_host", "to_numpy"]
 
 
 class _Exported:
@@ -79,6 +79,30 @@ def adopt(array: np.ndarray[Any, Any]) -> Tensor:
     flat = np.lib.stride_tricks.as_strided(array, (extent,), (size,))
     storage = cpu.driver.adopt(flat)
     return Tensor(storage, layout, storage.start)
+
+
+def pinned(tensor: Tensor, device: Device) -> Tensor:
+    """A `cpu` tensor with the values of `tensor`, in host memory that is page-locked for the CUDA device `device`."""
+    layout = tensor.meta
+    if layout.device.type != "cpu" or device.type != "cuda":
+        raise DeviceError(
+            f"pin_memory: takes a tensor on cpu, and a CUDA device to pin it for; not one on {layout.device}, for "
+            f"{device}"
+        )
+    if not layout.numel or is_pinned(tensor, device):
+        return tensor
+    driver: Any = device.driver
+    memory = driver.pinned_array(layout.nbytes)
+    memory.view(layout.dtype.numpy).reshape(layout.shape)[...] = to_host(tensor)
+    storage = layout.device.driver.adopt(memory)
+    return Tensor(storage, meta(layout.dtype, layout.shape, None, layout.device), storage.start)
+
+
+def is_pinned(tensor: Tensor, device: Device) -> bool:
+    """Whether the memory of a `cpu` tensor is page-locked for `device`; without opening the device."""
+    driver: Any = device._driver
+    whole = tensor.meta.device.driver.host_view(tensor.storage) if tensor.meta.numel else None
+    return driver is not None and whole is not None and driver.pinned.holds(whole) is not None
 
 
 def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:

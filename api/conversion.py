@@ -107,6 +107,14 @@ class Conversions:
         """On a CUDA device."""
         return self.to(device=device if device is not None else "cuda:0")
 
+    def pin_memory(self, device: Any = None) -> Any:
+        """A copy in page-locked host memory, from which copies to a CUDA device are asynchronous and fast."""
+        return _hosting.pinned(self, to_device("cuda:0" if device is None else device))  # type: ignore[arg-type]
+
+    def is_pinned(self, device: Any = None) -> Any:
+        """Whether the memory is page-locked, for a CUDA device."""
+        return _hosting.is_pinned(self, to_device("cuda:0" if device is None else device))  # type: ignore[arg-type]
+
     def float(self) -> Any:
         """As float32."""
         return self.to(dtype=dtypes.float32)

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import bare
 import pytest
+
+bare.install()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,9 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With `-m gpu`, only the modules with such tests are imported: the others need packages that may be missing."""
-    if config.getoption("-m", "") != "gpu" or not collection_path.name.startswith("test_"):
+    if config.option.markexpr != "gpu" or not collection_path.name.startswith("test_"):
         return None
-    return "mark.gpu" not in collection_path.read_text(encoding="utf-8") or None
+    return "pytest.mark.gpu\n" not in collection_path.read_text(encoding="utf-8") or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

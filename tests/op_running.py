@@ -99,7 +99,7 @@ def build(place: Device, steps: Sequence[Any]) -> int:
     if "launcher" in vars(driver):
         return 0
     if not hasattr(driver, "compiler"):  # not OpenCL: how it is built is the driver's business
-        return int(driver.build(list(dict.fromkeys(step.instance for step in steps))))
+        return int(driver.build(list(dict.fromkeys(steps))))
     quick = isinstance(driver, CpuDriver) and driver.quick_compiler is not None
     groups: dict[Any, list[Any]] = {}
     for step in steps:

@@ -14,7 +14,7 @@ from cuda_standin import CUresult, Standin
 
 import weftgrad as wg
 from weftgrad.runtime import errors
-from weftgrad.runtime.backends import cuda_launch
+from weftgrad.runtime.backends import cuda_api, cuda_launch
 
 # Memory
 
@@ -527,3 +527,89 @@ def test_a_graph_that_cannot_be_made(cuda: Standin, compiled: Compiler) -> None:
         captured(driver, lambda: None)
     assert driver.captures == 0
     captured(driver, lambda: None)[0].replay()
+
+
+# What users call
+
+
+def test_the_cuda_namespace(cuda: Standin, compiled: Compiler) -> None:
+    assert wg.cuda.is_available()
+    assert wg.cuda.device_count() == 2
+    assert [wg.cuda.get_device_name(i) for i in range(2)] == ["Stand-in H200", "Stand-in A100"]
+    assert wg.cuda.get_device_capability("cuda:1") == (8, 0)
+    told = wg.cuda.get_device_properties()
+    assert (told.total_memory, told.multi_processor_count) == (1 << 28, 132)
+    assert wg.cuda.current_device() == 0
+    x = wg.empty(1 << 20, device="cuda:1")
+    assert wg.cuda.memory_allocated(1) == 4 << 20
+    assert wg.cuda.memory_allocated(0) == 0
+    free, total = wg.cuda.mem_get_info(1)
+    assert total - free == wg.cuda.memory_reserved(1) >= 4 << 20
+    del x
+    wg.cuda.empty_cache()
+    assert wg.cuda.memory_reserved(1) == 0
+    assert wg.cuda.max_memory_allocated(1) == 4 << 20
+    wg.cuda.synchronize(1)
+    with pytest.raises(errors.ArgumentError, match="cpu is no CUDA device"):
+        wg.cuda.synchronize("cpu")
+
+
+def test_streams_of_the_namespace(cuda: Standin, compiled: Compiler) -> None:
+    side = wg.cuda.Stream("cuda:1", priority=-1)
+    with wg.cuda.stream(side):
+        assert wg.cuda.current_stream(1) == side
+        wg.ones(4, device="cuda:1")
+    assert cuda.launches[-1].stream is side._stream.handle
+    assert wg.cuda.current_stream(1) == wg.cuda.default_stream(1) != side
+
+
+def test_no_gpu_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_api, "may_exist", lambda: False)
+    assert not wg.cuda.is_available()
+    assert wg.cuda.device_count() == 0
+    wg.cuda.empty_cache()
+
+
+def test_pinned_tensors(cuda: Standin) -> None:
+    for dtype in (wg.float32, wg.bfloat16, wg.bool):
+        x = wg.tensor([[1.0, 0.0, 3.0], [4.0, 5.0, 6.0]], device="cpu").to("cuda").cpu()
+        y = wg.tensor(x.numpy(), dtype=dtype, device="cpu").pin_memory()
+        assert y.is_pinned()
+        assert not x.is_pinned()
+        assert y.pin_memory() is y
+        cuda.calls.clear()
+        z = y.to("cuda", non_blocking=True)
+        assert "cuStreamSynchronize" not in cuda.calls
+        assert z.dtype is dtype
+        expected = [[bool(v) if dtype is wg.bool else v for v in row] for row in x.tolist()]
+        assert z.tolist() == y.tolist() == expected
+    with pytest.raises(errors.DeviceError, match="pin_memory: takes a tensor on cpu"):
+        z.pin_memory()
+
+
+def test_graphs_by_their_pytorch_names(cuda: Standin, compiled: Compiler) -> None:
+    x = wg.ones(5, device="cuda")
+    x + 1
+    cuda.launches.clear()
+    graph = wg.cuda.CUDAGraph()
+    with wg.cuda.graph(graph):
+        assert wg.cuda.is_current_stream_capturing()
+        y = x + 1
+    assert not wg.cuda.is_current_stream_capturing()
+    with pytest.raises(errors.CaptureError, match="reset"):
+        graph.capture_begin()
+    for _ in range(3):
+        graph.replay()
+    wg.cuda.synchronize()
+    (launch,) = cuda.launches
+    assert len(launch.ran) == 3
+    assert y.shape == (5,)
+    graph.reset()
+    with pytest.raises(errors.CaptureError, match="nothing was captured"):
+        graph.replay()
+    with pytest.raises(errors.CaptureError, match="asked for while a graph is captured"), wg.cuda.graph(graph):
+        (x + 1).tolist()
+    assert not wg.cuda.is_current_stream_capturing()
+    graph.capture_begin()
+    graph.capture_end()
+    graph.replay()

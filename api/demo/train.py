@@ -103,6 +103,8 @@ def prepare(device: Device, images: Any, labels: Any) -> None:
             net.eval()(zeros((len(labels) // 4, *images.shape[1:]), device=device)).argmax(1)
     wanted = list(dict.fromkeys(step.instance for step in steps))
     compilers = [n for n in ("compiler", "quick_compiler") if getattr(driver, n, None) is not None]
+    if not compilers:  # a driver that builds by itself
+        driver.build(list(dict.fromkeys(steps)))
     missing = {name: [i for i in wanted if not getattr(driver, name).is_cached(i)] for name in compilers}
     if sum(map(len, missing.values())) > 4:
         build(device, missing, os.cpu_count() or 1)

@@ -18,7 +18,7 @@ from weakref import WeakSet
 import numpy as np
 
 from ..device import Device
-from ..errors import ArgumentError, CaptureError, NotSupported, UnknownDevice
+from ..errors import CaptureError, NotSupported, UnknownDevice
 from ..pool import Budget
 from ..storage import Storage
 from ..triton import compile as compiler
@@ -28,7 +28,7 @@ from .cuda_api import ask
 from .cuda_launch import Kernel, Scratch, bind, load
 from .cuda_streams import CudaEvent, CudaStream
 from .overrides import override
-from .protocol import Capabilities, Step
+from .protocol import Capabilities, Instance, Step
 
 __all__ = ["CudaDriver", "runs_on"]
 
@@ -195,17 +195,14 @@ class CudaDriver:
             self._compiling.pop(key, None)
         return found
 
-    def build(self, steps: Sequence[Any]) -> int:
-        """Make the kernels of `steps` ready, several at a time; how many steps there were."""
-        if not all(isinstance(step, Step) for step in steps):
-            raise ArgumentError("build: the cuda backend compiles Steps: what a kernel is depends on its geometry")
+    def build(self, planned: Sequence[Step | Instance]) -> int:
+        """Make the kernels of steps ready, several at a time; how many there were.
 
-        def make(step: Step) -> None:
-            self.kernel(step, True)
-
+        What is no step is left for its first launch: how a kernel is compiled depends on its geometry too.
+        """
+        steps = [each for each in planned if isinstance(each, Step)]
         with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as workers:
-            list(workers.map(make, steps))
-        return len(steps)
+            return len(list(workers.map(lambda step: self.kernel(step, True), steps)))
 
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
         """A function `run(tensors, scalars, stream)` for this thread, that enqueues `steps` in order."""

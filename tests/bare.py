@@ -1,0 +1,67 @@
+"""Tests on a machine with little: no installed package, no SciPy. Nothing here happens where both are installed.
+
+A copy of the tree is enough to run `pytest -m gpu` with Python, NumPy, triton, cuda-bindings, pytest, Jinja2 and
+PyYAML: the package is put together from links to the rooms, in a temporary folder that subprocesses find by
+PYTHONPATH; the generated modules are made anew; the few special functions that references need come from
+`bare_special`. `python tests/bare.py FOLDER` leaves such a package in FOLDER, for other commands:
+
+    PYTHONPATH=FOLDER python -m weftgrad.cli bench --suite core
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["install", "link"]
+
+ROOT = Path(__file__).resolve().parent.parent
+_ROOMS = ("codegen", "runtime", "templates", "bench")
+_GENERATE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from codegen.generate import generate
+generate(Path(sys.argv[2]))
+"""
+
+
+def link(folder: Path) -> Path:
+    """Put the package together in `folder`, which is then what PYTHONPATH needs to name."""
+    package = folder / "weftgrad"
+    package.mkdir(parents=True)
+    for entry in (ROOT / "api").iterdir():
+        if entry.name not in ("__pycache__", "_generated"):
+            (package / entry.name).symlink_to(entry)
+    for room in _ROOMS:
+        (package / room).symlink_to(ROOT / room)
+    subprocess.run([sys.executable, "-c", _GENERATE, str(ROOT), str(package / "_generated")], check=True)
+    return folder
+
+
+def install() -> None:
+    """Make `weftgrad` and what references need of SciPy importable, if they are not."""
+    if importlib.util.find_spec("weftgrad") is None and (ROOT / "codegen").is_dir():
+        folder = Path(tempfile.mkdtemp(prefix="weftgrad-package-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        link(folder)
+        sys.path.insert(0, str(folder))
+        others = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), others)))
+    if importlib.util.find_spec("scipy") is None:
+        import bare_special
+
+        package = ModuleType("scipy")
+        package.special = bare_special  # type: ignore[attr-defined]
+        sys.modules["scipy"], sys.modules["scipy.special"] = package, bare_special
+
+
+if __name__ == "__main__":
+    link(Path(sys.argv[1]))

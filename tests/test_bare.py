@@ -1,0 +1,59 @@
+"""What stands in for SciPy on a bare machine agrees with SciPy, and a linked package is a package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import bare
+import bare_special
+import numpy as np
+import pytest
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -3e38, 1e-30, -1e-30, 1e4, -1e4])
+WIDE = np.concatenate([np.linspace(-9, 9, 733), np.logspace(-8, 4, 200), -np.logspace(-8, 2, 200)])
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc", "expit", "gammaln", "log_expit", "ndtr", "psi"])
+def test_of_one_number(name: str) -> None:
+    scipy = pytest.importorskip("scipy.special")
+    if not hasattr(scipy, "__file__"):
+        pytest.skip("SciPy is what is stood in for")
+    x = np.concatenate([WIDE, SPECIAL])
+    with np.errstate(all="ignore"):
+        expected = getattr(scipy, name)(x)
+    np.testing.assert_allclose(getattr(bare_special, name)(x), expected, rtol=2e-13, atol=1e-15)
+
+
+def test_the_others() -> None:
+    scipy = pytest.importorskip("scipy.special")
+    y = np.concatenate([np.linspace(-1, 1, 501), 1 - np.logspace(-15, -1, 50), np.logspace(-12, -1, 50), [np.nan, 2.0]])
+    np.testing.assert_allclose(bare_special.erfinv(y), scipy.erfinv(y), rtol=2e-13, atol=1e-18)
+    x = np.logspace(-3, 3, 200)
+    for n in range(5):
+        np.testing.assert_allclose(bare_special.polygamma(n, x), scipy.polygamma(n, x), rtol=2e-13, atol=1e-15)
+    a = np.random.default_rng(0).standard_normal((4, 5, 6)) * 30
+    for axis in (0, -1):
+        for name in ("softmax", "log_softmax", "logsumexp"):
+            np.testing.assert_allclose(
+                getattr(bare_special, name)(a, axis=axis), getattr(scipy, name)(a, axis=axis), rtol=1e-12, atol=1e-300
+            )
+    given = np.array([0.0, 0.0, 0.0, 2.0, np.nan]), np.array([0.0, np.nan, np.inf, 3.0, 1.0])
+    np.testing.assert_allclose(bare_special.xlogy(*given), scipy.xlogy(*given))
+    assert set(bare_special.__all__) <= set(dir(scipy))
+
+
+def test_a_linked_package(tmp_path: Path) -> None:
+    """From a copy of the tree, without an installation."""
+    if not (bare.ROOT / "codegen").is_dir():
+        pytest.skip("needs the checkout")
+    folder = bare.link(tmp_path / "package")
+    code = "import weftgrad as wg; print(wg.__file__, wg.zeros(2, device='cpu').tolist(), wg.add)"
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert str(folder) in done.stdout
+    assert "[0.0, 0.0]" in done.stdout
