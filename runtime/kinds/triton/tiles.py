@@ -27,7 +27,7 @@ class Tile:
         return self.stages * self.bk * (self.bm + self.bn) * itemsize
 
 
-# Tiles by what is multiplied. Large ones read less, small ones occupy more of the device; all of them fit the registers.
+# Tiles by what is multiplied. Large ones read less, small ones occupy more of the device; all of them fit registers.
 _SMALL_HALF = (
     Tile(64, 64, 64, 4, 3), Tile(32, 128, 64, 4, 3), Tile(32, 32, 64, 4, 3), Tile(16, 64, 64, 4, 3),
     Tile(16, 32, 128, 4, 3), Tile(16, 16, 64, 2, 3),
@@ -45,11 +45,11 @@ _SINGLE = (
     Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 4, 3), Tile(32, 64, 32, 4, 3), Tile(32, 32, 32, 4, 3),
     Tile(16, 64, 64, 4, 3), Tile(16, 16, 32, 2, 3),
 )  # fmt: skip
-_LARGE_SINGLE = {80: Tile(128, 128, 16, 8, 4), 90: Tile(128, 128, 32, 8, 3)}
+_LARGE_SINGLE = Tile(128, 128, 32, 8, 3)  # from sm_90, which reads its operands from shared memory
 _DOUBLE = (
     Tile(64, 64, 16, 4, 3), Tile(32, 32, 16, 2, 3), Tile(16, 64, 16, 4, 2), Tile(16, 16, 16, 2, 3),
 )  # fmt: skip
-WHOLE = (Tile(32, 64, 4, 4, 2), Tile(32, 32, 4, 4, 2), Tile(16, 64, 4, 4, 2), Tile(16, 16, 4, 2, 2))
+WHOLE = (Tile(32, 64, 2, 4, 2), Tile(32, 32, 4, 4, 2), Tile(16, 64, 4, 4, 2), Tile(16, 16, 4, 2, 2))
 TMA = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4))
 
 # Multiplications that one multiprocessor does in a microsecond (in thousands), and how many of them reading an element
@@ -67,7 +67,7 @@ def tiles_for(itemsize: int, sm: int, even: bool) -> tuple[Tile, ...]:
         return _DOUBLE
     if itemsize == 2:
         return _HALF[of] if even else _ODD_HALF
-    return (_LARGE_SINGLE[of], *_SINGLE) if even else _SINGLE
+    return (_LARGE_SINGLE, *_SINGLE) if even and of == 90 else _SINGLE
 
 
 def choose(
