@@ -11,6 +11,7 @@ import numpy as np
 from . import _hosting
 from ._checks import only_tensors
 from .runtime import dtypes
+from .runtime.context import current_stream
 from .runtime.device import Device
 from .runtime.dispatch import call
 from .runtime.errors import DTypeError, IndexOutOfRange
@@ -66,6 +67,8 @@ def _extremes(index: Tensor, size: int) -> tuple[int, int]:
     device = index.meta.device
     if device.type == "cpu":
         return (0, -1) if device in _unchecked else _extremes_in_memory(index, size)
+    if getattr(current_stream(device), "capture", None) is not None:
+        return 0, -1  # a graph is captured: nothing has a value before its replay, so nothing can be looked at
     low, high = call(registry["index_bounds"], (index.detach(),))  # type: ignore[attr-defined]
     return (0, -1) if device in _unchecked else (int(low.item()), int(high.item()))
 

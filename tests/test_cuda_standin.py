@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import op_cases as cases
 import pytest
 from cuda_running import TEXT, Compiler, KiB, address, buffers, captured, driver_of, in_place, make_step
 from cuda_standin import CUresult, Gpu, Interpreting, Standin, parameter_sizes
@@ -372,6 +373,38 @@ def test_a_captured_computation(cuda: Standin, computing: Interpreting) -> None:
         x.fill_(value)
         graph.replay()
         assert y.tolist() == [value * value + 1] * 3
+
+
+def test_a_captured_step_of_training(cuda: Standin, computing: Interpreting) -> None:
+    """Also what otherwise looks at values on the host (targets), or keeps them for later (a gradient of ones)."""
+    rng = np.random.default_rng(0)
+    logits, target = rng.standard_normal((3, 5)).astype(np.float32), wg.tensor([1, 0, 4], device="cuda")
+    x = wg.tensor(logits, device="cuda", requires_grad=True)
+
+    def step() -> Any:
+        loss = wg.nn.functional.cross_entropy(x, target)
+        (grad,) = wg.autograd.grad(loss, x)
+        return loss.detach(), grad
+
+    graph, (loss, grad) = captured(x.device.driver, step)
+    for turn in range(2):
+        with wg.no_grad():
+            x.copy_(wg.tensor(logits * (turn + 1), device="cuda"))
+        graph.replay()
+        found = loss.item(), grad.tolist()
+        expected = step()
+        np.testing.assert_allclose(found[0], expected[0].item(), rtol=1e-6)
+        np.testing.assert_allclose(found[1], expected[1].tolist(), rtol=1e-6)
+    target = wg.tensor([1, 0, 5], device="cuda")
+    with pytest.raises(errors.IndexOutOfRange):
+        step()
+
+
+@pytest.mark.parametrize("name", cases.names())
+def test_every_op(name: str, cuda: Standin, computing: Interpreting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What packs a launch's parameters and what reads them agree on every kernel there is."""
+    monkeypatch.setenv("WEFTGRAD_CAPABILITIES", "block=16384")  # fewer programs: each takes its time
+    cases.check(name, wg.device("cuda:0"), "small")
 
 
 # The compiler, and the cache in front of it

@@ -320,6 +320,26 @@ def test_a_graph_of_a_training_step() -> None:
     np.testing.assert_allclose(w.detach().cpu().numpy(), eager.detach().cpu().numpy(), rtol=1e-3, atol=1e-4)
 
 
+def test_a_graph_of_a_network() -> None:
+    """Captured without a step before it: kernels are compiled, loaded and given memory in the capture."""
+    wg.manual_seed(0)
+    net = wg.nn.Sequential(wg.nn.Linear(33, 65), wg.nn.GELU(), wg.nn.LayerNorm(65), wg.nn.Linear(65, 7)).to("cuda")
+    x, target = randn(50, 33), wg.tensor(np.arange(50) % 7, device="cuda")
+
+    def step() -> list[Any]:
+        loss = wg.nn.functional.cross_entropy(net(x), target)
+        return [loss.detach(), *wg.autograd.grad(loss, list(net.parameters()))]
+
+    graph = wg.cuda.CUDAGraph()
+    with wg.cuda.graph(graph):
+        results = step()
+    for seed in (5, 6):
+        x.copy_(randn(50, 33, seed=seed))
+        graph.replay()
+        for found, expected in zip(results, step(), strict=True):
+            np.testing.assert_allclose(found.cpu().numpy(), expected.cpu().numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_a_graph_keeps_its_memory() -> None:
     x = wg.full((MiB,), 2.0, device="cuda")
     x * x + 1

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
-from ..context import State, _local
+from ..context import State, _local, current_stream
 from ..device import Meta
 from ..dispatch import call, call_into
 from ..errors import GradientError, ShapeError
@@ -232,7 +232,10 @@ def ones_like(tensor: Tensor) -> Tensor:
             found = call(registry["full_like_as"], (tensor, 1.0), (None,))
         finally:
             state.grad = before
-        tensor.meta.device.driver.synchronize()  # other streams and threads read it
+        device = tensor.meta.device
+        if getattr(current_stream(device), "capture", None) is not None:
+            return found  # a part of the graph that is captured, with a value only when that is replayed
+        device.driver.synchronize()  # other streams and threads read it
         found = _ones.setdefault(tensor.meta, found)
     return found
 

@@ -28,8 +28,8 @@ __all__ = [
     "Binary", "Compiled", "Target", "binary", "compile_for", "compiler_installed", "compiler_version", "is_cached",
 ]  # fmt: skip
 
-# a * b + c in one rounding, as C compilers for GPUs have it; its default differs between Triton's versions. Functions of
-# libdevice (floor is one) keep subnormal numbers, as all else does.
+# a * b + c in one rounding, as C compilers for GPUs have it; its default differs between Triton's versions. Functions
+# of libdevice (floor is one) keep subnormal numbers, as all else does.
 _OPTIONS = {"enable_fp_fusion": True, "enable_reflect_ftz": False}
 _lock = threading.Lock()
 
@@ -154,6 +154,23 @@ def _triton() -> Any:
 
 
 @cache
+def _source_class() -> Any:
+    """Triton's source class, with its parsing in one thread at a time; the passes behind it run side by side."""
+    from triton.compiler import ASTSource
+
+    class Source(ASTSource):
+        def hash(self) -> str:
+            with source.parsing:
+                return str(super().hash())
+
+        def make_ir(self, *given: Any, **named: Any) -> Any:
+            with source.parsing:
+                return super().make_ir(*given, **named)
+
+    return Source
+
+
+@cache
 def _temporary() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="weftgrad-triton-")
 
@@ -161,12 +178,11 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 def _compile(step: Step, found: Signature, target: Target) -> tuple[Binary, dict[str, Any]]:
     triton = _triton()
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
     name = step.instance.name
     kernel = source.functions(source.module_text(step.instance))[found.entry]
     constants = resolve(found.constants, triton.language)
-    given = ASTSource(kernel, dict(found.types), constants, found.attributes)
+    given = _source_class()(kernel, dict(found.types), constants, found.attributes)
     try:
         made = triton.compile(
             given, target=GPUTarget(target.backend, target.arch, target.warp), options={**_OPTIONS, **found.options}

@@ -27,6 +27,7 @@ from triton.runtime.jit import JITFunction
 from ..errors import LaunchError
 from . import libdevice
 from .builder import Builder, dtype_of
+from .source import parsing
 
 __all__ = ["BUILDER", "Descriptor", "Interpreted", "Value", "interpreted", "scalar", "value"]
 
@@ -191,7 +192,8 @@ class Interpreted:
         named.pop("_semantic", None)
         named.pop("_generator", None)
         if self._body is None:
-            self._body = _compile(self.function)
+            with parsing:
+                self._body = _compile(self.function)
         return self._body(*arguments, **named)
 
 

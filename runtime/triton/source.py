@@ -9,6 +9,7 @@ import ast
 import hashlib
 import linecache
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,11 @@ from typing import Any
 
 from ..backends.protocol import Instance
 
-__all__ = ["Parameter", "functions", "module_text", "parameters"]
+__all__ = ["Parameter", "functions", "module_text", "parameters", "parsing"]
+
+# Held while Python parses text to a tree: in several threads at once, CPython 3.11 to 3.12 may raise SystemError
+# ("AST constructor recursion depth mismatch"), because a count that belongs to one call is shared by all.
+parsing = threading.RLock()
 
 _HEAD = "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n"
 
@@ -90,7 +95,9 @@ def functions(text: str) -> dict[str, Any]:
 @cache
 def parameters(text: str, entry: str) -> tuple[Parameter, ...]:
     """The parameters of the kernel `entry` of a text, read without importing it."""
-    for node in ast.parse(text).body:
+    with parsing:
+        tree = ast.parse(text)
+    for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == entry:
             return tuple(
                 Parameter(a.arg, a.annotation is not None and "constexpr" in ast.unparse(a.annotation))
