@@ -163,7 +163,7 @@ class _Product:
         g = self.gemm
         tile, depth, parts = choose(tiles, kind, g.m[0], g.n[0], g.k[0], g.entries, self.dtype.itemsize, self.able)
         if entry == "multiply":
-            deep = 2 if self.summed.itemsize == 8 else tile.bk  # steps at a time: their operands stay in registers
+            deep = 1 if self.summed.itemsize == 8 else tile.bk  # steps at a time: their operands stay in registers
             tile = replace(tile, bk=min(next_power(self.gemm.k[0]), deep))
         there, place, part_step = self._split(parts)
         (m, am, cm), (n, bn, cn), (k, ak, bk) = there.m, there.n, there.k
@@ -183,13 +183,14 @@ class _Product:
     def _dots(self) -> None:
         n, k, cores = self.gemm.n[0], self.gemm.k[0], self.able.cores
         bk, bn = self.gemm.k[2], self.gemm.n[1]
+        alone = _ALONE // 2 if self.summed.itemsize == 8 else _ALONE
         b = _unit((k, bk), (n, bn))
         along = next_power(k) if b != 1 else 16  # what is contiguous is read in runs
-        block = min(along, 1024 if n > 1 else _ALONE)
-        width = min(next_power(n), max(1, _ALONE // block), 256)
-        block = min(next_power(k), max(1, _ALONE // width))
+        block = min(along, alone // 4 if n > 1 else alone)
+        width = min(next_power(n), max(1, alone // block), 256)
+        block = min(next_power(k), max(1, alone // width))
         if k <= _SHALLOW:
-            block, width = next_power(k), min(next_power(n), 1024)
+            block, width = next_power(k), min(next_power(n), alone // 4)
         count = _ceil(n, width) * self.gemm.entries
         parts = min(4 * cores // count, k // (4 * max(block, 16)))
         depth = _ceil(_ceil(k, parts), max(block, 16)) * max(block, 16) if parts > 1 else k

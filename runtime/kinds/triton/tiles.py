@@ -47,7 +47,7 @@ _SINGLE = (
 )  # fmt: skip
 _LARGE_SINGLE = Tile(128, 128, 32, 8, 3)  # from sm_90, which reads its operands from shared memory
 _DOUBLE = (
-    Tile(64, 64, 16, 4, 3), Tile(32, 32, 16, 2, 3), Tile(16, 64, 16, 4, 2), Tile(16, 16, 16, 2, 3),
+    Tile(64, 64, 16, 4, 3), Tile(32, 32, 16, 4, 3), Tile(16, 64, 16, 4, 2), Tile(16, 16, 16, 2, 3),
 )  # fmt: skip
 WHOLE = (Tile(32, 64, 2, 4, 2), Tile(32, 32, 4, 4, 2), Tile(16, 64, 4, 4, 2), Tile(16, 16, 4, 2, 2))
 TMA = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4))
