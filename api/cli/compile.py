@@ -23,7 +23,7 @@ from typing import Any
 from ..runtime import dtypes
 from ..runtime.errors import CompileError
 
-__all__ = ["TARGETS", "Row", "compiled", "planned", "register", "table"]
+__all__ = ["TARGETS", "Row", "compiled", "measured", "place_like", "planned", "register", "table"]
 
 # What devices of each target offer a kernel: architecture, multiprocessors, bytes of shared memory a block.
 TARGETS = {
@@ -43,7 +43,7 @@ _BY_TARGET = ("contraction", "custom")  # kinds whose schedules depend on the ar
 class Row:
     """One kernel compiled for one target, or the reason why it was not.
 
-    registers and spills: a thread (bytes of stack on NVIDIA, registers on AMD). shared: bytes a block; limit: what the
+    registers and spills: a thread (bytes on NVIDIA, registers on AMD). shared: bytes a block; limit: what the
     target has. approximate: inexact instructions. load: bytes of the widest load from global memory a thread; 0 if
     there is none, or none is known. seconds: that compiling took.
     """
@@ -101,7 +101,7 @@ def compiled(
     """A row for each kernel and target, in order; `jobs` processes compile."""
     work = [(target, step) for target, steps in planned(targets, ops, dtype).items() for step in steps]
     if jobs <= 1:
-        yield from (_compiled(*each) for each in work)
+        yield from (measured(*each) for each in work)
         return
     # A forked child could not use a driver that this process has open.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
@@ -109,7 +109,7 @@ def compiled(
 
 
 def _packed(work: tuple[str, Any]) -> Row:
-    return _compiled(*work)
+    return measured(*work)
 
 
 def planned(targets: Sequence[str], ops: Sequence[str] | None, dtype: str) -> dict[str, list[Any]]:
@@ -130,16 +130,13 @@ def _differs(step: Any) -> bool:
 def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[str] | None) -> dict[str, Any]:
     """By kernel, the largest step that calls of ops of `kinds` (None: all) launch on a device like `target`."""
     from .._generated.records import NAMES
-    from ..runtime.backends.interpreter import InterpreterDriver
-    from ..runtime.device import Device
     from ..runtime.records import registry
     from .calls import calls_of
     from .prebuild import play
     from .samples import collecting
     from .scenes import scenes
 
-    place = Device("interpreter", None)  # not the one that users have: it claims to be another
-    place._driver = InterpreterDriver(place, f"{TARGETS[target]},block=1024")  # type: ignore[assignment]
+    place = place_like(target)
     wanted = [dtypes.parse(dtype)]
     with collecting(place) as steps:
         for name in sorted(NAMES if ops is None else ops):
@@ -159,7 +156,18 @@ def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[s
     return found
 
 
-def _compiled(target: str, step: Any) -> Row:
+def place_like(target: str) -> Any:
+    """A device of its own on which kernels can only be planned: it claims to be one of `target`."""
+    from ..runtime.backends.interpreter import InterpreterDriver
+    from ..runtime.device import Device
+
+    place = Device("interpreter", None)
+    place._driver = InterpreterDriver(place, f"{TARGETS[target]},block=1024")  # type: ignore[assignment]
+    return place
+
+
+def measured(target: str, step: Any) -> Row:
+    """Compile one step's kernel for `target`, for aligned operands."""
     from ..runtime.triton.compile import Target, compile_for
 
     limit = int(re.search(r"local_memory=(\d+)", TARGETS[target])[1])  # type: ignore[index]

@@ -31,6 +31,7 @@ __all__ = [
 # a * b + c in one rounding, as C compilers for GPUs have it; its default differs between Triton's versions. Functions
 # of libdevice (floor is one) keep subnormal numbers, as all else does.
 _OPTIONS = {"enable_fp_fusion": True, "enable_reflect_ftz": False}
+_REGISTERS = 65536  # of a multiprocessor, which one block may have to itself
 _lock = threading.Lock()
 
 
@@ -199,7 +200,11 @@ def _compile(step: Step, found: Signature, target: Target) -> tuple[Binary, dict
 
 
 def _usage(made: Binary, asm: dict[str, Any]) -> tuple[int, int]:
-    """Registers and bytes of stack of a cubin, by NVIDIA's cuobjdump (which is in Triton's wheel)."""
+    """Registers a thread of a cubin, and bytes it spills, by NVIDIA's cuobjdump (which is in Triton's wheel).
+
+    What is told is the stack. It holds spilled registers only where a thread has all that it can have; otherwise it holds
+    tables that a function indexes (sine's reduction of large angles), or what is kept around a call.
+    """
     from triton import knobs
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -210,10 +215,12 @@ def _usage(made: Binary, asm: dict[str, Any]) -> tuple[int, int]:
     found = re.search(rf"Function {re.escape(made.name)}:\s*REG:(\d+) STACK:(\d+)", said)
     if found is None:
         raise CompileError(f"{made.name}: cuobjdump says nothing about its registers:\n{said}")
-    return int(found[1]), int(found[2])
+    registers, stack = int(found[1]), int(found[2])
+    most = min(255, _REGISTERS // made.threads)
+    return registers, stack if registers >= most - 7 else 0  # they are handed out in eights
 
 
 def _usage_amd(text: str) -> tuple[int, int]:
-    """Vector registers, and registers spilled, of AMD's assembly."""
-    counts = {k: int(v) for k, v in re.findall(r"\.(vgpr_count|vgpr_spill_count|sgpr_spill_count):\s+(\d+)", text)}
-    return counts["vgpr_count"], counts["vgpr_spill_count"] + counts["sgpr_spill_count"]
+    """Vector registers, and how many of them are spilled, of AMD's assembly. (Scalar ones spill to vector registers.)"""
+    counts = {k: int(v) for k, v in re.findall(r"\.(vgpr_count|vgpr_spill_count):\s+(\d+)", text)}
+    return counts["vgpr_count"], counts["vgpr_spill_count"]

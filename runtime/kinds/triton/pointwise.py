@@ -11,6 +11,9 @@ from . import Defines, Geometry, index_type, instance, next_power, strided_exten
 
 __all__ = ["step"]
 
+# Functions that need so many registers that a thread should have two elements, not eight.
+_HEAVY = frozenset(("digamma", "fmod", "lgamma", "mod", "polygamma", "trigamma"))
+_HEAVY_BLOCK = 256
 _LEAST_BLOCK = 1024  # of a device whose blocks are larger (the interpreter's), so that small tensors take one program
 
 
@@ -42,6 +45,8 @@ def step(
     values = [m for m, o in zip(given.layouts, request.record.operands, strict=False) if o.type == "value" and m]
     defines["WG_BOOL"] = int(all(m.dtype is dtypes.bool_ for m in values))
     block = min(request.capabilities.block, max(_LEAST_BLOCK, next_power(numel)))
+    if _HEAVY & set(request.record.texts[request.device.driver.target].functions):
+        block = min(block, _HEAVY_BLOCK)
     if len(sizes) <= 1 and all(written) and all(s in ((), (0,), (1,)) for s in strides):
         defines.update(INDEX=index_type([numel]), BLOCK=block)
         made = instance(request, "flat", element, given.slots, defines)

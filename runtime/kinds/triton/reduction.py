@@ -12,7 +12,11 @@ from . import Defines, Geometry, index_type, instance, next_power, strided_exten
 
 __all__ = ["steps"]
 
-_TILE = 2048  # elements of a tile, on a device whose programs take 1024 elements of elementwise work
+# Functions of few instructions. Others need registers, so a thread gets 4 elements of a tile at a time instead of 16.
+_LIGHT = frozenset(
+    ("abs", "bitwise_not", "ceil", "div", "floor", "isfinite", "isinf", "isnan", "maximum", "minimum", "neg", "reciprocal",
+     "round", "rsqrt", "sign", "signbit", "sqrt", "square", "trunc")
+)  # fmt: skip
 _LEAST = 4096  # elements that are worth a program of their own
 _ROW = 64  # bytes that a warp should read of each line at least
 _LIMITS: dict[str, tuple[float, float]] = {
@@ -35,9 +39,10 @@ def steps(
     given = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    tall, wide = _tile(walk, 2 * able.block // max(1, len(states) // 2))
+    heavy = set(record.texts[request.device.driver.target].functions) - _LIGHT
+    tall, wide = _tile(walk, (able.block // 2 if heavy else 2 * able.block) // max(1, len(states) // 2))
     programs = -(-walk.results // tall)
-    run, splits = split(max(walk.count, 1), max(1, min(4 * able.cores // programs, walk.count // _LEAST)), wide)
+    run, splits = split(max(walk.count, 1), max(1, min(4 * able.cores // programs, tall * walk.count // _LEAST)), wide)
     lowest, highest = (0, 1) if element == "uchar" and is_bool(request) else _LIMITS[element]
     extents = [walk.results * max(walk.count, splits)]
     extents += [strided_extent(walk.kept, s) for s in walk.kept_strides]

@@ -31,7 +31,7 @@ def planned(rows: RowPlanner) -> Planned:
         apart = any(s != (1,) for s, scope in zip(rows.step, rows.scopes, strict=True) if scope == "full")
         least = _BESIDE if apart and rows.size[-1] > 1 else 1
         tall = max(1, min(next_power(rows.rows), max(least, able.block // block), most // block))
-    warps = max(4, min(16, tall * block // 1024))
+    warps = max(4, min(16, tall * block // 512))
     programs = -(-rows.rows // tall)
     run = tall
     if rows.columns:
