@@ -1,0 +1,493 @@
+"""Every schedule of every Triton template: launched, forward and in derivatives, and right.
+
+The interpreter claims small blocks and few multiprocessors here, so that tensors which a test can afford take many
+programs, shares and sweeps. References are NumPy functions that complex numbers pass through: the imaginary part of
+f(x + ih v) / h, with h = 1e-30, is the derivative along v to rounding (Squire & Trapp, 1998).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+
+from triton_running import Watched, added, at, convolved, interpreter, layer_norm, peak, softmax, written
+
+import weftgrad as wg
+from weftgrad._generated.records import NAMES
+from weftgrad.nn import functional as F
+from weftgrad.runtime import dispatch
+from weftgrad.runtime.backends.protocol import Step
+from weftgrad.runtime.device import Device
+from weftgrad.runtime.kinds import index as index_kind
+from weftgrad.runtime.kinds import triton
+from weftgrad.runtime.kinds.triton import index as triton_index
+from weftgrad.runtime.records import registry
+
+Array = Any
+SMALL, SMALL_DRIVER = interpreter("block=64,cores=2")
+
+
+@pytest.fixture(scope="module")
+def wide() -> Iterator[tuple[Device, Watched]]:
+    """A device like the small one, whose kernels all compute places in 64 bits."""
+    made = interpreter("block=64,cores=2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton, "_INT32", 0)
+        yield made
+
+
+# What was launched
+
+
+def schedule(step: Step) -> str:
+    """`template.schedule` of a step."""
+    entry = step.instance.entry
+    if entry.startswith("contraction_"):
+        return f"contraction.{entry.removeprefix('contraction_')}"
+    if entry.startswith("convolution_"):
+        return f"convolution.{entry.removeprefix('convolution_')}"
+    kind = registry[step.instance.name].kind
+    return f"{'pointwise' if kind == 'random' else kind}.{entry.removeprefix(step.instance.name + '_')}"
+
+
+def traits(step: Step) -> Iterator[str]:
+    """What a launch does that another one of its schedule may not do: names that begin with the schedule's."""
+    name, grid = schedule(step), (*step.global_size, 1, 1)
+    defines, geometry = dict(step.instance.defines), step.geometry
+    yield name
+    if grid[0] > 1:
+        yield f"{name} many"  # programs
+    if name in ("pointwise.rows", "index.read", "index.write") and geometry[2] > 1:
+        yield f"{name} across"  # tiles side by side
+    if name == "index.write" and grid[1] > 1:
+        yield f"{name} ranges"
+    if name == "reduction.partial" and grid[1] > 1:
+        yield f"{name} shares"
+    if name in ("rowwise.whole", "rowwise.swept") and "finish" in step.instance.text and len(step.buffers) > 1:
+        run = geometry[2]
+        if grid[0] > 1 and run > defines["ROWS"]:
+            yield f"{name} sums"  # over several tiles of rows a program
+    if name == "rowwise.whole" and defines["ROWS"] > 1:
+        yield f"{name} tall"
+    if name == "convolution.weight" and geometry[-1] > 1:
+        yield f"{name} parts"
+
+
+def launched(driver: Watched, begin: int) -> set[str]:
+    return {trait for step in driver.launched[begin:] for trait in traits(step)}
+
+
+# Calls with derivatives
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of tensors, the same of arrays, the shapes of what they take, and what it launches.
+
+    inside, before them: applied to the tensors and the arrays. forward, first, second: traits that have to be among
+    those of the launches of the call, its first and its second derivatives; without `first` there are none.
+    """
+
+    label: str
+    tensors: Callable[..., Any]
+    arrays: Callable[..., Array]
+    shapes: tuple[tuple[int, ...], ...]
+    forward: tuple[str, ...]
+    first: tuple[str, ...] = ()
+    second: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ("float64",)
+
+
+_RNG = np.random.default_rng(11)
+ROWS_OF = _RNG.integers(0, 25, 40)  # with repetitions
+FEW = ROWS_OF[:12]
+ALONG = _RNG.integers(0, 9, (90, 7))
+DISTINCT = _RNG.permutation(50)[:12]
+
+
+def flipped(x: Any) -> Any:
+    return dispatch.call(registry["flip_view"], (x,), ((0, 1),))
+
+
+CALLS = (
+    Call(
+        "flat", lambda x, y: x.exp() * y, lambda x, y: np.exp(x) * y, ((300,), (300,)),
+        ("pointwise.flat many",), ("pointwise.flat many",), ("pointwise.flat many",), ("float64", "float32"),
+    ),
+    Call(
+        "rows", lambda x, y: x.T.exp() * y, lambda x, y: np.exp(x.T) * y, ((9, 70), (9,)),
+        ("pointwise.rows many",), ("pointwise.rows many", "reduction.tiles"), ("pointwise.rows many",),
+    ),
+    Call(
+        "across", lambda x, y, z: (x[:, ::2] * y).sin() * z, lambda x, y, z: np.sin(x[:, ::2] * y) * z,
+        ((3, 260), (3, 1), ()), ("pointwise.rows many", "pointwise.rows across"), ("pointwise.rows across",),
+        ("pointwise.rows across",), ("float64", "float32"),
+    ),
+    Call(
+        "backwards", lambda x, y: flipped(x) * y.exp(), lambda x, y: x[::-1, ::-1] * np.exp(y), ((5, 30), (5, 30)),
+        ("pointwise.rows many",), ("pointwise.rows many",), ("pointwise.rows many",),
+    ),
+    Call(
+        "one repeated", lambda x, y: x.expand(70, 5).exp() * y, lambda x, y: np.exp(x) * y, ((), (70, 5)),
+        ("pointwise.flat many",), ("pointwise.flat many",), ("pointwise.flat many",),
+    ),
+    Call(
+        "sum of rows", lambda x: (x * x).sum(1), lambda x: (x * x).sum(1), ((9, 300),),
+        ("reduction.tiles many",), ("pointwise.rows many",), ("reduction.tiles",), ("float64", "float32"),
+    ),
+    Call(
+        "sum of columns", lambda x: (x * x).sum(0).exp(), lambda x: np.exp((x * x).sum(0)), ((5, 150),),
+        ("reduction.tiles many",), ("pointwise.rows many",), ("reduction.tiles many",),
+    ),
+    Call(
+        "sum of all", lambda x, y: (x * y).sum(), lambda x, y: (x * y).sum(), ((9000,), (9000,)),
+        ("reduction.partial shares", "reduction.finish"), ("pointwise.flat many",),
+        ("reduction.partial shares", "reduction.finish"), ("float64", "float32"),
+    ),
+    Call(
+        "norm of strided shares", lambda x: wg.norm(x[..., 9:].transpose(0, 1), 2, (1, 2)),
+        lambda x: np.sqrt((x[..., 9:] ** 2).sum((0, 2))), ((5, 1, 1700),),
+        ("reduction.partial shares", "reduction.finish"), ("pointwise.rows many",), ("reduction.partial shares",),
+    ),
+    Call(
+        "largest", lambda x: x.max(1).values ** 2, lambda x: peak(x, 1) ** 2, ((3, 140),),
+        ("reduction.tiles many",), ("pointwise.flat",), (),
+    ),
+    Call(
+        "a number over all", lambda x, y: (x / y).sin(), lambda x, y: np.sin(x / y), ((9, 1000), ()),
+        ("pointwise.flat many",), ("reduction.partial shares", "reduction.finish"), ("reduction.partial shares",),
+    ),
+    Call(
+        "whole rows", lambda x: F.softmax(x, -1), softmax, ((15, 17),),
+        ("rowwise.whole tall", "rowwise.whole many"), ("rowwise.whole many",), ("rowwise.whole many",),
+        ("float64", "float32"),
+    ),
+    Call(
+        "rows that lie apart", lambda x: F.log_softmax(x, 1), lambda x: np.log(softmax(x, 1)), ((3, 5, 20),),
+        ("rowwise.whole tall", "rowwise.whole many"), ("rowwise.whole many",), ("rowwise.whole many",),
+    ),
+    Call(
+        "long rows", lambda x: F.softmax(x, -1), softmax, ((3, 1100),),
+        ("rowwise.swept many",), ("rowwise.swept many",), ("rowwise.swept many",), ("float64", "float32"),
+    ),
+    Call(
+        "long rows that lie apart", lambda x: F.softmax(x, 0), lambda x: softmax(x, 0), ((1100, 3),),
+        ("rowwise.swept many",), ("rowwise.swept many",), (),
+    ),
+    Call(
+        "long rows to numbers", lambda x: wg.logsumexp(x, 1), lambda x: np.log(np.exp(x).sum(1)), ((3, 1100),),
+        ("rowwise.swept many",), ("rowwise.swept many",), ("rowwise.swept many",),
+    ),
+    Call(
+        "sums over rows", lambda x, w, b: F.layer_norm(x, (20,), w, b), layer_norm, ((40, 20), (20,), (20,)),
+        ("rowwise.whole many",), ("rowwise.whole sums", "rowwise.finish"), ("rowwise.whole sums", "rowwise.finish"),
+        ("float64", "float32"),
+    ),
+    Call(
+        "sums over long rows", lambda x, w, b: F.layer_norm(x, (1100,), w, b), layer_norm,
+        ((12, 1100), (1100,), (1100,)),
+        ("rowwise.swept many",), ("rowwise.swept sums", "rowwise.finish many"),
+        ("rowwise.swept sums", "rowwise.finish many"),
+    ),
+    Call(
+        "tiles of a product", lambda x, y: x @ y, lambda x, y: x @ y, ((70, 33), (33, 130)),
+        ("contraction.tile many",), ("contraction.tile",), ("contraction.tile",), ("float64", "float32"),
+    ),
+    Call(
+        "long sums of products", lambda x, y: (x @ y) ** 2, lambda x, y: (x @ y) ** 2, ((5, 900), (900, 6)),
+        ("contraction.tile", "contraction.finish"), ("contraction.tile",), ("contraction.tile", "contraction.finish"),
+    ),
+    Call(
+        "a row by a matrix", lambda x, y: (x @ y) ** 2, lambda x, y: (x @ y) ** 2, ((300,), (300, 20)),
+        ("contraction.dots",), ("contraction.dots", "contraction.multiply"), ("contraction.dots",),
+    ),
+    Call(
+        "factors copied first", lambda x, y: x[::2, ::2] @ y[:, ::3], lambda x, y: x[::2, ::2] @ y[:, ::3],
+        ((140, 40), (20, 210)), ("contraction.move", "contraction.tile"), ("contraction.tile",), (),
+    ),
+    Call(
+        "elements of rows", lambda x: x.gather(1, at(ALONG, x)).exp(),
+        lambda x: np.exp(np.take_along_axis(x, ALONG, 1)), ((90, 9),),
+        ("index.read many",), ("index.write many",), ("index.read many", "index.write many"), ("float64", "float32"),
+    ),
+    Call(
+        "rows by index", lambda x: x[at(FEW, x)] ** 2, lambda x: x[FEW] ** 2, ((40, 70),),
+        ("index.read across",), ("index.write across", "index.write ranges"), ("index.read across",),
+    ),
+    Call(
+        "rows added at", lambda x, y: x.index_add(0, at(ROWS_OF, x), y).sin(),
+        lambda x, y: np.sin(added(x, ROWS_OF, y)), ((25, 3), (40, 3)),
+        ("index.write ranges",), ("index.read many",), ("index.write ranges", "index.read many"),
+        ("float64", "float32"),
+    ),
+    Call(
+        "rows written", lambda x, y: x.index_put((at(DISTINCT, x),), y) ** 2,
+        lambda x, y: written(x, DISTINCT, y) ** 2, ((50, 6), (12, 6)),
+        ("index.write ranges",), ("index.read many",), (),
+    ),
+    Call(
+        "convolution", lambda x, w, b: F.conv2d(x, w, b).sin(),
+        lambda x, w, b: np.sin(convolved(x, w) + b[:, None, None]), ((2, 2, 33, 34), (3, 2, 2, 2), (3,)),
+        ("convolution.forward many",), ("convolution.input many", "convolution.weight parts", "convolution.sum"),
+        ("convolution.forward many", "convolution.input many", "convolution.weight parts"),
+    ),
+    Call(
+        "convolution in groups", lambda x, w: F.conv2d(x, w, stride=2, groups=2),
+        lambda x, w: convolved(x, w, 2, 2), ((2, 4, 15, 17), (6, 2, 3, 2)),
+        ("convolution.forward many",), ("convolution.input", "convolution.weight"), ("convolution.forward",),
+        ("float64", "float32"),
+    ),
+)  # fmt: skip
+
+# What launches of these tests are that have no derivatives, with the test.
+ELSEWHERE = {
+    "index.count": "test_masks", "index.sum": "test_masks", "index.list": "test_masks",
+    "index.count many": "test_masks", "index.list many": "test_masks",
+    "contraction.tma": "test_the_copy_engine",
+}  # fmt: skip
+
+
+def kernels() -> set[str]:
+    """`template.schedule` of every kernel of the generated texts: a function that no other one calls."""
+    found = set()
+    for name in NAMES:
+        record = registry[name]
+        text = record.texts.get("triton")
+        tree = ast.parse(text.source if text else "")
+        called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name not in called:
+                prefix = {"contraction": "contraction", "custom": "convolution"}.get(record.kind, name)
+                kind = {"random": "pointwise", "custom": "convolution"}.get(record.kind, record.kind)
+                found.add(f"{kind}.{node.name.removeprefix(prefix + '_')}")
+    return found
+
+
+def test_every_schedule_is_launched_by_a_test() -> None:
+    claimed = {trait.partition(" ")[0] for call in CALLS for trait in (*call.forward, *call.first, *call.second)}
+    assert kernels() == claimed | {trait.partition(" ")[0] for trait in ELSEWHERE}
+    of = {n: {t.partition(" ")[0] for call in CALLS for t in getattr(call, n)} for n in ("forward", "first", "second")}
+    for kind, each in (
+        ("pointwise", ("flat", "rows")), ("reduction", ("tiles", "partial", "finish")),
+        ("rowwise", ("whole", "swept", "finish")), ("contraction", ("tile", "finish", "dots")),
+        ("index", ("read", "write")), ("convolution", ("forward", "input", "weight")),
+    ):  # fmt: skip
+        assert {f"{kind}.{name}" for name in each} <= of["second"] | of["first"], kind
+        assert of["second"] & {f"{kind}.{name}" for name in each}, kind
+
+
+def draw(shapes: Iterable[tuple[int, ...]], dtype: str = "float64") -> list[Array]:
+    rng = np.random.default_rng(4)
+    return [rng.uniform(0.2, 1.2, shape).astype(dtype) for shape in shapes]
+
+
+def slope(call: Call, given: list[Array], along: list[Array], seed: Array) -> float:
+    """d/dt sum(seed * f(x + t v)) at t = 0: exact to rounding."""
+    moved = [x + 1e-30j * v for x, v in zip(given, along, strict=True)]
+    return float((seed * call.arrays(*moved).imag).sum() / 1e-30)
+
+
+def differentiate(call: Call, place: Device, driver: Watched, second: bool) -> None:
+    """First and second derivatives in float64 along random directions."""
+    rng = np.random.default_rng(5)
+    arrays = draw(call.shapes)
+    inputs = [wg.tensor(x, device=place, requires_grad=True) for x in arrays]
+    found = call.tensors(*inputs)
+    seed = rng.standard_normal(found.shape)
+    weight = wg.tensor(seed, device=place, requires_grad=True)
+    begin = len(driver.launched)
+    grads = wg.autograd.grad(found, inputs, weight, create_graph=second)
+    assert set(call.first) <= launched(driver, begin), launched(driver, begin)
+    directions = [rng.standard_normal(x.shape) for x in arrays]
+    for only in (*range(len(arrays)), None):
+        along = [v if only in (None, i) else np.zeros_like(v) for i, v in enumerate(directions)]
+        terms = [v * g.detach().cpu().numpy() for v, g in zip(along, grads, strict=True)]
+        scale = sum(np.abs(t).sum() for t in terms)
+        assert abs(sum(t.sum() for t in terms) - slope(call, arrays, along, seed)) <= 1e-12 * scale, only
+    if not second:
+        return
+    # The slope along the directions is itself a function of inputs and seed, differentiated along others by
+    # differences of fourth order.
+    begin = len(driver.launched)
+    traced = [(g, v) for g, v in zip(grads, directions, strict=True) if g.requires_grad]
+    twice = wg.autograd.grad(
+        [g for g, _ in traced], [*inputs, weight], [wg.tensor(v, device=place) for _, v in traced], allow_unused=True
+    )
+    assert set(call.second) <= launched(driver, begin), launched(driver, begin)
+    others = [rng.standard_normal(x.shape) for x in (*arrays, seed)]
+
+    def moved(t: float) -> float:
+        return slope(call, [x + t * u for x, u in zip(arrays, others, strict=False)], directions, seed + t * others[-1])
+
+    step = 1e-3
+    expected = (8 * (moved(step) - moved(-step)) - (moved(2 * step) - moved(-2 * step))) / (12 * step)
+    terms = [u * g.cpu().numpy() for u, g in zip(others, twice, strict=True) if g is not None]
+    # Moved inputs cancel less than these terms do: the size of what is subtracted is that of the slope.
+    scale = sum(np.abs(t).sum() for t in terms) + abs(moved(0)) / step * 1e-3
+    assert abs(sum(t.sum() for t in terms) - expected) <= 1e-8 * scale
+
+
+def values(call: Call, place: Device, driver: Watched, dtype: str) -> None:
+    arrays = draw(call.shapes, dtype)
+    begin = len(driver.launched)
+    result = call.tensors(*[wg.tensor(x, device=place) for x in arrays])
+    assert set(call.forward) <= launched(driver, begin), launched(driver, begin)
+    expected = call.arrays(*[x.astype(np.float64) for x in arrays])
+    assert result.shape == expected.shape
+    unit = {"float32": 2.0**-23, "float64": 2.0**-52}[dtype]
+    # Elements are sums of up to thousands of terms of one sign, whose roundings do not all add up.
+    np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=32 * unit, atol=32 * unit)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.label)
+def test_schedules(call: Call) -> None:
+    for dtype in call.dtypes:
+        values(call, SMALL, SMALL_DRIVER, dtype)
+    if call.first:
+        differentiate(call, SMALL, SMALL_DRIVER, bool(call.second))
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.label)
+def test_schedules_with_places_of_64_bits(call: Call, wide: tuple[Device, Watched]) -> None:
+    place, driver = wide
+    begin = len(driver.launched)
+    values(call, place, driver, "float64")
+    differentiate(call, place, driver, False)
+    assert {dict(s.instance.defines).get("INDEX", "int64") for s in driver.launched[begin:]} == {"int64"}
+
+
+# Masks, the copy engine, huge strides, alignment
+
+
+def test_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    mask = np.random.default_rng(0).random(9000) > 0.7
+    begin = len(SMALL_DRIVER.launched)
+    found = wg.nonzero(wg.tensor(mask, device=SMALL))
+    np.testing.assert_array_equal(found.cpu().numpy(), np.argwhere(mask))
+    assert {"index.count many", "index.sum", "index.list many"} <= launched(SMALL_DRIVER, begin)
+    # As on a device with so many chunks that their counts are added up in several blocks.
+    monkeypatch.setattr(triton_index, "_MASK_BLOCK", 8)
+    monkeypatch.setattr(index_kind, "_LEAST_COUNTED", 20)
+    place, driver = interpreter("block=64,cores=2")
+    few = mask[:409]
+    np.testing.assert_array_equal(wg.nonzero(wg.tensor(few, device=place)).cpu().numpy(), np.argwhere(few))
+    by = {schedule(step): step for step in driver.launched}
+    assert by["index.sum"].geometry[0] > 8
+    assert by["index.list"].geometry[1] > 8
+    x = np.random.default_rng(1).standard_normal((3, 409))
+    kept = wg.tensor(x, device=place)[:, wg.tensor(few, device=place)]
+    np.testing.assert_array_equal(kept.cpu().numpy(), x[:, few])
+
+
+def test_the_copy_engine() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((136, 264), (264, 144)))
+    begin = len(SMALL_DRIVER.launched)
+    found = wg.tensor(x, device=SMALL) @ wg.tensor(y, device=SMALL)
+    assert "contraction.tma" in launched(SMALL_DRIVER, begin)
+    np.testing.assert_array_equal(found.cpu().numpy(), x.astype(np.float64) @ y)  # whole numbers below 2048
+
+
+def test_strides_of_more_than_31_bits() -> None:
+    """Two rows of bytes that lie more than 2 GiB apart; what lies between them is never touched."""
+    place, driver = interpreter("block=64,cores=2")
+    far = 2**31 + 48
+    whole = wg.empty(far + 64, dtype=wg.uint8, device=place)
+    rows = whole.as_strided((2, 64), (far, 1))
+    values = np.arange(128, dtype=np.uint8).reshape(2, 64)
+    rows.copy_(wg.tensor(values, device=place))
+    begin = len(driver.launched)
+    np.testing.assert_array_equal((rows + 1).cpu().numpy(), values + 1)
+    np.testing.assert_array_equal(rows.sum(0).cpu().numpy(), values.sum(0))
+    np.testing.assert_array_equal(rows.sum(1).cpu().numpy(), values.sum(1))
+    order = np.array([1, 0, 1])
+    np.testing.assert_array_equal(rows[at(order, rows)].cpu().numpy(), values[order])
+    product = rows.T @ wg.ones(2, 3, dtype=wg.uint8, device=place)
+    np.testing.assert_array_equal(product.cpu().numpy(), np.repeat(values.sum(0)[:, None], 3, 1).astype(np.uint8))
+    wide = [step for step in driver.launched[begin:] if dict(step.instance.defines).get("INDEX") == "int64"]
+    assert {schedule(s) for s in wide} >= {"pointwise.rows", "reduction.tiles", "index.read"}
+    rows[at(np.array([1]), rows)] = wg.full((1, 64), 7, dtype=wg.uint8, device=place)
+    np.testing.assert_array_equal(rows.cpu().numpy(), np.stack([values[0], np.full(64, 7)]))
+
+
+def test_operands_that_begin_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pointers are promised to be multiples of 16 only where all of them are."""
+    from weftgrad.runtime.triton import interpret
+
+    promised: list[set[str]] = []
+    plain = interpret.launch
+
+    def launch(*given: Any, **named: Any) -> None:
+        promised.append(set(named["divisible"]))
+        plain(*given, **named)
+
+    monkeypatch.setattr(interpret, "launch", launch)
+    place, _ = interpreter("block=64,cores=2")
+    x = np.random.default_rng(0).standard_normal(161).astype(np.float32)
+    base = wg.tensor(x, device=place)
+    promised.clear()
+    whole = base[:160] * base[:160]
+    assert promised == [{"x0", "x1", "y0", "n"}]
+    for begin in (1, 2, 3):
+        promised.clear()
+        found = base[begin : begin + 100] * base[:100]
+        assert promised == [set()]
+        np.testing.assert_array_equal(found.cpu().numpy(), x[begin : begin + 100] * x[:100])
+    np.testing.assert_array_equal(whole.cpu().numpy(), x[:160] * x[:160])
+    promised.clear()
+    np.testing.assert_allclose(F.softmax(base[1:], 0).cpu().numpy(), softmax(x[1:].astype(np.float64)), rtol=1e-5)
+    assert not promised[-1] & {"x0", "y1"}
+
+
+# Layouts
+
+LAYOUTS: dict[str, tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Array], Array]]] = {
+    "flipped": ((12, 9), flipped, lambda x: x[::-1, ::-1]),
+    "turned": ((9, 12), lambda x: x.T, lambda x: x.T),
+    "at an odd offset": ((13, 9), lambda x: x[1:], lambda x: x[1:]),
+    "with gaps": ((24, 19), lambda x: x[::2, 1::2], lambda x: x[::2, 1::2]),
+    "one row": ((1, 9), lambda x: x.expand(12, 9), lambda x: np.broadcast_to(x, (12, 9))),
+    "one column": ((12, 1), lambda x: x.expand(12, 9), lambda x: np.broadcast_to(x, (12, 9))),
+    "one element": ((), lambda x: x.expand(12, 9), lambda x: np.broadcast_to(x, (12, 9))),
+    "empty": ((0, 9), lambda x: x, lambda x: x),
+}  # fmt: skip
+COLUMNS_OF = np.array([[3, 0, 8], [1, 1, 2]])
+OVER: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
+    "pointwise": (lambda x: x * x - 2, lambda x: x * x - 2),
+    "columns": (lambda x: x.sum(0), lambda x: x.sum(0)),
+    "rows": (lambda x: x.mean(1), lambda x: x.mean(1)),
+    "all": (lambda x: x.norm(), lambda x: np.sqrt((x * x).sum())),
+    "softmax": (lambda x: F.softmax(x, 1), softmax),
+    "softmax of columns": (lambda x: F.softmax(x, 0), lambda x: softmax(x, 0)),
+    "product": (lambda x: x @ x.T, lambda x: x @ x.T),
+    "read": (lambda x: x[:, at(COLUMNS_OF, x)], lambda x: x[:, COLUMNS_OF]),
+    "written": (
+        lambda x: wg.zeros(2, 9, device=x.device).index_add(0, at(np.arange(x.shape[0]) % 2, x), x),
+        lambda x: np.stack([x[::2].sum(0), x[1::2].sum(0)]),
+    ),
+    "convolution": (
+        lambda x: F.conv2d(x[None, None], x[None, None, :3, 2:4]),
+        lambda x: convolved(x[None, None], x[None, None, :3, 2:4]),
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: str) -> None:
+    shape, view, of_array = LAYOUTS[layout]
+    (base,) = draw([shape], "float32")
+    x, array = view(wg.tensor(base, device=SMALL)), of_array(base.astype(np.float64))
+    for what, (function, reference) in OVER.items():
+        if layout == "empty" and what in ("convolution", "softmax of columns"):
+            continue
+        expected = reference(array)
+        found = function(x)
+        assert found.shape == expected.shape, what
+        np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=3e-6, atol=1e-6, err_msg=what)
