@@ -1,8 +1,8 @@
 """`weftgrad compile`: compiles every generated Triton kernel for GPUs that need not be there, and tells what came out.
 
 A kernel is compiled once a schedule, for a call that the schedule is meant for, with aligned operands. The table names
-registers and spilled bytes a thread and shared memory a block; `weftgrad compile --json FILE` keeps all of it, with what
-the machine code (PTX) does that its author may not have meant: approximate divisions, narrow loads.
+registers and spilled bytes a thread and shared memory a block; `weftgrad compile --json FILE` keeps all of it, with
+what the machine code (PTX) does that its author may not have meant: approximate divisions, narrow loads.
 """
 
 from __future__ import annotations

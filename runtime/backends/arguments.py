@@ -81,8 +81,8 @@ def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
             value = math.copysign(math.inf, value)
         except struct.error:
             raise ArgumentError(
-                f"{step.instance.name}: the number {value!r} does not fit {_DTYPES[step.instance.element]}, the tensor's "
-                "dtype; convert the tensor to a wider one with .to() first"
+                f"{step.instance.name}: the number {value!r} does not fit {_DTYPES[step.instance.element]}, the "
+                "tensor's dtype; convert the tensor to a wider one with .to() first"
             ) from None
         found.append(value)
     return found

@@ -31,7 +31,8 @@ class Capabilities:
     """What schedules depend on. `lanes` is how many 32-bit elements a vector of this device holds.
 
     `style` is `cpu` (explicit vectors, one work-item a run of elements, no local memory), `gpu` (one work-item an
-    element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math functions.
+    element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math
+    functions.
     For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
     block may have, `block` the elements that a program of an elementwise kernel takes.
     """

@@ -202,8 +202,8 @@ def _compile(step: Step, found: Signature, target: Target) -> tuple[Binary, dict
 def _usage(made: Binary, asm: dict[str, Any]) -> tuple[int, int]:
     """Registers a thread of a cubin, and bytes it spills, by NVIDIA's cuobjdump (which is in Triton's wheel).
 
-    What is told is the stack. It holds spilled registers only where a thread has all that it can have; otherwise it holds
-    tables that a function indexes (sine's reduction of large angles), or what is kept around a call.
+    What is told is the stack. It holds spilled registers only where a thread has all that it can have; otherwise it
+    holds tables that a function indexes (sine's reduction of large angles), or what is kept around a call.
     """
     from triton import knobs
 
@@ -221,6 +221,6 @@ def _usage(made: Binary, asm: dict[str, Any]) -> tuple[int, int]:
 
 
 def _usage_amd(text: str) -> tuple[int, int]:
-    """Vector registers, and how many of them are spilled, of AMD's assembly. (Scalar ones spill to vector registers.)"""
+    """Vector registers of AMD's assembly, and how many are spilled. (Scalar ones spill to vector registers.)"""
     counts = {k: int(v) for k, v in re.findall(r"\.(vgpr_count|vgpr_spill_count):\s+(\d+)", text)}
     return counts["vgpr_count"], counts["vgpr_spill_count"]

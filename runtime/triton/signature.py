@@ -62,7 +62,8 @@ class Signature:
         found: dict[tuple[int, ...], list[list[Any]]] = {}
         for position, (name, type) in enumerate(self.types.items()):
             if name in self.divisible:
-                places: list[tuple[int, ...]] = [(position, i) for i in range(len(type))] if isinstance(type, tuple) else [(position,)]
+                inside = range(len(type)) if isinstance(type, tuple) else None
+                places = [(position,)] if inside is None else [(position, i) for i in inside]
                 found.update({place: [["tt.divisibility", _ALIGNMENT]] for place in places})
         return found
 

@@ -14,8 +14,8 @@ __all__ = ["steps"]
 
 # Functions of few instructions. Others need registers, so a thread gets 4 elements of a tile at a time instead of 16.
 _LIGHT = frozenset(
-    ("abs", "bitwise_not", "ceil", "div", "floor", "isfinite", "isinf", "isnan", "maximum", "minimum", "neg", "reciprocal",
-     "round", "rsqrt", "sign", "signbit", "sqrt", "square", "trunc")
+    ("abs", "bitwise_not", "ceil", "div", "floor", "isfinite", "isinf", "isnan", "maximum", "minimum", "neg",
+     "reciprocal", "round", "rsqrt", "sign", "signbit", "sqrt", "square", "trunc")
 )  # fmt: skip
 _LEAST = 4096  # elements that are worth a program of their own
 _ROW = 64  # bytes that a warp should read of each line at least
