@@ -22,7 +22,7 @@ from types import ModuleType
 
 __all__ = ["install", "link"]
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(os.environ.get("WEFTGRAD_CHECKOUT") or Path(__file__).resolve().parent.parent)
 _ROOMS = ("codegen", "runtime", "templates", "bench")
 _GENERATE = """
 import sys
