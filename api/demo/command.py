@@ -20,6 +20,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--epochs", type=_count, default=15, help="how often to go through the training images (default: 15)"
     )
+    parser.add_argument(
+        "--steps", type=_count, default=None, help="batches an epoch, for slow devices (default: all there are)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of weights, order and dropout (default: 0)")
     parser.add_argument("--device", default=None, help="cpu, opencl:0, … (default: the best present)")
     parser.add_argument(

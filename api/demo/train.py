@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -80,7 +81,7 @@ def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) 
     return loss.detach()  # type: ignore[attr-defined]
 
 
-def prepare(device: Device, images: Any, labels: Any) -> None:
+def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH) -> None:
     """Compile the kernels of training all at once, in as many processes as there are cores; a later run finds them.
 
     A step is called with launches only listed, and what it asked for is built in batches.
@@ -97,7 +98,7 @@ def prepare(device: Device, images: Any, labels: Any) -> None:
     with fork_rng(), collecting(device) as steps:
         net = model(device)
         optimizer = optim.AdamW(net.parameters())
-        batch = next(iter(DataLoader(TensorDataset(images, labels), BATCH)))
+        batch = next(iter(DataLoader(TensorDataset(images, labels), batch_size)))
         _step(net, optimizer, *batch)
         with no_grad():
             net.eval()(zeros((len(labels) // 4, *images.shape[1:]), device=device)).argmax(1)
@@ -112,22 +113,34 @@ def prepare(device: Device, images: Any, labels: Any) -> None:
     reset_peak_memory_stats(device)
 
 
-def train(epochs: int = EPOCHS, seed: int = 0, device: Any = None, progress: Any = None) -> Report:
-    """Train from `seed`, test, and measure. `progress(epoch, batch, batches, loss)` is called now and then."""
+def train(
+    epochs: int = EPOCHS,
+    seed: int = 0,
+    device: Any = None,
+    progress: Any = None,
+    *,
+    steps: int | None = None,
+    batch_size: int = BATCH,
+) -> Report:
+    """Train from `seed`, test, and measure. `progress(epoch, batch, batches, loss)` is called now and then.
+
+    An epoch is all whole batches of `batch_size` images, or the first `steps` of them.
+    """
     place = to_device(device)
     report = Report()
     begun = time.perf_counter()
     train_images, train_labels, test_images, test_labels = digits.load()
     images, labels = tensor(train_images, dtype=float32, device=place), tensor(train_labels, dtype=int64, device=place)
-    prepare(place, images, labels)
+    prepare(place, images, labels, batch_size)
     manual_seed(seed)
     net = model(place)
     loader = DataLoader(
-        TensorDataset(images, labels), BATCH, shuffle=True, drop_last=True, generator=Generator().manual_seed(seed)
+        TensorDataset(images, labels), batch_size, shuffle=True, drop_last=True, generator=Generator().manual_seed(seed)
     )
+    batches = len(loader) if steps is None else min(steps, len(loader))
     optimizer = optim.AdamW(net.parameters(), lr=RATE)
     schedule = optim.lr_scheduler.OneCycleLR(
-        optimizer, RATE, epochs=epochs, steps_per_epoch=len(loader), cycle_momentum=False
+        optimizer, RATE, epochs=epochs, steps_per_epoch=batches, cycle_momentum=False
     )
     report.build_seconds = time.perf_counter() - begun
     report.device = f"{place.driver.name} ({place})"
@@ -136,11 +149,11 @@ def train(epochs: int = EPOCHS, seed: int = 0, device: Any = None, progress: Any
     begun = warm = time.perf_counter()
     for epoch in range(epochs):
         losses = []
-        for number, batch in enumerate(loader):
+        for number, batch in enumerate(islice(loader, batches)):
             losses.append(_step(net, optimizer, *batch))
             schedule.step()
             if progress is not None and number % 4 == 0:
-                progress(epoch, number, len(loader), report.losses[-1] if report.losses else float("nan"))
+                progress(epoch, number, batches, report.losses[-1] if report.losses else float("nan"))
         report.losses += [loss.item() for loss in losses]  # waits once an epoch
         now = memory_stats(place)["driver_allocations"]
         report.driver_allocations.append(now - held)
@@ -148,10 +161,10 @@ def train(epochs: int = EPOCHS, seed: int = 0, device: Any = None, progress: Any
         if epoch == 0 and epochs > 1:
             warm = time.perf_counter()
         if progress is not None:
-            progress(epoch, len(loader), len(loader), report.losses[-1])
+            progress(epoch, batches, batches, report.losses[-1])
     synchronize(place)
     report.train_seconds = time.perf_counter() - begun
-    report.samples_per_second = max(epochs - 1, 1) * len(loader) * BATCH / (time.perf_counter() - warm)
+    report.samples_per_second = max(epochs - 1, 1) * batches * batch_size / (time.perf_counter() - warm)
     report.launches = launches(place) - before
     report.peak, report.reserved = max_memory_allocated(place), max_memory_reserved(place)
     with no_grad():
@@ -239,7 +252,7 @@ def draw(report: Report, path: Path) -> None:
 
 def run(options: Any) -> int:
     """The command: train, print what it cost, draw. Exit status 0."""
-    report = train(options.epochs, options.seed, options.device, _Bar(options.epochs, sys.stdout))
+    report = train(options.epochs, options.seed, options.device, _Bar(options.epochs, sys.stdout), steps=options.steps)
     for line in _lines(report):
         print(line)
     if options.output:

@@ -1,0 +1,309 @@
+"""What reaches the Triton target's kernels: every op launches, and the host does not look at a device's memory.
+
+An op that NumPy computed on the way would pass every comparison. Here no call may read memory, forward or in
+derivatives, and every call with a result launches something; exceptions are named with their reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import op_cases as cases
+import pytest
+from op_running import caller, specs
+
+pytest.importorskip("triton")
+
+from triton_running import interpreter
+
+import weftgrad as wg
+from weftgrad import nn, optim
+from weftgrad.demo.train import train
+from weftgrad.nn import functional as F
+from weftgrad.runtime.records import registry
+
+PLACE, DRIVER = interpreter()
+OPS = cases.names()
+
+
+def first_case(name: str) -> Any:
+    """The op's first case in the small selection whose result has elements."""
+    found = cases.cases(name, PLACE, "small")
+    return next(
+        c for c in found if all(np.size(e) for e in (c.expected if isinstance(c.expected, tuple) else [c.expected]))
+    )
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_ops_launch_and_do_not_look(name: str) -> None:
+    case = first_case(name)
+    before = DRIVER.launches
+    with DRIVER.closed():
+        caller(specs()[name])(*case.operands, statics=case.statics)
+    launches = 0 if registry[name].kind == "view" else 1
+    assert (DRIVER.launches > before) == bool(launches)
+
+
+@pytest.mark.parametrize("name", [name for name in OPS if cases.differentiable(specs()[name])])
+def test_derivatives_do_not_look(name: str) -> None:
+    case = min(
+        cases.slopes(name, PLACE, "small"),
+        key=lambda each: sum(np.prod(t.shape) for t in each.inputs if hasattr(t, "shape")),
+    )
+    with DRIVER.closed():
+        found = case.func(*case.inputs)
+        outputs = [t for t in (found if isinstance(found, tuple) else (found,)) if t.requires_grad]
+        wanted = [x for x in case.inputs if isinstance(x, wg.Tensor) and x.requires_grad]
+        seeds = [wg.ones_like(o).requires_grad_(True) for o in outputs]
+        before = DRIVER.launches
+        first = wg.autograd.grad(outputs, wanted, seeds, create_graph=True, allow_unused=True)
+        again = [g for g in first if g is not None and g.requires_grad]
+        if again:
+            wg.autograd.grad(again, [*wanted, *seeds], [wg.ones_like(g) for g in again], allow_unused=True)
+    assert first
+    # A view's gradient is a view or a copy of it, and a sum's is what comes in.
+    if registry[name].kind in ("rowwise", "index", "custom", "contraction"):
+        assert DRIVER.launches > before
+
+
+# What users call
+
+
+class Given:
+    """Operands: of 6 rows and 5 columns, and what goes with them."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+
+        def value(*shape: int) -> Any:
+            return wg.tensor(rng.uniform(0.2, 0.9, shape).astype(np.float32), device=PLACE, requires_grad=True)
+
+        def whole(high: int, *shape: int) -> Any:
+            return wg.tensor(rng.integers(0, high, shape), device=PLACE)
+
+        self.x, self.y, self.square, self.batch = value(6, 5), value(6, 5), value(5, 5), value(2, 6, 5)
+        self.row, self.column, self.number = value(5), value(6), value()
+        self.mask = wg.tensor(rng.random((6, 5)) > 0.5, device=PLACE)
+        self.rows, self.places, self.classes = whole(6, 4), whole(5, 6, 3), whole(5, 6)
+        self.image, self.kernel = value(2, 3, 7, 8), value(4, 3, 3, 3)
+        self.sign = wg.tensor(np.where(rng.random(6) > 0.5, 1, -1).astype(np.float32), device=PLACE)
+        self.free = self.x.detach() * 1
+
+
+Function = Callable[[Given], Any]
+
+NO_LOOK: dict[str, Function] = {
+    "add of a 0-d tensor": lambda g: g.x + g.number,
+    "addmm": lambda g: wg.addmm(g.x, g.x, g.square),
+    "addmv": lambda g: wg.addmv(g.column, g.x, g.row),
+    "aminmax": lambda g: wg.aminmax(g.x, dim=1).max,
+    "baddbmm": lambda g: wg.baddbmm(g.batch, g.batch, g.square.expand(2, 5, 5)),
+    "bernoulli": lambda g: wg.bernoulli(g.x.detach()),
+    "bernoulli_": lambda g: g.free.bernoulli_(0.5),
+    "cat": lambda g: wg.cat([g.x, g.y], 1),
+    "clamp": lambda g: g.x.clamp(0.3, 0.6),
+    "clamp of tensors": lambda g: g.x.clamp(g.row, g.number),
+    "clone": lambda g: g.x.clone(),
+    "copy_": lambda g: g.free.copy_(g.y),
+    "column_stack": lambda g: wg.column_stack([g.x, g.y]),
+    "contiguous": lambda g: g.x.T.contiguous(),
+    "dstack": lambda g: wg.dstack([g.x, g.y]),
+    "div with rounding": lambda g: wg.div(g.x, g.y, rounding_mode="floor"),
+    "double": lambda g: g.x.double(),
+    "flip": lambda g: g.x.flip(0),
+    "full": lambda g: wg.full((6, 5), 2.5, device=PLACE),
+    "full_like": lambda g: wg.full_like(g.x, 2.5),
+    "ger": lambda g: wg.ger(g.column, g.row),
+    "inner": lambda g: wg.inner(g.x, g.row),
+    "isclose": lambda g: wg.isclose(g.x, g.y),
+    "logsumexp": lambda g: wg.logsumexp(g.x, (0, 1)),
+    "masked_fill": lambda g: g.x.masked_fill(g.mask, 2.0),
+    "masked_fill of a tensor": lambda g: g.x.masked_fill(g.mask, g.number),
+    "masked_fill_": lambda g: g.free.masked_fill_(g.mask, g.number.detach()),
+    "matmul": lambda g: g.batch @ g.square,
+    "max": lambda g: g.x.max(1).values,
+    "max of two": lambda g: wg.max(g.x, g.y),
+    "meshgrid": lambda g: wg.meshgrid(g.row, g.column, indexing="ij")[0] * 1,
+    "nan_to_num": lambda g: wg.nan_to_num(g.x),
+    "norm": lambda g: g.x.norm(dim=1),
+    "norm of an order": lambda g: wg.norm(g.x, 3, 0),
+    "normal": lambda g: wg.normal(g.x.detach(), g.y.detach()),
+    "normal_": lambda g: g.free.normal_(),
+    "permute and reshape": lambda g: g.batch.permute(2, 0, 1).reshape(10, 6),
+    "power": lambda g: g.x**2 + 2**g.y,
+    "rand": lambda g: wg.rand(6, 5, device=PLACE),
+    "randint": lambda g: wg.randint(0, 9, (6, 5), device=PLACE),
+    "randn": lambda g: wg.randn(6, 5, device=PLACE),
+    "repeat": lambda g: g.x.repeat(2, 3),
+    "repeat_interleave": lambda g: g.x.repeat_interleave(3, 1),
+    "roll": lambda g: g.x.roll(2, 1),
+    "set a slice": lambda g: g.free.__setitem__((slice(1, 3), 2), g.number.detach()) or g.free,
+    "set by mask": lambda g: g.free.__setitem__(g.mask, 1.5) or g.free,
+    "stack": lambda g: wg.stack([g.x, g.y], 1),
+    "std": lambda g: g.x.std(1),
+    "take part of": lambda g: g.x[1:4, ::2] * 1,
+    "to another dtype": lambda g: g.x.to(wg.float16),
+    "trace": lambda g: g.square.trace(),
+    "tril": lambda g: g.square.tril(-1),
+    "triu": lambda g: g.square.triu(),
+    "uniform_": lambda g: g.free.uniform_(0, 1),
+    "var_mean": lambda g: wg.var_mean(g.x, 0)[0],
+    "vdot": lambda g: wg.vdot(g.row, g.row),
+    "zero_": lambda g: g.free.zero_(),
+    "zeros": lambda g: wg.zeros(6, 5, device=PLACE),
+    # nn.functional
+    "activations": lambda g: F.gelu(g.x) + F.silu(g.y),
+    "batch_norm": lambda g: F.batch_norm(g.image, None, None, training=True),
+    "batch_norm with statistics": lambda g: nn.BatchNorm2d(3).to(PLACE)(g.image),
+    "bilinear": lambda g: F.bilinear(g.x, g.y, g.batch.reshape(2, 5, 6)[:, :, :5]),
+    "binary_cross_entropy": lambda g: F.binary_cross_entropy(g.x, g.y.detach()),
+    "binary_cross_entropy_with_logits": lambda g: F.binary_cross_entropy_with_logits(g.x, g.y.detach()),
+    "conv1d": lambda g: F.conv1d(g.image[:, 0], g.kernel[:, 0, 0].expand(4, 3)[:, None].expand(4, 7, 3)),
+    "conv2d": lambda g: F.conv2d(g.image, g.kernel, padding=1),
+    "conv_transpose2d": lambda g: F.conv_transpose2d(g.image, g.kernel.transpose(0, 1), stride=2),
+    "cosine_embedding_loss": lambda g: F.cosine_embedding_loss(g.x, g.y, g.sign, margin=0.1),
+    "cosine_similarity": lambda g: F.cosine_similarity(g.x, g.y),
+    "dropout": lambda g: F.dropout(g.x, 0.5),
+    "dropout2d": lambda g: F.dropout2d(g.image, 0.5),
+    "glu": lambda g: F.glu(g.batch.permute(0, 2, 1)),
+    "group_norm": lambda g: F.group_norm(g.image, 3),
+    "gumbel_softmax": lambda g: F.gumbel_softmax(g.x),
+    "hinge_embedding_loss": lambda g: F.hinge_embedding_loss(g.column, g.sign),
+    "huber_loss": lambda g: F.huber_loss(g.x, g.y),
+    "instance_norm": lambda g: F.instance_norm(g.image),
+    "kl_div": lambda g: F.kl_div(g.x.log(), g.y.detach()),
+    "l1_loss": lambda g: F.l1_loss(g.x, g.y),
+    "layer_norm": lambda g: F.layer_norm(g.x, (5,), g.row, g.row),
+    "linear": lambda g: F.linear(g.x, g.square, g.row),
+    "margin_ranking_loss": lambda g: F.margin_ranking_loss(g.column, g.x[:, 0], g.sign),
+    "mse_loss": lambda g: F.mse_loss(g.x, g.y),
+    "normalize": lambda g: F.normalize(g.x),
+    "pairwise_distance": lambda g: F.pairwise_distance(g.x, g.y),
+    "poisson_nll_loss": lambda g: F.poisson_nll_loss(g.x, g.y.detach()),
+    "prelu": lambda g: F.prelu(g.image, g.number.reshape(1)),
+    "rms_norm": lambda g: F.rms_norm(g.x, (5,), g.row),
+    "scaled_dot_product_attention": lambda g: F.scaled_dot_product_attention(g.batch, g.batch, g.batch, is_causal=True),
+    "smooth_l1_loss": lambda g: F.smooth_l1_loss(g.x, g.y),
+    "soft_margin_loss": lambda g: F.soft_margin_loss(g.column, g.sign),
+    "softmin": lambda g: F.softmin(g.x, 1),
+    "triplet_margin_loss": lambda g: F.triplet_margin_loss(g.x, g.y, g.x.flip(0)),
+    "clip_grad_norm_": lambda g: clipped(g.x),
+}
+
+# (function, why the host looks)
+LOOKS: dict[str, tuple[Function, str]] = {
+    "item": (lambda g: g.number.item(), "it gives a Python number"),
+    "tolist": (lambda g: g.x.tolist(), "it gives Python numbers"),
+    "bool": (lambda g: bool(g.number > 0), "it gives a Python number"),
+    "equal": (lambda g: wg.equal(g.x, g.y), "it gives a Python bool"),
+    "allclose": (lambda g: wg.allclose(g.x, g.y), "it gives a Python bool"),
+    "cpu": (lambda g: g.x.cpu(), "it is a copy in the host's memory"),
+    "print": (lambda g: repr(g.x), "text of numbers"),
+    "nonzero": (lambda g: wg.nonzero(g.mask), "the result's shape is the number of elements"),
+    "argwhere": (lambda g: wg.argwhere(g.mask), "as nonzero"),
+    "masked_select": (lambda g: wg.masked_select(g.x, g.mask), "as nonzero"),
+    "get by mask": (lambda g: g.x[g.mask], "as nonzero"),
+    "masked_scatter": (lambda g: g.x.masked_scatter(g.mask, g.y), "as nonzero"),
+    "get by index": (lambda g: g.x[g.rows], "bounds of indices are checked before anything is launched"),
+    "set by index": (lambda g: g.free.__setitem__(g.rows, 1.0), "bounds"),
+    "gather": (lambda g: g.x.gather(1, g.places), "bounds"),
+    "scatter": (lambda g: g.free.scatter(1, g.places, 2.0), "bounds"),
+    "index_select": (lambda g: g.x.index_select(0, g.rows), "bounds"),
+    "index_add": (lambda g: g.x.index_add(0, g.rows, g.y[:4]), "bounds"),
+    "take": (lambda g: g.x.take(g.rows), "bounds"),
+    "embedding": (lambda g: F.embedding(g.rows, g.x), "bounds"),
+    "cross_entropy": (lambda g: F.cross_entropy(g.x, g.classes), "bounds of classes"),
+    "nll_loss": (lambda g: F.nll_loss(g.x, g.classes), "bounds of classes"),
+    "one_hot": (lambda g: F.one_hot(g.classes), "the result's shape is the largest class"),
+    "repeat_interleave": (lambda g: g.x.repeat_interleave(g.classes, 0), "the result's shape is the sum of counts"),
+    "multinomial": (lambda g: wg.multinomial(g.x.detach(), 2), "weights are checked and drawn from on the host"),
+}
+# What is made of numbers alone is computed on the host and copied to the device: nothing is read.
+WRITTEN: dict[str, Function] = {
+    "tensor": lambda g: wg.tensor([1.0, 2.0], device=PLACE),
+    "arange": lambda g: wg.arange(9, device=PLACE),
+    "linspace": lambda g: wg.linspace(0, 1, 9, device=PLACE),
+    "logspace": lambda g: wg.logspace(0, 1, 9, device=PLACE),
+    "eye": lambda g: wg.eye(4, device=PLACE),
+    "randperm": lambda g: wg.randperm(9, device=PLACE),
+}
+
+
+def clipped(x: Any) -> Any:
+    x.grad = wg.ones_like(x.detach())
+    return nn.utils.clip_grad_norm_([x], 1.0)
+
+
+def run(function: Function, given: Given) -> Any:
+    """The call and the gradients of its result."""
+    found = function(given)
+    if isinstance(found, wg.Tensor) and found.requires_grad:
+        (found * found).sum().backward()
+    return found
+
+
+def test_a_look_is_noticed() -> None:
+    given = Given()
+    with DRIVER.closed(), pytest.raises(AssertionError, match="the host reads"):
+        given.x.detach().cpu()
+    with DRIVER.closed(), pytest.raises(AssertionError, match="the host reads"):
+        given.number.item()
+
+
+@pytest.mark.parametrize("what", NO_LOOK)
+def test_functions_launch_and_do_not_look(what: str) -> None:
+    given = Given()
+    before = DRIVER.launches
+    with DRIVER.closed():
+        NO_LOOK[what](given)
+        assert DRIVER.launches > before
+        run(NO_LOOK[what], Given())
+
+
+@pytest.mark.parametrize("what", LOOKS)
+def test_functions_that_look(what: str) -> None:
+    """They do look, so that this list stays short; their gradients do not."""
+    function, why = LOOKS[what]
+    assert why
+    before = DRIVER.looks
+    found = function(Given())
+    assert DRIVER.looks > before
+    if isinstance(found, wg.Tensor) and found.requires_grad and found.device is PLACE:
+        with DRIVER.closed():
+            (found * found).sum().backward()
+
+
+@pytest.mark.parametrize("what", WRITTEN)
+def test_functions_of_numbers_do_not_look(what: str) -> None:
+    given = Given()
+    with DRIVER.closed():
+        assert WRITTEN[what](given).device is PLACE
+
+
+def test_optimizers_do_not_look() -> None:
+    for make in (
+        lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True), optim.Adam, lambda p: optim.Adam(p, amsgrad=True),
+        optim.AdamW, optim.RMSprop, optim.Adagrad, optim.Adadelta,
+    ):  # fmt: skip
+        net = nn.Linear(5, 3).to(PLACE)
+        given = Given()
+        with DRIVER.closed():
+            optimizer = make(net.parameters())
+            for _ in range(2):
+                optimizer.zero_grad()
+                net(given.x).square().mean().backward()
+                before = DRIVER.launches
+                optimizer.step()
+                assert DRIVER.launches > before
+
+
+def test_the_demo_trains_as_on_the_cpu() -> None:
+    """Weights, order and dropout are drawn alike on every device, so losses differ by roundings only."""
+    interpreted, plain = (train(epochs=1, seed=3, device=d, steps=4, batch_size=8) for d in ("interpreter", "cpu"))
+    assert len(interpreted.losses) == 4
+    np.testing.assert_allclose(interpreted.losses, plain.losses, rtol=2e-6)
+    assert len(set(plain.losses)) == 4
+    assert interpreted.launches >= 4 * 20
+    assert interpreted.guesses == plain.guesses
