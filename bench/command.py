@@ -1,13 +1,14 @@
-"""`weftgrad bench`: runs a suite, prints a table, keeps JSON."""
+"""`weftgrad bench`: runs a suite, prints a table, keeps JSON and Markdown."""
 
 from __future__ import annotations
 
 import argparse
-import datetime
+import gc
 import json
-import os
-import platform
 import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,109 +18,164 @@ __all__ = ["register", "run"]
 
 def register(subparsers: Any) -> None:
     """Add `bench` to the command line."""
-    parser = subparsers.add_parser("bench", help="measure this device beside its peers")
+    options(subparsers.add_parser("bench", help="measure devices beside each other and their peers"))
+
+
+def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add what the command takes to `parser`."""
     parser.add_argument("--suite", default="core", choices=("core",), help="what to measure")
-    parser.add_argument("--device", default="cpu", help="the device to measure (default: cpu)")
+    parser.add_argument(
+        "--device",
+        help="the device to measure, or several with commas between: the first is compared with the others "
+        "(default: the one that `weftgrad devices` marks)",
+    )
     parser.add_argument("--only", default="", help="only groups or rows whose name contains this")
     parser.add_argument("--output", type=Path, help="a JSON file to write")
+    parser.add_argument("--markdown", type=Path, help="a file for the tables as Markdown")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of interleaved samples (default: 5)")
+    parser.add_argument("--cases", choices=("cpu", "gpu"), help="rows for cpu or gpu (default: what the devices are)")
+    parser.add_argument("--scale", type=int, default=1, help=argparse.SUPPRESS)  # divides sizes, to try GPU rows out
     parser.set_defaults(run=run)
+    return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, print, and write JSON. Exit status 1 if a result is wrong; a slow one is only marked."""
-    report: dict[str, Any] = {"machine": machine(options.device), "host": [], "kernels": []}
-    wrong = 0
+    """Measure, print, and write. Exit status 1 if a result is wrong or failed; a slow one is only marked."""
+    import weftgrad as wg
+
+    from ..runtime.errors import ArgumentError
+    from . import report
+    from .machine import describe
+    from .sites import sites
+
+    names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"bench: --device names a device twice: {options.device}")
+    places = sites(names, options.scale)
+    found: dict[str, Any] = {"machine": describe(places), "host": [], "kernels": []}
+    print(report.title(found["machine"]))
     try:
-        _host(options, report)
-        wrong = _kernels(options, report)
+        for row in _host(options, places):
+            found["host"].append(row)
+            print(report.host_line(row), flush=True)
+        for row in _kernels(options, places):
+            found["kernels"].append(row)
+            print(report.kernel_line(row), flush=True)
     except KeyboardInterrupt:
         print("interrupted: what was measured so far is kept", file=sys.stderr)
-    if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(report, indent=1) + "\n")
-        print(f"written to {options.output}")
-    return 1 if wrong else 0
+    texts = {options.output: json.dumps(found, indent=1) + "\n", options.markdown: report.markdown(found)}
+    for path, text in texts.items():
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"written to {path}")
+    return 1 if any(row.get("wrong") for row in found["kernels"]) else 0
 
 
-def machine(device: str) -> dict[str, Any]:
-    """What was measured, and with what."""
-    import numpy as np
-
-    import weftgrad as wg
-
-    from .core import torch_or_none
-
-    driver = wg.device(device).driver
-    driver.capabilities  # noqa: B018  (opens the driver, so that its name is known)
-    torch = torch_or_none()
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "device": device,
-        "name": driver.name, "cores": os.cpu_count(), "python": platform.python_version(),
-        "weftgrad": wg.__version__, "numpy": np.__version__, "torch": None if torch is None else torch.__version__,
-    }  # fmt: skip
-
-
-def _host(options: argparse.Namespace, report: dict[str, Any]) -> None:
-    import weftgrad as wg
-
-    from . import core
+def _host(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, Any]]:
+    """Rows of host costs: of the first device, and of its peers but numpy."""
+    from . import core, report
     from .measure import host_cost
 
-    driver = wg.device(options.device).driver
-    print(f"{report['machine']['name']} ({options.device}), torch {report['machine']['torch']}\n")
-    print(f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}")
-    for name, function, calls, least, middle in core.host_cases(options.device):
-        if options.only not in f"host {name}":
+    first = places[0]
+    rounds = max(1, 30 // options.scale)
+    print(f"\n{report.HOST_HEAD}   others, min us")
+    for case in core.host_cases(first.gpu):
+        if options.only not in f"host {case.name}":
             continue
-        timing = host_cost(function, driver.synchronize, calls=calls)
-        met = timing.least * 1e6 <= least and timing.median * 1e6 <= middle
-        print(
-            f"{name:28s} {timing.least * 1e6:8.2f} {timing.median * 1e6:8.2f} {least:5.0f} / {middle:<4.0f} "
-            f"{'' if met else 'x'}"
-        )
-        report["host"].append({"name": name, **asdict(timing), "target_us": [least, middle], "met": met})
-    if options.only in "host first result":
-        seconds = core.first_result()
-        print(f"{'first result, warm process':28s} {seconds:8.2f} s {'1 s':>14s}")
-        report["host"].append({"name": "first result", "least": seconds, "target_us": [1e6, 1e6], "met": seconds <= 1})
+        times = {
+            site.name: host_cost(case.make(site), site.wait, calls=case.calls, rounds=rounds)
+            for site in places
+            if site.name != "numpy"
+        }
+        mine = times.pop(first.name)
+        met = all(t * 1e6 <= goal for t, goal in zip((mine.least, mine.median), case.target, strict=True))
+        peers = {name: asdict(t) for name, t in times.items()}
+        yield {"name": case.name, **asdict(mine), "target_us": case.target, "met": met, "peers": peers}
+    if options.only in "host first result" and options.scale == 1:
+        seconds = core.first_result(first.name)
+        yield {"name": "first result, warm process", "least": seconds, "median": seconds, "target_us": (1e6, 1e6),
+               "met": seconds <= 1, "peers": {}}  # fmt: skip
 
 
-def _kernels(options: argparse.Namespace, report: dict[str, Any]) -> int:
-    import numpy as np
+def _kernels(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, Any]]:
+    from . import core, gpu, report
+    from .sites import is_gpu
 
-    from . import core
+    own = [site for site in places if site.ours]
+    present = any(site.device.type == "interpreter" or is_gpu(site.device) for site in own)
+    on_gpu = options.cases == "gpu" or (present and not options.cases)
+    selected = deque(gpu.cases(options.scale) if on_gpu else core.cases())
+    compared = any("copy" in (case.target or {}) and case.matches(options.only) for case in selected)
+    print(f"\n{report.KERNEL_HEAD}")
+    copies: list[tuple[int, float]] = []
+    while selected:
+        case = selected.popleft()
+        if not (case.matches(options.only) or (compared and case.group == "roofline")):
+            continue
+        row = _measured(case, places, options.rounds, copies)
+        if row is None:
+            continue
+        if case.group == "roofline" and "problem" not in row:
+            times = row["times"]
+            least = min(times[n]["least"] for n in (places[0].name, "torch") if n in times and _together(places, n))
+            copies.append((case.bytes, case.bytes / least))
+        yield row
+        gc.collect()
+        for site in places:
+            site.release()
+
+
+def _together(places: list[Any], name: str) -> bool:
+    """Whether a contender runs where the first one does, GPU or host."""
+    return any(site.name == name and site.gpu == places[0].gpu for site in places)
+
+
+def _measured(case: Any, places: list[Any], rounds: int, copies: list[tuple[int, float]]) -> dict[str, Any] | None:
+    """One case on all sites, checked and timed; None where the first device has no part in it."""
+    from .cases import error_of
     from .measure import compare
 
-    print(f"\n{'kernel':28s} {'us':>10s} {'GB/s':>7s} {'GFLOP/s':>8s}   peer/ours by minima (medians); above 1 we win")
-    wrong = 0
-    for case in core.device_cases(options.device):
-        if options.only not in f"{case.group} {case.name}":
-            continue
-        expected = np.asarray(case.expected())
-        error = 0.0
-        if expected.size or case.result().size == 0:
-            scale = float(np.abs(expected).max()) or 1.0
-            error = float(np.abs(case.result() - expected).max()) / scale
-        if not error <= case.tolerance:
-            wrong += 1
-            print(f"{case.name:28s} WRONG: relative error {error:.1e}")
-            report["kernels"].append({"group": case.group, "name": case.name, "error": error, "wrong": True})
-            continue
-        times = compare(case.contenders, rounds=options.rounds)
-        mine = times["ours"]
-        ratios = {p: (t.least / mine.least, t.median / mine.median) for p, t in times.items() if p != "ours"}
-        missed = [p for p, goal in (case.target or {}).items() if p in ratios and ratios[p][0] < goal]
-        shown = "  ".join(f"{p} {a:.2f} ({b:.2f})" for p, (a, b) in ratios.items())
-        rate = f"{case.bytes / mine.least * 1e-9:7.1f}" if case.bytes else " " * 7
-        flops = f"{case.flops / mine.least * 1e-9:8.1f}" if case.flops else " " * 8
-        print(
-            f"{case.name:28s} {mine.least * 1e6:10.1f} {rate} {flops}   {shown}"
-            f"{'   x ' + ', '.join(missed) if missed else ''}",
-            flush=True,
-        )
-        report["kernels"].append(
-            {"group": case.group, "name": case.name, "error": error, "times": {p: asdict(t) for p, t in times.items()},
-             "ratios": ratios, "target": case.target, "missed": missed}
-        )  # fmt: skip
-    return wrong
+    row: dict[str, Any] = {
+        "group": case.group, "name": case.name, "bytes": case.bytes, "flops": case.flops, "target": case.target,
+        "precision": case.precision, "clock": case.clock, "errors": {}, "notes": [],
+    }  # fmt: skip
+    first = places[0]
+    contenders = {}
+    with ExitStack() as stack:
+        for site in places:
+            if site.memory and 2 * len(places) * case.bytes > site.memory:
+                if site is first:
+                    return row | {"problem": "skipped: too large for this device"}
+                continue
+            try:
+                stack.enter_context(site.precision(case.precision))
+                work = case.on(site)
+                if work is None:
+                    if site is first:
+                        return None
+                    continue
+                if site.ours:
+                    error = row["errors"][site.name] = error_of(work.pairs())
+                    if not error <= case.tolerance:
+                        raise ArithmeticError(f"WRONG: relative error {error:.1e}, more than {case.tolerance:.1e}")
+                work.call()
+                site.wait()
+            except Exception as failure:  # the other rows are still worth having
+                row["wrong"] = row.get("wrong", False) or site.ours
+                words = f"{type(failure).__name__}: {failure}".removeprefix("ArithmeticError: ").partition("\n")[0]
+                if site is first:
+                    return row | {"problem": words}
+                row["notes"].append(f"{site.name}: {words}")
+                continue
+            contenders[site.name] = (work.call, site.clock(case.clock))
+        times = compare(contenders, rounds=rounds)
+    mine = times[first.name]
+    ratios = {n: (t.least / mine.least, t.median / mine.median) for n, t in times.items() if n != first.name}
+    if copies and "copy" in (case.target or {}):
+        # The least copy that moves as many bytes: a launch costs a short one a share of its bandwidth, too.
+        bandwidth = min([c for c in copies if c[0] >= case.bytes] or [max(copies)])[1]
+        ratios["copy"] = tuple(case.bytes / t / bandwidth for t in (mine.least, mine.median))
+    row["missed"] = [n for n, goal in (case.target or {}).items() if n in ratios and ratios[n][0] < goal]
+    row["notes"] += [f"{n}: host late in {t.late} of {t.samples}" for n, t in times.items() if t.late]
+    return row | {"least": mine.least, "times": {n: asdict(t) for n, t in times.items()}, "ratios": ratios}

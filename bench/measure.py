@@ -1,8 +1,8 @@
 """Timing that survives a shared machine: contenders interleaved in one process, reported as ratios.
 
-Every contender is a function that does its work `n` times and then waits. Before each sample there is a pause in
-which the other runtimes' spinning threads go idle, and one untimed call. A ratio compares minima with minima and
-medians with medians of the same run; a single absolute time means little here.
+A contender is a call and the clock that times it. Before each sample there is one untimed call and, for what runs on
+the host's cores, a pause in which the other runtimes' spinning threads go idle. A ratio compares minima with minima
+and medians with medians of the same run; a single absolute time means little on a shared machine.
 """
 
 from __future__ import annotations
@@ -11,44 +11,54 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Timing", "compare", "host_cost"]
+from .clocks import Clock
 
-_PAUSE = 0.06  # seconds; OpenBLAS spins for 2^26 cycles, which 20 ms do not cover
+__all__ = ["PAUSE", "Timing", "compare", "host_cost"]
+
+PAUSE = 0.06  # seconds; OpenBLAS spins for 2^26 cycles, which 20 ms do not cover
+_SLOW = 2.0  # seconds; what takes longer a call is called once more, and that is its time
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds a call: the least, the median, and the 20th and 80th percentile of the samples."""
+    """Seconds a call: the least, the median, and the 20th and 80th percentile of the samples.
+
+    late: in how many samples the device may have waited for the host, which then show the host's time.
+    """
 
     least: float
     median: float
     p20: float
     p80: float
     samples: int
+    late: int = 0
 
 
 def compare(
-    contenders: Mapping[str, Callable[[int], None]], *, rounds: int = 5, sample: float = 0.01
+    contenders: Mapping[str, tuple[Callable[[], Any], Clock]], *, rounds: int = 5, sample: float = 0.01
 ) -> dict[str, Timing]:
     """Time all contenders in turn. A sample lasts about `sample` seconds and there are 3 a round."""
     counts: dict[str, int] = {}
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for name, run in contenders.items():
-        run(2)
-        begin = time.perf_counter()
-        run(3)
-        counts[name] = max(1, min(5000, int(sample * 3 / (time.perf_counter() - begin))))
+    times: dict[str, list[tuple[float, bool]]] = {name: [] for name in contenders}
+    for name, (call, clock) in contenders.items():
+        clock.time(call, 1)  # compiles
+        once = clock.time(call, 1)
+        if once[0] > _SLOW:
+            times[name].append(once)
+            continue
+        took, _ = clock.time(call, 3)
+        counts[name] = max(1, min(clock.most, int(sample * 3 / max(took, 1e-9))))
     for _ in range(rounds):
-        for name, run in contenders.items():
-            time.sleep(_PAUSE)
-            count = counts[name]
-            run(1)
+        for name, count in counts.items():
+            call, clock = contenders[name]
+            time.sleep(clock.pause)
+            clock.time(call, 1)
             for _ in range(3):
-                begin = time.perf_counter()
-                run(count)
-                times[name].append((time.perf_counter() - begin) / count)
-    return {name: _summary(values) for name, values in times.items()}
+                seconds, late = clock.time(call, count)
+                times[name].append((seconds / count, late))
+    return {name: _summary([s for s, _ in found], sum(late for _, late in found)) for name, found in times.items()}
 
 
 def host_cost(run: Callable[[], object], settle: Callable[[], object], *, calls: int = 100, rounds: int = 30) -> Timing:
@@ -65,7 +75,8 @@ def host_cost(run: Callable[[], object], settle: Callable[[], object], *, calls:
     return _summary(times)
 
 
-def _summary(values: list[float]) -> Timing:
+def _summary(values: list[float], late: int = 0) -> Timing:
     ordered = sorted(values)
     last = len(ordered) - 1
-    return Timing(ordered[0], statistics.median(ordered), ordered[last // 5], ordered[last * 4 // 5], len(ordered))
+    middle = statistics.median(ordered)
+    return Timing(ordered[0], middle, ordered[last // 5], ordered[last * 4 // 5], len(ordered), late)

@@ -1,0 +1,97 @@
+"""A report as text for a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "markdown", "title"]
+
+Row = dict[str, Any]
+HOST_HEAD = f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}"
+KERNEL_HEAD = (
+    f"{'kernel':48s} {'us':>10s} {'GB/s':>7s} {'of copy':>7s} {'GFLOP/s':>9s}   others' time by ours, "
+    "minima (medians): above 1 we win"
+)
+
+
+def title(machine: Row) -> str:
+    """What ran: `NVIDIA H200 (cuda:0), torch 2.11.0 on cuda:0`."""
+    devices = " beside ".join(f"{d['name']} ({d['device']})" for d in machine["devices"])
+    torch = machine["versions"]["torch"]
+    return devices + (f", torch {torch} on {machine['torch']}" if machine["torch"] else ", without torch")
+
+
+def host_line(row: Row) -> str:
+    """One row of host costs."""
+    least, middle = row["target_us"]
+    others = "  ".join(f"{name} {t['least'] * 1e6:.2f}" for name, t in row["peers"].items())
+    return (
+        f"{row['name']:28s} {row['least'] * 1e6:8.2f} {row['median'] * 1e6:8.2f} {least:5.0f} / {middle:<4.0f} "
+        f"{' ' if row['met'] else 'x'}  {others}"
+    ).rstrip()
+
+
+def _rates(row: Row) -> tuple[str, str, str]:
+    """GB/s, share of a copy's, GFLOP/s; empty where a row has none."""
+    copy = row["ratios"].get("copy")
+    return (
+        f"{row['bytes'] / row['least'] * 1e-9:.1f}" if row["bytes"] else "",
+        f"{copy[0]:.2f}" if copy else "",
+        f"{row['flops'] / row['least'] * 1e-9:.1f}" if row["flops"] else "",
+    )
+
+
+def kernel_line(row: Row) -> str:
+    """One row of kernels."""
+    if "problem" in row:
+        return f"{row['name']:48s} {row['problem']}"
+    rate, copy, flops = _rates(row)
+    shown = "  ".join(f"{name} {a:.2f} ({b:.2f})" for name, (a, b) in row["ratios"].items() if name != "copy")
+    missed = "   x " + ", ".join(f"{n} {row['target'][n]}" for n in row["missed"]) if row["missed"] else ""
+    notes = "".join(f"   {note}" for note in row["notes"])
+    return (
+        f"{row['name']:48s} {row['least'] * 1e6:10.1f} {rate:>7s} {copy:>7s} {flops:>9s}   {shown}{missed}{notes}"
+    ).rstrip()
+
+
+def markdown(report: Row) -> str:
+    """Tables to paste into a document. A missed target is set bold, with the target behind it."""
+    machine = report["machine"]
+    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items() if v)
+    drivers = "; ".join(filter(None, [machine["driver"], *(d.get("driver") for d in machine["devices"])]))
+    lines = [
+        f"{machine['date'][:10]}: {title(machine)}. Python {machine['python']}, {versions}."
+        + (f" Drivers: {drivers}." if drivers else ""), ""
+    ]  # fmt: skip
+    if report["host"]:
+        peers = list(dict.fromkeys(name for row in report["host"] for name in row["peers"]))
+        lines += _head(["host cost of an eager op, pipelined", "min µs", "median µs", "aim", *peers])
+        for row in report["host"]:
+            cells = [f"{row['least'] * 1e6:.2f}", f"{row['median'] * 1e6:.2f}"]
+            cells = cells if row["met"] else [f"**{cell}**" for cell in cells]
+            shown = [f"{row['peers'][n]['least'] * 1e6:.2f}" if n in row["peers"] else "" for n in peers]
+            lines.append(_line([row["name"], *cells, " / ".join(f"{t:.0f}" for t in row["target_us"]), *shown]))
+        lines.append("")
+    rows = report["kernels"]
+    peers = list(dict.fromkeys(n for row in rows for n in row.get("ratios", {}) if n != "copy"))
+    if rows:
+        lines += _head(["kernel", "µs", "GB/s", "of a copy", "GFLOP/s", *(f"{n} / ours" for n in peers), "aim"])
+    for row in rows:
+        if "problem" in row:
+            lines.append(_line([row["name"], row["problem"], *[""] * (len(peers) + 4)]))
+            continue
+        rate, copy, flops = _rates(row)
+        bold = {name: f"**{row['ratios'][name][0]:.2f}**" for name in row["missed"]}
+        shown = [bold.get(n, f"{row['ratios'][n][0]:.2f}") if n in row["ratios"] else "" for n in peers]
+        aims = ", ".join(f"{n} {goal}" for n, goal in (row["target"] or {}).items())
+        least = f"{row['least'] * 1e6:.1f}"
+        lines.append(_line([row["name"], least, rate, bold.get("copy", copy), flops, *shown, aims]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _head(cells: list[str]) -> list[str]:
+    return [_line(cells), "|" + " --- |" * len(cells)]

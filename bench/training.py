@@ -1,0 +1,81 @@
+"""Rows in which many small kernels follow each other: a chain of additions, a training step, its replay as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from . import references
+from .cases import Case, Pairs, Work
+from .sites import Site
+
+__all__ = ["chain", "training_cases"]
+
+_RATE = 1e-3
+
+
+def chain(x: Any) -> Any:
+    """200 additions, each of the last one's result."""
+    y = x
+    for _ in range(200):
+        y = y + x
+    return y
+
+
+def training_cases(side: Callable[[int], int]) -> Iterator[Case]:
+    """What a program waits for, host and device together."""
+    yield Case("latency", "200 adds of 1K", _chain, clock="wall")
+    sizes = [side(784), side(1024), side(1024), side(10)]
+    batch = side(256)
+    flops = sum(6 * batch * n * m for n, m in pairwise(sizes)) - 2 * batch * sizes[0] * sizes[1]
+    for name, replayed in (("training step", False), ("training step, replayed", True)):
+        yield Case("training", f"{name}: MLP 784-1024-1024-10 of 256", partial(_step, sizes, batch, replayed),
+                   flops=flops, tolerance=1e-4, clock="wall")  # fmt: skip
+
+
+def _chain(site: Site) -> Work | None:
+    small = site.normal(1024)
+    return Work(lambda: chain(small), lambda: [(site.host(chain(small)), site.host(small) * 201)])
+
+
+def _step(sizes: list[int], batch: int, replayed: bool, site: Site) -> Work | None:
+    if site.name == "numpy" or (replayed and not site.graphs):
+        return None
+    rng = np.random.default_rng(0)
+    shapes = [shape for n, m in pairwise(sizes) for shape in ((m, n), (m,))]
+    begin = [rng.standard_normal(s, dtype=np.float32) * np.float32(s[-1] ** -0.5) for s in shapes]
+    x, target = site.normal(batch, sizes[0]), site.integers(sizes[-1], batch)
+    parameters = [site.tensor(array, grad=True) for array in begin]
+    initial = [site.tensor(array) for array in begin]
+    library = site.library
+    functional = library.nn.functional
+    optimizer = library.optim.SGD(parameters, lr=_RATE)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        y = x
+        for i in range(0, len(parameters), 2):
+            y = functional.linear(y, parameters[i], parameters[i + 1])
+            y = functional.relu(y) if i + 2 < len(parameters) else y
+        loss = functional.cross_entropy(y, target)
+        loss.backward()
+        optimizer.step()
+
+    call = site.replayed(step) if replayed else step
+
+    def pairs() -> Pairs:
+        """Gradients and parameters after one step from the beginning."""
+        with library.no_grad():
+            for p, value in zip(parameters, initial, strict=True):
+                p.copy_(value)
+        call()
+        right = references.mlp_slopes(site.host(x), site.host(target), [a.astype(np.float64) for a in begin])
+        slopes = [(site.host(p.grad), s) for p, s in zip(parameters, right, strict=True)]
+        after = [(site.host(p), b - _RATE * s) for p, b, s in zip(parameters, begin, right, strict=True)]
+        return [*slopes, *after]
+
+    return Work(call, pairs)

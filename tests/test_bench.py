@@ -1,0 +1,318 @@
+"""The benchmark: every row gives right values on small sizes, and what is measured is told as it is."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weftgrad.bench import command, core, gpu, references
+from weftgrad.bench.cases import Case, Work, error_of, pieces, rotated
+from weftgrad.bench.clocks import DeviceClock
+from weftgrad.bench.measure import compare
+from weftgrad.bench.report import host_line, kernel_line, markdown
+from weftgrad.bench.sites import NumpySite, OurSite, Site, sites
+from weftgrad.runtime.autograd.engine import forget_ones
+from weftgrad.runtime.errors import ArgumentError
+
+SCALE = 200  # no power of two, so that blocks are not full
+# The interpreter adds into a table one element at a time.
+ROWS = [*(c for c in gpu.cases(SCALE) if c.group != "index"), *(c for c in gpu.cases(2000) if c.group == "index")]
+TRITON = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+
+
+def right(case: Case, site: Site) -> bool:
+    """Whether a row's values are right on a site; false where the site has no part in it."""
+    with site.precision(case.precision):
+        work = case.on(site)
+        if work is None:
+            return False
+        work.call()
+        pairs = work.pairs()
+    assert pairs
+    assert all(expected.size and np.isfinite(expected).all() for _, expected in pairs)
+    assert error_of(pairs) <= case.tolerance
+    return True
+
+
+@pytest.mark.parametrize("case", ROWS, ids=lambda case: case.name)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("interpreter", marks=TRITON)])
+def test_gpu_rows(device: str, case: Case) -> None:
+    assert right(case, OurSite(device, SCALE)) or "replayed" in case.name
+
+
+def test_rows_with_numpy() -> None:
+    site = NumpySite()
+    assert {case.name.split()[0] for case in ROWS if right(case, site)} >= {"add", "exp", "fp32", "sum", "matmul"}
+
+
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """No gradient that is kept for later is in the memory of another stand-in."""
+    forget_ones()
+    yield
+    forget_ones()
+
+
+@TRITON
+def test_a_training_step_is_replayed(forgetful: None, cuda: Any, computing: Any) -> None:
+    site = OurSite("cuda", SCALE)
+    eager, replayed = (case for case in ROWS if case.group == "training")
+    assert right(eager, site)
+    assert "cuGraphLaunch" not in cuda.calls
+    assert right(replayed, site)
+    assert "cuGraphLaunch" in cuda.calls
+
+
+@TRITON
+def test_the_command_on_a_gpu(
+    forgetful: None, cuda: Any, computing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the stand-in, whose events tell no time, but kernels, events and graphs are used as on a GPU."""
+    cuda.cuDriverGetVersion = lambda: (0, 13010)
+    monkeypatch.setattr(DeviceClock, "most", 2)
+    output = tmp_path / "found.json"
+    for only, rows, others in (("exp fp32 16M", 4, {"cpu"}), ("replayed", 1, set()), ("host view", 0, set())):
+        chosen = options("--device", "cuda,cpu", "--scale", "1000", "--rounds", "1", "--only", only,
+                         "--output", str(output))  # fmt: skip
+        assert chosen.run(chosen) == 0
+        found = json.loads(output.read_text())
+        assert found["machine"]["devices"][0]["driver"] == "CUDA 13.1"
+        assert len(found["kernels"]) == rows
+        assert all({"cuda:0"} | others <= set(row["times"]) for row in found["kernels"])
+    assert found["host"][0]["peers"].keys() >= {"cpu"}
+
+
+def test_cpu_rows() -> None:
+    """The rows of the host's cores, with the least sizes of each sort."""
+    done = {case.group for case in core.cases() if case.matches(" 64K") or case.matches(" 512") or case.matches("1K")
+            if right(case, OurSite("cpu"))}  # fmt: skip
+    assert done == {"elementwise", "latency", "matmul"}
+
+
+def test_rows_differ_by_name() -> None:
+    for rows in (list(core.cases()), ROWS):
+        assert len({case.name for case in rows}) == len(rows)
+
+
+# References
+
+
+def test_references_of_slopes() -> None:
+    """Against differences of what they are the slopes of."""
+    rng = np.random.default_rng(1)
+    x, w, b, g = (rng.standard_normal(shape) for shape in ((3, 5), (5,), (5,), (3, 5)))
+    target = np.array([1, 4, 0])
+
+    def slope(function: Any, at: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        found = np.empty_like(at)
+        for i in np.ndindex(at.shape):
+            step = np.zeros_like(at)
+            step[i] = 1e-5
+            found[i] = (function(at + step) - function(at - step)) / 2e-5
+        return found
+
+    close = {"rtol": 1e-7, "atol": 1e-9}
+    np.testing.assert_allclose(
+        references.softmax_slope(x, g), slope(lambda v: (g * references.softmax(v)).sum(), x), **close
+    )
+    slopes = references.layer_norm_slopes(x, w, b, g)
+    for i, found in enumerate(slopes):
+
+        def changed(v: Any, i: int = i) -> float:
+            return float((g * references.layer_norm(*[v if i == j else a for j, a in enumerate((x, w, b))])).sum())
+
+        np.testing.assert_allclose(found, slope(changed, (x, w, b)[i]), **close)
+    np.testing.assert_allclose(
+        references.cross_entropy_slope(x, target, 3), slope(lambda v: references.cross_entropy(v, target), x), **close
+    )
+    parameters = [rng.standard_normal(shape) for shape in ((7, 5), (7,), (4, 7), (4,), (6, 4), (6,))]
+    for i, found in enumerate(references.mlp_slopes(x, target, parameters)):
+
+        def loss(v: Any, i: int = i) -> float:
+            used = [v if i == j else a for j, a in enumerate(parameters)]
+            y = np.maximum(x @ used[0].T + used[1], 0)
+            y = np.maximum(y @ used[2].T + used[3], 0)
+            return float(references.cross_entropy(y @ used[4].T + used[5], target))
+
+        np.testing.assert_allclose(found, slope(loss, parameters[i]), rtol=1e-6, atol=1e-8)
+
+
+def test_reference_of_a_convolution() -> None:
+    rng = np.random.default_rng(2)
+    x, w = rng.standard_normal((2, 3, 5, 4)), rng.standard_normal((4, 3, 3, 3))
+    found = references.conv2d(x, w)
+    at = (x[1, :, 1:4, 0:3] * w[2]).sum()
+    corner = (x[0, :, 0:2, 2:4] * w[3, :, 1:, :2]).sum()
+    assert found.shape == (2, 4, 5, 4)
+    assert math.isclose(found[1, 2, 2, 1], at)
+    assert math.isclose(found[0, 3, 0, 3], corner)
+
+
+# Measuring
+
+
+class Event:
+    """An event of a device on which time passes as work is queued, and the host takes 1 s for a call."""
+
+    now = 0.0  # of the device, when it will be done with what is queued
+    host = 0.0
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def record(self) -> None:
+        self.at = Event.now
+
+    def query(self) -> bool:
+        return self.at <= Event.host
+
+    def synchronize(self) -> None:
+        Event.host = max(Event.host, Event.now)
+
+    def elapsed_time(self, end: Event) -> float:
+        return (end.at - self.at) * 1e3
+
+
+def test_a_device_clock_keeps_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call costs the host 1 s and the device 0.25 s; the clock shows the latter."""
+    from weftgrad.bench import clocks
+
+    Event.now = Event.host = 0.0
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: Event.host)
+
+    def queue(on_host: float, on_device: float) -> None:
+        Event.host += on_host
+        Event.now = max(Event.now, Event.host) + on_device
+
+    clock = DeviceClock(Event, lambda: queue(0.01, 0.5), lambda: Event().synchronize())
+    assert clock.time(lambda: queue(1.0, 0.25), 10) == (pytest.approx(2.5), False)
+    assert clock.host == pytest.approx(1.0)
+    slow = DeviceClock(Event, lambda: queue(0.01, 0.01), lambda: Event().synchronize())
+    seconds, late = slow.time(lambda: queue(1.0, 0.25), 10)
+    assert late
+    assert seconds > 2.5
+
+
+def test_slow_contenders_are_measured_once() -> None:
+    class Clock:
+        pause, most = 0.0, 7
+
+        def __init__(self, seconds: float):
+            self.seconds = seconds
+            self.calls = 0
+
+        def time(self, call: Any, n: int) -> tuple[float, bool]:
+            self.calls += n
+            return self.seconds * n, n > 3
+
+    slow, fast = Clock(5.0), Clock(1e-4)
+    found = compare({"slow": (lambda: None, slow), "fast": (lambda: None, fast)}, rounds=2)
+    assert slow.calls == 2
+    assert (found["slow"].least, found["slow"].samples) == (5.0, 1)
+    assert found["fast"].samples == found["fast"].late == 6
+    assert found["fast"].least == pytest.approx(1e-4)
+
+
+def test_operands_take_turns() -> None:
+    site = OurSite("cpu")
+    site.cache = 1000
+    seen: list[Any] = []
+    first, call = rotated(site, lambda: [site.normal(10, 10)], seen.append)
+    for _ in range(4):
+        call()
+    assert seen[0] is seen[3] is first[0]
+    assert len({id(x) for x in seen}) == 3
+
+
+def test_pieces() -> None:
+    assert pieces(5, 6) == [slice(0, 5)]
+    assert pieces(100, 6) == [slice(0, 2), slice(49, 51), slice(98, 100)]
+
+
+def test_errors_are_found() -> None:
+    good, bad = np.ones(3), np.array([1.0, np.nan, 1.0])
+    assert error_of([(good, good)]) == 0
+    assert error_of([(good, good), (good * 1.5, good)]) == 0.5
+    assert math.isnan(error_of([(bad, good)]))
+    with pytest.raises(ValueError, match="shape"):
+        error_of([(good, np.ones((3, 1)))])
+
+
+# The command
+
+
+def options(*given: str) -> argparse.Namespace:
+    return command.options(argparse.ArgumentParser()).parse_args(given)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows for GPUs on `cpu`: two roofline rows are measured because the wanted row is compared with them."""
+    files = {name: tmp_path / "made" / name for name in ("found.json", "found.md")}
+    chosen = options("--device", "cpu", "--cases", "gpu", "--scale", "512", "--rounds", "1", "--only", "add fp32 16M",
+                     "--output", str(files["found.json"]), "--markdown", str(files["found.md"]))  # fmt: skip
+    assert chosen.run(chosen) == 0
+    found = json.loads(files["found.json"].read_text())
+    assert [row["name"] for row in found["kernels"]] == [
+        "copy fp32 16M", "copy fp32 64M", "copy fp32 256M", "add fp32 16M"
+    ]  # fmt: skip
+    last = found["kernels"][-1]
+    assert {"cpu", "numpy"} <= set(last["times"])
+    bandwidth = [r["bytes"] / min(t["least"] for n, t in r["times"].items() if n in ("cpu", "torch"))
+                 for r in found["kernels"]]  # fmt: skip
+    assert last["ratios"]["copy"][0] == pytest.approx(last["bytes"] / last["least"] / bandwidth[1])
+    assert found["machine"]["devices"][0]["device"] == "cpu"
+    assert found["machine"]["versions"]["numpy"] == np.__version__
+    assert "| add fp32 16M |" in files["found.md"].read_text()
+    assert "add fp32 16M" in capsys.readouterr().out
+
+
+def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    right = Case("g", "right", lambda site: Work(lambda: None, lambda: [(np.ones(2), np.ones(2))]))
+    wrong = replace(right, name="wrong", make=lambda site: Work(lambda: None, lambda: [(np.ones(2), np.zeros(2))]))
+
+    def refuse(site: Site) -> Work:
+        raise ArgumentError("not here\nnor there")
+
+    monkeypatch.setattr(core, "cases", lambda: [right, wrong, replace(right, name="refused", make=refuse)])
+    chosen = options("--device", "cpu", "--only", "g ", "--rounds", "1")
+    assert chosen.run(chosen) == 1
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "WRONG: relative error" in lines["wrong"]
+    assert lines["refused"].endswith("ArgumentError: not here")
+    assert "WRONG" not in lines["right"]
+
+
+def test_devices_are_named_once() -> None:
+    with pytest.raises(ArgumentError, match="twice"):
+        command.run(options("--device", "cpu,cpu"))
+    assert [site.name for site in sites(["cpu"]) if site.name != "torch"] == ["cpu", "numpy"]
+
+
+def test_missed_targets_are_marked() -> None:
+    machine = {"date": "2026-01-02T03", "devices": [{"name": "Card", "device": "cuda:0", "driver": "CUDA 13.0"}],
+               "torch": "cuda:0", "versions": {"torch": "2.11", "numpy": "2.5"}, "python": "3.12",
+               "driver": None}  # fmt: skip
+    row = {"name": "add", "bytes": 3000, "flops": 0, "least": 1e-6, "missed": ["copy"],
+           "ratios": {"copy": [0.5, 0.4], "torch": [1.5, 1.25]}, "target": {"copy": 0.9, "torch": 1.0},
+           "notes": ["torch: host late in 1 of 3"]}  # fmt: skip
+    host = {"name": "exp", "least": 9e-6, "median": 13e-6, "target_us": (12, 12), "met": False,
+            "peers": {"torch": {"least": 4e-6}}}  # fmt: skip
+    line = kernel_line(row)
+    assert "x copy 0.9" in line
+    assert "torch 1.50 (1.25)" in line
+    assert line.endswith("host late in 1 of 3")
+    assert host_line(host).split() == ["exp", "9.00", "13.00", "12", "/", "12", "x", "torch", "4.00"]
+    text = markdown({"machine": machine, "host": [host], "kernels": [row, {"name": "mm", "problem": "WRONG"}]})
+    assert "Card (cuda:0), torch 2.11 on cuda:0" in text
+    assert "| exp | **9.00** | **13.00** | 12 / 12 | 4.00 |" in text
+    assert "| add | 1.0 | 3.0 | **0.50** |  | 1.50 | copy 0.9, torch 1.0 |" in text
+    assert "| mm | WRONG |  |  |  |  |  |" in text
