@@ -239,8 +239,8 @@ CALLS = (
         ("convolution.forward many", "convolution.input many", "convolution.weight parts"),
     ),
     Call(
-        "convolution in groups", lambda x, w: F.conv2d(x, w, stride=2, groups=2),
-        lambda x, w: convolved(x, w, 2, 2), ((2, 4, 15, 17), (6, 2, 3, 2)),
+        "convolution in groups", lambda x, w: F.conv2d(x, w, None, 2, 1, (1, 2), 2),
+        lambda x, w: convolved(x, w, 2, 2, 1, (1, 2)), ((2, 4, 15, 17), (6, 2, 3, 2)),
         ("convolution.forward many",), ("convolution.input", "convolution.weight"), ("convolution.forward",),
         ("float64", "float32"),
     ),

@@ -112,13 +112,18 @@ def written(x: Array, index: Array, y: Array) -> Array:
     return result
 
 
-def convolved(x: Array, w: Array, stride: int = 1, groups: int = 1) -> Array:
-    """Without padding, by sums over windows."""
-    rows, columns = w.shape[2:]
+def convolved(
+    x: Array, w: Array, stride: int = 1, groups: int = 1, padding: int = 0, dilation: tuple[int, int] = (1, 1)
+) -> Array:
+    """By sums over windows, with weights between which a dilation leaves zeros."""
+    rows, columns = ((n - 1) * d + 1 for n, d in zip(w.shape[2:], dilation, strict=True))
+    wide = np.zeros((*w.shape[:2], rows, columns), w.dtype)
+    wide[:, :, :: dilation[0], :: dilation[1]] = w
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     windows = np.lib.stride_tricks.sliding_window_view(x, (rows, columns), (2, 3))[:, :, ::stride, ::stride]
     ins, outs = w.shape[1], w.shape[0] // groups
     parts = [
-        np.einsum("bcyxij,ocij->boyx", windows[:, g * ins : (g + 1) * ins], w[g * outs : (g + 1) * outs])
+        np.einsum("bcyxij,ocij->boyx", windows[:, g * ins : (g + 1) * ins], wide[g * outs : (g + 1) * outs])
         for g in range(groups)
     ]
     return np.concatenate(parts, 1)
