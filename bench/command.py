@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
 __all__ = ["register", "run"]
@@ -54,52 +55,69 @@ def run(options: argparse.Namespace) -> int:
     places = sites(names, options.scale)
     found: dict[str, Any] = {"machine": describe(places), "host": [], "kernels": []}
     print(report.title(found["machine"]))
+    parts = (("host", _host, report.HOST_HEAD, report.host_line),
+             ("kernels", _kernels, report.KERNEL_HEAD, report.kernel_line))  # fmt: skip
     try:
-        for row in _host(options, places):
-            found["host"].append(row)
-            print(report.host_line(row), flush=True)
-        for row in _kernels(options, places):
-            found["kernels"].append(row)
-            print(report.kernel_line(row), flush=True)
+        for part, measure, head, line in parts:
+            for row in measure(options, places):
+                if not found[part]:
+                    print(f"\n{head}")
+                print(line(row), flush=True)
+                found[part].append(row)
+                _write(options, found)  # after every row: a run may be ended from outside
     except KeyboardInterrupt:
         print("interrupted: what was measured so far is kept", file=sys.stderr)
-    texts = {options.output: json.dumps(found, indent=1) + "\n", options.markdown: report.markdown(found)}
-    for path, text in texts.items():
+    _write(options, found)
+    print(*(f"written to {path}" for path in (options.output, options.markdown) if path), sep="\n")
+    return 1 if any(row.get("wrong") for part, *_ in parts for row in found[part]) else 0
+
+
+def _write(options: argparse.Namespace, found: dict[str, Any]) -> None:
+    """The files that were asked for."""
+    from . import report
+
+    for path, text in ((options.output, lambda: json.dumps(found, indent=1) + "\n"),
+                       (options.markdown, lambda: report.markdown(found))):  # fmt: skip
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            print(f"written to {path}")
-    return 1 if any(row.get("wrong") for row in found["kernels"]) else 0
+            path.write_text(text(), encoding="utf-8")
 
 
 def _host(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, Any]]:
     """Rows of host costs: of the first device, and of its peers but numpy."""
-    from . import core, report
+    from . import core
     from .measure import host_cost
 
     first = places[0]
     rounds = max(1, 30 // options.scale)
-    print(f"\n{report.HOST_HEAD}   others, min us")
     for case in core.host_cases(first.gpu):
         if options.only not in f"host {case.name}":
             continue
-        times = {
-            site.name: host_cost(case.make(site), site.wait, calls=case.calls, rounds=rounds)
-            for site in places
-            if site.name != "numpy"
-        }
+        try:
+            times = {
+                site.name: host_cost(case.make(site), site.wait, calls=case.calls, rounds=rounds)
+                for site in places
+                if site.name != "numpy"
+            }
+        except Exception as failure:  # the other rows are still worth having
+            yield {"name": case.name, "wrong": True, "problem": _words(failure)}
+            continue
         mine = times.pop(first.name)
         met = all(t * 1e6 <= goal for t, goal in zip((mine.least, mine.median), case.target, strict=True))
         peers = {name: asdict(t) for name, t in times.items()}
         yield {"name": case.name, **asdict(mine), "target_us": case.target, "met": met, "peers": peers}
     if options.only in "host first result" and options.scale == 1:
-        seconds = core.first_result(first.name)
+        try:
+            seconds = core.first_result(first.name)
+        except CalledProcessError as failure:
+            yield {"name": "first result, warm process", "wrong": True, "problem": _words(failure)}
+            return
         yield {"name": "first result, warm process", "least": seconds, "median": seconds, "target_us": (1e6, 1e6),
                "met": seconds <= 1, "peers": {}}  # fmt: skip
 
 
 def _kernels(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, Any]]:
-    from . import core, gpu, report
+    from . import core, gpu
     from .sites import is_gpu
 
     own = [site for site in places if site.ours]
@@ -107,7 +125,6 @@ def _kernels(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[st
     on_gpu = options.cases == "gpu" or (present and not options.cases)
     selected = deque(gpu.cases(options.scale) if on_gpu else core.cases())
     compared = any("copy" in (case.target or {}) and case.matches(options.only) for case in selected)
-    print(f"\n{report.KERNEL_HEAD}")
     copies: list[tuple[int, float]] = []
     while selected:
         case = selected.popleft()
@@ -163,13 +180,15 @@ def _measured(case: Any, places: list[Any], rounds: int, copies: list[tuple[int,
                 site.wait()
             except Exception as failure:  # the other rows are still worth having
                 row["wrong"] = row.get("wrong", False) or site.ours
-                words = f"{type(failure).__name__}: {failure}".removeprefix("ArithmeticError: ").partition("\n")[0]
                 if site is first:
-                    return row | {"problem": words}
-                row["notes"].append(f"{site.name}: {words}")
+                    return row | {"problem": _words(failure)}
+                row["notes"].append(f"{site.name}: {_words(failure)}")
                 continue
             contenders[site.name] = (work.call, site.clock(case.clock))
-        times = compare(contenders, rounds=rounds)
+        try:
+            times = compare(contenders, rounds=rounds)
+        except Exception as failure:
+            return row | {"problem": _words(failure), "wrong": True}
     mine = times[first.name]
     ratios = {n: (t.least / mine.least, t.median / mine.median) for n, t in times.items() if n != first.name}
     if copies and "copy" in (case.target or {}):
@@ -179,3 +198,8 @@ def _measured(case: Any, places: list[Any], rounds: int, copies: list[tuple[int,
     row["missed"] = [n for n, goal in (case.target or {}).items() if n in ratios and ratios[n][0] < goal]
     row["notes"] += [f"{n}: host late in {t.late} of {t.samples}" for n, t in times.items() if t.late]
     return row | {"least": mine.least, "times": {n: asdict(t) for n, t in times.items()}, "ratios": ratios}
+
+
+def _words(failure: Exception) -> str:
+    """An error on one line."""
+    return f"{type(failure).__name__}: {failure}".removeprefix("ArithmeticError: ").partition("\n")[0]

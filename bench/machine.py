@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
+import weftgrad as wg
+
 from .sites import OurSite, Site
 
 __all__ = ["describe"]
@@ -28,13 +30,13 @@ def describe(sites: Sequence[Site]) -> dict[str, Any]:
 
 
 def _version(name: str) -> str | None:
-    """A distribution's version, by its own word where it is not installed but linked."""
+    """A distribution's version; ours by its own word, as it may be linked instead of installed."""
+    if name == "weftgrad":
+        return wg.__version__
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        import weftgrad as wg
-
-        return wg.__version__ if name == "weftgrad" else None
+        return None
 
 
 def _device(site: OurSite) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "conv2d", "cross_entropy", "cross_entropy_slope", "gelu", "layer_norm", "layer_norm_slopes", "mlp_slopes",
-    "softmax", "softmax_slope",
+    "conv2d", "cross_entropy", "cross_entropy_slope", "embedding_slope", "gelu", "layer_norm", "layer_norm_slopes",
+    "mlp_slopes", "softmax", "softmax_slope",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -67,6 +67,15 @@ def cross_entropy_slope(x: Array, target: Array, rows: int) -> Array:
     y = softmax(x)
     y[np.arange(len(x)), target] -= 1
     return y / rows
+
+
+def embedding_slope(index: Array, slopes: Array, rows: int) -> Array:
+    """The sums of those rows of `slopes` that have the same index, at that index of `rows`."""
+    order = np.argsort(index, kind="stable")
+    found, begins = np.unique(index[order], return_index=True)
+    total = np.zeros((rows, slopes.shape[1]))
+    total[found] = np.add.reduceat(slopes[order], begins, axis=0)
+    return total
 
 
 def conv2d(x: Array, w: Array) -> Array:

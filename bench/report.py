@@ -7,7 +7,7 @@ from typing import Any
 __all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "markdown", "title"]
 
 Row = dict[str, Any]
-HOST_HEAD = f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}"
+HOST_HEAD = f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}   others, min us"
 KERNEL_HEAD = (
     f"{'kernel':48s} {'us':>10s} {'GB/s':>7s} {'of copy':>7s} {'GFLOP/s':>9s}   others' time by ours, "
     "minima (medians): above 1 we win"
@@ -23,6 +23,8 @@ def title(machine: Row) -> str:
 
 def host_line(row: Row) -> str:
     """One row of host costs."""
+    if "problem" in row:
+        return f"{row['name']:28s} {row['problem']}"
     least, middle = row["target_us"]
     others = "  ".join(f"{name} {t['least'] * 1e6:.2f}" for name, t in row["peers"].items())
     return (
@@ -64,9 +66,12 @@ def markdown(report: Row) -> str:
         + (f" Drivers: {drivers}." if drivers else ""), ""
     ]  # fmt: skip
     if report["host"]:
-        peers = list(dict.fromkeys(name for row in report["host"] for name in row["peers"]))
+        peers = list(dict.fromkeys(name for row in report["host"] for name in row.get("peers", {})))
         lines += _head(["host cost of an eager op, pipelined", "min µs", "median µs", "aim", *peers])
         for row in report["host"]:
+            if "problem" in row:
+                lines.append(_line([row["name"], row["problem"], *[""] * (len(peers) + 2)]))
+                continue
             cells = [f"{row['least'] * 1e6:.2f}", f"{row['median'] * 1e6:.2f}"]
             cells = cells if row["met"] else [f"**{cell}**" for cell in cells]
             shown = [f"{row['peers'][n]['least'] * 1e6:.2f}" if n in row["peers"] else "" for n in peers]

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -43,6 +44,12 @@ def link(folder: Path) -> Path:
     for room in _ROOMS:
         (package / room).symlink_to(ROOT / room)
     subprocess.run([sys.executable, "-c", _GENERATE, str(ROOT), str(package / "_generated")], check=True)
+    told = folder / "weftgrad-0.dist-info"  # by which the command line finds commands of other rooms
+    told.mkdir()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: weftgrad\nVersion: 0\n")
+    lines = [f"{name} = {place}" for name, place in project["entry-points"]["weftgrad.commands"].items()]
+    (told / "entry_points.txt").write_text("\n".join(["[weftgrad.commands]", *lines, ""]))
     return folder
 
 

@@ -57,3 +57,8 @@ def test_a_linked_package(tmp_path: Path) -> None:
     )
     assert str(folder) in done.stdout
     assert "[0.0, 0.0]" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "weftgrad.cli", "bench", "--help"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "--markdown" in done.stdout

@@ -146,6 +146,12 @@ def test_references_of_slopes() -> None:
         np.testing.assert_allclose(found, slope(loss, parameters[i]), rtol=1e-6, atol=1e-8)
 
 
+def test_reference_of_an_embedding() -> None:
+    index, slopes = np.array([3, 0, 3, 5]), np.arange(8.0).reshape(4, 2)
+    expected = [[2, 3], [0, 0], [0, 0], [4, 6], [0, 0], [6, 7], [0, 0]]
+    assert references.embedding_slope(index, slopes, 7).tolist() == expected
+
+
 def test_reference_of_a_convolution() -> None:
     rng = np.random.default_rng(2)
     x, w = rng.standard_normal((2, 3, 5, 4)), rng.standard_normal((4, 3, 3, 3))
@@ -282,12 +288,14 @@ def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch, capsys: py
     def refuse(site: Site) -> Work:
         raise ArgumentError("not here\nnor there")
 
+    monkeypatch.setattr(core, "host_cases", lambda gpu: [core.HostCase("g broken", refuse, 1, (1.0, 1.0))])
     monkeypatch.setattr(core, "cases", lambda: [right, wrong, replace(right, name="refused", make=refuse)])
     chosen = options("--device", "cpu", "--only", "g ", "--rounds", "1")
     assert chosen.run(chosen) == 1
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert "WRONG: relative error" in lines["wrong"]
     assert lines["refused"].endswith("ArgumentError: not here")
+    assert lines["g"].endswith("ArgumentError: not here")
     assert "WRONG" not in lines["right"]
 
 
@@ -311,8 +319,15 @@ def test_missed_targets_are_marked() -> None:
     assert "torch 1.50 (1.25)" in line
     assert line.endswith("host late in 1 of 3")
     assert host_line(host).split() == ["exp", "9.00", "13.00", "12", "/", "12", "x", "torch", "4.00"]
-    text = markdown({"machine": machine, "host": [host], "kernels": [row, {"name": "mm", "problem": "WRONG"}]})
+    text = markdown(
+        {
+            "machine": machine,
+            "host": [host, {"name": "view", "problem": "broken"}],
+            "kernels": [row, {"name": "mm", "problem": "WRONG"}],
+        }
+    )
     assert "Card (cuda:0), torch 2.11 on cuda:0" in text
     assert "| exp | **9.00** | **13.00** | 12 / 12 | 4.00 |" in text
+    assert "| view | broken |  |  |  |" in text
     assert "| add | 1.0 | 3.0 | **0.50** |  | 1.50 | copy 0.9, torch 1.0 |" in text
     assert "| mm | WRONG |  |  |  |  |  |" in text
