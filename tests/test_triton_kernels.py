@@ -74,6 +74,21 @@ def test_aligned_kernels_load_sixteen_bytes_at_a_time(op, operands, statics, ker
     assert measured(target, planned.steps[0]).load == 16
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
+def test_rows_added_at_an_index_move_sixteen_bytes_at_a_time(target):
+    """A lookup's gradient: what is added to is as wide as what is added."""
+    pytest.importorskip("triton")
+    from weftgrad.cli.compile import place_like
+    from weftgrad.runtime.triton.compile import Target, compile_for
+
+    place = place_like(target)
+    metas = (meta(dtypes.float32, (8192, 1024), None, place), meta(dtypes.int64, (8192,), None, place))
+    statics = {"shape": (50257, 1024), "dim": 0, "count": 1}
+    planned = planner("index")(Request(registry["spread_at"], metas, tuple(statics.values()), place))
+    ptx = compile_for(planned.steps[-1], True, Target.named(target)).asm["ptx"]
+    assert ptx.count("ld.global.v4.b32") == 2 * ptx.count("st.global.v4.b32") > 0
+
+
 def test_the_table_says_what_is_wrong():
     from weftgrad.cli.compile import Row, table
 
@@ -83,3 +98,16 @@ def test_the_table_says_what_is_wrong():
     assert "30 regs, 2 KiB" in text
     assert "8 SPILLED" in text
     assert "FAILED" in text
+
+
+def test_prebuild_compiles_into_the_cache(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("triton")
+    from weftgrad.cli.compile import place_like
+    from weftgrad.cli.prebuild import compile_ahead
+
+    monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path))
+    place = place_like("sm_90")
+    assert compile_ahead(place, ["trunc"], [dtypes.float32], 1) == 0
+    assert "0 of them built already" in capsys.readouterr().out
+    assert compile_ahead(place, ["trunc"], [dtypes.float32], 1) == 0
+    assert "built 0 kernels for sm_90" in capsys.readouterr().out

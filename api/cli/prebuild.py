@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from ..runtime.device import Device
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, WeftgradError
 
-__all__ = ["build", "instances", "play", "register"]
+__all__ = ["build", "compile_ahead", "instances", "play", "register", "steps_of"]
 
 BATCH = 32
 
@@ -58,7 +61,12 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("prebuild: the cache is off (WEFTGRAD_CACHE), so there is nowhere to build to")
     place = to_device(options.device)
     begun = time.perf_counter()
-    found = instances(place, options.ops, [dtypes.parse(d) for d in options.dtypes])
+    types = [dtypes.parse(d) for d in options.dtypes]
+    if place.type == "interpreter":
+        raise ArgumentError("prebuild: the interpreter compiles nothing; `weftgrad compile` compiles for absent GPUs")
+    if place.driver.target == "triton":
+        return compile_ahead(place, options.ops, types, options.jobs)
+    found = instances(place, options.ops, types)
     total = sum(map(len, found.values()))
     missing = {name: [i for i in each if not _compiler(place, name).is_cached(i)] for name, each in found.items()}
     waiting = sum(map(len, missing.values()))
@@ -79,6 +87,17 @@ def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) ->
     Small work runs on the large device's compiler too, while something is pending there.
     """
     from ..runtime.backends.opencl_cpu import SMALL
+
+    quick = getattr(place.driver, "quick_compiler", None) is not None
+    found: dict[str, dict[Any, None]] = {}
+    for step in steps_of(place, ops, types):
+        for name in ("quick_compiler", "compiler") if quick and step.work <= SMALL else ("compiler",):
+            found.setdefault(name, {})[step.instance] = None
+    return {name: list(each) for name, each in found.items()}
+
+
+def steps_of(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) -> list[Any]:
+    """The launches of `ops` (None: all), their first derivatives, and what public functions make of them."""
     from ..runtime.records import registry
     from .calls import calls_of
     from .samples import collecting
@@ -92,12 +111,40 @@ def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) ->
             if wanted and record.spec and record.kind not in ("view", "composite"):
                 play(calls_of(record, place, types))
         play(scenes(place, types, ops))
-    quick = getattr(place.driver, "quick_compiler", None) is not None
-    found: dict[str, dict[Any, None]] = {}
-    for step in steps:
-        for name in ("quick_compiler", "compiler") if quick and step.work <= SMALL else ("compiler",):
-            found.setdefault(name, {})[step.instance] = None
-    return {name: list(each) for name, each in found.items()}
+    return steps
+
+
+def compile_ahead(place: Device, ops: Sequence[str] | None, types: Sequence[Any], jobs: int) -> int:
+    """Compile for a device of the Triton target, into the cache; 1 if a kernel does not compile.
+
+    There is a kernel a signature, which a step's geometry is part of: so steps are compiled here, and not instances.
+    """
+    from ..runtime.triton.compile import Target, is_cached
+    from ..runtime.triton.signature import signature
+
+    begun = time.perf_counter()
+    found = {(s.instance.text, signature(s, True).key): s for s in steps_of(place, ops, types)}
+    target = Target("cuda", place.driver.capabilities.sm)
+    missing = [step for step in found.values() if not is_cached(step, True, target)]
+    collected = time.perf_counter() - begun
+    print(f"{place}: {len(found)} kernels, {len(found) - len(missing)} of them built already (found in {collected:.1f} s)")
+    # Forked children could not use the device that this process has open.
+    with ProcessPoolExecutor(max(1, jobs), mp_context=get_context("spawn")) as pool:
+        failed = sum(pool.map(partial(_compiled, target=target), missing, chunksize=4))
+    print(f"built {len(missing) - failed} kernels for {target} in {time.perf_counter() - begun - collected:.1f} s")
+    return 1 if failed else 0
+
+
+def _compiled(step: Any, target: Any) -> int:
+    """In a process of its own: compile into the cache; 1 if that failed."""
+    from ..runtime.triton.compile import binary
+
+    try:
+        binary(step, True, target)
+    except WeftgradError as error:
+        print(f"{step.instance.entry}: {str(error).partition(chr(10))[0]}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def play(calls: Iterable[Callable[[], Any]]) -> None:
