@@ -127,7 +127,8 @@ def compile_ahead(place: Device, ops: Sequence[str] | None, types: Sequence[Any]
     target = Target("cuda", place.driver.capabilities.sm)
     missing = [step for step in found.values() if not is_cached(step, True, target)]
     collected = time.perf_counter() - begun
-    print(f"{place}: {len(found)} kernels, {len(found) - len(missing)} of them built already (found in {collected:.1f} s)")
+    done = len(found) - len(missing)
+    print(f"{place}: {len(found)} kernels, {done} of them built already (found in {collected:.1f} s)")
     # Forked children could not use the device that this process has open.
     with ProcessPoolExecutor(max(1, jobs), mp_context=get_context("spawn")) as pool:
         failed = sum(pool.map(partial(_compiled, target=target), missing, chunksize=4))
