@@ -159,3 +159,34 @@ def test_bool() -> None:
         np.testing.assert_array_equal(found.cpu().numpy(), expected, name)
     # The bytes 0 and 1, for whoever reads them as numbers.
     assert set(np.unique((a + a).cpu().numpy().view(np.uint8))) == {0, 1}
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_many_indices_are_added_in_their_order(cores: int) -> None:
+    """More indices than are looked through at a time, each named often; in one share of the positions and in many."""
+    place, driver = interpreter(f"block=64,cores={cores}")
+    rng = np.random.default_rng(0)
+    index = np.concatenate([rng.integers(0, 90, 240), [89] * 20, [0] * 10])
+    source = rng.standard_normal((270, 7)) * 10.0 ** rng.integers(-8, 8, (270, 1))  # sums depend on the order
+    expected = added(np.zeros((90, 7)), index, source)
+    rows, lines = wg.tensor(source, device=place), wg.tensor(source.T.copy(), device=place)
+    empty = wg.zeros(90, 7, dtype=wg.float64, device=place)
+    for name, found, values in (
+        ("rows", empty.index_add(0, at(index, rows), rows), expected),
+        ("columns", empty.T.contiguous().index_add(1, at(index, rows), lines), expected.T),
+        ("numbers", empty[:, 0].index_add(0, at(index, rows), rows[:, 0]), expected[:, 0]),
+        ("an index an element", empty.scatter_add(0, at(np.stack([index] * 7, 1), rows), rows), expected),
+    ):
+        np.testing.assert_array_equal(found.cpu().numpy(), values, name)
+    last = np.zeros((90, 7))
+    last[index] = source
+    found = empty.clone()
+    found[at(index, rows)] = rows
+    np.testing.assert_array_equal(found.cpu().numpy(), last)
+    two = at(index % 9, rows), at(index // 9, rows)
+    found = empty.reshape(9, 10, 7).index_put(two, rows, accumulate=True)
+    across = np.zeros((9, 10, 7))
+    np.add.at(across, (index % 9, index // 9), source)
+    np.testing.assert_array_equal(found.cpu().numpy(), across)
+    shared = {dict(s.instance.defines)["SHARED"] for s in driver.launched if s.instance.entry.endswith("_write")}
+    assert shared == {0, 1}

@@ -11,6 +11,7 @@ __all__ = ["count_steps", "list_step", "read_step", "write_step"]
 
 Strides = tuple[int, ...]
 _MASK_BLOCK = 1024
+_CHUNK = 256  # indices that a program looks through at a time for those that are its own
 
 
 def _tile(request: Request, sizes: tuple[int, ...], strides: list[Strides]) -> tuple[Defines, int, int]:
@@ -77,7 +78,7 @@ def write_step(
     reach, ranges = split(total, max(1, min(4 * request.capabilities.cores // tiles, total)))
     extents = [strided_extent(sizes, s) for s in strides] + [strided_extent(walk[0], s) for s in walk[1:]]
     defines["INDEX"] = index_type([sum(extents) + strided_extent(*along) + total + walked])
-    defines |= {"ALONG": len(along[0]), "STEPS": len(walk[0])}
+    defines |= {"ALONG": len(along[0]), "STEPS": len(walk[0]), "SHARED": int(not any(strides[0])), "CHUNK": _CHUNK}
     geometry: Geometry = (
         beside // sizes[-1], sizes[-1], across, total, reach, walked, sizes[:-1], *(s[:-1] for s in strides),
         *(s[-1] for s in strides), *along, *walk,
