@@ -4,6 +4,7 @@ Errors are counted in units in the last place (ULP), as those of the functions i
 """
 
 import ast
+import py_compile
 import re
 from functools import cache
 from importlib import resources
@@ -132,6 +133,17 @@ def quiet():
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------
+
+
+def test_byte_code_beside_the_files_is_passed_over(tmp_path):
+    """`pip install` compiles every module of a wheel: math functions' files are modules to it."""
+    folder = tmp_path / "math"
+    with resources.as_file(resources.files("weftgrad.templates") / "triton" / "math") as ours:
+        folder.mkdir()
+        for file in ours.glob("*.py"):
+            (folder / file.name).write_bytes(file.read_bytes())
+    assert py_compile.compile(str(folder / "exp.py"), doraise=True).startswith(str(folder / "__pycache__"))
+    assert source._texts(folder) == source._math()
 
 
 def test_every_function_has_its_file_and_names_what_it_calls():

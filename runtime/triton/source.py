@@ -38,8 +38,13 @@ class Parameter:
 @cache
 def _math() -> dict[str, str]:
     """The math functions' texts by name."""
-    folder = resources.files("weftgrad.templates") / "triton" / "math"
-    found = {f.name.removesuffix(".py"): f.read_text(encoding="utf-8") for f in folder.iterdir()}
+    return _texts(resources.files("weftgrad.templates") / "triton" / "math")
+
+
+def _texts(folder: Any) -> dict[str, str]:
+    """The texts of a folder by file stem. An installer that compiles modules ahead leaves `__pycache__` beside them."""
+    files = [f for f in folder.iterdir() if f.name.endswith(".py")]
+    found = {f.name.removesuffix(".py"): f.read_text(encoding="utf-8") for f in files}
     return {name: text for name, text in sorted(found.items()) if text.startswith("# needs:")}
 
 
