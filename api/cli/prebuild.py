@@ -17,9 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from ..runtime import dtypes
 from ..runtime.device import Device
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, WeftgradError
+from .workers import interruptible, interrupts_held, spread
 
 __all__ = ["build", "compile_ahead", "instances", "play", "register", "steps_of"]
 
@@ -88,9 +87,10 @@ def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) ->
     """
     from ..runtime.backends.opencl_cpu import SMALL
 
-    quick = getattr(place.driver, "quick_compiler", None) is not None
+    steps = steps_of(place, ops, types)
+    quick = getattr(place.driver, "quick_compiler", None) is not None  # there once a call has opened the driver
     found: dict[str, dict[Any, None]] = {}
-    for step in steps_of(place, ops, types):
+    for step in steps:
         for name in ("quick_compiler", "compiler") if quick and step.work <= SMALL else ("compiler",):
             found.setdefault(name, {})[step.instance] = None
     return {name: list(each) for name, each in found.items()}
@@ -129,9 +129,7 @@ def compile_ahead(place: Device, ops: Sequence[str] | None, types: Sequence[Any]
     collected = time.perf_counter() - begun
     done = len(found) - len(missing)
     print(f"{place}: {len(found)} kernels, {done} of them built already (found in {collected:.1f} s)")
-    # Forked children could not use the device that this process has open.
-    with ProcessPoolExecutor(max(1, jobs), mp_context=get_context("spawn")) as pool:
-        failed = sum(pool.map(partial(_compiled, target=target), missing, chunksize=4))
+    failed = sum(spread(partial(_compiled, target=target), missing, max(1, jobs), 4))
     print(f"built {len(missing) - failed} kernels for {target} in {time.perf_counter() - begun - collected:.1f} s")
     return 1 if failed else 0
 
@@ -162,23 +160,27 @@ def build(place: Device, missing: dict[str, list[Any]], jobs: int) -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="weftgrad-prebuild-") as folder:
         shares = [batches[i::jobs] for i in range(min(jobs, len(batches)))]
-        running = []
-        for number, share in enumerate(shares):
-            path = Path(folder) / f"{number}.pickle"
-            path.write_bytes(pickle.dumps((str(place), share)))
-            command = [sys.executable, "-m", "weftgrad.cli", "prebuild", "--worker", str(path)]
-            running.append(subprocess.Popen(command))
+        running: list[subprocess.Popen[bytes]] = []
         try:
+            for number, share in enumerate(shares):
+                path = Path(folder) / f"{number}.pickle"
+                path.write_bytes(pickle.dumps((str(place), share)))
+                command = [sys.executable, "-m", "weftgrad.cli", "prebuild", "--worker", str(path)]
+                with interrupts_held():
+                    running.append(subprocess.Popen(command))
             statuses = [process.wait() for process in running]
         except BaseException:
             for process in running:
                 process.terminate()
+            for process in running:
+                process.wait()
             raise
     return sum(sum(len(b) for _, b in s) for s, status in zip(shares, statuses, strict=True) if status)
 
 
 def _work(path: Path) -> int:
     """In a process of its own: build the batches that the parent left in a file of its temporary folder."""
+    interruptible()
     name, share = pickle.loads(path.read_bytes())
     place = to_device(name)
     place.driver.capabilities  # noqa: B018  (opens it)
