@@ -13,15 +13,13 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from ..runtime import dtypes
 from ..runtime.errors import CompileError
+from .workers import spread
 
 __all__ = ["TARGETS", "Row", "compiled", "measured", "place_like", "planned", "register", "table"]
 
@@ -103,9 +101,7 @@ def compiled(
     if jobs <= 1:
         yield from (measured(*each) for each in work)
         return
-    # A forked child could not use a driver that this process has open.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(partial(_packed), work, chunksize=8)
+    yield from spread(_packed, work, jobs, 8)
 
 
 def _packed(work: tuple[str, Any]) -> Row:
