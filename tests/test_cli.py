@@ -1,9 +1,13 @@
 """The command line: what it prints, its exit status, and that an error is one message."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -288,6 +292,40 @@ def test_prebuilt_kernels_are_found_by_a_run(tmp_path):
     assert not {"tanh", "exp", "tanh_grad_input"} & set(found.strip("[]").replace("'", "").split(", "))
     again = process("-m", "weftgrad.cli", "prebuild", "--ops", "exp", "tanh", "--device", "cpu", "--jobs", "1")
     assert "built 0 kernels" in again
+
+
+def children(parent: int) -> list[int]:
+    """The processes whose parent is `parent`, and that are no more than started or still run."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            state, of = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(of) == parent and state != "Z":
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("wait", [0.0, 0.1, 1.0])
+def test_ctrl_c_while_kernels_are_built_ends_every_process_quietly(tmp_path, wait):
+    """A terminal sends the signal to the command and its workers alike, at whatever they are."""
+    (tmp_path / "pocl").mkdir()
+    env = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path / "cache"), "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    command = [sys.executable, "-m", "weftgrad.cli", "prebuild", "--device", "cpu", "--jobs", "2",
+               "--ops", "softmax", "mm", "exp", "sum"]  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, env=env, start_new_session=True, **pipes) as process:
+        assert process.stdout is not None
+        assert "0 of them built already" in process.stdout.readline()
+        while not (workers := children(process.pid)) and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(wait)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert workers
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
 
 def test_colours_only_on_a_terminal(monkeypatch):

@@ -7,6 +7,7 @@ traceback. So workers start with the signal held back, and let it through once t
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -18,13 +19,26 @@ __all__ = ["interruptible", "interrupts_held", "spread"]
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Around the start of workers, which inherit the hold. An interrupt of this process waits for the end of it."""
+    """Around the start of workers, which inherit the hold. An interrupt of this process waits for the end of it.
+
+    The mask is what workers inherit. It does not spare this thread: the signal may be taken by one of a driver's, and
+    Python then raises here.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    handler = signal.getsignal(signal.SIGINT)
+    deferred = callable(handler) and threading.current_thread() is threading.main_thread()
+    came: list[Any] = []
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # may raise what came just before
+        if deferred:
+            signal.signal(signal.SIGINT, lambda *event: came.append(event))
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if deferred:
+            signal.signal(signal.SIGINT, handler)
+    if came and callable(handler):
+        handler(*came[0])
 
 
 def interruptible() -> None:
