@@ -89,6 +89,21 @@ def test_rows_added_at_an_index_move_sixteen_bytes_at_a_time(target):
     assert ptx.count("ld.global.v4.b32") == 2 * ptx.count("st.global.v4.b32") > 0
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
+def test_transposing_moves_sixteen_bytes_at_a_time(target):
+    """Both what is read down its columns and what is written along its rows."""
+    pytest.importorskip("triton")
+    from weftgrad.cli.compile import place_like
+    from weftgrad.runtime.triton.compile import Target, compile_for
+
+    place = place_like(target)
+    given = (meta(dtypes.float32, (4096, 4096), (1, 4096), place),)
+    (step,) = planner("pointwise")(Request(registry["contiguous_copy"], given, (), place)).steps
+    ptx = compile_for(step, True, Target.named(target)).asm["ptx"]
+    assert ptx.count("ld.global.v4.b32") == ptx.count("st.global.v4.b32") > 0
+    assert "ld.global.b32" not in ptx
+
+
 def test_the_table_says_what_is_wrong():
     from weftgrad.cli.compile import Row, table
 

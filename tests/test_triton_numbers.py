@@ -190,3 +190,25 @@ def test_many_indices_are_added_in_their_order(cores: int) -> None:
     np.testing.assert_array_equal(found.cpu().numpy(), across)
     shared = {dict(s.instance.defines)["SHARED"] for s in driver.launched if s.instance.entry.endswith("_write")}
     assert shared == {0, 1}
+
+
+@pytest.mark.parametrize("block", [64, 256])
+def test_transposed_operands_are_read_in_square_tiles(block: int) -> None:
+    place, driver = interpreter(f"block={block},cores=2")
+    rng = np.random.default_rng(0)
+    for shape, order in (
+        ((33, 50), (1, 0)), ((3, 40), (1, 0)), ((70, 3), (1, 0)), ((2, 17, 19), (0, 2, 1)),
+        ((2, 5, 4, 6), (0, 2, 3, 1)), ((4, 32, 48), (0, 2, 1)), ((3, 4, 5, 6), (3, 2, 1, 0)),
+    ):  # fmt: skip
+        x = rng.standard_normal(shape)
+        y = rng.standard_normal(x.transpose(order).shape)
+        given = wg.tensor(x, device=place)
+        turned, beside = given.permute(*order), wg.tensor(y, device=place)
+        np.testing.assert_array_equal(turned.contiguous().cpu().numpy(), x.transpose(order))
+        out = beside.clone()
+        out += turned
+        np.testing.assert_array_equal(out.cpu().numpy(), y + x.transpose(order))
+    tiles = [dict(s.instance.defines) for s in driver.launched if s.instance.entry.endswith("_rows")]
+    square = [d for d in tiles if d["BESIDE0"] or d.get("BESIDE1")]
+    assert len(square) >= 10
+    assert max(d["ROWS"] for d in square) > 1 < max(d["COLUMNS"] for d in square)

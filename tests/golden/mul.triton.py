@@ -25,8 +25,8 @@ def mul_rows(
     x0, x1, y0, rows, n, across, sizes,
     stride0, stride1, stride2, step0, step1, step2, numbers,
     C: tl.constexpr, INDEX: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUTER: tl.constexpr,
-    CLASS0: tl.constexpr, NUMBER0: tl.constexpr,
-    CLASS1: tl.constexpr, NUMBER1: tl.constexpr,
+    CLASS0: tl.constexpr, BESIDE0: tl.constexpr, NUMBER0: tl.constexpr,
+    CLASS1: tl.constexpr, BESIDE1: tl.constexpr, NUMBER1: tl.constexpr,
     CLASS2: tl.constexpr,
 ):
     """A tile of ROWS by COLUMNS a program, of operands with any strides; `across` tiles lie side by side."""
@@ -35,9 +35,9 @@ def mul_rows(
     column = (tile % across).to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
     row_inside = row < rows
     inside = row_inside[:, None] & (column < n)[None, :]
-    o0 = wg_row_start(row, sizes, stride0, OUTER)
+    o0 = wg_line_start(row, sizes, stride0, OUTER, BESIDE0)
     v0 = wg_read_tile(x0, o0, column, step0, row_inside, inside, numbers, CLASS0, NUMBER0, C)
-    o1 = wg_row_start(row, sizes, stride1, OUTER)
+    o1 = wg_line_start(row, sizes, stride1, OUTER, BESIDE1)
     v1 = wg_read_tile(x1, o1, column, step1, row_inside, inside, numbers, CLASS1, NUMBER1, C)
     r0 = mul_value(v0, v1, C)
     o2 = wg_row_start(row, sizes, stride2, OUTER)

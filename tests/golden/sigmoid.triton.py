@@ -23,7 +23,7 @@ def sigmoid_rows(
     x0, y0, rows, n, across, sizes,
     stride0, stride1, step0, step1, numbers,
     C: tl.constexpr, INDEX: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUTER: tl.constexpr,
-    CLASS0: tl.constexpr, NUMBER0: tl.constexpr,
+    CLASS0: tl.constexpr, BESIDE0: tl.constexpr, NUMBER0: tl.constexpr,
     CLASS1: tl.constexpr,
 ):
     """A tile of ROWS by COLUMNS a program, of operands with any strides; `across` tiles lie side by side."""
@@ -32,7 +32,7 @@ def sigmoid_rows(
     column = (tile % across).to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
     row_inside = row < rows
     inside = row_inside[:, None] & (column < n)[None, :]
-    o0 = wg_row_start(row, sizes, stride0, OUTER)
+    o0 = wg_line_start(row, sizes, stride0, OUTER, BESIDE0)
     v0 = wg_read_tile(x0, o0, column, step0, row_inside, inside, numbers, CLASS0, NUMBER0, C)
     r0 = sigmoid_value(v0, C)
     o1 = wg_row_start(row, sizes, stride1, OUTER)

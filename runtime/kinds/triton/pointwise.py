@@ -55,6 +55,12 @@ def step(
         sizes, walked = (1,), [(0,)] * len(walked)
     columns = min(next_power(sizes[-1]), block)
     rows = numel // sizes[-1]
+    # Operands whose neighbours lie in neighbouring rows (transposed ones) are read along those: in square tiles.
+    turned = [len(s) > 1 and s[-2] == 1 and s[-1] not in (0, 1) for s in strides[: len(strides) - results]]
+    defines.update({f"BESIDE{k}": int(beside) for k, beside in enumerate(turned)})
+    if any(turned):
+        side = 1 << (block.bit_length() // 2)
+        columns = min(columns, max(side, block // next_power(sizes[-2])))
     tall = min(block // columns, next_power(rows))
     across = -(-sizes[-1] // columns)
     defines.update(INDEX=index_type([numel, *(strided_extent(sizes, s) for s in walked)]))

@@ -1,12 +1,15 @@
 # needs: row_start
 @triton.jit
 def wg_line_start(place, sizes, strides, RANK: tl.constexpr, UNIT: tl.constexpr):
-    """Where elements number `place` of dimensions `sizes` lie. UNIT: there is one dimension, and its elements touch."""
-    if RANK == 1:
-        if UNIT:
+    """Where elements number `place` of dimensions `sizes` lie. UNIT: along the last of these, elements touch."""
+    if UNIT:
+        if RANK == 1:
             start = place
         else:
-            start = place * strides[0]
+            last = sizes[RANK - 1]
+            start = wg_row_start(place // last, sizes, strides, RANK - 1) + place % last
+    elif RANK == 1:
+        start = place * strides[0]
     else:
         start = wg_row_start(place, sizes, strides, RANK)
     return start
