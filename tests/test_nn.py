@@ -1,6 +1,7 @@
 """Modules, layers, losses, initial values and data loading, against NumPy formulas written out here."""
 
 import copy
+import io
 import math
 import pickle
 from collections import OrderedDict
@@ -115,6 +116,26 @@ def test_state_dicts():
     again = pickle.loads(pickle.dumps(one))
     assert (again(x).detach().numpy() == one(x).detach().numpy()).all()
     assert isinstance(again.scale, nn.Parameter)
+
+
+@pytest.mark.parametrize("dtype", [wg.float32, wg.bfloat16, wg.float16, wg.int64, wg.bool])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (0, 2)])
+def test_saved_tensors_keep_their_shape_and_dtype(dtype, shape):
+    tensor = wg.ones(shape, dtype=dtype)
+    file = io.BytesIO()
+    wg.save({"it": tensor}, file)
+    file.seek(0)
+    for again in (wg.load(file)["it"], pickle.loads(pickle.dumps(tensor))):
+        assert (again.shape, again.dtype, again.tolist()) == (tensor.shape, dtype, tensor.tolist())
+
+
+def test_saved_counts_of_batches_are_loaded(tmp_path):
+    one, two = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    one(wg.rand(4, 3))
+    wg.save(one.state_dict(), tmp_path / "norm.pt")
+    two.load_state_dict(wg.load(tmp_path / "norm.pt"))
+    assert two.num_batches_tracked.shape == ()
+    assert two.num_batches_tracked.item() == 1
 
 
 def test_conversion_and_gradients():
