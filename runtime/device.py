@@ -118,7 +118,10 @@ def default_device() -> Device:
     if _default is None:
         name = os.environ.get("WEFTGRAD_DEVICE")
         if name:
-            _default = device(name)
+            try:
+                _default = device(name)
+            except UnknownDevice as error:
+                raise UnknownDevice(f"WEFTGRAD_DEVICE={name}: {error}") from None
         else:
             from .backends import best_device
 

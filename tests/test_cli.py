@@ -47,6 +47,21 @@ def test_devices(run):
     assert out.splitlines()[1].startswith("cpu")
 
 
+@pytest.mark.parametrize(
+    ("name", "status", "shown"),
+    [
+        ("opencl:9", 0, "opencl:9*  opencl:9 does not exist"),  # named, marked, and what is wrong with it
+        ("nonsense", 2, "WEFTGRAD_DEVICE=nonsense: unknown device 'nonsense'"),
+    ],
+)
+def test_devices_where_the_default_is_not_here(tmp_path, name, status, shown):
+    env = {**os.environ, "WEFTGRAD_DEVICE": name}
+    command = [sys.executable, "-m", "weftgrad.cli", "devices"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == status
+    assert shown in done.stdout + done.stderr
+
+
 def test_without_a_command_it_explains_itself(run):
     status, out, _ = run()
     assert status == 2

@@ -25,7 +25,8 @@ def run(options: argparse.Namespace) -> int:
     style = Style()
     default = default_device()
     rows, marks = [], []
-    for device in available():
+    present = available()
+    for device in present if default in present else [*present, default]:
         mark = "*" if device is default else ""
         try:
             able = device.driver.capabilities
