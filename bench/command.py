@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
     print(report.title(found["machine"]))
     parts = (("host", _host, report.HOST_HEAD, report.host_line),
              ("kernels", _kernels, report.KERNEL_HEAD, report.kernel_line))  # fmt: skip
+    interrupted = False
     try:
         for part, measure, head, line in parts:
             for row in measure(options, places):
@@ -67,8 +68,11 @@ def run(options: argparse.Namespace) -> int:
                 _write(options, found)  # after every row: a run may be ended from outside
     except KeyboardInterrupt:
         print("interrupted: what was measured so far is kept", file=sys.stderr)
+        interrupted = True
     _write(options, found)
     print(*(f"written to {path}" for path in (options.output, options.markdown) if path), sep="\n")
+    if interrupted:
+        return 130  # as every command here, and a shell's
     return 1 if any(row.get("wrong") for part, *_ in parts for row in found[part]) else 0
 
 

@@ -260,6 +260,21 @@ def options(*given: str) -> argparse.Namespace:
     return command.options(argparse.ArgumentParser()).parse_args(given)
 
 
+def test_an_interrupted_run_keeps_its_rows_and_says_so_by_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Iterator[Any]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(command, "_host", interrupted)
+    path = tmp_path / "rows.json"
+    chosen = options("--device", "cpu", "--output", str(path))
+    assert chosen.run(chosen) == 130
+    assert json.loads(path.read_text())["host"] == []
+    assert "interrupted" in capsys.readouterr().err
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rows for GPUs on `cpu`: two roofline rows are measured because the wanted row is compared with them."""
     files = {name: tmp_path / "made" / name for name in ("found.json", "found.md")}
