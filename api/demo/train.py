@@ -1,6 +1,6 @@
 """The demo: a small convolutional network learns handwritten digits, and says what that cost.
 
-weftgrad demo [--epochs N] [--seed N] [--device D] [--output FILE.png]
+weftgrad demo [--epochs N] [--steps N] [--seed N] [--device D] [--output FILE.png]
 """
 
 from __future__ import annotations

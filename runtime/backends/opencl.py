@@ -321,7 +321,7 @@ class OpenCLDriver:
         index = device.index or 0
         if info is None and index >= len(found):
             raise UnknownDevice(
-                f"{device} does not exist: there are {len(found)} OpenCL devices (see weftgrad devices)"
+                f"{device} does not exist: OpenCL devices here: {len(found)}, numbered from 0 (see weftgrad devices)"
             )
         self.info = info or found[index]
         self.handle = self.info.handle
