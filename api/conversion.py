@@ -249,7 +249,7 @@ class Conversions:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.node is not None:
             raise GradientError("only leaf tensors can be pickled; use .detach()")
-        array = np.asarray(_hosting.to_host(self), order="C")  # type: ignore[call-overload]
+        array = np.asarray(_hosting.to_host(self), order="C")  # type: ignore[arg-type, call-overload]
         return _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
 
     def __getitem__(self, item: Any) -> Any:
