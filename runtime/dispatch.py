@@ -129,7 +129,8 @@ def call_into(
 ) -> Any:
     """Run `record` with its results written to `outs`: an in-place form (`outs[0]` is `operands[0]`) or `out=`.
 
-    Bumps the versions of what is written, and for an in-place op makes `outs[0]`'s history that of this call.
+    Bumps the versions of what is written, and for an in-place op makes `outs[0]`'s history that of this call. Where
+    backward needs what an in-place op writes over, as in `x.sin_()`, a copy of it is saved.
     Raises `ShapeError` for results that overlap themselves or another operand, `GradientError` for leaves in use.
     """
     state = _local.state
@@ -158,7 +159,13 @@ def call_into(
     plan = state.plans.get(key)
     if plan is None:
         plan = _make_plan(state, key, record, operands, statics, needs, tuple(o.meta for o in outs))
-    node = Node(plan.recipe, operands, outs, statics) if plan.recipe is not None else None
+    node = None
+    if (recipe := plan.recipe) is not None:
+        kept = operands
+        if in_place and any(operands[i] is outs[0] for i in recipe.saved_operands):
+            before = _inplace().before(outs[0])
+            kept = [before if operand is outs[0] else operand for operand in operands]
+        node = Node(recipe, kept, outs, statics)
     driver = plan.driver
     streams = state.streams
     stream = driver.default_stream if streams is None else streams.get(plan.device) or driver.default_stream

@@ -17,7 +17,7 @@ from ..records import Operand, OpRecord, registry
 from ..tensor import Tensor
 from .node import Node, Recipe
 
-__all__ = ["check", "rebase", "refresh"]
+__all__ = ["before", "check", "rebase", "refresh"]
 
 _COPY_SLICE = OpRecord("copy_slice", "custom", (Operand("base"),), gradients={})
 
@@ -35,6 +35,13 @@ def check(record: OpRecord, out: Tensor) -> None:
             f"{record.name}_: a view of a leaf tensor that requires grad is being written in place; "
             "do it under no_grad(), or on a clone()"
         )
+
+
+def before(target: Tensor) -> Tensor:
+    """What `target`, about to be written, holds now: memory of its own, but the same history, for backward to read."""
+    kept: Tensor = call(registry["copy"], (Tensor(target.storage, target.meta, target.start),), (None,))
+    kept.node, kept.output, kept.needs = target.node, target.output, target.needs
+    return kept
 
 
 def refresh(view: Tensor) -> None:

@@ -1,0 +1,68 @@
+"""Gradients of calls that write over what their own backward needs: as PyTorch, they keep a copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad.autograd import gradcheck, gradgradcheck
+from weftgrad.runtime.errors import VersionError
+
+Write = Callable[[Any, Any], Any]
+
+WRITES: dict[str, Write] = {
+    "y.sin_()": lambda y, x: y.sin_(),
+    "y.mul_(x)": lambda y, x: y.mul_(x),
+    "y.mul_(y)": lambda y, x: y.mul_(y),
+    "row of y, times a row of x": lambda y, x: y[1].mul_(x[0]),
+    "column of y": lambda y, x: y[:, 1].sin_(),
+    "twice": lambda y, x: y.sin_().mul_(x).sin_(),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_over_is_kept_for_backward(name: str) -> None:
+    """First and second derivatives, by differences."""
+
+    def program(x: Any) -> Any:
+        y = x * 2.0
+        WRITES[name](y, x)
+        return y * y
+
+    x = wg.tensor(np.random.default_rng(0).uniform(0.6, 1.4, (3, 4)), requires_grad=True)
+    assert gradcheck(program, [x])
+    assert gradgradcheck(program, [x])
+
+
+def test_a_constant_that_is_multiplied_is_kept() -> None:
+    x, y = wg.tensor([1.0, 2.0], requires_grad=True), wg.tensor([3.0, 5.0])
+    y.mul_(x)
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 5.0]
+    assert y.tolist() == [3.0, 10.0]
+
+
+def test_nothing_is_copied_that_backward_does_not_read() -> None:
+    """y.mul_(2) needs its number, y.exp_() its result, and without recording nothing is needed."""
+    x = wg.ones(1000, requires_grad=True)
+    y = x * 2.0
+    before = y.device.driver.launches
+    y.mul_(2.0)
+    y.exp_()
+    with wg.no_grad():
+        y.sin_()
+    assert y.device.driver.launches - before == 3
+
+
+def test_a_later_write_is_still_noticed() -> None:
+    """The copy is of what the call read; what another call saved, and is then written, is an error as before."""
+    x = wg.ones(3, requires_grad=True)
+    y = x * 2.0
+    z = y.sin()
+    y.cos_()
+    with pytest.raises(VersionError, match="sin"):
+        z.sum().backward()
