@@ -24,7 +24,9 @@ def register(subparsers: Any) -> None:
 
 def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add what the command takes to `parser`."""
-    parser.add_argument("--suite", default="core", choices=("core",), help="what to measure")
+    parser.add_argument(
+        "--suite", default="core", choices=("core", "ops"), help="what to measure: the core, or the op library"
+    )
     parser.add_argument(
         "--device",
         help="the device to measure, or several with commas between: the first is compared with the others "
@@ -92,6 +94,8 @@ def _host(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, 
     from . import core
     from .measure import host_cost
 
+    if options.suite != "core":
+        return
     first = places[0]
     rounds = max(1, 30 // options.scale)
     for case in core.host_cases(first.gpu):
@@ -121,13 +125,16 @@ def _host(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, 
 
 
 def _kernels(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, Any]]:
-    from . import core, gpu
+    from . import core, gpu, library
     from .sites import is_gpu
 
     own = [site for site in places if site.ours]
     present = any(site.device.type == "interpreter" or is_gpu(site.device) for site in own)
     on_gpu = options.cases == "gpu" or (present and not options.cases)
-    selected = deque(gpu.cases(options.scale) if on_gpu else core.cases())
+    if options.suite == "ops":
+        selected = deque(library.cases())
+    else:
+        selected = deque(gpu.cases(options.scale) if on_gpu else core.cases())
     compared = any("copy" in (case.target or {}) and case.matches(options.only) for case in selected)
     copies: list[tuple[int, float]] = []
     while selected:

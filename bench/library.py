@@ -1,0 +1,277 @@
+"""The suite `ops`: convolution, pooling, indexing, scans, sorting, attention and shape work, forward and backward.
+
+Every row is checked against NumPy in float64. A gradient is checked as a directional derivative: its product with a
+direction beside the central difference of the reference along it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from . import library_references as right
+from .cases import Case, Pairs, Work
+from .sites import Site
+
+__all__ = ["cases"]
+
+Array = np.ndarray[Any, Any]
+_STEP = 1e-4  # of central differences
+_KINK = 0.02  # values of pooled tensors lie further apart than any step moves them
+
+
+def cases() -> Iterator[Case]:
+    """All rows, in float32 unless the name says otherwise."""
+    yield from _convolutions()
+    yield from _pooling()
+    yield from _indexing()
+    yield from _scans()
+    yield from _sorting()
+    yield from _attention()
+    yield from _shapes()
+
+
+# name, image, weight, stride, padding, groups
+_CONVOLUTIONS = [
+    ("3x3 8x64x56x56 to 64", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1, 1),
+    ("3x3 8x256x14x14 to 256", (8, 256, 14, 14), (256, 256, 3, 3), 1, 1, 1),
+    ("3x3/2 8x64x56x56 to 128", (8, 64, 56, 56), (128, 64, 3, 3), 2, 1, 1),
+    ("3x3 32x1x28x28 to 16", (32, 1, 28, 28), (16, 1, 3, 3), 1, 1, 1),
+    ("7x7/2 4x3x112x112 to 64", (4, 3, 112, 112), (64, 3, 7, 7), 2, 3, 1),
+    ("1x1 8x256x28x28 to 128", (8, 256, 28, 28), (128, 256, 1, 1), 1, 0, 1),
+    ("depthwise 3x3 8x128x56x56", (8, 128, 56, 56), (128, 1, 3, 3), 1, 1, 128),
+    ("5 8x64x1024 to 64", (8, 64, 1024), (64, 64, 5), 1, 2, 1),
+    ("3x3x3 2x16x16x32x32 to 32", (2, 16, 16, 32, 32), (32, 16, 3, 3, 3), 1, 1, 1),
+]
+
+
+def _convolutions() -> Iterator[Case]:
+    for name, image, weight, stride, padding, groups in _CONVOLUTIONS:
+        rank = len(image) - 2
+        out = [(n + 2 * padding - k) // stride + 1 for n, k in zip(image[2:], weight[2:], strict=True)]
+        facts = {"flops": 2 * image[0] * math.prod(weight) * math.prod(out)}
+
+        def convolved(f: Any, x: Any, w: Any, r: int = rank, s: int = stride, p: int = padding, g: int = groups) -> Any:
+            return getattr(f.nn.functional, f"conv{r}d")(x, w, stride=s, padding=p, groups=g)
+
+        def reference(x: Array, w: Array, s: int = stride, p: int = padding, g: int = groups) -> Array:
+            return right.convolution(x, w, s, p, g)
+
+        yield from _rows("convolution", name, _normal(image, weight), convolved, reference, 0.8, (0, 1), 0.7, **facts)
+    yield from _rows("convolution", "transposed 2x2/2 8x64x28x28 to 32", _normal((8, 64, 28, 28), (64, 32, 2, 2)),
+                     lambda f, x, w: f.nn.functional.conv_transpose2d(x, w, stride=2), right.transposed, 0.8, (0, 1),
+                     0.7, flops=2 * 8 * 64 * 32 * 4 * 28 * 28)  # fmt: skip
+
+
+def _pooling() -> Iterator[Case]:
+    shape = (8, 64, 56, 56)
+    images = _apart(shape)
+    size = 4 * math.prod(shape)
+    for name, call, reference in (
+        ("max 2x2/2", lambda f, x: f.nn.functional.max_pool2d(x, 2), lambda x: right.windows(x, 2, 2, 0).max((-1, -2))),
+        ("max 3x3/2", lambda f, x: f.nn.functional.max_pool2d(x, 3, 2, 1),
+         lambda x: right.windows(x, 3, 2, 1, -np.inf).max((-1, -2))),
+        ("average 2x2/2", lambda f, x: f.nn.functional.avg_pool2d(x, 2),
+         lambda x: right.windows(x, 2, 2, 0).mean((-1, -2))),
+        ("average 3x3/2", lambda f, x: f.nn.functional.avg_pool2d(x, 3, 2, 1),
+         lambda x: right.windows(x, 3, 2, 1).mean((-1, -2))),
+        ("adaptive average to 1", lambda f, x: f.nn.functional.adaptive_avg_pool2d(x, 1),
+         lambda x: x.mean((2, 3), keepdims=True)),
+    ):  # fmt: skip
+        yield from _rows("pooling", f"{name} 8x64x56x56", images, call, reference, 0.8, (0,), bytes=size)
+
+
+def _indexing() -> Iterator[Case]:
+    table, rows, columns = (30000, 256), _integers(30000, (8192,)), _integers(1024, (4096, 1024))
+    down = _integers(4096, (4096, 1024))
+    yield from _rows("index", "embedding 8K of 30000x256", _normal(table, after=rows),
+                     lambda f, w, i: f.nn.functional.embedding(i, w), lambda w, i: w[i], 0.8, (0,),
+                     bytes=2 * 4 * 8192 * 256)  # fmt: skip
+    for dim, index in ((1, columns), (0, down)):
+        yield from _rows("index", f"gather 4096x1024 along {dim}", _normal((4096, 1024), after=index),
+                         lambda f, x, i, d=dim: f.gather(x, d, i),
+                         lambda x, i, d=dim: np.take_along_axis(x, i, d), 0.8, (0,), bytes=16 << 22)  # fmt: skip
+        yield from _rows("index", f"scatter_add 4096x1024 along {dim}",
+                         _normal((4096, 1024), (4096, 1024), after=index),
+                         lambda f, x, s, i, d=dim: f.scatter_add(x, d, i, s),
+                         lambda x, s, i, d=dim: right.scatter_add(x, d, i, s), 0.8, bytes=20 << 22)  # fmt: skip
+    bins = _normal((1000,), (1 << 20,), after=_integers(1000, (1 << 20,)))
+    yield from _rows("index", "scatter_add 1M into 1000", bins, lambda f, x, s, i: f.scatter_add(x, 0, i, s),
+                     lambda x, s, i: right.scatter_add(x, 0, i, s), 0.8, tolerance=1e-3)  # fmt: skip
+    yield from _rows("index", "masked_select 4M", _normal((1 << 22,)), lambda f, x: f.masked_select(x, x > 0),
+                     lambda x: x[x > 0], None)  # fmt: skip
+
+
+def _scans() -> Iterator[Case]:
+    for label, shape, dim in (("4M", (1 << 22,), 0), ("rows 4096x1024", (4096, 1024), 1),
+                              ("columns 4096x1024", (4096, 1024), 0)):  # fmt: skip
+        yield from _rows("scan", f"cumsum {label}", _normal(shape), lambda f, x, d=dim: f.cumsum(x, d),
+                         lambda x, d=dim: np.cumsum(x, d), 0.8, (0,), numpy=lambda x, d=dim: np.cumsum(x, d),
+                         bytes=8 * math.prod(shape), tolerance=1e-3)  # fmt: skip
+    yield from _rows("scan", "logcumsumexp rows 4096x1024", _normal((4096, 1024)), lambda f, x: f.logcumsumexp(x, 1),
+                     lambda x: np.logaddexp.accumulate(x, 1), None)  # fmt: skip
+    yield from _rows("scan", "cummax rows 4096x1024", _normal((4096, 1024)), lambda f, x: f.cummax(x, 1)[0],
+                     lambda x: np.maximum.accumulate(x, 1), None)  # fmt: skip
+
+
+def _sorting() -> Iterator[Case]:
+    million = _normal((1 << 20,))
+    yield from _rows("sort", "sort 1M", million, lambda f, x: f.sort(x)[0], np.sort, 0.5, numpy=np.sort)
+    yield from _rows("sort", "topk 100 of 1M", million, lambda f, x: f.topk(x, 100)[0],
+                     lambda x: -np.sort(-x)[:100], 0.5)  # fmt: skip
+    yield from _rows("sort", "topk 5 of 4096x1024", _normal((4096, 1024)), lambda f, x: f.topk(x, 5, 1)[0],
+                     lambda x: -np.sort(-x, 1)[:, :5], 0.5)  # fmt: skip
+    yield from _rows("sort", "sort rows 1024x1024", _normal((1024, 1024)), lambda f, x: f.sort(x, 1)[0],
+                     lambda x: np.sort(x, 1), 0.5, numpy=lambda x: np.sort(x, 1))  # fmt: skip
+    yield from _rows("sort", "sort 1M int64", _with(_integers(1 << 40, (1 << 20,))), lambda f, x: f.sort(x)[0], np.sort,
+                     0.5, numpy=np.sort)  # fmt: skip
+    yield from _rows("sort", "median 1M", million, lambda f, x: f.median(x),
+                     lambda x: np.sort(x)[(x.size - 1) // 2], None)  # fmt: skip
+    yield from _rows("sort", "unique 1M of 1000", _with(_integers(1000, (1 << 20,))), lambda f, x: f.unique(x),
+                     np.unique, None)  # fmt: skip
+
+
+def _attention() -> Iterator[Case]:
+    for label, shape, causal, goal in (("1x8x512x64", (1, 8, 512, 64), False, 1.0),
+                                       ("causal 1x8x2048x64", (1, 8, 2048, 64), True, None)):  # fmt: skip
+        def attended(f: Any, q: Any, k: Any, v: Any, c: bool = causal) -> Any:
+            return f.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=c)
+
+        def reference(q: Array, k: Array, v: Array, c: bool = causal) -> Array:
+            return right.attention(q, k, v, c)
+
+        yield from _rows("attention", label, _normal(shape, shape, shape), attended, reference, goal, (0, 1, 2), None,
+                         flops=4 * 8 * shape[2] ** 2 * 64 // (2 if causal else 1), together=True)  # fmt: skip
+
+
+def _shapes() -> Iterator[Case]:
+    one, matrix = (1 << 20,), (2048, 2048)
+    yield from _rows("shape", "cat 4 of 1M", _normal(one, one, one, one), lambda f, *x: f.cat(x),
+                     lambda *x: np.concatenate(x), None, bytes=32 << 20)  # fmt: skip
+    for name, call, reference in (
+        ("roll", lambda f, x: f.roll(x, (3, 5), (0, 1)), lambda x: np.roll(x, (3, 5), (0, 1))),
+        ("flip", lambda f, x: f.flip(x, (0, 1)), lambda x: np.flip(x, (0, 1))),
+        ("tril", lambda f, x: f.tril(x), np.tril),
+        ("pad by reflection", lambda f, x: f.nn.functional.pad(x[None], (3, 3, 3, 3), mode="reflect")[0],
+         lambda x: np.pad(x, 3, mode="reflect")),
+    ):  # fmt: skip
+        yield from _rows("shape", f"{name} 2048x2048", _normal(matrix), call, reference, None, bytes=8 << 22)
+    yield from _rows("shape", "einsum bij,bkj->bik 16x256", _normal((16, 256, 256), (16, 256, 256)),
+                     lambda f, x, y: f.einsum("bij,bkj->bik", x, y), lambda x, y: x @ y.transpose(0, 2, 1), None,
+                     flops=2 * 16 * 256**3)  # fmt: skip
+    for p in (2.0, 1.0):
+        yield from _rows("shape", f"cdist p={p:.0f} 1000x1000x64", _normal((1000, 64), (1000, 64)),
+                         lambda f, x, y, p=p: f.cdist(x, y, p), lambda x, y, p=p: right.distances(x, y, p),
+                         None)  # fmt: skip
+
+
+# Rows
+
+
+def _rows(
+    group: str, name: str, arrays: Callable[[], list[Array]], function: Callable[..., Any],
+    reference: Callable[..., Any], goal: float | None, slopes: Sequence[int] = (), slope_goal: float | None = -1.0, *,
+    numpy: Callable[..., Any] | None = None, together: bool = False, **facts: Any,
+) -> Iterator[Case]:  # fmt: skip
+    """The call, then its gradient by each operand of `slopes`, or by all of them `together`. Goals: against torch."""
+    slope_goal = goal if slope_goal == -1.0 else slope_goal
+
+    def forward(site: Site) -> Work | None:
+        if site.name == "numpy":
+            return None if numpy is None else Work(lambda: numpy(*arrays()), list)
+        operands = [site.tensor(a) for a in arrays()]
+        return Work(
+            lambda: function(site.library, *operands),
+            lambda: [(site.host(function(site.library, *operands)), np.asarray(reference(*_wide(arrays()))))],
+        )
+
+    yield Case(group, name, forward, target=_target(goal), **facts)
+    facts = {k: v for k, v in facts.items() if k == "tolerance"}
+    for wanted in [tuple(slopes)] if together else [(i,) for i in slopes]:
+        label = "gradient" if together or len(slopes) == 1 else f"gradient by {('input', 'weight')[wanted[0]]}"
+        make = _gradient(arrays, function, reference, wanted)
+        yield Case(group, f"{name}, {label}", make, target=_target(slope_goal), **facts)
+
+
+def _target(goal: float | None) -> dict[str, float] | None:
+    return None if goal is None else {"torch": goal}
+
+
+def _gradient(
+    arrays: Callable[[], list[Array]], function: Callable[..., Any], reference: Callable[..., Any],
+    wanted: tuple[int, ...],
+) -> Callable[[Site], Work | None]:  # fmt: skip
+    """The backward pass alone, of a graph that is kept."""
+
+    def make(site: Site) -> Work | None:
+        if site.name == "numpy":
+            return None
+        operands = [site.tensor(a, grad=i in wanted) for i, a in enumerate(arrays())]
+        result = function(site.library, *operands)
+        seed = np.random.default_rng(1).standard_normal(tuple(result.shape), dtype=np.float32)
+        grads, leaves = site.tensor(seed), [operands[i] for i in wanted]
+
+        def call() -> Any:
+            return site.library.autograd.grad(result, leaves, grads, retain_graph=True)
+
+        def pairs() -> Pairs:
+            rng, wide = np.random.default_rng(2), _wide(arrays())
+            found = []
+            for i, slope in zip(wanted, call(), strict=True):
+                way = rng.standard_normal(wide[i].shape)
+                ends = [np.sum(seed * reference(*(a + h * way if k == i else a for k, a in enumerate(wide))))
+                        for h in (_STEP, -_STEP)]  # fmt: skip
+                # Relative to what a random slope of this length gives: their product may be near 0 by chance.
+                length = float(np.linalg.norm(site.host(slope)))
+                found.append((np.array([np.sum(site.host(slope) * way), length]),
+                              np.array([(ends[0] - ends[1]) / (2 * _STEP), length])))  # fmt: skip
+            return found
+
+        return Work(call, pairs)
+
+    return make
+
+
+def _wide(arrays: Sequence[Array]) -> list[Array]:
+    return [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
+
+
+def _normal(*shapes: tuple[int, ...], after: Callable[[], Array] | None = None) -> Callable[[], list[Array]]:
+    """The same random arrays at every call, made at the first; then that of `after`."""
+
+    @cache
+    def made() -> list[Array]:
+        rng = np.random.default_rng(0)
+        found = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
+        return found if after is None else [*found, after()]
+
+    return made
+
+
+def _apart(shape: tuple[int, ...]) -> Callable[[], list[Array]]:
+    """Values of which no two in a window are near each other: differences across a maximum's kink say nothing."""
+
+    @cache
+    def made() -> list[Array]:
+        places = np.indices(shape)[-2:]
+        order = (places[0] % 4 * 4 + places[1] % 4) * 7 % 16
+        noise = np.random.default_rng(0).uniform(-_KINK, _KINK, shape)
+        return [(order / 4 + noise).astype(np.float32)]
+
+    return made
+
+
+def _integers(high: int, shape: tuple[int, ...]) -> Callable[[], Array]:
+    @cache
+    def made() -> Array:
+        return np.random.default_rng(0).integers(0, high, shape)
+
+    return made
+
+
+def _with(one: Callable[[], Array]) -> Callable[[], list[Array]]:
+    return lambda: [one()]
