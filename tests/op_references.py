@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 from op_references_kinds import KIND_REFERENCES
+from op_shapes import SHAPE_REFERENCES
 
 Array = Any
 
@@ -281,6 +282,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "nll_row": _nll,
     "cross_entropy_row": _cross_entropy,
     **KIND_REFERENCES,
+    **SHAPE_REFERENCES,
 }  # fmt: skip
 
 # For integers, where NumPy's function is another one or refuses.

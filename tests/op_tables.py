@@ -25,6 +25,7 @@ from op_running import (
     specs,
     tensor,
 )
+from op_shapes import EVERY_DTYPE, shape_rows
 
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
@@ -291,7 +292,7 @@ RANDOM = [
 ]  # fmt: skip
 
 TABLE: dict[str, list[Row]] = {}
-for _row in (*ROWS, *CONTRACTIONS, *INDEX, *CONVOLUTIONS, *VIEWS, *RANDOM):
+for _row in (*ROWS, *CONTRACTIONS, *INDEX, *CONVOLUTIONS, *VIEWS, *RANDOM, *shape_rows(Row, of)):
     TABLE.setdefault(_row.op, []).append(_row)
 
 # Dtypes
@@ -308,7 +309,8 @@ _LEVELS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits o
 
 def dtypes_of(op: Op, place: Device, selection: str) -> list[str]:
     """The dtypes that an op's first row comes in. The first of them is that of all rows."""
-    every = _BY_OP.get(op.name) or _BY_KIND.get(op.kind) or (_FLOATS if op.kind == "random" else _EVERY)
+    known = _EVERY if op.name in EVERY_DTYPE else _BY_OP.get(op.name) or _BY_KIND.get(op.kind)
+    every = known or (_FLOATS if op.kind == "random" else _EVERY)
     if selection == "full":
         return [d for d in every if has(place, d)]
     halves = ("float16", "bool") if op.kind in ("index", "custom", "view") else ()

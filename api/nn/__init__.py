@@ -7,6 +7,7 @@ from .layers import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
+from .padding import *  # noqa: F403
 from .parameter import Buffer, Parameter
 
 __all__ = ["Buffer", "Module", "Parameter", "functional", "init", "utils"]

@@ -15,6 +15,7 @@ from .._generated.ops import log_softmax as _log_softmax
 from .._generated.ops import softmax as _softmax
 from ..functions import linear
 from ..gathering import embedding, one_hot
+from ..padding import pad
 from ..runtime.dispatch import call, call_into
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.layout import normalize_dim
@@ -88,6 +89,7 @@ __all__ = [
     "nll_loss",
     "normalize",
     "one_hot",
+    "pad",
     "pairwise_distance",
     "poisson_nll_loss",
     "prelu",
