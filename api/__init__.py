@@ -32,6 +32,7 @@ _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_gathering.embedding, one_hot=_gathering.one_hot)
 
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .convolutions import *
 from .factories import *
 from .functions import *
 from .gathering import *

@@ -13,6 +13,7 @@ from .._generated import ops as _ops
 from .._generated.ops import hardshrink, logsigmoid, sigmoid, softplus, softshrink, softsign, tanh, tanhshrink
 from .._generated.ops import log_softmax as _log_softmax
 from .._generated.ops import softmax as _softmax
+from ..convolutions import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ..functions import linear
 from ..gathering import embedding, one_hot
 from ..padding import pad
@@ -57,7 +58,10 @@ __all__ = [
     "celu",
     "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose1d",
     "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
@@ -251,126 +255,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     a, b = input1.reshape(-1, input1.meta.shape[-1]), input2.reshape(-1, input2.meta.shape[-1])  # type: ignore[attr-defined]
     out = ((a @ weight) * b).sum(-1).t().reshape(*lead, weight.meta.shape[0])
     return out if bias is None else out + bias
-
-
-def _pair(value: Any, name: str) -> tuple[int, int]:
-    found = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    found = found * 2 if len(found) == 1 else found
-    if len(found) != 2 or any(isinstance(n, bool) or not isinstance(n, int) for n in found):
-        raise ArgumentError(f"{name} must be an int or two of them, not {value!r}")
-    return found  # type: ignore[return-value]
-
-
-def _padding(
-    padding: Any, weight: Tensor, stride: tuple[int, int], dilation: tuple[int, int]
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Padding before, and what has to be added behind it."""
-    if padding == "valid":
-        return (0, 0), (0, 0)
-    if padding == "same":
-        if stride != (1, 1):
-            raise ArgumentError("conv: padding='same' needs stride 1")
-        total = [d * (k - 1) for d, k in zip(dilation, weight.meta.shape[-2:], strict=True)]
-        return (total[0] // 2, total[1] // 2), (total[0] % 2, total[1] % 2)
-    if isinstance(padding, str):
-        raise ArgumentError(f"conv: padding is a number, 'same' or 'valid', not {padding!r}")
-    return _pair(padding, "padding"), (0, 0)
-
-
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Cross-correlation of (N, C, H, W), or (C, H, W), with weights (O, C / groups, KH, KW), plus a bias a channel.
-
-    `padding` may be "valid" or "same". Raises `ShapeError` where sizes do not fit.
-    """
-    step, apart = _pair(stride, "stride"), _pair(dilation, "dilation")
-    before, behind = _padding(padding, weight, step, apart)
-    if input.meta.ndim not in (3, 4):
-        raise ShapeError(f"conv2d: takes 3 or 4 dimensions, the input has shape {list(input.meta.shape)}")
-    if any(behind):
-        input = _zeros_behind(input, behind)
-    batched = input if input.meta.ndim == 4 else _ops.unsqueeze(input, 0)
-    out = call(registry["convolution"], (batched, weight, bias), (step, before, apart, groups))
-    return out if input.meta.ndim == 4 else _ops.squeeze(out, 0)
-
-
-def _zeros_behind(input: Tensor, counts: tuple[int, int]) -> Tensor:
-    """`input` with rows and columns of zeros behind its last."""
-    from ..factories import zeros
-
-    *lead, height, width = input.meta.shape
-    whole = zeros((*lead, height + counts[0], width + counts[1]), dtype=input.meta.dtype, device=input.meta.device)
-    whole[..., :height, :width] = input  # type: ignore[index]
-    return whole
-
-
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Cross-correlation of (N, C, L), or (C, L), with weights (O, C / groups, K), plus a bias a channel."""
-    if input.meta.ndim not in (2, 3):
-        raise ShapeError(f"conv1d: takes 2 or 3 dimensions, the input has shape {list(input.meta.shape)}")
-
-    def one(value: Any) -> int:
-        return value[0] if isinstance(value, (tuple, list)) else value
-
-    around = padding if isinstance(padding, str) else (0, one(padding))
-    wide = conv2d(
-        _ops.unsqueeze(input, -2),
-        _ops.unsqueeze(weight, -2),
-        bias,
-        (1, one(stride)),
-        around,
-        (1, one(dilation)),
-        groups,
-    )
-    return _ops.squeeze(wide, -2)
-
-
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """The transpose of `conv2d` as a linear map; weights are (C, O / groups, KH, KW)."""
-    step, apart, before, more = (
-        _pair(v, n)
-        for v, n in (
-            (stride, "stride"),
-            (dilation, "dilation"),
-            (padding, "padding"),
-            (output_padding, "output_padding"),
-        )
-    )
-    batched = input if input.meta.ndim == 4 else _ops.unsqueeze(input, 0)
-    size = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + q + 1
-        for n, s, p, d, k, q in zip(
-            batched.meta.shape[2:], step, before, apart, weight.meta.shape[2:], more, strict=True
-        )
-    )
-    out = call(registry["convolution_input"], (batched, weight), (size, step, before, apart, groups))
-    if bias is not None:
-        out = _ops.add(out, bias.reshape(-1, 1, 1))  # type: ignore[attr-defined]
-    return out if input.meta.ndim == 4 else _ops.squeeze(out, 0)
 
 
 def scaled_dot_product_attention(

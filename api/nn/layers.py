@@ -1,4 +1,4 @@
-"""Layers: linear maps, convolutions, embeddings, dropout, shapes. Initial values are PyTorch's."""
+"""Layers: linear maps, embeddings, dropout, shapes. Initial values are PyTorch's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from .parameter import Parameter
 
 __all__ = [
     "Bilinear",
-    "Conv1d",
-    "Conv2d",
-    "ConvTranspose2d",
     "CosineSimilarity",
     "Dropout",
     "Dropout1d",
@@ -124,119 +121,6 @@ class Bilinear(Module):
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
-
-
-def _tuple(value: Any, count: int) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-
-
-class _Convolution(Module):
-    """What convolutions share. `transposed`: weights are (in_channels, out_channels / groups, …)."""
-
-    dimensions = 2
-    transposed = False
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ):
-        super().__init__()
-        if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ArgumentError(
-                f"{type(self).__name__}: {in_channels} and {out_channels} channels do not fall into {groups} groups"
-            )
-        if padding_mode != "zeros":
-            raise ArgumentError(f"{type(self).__name__}: padding_mode is 'zeros'; {padding_mode!r} is not supported")
-        count = self.dimensions
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride, self.dilation = (
-            _tuple(kernel_size, count),
-            _tuple(stride, count),
-            _tuple(dilation, count),
-        )
-        if any(not isinstance(n, int) or n < 1 for n in (*self.kernel_size, *self.stride, *self.dilation)):
-            raise ArgumentError(
-                f"{type(self).__name__}: kernel_size, stride and dilation are positive integers, not {kernel_size}, "
-                f"{stride} and {dilation}"
-            )
-        self.padding = padding if isinstance(padding, str) else _tuple(padding, count)
-        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
-        self.weight = _parameter(first, second // groups, *self.kernel_size, device=device, dtype=dtype)
-        if bias:
-            self.bias = _parameter(out_channels, device=device, dtype=dtype)
-        else:
-            self.register_parameter("bias", None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw weight and bias anew from U(-b, b), b = 1 / sqrt(inputs of one output)."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            bound = 1 / math.sqrt(init.fans(self.weight)[0])
-            init.uniform_(self.bias, -bound, bound)
-
-    def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        plain = {"padding": (0,) * self.dimensions, "dilation": (1,) * self.dimensions, "groups": 1}
-        text += "".join(f", {k}={getattr(self, k)}" for k, v in plain.items() if getattr(self, k) != v)
-        return text + ("" if self.bias is not None else ", bias=False")
-
-
-class Conv1d(_Convolution):
-    """Cross-correlation of (N, in_channels, L); see `nn.functional.conv1d`."""
-
-    dimensions = 1
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-
-
-class Conv2d(_Convolution):
-    """Cross-correlation of (N, in_channels, H, W); see `nn.functional.conv2d`."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-
-
-class ConvTranspose2d(_Convolution):
-    """The transpose of `Conv2d` as a linear map; see `nn.functional.conv_transpose2d`."""
-
-    transposed = True
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ):
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
-        )
-        self.output_padding = _tuple(output_padding, 2)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
-        )
 
 
 class Dropout(Module):

@@ -24,10 +24,10 @@ def _common(node: Node) -> tuple[Any, ...]:
     return tuple(node.statics[-4:])
 
 
-def _size(node: Node, position: int) -> tuple[int, int]:
+def _size(node: Node, position: int) -> tuple[int, ...]:
     layout = node.recipe.metas[position]
     assert isinstance(layout, Meta)
-    return layout.shape[2], layout.shape[3]
+    return layout.shape[2:]
 
 
 def _forward(first: str, second: str) -> Callable[..., Tensor]:
@@ -54,7 +54,8 @@ def _weight(first: str, second: str) -> Callable[..., Tensor]:
 
 
 def _bias(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    return call(registry["sum"], (values["grad"],), ((0, 2, 3), False, None))
+    grad = values["grad"]
+    return call(registry["sum"], (grad,), ((0, *range(2, grad.meta.ndim)), False, None))
 
 
 _RULES: dict[str, Mapping[str, Rule]] = {

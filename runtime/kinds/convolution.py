@@ -1,10 +1,9 @@
 """Convolution and its two gradients, which are convolutions again: of the incoming gradient with the weight turned
-around, and of the input with the incoming gradient.
+around, and of the input with the incoming gradient. In one, two or three spatial dimensions: here always three, of
+which the first have size 1.
 
-Schedules. CPU: operands are copied to padded planes (`pad`) and blocks of weights (`pack`), then whole vectors of
-pixels are computed for several channels at a time (`direct`); the weight's gradient multiplies planes with planes
-(`weight`), in parts of the batch that are summed (`sum`). A stride splits planes by phase, so that every tap is one
-constant offset; in the input's gradient it puts zeros between the elements instead. GPU: a work-item an element.
+Schedules. CPU: `convolution_cpu`. GPU: a work-item an element. Where the kernel is one pixel, strides are 1 and there
+is no padding, it is a matrix product, and is planned as one.
 """
 
 from __future__ import annotations
@@ -15,37 +14,47 @@ from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
 from ..dtypes import DType
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
 from . import Planned, Request, planner
 from .pointwise import compute_dtype, elementwise_parts
 
-__all__ = ["Builder", "plan"]
+__all__ = ["Builder", "Sizes", "Triple", "plan"]
 
-Pair = tuple[int, int]
-_TILES = ((8, 3), (6, 4), (4, 4), (3, 4), (2, 4), (1, 4))  # channels, most vectors: what fits 32 registers
+Triple = tuple[int, int, int]
+_UNIT: Triple = (1, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
-    """One convolution: `ins` and `outs` are channels a group, `taps` the weight's height and width."""
+class Sizes:
+    """One convolution: `ins` and `outs` are channels a group; the others are along depth, height and width. padding:
+    zeros in front; there may be as many behind, or others, which `out` says."""
 
     batch: int
     groups: int
     ins: int
     outs: int
-    size: Pair
-    taps: Pair
-    out: Pair
-    stride: Pair
-    padding: Pair
-    dilation: Pair
+    size: Triple
+    taps: Triple
+    out: Triple
+    stride: Triple
+    padding: Triple
+    dilation: Triple
+
+    @property
+    def count(self) -> int:
+        """How many taps there are."""
+        return self.taps[0] * self.taps[1] * self.taps[2]
+
+    @property
+    def product(self) -> bool:
+        """Whether it is a matrix product of channels."""
+        return self.taps == self.stride == _UNIT and self.padding == (0, 0, 0) and self.size == self.out
 
 
 def plan(request: Request) -> Planned:
     """The result's layout and the launches."""
-    wanted = {"convolution": _forward, "convolution_input": _input, "convolution_weight": _weight}
     computed = compute_dtype(request)
     if request.into is not None:
         raise ArgumentError(f"{request.where()}: has no form that writes into a given tensor")
@@ -56,14 +65,18 @@ def plan(request: Request) -> Planned:
     if not all(m.numel for _, m in request.tensors):  # the weight's gradient of an empty batch
         return Planned((result,), _zeros(request, result))
     builder = Builder(request, sizes, dtypes.float32 if computed.itemsize == 2 else computed, result)
-    if builder.able.style == "gpu":
-        builder.grid()
-    elif builder.able.style == "triton":
+    if builder.able.style == "triton":
         from .triton.convolution import launch
 
         launch(builder)
+    elif sizes.product and (builder.bias is None or result.dtype is builder.element):
+        builder.product()
+    elif builder.able.style == "gpu":
+        builder.grid()
     else:
-        wanted[request.record.name](builder)
+        from .convolution_cpu import launch as launch_cpu
+
+        launch_cpu(builder)
     return Planned((result,), tuple(builder.steps), tuple(builder.scratch))
 
 
@@ -74,34 +87,50 @@ def _zeros(request: Request, result: Meta) -> tuple[Step, ...]:
     return tuple(replace(s, buffers=(at, at)) for s in planner("pointwise")(inner).steps)
 
 
-def _pair(request: Request, name: str, least: int) -> Pair:
+def _numbers(request: Request, name: str, count: int, least: int) -> tuple[int, ...]:
     value = request.static(name)
-    if not isinstance(value, tuple) or len(value) != 2 or any(not isinstance(n, int) or n < least for n in value):
-        raise ArgumentError(f"{request.where()}: {name} must be two integers of at least {least}, not {value!r}")
+    if not isinstance(value, tuple) or len(value) != count or any(not isinstance(n, int) or n < least for n in value):
+        many = {1: "an integer", 2: "two integers", 3: "three integers"}[count]
+        raise ArgumentError(f"{request.where()}: {name} must be {many} of at least {least}, not {value!r}")
     return value
 
 
-def _bind(request: Request) -> tuple[_Sizes, tuple[int, ...]]:
+def _padding(request: Request, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Zeros in front and behind; `padding` has one number a dimension, or all in front and then all behind."""
+    value = request.static("padding")
+    if isinstance(value, tuple) and len(value) == 2 * count and all(isinstance(n, int) and n >= 0 for n in value):
+        return value[:count], value[count:]
+    found = _numbers(request, "padding", count, 0)
+    return found, found
+
+
+def _triple(values: tuple[int, ...] | list[int], fill: int) -> Triple:
+    whole = (*(fill,) * (3 - len(values)), *values)
+    return whole[0], whole[1], whole[2]
+
+
+def _bind(request: Request) -> tuple[Sizes, tuple[int, ...]]:
     """The sizes of the convolution and the shape of what is asked for. Raises `ShapeError`, `ArgumentError`."""
     where, name = request.where(), request.record.name
-    stride, dilation = _pair(request, "stride", 1), _pair(request, "dilation", 1)
-    padding, groups = _pair(request, "padding", 0), request.static("groups")
+    first, second = request.tensors[0][1], request.tensors[1][1]
+    if any(layout.dtype is not first.dtype for _, layout in request.tensors):
+        raise DTypeError(f"{where}: operands must have one dtype; convert them with .to(dtype)")
+    if first.ndim != second.ndim or first.ndim not in (3, 4, 5):
+        raise ShapeError(f"{where}: both operands need the same 3, 4 or 5 dimensions")
+    space = first.ndim - 2
+    stride, dilation = _numbers(request, "stride", space, 1), _numbers(request, "dilation", space, 1)
+    (padding, behind), groups = _padding(request, space), request.static("groups")
     if not isinstance(groups, int) or groups < 1:
         raise ArgumentError(f"{where}: groups must be a positive integer, not {groups!r}")
-    first, second = request.tensors[0][1], request.tensors[1][1]
-    if first.ndim != 4 or second.ndim != 4:
-        raise ShapeError(f"{where}: both operands need 4 dimensions")
     if name == "convolution":
         outs, ins, *taps = second.shape
         batch, channels, *size = first.shape
+        if channels == ins * groups and outs % groups == 0 and 0 not in taps:
+            _reaches(where, size, taps, padding, behind, dilation)
         out = [
-            (n + 2 * p - d * (k - 1) - 1) // s + 1
-            for n, p, d, k, s in zip(size, padding, dilation, taps, stride, strict=True)
+            (n + p + q - d * (k - 1) - 1) // s + 1
+            for n, p, q, d, k, s in zip(size, padding, behind, dilation, taps, stride, strict=True)
         ]
-        if min(out) < 1:
-            reach = [d * (k - 1) + 1 for d, k in zip(dilation, taps, strict=True)]
-            padded = [n + 2 * p for n, p in zip(size, padding, strict=True)]
-            raise ShapeError(f"{where}: the kernel reaches {reach} pixels, the padded input has {padded}")
         for operand, layout in request.tensors[2:]:
             if layout.shape != (outs,):
                 raise ShapeError(f"{where}: {operand.name} must have shape [{outs}]")
@@ -109,14 +138,14 @@ def _bind(request: Request) -> tuple[_Sizes, tuple[int, ...]]:
     elif name == "convolution_input":
         outs, ins, *taps = second.shape
         batch, given, *out = first.shape
-        size = list(_pair(request, "size", 1))
+        size = list(_numbers(request, "size", space, 0))
         channels, shape = ins * groups, (batch, ins * groups, *size)
         if given != outs:
             raise ShapeError(f"{where}: the weight is for {outs} output channels, the gradient has {given}")
     else:
         batch, channels, *size = first.shape
         also, outs, *out = second.shape
-        taps = list(_pair(request, "size", 1))
+        taps = list(_numbers(request, "size", space, 1))
         ins, shape = channels // groups, (outs, channels // groups, *taps)
         if also != batch:
             raise ShapeError(f"{where}: the batches differ: {batch} and {also}")
@@ -125,58 +154,65 @@ def _bind(request: Request) -> tuple[_Sizes, tuple[int, ...]]:
             f"{where}: {channels} input channels in {groups} groups do not fit a weight of {ins} inputs "
             f"and {outs} outputs"
         )
-    if 0 in (channels, outs, *taps):
-        raise ShapeError(f"{where}: sizes of channels and kernel must not be 0")
-    made = _Sizes(
-        batch,
-        groups,
-        ins,
-        outs // groups,
-        (size[0], size[1]),
-        (taps[0], taps[1]),
-        (out[0], out[1]),
-        stride,
-        padding,
-        dilation,
-    )
+    if 0 in taps:
+        raise ShapeError(f"{where}: sizes of the kernel must not be 0")
+    made = Sizes(
+        batch, groups, ins, outs // groups,
+        *(_triple(v, 1) for v in (size, taps, out, stride)), _triple(padding, 0), _triple(dilation, 1),
+    )  # fmt: skip
     return made, shape
 
 
-@dataclass(frozen=True, slots=True)
-class _Planes:
-    """Padded copies: buffer, sizes of a phase, the whole plane's size in elements, and the offset of each tap."""
-
-    buffer: int
-    columns: int
-    plane: int
-    offsets: tuple[int, ...]
+def _reaches(
+    where: str, size: list[int], taps: list[int], before: tuple[int, ...], behind: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> None:  # fmt: skip
+    """Raise `ShapeError` unless the padded input is as large as the kernel."""
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, taps, strict=True)]
+    padded = [n + p + q for n, p, q in zip(size, before, behind, strict=True)]
+    if any(r > n for r, n in zip(reach, padded, strict=True)):
+        raise ShapeError(f"{where}: the kernel reaches {reach} pixels, the padded input has {padded}")
 
 
 class Builder:
     """Collects the launches of one call and the scratch they need."""
 
-    def __init__(self, request: Request, sizes: _Sizes, element: DType, result: Meta):
+    def __init__(self, request: Request, sizes: Sizes, element: DType, result: Meta):
         self.request, self.sizes, self.element, self.result = request, sizes, element, result
         self.able = request.capabilities
         self.layouts = [m for _, m in request.tensors]
-        self.lanes = self.able.lanes // (2 if element.itemsize == 8 else 1)
+        self.kind = request.record.name.removeprefix("convolution").removeprefix("_") or "forward"
+        self.bias = 2 if len(self.layouts) > 2 else None  # the position of that operand
+        self.lanes = self.able.lanes // (2 if element.itemsize == 8 else 1) if self.able.style == "cpu" else 1
         self.steps: list[Step] = []
         self.scratch: list[int] = []
 
-    def allocate(self, count: int) -> int:
-        self.scratch.append(max(count, 1) * self.element.itemsize)
+    @property
+    def target(self) -> int:
+        """The buffer of the result."""
+        return len(self.layouts)
+
+    def strides(self, operand: int) -> tuple[int, int, Triple]:
+        """Strides of the first two dimensions, and of depth, height and width."""
+        first, second, *space = self.layouts[operand].strides
+        return first, second, _triple(space, 0)
+
+    def allocate(self, count: int, itemsize: int = 0) -> int:
+        """A scratch buffer of so many elements."""
+        self.scratch.append(max(count, 1) * (itemsize or self.element.itemsize))
         return len(self.layouts) + len(self.scratch)
 
     def launch(
         self, entry: str, buffers: tuple[int, ...], types: tuple[DType, ...], geometry: tuple[int, ...],
         size: tuple[int, ...], work: int, **defines: int,
     ) -> None:  # fmt: skip
-        element, lanes = self.element.compute, self.lanes if self.able.style == "cpu" else 1
+        """Add one launch of an OpenCL schedule."""
+        element, lanes = self.element.compute, self.lanes
         given = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
-        if lanes > 1:
-            given += (("VU", f"{element}{lanes}_u"),)
+        if self.able.style == "cpu":
+            given += (("VU", f"{element}{lanes}_u" if lanes > 1 else element),)
         text = self.request.record.texts[self.request.device.driver.target]
-        slots = tuple(Slot(t.name) for t in types)
+        slots = tuple(Slot(t.name, "raw" if t is dtypes.int64 else "value") for t in types)
         # Named for the kind, not the op: the three ops share kernels.
         instance = Instance("convolution", text.source, f"convolution_{entry}", element, lanes, slots, given)
         local = (1,) * len(size)
@@ -185,136 +221,91 @@ class Builder:
             size = (-(-size[0] // local[0]) * local[0],)
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work))
 
-    # CPU
-
-    def planes(
-        self, buffer: int, up: Pair, pad: Pair, phase: Pair, out: Pair, taps: Pair, apart: Pair, columns: int = 0
-    ) -> _Planes:
-        """Copy an operand to planes from which `out` pixels a plane are read at `taps` points `apart`."""
-        layout, lanes = self.layouts[buffer], self.lanes
-        rows, wide = (
-            -(-((n - 1) * s + d * (k - 1) + 1) // s) for n, s, d, k in zip(out, phase, apart, taps, strict=True)
-        )
-        columns = max(columns, wide)
-        part = rows * columns
-        plane = -(-(phase[0] * phase[1] * part + columns + lanes) // lanes) * lanes
-        offsets = tuple(
-            ((y * apart[0] % phase[0]) * phase[1] + x * apart[1] % phase[1]) * part
-            + (y * apart[0] // phase[0]) * columns + x * apart[1] // phase[1]
-            for y in range(taps[0]) for x in range(taps[1])
-        )  # fmt: skip
-        batch, channels, height, width = layout.shape
-        made = self.allocate((batch * channels + 1) * plane + 8 * lanes)
-        geometry = (channels, height, width, *layout.strides, *up, *pad, *phase, rows, columns, plane)
-        plain = int(phase[1] == 1 and up[1] == 1 and layout.strides[3] == 1)
-        if batch:
-            types = (layout.dtype, self.element)
-            self.launch(
-                "pad", (buffer, made), types, geometry, (batch * channels,), batch * channels * plane, PLAIN=plain
-            )
-        return _Planes(made, columns, plane, offsets)
-
-    def tile(self, outs: int, pixels: int) -> Pair:
-        """Channels and vectors of one tile: what wastes least and loads least."""
-        vectors = -(-pixels // self.lanes)
-
-        def cost(tile: Pair) -> float:
-            r, v = tile
-            return -(-outs // r) * -(-vectors // v) * (r * v + 0.5 * (r + v) + 1)
-
-        return min(((r, v) for r, most in _TILES for v in range(1, most + 1)), key=cost)
-
-    def direct(
-        self, source: int, up: Pair, pad: Pair, phase: Pair, apart: Pair, out: Pair, outs: int, ins: int,
-        start: int, strides: tuple[int, int, int, int, int], bias: int | None,
-    ) -> None:  # fmt: skip
-        """Planes, packed weights, and the product. strides: of the weight along group, output, input, y and x."""
-        sizes = self.sizes
-        planes = self.planes(source, up, pad, phase, out, sizes.taps, apart)
-        rows, vectors = self.tile(outs, out[0] * planes.columns)
-        blocks, count = -(-outs // rows), sizes.taps[0] * sizes.taps[1]
-        packed = self.allocate(sizes.groups * blocks * ins * count * rows)
-        geometry: tuple[int, ...] = (blocks, outs, ins, *sizes.taps, start, *strides)
-        self.launch(
-            "pack", (1, packed), (self.layouts[1].dtype, self.element), geometry, (sizes.groups * blocks,),
-            sizes.groups * blocks * ins * count * rows, MR=rows,
-        )  # fmt: skip
-        tiles = -(-out[0] * planes.columns // (vectors * self.lanes))
-        wanted = -(-4 * self.able.cores // (tiles * sizes.batch * sizes.groups))
-        chunk, parts = split(blocks, wanted)
-        geometry = (sizes.groups, outs, ins, blocks, chunk, planes.plane, *out, planes.columns, *planes.offsets)
-        buffers: tuple[int, ...] = (planes.buffer, packed, len(self.layouts))
-        types: tuple[DType, ...] = (self.element, self.element, self.result.dtype)
-        if bias is not None:
-            buffers = (planes.buffer, packed, bias, len(self.layouts))
-            types = (self.element, self.element, self.layouts[bias].dtype, self.result.dtype)
-        work = self.result.numel * ins * count // 8
-        self.launch(
-            "direct", buffers, types, geometry, (tiles, sizes.batch * sizes.groups, parts), work,
-            MR=rows, NV=vectors, TAPS=count, BIAS=int(bias is not None),
-        )  # fmt: skip
-
-    # GPU
-
     def grid(self) -> None:
+        """GPU: one launch, a work-item an element."""
         s = self.sizes
-        entry = {"convolution": "forward", "convolution_input": "input", "convolution_weight": "weight"}[
-            self.request.record.name
-        ]
-        geometry = (
-            self.result.numel, s.batch, s.groups, s.ins, s.outs, *s.size, *s.out, *s.taps, *s.stride, *s.padding,
-            *s.dilation,
-            *self.layouts[0].strides, *self.layouts[1].strides,
-        )  # fmt: skip
+        geometry = [self.result.numel, s.batch, s.groups, s.ins, s.outs]
+        for triple in (s.size, s.out, s.taps, s.stride, s.padding, s.dilation):
+            geometry += triple
+        for operand in (0, 1):
+            first, second, space = self.strides(operand)
+            geometry += [first, second, *space]
         types = (*(m.dtype for m in self.layouts), self.result.dtype)
-        bias = len(self.layouts) - 2
         total = self.result.numel
-        self.launch(f"grid_{entry}", tuple(range(len(types))), types, geometry, (total,), total, BIAS=bias)
+        self.launch(
+            f"grid_{self.kind}", tuple(range(len(types))), types, tuple(geometry), (total,), total,
+            BIAS=int(self.bias is not None),
+        )  # fmt: skip
 
+    # matrix products
 
-def _forward(builder: Builder) -> None:
-    s, (so, si, sy, sx) = builder.sizes, builder.layouts[1].strides
-    bias = 2 if len(builder.layouts) > 2 else None
-    strides = (s.outs * so, so, si, sy, sx)
-    builder.direct(0, (1, 1), s.padding, s.stride, s.dilation, s.out, s.outs, s.ins, 0, strides, bias)
+    def product(self) -> None:
+        """A kernel of one pixel: channels times channels, for every image and group."""
+        s = self.sizes
+        first, weight = self._pixels(0), self._pixels(1)
+        if self.kind == "weight":
+            operands = self.layouts[0].numel + self.layouts[1].numel
+            if s.batch * self.result.numel > operands:  # images one after another cost less than results apart
+                return self._multiply("ngozyx,ngizyx->goi", (1, 0), (weight, first), self.target, self.result.dtype)
+            parts = s.batch
+            target = self.target if parts == 1 else self.allocate(parts * self.result.numel)
+            dtype = self.result.dtype if parts == 1 else self.element
+            self._multiply("ngozyx,ngizyx->ngoi", (1, 0), (weight, first), target, dtype)
+            if parts > 1:
+                self.sum(target, parts)
+            return
+        pixels, weights = first, self._channels(1)
+        equation = "goi,ngizyx->ngozyx" if self.kind == "forward" else "goi,ngozyx->ngizyx"
+        self._multiply(equation, (1, 0), (weights, pixels), self.target, self.result.dtype)
+        if self.bias is not None:
+            self.add_bias()
 
+    def _pixels(self, operand: int) -> Meta:
+        """An image as [image, group, channel, z, y, x]."""
+        first, second, space = self.strides(operand)
+        layout, groups = self.layouts[operand], self.sizes.groups
+        channels = layout.shape[1] // groups
+        shape = (layout.shape[0], groups, channels, *self.sizes.out)
+        return meta(layout.dtype, shape, (first, channels * second, second, *space), self.request.device)
 
-def _input(builder: Builder) -> None:
-    """The gradient's elements `stride` apart, with the weight turned around: inputs and outputs, and both axes."""
-    s, (so, si, sy, sx) = builder.sizes, builder.layouts[1].strides
-    pad = tuple(d * (k - 1) - p for d, k, p in zip(s.dilation, s.taps, s.padding, strict=True))
-    start = (s.taps[0] - 1) * sy + (s.taps[1] - 1) * sx
-    strides = (s.outs * so, si, so, -sy, -sx)
-    builder.direct(0, s.stride, pad, (1, 1), s.dilation, s.size, s.ins, s.outs, start, strides, None)  # type: ignore[arg-type]
+    def _channels(self, operand: int) -> Meta:
+        """The weight as [group, output, input]."""
+        first, second, _ = self.strides(operand)
+        s = self.sizes
+        shape = (s.groups, s.outs, s.ins)
+        return meta(self.layouts[operand].dtype, shape, (s.outs * first, first, second), self.request.device)
 
+    def _multiply(
+        self, equation: str, operands: tuple[int, int], layouts: tuple[Meta, Meta], target: int, dtype: DType
+    ) -> None:
+        """Add the launches of a contraction of two operands."""
+        record = replace(registry["bmm"], detail={**registry["bmm"].detail, "equation": equation})
+        planned = planner("contraction")(Request(record, layouts, (), self.request.device))
+        places = {0: operands[0], 1: operands[1], 2: target}
+        for position, nbytes in enumerate(planned.scratch):
+            places[3 + position] = self.allocate(nbytes, 1)
+        assert planned.outputs[0].dtype is dtype
+        self.steps += [replace(s, buffers=tuple(places[b] for b in s.buffers)) for s in planned.steps]
 
-def _weight(builder: Builder) -> None:
-    s, able, lanes = builder.sizes, builder.able, builder.lanes
-    x = builder.planes(0, (1, 1), s.padding, s.stride, s.out, s.taps, s.dilation)
-    g = builder.planes(1, (1, 1), (0, 0), (1, 1), s.out, (1, 1), (1, 1), x.columns)
-    count = s.taps[0] * s.taps[1]
-    pieces = -(-count // 9)
-    taps = -(-count // pieces)
-    rows = min(s.outs, max(3, min(8, 27 // taps)))
-    blocks, total = -(-s.outs // rows), builder.result.numel
-    items = s.ins * pieces * s.groups * blocks
-    chunk, parts = split(max(s.batch, 1), -(-4 * able.cores // items))
-    whole = parts == 1
-    target = len(builder.layouts) if whole else builder.allocate(parts * total)
-    pixels = -(-s.out[0] * x.columns // lanes) * lanes
-    geometry = (s.batch, chunk, s.groups, s.outs, s.ins, blocks, pieces, x.plane, g.plane, pixels, total, *x.offsets)
-    types = (builder.element, builder.element, builder.result.dtype if whole else builder.element)
-    builder.launch(
-        "weight", (x.buffer, g.buffer, target), types, geometry, (s.ins * pieces, s.groups * blocks, parts),
-        total * s.batch * s.out[0] * s.out[1] // 8, MR=rows, TB=taps, TAPS=count,
-    )  # fmt: skip
-    if not whole:
-        share, shares = split(total, elementwise_parts(total * parts, able.cores), lanes)
-        builder.launch(
-            "sum",
-            (target, len(builder.layouts)),
-            (builder.element, builder.result.dtype),
-            (parts, total, share),
-            (shares,),
+    def sum(self, source: int, parts: int) -> None:
+        """Add up `parts` results that lie one after another."""
+        total = self.result.numel
+        wanted = elementwise_parts(total * parts, self.able.cores) if self.able.style == "cpu" else total
+        share, shares = split(total, wanted, self.lanes)
+        self.launch(
+            "sum", (source, self.target), (self.element, self.result.dtype), (parts, total, share), (shares,),
             total * parts,
-        )
+        )  # fmt: skip
+
+    def add_bias(self) -> None:
+        """Add the bias to the result, in place."""
+        assert self.bias is not None
+        area = self.sizes.out[0] * self.sizes.out[1] * self.sizes.out[2]
+        channels = self.sizes.groups * self.sizes.outs
+        types = (self.layouts[self.bias].dtype, self.result.dtype)
+        shares = 1 if self.able.style == "cpu" else area
+        planes = self.sizes.batch * channels
+        self.launch(
+            "bias", (self.bias, self.target), types, (planes, channels, area, area // shares), (planes * shares,),
+            self.result.numel,
+        )  # fmt: skip

@@ -3,6 +3,7 @@ channels by positions, over the pixels (`weight`), whose parts `sum` adds up whe
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from ...backends.protocol import Instance, Slot, Step
@@ -22,44 +23,43 @@ _PIXELS = 1024  # that are worth a part of their own in a weight's gradient
 
 def launch(builder: Builder) -> None:
     """Add the launches of one convolution to `builder`."""
-    kind = builder.request.record.name.removeprefix("convolution").removeprefix("_") or "forward"
-    s, layouts, able = builder.sizes, builder.layouts, builder.able
-    places = s.taps[0] * s.taps[1]
-    pixels = s.batch * (s.size[0] * s.size[1] if kind == "input" else s.out[0] * s.out[1])
+    kind, s, layouts, able = builder.kind, builder.sizes, builder.layouts, builder.able
+    pixels = s.batch * prod(s.size if kind == "input" else s.out)
     down, across, deep = {
-        "forward": (pixels, s.outs, s.ins * places),
-        "input": (pixels, s.ins, s.outs * places),
-        "weight": (s.outs, s.ins * places, pixels),
+        "forward": (pixels, s.outs, s.ins * s.count),
+        "input": (pixels, s.ins, s.outs * s.count),
+        "weight": (s.outs, s.ins * s.count, pixels),
     }[kind]
     precise = builder.element.name == "float64"
     tile = _tile(down, across, deep, most=_LEAST if precise else 64)
-    programs = (-(-down // tile[0]), -(-across // tile[1]))
+    tiles = (-(-down // tile[0]), -(-across // tile[1]))
+    programs = tiles[0] * tiles[1] * s.groups  # all along x: the grid's other sides end at 65535
     extents = [strided_extent(m.shape, m.strides) for m in layouts]
     defines: Defines = {
-        "INDEX": index_type([*extents, builder.result.numel * 2, max(extents) + deep * 2]),
+        "INDEX": index_type([*extents, builder.result.numel * 2, max(extents) + deep * 2, programs * 2]),
         "D": _multiplied(layouts[0].dtype, layouts[1].dtype, builder.element), "PRECISION": input_precision(able.sm),
         "BM": tile[0], "BN": tile[1], "BK": tile[2],
     }  # fmt: skip
+    strides = [(first, second, *space) for first, second, space in map(builder.strides, (0, 1))]
     geometry: Geometry = (
-        pixels, *s.size, *s.out, s.ins, s.outs, *s.taps, s.stride, s.padding, s.dilation, layouts[0].strides,
-        layouts[1].strides,
+        pixels, s.size, s.out, s.groups, s.ins, s.outs, s.taps, s.stride, s.padding, s.dilation, *strides, *tiles
     )  # fmt: skip
     work = builder.result.numel * max(deep, 1)
     dtypes = (*(m.dtype for m in layouts), builder.result.dtype)
     if kind == "forward":
-        bias = int(len(layouts) > 2)
-        buffers = (0, 1, 2, len(layouts)) if bias else (0, 1, 1, len(layouts))
+        bias = int(builder.bias is not None)
+        buffers = (0, 1, 2, builder.target) if bias else (0, 1, 1, builder.target)
         used = tuple(dtypes[b] for b in buffers)
-        _add(builder, kind, buffers, used, geometry, (*programs, s.groups), work, {**defines, "BIAS": bias})
+        _add(builder, kind, buffers, used, geometry, (programs,), work, {**defines, "BIAS": bias})
     elif kind == "input":
-        _add(builder, kind, (0, 1, 2), dtypes, geometry, (*programs, s.groups), work, defines)
+        _add(builder, kind, (0, 1, 2), dtypes, geometry, (programs,), work, defines)
     else:
-        wanted = max(1, 2 * able.cores // (programs[0] * programs[1] * s.groups))
+        wanted = max(1, 2 * able.cores // programs)
         run, parts = split(max(pixels, 1), max(1, min(wanted, pixels // _PIXELS)), tile[2])
         target, kept = (2, builder.result.dtype) if parts == 1 else (
             builder.allocate(parts * builder.result.numel), builder.element
         )  # fmt: skip
-        grid = (*programs, s.groups * parts)
+        grid = (programs * parts,)
         _add(builder, kind, (0, 1, target), (*dtypes[:2], kept), (*geometry, run, parts), grid, work, defines)
         if parts > 1:
             n, block = builder.result.numel, min(able.block, 1024)
