@@ -128,7 +128,10 @@ class Compiler:
         self._handle = handle
         self._capabilities = capabilities
         platform = handle.platform
-        identity = "\0".join((platform.name, platform.version, handle.name, handle.version, handle.driver_version))
+        self._options = [] if capabilities.optimize else ["-cl-opt-disable"]
+        identity = "\0".join(
+            (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)
+        )
         self._cache = BinaryCache(identity)
         self._lock = threading.RLock()
         self._found: dict[Instance, tuple[Any, str]] = {}
@@ -166,7 +169,7 @@ class Compiler:
             if binary is None:
                 return False
             try:
-                made = cl.Program(self._context, [self._handle], [binary]).build(devices=[self._handle])
+                made = cl.Program(self._context, [self._handle], [binary]).build(self._options, devices=[self._handle])
             except cl.Error:
                 return False
             self._batches[key] = made
@@ -197,20 +200,20 @@ class Compiler:
         binary = self._cache.load(text)
         if binary is not None:
             try:
-                made = cl.Program(self._context, [self._handle], [binary]).build(devices=[self._handle])
+                made = cl.Program(self._context, [self._handle], [binary]).build(self._options, devices=[self._handle])
                 self.loaded += 1
                 return made
             except cl.Error:
                 pass  # a binary of another build of the driver: make it anew
         try:
-            made = cl.Program(self._context, text).build(devices=[self._handle], cache_dir=False)
+            made = cl.Program(self._context, text).build(self._options, devices=[self._handle], cache_dir=False)
             self.built += 1
             binary = next(b for b in made.get_info(cl.program_info.BINARIES) if b)
             self._cache.store(text, binary)
             if len(instances) > 1:
                 self._cache.index([self._source([i]) for i in instances], text)
             # A binary holds finished kernels, where a program from source compiles each at its first launch.
-            return cl.Program(self._context, [self._handle], [binary]).build(devices=[self._handle])
+            return cl.Program(self._context, [self._handle], [binary]).build(self._options, devices=[self._handle])
         except cl.Error as error:
             names = ", ".join(sorted({i.name for i in instances}))
             raise CompileError(f"{names}: does not compile for {self._handle.name}\n{error}") from error

@@ -32,7 +32,8 @@ class Capabilities:
 
     `style` is `cpu` (explicit vectors, one work-item a run of elements, no local memory), `gpu` (one work-item an
     element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math
-    functions.
+    functions. `optimize`: whether kernels are optimised; without it they are built in half of the time or less, which
+    is what tests of other devices' schedules want.
     For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
     block may have, `block` the elements that a program of an elementwise kernel takes.
     """
@@ -46,6 +47,7 @@ class Capabilities:
     local_memory: int = 64 * 1024
     alignment: int = 64
     builtins: bool = False
+    optimize: bool = True
     memory: int = 0
     sm: int = 0
     block: int = 1024
