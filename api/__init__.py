@@ -39,6 +39,8 @@ from .gathering import *
 from .io import load, save
 from .joining import *
 from .methods import Size
+from .pooling import adaptive_avg_pool1d, avg_pool1d, max_pool1d, max_pool1d_with_indices, max_pool2d, max_pool3d
+from .pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
 from .printing import set_printoptions
 from .random import *
 from .random import install as _install_random

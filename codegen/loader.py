@@ -74,6 +74,10 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
     "contraction": {"out": ((str,), "the equation, as in einsum")},
     "view": {"view": ((str,), "the geometry function")},
     "index": {"index": ((str,), "the access pattern")},
+    "window": {
+        "window": ((dict,), "over, identity, map, combine, finish (and let)"),
+        "gradient": ((str,), "the op that is the gradient of the first operand"),
+    },
     "composite": {"out": ((str,), "an expression over other ops"), "let": ((dict,), "named intermediate values")},
     "custom": {
         "template": ((str,), "the kernel's template file"),
@@ -85,7 +89,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
 }
 REQUIRED = {
     "pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "rowwise": ("out",), "contraction": ("out",),
-    "view": ("view",), "index": ("index",), "composite": ("out",), "custom": (),
+    "view": ("view",), "index": ("index",), "window": ("window",), "composite": ("out",), "custom": (),
 }  # fmt: skip
 _REFERENCE = re.compile(r"(numpy|numpy\.linalg|scipy\.special|math)\.[a-z][a-z0-9_]*\Z")
 OPERATORS = (
@@ -409,7 +413,7 @@ def _nested(key: str, value: Any, report: Any) -> None:
         for inner, item in value.items():
             if not isinstance(item, _SCALARS):
                 report(f"{inner[:40]}: an expression, not {type(item).__name__} {str(item)[:40]!r}", key)
-    if key == "reduce" and isinstance(value, dict):
+    if key in ("reduce", "window") and isinstance(value, dict):
         for part, item in value.items():
             parts = list(item.values()) if isinstance(item, dict) else item if part == "save" else [item]
             if not isinstance(parts, list) or not all(isinstance(p, _SCALARS) for p in parts):

@@ -32,6 +32,7 @@ from op_running import (
     tensor,
 )
 from op_tables import table_cases, table_slopes
+from op_window import window_cases, window_slopes
 
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
@@ -166,4 +167,6 @@ def reduction_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
 
 _TABLED = ("rowwise", "contraction", "custom", "index", "view", "random")
 _CASES = {"pointwise": pointwise_cases, "reduction": reduction_cases, **dict.fromkeys(_TABLED, table_cases)}
+_CASES["window"] = window_cases
 _SLOPES = {"pointwise": pointwise_slopes, "reduction": reduction_slopes, **dict.fromkeys(_TABLED, table_slopes)}
+_SLOPES["window"] = window_slopes

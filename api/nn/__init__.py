@@ -10,5 +10,6 @@ from .module import Module
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .parameter import Buffer, Parameter
+from .pooling_layers import *  # noqa: F403
 
 __all__ = ["Buffer", "Module", "Parameter", "functional", "init", "utils"]

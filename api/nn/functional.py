@@ -13,10 +13,13 @@ from .._generated import ops as _ops
 from .._generated.ops import hardshrink, logsigmoid, sigmoid, softplus, softshrink, softsign, tanh, tanhshrink
 from .._generated.ops import log_softmax as _log_softmax
 from .._generated.ops import softmax as _softmax
+from ..columns import fold, unfold
 from ..convolutions import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ..functions import linear
 from ..gathering import embedding, one_hot
 from ..padding import pad
+from ..pooling import *  # noqa: F403
+from ..pooling import __all__ as _pooling_names
 from ..runtime.dispatch import call, call_into
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.layout import normalize_dim
@@ -69,6 +72,7 @@ __all__ = [
     "elu",
     "embedding",
     "feature_dropout",
+    "fold",
     "gelu",
     "glu",
     "group_norm",
@@ -115,7 +119,9 @@ __all__ = [
     "tanhshrink",
     "threshold",
     "triplet_margin_loss",
+    "unfold",
 ]
+__all__ += _pooling_names
 
 # Activations ----------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from .. import triton
@@ -44,11 +45,21 @@ from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source, named_result, seed_name
 from .pointwise import functions, operand_table, parsed
 
-__all__ = ["COUNT", "INDEX", "check", "derive", "reduction_of", "render"]
+__all__ = [
+    "COUNT",
+    "INDEX",
+    "LIMITS",
+    "Reduction",
+    "check",
+    "derive",
+    "reduction_of",
+    "render",
+    "spelled_identity",
+]
 
 COUNT = "n_reduced"  # what gradients call the number of elements reduced
 INDEX = "index_reduced"  # and an element's place among them
-_LIMITS = {"lowest": "LOWEST", "highest": "HIGHEST"}
+LIMITS = {"lowest": "LOWEST", "highest": "HIGHEST"}
 _PARTS = ("identity", "map", "combine", "finish")
 _N = Operand("value", "scalar")
 
@@ -73,8 +84,8 @@ class Reduction:
         return "index" in free_names(*self.map.values())
 
 
-def reduction_of(op: Op) -> Reduction:
-    """What `op` says, checked. Raises `SpecError` naming the field."""
+def reduction_of(op: Op, more: Mapping[str, Operand] = MappingProxyType({})) -> Reduction:
+    """What `op` says, checked. Raises `SpecError` naming the field. more: what `map` may speak of beside operands."""
     given = op.fields.get("reduce")
     if not isinstance(given, Mapping) or not set(_PARTS) - {"finish"} <= set(given):
         raise _error(op, "reduce", "a reduction needs `reduce:` with identity, map and combine")
@@ -91,7 +102,7 @@ def reduction_of(op: Op) -> Reduction:
         if field in table or field in ("a", "b", "n", "index"):
             raise _error(op, "reduce.map", f"the field {field!r} has the name of a parameter or of the language")
     mapped = {
-        f: _parse(op, f"reduce.map.{f}", t, {**table, "index": Operand("index", "full")})
+        f: _parse(op, f"reduce.map.{f}", t, {**table, **more, "index": Operand("index", "full")})
         for f, t in texts["map"].items()
     }
     states = {f: Operand(e.type, "full") for f, e in mapped.items()}
@@ -144,7 +155,7 @@ def _combined(op: Op, texts: Mapping[str, Any], lets: Any, pairs: Mapping[str, O
 
 
 def _identity(op: Op, field: str, text: Any, state: Operand) -> Expr | str:
-    if isinstance(text, str) and text in _LIMITS:
+    if isinstance(text, str) and text in LIMITS:
         if state.type != "value":
             raise _error(op, f"reduce.identity.{field}", f"{text} is for values; this field is a {state.type}")
         return text
@@ -221,7 +232,7 @@ def render(op: Op, environment: Any) -> Rendered:
         title=_title(op, found),
         inputs=[(p.name, p.type) for p in op.operands if p.is_tensor],
         scalars=[p.name for p in op.operands if not p.is_tensor],
-        fields=[(f, e.type, _spelled(found.identity[f])) for f, e in found.map.items()],
+        fields=[(f, e.type, spelled_identity(found.identity[f])) for f, e in found.map.items()],
         outputs=[(k, e.type) for k, e in found.finish.items()],
         indexed=found.indexed,
         accumulators=4 if light else 2,
@@ -262,7 +273,7 @@ def _triton_source(op: Op, found: Reduction, environment: Any) -> Source:
         title=_title(op, found),
         inputs=[(spelled.get(n, n), t) for n, t in inputs],
         scalars=[spelled.get(n, n) for n in scalars],
-        fields=[(spelled.get(f, f), e.type, _LIMITS.get(i := identities[f], i)) for f, e in found.map.items()],
+        fields=[(spelled.get(f, f), e.type, LIMITS.get(i := identities[f], i)) for f, e in found.map.items()],
         outputs=[(k, e.type) for k, e in found.finish.items()],
         pairs=[(spelled.get(a, a), spelled.get(b, b)) for a, b in pairs],
         typed=spelled.get(values[0], values[0]) if speaks and values else None,
@@ -273,11 +284,12 @@ def _triton_source(op: Op, found: Reduction, environment: Any) -> Source:
     )
 
 
-def _spelled(identity: Expr | str) -> str:
+def spelled_identity(identity: Expr | str) -> str:
+    """An identity as OpenCL kernels have it, without a cast: the template casts to the scalar or the vector."""
     if isinstance(identity, str):
-        return _LIMITS[identity]
+        return LIMITS[identity]
     text = emit_opencl({"": identity}, "row").values[""]
-    return text.partition(")")[2]  # without its cast: the template casts to the scalar or the vector
+    return text.partition(")")[2]
 
 
 def _title(op: Op, found: Reduction) -> str:

@@ -23,13 +23,13 @@ from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_l
 from . import Planned, Request, slot
 from .pointwise import _CLASSES, compute_dtype, elementwise_parts
 
-__all__ = ["Walk", "is_bool", "plan", "state_bytes", "state_slot"]
+__all__ = ["LIMITS", "WIDE", "Walk", "is_bool", "plan", "state_bytes", "state_slot", "vector_defines"]
 
 _BLOCK = 4096  # elements after which a row's running states join the total: errors of a long sum stay small
 _RUN = 256  # the same for the elements of one column
 _LEAST = 4096  # elements that are worth a work-item of their own
-_WIDE = frozenset(("float", "double", "int", "long"))  # elements whose vectors can hold positions
-_LIMITS = {
+WIDE = frozenset(("float", "double", "int", "long"))  # elements whose vectors can hold positions
+LIMITS = {
     "float": ("(-INFINITY)", "INFINITY"),
     "double": ("(-(double)INFINITY)", "((double)INFINITY)"),
     "char": ("(-128)", "127"),
@@ -204,7 +204,7 @@ def _steps(
         entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], size: tuple[int, ...], local: tuple[int, ...],
         chunk: tuple[int, ...], across: int, work: int, defines: Sequence[tuple[str, str]], walk: Walk = walk,
     ) -> Step:  # fmt: skip
-        lowest, highest = ("0", "1") if element == "uchar" and is_bool(request) else _LIMITS[element]
+        lowest, highest = ("0", "1") if element == "uchar" and is_bool(request) else LIMITS[element]
         all_defines = (
             (f"SCHEDULE_{entry.upper()}", "1"), *defines, ("BUFFERS", str(len(slots))), ("KEPT", str(len(walk.kept))),
             ("REDUCED", str(len(walk.reduced))), ("LOWEST", lowest), ("HIGHEST", highest),
@@ -255,7 +255,7 @@ def _lanes(request: Request, walk: Walk, element: str) -> int:
     fields = request.record.detail["fields"]
     indexed = request.record.detail.get("indexed") or "index" in fields
     indexed = indexed or any(o.type == "index" for o, _ in request.tensors)
-    if indexed and (element not in _WIDE or walk.count >= 2**31):
+    if indexed and (element not in WIDE or walk.count >= 2**31):
         return 1
     return lanes
 
@@ -285,7 +285,7 @@ def _cpu(
         splits *= wide.results // walk.results
     defines: list[tuple[str, str]] = [("BLOCK", str(_BLOCK if entry == "rows" else _RUN))]
     if inner is not None:
-        defines += _vector_defines(lanes)
+        defines += vector_defines(lanes)
         defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(inner)]
     finish = _cpu_finish(request, outputs, walk, lanes, splits) if splits > 1 else None
     local = (1, 1, 1)
@@ -314,7 +314,7 @@ def _widened(request: Request, walk: Walk, lanes: int) -> Walk | None:
     return Walk((several * width,), walk.kept_strides, (count // several,), strides, walk.main)
 
 
-def _vector_defines(lanes: int) -> list[tuple[str, str]]:
+def vector_defines(lanes: int) -> list[tuple[str, str]]:
     count = ", ".join(map(str, range(lanes)))
     return [("VECTOR", "1"), ("IOTA", f"((L)({count}))"), ("ROW_IOTA", f"((M)({count}))")]
 
@@ -353,7 +353,7 @@ def _cpu_finish(
     parts = elementwise_parts(walk.results * splits, request.capabilities.cores)
     chunk, items = split(walk.results, parts, 64)
     flat = len(walk.kept) == 1 and all(s == (1,) for s in walk.kept_strides[-len(outputs) :])
-    defines = _vector_defines(lanes) if flat and lanes > 1 and walk.results >= lanes else []
+    defines = vector_defines(lanes) if flat and lanes > 1 and walk.results >= lanes else []
     return "finish", (items,), (1,), chunk, defines
 
 

@@ -10,16 +10,16 @@ from .. import Request, slot
 from ..reduction import Walk, is_bool, state_bytes, state_slot
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
-__all__ = ["steps"]
+__all__ = ["LIGHT", "LIMITS", "steps"]
 
 # Functions of few instructions. Others need registers, so a thread gets 4 elements of a tile at a time instead of 16.
-_LIGHT = frozenset(
+LIGHT = frozenset(
     ("abs", "bitwise_not", "ceil", "div", "floor", "isfinite", "isinf", "isnan", "maximum", "minimum", "neg",
      "reciprocal", "round", "rsqrt", "sign", "signbit", "sqrt", "square", "trunc")
 )  # fmt: skip
 _LEAST = 4096  # elements that are worth a program of their own
 _ROW = 64  # bytes that a warp should read of each line at least
-_LIMITS: dict[str, tuple[float, float]] = {
+LIMITS: dict[str, tuple[float, float]] = {
     "float": (float("-inf"), float("inf")),
     "double": (float("-inf"), float("inf")),
     "char": (-(2**7), 2**7 - 1),
@@ -39,11 +39,11 @@ def steps(
     given = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    heavy = set(record.texts[request.device.driver.target].functions) - _LIGHT
+    heavy = set(record.texts[request.device.driver.target].functions) - LIGHT
     tall, wide = _tile(walk, (able.block // 2 if heavy else 2 * able.block) // max(1, len(states) // 2))
     programs = -(-walk.results // tall)
     run, splits = split(max(walk.count, 1), max(1, min(4 * able.cores // programs, tall * walk.count // _LEAST)), wide)
-    lowest, highest = (0, 1) if element == "uchar" and is_bool(request) else _LIMITS[element]
+    lowest, highest = (0, 1) if element == "uchar" and is_bool(request) else LIMITS[element]
     extents = [walk.results * max(walk.count, splits)]
     extents += [strided_extent(walk.kept, s) for s in walk.kept_strides]
     extents += [strided_extent(walk.reduced, s) for s in walk.strides]

@@ -1,0 +1,266 @@
+"""Cases of window ops: pooling, columns and their sums, against loops over windows written from their definitions.
+
+A row is a shape, its layout and the windows over it; every row is a case in float32, an op's first one in every other
+dtype too. Sums of what the rows hold are exact, so that nothing but a mean is ever rounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from op_references import REFERENCES
+from op_running import Array, Case, Slopes, caller, has, laid_out, rounded, tensor
+
+from weftgrad.codegen.model import Op
+from weftgrad.runtime.device import Device
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """An input's shape and layout, and the windows over its last dimensions; kernel None: adaptive."""
+
+    shape: Ints
+    size: Ints
+    kernel: Ints | None
+    stride: Ints = ()
+    padding: Ints = ()
+    dilation: Ints = ()
+    counted: bool = True
+    divisor: int = 0
+    layout: str = "contiguous"
+
+    def static(self, name: str) -> Any:
+        rank = len(self.size)
+        given = getattr(self, name)
+        return given or {"stride": (1,) * rank, "padding": (0,) * rank, "dilation": (1,) * rank}.get(name, given)
+
+
+# Widths are beyond a whole vector and no multiple of it; strides 1 and 2 have vectors, others not.
+POOLS = [
+    Windows((2, 3, 4, 37), (2, 18), (2, 2), (2, 2)),
+    Windows((2, 2, 5, 36), (3, 18), (3, 3), (2, 2), (1, 1), counted=False),
+    Windows((3, 2, 4, 22), (4, 22), (3, 3), (1, 1), (1, 1)),
+    Windows((2, 3, 5, 4, 6), (3, 3, 3), (3, 2, 3), (2, 1, 2), (1, 0, 1), divisor=5, layout="transposed"),
+    Windows((3, 17), (7,), (4,), (3,), (2,), counted=False, layout="sliced"),  # the last window reaches over the end
+    Windows((1, 2, 5, 7), (3, 4), None),
+    Windows((1, 2, 3, 40), (1, 20), None),  # windows are alike
+    Windows((2, 3), (5,), None),
+    Windows((0, 3, 4, 4), (2, 2), (2, 2), (2, 2)),
+]
+LARGEST = [
+    *POOLS,
+    Windows((2, 2, 9, 24), (3, 18), (3, 3), (2, 1), (1, 0), (2, 3)),
+    Windows((2, 9), (4,), (3,), (2,), (1,), (2,)),
+]
+COLUMNS = [
+    Windows((2, 3, 4, 37), (2, 18), (2, 2), (2, 2), (0, 0)),
+    Windows((2, 2, 5, 20), (5, 20), (3, 3), (1, 1), (1, 1)),
+    Windows((2, 6, 7), (3, 3), (2, 3), (2, 1), (1, 0), (2, 2), layout="turned"),
+    Windows((2, 2, 3, 4, 5), (2, 2, 2), (2, 3, 2), (1, 2, 2), (0, 1, 0)),
+    Windows((2, 9), (4,), (3,), (2,), (1,), (2,)),
+    Windows((0, 3, 4, 4), (2, 2), (2, 2), (2, 2)),
+]
+ROWS = {
+    "average_windows": POOLS, "average_windows_back": POOLS, "average_windows_whole": POOLS[3:5],
+    "max_windows": LARGEST, "max_windows_back": LARGEST, "window_columns": COLUMNS, "window_sums": COLUMNS,
+}  # fmt: skip
+
+
+# References
+
+
+def along(n: int, windows: int, kernel: int | None, stride: int, padding: int, dilation: int) -> list[list[int]]:
+    """The places of every window along one dimension, also those outside."""
+    if kernel is None:
+        return [list(range(i * n // windows, -(-(i + 1) * n // windows))) for i in range(windows)]
+    return [[i * stride - padding + k * dilation for k in range(kernel)] for i in range(windows)]
+
+
+def windows(whole: Ints, size: Ints, w: dict[str, Any]) -> Iterator[tuple[Ints, list[Ints], list[list[int]]]]:
+    """(place, elements inside, all places by dimension) of every window over `whole`."""
+    rank, one = len(size), (1,) * len(size)
+    kernel = w.get("kernel") or (None,) * rank
+    by_dim = [
+        along(*each)
+        for each in zip(whole, size, kernel, w["stride"], w["padding"], w.get("dilation", one), strict=True)
+    ]
+    for place in itertools.product(*map(range, size)):
+        every = [by_dim[d][i] for d, i in enumerate(place)]
+        inside = [[i for i in line if 0 <= i < n] for line, n in zip(every, whole, strict=True)]
+        yield place, list(itertools.product(*inside)), every
+
+
+def counts(whole: Ints, inside: list[Ints], every: list[list[int]], w: dict[str, Any]) -> int:
+    if w["divisor"]:
+        return int(w["divisor"])
+    if not w["counted"]:
+        return max(len(inside), 1)
+    held = [sum(i < n + p for i in line) for line, n, p in zip(every, whole, w["padding"], strict=True)]
+    return int(np.prod(held))
+
+
+def average(x: Array, size: Ints, **w: Any) -> Array:
+    rank = len(size)
+    out = np.zeros((*x.shape[:-rank], *size), x.dtype)
+    for place, inside, every in windows(x.shape[-rank:], size, w):
+        total = sum((x[(..., *i)] for i in inside), np.zeros(x.shape[:-rank], x.dtype))
+        n = counts(x.shape[-rank:], inside, every, w)
+        out[(..., *place)] = total / n if x.dtype.kind == "f" else np.trunc(total / n).astype(x.dtype)
+    return out
+
+
+def average_back(grad: Array, size: Ints, **w: Any) -> Array:
+    rank = len(size)
+    out = np.zeros((*grad.shape[:-rank], *size), grad.dtype)
+    for place, inside, every in windows(size, grad.shape[-rank:], w):
+        for i in inside:
+            out[(..., *i)] += grad[(..., *place)] / counts(size, inside, every, w)
+    return out
+
+
+def largest(x: Array, size: Ints, **w: Any) -> tuple[Array, Array]:
+    """The last NaN, or the first of the largest, and its place."""
+    rank = len(size)
+    whole = x.shape[-rank:]
+    values, indices = (np.zeros((*x.shape[:-rank], *size), t) for t in (x.dtype, np.int64))
+    for place, inside, _ in windows(whole, size, w):
+        for lead in np.ndindex(*x.shape[:-rank]):
+            found = [x[(*lead, *i)] for i in inside]
+            nans = [k for k, v in enumerate(found) if v != v]
+            best = nans[-1] if nans else found.index(max(found))
+            values[(*lead, *place)], indices[(*lead, *place)] = found[best], np.ravel_multi_index(inside[best], whole)
+    return values, indices
+
+
+def largest_back(grad: Array, indices: Array, size: Ints, **w: Any) -> Array:
+    rank = len(size)
+    out = np.zeros((*grad.shape[:-rank], int(np.prod(size))), grad.dtype)
+    for lead in np.ndindex(*grad.shape[:-rank]):
+        np.add.at(out[lead], indices[lead].reshape(-1), grad[lead].reshape(-1))
+    return out.reshape(*grad.shape[:-rank], *size)
+
+
+def columns(x: Array, size: Ints, **w: Any) -> Array:
+    rank, kernel = len(size), w["kernel"]
+    wide = np.pad(x, [(0, 0)] * (x.ndim - rank) + [(p, p + 99) for p in w["padding"]])
+    taps = []
+    for tap in itertools.product(*map(range, kernel)):
+        steps = zip(tap, w["dilation"], w["stride"], size, strict=True)
+        at = tuple(slice(t * d, t * d + s * n, s) for t, d, s, n in steps)
+        taps.append(wide[(..., *at)].reshape(*x.shape[:-rank], int(np.prod(size))))
+    found = np.stack(taps, -2)
+    return found.reshape(*x.shape[: -rank - 1], x.shape[-rank - 1] * len(taps), int(np.prod(size)))
+
+
+def sums(given: Array, size: Ints, **w: Any) -> Array:
+    """By definition the transpose: columns of numbers say where each element came from."""
+    kernel = w["kernel"]
+    channels = given.shape[-2] // int(np.prod(kernel))
+    numbers = np.arange(1, channels * int(np.prod(size)) + 1).reshape(channels, *size)
+    many = tuple(
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(size, kernel, w["stride"], w["padding"], w["dilation"], strict=True)
+    )
+    places = columns(numbers, many, **w).reshape(-1)
+    flat = given.reshape(-1, places.size)
+    out = np.zeros((len(flat), numbers.size + 1), given.dtype)
+    for row, values in zip(out, flat, strict=True):
+        np.add.at(row, places, values)
+    return out[:, 1:].reshape(*given.shape[:-2], channels, *size)
+
+
+REFERENCES |= {
+    "average_windows": average, "average_windows_back": average_back, "average_windows_whole": average,
+    "max_windows": largest, "max_windows_back": largest_back, "window_columns": columns, "window_sums": sums,
+}  # fmt: skip
+
+# Cases
+
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
+_DTYPES = {
+    "average_windows": _FLOATS, "average_windows_whole": ("int64",), "max_windows": (*_FLOATS[:3], "int64", "uint8"),
+    "window_columns": ("float32", "float16", "int64", "bool"), "window_sums": ("float32", "float16", "int64"),
+}  # fmt: skip
+
+
+def _call(op: Op, row: Windows) -> tuple[Ints, dict[str, Any], tuple[Any, ...]]:
+    """(shape of the first operand, the reference's arguments, the static arguments) of `op` over the windows."""
+    named = {p.name: row.static(p.name) for p in op.statics}
+    rank = len(row.size)
+    lead, whole = row.shape[:-rank], row.shape[-rank:]
+    shape = row.shape
+    if op.name == "window_sums":
+        shape = (*lead[:-1], lead[-1] * int(np.prod(row.kernel)), int(np.prod(row.size)))  # type: ignore[arg-type]
+    elif op.name.endswith("_back"):
+        shape = (*lead, *row.size)
+    if shape != row.shape:
+        named["size"] = whole
+    return shape, named, tuple(named[p.name] for p in op.statics)
+
+
+def _arrays(op: Op, row: Windows, shape: Ints, named: dict[str, Any], dtype: str, place: Device, distinct: bool) -> Any:
+    """Arrays and tensors of the operands."""
+    rng = np.random.default_rng(7)
+
+    def make(size: Ints) -> Array:
+        count = int(np.prod(size))
+        if dtype == "bool":
+            return rng.random(size) > 0.5
+        values = rng.permutation(count).reshape(size) - count // 2 if distinct else rng.integers(-12, 13, size)
+        values = np.abs(values) if dtype == "uint8" else values
+        return rounded(values / 8, dtype) if dtype in _FLOATS else values.astype(dtype)
+
+    array, made = laid_out(make, shape, row.layout, lambda a: tensor(a, dtype, place))
+    if op.name != "max_windows_back":
+        return [array], [made]
+    image = rng.integers(-12, 13, row.shape)
+    windows_of = {k: v for k, v in named.items() if k != "size"}
+    _, indices = largest(image, row.size, **windows_of)
+    return [array, indices], [made, tensor(indices, "int64", place)]
+
+
+def window_cases(op: Op, place: Device, selection: str) -> list[Case]:
+    """Every row, the first of them in every dtype."""
+    dtypes = [d for d in _DTYPES.get(op.name, _FLOATS[:3]) if has(place, d)]
+    rows = ROWS[op.name]
+    if selection == "small":
+        rows, dtypes = [row for row in rows if np.prod(row.shape) <= 300], dtypes[:1]
+    elif selection != "full":
+        dtypes = dtypes[:1]
+    found = [_case(op, row, dtypes[0], place) for row in rows]
+    return found + [_case(op, rows[0], dtype, place) for dtype in dtypes[1:]]
+
+
+def _case(op: Op, row: Windows, dtype: str, place: Device) -> Case:
+    shape, named, statics = _call(op, row)
+    arrays, tensors = _arrays(op, row, shape, named, dtype, place, False)
+    wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
+    expected = REFERENCES[op.name](*wide, **named)
+    result = (dtype, "int64") if op.name == "max_windows" else dtype
+    exact = (0.0, 0.0) if not op.name.startswith("average") and dtype in _FLOATS else None
+    return Case(f"{dtype}, {row}", tensors, arrays, expected, result, statics, exact)
+
+
+def window_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
+    """The smaller rows in float64, no two of whose elements are equal; of a `small` selection one."""
+    rows = [row for row in ROWS[op.name] if 0 < np.prod(row.shape) <= 160]
+    return [_slopes(op, row, place) for row in rows[: 1 if selection == "small" else 3]]
+
+
+def _slopes(op: Op, row: Windows, place: Device) -> Slopes:
+    shape, named, statics = _call(op, row)
+    _, tensors = _arrays(op, row, shape, named, "float64", place, True)
+    tensors[0].requires_grad_(True)
+    call = caller(op)
+
+    def run(*given: Any) -> Any:
+        found = call(*given, statics=statics)
+        return found[0] if isinstance(found, tuple) else found
+
+    return Slopes(str(row), run, tensors, (op.operands[0].name,))
