@@ -13,11 +13,13 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any
 
+from . import embeddings as _embeddings
 from . import functions as _functions
 from . import gathering as _gathering
 from . import indexing as _indexing
 from . import joining as _joining
 from . import methods as _methods
+from . import scattering as _scattering
 from ._install import install_ops as _install_ops
 from .runtime import dtypes as _dtypes
 from .runtime.dtypes import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
@@ -25,14 +27,16 @@ from .runtime.dtypes import bool_ as bool
 from .runtime.tensor import Tensor
 
 _methods.install()
-for _name, _function in (_functions.METHODS | _gathering.METHODS | _indexing.METHODS | _joining.METHODS).items():
-    setattr(Tensor, _name, _function)
+for _source in (_functions, _gathering, _indexing, _joining, _scattering):
+    for _name, _function in _source.METHODS.items():
+        setattr(Tensor, _name, _function)
 _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "special": {}}
 _install_ops(_namespaces)
-_namespaces["nn.functional"].update(embedding=_gathering.embedding, one_hot=_gathering.one_hot)
+_namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
 
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .convolutions import *
+from .determinism import *
 from .factories import *
 from .functions import *
 from .gathering import *
@@ -46,6 +50,7 @@ from .random import *
 from .random import install as _install_random
 from .runtime.device import Device, device, set_default_device
 from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
+from .scattering import *
 from .streams import *
 
 _install_random()

@@ -9,6 +9,7 @@ a basic index, as in PyTorch; NumPy counts it among the tensors.)
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,12 +22,12 @@ from . import _hosting
 from .bounds import check_bounds, check_range
 from .runtime import dtypes, layout, views
 from .runtime.context import _local
-from .runtime.context import current_stream as _current_stream
 from .runtime.device import Device, Meta, meta
-from .runtime.dispatch import call, call_into, empty
-from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
+from .runtime.dispatch import call, call_into
+from .runtime.errors import IndexKindError, IndexOutOfRange, IndexShapeError, ShapeError
 from .runtime.records import registry
 from .runtime.tensor import Extra, Tensor
+from .values import apart, clone, is_single, masked_fill_, on_device, positions, tensor_value, upload, value_of
 
 __all__ = [
     "METHODS", "apart", "check_bounds", "clone", "get", "index_put", "index_put_", "masked_fill_", "on_device",
@@ -38,6 +39,7 @@ _take_at, _put_at, _put_add_at = registry["take_at"], registry["put_at"], regist
 _WHOLE = (None, None, None)
 _rows: dict[Meta, tuple[int, int, Meta]] = {}  # of a layout: how many rows, bytes between them, a row's layout
 _MOST_ROWS = 4096
+_LEAST_LIST = 32  # items from which on a list is an array, whatever is in it, as in PyTorch
 
 
 # Tensor[...] --------------------------------------------------------------------------------------------------------
@@ -51,8 +53,23 @@ def get(tensor: Tensor, item: Any) -> Tensor:
     statics = _basic(tensor, items)
     if statics is not None:
         return call(_index_view, (tensor,), statics)  # type: ignore[no-any-return]
+    if _is_legacy(item):
+        return get(tensor, tuple(item))
     view, dim, count, index = _resolve(tensor, items)
     return call(_take_at, (view, index), (dim, count))  # type: ignore[no-any-return]
+
+
+def _is_legacy(item: Any) -> bool:
+    """Whether a list stands for a tuple: a short one with sequences, tensors, slices, None or `...` in it."""
+    parts = (list, tuple, Tensor, np.ndarray, slice, type(None), type(Ellipsis))
+    if type(item) is not list or len(item) >= _LEAST_LIST or not any(isinstance(each, parts) for each in item):
+        return False
+    warnings.warn(
+        "a list of sequences or slices as an index is taken for a tuple, as in PyTorch; write x[tuple(items)], or "
+        "x[tensor(items)] for an array of places",
+        stacklevel=4,
+    )
+    return True
 
 
 def set(tensor: Tensor, item: Any, value: Any) -> None:
@@ -62,14 +79,17 @@ def set(tensor: Tensor, item: Any, value: Any) -> None:
     statics = _basic(tensor, items)
     if statics is not None:
         target = call(_index_view, (tensor,), statics)
-        value = _value(value, target, target.meta.shape)
+        value = value_of(value, target, target.meta.shape)
         if not isinstance(value, Tensor):
             target.fill_(value)
         elif target.meta.numel:
             call_into(registry["copy"], (apart(value, target),), (None,), (target,), in_place=True)
         return
-    if len(items) == 1 and _is_mask(items[0]) and _single(value):
-        mask = _mask_tensor(items[0], tensor)
+    if _is_legacy(item):
+        set(tensor, tuple(item), value)
+        return
+    if len(items) == 1 and _is_mask(items[0]) and is_single(value):
+        mask = _mask_tensor(_as_mask(items[0]), tensor)
         _check_mask(mask.meta.shape, tensor.meta.shape, 0)
         masked_fill_(tensor, views.reshape(mask, mask.meta.shape + (1,) * (tensor.meta.ndim - mask.meta.ndim)), value)
         return
@@ -155,9 +175,9 @@ def _is_int(item: Any) -> bool:
     if isinstance(item, (bool, np.bool_)):
         return False
     if isinstance(item, Tensor):
-        return item.meta.ndim == 0 and item.meta.dtype.kind in "ui"
+        return item.meta.ndim == 0 and item.meta.dtype.kind in "ui" and item.meta.dtype is not dtypes.uint8
     if isinstance(item, np.ndarray):
-        return item.ndim == 0 and item.dtype.kind in "ui"
+        return item.ndim == 0 and item.dtype.kind in "ui" and item.dtype != np.uint8
     return isinstance(item, (int, np.integer)) or (hasattr(item, "__index__") and not isinstance(item, (list, tuple)))
 
 
@@ -245,37 +265,42 @@ def _prepared(item: Any) -> int | np.ndarray[Any, Any] | Tensor:
         return int(item.__index__())
     if isinstance(item, Tensor):
         if item.meta.dtype.kind == "f":
-            raise DTypeError(
+            raise IndexKindError(
                 f"an index must hold integers or bools, not {item.meta.dtype.name}; convert it with .long()"
             )
-        if item.meta.dtype is dtypes.uint8:
-            raise DTypeError(
-                "uint8 tensors as indices are ambiguous (PyTorch takes them for masks, NumPy for positions); "
-                "convert them with .bool() or .long()"
-            )
-        return item
+        return _as_mask(item) if item.meta.dtype is dtypes.uint8 else item  # type: ignore[no-any-return]
+    if isinstance(item, np.ndarray) and item.dtype == np.uint8:
+        return _as_mask(item)  # type: ignore[no-any-return]
     if isinstance(item, (list, tuple)) and any(isinstance(x, Tensor) for x in item):
         item = [_hosting.host_array(x) if isinstance(x, Tensor) else x for x in item]
     if not isinstance(item, (bool, np.bool_, np.ndarray, list, tuple, range)):
-        raise ArgumentError(
+        raise IndexKindError(
             "an index is made of ints, slices, None, '...', and integer and bool tensors, arrays and lists, not "
             f"{type(item).__name__}"
         )
     try:
         array = np.asarray(item)
     except ValueError as error:
-        raise ArgumentError(f"an index cannot be made from {item!r}: {error}") from None
+        raise IndexKindError(f"an index cannot be made from {item!r}: {error}") from None
     if not array.size and not isinstance(item, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype.kind not in "uib":
-        raise DTypeError(f"an index must hold integers or bools, not {array.dtype}")
+        raise IndexKindError(f"an index must hold integers or bools, not {array.dtype}")
     return array if array.dtype.kind == "b" else array.astype(np.int64)
 
 
 def _is_mask(item: Any) -> bool:
     if isinstance(item, Tensor):
-        return item.meta.dtype is dtypes.bool_
-    return isinstance(item, (np.ndarray, np.bool_)) and item.dtype == np.bool_
+        return item.meta.dtype is dtypes.bool_ or item.meta.dtype is dtypes.uint8
+    return isinstance(item, (np.ndarray, np.bool_)) and item.dtype in (np.bool_, np.uint8)
+
+
+def _as_mask(item: Any) -> Any:
+    """A mask as bool: one of uint8 is true where it is not 0, as in PyTorch (NumPy takes it for positions)."""
+    if (item.meta.dtype is dtypes.bool_) if isinstance(item, Tensor) else (item.dtype == np.bool_):
+        return item
+    warnings.warn("uint8 tensors as indices are masks, as in PyTorch; convert them with .bool()", stacklevel=5)
+    return call(registry["ne"], (item, 0)) if isinstance(item, Tensor) else item != 0
 
 
 def _check_mask(shape: tuple[int, ...], whole: tuple[int, ...], at: int) -> None:
@@ -314,7 +339,10 @@ def _positions(items: Sequence[tuple[Any, int]], device: Device) -> Tensor:
     found, _ = items[0]
     if len(items) == 1:
         return _wide(found, device)
-    shape = layout.broadcast([_shape(i) for i, _ in items], "indices")
+    try:
+        shape = layout.broadcast([_shape(i) for i, _ in items], "indices")
+    except ShapeError as error:
+        raise IndexShapeError(str(error)) from None
     for index, size in items[1:]:
         if isinstance(found, np.ndarray) and isinstance(index, np.ndarray):
             found = found * size + index
@@ -325,24 +353,12 @@ def _positions(items: Sequence[tuple[Any, int]], device: Device) -> Tensor:
     return on_device(found, device)
 
 
-def upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
-    """An int64 array as a tensor."""
-    made = empty(meta(dtypes.int64, array.shape, None, device))
-    if array.size:
-        device.driver.write(made.storage, 0, np.ascontiguousarray(array), _current_stream(device))
-    return made
-
-
 def _wide(index: Any, device: Device) -> Tensor:
     """`index` as int64 on `device`."""
     if isinstance(index, Tensor):
         index = on_device(index, device)
         return index if index.meta.dtype is dtypes.int64 else call(registry["copy"], (index,), (dtypes.int64,))  # type: ignore[no-any-return]
     return upload(index, device)
-
-
-def on_device(tensor: Tensor, device: Device) -> Tensor:
-    return tensor if tensor.meta.device is device else tensor.to(device=device)  # type: ignore[attr-defined,no-any-return]
 
 
 # Assignment -----------------------------------------------------------------------------------------------------------
@@ -356,60 +372,6 @@ def _put(tensor: Tensor, items: tuple[Any, ...], value: Any, accumulate: bool) -
     if source.meta.numel:
         record = _put_add_at if accumulate else _put_at
         call_into(record, (view, index, apart(source, tensor)), (dim, count), (view,), in_place=True)
-
-
-def _single(value: Any) -> bool:
-    """Whether a value is one number or a tensor of one element."""
-    if isinstance(value, Tensor):
-        return value.meta.ndim == 0
-    return isinstance(value, (bool, int, float, np.generic))
-
-
-def _value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
-    """What is assigned: a Python number as it is, anything else as a tensor of `shape` on the device of `like`."""
-    if isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if not isinstance(value, Tensor):
-        from .factories import tensor
-
-        value = tensor(value, device=like.meta.device)
-    value = on_device(value, like.meta.device)
-    lead = value.meta.ndim - len(shape)
-    if lead > 0 and all(n == 1 for n in value.meta.shape[:lead]):
-        value = views.reshape(value, value.meta.shape[lead:])
-    if value.meta.shape == shape:
-        return value
-    try:
-        return call(registry["expand"], (value,), (shape,))
-    except ShapeError:
-        raise ShapeError(
-            f"assignment: a value of shape {list(value.meta.shape)} does not broadcast to the indexed shape "
-            f"{list(shape)}"
-        ) from None
-
-
-def tensor_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """As `_value`, a tensor in any case, in the dtype of `like`."""
-    found = _value(value, like, shape)
-    if not isinstance(found, Tensor):
-        found = call(registry["expand"], (_number(found, like),), (shape,))
-    if found.meta.dtype is not like.meta.dtype:
-        found = call(registry["copy"], (found,), (like.meta.dtype,))
-    return found  # type: ignore[no-any-return]
-
-
-def _number(value: Any, like: Tensor) -> Tensor:
-    """A 0-d tensor of `like`'s dtype."""
-    from .factories import full
-
-    return full((), value, dtype=like.meta.dtype, device=like.meta.device)
-
-
-def apart(value: Tensor, target: Tensor) -> Tensor:
-    """`value`, copied if it shares memory with `target`, so that nothing is read that was just written."""
-    return call(registry["copy"], (value,), (None,)) if value.storage is target.storage else value
 
 
 def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
@@ -430,38 +392,6 @@ def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bo
 def index_put(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
     """A copy of `input` with `values` at `indices` (see `index_put_`)."""
     return index_put_(clone(input), indices, values, accumulate)
-
-
-def clone(tensor: Tensor) -> Tensor:
-    return call(registry["copy"], (tensor,), (None,))  # type: ignore[no-any-return]
-
-
-def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Set the elements where `mask` (broadcast) holds to a number or a 0-d tensor, in place."""
-    if isinstance(value, Tensor):
-        if value.meta.ndim:
-            raise ShapeError(
-                f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
-            )
-        value = apart(on_device(value, self.meta.device), self)
-    elif isinstance(value, np.generic):
-        value = value.item()
-    if self.meta.numel:
-        call_into(registry["masked_fill"], (self, on_device(mask, self.meta.device), value), (), (self,), in_place=True)
-    return self
-
-
-def positions(mask: Tensor) -> Tensor:
-    """The linear positions of the elements that are not 0: int64, in order.
-
-    The host waits for their number, on which the shape of everything that follows depends.
-    """
-    mask = views.contiguous(mask.detach())  # type: ignore[attr-defined]
-    if not mask.meta.numel:
-        return empty(meta(dtypes.int64, (0,), None, mask.meta.device))
-    offsets = call(registry["mask_counts"], (mask,))
-    total = int(get(offsets, -1).item())  # type: ignore[attr-defined]
-    return call(registry["mask_positions"], (mask, offsets), (total,))  # type: ignore[no-any-return]
 
 
 METHODS = {"index_put": index_put, "index_put_": index_put_, "masked_fill_": masked_fill_}

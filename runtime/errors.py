@@ -12,7 +12,9 @@
     ├── ShapeError                    ValueError, RuntimeError
     ├── DTypeError                    TypeError, RuntimeError
     ├── ArgumentError                 TypeError, ValueError
-    ├── IndexOutOfRange               IndexError
+    ├── IndexOutOfRange               IndexError, RuntimeError
+    ├── IndexKindError                DTypeError, ArgumentError, IndexError      an index that is none
+    ├── IndexShapeError               ShapeError, IndexError                     indices that do not broadcast
     ├── GradientError                 RuntimeError
     │   ├── VersionError                                 a saved tensor was written in place
     │   ├── FreedGraphError                              backward through a graph a second time
@@ -39,7 +41,9 @@ __all__ = [
     "ForkError",
     "FreedGraphError",
     "GradientError",
+    "IndexKindError",
     "IndexOutOfRange",
+    "IndexShapeError",
     "LaunchError",
     "NotSupported",
     "OutOfMemoryError",
@@ -144,8 +148,16 @@ class ArgumentError(WeftgradError, TypeError, ValueError):
     """An argument of the wrong type or value."""
 
 
-class IndexOutOfRange(WeftgradError, IndexError):
-    """A dimension or an index past the end."""
+class IndexOutOfRange(WeftgradError, IndexError, RuntimeError):
+    """A dimension or an index past the end. PyTorch raises one of the two builtins or the other, by function."""
+
+
+class IndexKindError(DTypeError, ArgumentError, IndexError):
+    """What stands in brackets is no index: of another type, or of a dtype that holds no positions."""
+
+
+class IndexShapeError(ShapeError, IndexError):
+    """Index tensors whose shapes do not broadcast."""
 
 
 class GradientError(WeftgradError, RuntimeError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 from . import dtypes
 from .context import state
@@ -11,7 +13,9 @@ from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .records import registry
 from .tensor import Tensor
 
-__all__ = ["REQUIRED", "spelled", "spelled_dim", "store"]
+__all__ = ["REQUIRED", "spelled", "spelled_dim", "store", "with_axis"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 REQUIRED: Any = object()  # the default of a `dim` that has none
 
@@ -38,6 +42,22 @@ def spelled(where: str, dim: Any, default: Any, axis: Any, keepdim: bool, keepdi
             raise ArgumentError(f"{where}: keepdim and keepdims are two names of one argument; give one of them")
         keepdim = keepdims
     return spelled_dim(where, dim, default, axis), keepdim
+
+
+def with_axis(function: _Function) -> _Function:
+    """`function`, whose second parameter is `dim`, with `axis` as another name of it; `ArgumentError` for both."""
+
+    @wraps(function)
+    def run(*given: Any, **named: Any) -> Any:
+        if "axis" in named:
+            if "dim" in named or len(given) > 1:
+                raise ArgumentError(
+                    f"{function.__name__}: dim and axis are two names of one argument; give one of them"
+                )
+            named["dim"] = named.pop("axis")
+        return function(*given, **named)
+
+    return run  # type: ignore[return-value]
 
 
 def store(result: Tensor, out: Tensor, where: str) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.special as sp
+from op_index import INDEX_REFERENCES
 from op_references_kinds import KIND_REFERENCES
 from op_shapes import SHAPE_REFERENCES
 
@@ -281,6 +282,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "normalize_l2": lambda x, dim=1, eps=1e-12: x / np.maximum(np.linalg.norm(x, axis=dim, keepdims=True), eps),
     "nll_row": _nll,
     "cross_entropy_row": _cross_entropy,
+    **INDEX_REFERENCES,
     **KIND_REFERENCES,
     **SHAPE_REFERENCES,
 }  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from op_index import INDEX_DTYPES, index_rows
 from op_running import (
     Array,
     Case,
@@ -35,7 +36,8 @@ from weftgrad.runtime.device import Device
 class Given:
     """An operand: its shape, layout, and what it holds.
 
-    holds: `value`; `index`, integers from `low` to below `high`; `mask`; `chance`, numbers from 0 to 1.
+    holds: `value`; `index`, integers from `low` to below `high`; `ordered`, such that do not fall; `mask`; `chance`,
+    numbers from 0 to 1.
     dtype: where it is not that of the case.
     """
 
@@ -53,6 +55,10 @@ def of(*shape: int, layout: str = "contiguous", holds: str = "value") -> Given:
 
 def at(high: int, *shape: int, low: int = 0, layout: str = "contiguous", dtype: str = "int64") -> Given:
     return Given(shape, layout, "index", low, high, dtype)
+
+
+def ordered(high: int, *shape: int, layout: str = "contiguous", dtype: str = "int64") -> Given:
+    return Given(shape, layout, "ordered", 0, high, dtype)
 
 
 class Row(NamedTuple):
@@ -168,6 +174,7 @@ INDEX = [
 ]  # fmt: skip
 INDEX += [row._replace(op=f"{row.op[:-3]}_add_at") for row in INDEX if row.op == "put_at"]
 INDEX += [row._replace(op="scatter_add") for row in INDEX if row.op == "scatter"]
+INDEX += index_rows(Row, of, at, ordered)
 
 _PLAIN: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 # Input, weight, output's height and width, and the geometry.
@@ -303,6 +310,7 @@ _BY_KIND = {"rowwise": _FLOATS[:2] + _FLOATS[3:], "contraction": _FLOATS[:2] + _
 _BY_OP = {
     "integer_fill": ("int64", "int32", "int16", "int8", "float32"),
     "bernoulli_fill": (*_FLOATS, "int64", "uint8", "bool"),
+    **INDEX_DTYPES,
 }
 _LEVELS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits of precision
 
@@ -326,6 +334,8 @@ def _draw(op: Op, given: Given, shape: tuple[int, ...], dtype: str, rng: np.rand
         return rng.random(shape) > 0.5
     if given.holds == "index":
         return rng.integers(given.low, given.high, shape).astype(dtype)
+    if given.holds == "ordered":
+        return np.sort(rng.integers(given.low, given.high, shape)).astype(dtype)
     if given.holds == "chance":
         return rounded(rng.random(shape), dtype)
     if op.kind == "view":  # no two are equal, as far as the dtype has numbers
@@ -413,7 +423,7 @@ def _case(op: Op, row: Row, dtype: str, place: Device) -> Case:
     with np.errstate(all="ignore"):
         expected = np.asarray(reference(*wide, **named))
     layouts = [g.layout if g else None for g in row.given]
-    result = "int64" if op.name.startswith("mask_") else dtype
+    result = "int64" if op.name.startswith(("mask_", "bag_")) else dtype
     made = Case(f"{dtype}, {layouts}, {row.named}", operands, arrays, expected, result, statics)
     if exact:
         made.tolerance, made.view = (0.0, 0.0), op.kind == "view"

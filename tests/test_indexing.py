@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
-from weftgrad.gathering import embedding, one_hot
+from weftgrad.embeddings import embedding, one_hot
 from weftgrad.gradcheck import gradcheck, gradgradcheck
-from weftgrad.indexing import index_put_, masked_fill_
+from weftgrad.indexing import index_put_
 from weftgrad.runtime.errors import (
     ArgumentError,
     DTypeError,
@@ -28,6 +28,7 @@ from weftgrad.runtime.errors import (
     ShapeError,
     VersionError,
 )
+from weftgrad.values import masked_fill_
 
 NESTED = "WEFTGRAD_TEST_INDEXING_NESTED"
 ONLY_ONCE = pytest.mark.skipif(NESTED in os.environ, reason="the kernels are those of other tests")
@@ -145,7 +146,10 @@ class Case:
 
     @property
     def index(self) -> Any:
-        return self.items[0] if len(self.items) == 1 and self.rng.integers(2) else tuple(self.items)
+        alone = len(self.items) == 1 and self.rng.integers(2)
+        if alone and isinstance(self.items[0], list) and any(isinstance(x, list) for x in self.items[0]):
+            alone = False  # by itself, a list of lists is taken for a tuple
+        return self.items[0] if alone else tuple(self.items)
 
     def of(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         found = array[tuple(self.basic)]
@@ -431,7 +435,7 @@ def test_embedding() -> None:
     with pytest.raises(IndexOutOfRange, match=r"index 10 .* size 10"):
         embedding(wg.tensor([10]), wg.tensor(table))
     with pytest.raises(NotSupported):
-        embedding(wg.tensor([1]), wg.tensor(table), max_norm=1.0)
+        embedding(wg.tensor([1]), wg.tensor(table), sparse=True)
 
 
 @ONLY_ONCE
@@ -611,8 +615,6 @@ def test_errors_name_the_index_and_the_size() -> None:
         x[wg.tensor([0.0])]
     with pytest.raises(DTypeError, match="float64"):
         x[np.array([0.5])]
-    with pytest.raises(DTypeError, match="ambiguous"):
-        x[wg.tensor([1], dtype=wg.uint8)]
     with pytest.raises(ArgumentError, match="str"):
         x["a"]
     with pytest.raises(ShapeError, match="broadcast"):

@@ -15,8 +15,8 @@ from .._generated.ops import log_softmax as _log_softmax
 from .._generated.ops import softmax as _softmax
 from ..columns import fold, unfold
 from ..convolutions import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from ..embeddings import embedding, embedding_bag, one_hot
 from ..functions import linear
-from ..gathering import embedding, one_hot
 from ..padding import pad
 from ..pooling import *  # noqa: F403
 from ..pooling import __all__ as _pooling_names
@@ -71,6 +71,7 @@ __all__ = [
     "dropout",
     "elu",
     "embedding",
+    "embedding_bag",
     "feature_dropout",
     "fold",
     "gelu",

@@ -19,7 +19,6 @@ __all__ = [
     "Dropout",
     "Dropout1d",
     "Dropout2d",
-    "Embedding",
     "Flatten",
     "Identity",
     "Linear",
@@ -149,56 +148,6 @@ class Dropout2d(Dropout):
 
 class Dropout1d(Dropout2d):
     """`Dropout` of whole channels."""
-
-
-class Embedding(Module):
-    """A table of vectors, looked up by integers. Row `padding_idx` is 0 at first and is not learned."""
-
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ):
-        super().__init__()
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ArgumentError(f"Embedding: padding_idx {padding_idx} is no row of {num_embeddings}")
-        if max_norm is not None or scale_grad_by_freq or sparse:
-            raise ArgumentError("Embedding: max_norm, scale_grad_by_freq and sparse are not supported")
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        self.padding_idx = padding_idx % num_embeddings if padding_idx is not None else None
-        self.weight = _parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the table anew from N(0, 1)."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            init.zeros_(self.weight.data[self.padding_idx])  # type: ignore[attr-defined]
-
-    @classmethod
-    def from_pretrained(
-        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **options: Any
-    ) -> Embedding:
-        """An embedding over a given table."""
-        made = cls(embeddings.meta.shape[0], embeddings.meta.shape[1], padding_idx=padding_idx, **options)
-        made.weight = Parameter(embeddings, requires_grad=not freeze)
-        return made
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}" + (
-            f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
-        )
 
 
 class CosineSimilarity(Module):

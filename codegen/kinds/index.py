@@ -4,8 +4,10 @@
 
 Two pairs move data, each in a form in which an index stands for a position along one dimension at its own coordinates
 (`gather`, `scatter`) and one in which it stands for a position in `count` merged dimensions (`take`, `put`). `spread`
-is a scatter_add into zeros: the gradient of a gather. The kernels are the same for every op of a pattern; gradients
-are the patterns again, and the runtime knows them (`runtime.autograd.index_rules`).
+is a scatter_add into zeros: the gradient of a gather. What meets at a place is replaced, added, multiplied, or the
+larger or smaller of it stays. The kernels are the same for every op of a pattern; gradients are the patterns again, and
+the runtime knows them (`runtime.autograd.index_rules`). `bags` finds which of several runs, given by where they begin,
+each position lies in.
 """
 
 from __future__ import annotations
@@ -18,19 +20,22 @@ from . import Derived, OutputRow, Rendered, Source
 
 __all__ = ["PATTERNS", "check", "derive", "render"]
 
+_WRITES = (("input", "value"), ("index", "index"), ("source", "value"))
+# How what is written meets what is there: the ending of a pattern's name, and what its kernels do.
+MEETING = {"": "write", "_add": "add", "_multiply": "multiply", "_maximum": "maximum", "_minimum": "minimum"}
 # pattern -> (operands: name and type in order, static arguments it must have, what its kernels do)
 PATTERNS: dict[str, tuple[tuple[tuple[str, str], ...], tuple[str, ...], str]] = {
     "gather": ((("input", "value"), ("index", "index")), ("dim",), "read"),
     "take": ((("input", "value"), ("index", "index")), ("dim", "count"), "read"),
     "spread": ((("source", "value"), ("index", "index")), ("shape", "dim"), "add"),
     "spread_taken": ((("source", "value"), ("index", "index")), ("shape", "dim", "count"), "add"),
-    "scatter": ((("input", "value"), ("index", "index"), ("source", "value")), ("dim",), "write"),
-    "scatter_add": ((("input", "value"), ("index", "index"), ("source", "value")), ("dim",), "add"),
-    "put": ((("input", "value"), ("index", "index"), ("source", "value")), ("dim", "count"), "write"),
-    "put_add": ((("input", "value"), ("index", "index"), ("source", "value")), ("dim", "count"), "add"),
+    "bags": ((("offsets", "index"),), ("total",), "bags"),
     "mask_counts": ((("input", "mask"),), (), "count"),
     "mask_positions": ((("input", "mask"), ("offsets", "index")), ("total",), "list"),
 }
+for _ending, _does in MEETING.items():
+    PATTERNS[f"scatter{_ending}"] = (_WRITES, ("dim",), _does)
+    PATTERNS[f"put{_ending}"] = (_WRITES, ("dim", "count"), _does)
 
 
 def check(op: Op) -> None:
@@ -53,13 +58,14 @@ def render(op: Op, environment: Any) -> Rendered:
     pattern = op.fields["index"]
     _, _, does = PATTERNS[pattern]
     text = environment.get_template("opencl/index.cl.j2").render(op=op.name, pattern=pattern, does=does)
-    lists = does in ("count", "list")
+    functions = (does,) if does in ("maximum", "minimum") else ()
+    lists = does in ("count", "list", "bags")
     output = OutputRow(type="index", result="index", differentiable=False) if lists else OutputRow(
         result=f"like:{op.operands[0].name}", differentiable=op.grad != "none"
     )  # fmt: skip
     sources = {
-        "opencl": Source(text),
-        "triton": triton.source("index.py.j2", environment, op=op.name, pattern=pattern, does=does),
+        "opencl": Source(text, functions),
+        "triton": triton.source("index.py.j2", environment, functions, op=op.name, pattern=pattern, does=does),
     }
     return Rendered((output,), sources, {"index": pattern, "does": does})
 

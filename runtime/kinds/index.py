@@ -4,8 +4,8 @@ Reading is a copy with one indirection: schedules `rows` (CPU: a row of the resu
 stands for a whole row) and `grid` (GPU: an element a work-item). Writing is deterministic without atomics: a work-item
 owns elements of the result (those at its coordinates beside the indexed dimensions; on a GPU of a range of positions
 along these), walks all indices in order and takes what is its own. Elements are moved as raw bits, except where they
-are added. (On a CPU ranges do not pay: that an index is somebody else's cannot be predicted, which costs more than
-the second core brings.)
+meet what is there. (On a CPU ranges do not pay: that an index is somebody else's cannot be predicted, which costs more
+than the second core brings.)
 """
 
 from __future__ import annotations
@@ -219,10 +219,10 @@ def _write(
     _check_total(request, access)
     if not source.numel:
         return []
-    adds = request.record.detail["does"] == "add"
-    stored = out.dtype if adds else dtypes.BY_NAME[_RAW[out.dtype.itemsize]]
+    meets = request.record.detail["does"] != "write"
+    stored = out.dtype if meets else dtypes.BY_NAME[_RAW[out.dtype.itemsize]]
     element = stored.compute
-    kind = "value" if adds else "raw"
+    kind = "value" if meets else "raw"
     slots = (slot(index, "index"), Slot(stored.name, kind), Slot((sums.dtype if sums else stored).name, kind))
     ndim = len(access.shape)
     every = [access.index, source.strides, access.beside]
@@ -295,9 +295,10 @@ def _update(request: Request, reach: Callable[[Request, Meta, Meta], _Access]) -
 
 
 def _sums(request: Request, out: Meta, source: Meta) -> Meta | None:
-    """The layout in which sums of half types are made, float32: each is rounded once, not after every addition."""
-    adds = request.record.detail["does"] == "add"
-    if not adds or out.dtype.kind != "f" or out.dtype.itemsize != 2 or not out.numel or not source.numel:
+    """The layout in which half types are added and multiplied, float32: each sum is rounded once, not every step."""
+    if request.record.detail["does"] not in ("add", "multiply"):
+        return None
+    if out.dtype.kind != "f" or out.dtype.itemsize != 2 or not out.numel or not source.numel:
         return None
     return meta(dtypes.float32, out.shape, None, request.device)
 
@@ -389,8 +390,29 @@ def _mask_positions(request: Request) -> Planned:
     return Planned((out,), (_step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel),))
 
 
+def _bags(request: Request) -> Planned:
+    offsets, total = request.operands[0], request.static("total")
+    assert isinstance(offsets, Meta)
+    assert isinstance(total, int)
+    if offsets.ndim != 1 or not offsets.numel:
+        raise ShapeError(f"{request.where()}: takes a vector that is not empty, not one of shape {list(offsets.shape)}")
+    out = meta(dtypes.int64, (total,), None, request.device)
+    if not total:
+        return Planned((out,))
+    slots, step = (slot(offsets, "index"), slot(out, "index")), offsets.strides[0]
+    able = request.capabilities
+    if able.style == "triton":
+        return Planned((out,), (triton.bags_step(request, slots, total, offsets.numel, step),))
+    local = min(64, able.max_group) if able.style == "gpu" else 1
+    chunk, items = (1, total) if able.style == "gpu" else split(total, elementwise_parts(total, able.cores))
+    geometry = pack_longs((total, offsets.numel, step, chunk))
+    size = (-(-items // local) * local,)
+    return Planned((out,), (_step(request, "bags", "long", 1, slots, (), geometry, size, (local,), total),))
+
+
 _PATTERNS = {
-    "gather": _gather, "take": _take, "spread": _spread, "spread_taken": _spread_taken, "scatter": _scatter,
-    "scatter_add": _scatter, "put": _put, "put_add": _put, "mask_counts": _mask_counts,
-    "mask_positions": _mask_positions,
+    "gather": _gather, "take": _take, "spread": _spread, "spread_taken": _spread_taken, "bags": _bags,
+    "mask_counts": _mask_counts, "mask_positions": _mask_positions,
+    **{f"scatter{ending}": _scatter for ending in ("", "_add", "_multiply", "_maximum", "_minimum")},
+    **{f"put{ending}": _put for ending in ("", "_add", "_multiply", "_maximum", "_minimum")},
 }  # fmt: skip

@@ -7,7 +7,7 @@ from ...layout import split
 from .. import Request
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
-__all__ = ["count_steps", "list_step", "read_step", "write_step"]
+__all__ = ["bags_step", "count_steps", "list_step", "read_step", "write_step"]
 
 Strides = tuple[int, ...]
 _MASK_BLOCK = 1024
@@ -85,6 +85,13 @@ def write_step(
     )  # fmt: skip
     made = instance(request, "write", element, slots, defines)
     return Step(made, buffers, geometry, (tiles, ranges), None, beside * walked)
+
+
+def bags_step(request: Request, slots: tuple[Slot, ...], total: int, bags: int, step: int) -> Step:
+    """The launch that finds which bag each of `total` positions lies in; step: between two offsets."""
+    index = index_type([total + _MASK_BLOCK, bags * max(step, 1)])
+    made = instance(request, "bags", "long", slots, {"INDEX": index, "BLOCK": _MASK_BLOCK})
+    return Step(made, (0, 1), (total, bags, step), (-(-total // _MASK_BLOCK),), None, total)
 
 
 def count_steps(request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int) -> tuple[Step, Step]:

@@ -1,0 +1,90 @@
+"""Rows of the table and references in NumPy for index ops that reduce what meets, and for embeddings over bags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+_MEETING: dict[str, Callable[[Array, Array], Array]] = {
+    "multiply": lambda old, new: old * new,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+
+
+def _wide(x: Array) -> Array:
+    """What a product is made in: half types are rounded once, at the end."""
+    return x.astype(np.float64) if x.dtype.kind == "f" else np.array(x)
+
+
+def _scattered(does: str) -> Callable[..., Array]:
+    def reference(x: Array, index: Array, source: Array, dim: int) -> Array:
+        out, values = _wide(x), _wide(source)
+        for at in np.ndindex(index.shape):
+            place = list(at)
+            if place:
+                place[dim] = index[at]
+            if 0 <= index[at] < (x.shape[dim] if x.ndim else 1):
+                out[tuple(place)] = _MEETING[does](out[tuple(place)], values[at])
+        return out
+
+    return reference
+
+
+def _put(does: str) -> Callable[..., Array]:
+    def reference(x: Array, index: Array, source: Array, dim: int, count: int) -> Array:
+        out, values = _wide(x), _wide(source)
+        for lead in np.ndindex(x.shape[:dim]):
+            rest = x.shape[dim + count :]
+            flat = out[lead].reshape(-1, *rest)
+            for at in np.ndindex(index.shape):
+                if 0 <= index[at] < len(flat):
+                    flat[index[at]] = _MEETING[does](flat[index[at]], values[lead][at])
+            out[lead] = flat.reshape(*x.shape[dim : dim + count], *rest)
+        return out
+
+    return reference
+
+
+INDEX_REFERENCES: dict[str, Callable[..., Array]] = {
+    **{f"scatter_{does}": _scattered(does) for does in _MEETING},
+    **{f"put_{does}_at": _put(does) for does in _MEETING},
+    "embedding_shared": lambda x, index, dim, count, skipped: x[index],
+    "bag_of": lambda offsets, total: np.searchsorted(offsets, np.arange(total), "right") - 1,
+}
+
+
+# These are the kernels of scatter_add and put_add_at with another step: a few dtypes are enough.
+_DTYPES = {
+    "multiply": ("float32", "float16", "float64", "int64", "bool"), "maximum": ("float32", "float16", "int64"),
+    "minimum": ("float32", "uint8"),
+}  # fmt: skip
+INDEX_DTYPES: dict[str, tuple[str, ...]] = {
+    **{f"scatter_{does}": dtypes for does, dtypes in _DTYPES.items()},
+    **{f"put_{does}_at": dtypes[:2] for does, dtypes in _DTYPES.items()},
+    "bag_of": ("float32",), "embedding_shared": ("float32", "float16"),
+}  # fmt: skip
+
+
+def index_rows(Row: Any, of: Callable[..., Any], at: Callable[..., Any], ordered: Callable[..., Any]) -> list[Any]:
+    """The rows, made of the table's own classes. ordered: offsets that do not fall."""
+    rows = []
+    for does in _MEETING:
+        # Places are found as by scatter_add and put_add_at, which have rows of every layout.
+        rows += [
+            Row(f"scatter_{does}", (of(2), at(2, 3, low=-1, dtype="int32"), of(3)), {"dim": 0}),
+            Row(f"scatter_{does}", (of(4, 6), at(6, 4, 3), of(4, 3)), {"dim": 1}, False),
+            Row(f"put_{does}_at", (of(2, 1), at(2, 3, low=-1, dtype="int32"), of(3)), {"dim": 0, "count": 2}),
+            Row(f"put_{does}_at", (of(5, 33), at(5, 4), of(4, 33)), {"dim": 0, "count": 1}, False),
+        ]
+    rows += [
+        Row("embedding_shared", (of(9, 5), at(9, 1)), {"dim": 0, "count": 1, "skipped": -1}),
+        Row("embedding_shared", (of(9, 5), at(9, 3, 4)), {"dim": 0, "count": 1, "skipped": 2}, False),
+        Row("bag_of", (ordered(17, 6),), {"total": 17}, False),
+        Row("bag_of", (ordered(300, 40, layout="stepped", dtype="int32"),), {"total": 2000}, False),
+    ]
+    return rows

@@ -1,0 +1,376 @@
+"""Reducing where indices meet, embeddings and bags, and indices of every spelling: what users call, and its errors.
+
+Expected values are loops over NumPy arrays, gradients central differences.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad import nn
+from weftgrad.gradcheck import gradcheck, gradgradcheck
+from weftgrad.nn import functional as F
+from weftgrad.runtime import errors
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+
+
+def host(tensor: Any) -> Array:
+    return tensor.detach().cpu().numpy()
+
+
+def same(found: Any, expected: Any) -> None:
+    expected = np.asarray(expected)
+    assert tuple(found.shape) == expected.shape
+    np.testing.assert_array_equal(host(found), expected)
+
+
+def leaf(values: Array) -> Any:
+    return wg.tensor(values.astype(np.float64), requires_grad=True)
+
+
+# Reductions -----------------------------------------------------------------------------------------------------------
+
+_FUNCTIONS: dict[str, Callable[[Array], Any]] = {
+    "sum": np.sum, "prod": np.prod, "mean": np.mean, "amax": np.max, "amin": np.min,
+}  # fmt: skip
+
+
+def reduced(x: Array, places: list[tuple[int, ...]], values: list[Any], reduce: str, own: bool) -> Array:
+    """A loop: what meets at each place, reduced at once. Integers have means rounded down."""
+    out = x.copy()
+    for place in set(places):
+        met = [v for p, v in zip(places, values, strict=True) if p == place]
+        found = _FUNCTIONS[reduce](np.asarray([x[place], *met] if own else met, x.dtype))
+        out[place] = np.floor(found) if x.dtype.kind == "i" else found
+    return out
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("reduce", _FUNCTIONS)
+def test_scatter_reduce(reduce: str, own: bool) -> None:
+    for dtype in ("float64", "int32"):
+        x, source = (RNG.integers(-9, 9, s).astype(dtype) for s in ((4, 5), (6, 5)))
+        index = RNG.integers(0, 4, (6, 4))
+        places = [(int(index[at]), at[1]) for at in np.ndindex(6, 4)]
+        expected = reduced(x, places, [source[at] for at in np.ndindex(6, 4)], reduce, own)
+        args = (0, wg.tensor(index), wg.tensor(source), reduce)
+        same(wg.scatter_reduce(wg.tensor(x), *args, include_self=own), expected)
+        target = wg.tensor(x)
+        assert target.scatter_reduce_(*args, include_self=own) is target
+        same(target, expected)
+        if reduce != "sum":
+            row = RNG.integers(0, 4, 6)
+            places = [(int(row[i]), j) for i, j in np.ndindex(6, 5)]
+            expected = reduced(x, places, list(source.reshape(-1)), reduce, own)
+            args = (-2, wg.tensor(row), wg.tensor(source), reduce)
+            same(wg.tensor(x).index_reduce(*args, include_self=own), expected)
+            same(wg.tensor(x).index_reduce_(*args, include_self=own), expected)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("reduce", _FUNCTIONS)
+def test_gradients_of_scatter_reduce(reduce: str, own: bool) -> None:
+    values = RNG.permutation(12) / 4 - 1.4  # no two are equal, none is 0
+    index = wg.tensor([0, 2, 0, 0, 1, 2, 0])
+    for zeros in ((), (6,), (6, 8)) if reduce == "prod" else ((),):
+        values[list(zeros)] = 0
+        x, source = leaf(values[:5]), leaf(values[5:])
+        assert gradcheck(lambda x, s: x.scatter_reduce(0, index, s, reduce, include_self=own), [x, source])
+        assert gradgradcheck(lambda x, s: x.scatter_reduce(0, index, s, reduce, include_self=own), [x, source])
+        assert gradcheck(lambda x, s: (x * 2).scatter_reduce_(0, index, s, reduce, include_self=own), [x, source])
+    if reduce != "sum":
+        x, source = leaf(RNG.permutation(10).reshape(5, 2) / 4 + 0.3), leaf(RNG.permutation(14).reshape(7, 2) / 4 + 0.2)
+        assert gradcheck(lambda x, s: x.index_reduce(0, index, s, reduce, include_self=own), [x, source])
+        assert gradgradcheck(lambda x, s: x.index_reduce(0, index, s, reduce, include_self=own), [x, source])
+
+
+def test_extremes_share_their_gradient() -> None:
+    x, source = leaf(np.array([2.0, 0.0])), leaf(np.array([2.0, 1.0, 2.0, 3.0]))
+    found = x.scatter_reduce(0, wg.tensor([0, 0, 0, 1]), source, "amax")
+    found.backward(wg.tensor([6.0, 5.0], dtype=wg.float64))
+    same(x.grad, [2.0, 0.0])
+    same(source.grad, [2.0, 0.0, 2.0, 5.0])
+
+
+def test_nan_is_the_extreme() -> None:
+    x = wg.tensor([1.0, np.nan, 1.0, 1.0])
+    source = wg.tensor([np.nan, 2.0, 0.0])
+    for reduce, last in (("amax", 1.0), ("amin", 0.0)):
+        same(x.scatter_reduce(0, wg.tensor([0, 1, 2]), source, reduce), [np.nan, np.nan, last, 1.0])
+
+
+def test_scatter_multiplies() -> None:
+    x, index = wg.tensor([1.0, 2.0, 3.0]), wg.tensor([1, 1, 0])
+    same(x.scatter(0, index, 3.0, reduce="multiply"), [3.0, 18.0, 3.0])
+    same(x.clone().scatter_(0, index, wg.tensor([2.0, 4.0, 5.0]), reduce="multiply"), [5.0, 16.0, 3.0])
+    same(x.scatter(0, index, value=0.5, reduce="add"), [1.5, 3.0, 3.0])
+
+
+def test_put() -> None:
+    values = np.arange(12.0).reshape(3, 4)
+    x, index, source = wg.tensor(values), wg.tensor([[1, -1], [1, 4]]), wg.tensor(np.arange(1.0, 5.0))
+    expected = values.copy()
+    expected.reshape(-1)[[-1, 1, 4]] = [2, 3, 4]
+    same(x.put(index, source), expected)
+    expected = values.copy()
+    np.add.at(expected.reshape(-1), [1, -1, 1, 4], [1, 2, 3, 4])
+    same(x.T.contiguous().T.put_(index, source, accumulate=True), expected)
+    assert gradcheck(lambda x, s: x.put(index, s, True) ** 2, [leaf(values), leaf(np.arange(4.0))])
+    with pytest.raises(errors.IndexOutOfRange, match="one for each"):
+        x.put(index, source[:3])
+    with pytest.raises(errors.IndexOutOfRange, match=r"index 12 .* size 12"):
+        x.put(wg.tensor([12]), source[:1])
+
+
+def test_results_go_where_they_are_wanted() -> None:
+    x, index = wg.tensor(np.arange(12.0).reshape(3, 4)), wg.tensor([[2, 0, 1, 0]])
+    row = wg.tensor([2, 0])
+    for call in (
+        lambda **o: wg.gather(x, 0, index, **o), lambda **o: wg.index_select(x, 1, row, **o),
+        lambda **o: wg.take(x, row, **o), lambda **o: wg.scatter(x, 0, index, 1.0, **o),
+        lambda **o: wg.scatter_add(x, 0, index, x, **o), lambda **o: wg.scatter_reduce(x, 0, index, x, "prod", **o),
+        lambda **o: wg.index_add(x, 1, row, x[:, :2], **o), lambda **o: wg.index_copy(x, 1, row, x[:, :2], **o),
+        lambda **o: wg.index_reduce(x, 1, row, x[:, :2], "mean", **o), lambda **o: wg.masked_select(x, x > 3, **o),
+        lambda **o: wg.nonzero(x > 3, **o),
+    ):  # fmt: skip
+        expected = call()
+        out = wg.zeros(*expected.shape[::-1], dtype=expected.dtype).T
+        assert call(out=out) is out
+        same(out, host(expected))
+
+
+def test_axis_is_another_name_of_dim() -> None:
+    x, index, row = wg.tensor(np.arange(12.0).reshape(3, 4)), wg.tensor([[2, 0, 1, 0]]), wg.tensor([2, 0])
+    same(x.gather(axis=0, index=index), host(x.gather(0, index)))
+    same(wg.index_select(x, axis=1, index=row), host(x[:, [2, 0]]))
+    same(x.scatter_add(axis=0, index=index, src=x), host(x.scatter_add(0, index, x)))
+    same(wg.index_fill(x, axis=1, index=row, value=0.0), host(x.index_fill(1, row, 0.0)))
+    same(x.select(axis=1, index=2), host(x[:, 2]))
+    same(wg.narrow(x, axis=1, start=wg.tensor(1), length=2), host(x[:, 1:3]))
+    with pytest.raises(errors.ArgumentError, match="dim and axis"):
+        x.gather(0, axis=0, index=index)
+
+
+# Embeddings -----------------------------------------------------------------------------------------------------------
+
+TABLE = RNG.standard_normal((10, 3))
+BAGGED = RNG.integers(0, 10, 14)
+OFFSETS = np.array([0, 3, 3, 8])
+PARTS = [BAGGED[0:3], BAGGED[3:3], BAGGED[3:8], BAGGED[8:]]
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, float("inf")])
+def test_rows_that_are_read_are_renormalized(norm_type: float) -> None:
+    weight, index = wg.tensor(TABLE, requires_grad=True), np.array([[1, 4], [4, 7]])
+    expected = TABLE.copy()
+    for row in (1, 4, 7):
+        size = np.linalg.norm(TABLE[row], norm_type)
+        expected[row] = TABLE[row] * (1.5 / (size + 1e-7) if size > 1.5 else 1)
+    assert not np.array_equal(expected, TABLE)
+    found = F.embedding(wg.tensor(index), weight, max_norm=1.5, norm_type=norm_type)
+    np.testing.assert_allclose(host(weight), expected, rtol=1e-14)
+    same(found, host(weight)[index])
+    np.testing.assert_array_equal(host(weight)[[0, 2, 3]], TABLE[[0, 2, 3]])
+
+
+def test_gradients_divided_by_how_often_rows_are_read() -> None:
+    index, grad = np.array([1, 4, 4, 1, 4, 0]), RNG.standard_normal((6, 3))
+    weight = wg.tensor(TABLE, requires_grad=True)
+    F.embedding(wg.tensor(index), weight, padding_idx=-10, scale_grad_by_freq=True).backward(wg.tensor(grad))
+    expected = np.zeros_like(TABLE)
+    expected[1], expected[4] = grad[[0, 3]].mean(0), grad[[1, 2, 4]].mean(0)
+    np.testing.assert_allclose(host(weight.grad), expected, rtol=1e-14, atol=1e-15)
+
+
+def bag_reference(mode: str, padding: int | None, factors: Array | None = None) -> Array:
+    found = np.zeros((4, 3))
+    for i, part in enumerate(PARTS):
+        kept = part != (10 if padding is None else padding % 10)
+        rows = TABLE[part] * (1 if factors is None else factors[OFFSETS[i] : OFFSETS[i] + len(part), None])
+        if kept.any():
+            found[i] = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode](rows[kept], axis=0)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags(mode: str) -> None:
+    index, offsets = wg.tensor(BAGGED), wg.tensor(OFFSETS)
+    ends = wg.tensor([*OFFSETS, len(BAGGED)], dtype=wg.int32)
+    for padding in (None, int(BAGGED[4]), int(BAGGED[9]) - 10):
+        expected = bag_reference(mode, padding)
+        for found in (
+            F.embedding_bag(index, wg.tensor(TABLE), offsets, mode=mode, padding_idx=padding),
+            F.embedding_bag(index, wg.tensor(TABLE), ends, mode=mode, padding_idx=padding, include_last_offset=True),
+        ):
+            np.testing.assert_allclose(host(found), expected, rtol=1e-14, atol=1e-15)
+        weight = wg.tensor(TABLE, requires_grad=True)
+        assert gradcheck(lambda w, p=padding: F.embedding_bag(index, w, offsets, mode=mode, padding_idx=p), [weight])
+    flat = F.embedding_bag(wg.tensor(BAGGED.reshape(2, 7)), wg.tensor(TABLE), mode=mode)
+    parts = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode](TABLE[BAGGED.reshape(2, 7)], axis=1)
+    np.testing.assert_allclose(host(flat), parts, rtol=1e-14)
+    same(F.embedding_bag(index[:0], wg.tensor(TABLE), offsets[:1], mode=mode), np.zeros((1, 3)))
+
+
+def test_weighted_bags() -> None:
+    index, offsets, factors = wg.tensor(BAGGED), wg.tensor(OFFSETS), RNG.standard_normal(14)
+    weight = wg.tensor(TABLE, requires_grad=True)
+    found = F.embedding_bag(index, weight, offsets, mode="sum", per_sample_weights=wg.tensor(factors))
+    np.testing.assert_allclose(host(found), bag_reference("sum", None, factors), rtol=1e-13, atol=1e-14)
+
+    def bags(w: Any, f: Any) -> Any:
+        return F.embedding_bag(index, w, offsets, mode="sum", per_sample_weights=f, padding_idx=3)
+
+    assert gradcheck(bags, [weight, leaf(factors)])
+    assert gradgradcheck(bags, [weight, leaf(factors)])
+
+
+def test_layers_of_tables() -> None:
+    layer = nn.EmbeddingBag(10, 3, mode="sum", padding_idx=-1)
+    assert layer.padding_idx == 9
+    assert not host(layer.weight)[9].any()
+    assert str(layer) == "EmbeddingBag(10, 3, padding_idx=9, mode='sum')"
+    index, offsets = wg.tensor(BAGGED), wg.tensor(OFFSETS)
+    same(layer(index, offsets), host(F.embedding_bag(index, layer.weight, offsets, mode="sum", padding_idx=9)))
+    given = nn.EmbeddingBag.from_pretrained(wg.tensor(TABLE), mode="max")
+    assert not given.weight.requires_grad
+    np.testing.assert_allclose(host(given(index, offsets)), bag_reference("max", None))
+    plain = nn.Embedding(10, 3, max_norm=1.0, scale_grad_by_freq=True)
+    plain(wg.tensor([1, 2])).sum().backward()
+    assert np.linalg.norm(host(plain.weight)[[1, 2]], axis=1).max() <= 1.0
+    assert str(plain) == "Embedding(10, 3, max_norm=1.0, scale_grad_by_freq=True)"
+    with pytest.raises(errors.NotSupported):
+        nn.Embedding(3, 4, sparse=True)
+
+
+def test_one_hot_of_other_shapes() -> None:
+    same(F.one_hot(wg.tensor(2), 4), [0, 0, 1, 0])
+    assert tuple(F.one_hot(wg.zeros(0, 2, dtype=wg.int64), 3).shape) == (0, 2, 3)
+    with pytest.raises(RuntimeError, match="num_classes"):
+        F.one_hot(wg.zeros(0, dtype=wg.int64))
+
+
+# Indices of every spelling --------------------------------------------------------------------------------------------
+
+
+def test_masks_of_uint8() -> None:
+    values = RNG.standard_normal((4, 5))
+    mask = (values > 0).astype(np.uint8)
+    for given in (mask, wg.tensor(mask)):
+        with pytest.warns(UserWarning, match="uint8"):
+            same(wg.tensor(values)[given], values[mask > 0])
+        written = wg.tensor(values)
+        with pytest.warns(UserWarning, match="uint8"):
+            written[given] = 0.5
+        same(written, np.where(mask > 0, 0.5, values))
+    with pytest.warns(UserWarning, match="uint8"):
+        same(wg.tensor(values)[:, wg.tensor(mask[0])], values[:, mask[0] > 0])
+    with pytest.warns(UserWarning, match="uint8"):
+        assert tuple(wg.tensor(values)[wg.tensor(1, dtype=wg.uint8)].shape) == (1, 4, 5)
+
+
+def test_lists_of_sequences_are_tuples() -> None:
+    values = np.arange(12.0).reshape(3, 4)
+    for item, like in (
+        ([[0, 1], [1, 0]], ([0, 1], [1, 0])), ([slice(0, 2), 1], (slice(0, 2), 1)),
+        ([None, wg.tensor([0, 2])], (None, [0, 2])),
+    ):  # fmt: skip
+        with pytest.warns(UserWarning, match="tuple"):
+            same(wg.tensor(values)[item], values[like])
+        written, expected = wg.tensor(values), values.copy()
+        expected[like] = -1
+        with pytest.warns(UserWarning, match="tuple"):
+            written[item] = -1
+        same(written, expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same(wg.tensor(values)[[0, 2]], values[[0, 2]])
+        same(wg.tensor(values)[:, range(0, 4, 2)], values[:, ::2])
+        same(wg.tensor(values)[[True, False, True]], values[[0, 2]])
+
+
+INDEX, SHAPE, DTYPE = errors.IndexOutOfRange, errors.ShapeError, errors.DTypeError
+X, ROW = wg.zeros(3, 4), wg.tensor([1])
+# (call, error, the builtin that PyTorch raises, what the message says)
+WRONG: dict[str, tuple[Callable[[], Any], type, type, str]] = {
+    "gather": (lambda: X.gather(1, wg.tensor([[4]])), INDEX, RuntimeError, "index 4 .* size 4"),
+    "scatter": (lambda: X.scatter(1, wg.tensor([[-1]]), 1.0), INDEX, RuntimeError, "index -1 .* size 4"),
+    "index_select": (lambda: X.index_select(0, wg.tensor([3])), INDEX, IndexError, "index 3 .* size 3"),
+    "index_copy": (lambda: X.index_copy(0, ROW, wg.zeros(2, 4)), INDEX, IndexError, r"\[1, 4\], not \[2, 4\]"),
+    "index_fill": (lambda: X.index_fill(0, wg.tensor([-4]), 1), INDEX, IndexError, "index -4"),
+    "index_fill of a vector": (lambda: X.index_fill(0, ROW, wg.ones(2)), SHAPE, RuntimeError, "0-d"),
+    "a broken broadcast": (lambda: X[[0, 1], [0, 1, 2]], SHAPE, IndexError, "broadcast"),
+    "a float index": (lambda: X[wg.tensor([1.0])], DTYPE, IndexError, "float32"),
+    "a word": (lambda: X["a"], errors.ArgumentError, IndexError, "str"),
+    "a negative step": (lambda: X[::-1], SHAPE, ValueError, "positive"),
+    "reduce": (lambda: X.scatter(0, ROW[None], 1.0, reduce="mean"), errors.NotSupported, RuntimeError, "multiply"),
+    "scatter_reduce": (
+        lambda: X.scatter_reduce(0, ROW[None], X, "max"), errors.NotSupported, RuntimeError, "amax",
+    ),
+    "index_reduce": (lambda: X.index_reduce(0, ROW, X[:1], "sum"), errors.NotSupported, RuntimeError, "prod"),
+    "scatter_add of a number": (lambda: X.scatter_add(0, ROW[None], 1.0), errors.ArgumentError, TypeError, "tensors"),
+    "src dtype": (lambda: X.scatter_reduce(0, ROW[None], X.double(), "sum"), DTYPE, RuntimeError, "float64"),
+    "mask dtype": (lambda: X.masked_fill(X, 1.0), DTYPE, RuntimeError, "bool"),
+    "mask value": (lambda: X.masked_fill(X > 0, wg.ones(1)), SHAPE, RuntimeError, "0-d"),
+    "mode": (lambda: F.embedding_bag(ROW, X, ROW * 0, mode="min"), errors.ArgumentError, ValueError, "'max'"),
+    "no offsets": (lambda: F.embedding_bag(ROW, X), errors.ArgumentError, ValueError, "offsets"),
+    "two offsets": (lambda: F.embedding_bag(ROW[None], X, ROW), errors.ArgumentError, ValueError, "one dimension"),
+    "first offset": (lambda: F.embedding_bag(ROW, X, ROW), INDEX, RuntimeError, "first of the offsets.* index 1"),
+    "last offset": (lambda: F.embedding_bag(ROW, X, wg.tensor([0, 2])), INDEX, RuntimeError, "index 2 .* size 2"),
+    "factors of a mean": (
+        lambda: F.embedding_bag(ROW, X, ROW * 0, per_sample_weights=wg.ones(1)), errors.NotSupported,
+        NotImplementedError, "'sum'",
+    ),
+    "a bag's index": (lambda: F.embedding_bag(wg.tensor([3]), X, ROW * 0), INDEX, RuntimeError, "index 3 .* size 3"),
+    "padding": (lambda: F.embedding(ROW, X, 3), INDEX, IndexError, "padding_idx 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_errors(what: str) -> None:
+    call, error, builtin, message = WRONG[what]
+    with pytest.raises(error, match=message) as caught:
+        call()
+    assert isinstance(caught.value, builtin)
+
+
+# Huge extents ---------------------------------------------------------------------------------------------------------
+
+
+def test_more_than_2_31_elements() -> None:
+    """Expanded tensors, whose elements share memory: places behind 2^31, in 64 bit from end to end."""
+    huge = (1 << 33) + 5
+    x = wg.tensor([3.0, 4.0]).reshape(2, 1).expand(2, huge)
+    places = wg.tensor([huge - 1, 0, 1 << 31])
+    same(x.index_select(1, places), [[3, 3, 3], [4, 4, 4]])
+    same(x[:, places], [[3, 3, 3], [4, 4, 4]])
+    same(wg.gather(x, 1, places.expand(2, 3)), [[3, 3, 3], [4, 4, 4]])
+    same(x.take(wg.tensor([huge - 1, huge, 2 * huge - 1, -1])), [3, 4, 4, 4])
+    with pytest.raises(errors.IndexOutOfRange, match=str(huge)):
+        x.index_select(1, wg.tensor([huge]))
+
+
+def test_the_switch_for_deterministic_algorithms() -> None:
+    assert not wg.are_deterministic_algorithms_enabled()
+    wg.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        assert wg.are_deterministic_algorithms_enabled()
+        assert wg.is_deterministic_algorithms_warn_only_enabled()
+        assert wg.get_deterministic_debug_mode() == 1
+        wg.set_deterministic_debug_mode("error")
+        assert wg.get_deterministic_debug_mode() == 2
+        assert not wg.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        wg.set_deterministic_debug_mode(0)
+    assert not wg.are_deterministic_algorithms_enabled()
+    with pytest.raises(TypeError):
+        wg.use_deterministic_algorithms(1)
+    with pytest.raises(ValueError, match="debug_mode"):
+        wg.set_deterministic_debug_mode("never")
