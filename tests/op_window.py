@@ -216,7 +216,8 @@ def _arrays(op: Op, row: Windows, shape: Ints, named: dict[str, Any], dtype: str
         values = np.abs(values) if dtype == "uint8" else values
         return rounded(values / 8, dtype) if dtype in _FLOATS else values.astype(dtype)
 
-    array, made = laid_out(make, shape, row.layout, lambda a: tensor(a, dtype, place))
+    layout = "transposed" if row.layout == "turned" and len(shape) != 3 else row.layout
+    array, made = laid_out(make, shape, layout, lambda a: tensor(a, dtype, place))
     if op.name != "max_windows_back":
         return [array], [made]
     image = rng.integers(-12, 13, row.shape)
@@ -248,9 +249,11 @@ def _case(op: Op, row: Windows, dtype: str, place: Device) -> Case:
 
 
 def window_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
-    """The smaller rows in float64, no two of whose elements are equal; of a `small` selection one."""
-    rows = [row for row in ROWS[op.name] if 0 < np.prod(row.shape) <= 160]
-    return [_slopes(op, row, place) for row in rows[: 1 if selection == "small" else 3]]
+    """The smallest rows in float64, no two of whose elements are equal; of a `small` selection one."""
+    rows = sorted((row for row in ROWS[op.name] if np.prod(row.shape)), key=lambda row: int(np.prod(row.shape)))
+    if selection == "small":
+        rows = [row for row in rows if row.kernel][:1]
+    return [_slopes(op, row, place) for row in rows[:3]]
 
 
 def _slopes(op: Op, row: Windows, place: Device) -> Slopes:

@@ -64,7 +64,7 @@ def test_derivatives_do_not_look(name: str) -> None:
             wg.autograd.grad(again, [*wanted, *seeds], [wg.ones_like(g) for g in again], allow_unused=True)
     assert first
     # A view's gradient is a view or a copy of it, and a sum's is what comes in.
-    if registry[name].kind in ("rowwise", "index", "custom", "contraction"):
+    if registry[name].kind in ("rowwise", "index", "custom", "contraction", "window"):
         assert DRIVER.launches > before
 
 
@@ -154,7 +154,9 @@ NO_LOOK: dict[str, Function] = {
     "zero_": lambda g: g.free.zero_(),
     "zeros": lambda g: wg.zeros(6, 5, device=PLACE),
     # nn.functional
+    "adaptive_avg_pool2d": lambda g: F.adaptive_avg_pool2d(g.image, (3, 5)),
     "activations": lambda g: F.gelu(g.x) + F.silu(g.y),
+    "avg_pool2d": lambda g: F.avg_pool2d(g.image, 3, 2, 1),
     "batch_norm": lambda g: F.batch_norm(g.image, None, None, training=True),
     "batch_norm with statistics": lambda g: nn.BatchNorm2d(3).to(PLACE)(g.image),
     "bilinear": lambda g: F.bilinear(g.x, g.y, g.batch.reshape(2, 5, 6)[:, :, :5]),
@@ -167,6 +169,7 @@ NO_LOOK: dict[str, Function] = {
     "cosine_similarity": lambda g: F.cosine_similarity(g.x, g.y),
     "dropout": lambda g: F.dropout(g.x, 0.5),
     "dropout2d": lambda g: F.dropout2d(g.image, 0.5),
+    "fold": lambda g: F.fold(F.unfold(g.image, 3), (7, 8), 3),
     "glu": lambda g: F.glu(g.batch.permute(0, 2, 1)),
     "group_norm": lambda g: F.group_norm(g.image, 3),
     "gumbel_softmax": lambda g: F.gumbel_softmax(g.x),
@@ -177,7 +180,9 @@ NO_LOOK: dict[str, Function] = {
     "l1_loss": lambda g: F.l1_loss(g.x, g.y),
     "layer_norm": lambda g: F.layer_norm(g.x, (5,), g.row, g.row),
     "linear": lambda g: F.linear(g.x, g.square, g.row),
+    "lp_pool2d": lambda g: F.lp_pool2d(g.image, 2, 3),
     "margin_ranking_loss": lambda g: F.margin_ranking_loss(g.column, g.x[:, 0], g.sign),
+    "max_pool2d": lambda g: F.max_pool2d(g.image, 3, 2, 1),
     "mse_loss": lambda g: F.mse_loss(g.x, g.y),
     "normalize": lambda g: F.normalize(g.x),
     "pairwise_distance": lambda g: F.pairwise_distance(g.x, g.y),
@@ -213,6 +218,7 @@ LOOKS: dict[str, tuple[Function, str]] = {
     "index_select": (lambda g: g.x.index_select(0, g.rows), "bounds"),
     "index_add": (lambda g: g.x.index_add(0, g.rows, g.y[:4]), "bounds"),
     "take": (lambda g: g.x.take(g.rows), "bounds"),
+    "max_unpool2d": (lambda g: F.max_unpool2d(*F.max_pool2d(g.image, 2, return_indices=True), 2), "bounds"),
     "embedding": (lambda g: F.embedding(g.rows, g.x), "bounds"),
     "cross_entropy": (lambda g: F.cross_entropy(g.x, g.classes), "bounds of classes"),
     "nll_loss": (lambda g: F.nll_loss(g.x, g.classes), "bounds of classes"),

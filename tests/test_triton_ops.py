@@ -112,6 +112,20 @@ ALONG = _RNG.integers(0, 9, (90, 7))
 DISTINCT = _RNG.permutation(50)[:12]
 
 
+def pooled(x: Array, size: int, stride: int, padding: int) -> Array:
+    """Means of windows over the elements that they have."""
+    counts = [(n + 2 * padding - size) // stride + 1 for n in x.shape[-2:]]
+    places = [[slice(max(0, i * stride - padding), i * stride - padding + size) for i in range(n)] for n in counts]
+    rows = [[x[..., a, b].mean((-1, -2)) for b in places[1]] for a in places[0]]
+    return np.stack([np.stack(row, -1) for row in rows], -2)
+
+
+def covers(place: Array, n: int) -> Array:
+    """How many windows of elements -1, 1 and 3, moved on by 2, have an odd place of n."""
+    starts = np.arange(0, n + 2 - 4, 2) - 1
+    return sum(((place - s) % 2 == 0) & (place >= s) & (place <= s + 4) for s in starts)
+
+
 def flipped(x: Any) -> Any:
     return dispatch.call(registry["flip_view"], (x,), ((0, 1),))
 
@@ -243,6 +257,26 @@ CALLS = (
         lambda x, w: convolved(x, w, 2, 2, 1, (1, 2)), ((2, 4, 15, 17), (6, 2, 3, 2)),
         ("convolution.forward many",), ("convolution.input", "convolution.weight"), ("convolution.forward",),
         ("float64", "float32"),
+    ),
+    Call(
+        "windows", lambda x: F.avg_pool2d(x.exp(), 3, 2, 1, count_include_pad=False),
+        lambda x: pooled(np.exp(x), 3, 2, 1), ((2, 2, 11, 9),),
+        ("window.cells many",), ("window.cells many",), ("window.cells many",), ("float64", "float32"),
+    ),
+    Call(
+        "windows of several sizes", lambda x: F.adaptive_avg_pool1d(x, 7) ** 2,
+        lambda x: np.stack([x[:, i * 20 // 7 : -(-(i + 1) * 20 // 7)].mean(1) for i in range(7)], 1) ** 2, ((10, 20),),
+        ("window.cells many",), ("window.cells many",), ("window.cells many",),
+    ),
+    Call(
+        "largest of windows", lambda x: F.max_pool1d(x, 5, 3, 2).exp(),
+        lambda x: np.exp(np.stack([peak(x[:, max(0, 3 * i - 2) : 3 * i + 3], 1) for i in range(10)], 1)), ((7, 30),),
+        ("window.cells many",), ("window.cells many",), ("index.read",),
+    ),
+    Call(
+        "columns", lambda x: F.fold(F.unfold(x.exp(), 3, 2, 1, 2), (8, 9), 3, 2, 1, 2),
+        lambda x: np.exp(x) * np.fromfunction(lambda y, z: (y % 2) * (z % 2) * covers(y, 8) * covers(z, 9), (8, 9)),
+        ((2, 2, 8, 9),), ("window.cells many",), ("window.cells many",), ("window.cells many",),
     ),
 )  # fmt: skip
 
