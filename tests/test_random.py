@@ -81,7 +81,7 @@ def test_values_do_not_depend_on_the_schedule():
             [sys.executable, "-c", program], capture_output=True, text=True, check=True,
             env=os.environ | ({"WEFTGRAD_CAPABILITIES": given} if given else {}),
         ).stdout
-        for given in ("", "style=gpu,lanes=4,max_group=64")
+        for given in ("", "style=gpu,lanes=4,max_group=64,optimize=0")
     ]  # fmt: skip
     assert outputs[0] == outputs[1]
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from vendors import posing
 
 import weftgrad.codegen
 from weftgrad.codegen.kinds import reduction as kind
@@ -53,15 +53,8 @@ def ops() -> dict[str, OpRecord]:
 @pytest.fixture(params=("cpu", "poor"))
 def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The CPU device under the capabilities of another."""
-    driver: Any = device("cpu").driver
-    driver.require()
-    changed = replace(driver.capabilities, **VENDORS[request.param])
-    monkeypatch.setattr(driver, "_capabilities", changed)
-    monkeypatch.setattr(driver.compiler, "_capabilities", changed)
-    monkeypatch.setattr(driver, "quick_compiler", None)  # one build of each kernel, not one for every size of work
-    _local.state.plans.clear()
-    yield request.param
-    _local.state.plans.clear()
+    for _ in posing(VENDORS[request.param], monkeypatch):
+        yield request.param
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
+from vendors import posing
 
 import weftgrad.codegen
 from weftgrad.codegen.loader import load_file, load_text
 from weftgrad.codegen.model import SpecError, SpecErrors
 from weftgrad.codegen.render import render_all
 from weftgrad.runtime import dispatch, dtypes
-from weftgrad.runtime.context import _local
 from weftgrad.runtime.derive import register_generated
 from weftgrad.runtime.device import device, meta
 from weftgrad.runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
@@ -53,15 +53,8 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def be(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    driver: Any = device("cpu").driver
-    driver.require()
-    changed = replace(driver.capabilities, **VENDORS[name])
-    monkeypatch.setattr(driver, "_capabilities", changed)
-    monkeypatch.setattr(driver.compiler, "_capabilities", changed)
-    monkeypatch.setattr(driver, "quick_compiler", None)  # one build of each kernel, not one for every size of work
-    _local.state.plans.clear()
-    yield name
-    _local.state.plans.clear()
+    for _ in posing(VENDORS[name], monkeypatch):
+        yield name
 
 
 def tensor(array: Any, dtype: str | None = None) -> Tensor:
