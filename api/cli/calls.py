@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ def calls_of(record: OpRecord, place: Device, types: Sequence[DType]) -> Iterato
         for each in own:
             if record.kind == "index":
                 yield from _index_calls(record, place, each)
+            elif record.kind == "window":
+                yield from _window_calls(record, place, each)
             elif record.kind == "custom":
                 yield from _convolution_calls(record, place, each)
             else:
@@ -196,3 +199,39 @@ def _convolution_calls(record: OpRecord, place: Device, dtype: DType) -> Iterato
             for bias in biases:
                 operands = [{**given, "bias": bias}[o.name] for o in record.operands]
                 yield partial(differentiated, record, operands, statics)
+
+
+# Windows --------------------------------------------------------------------------------------------------------------
+
+# Spatial size, kernel (None: adaptive), stride, padding, dilation: pooling of sequences, images and volumes.
+_WINDOWS: tuple[tuple[Any, ...], ...] = (
+    ((64,), (2,), (2,), (0,), (1,)), ((28, 28), (2, 2), (2, 2), (0, 0), (1, 1)),
+    ((56, 56), (2, 2), (2, 2), (0, 0), (1, 1)), ((56, 56), (3, 3), (2, 2), (1, 1), (1, 1)),
+    ((56, 56), (3, 3), (1, 1), (1, 1), (1, 1)), ((9, 9), (3, 3), (3, 3), (0, 0), (1, 1)),
+    ((9, 9), (3, 3), (1, 1), (0, 0), (2, 2)), ((8, 8, 8), (2, 2, 2), (2, 2, 2), (0, 0, 0), (1, 1, 1)),
+    ((13, 13), None, (1, 1), (0, 0), (1, 1)),
+)  # fmt: skip
+
+
+def _window_calls(record: OpRecord, place: Device, dtype: DType) -> Iterator[Call]:
+    """Windows of common sizes over a few images, and where an op's `size` is that of its input, over what they make."""
+    columns = "window_columns" in (record.name, record.detail["gradient"])
+    for size, kernel, stride, padding, dilation in _WINDOWS:
+        if columns and kernel is None:
+            continue
+        windows = tuple(5 for _ in size) if kernel is None else tuple(
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
+        )  # fmt: skip
+        back = record.detail["over"] == "covering"
+        shape = (2, 16, *(windows if back else size))
+        if columns and back:
+            shape = (2, 16 * prod(kernel), prod(windows))
+        known = {
+            "size": size if back else windows, "kernel": kernel, "stride": stride, "padding": padding,
+            "dilation": dilation, "counted": True, "divisor": 0,
+        }  # fmt: skip
+        for grad in (False, True) if dtype.kind == "f" else (False,):
+            operands = [blank(place, *shape, dtype=dtype, grad=grad)]
+            operands += [blank(place, *shape, dtype=dtypes.int64) for _ in record.operands[1:]]
+            yield partial(differentiated, record, operands, tuple(known[s] for s in record.statics), summed=True)

@@ -46,9 +46,9 @@ def _parsed(op: Op) -> tuple[Reduction, str, frozenset[str]]:
         known = f"one of {', '.join(WALKS)}"
         raise SpecError(f"unknown walk {str(over)[:40]!r}", field="window.over", suggestion=known)
     parts = {k: v for k, v in given.items() if k != "over"}
-    identity = parts.get("identity")
-    firsts = frozenset(k for k, v in identity.items() if v == "first") if isinstance(identity, Mapping) else frozenset()
-    if firsts:
+    identity, firsts = parts.get("identity"), frozenset[str]()
+    if isinstance(identity, Mapping):
+        firsts = frozenset(k for k, v in identity.items() if v == "first")
         parts["identity"] = {k: 0 if k in firsts else v for k, v in identity.items()}
     more = {"n": _N} if over == "covering" else {}
     try:

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["step"]
 
+_BLOCK = 256  # results a program: each needs many registers for where it reads
+
 
 def step(
     request: Request, walk: Walk, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
 ) -> Step:
     """The launch of a window op."""
-    block = request.capabilities.block
+    block = min(request.capabilities.block, _BLOCK)
     most = tuple(
         _most(walk.covering, walk.adaptive, *sizes)
         for sizes in zip(walk.cells, walk.source, walk.kernel, walk.stride, walk.dilation, strict=True)
