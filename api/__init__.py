@@ -19,6 +19,7 @@ from . import gathering as _gathering
 from . import indexing as _indexing
 from . import joining as _joining
 from . import methods as _methods
+from . import scanning as _scanning
 from . import scattering as _scattering
 from ._install import install_ops as _install_ops
 from .runtime import dtypes as _dtypes
@@ -27,7 +28,7 @@ from .runtime.dtypes import bool_ as bool
 from .runtime.tensor import Tensor
 
 _methods.install()
-for _source in (_functions, _gathering, _indexing, _joining, _scattering):
+for _source in (_functions, _gathering, _indexing, _joining, _scanning, _scattering):
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
 _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "special": {}}
@@ -50,6 +51,7 @@ from .random import *
 from .random import install as _install_random
 from .runtime.device import Device, device, set_default_device
 from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
+from .scanning import *
 from .scattering import *
 from .streams import *
 

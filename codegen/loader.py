@@ -64,6 +64,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
         "reduce": ((dict,), "identity, map, combine, finish (and let)"),
         "empty": ((str,), "`error` or `identity`: reducing nothing"),
     },
+    "scan": {"scan": ((dict,), "identity, map, combine, finish (and let)")},
     "rowwise": {
         "let": ((dict,), "named intermediate values"),
         "out": _OUT,
@@ -88,8 +89,9 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
     },
 }
 REQUIRED = {
-    "pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "rowwise": ("out",), "contraction": ("out",),
-    "view": ("view",), "index": ("index",), "window": ("window",), "composite": ("out",), "custom": (),
+    "pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "scan": ("scan",), "rowwise": ("out",),
+    "contraction": ("out",), "view": ("view",), "index": ("index",), "window": ("window",),
+    "composite": ("out",), "custom": (),
 }  # fmt: skip
 _REFERENCE = re.compile(r"(numpy|numpy\.linalg|scipy\.special|math)\.[a-z][a-z0-9_]*\Z")
 OPERATORS = (
@@ -389,14 +391,18 @@ def _operands_exist(op: Op) -> None:
         raise SpecError(
             "only a pointwise op whose first parameter is a tensor has a form that writes in place", field="inplace"
         )
-    if op.kind == "reduction":
+    if op.kind in _STATES:
         taken = c_names([*names, *_state_fields(op)])
         if taken:
-            raise SpecError(f"{next(iter(taken))!r} has a meaning in kernels; choose another name", field="reduce")
+            message = f"{next(iter(taken))!r} has a meaning in kernels; choose another name"
+            raise SpecError(message, field=_STATES[op.kind])
+
+
+_STATES = {"reduction": "reduce", "scan": "scan"}  # where kinds say what their states are
 
 
 def _state_fields(op: Op) -> list[str]:
-    mapped = op.fields.get("reduce", {}).get("map")
+    mapped = op.fields.get(_STATES[op.kind], {}).get("map")
     return list(mapped) if isinstance(mapped, dict) else []
 
 
@@ -413,7 +419,7 @@ def _nested(key: str, value: Any, report: Any) -> None:
         for inner, item in value.items():
             if not isinstance(item, _SCALARS):
                 report(f"{inner[:40]}: an expression, not {type(item).__name__} {str(item)[:40]!r}", key)
-    if key in ("reduce", "window") and isinstance(value, dict):
+    if key in ("reduce", "scan", "window") and isinstance(value, dict):
         for part, item in value.items():
             parts = list(item.values()) if isinstance(item, dict) else item if part == "save" else [item]
             if not isinstance(parts, list) or not all(isinstance(p, _SCALARS) for p in parts):

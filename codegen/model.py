@@ -12,7 +12,10 @@ from typing import Any, Literal
 
 __all__ = ["DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "Op", "Param", "SpecError", "SpecErrors"]
 
-KINDS = ("pointwise", "reduction", "rowwise", "contraction", "random", "view", "index", "window", "composite", "custom")
+KINDS = (
+    "pointwise", "reduction", "scan", "rowwise", "contraction", "random", "view", "index", "window", "composite",
+    "custom",
+)  # fmt: skip
 DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")
 RESULTS = ("promote", "float", "bool", "index", "accumulate")
 RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")

@@ -21,7 +21,7 @@ __all__ = ["OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_re
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 # Kinds whose gradients are functions of the runtime: module of `autograd` and function of a record.
 _RUNTIME_RULES = {"view": ("view_rules", "view_rules"), "index": ("index_rules", "index_rules"),
-                  "window": ("window_rules", "window_rules")}  # fmt: skip
+                  "window": ("window_rules", "window_rules"), "scan": ("scan_rules", "scan_rules")}  # fmt: skip
 
 # Ops of the package whose gradients are, beside the op that was derived, a function of the runtime: the module.
 _RULES_OF_OPS = {"prod": "product_rules"}
