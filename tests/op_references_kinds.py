@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from op_convolution import CONVOLUTION_REFERENCES
 
 Array = Any
 
@@ -98,65 +99,6 @@ def _along(x: Array, dim: int, cut: Any) -> Array:
 
 def _items(x: Array, items: tuple[Any, ...]) -> Array:
     return x[tuple(slice(*i) if isinstance(i, tuple) else i for i in items)]
-
-
-# Convolutions, as sums over the places of the kernel
-
-
-def _patches(
-    image: Array, taps: tuple[int, int], out: tuple[int, int], stride: Any, padding: Any, dilation: Any
-) -> dict[tuple[int, int], Array]:
-    """For each place of the kernel, what it sees of the padded image: views of shape (N, C, *out)."""
-    found = {}
-    for ky, kx in np.ndindex(*taps):
-        begin = ky * dilation[0], kx * dilation[1]
-        rows, columns = (slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(begin, out, stride, strict=True))
-        found[ky, kx] = image[:, :, rows, columns]
-    return found
-
-
-def _grouped(x: Array, groups: int, axis: int) -> Array:
-    return x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
-
-
-def _wide(image: Array, padding: Any) -> Array:
-    return np.pad(image.astype(np.float64), ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
-
-
-def _convolution(
-    x: Array, weight: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Array:
-    taps = weight.shape[2:]
-    out = tuple(
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, p, d, k, s in zip(x.shape[2:], padding, dilation, taps, stride, strict=True)
-    )
-    w = _grouped(weight.astype(np.float64), groups, 0)
-    total = np.zeros((x.shape[0], groups, weight.shape[0] // groups, *out))
-    for (ky, kx), seen in _patches(_wide(x, padding), taps, out, stride, padding, dilation).items():
-        total += np.einsum("ngcyx,goc->ngoyx", _grouped(seen, groups, 1), w[..., ky, kx])
-    return total.reshape(x.shape[0], weight.shape[0], *out) + (0 if bias is None else bias[:, None, None])
-
-
-def _convolution_input(
-    grad: Array, weight: Array, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Array:
-    channels = weight.shape[1] * groups
-    whole = _wide(np.zeros((grad.shape[0], channels, *size)), padding)
-    g, w = _grouped(grad.astype(np.float64), groups, 1), _grouped(weight.astype(np.float64), groups, 0)
-    for (ky, kx), seen in _patches(whole, weight.shape[2:], grad.shape[2:], stride, padding, dilation).items():
-        seen += np.einsum("ngoyx,goc->ngcyx", g, w[..., ky, kx]).reshape(seen.shape)
-    return whole[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]]
-
-
-def _convolution_weight(
-    x: Array, grad: Array, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Array:
-    outs, g = grad.shape[1], _grouped(grad.astype(np.float64), groups, 1)
-    found = np.zeros((outs, x.shape[1] // groups, *size))
-    for (ky, kx), seen in _patches(_wide(x, padding), size, grad.shape[2:], stride, padding, dilation).items():
-        found[..., ky, kx] = np.einsum("ngcyx,ngoyx->goc", _grouped(seen, groups, 1), g).reshape(outs, -1)
-    return found
 
 
 # Random numbers
@@ -259,9 +201,7 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
     "unfold": _unfold,
     "alias": lambda x: x,
     "index_view": _items,
-    "convolution": _convolution,
-    "convolution_input": _convolution_input,
-    "convolution_weight": _convolution_weight,
+    **CONVOLUTION_REFERENCES,
     "uniform_fill": _uniform_fill,
     "normal_fill": lambda x, mean, std, seed, offset, dtype: mean + std * _normal(x.shape, seed, offset, dtype),
     "normal_around": _normal_around,

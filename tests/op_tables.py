@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from op_convolution import convolution_rows
 from op_index import INDEX_DTYPES, index_rows
 from op_running import (
     Array,
@@ -176,35 +177,6 @@ INDEX += [row._replace(op=f"{row.op[:-3]}_add_at") for row in INDEX if row.op ==
 INDEX += [row._replace(op="scatter_add") for row in INDEX if row.op == "scatter"]
 INDEX += index_rows(Row, of, at, ordered)
 
-_PLAIN: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
-# Input, weight, output's height and width, and the geometry.
-_CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], dict[str, Any]]] = [
-    ((2, 3, 8, 8), (4, 3, 3, 3), (8, 8), _PLAIN | {"padding": (1, 1)}),
-    ((2, 4, 9, 7), (6, 2, 3, 2), (5, 5), {"stride": (2, 1), "padding": (1, 0), "dilation": (1, 2), "groups": 2}),
-    ((3, 5, 7, 9), (5, 1, 5, 5), (4, 3), {"stride": (2, 3), "padding": (2, 2), "dilation": (1, 1), "groups": 5}),
-    ((1, 3, 10, 21), (7, 3, 7, 7), (5, 11), _PLAIN | {"stride": (2, 2), "padding": (3, 3)}),
-    ((2, 8, 6, 6), (16, 8, 1, 1), (6, 6), _PLAIN),
-    ((2, 2, 5, 5), (3, 2, 2, 2), (3, 3), {"stride": (3, 3), "padding": (2, 2), "dilation": (2, 2), "groups": 1}),
-    ((1, 1, 1, 1), (1, 1, 1, 1), (1, 1), _PLAIN),
-    ((0, 3, 5, 5), (2, 3, 3, 3), (3, 3), _PLAIN),
-]
-
-
-def _convolutions() -> list[Row]:
-    rows = []
-    for turn, (image, weight, out, named) in enumerate(_CONVOLUTIONS):
-        layout = ("contiguous", "transposed", "sliced")[turn % 3]
-        x, w = of(*image, layout=layout), of(*weight, layout=layout)
-        y = of(image[0], weight[0], *out, layout=layout)
-        slopes = image[0] > 0
-        rows.append(Row("convolution", (x, w, of(weight[0]) if turn % 2 == 0 else None), named, slopes))
-        rows.append(Row("convolution_input", (y, w), named | {"size": image[2:]}, slopes))
-        rows.append(Row("convolution_weight", (x, y), named | {"size": weight[2:]}, slopes))
-    return rows
-
-
-CONVOLUTIONS = _convolutions()
-
 VIEWS = [
     Row("view", (of(6, 10),), {"shape": (3, -1, 5)}),
     Row("view", (of(4, 6, layout="transposed"),), {"shape": (4, 3, 2)}),
@@ -299,7 +271,7 @@ RANDOM = [
 ]  # fmt: skip
 
 TABLE: dict[str, list[Row]] = {}
-for _row in (*ROWS, *CONTRACTIONS, *INDEX, *CONVOLUTIONS, *VIEWS, *RANDOM, *shape_rows(Row, of)):
+for _row in (*ROWS, *CONTRACTIONS, *INDEX, *convolution_rows(Row, of), *VIEWS, *RANDOM, *shape_rows(Row, of)):
     TABLE.setdefault(_row.op, []).append(_row)
 
 # Dtypes

@@ -16,8 +16,15 @@ from .convolution import Builder, Triple
 
 __all__ = ["launch"]
 
-_TILES = ((8, 3), (6, 4), (4, 4), (3, 4), (2, 4), (1, 4))  # channels, most vectors: what fits 32 registers
-_SUMS = ((3, 9), (4, 6), (6, 4), (2, 9), (2, 12), (1, 9), (1, 16))  # outputs, pairs of input and tap
+_TILES = ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1))  # channels, vectors: what fits 32 registers
+_SUMS = ((4, 6), (6, 4), (2, 9), (1, 9))  # outputs, pairs of input and tap
+_WEIGHTS = 256 * 1024  # bytes of weights that stay in a second-level cache beside the planes
+_SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
+_PIECES = 8  # that use them
+_OUTER = {4: 6, 3: 8, 2: 12, 1: 14}  # vectors of outputs, pairs of input and tap
+_PIXELS = 128  # that stay in a first-level cache with four vectors of channels each
+_BAND = 24 * 1024  # bytes of rows that a work-item keeps
+_MOST_TAPS = 49  # of a kernel whose taps are written out
 _ROWS = (False, False, True)
 _HEADER = 5  # numbers of a class before its taps' places
 
@@ -40,7 +47,10 @@ class _Axis:
 
 def launch(builder: Builder) -> None:
     """Add the launches of one convolution to `builder`."""
-    {"forward": _forward, "input": _input, "weight": _weight}[builder.kind](builder)
+    if builder.kind == "weight":
+        _weight(builder)
+    elif not _band(builder):
+        (_forward if builder.kind == "forward" else _input)(builder)
 
 
 def _read(size: int, out: int, taps: int, stride: int, pad: int, apart: int, row: bool) -> _Axis:
@@ -72,6 +82,49 @@ def _spread(size: int, out: int, taps: int, stride: int, pad: int, apart: int, r
     count = -(-size // stride)
     shared = max(0, min(lead, end - (lead + out)))
     return _Axis(1, 1, 0, lead, max(count, end - shared * row), period), min(stride, size), most
+
+
+def _band(builder: Builder) -> bool:
+    """Add the launch of a convolution of single channels, if it is one that a work-item can keep the rows of."""
+    s, lanes = builder.sizes, builder.lanes
+    flat = s.size[0] == s.out[0] == s.taps[0] == 1 and s.padding[0] == 0
+    if s.ins != 1 or s.outs > (2 if builder.kind == "forward" else 1) or not flat or s.count > _MOST_TAPS:
+        return False
+    up = (1, 1)
+    wide: tuple[int, int]
+    if builder.kind == "forward":
+        axes = list(_images(builder))
+        given, wide = s.size, s.out[1:]
+    else:  # the gradient's elements `stride` apart, and the kernel turned around
+        up, given, wide = s.stride[1:], s.out, s.size[1:]
+        pad = [d * (k - 1) - p for d, k, p in zip(s.dilation, s.taps, s.padding, strict=True)]
+        spread = [(n - 1) * q + 1 for n, q in zip(s.out, s.stride, strict=True)]
+        axes = [
+            _read(n, w, k, 1, p, d, row)
+            for n, w, k, p, d, row in zip(spread, s.size, s.taps, pad, s.dilation, _ROWS, strict=True)
+        ]
+    _, down, across = axes
+    room = _BAND // builder.element.itemsize - 2 * lanes
+    reach, parts = down.extent - wide[0], down.phases * across.phases  # rows more than a band's own
+    band = min(wide[0], room // (parts * across.extent) - reach)
+    if band < 1:
+        return False
+    first, second, space = builder.strides(0)
+    rows = 1 if space[2] * across.step == 1 else 2 if space[2] == 1 and across.step == 2 and lanes > 1 else 0
+    out, _, weight = builder.strides(1)
+    geometry = [s.groups, s.outs, first, second, out, *weight[1:], *given[1:], *space[1:], *wide, s.taps[2]]
+    geometry += [int(builder.kind == "input")]
+    for values in zip(*((a.phases, a.step, a.apart, a.pad) for a in (down, across)), strict=True):
+        geometry += values
+    bias, dtype = _bias(builder)
+    builder.launch(
+        "band", (0, 1, bias, builder.target),
+        (builder.layouts[0].dtype, builder.layouts[1].dtype, dtype, builder.result.dtype),
+        (*geometry, *up, down.period, across.period, across.extent, band + reach, band, int(builder.bias is not None)),
+        (s.batch * s.groups, -(-wide[0] // band)), builder.result.numel * s.count // 4, TAPS=s.count,
+        ROWS=3 if up != (1, 1) else rows, ROOM=room + 2 * lanes,
+    )  # fmt: skip
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +159,16 @@ def _planes(builder: Builder, operand: int, axes: tuple[_Axis, ...]) -> _Planes:
     return _Planes(made, plane, (rows * columns, columns, 1), phase_at)
 
 
+def _images(builder: Builder) -> tuple[_Axis, ...]:
+    """How the input is read."""
+    s = builder.sizes
+    along = zip(s.size, s.out, s.taps, s.stride, s.padding, s.dilation, _ROWS, strict=True)
+    return tuple(_read(*each) for each in along)
+
+
 def _forward(builder: Builder) -> None:
     s = builder.sizes
-    axes = tuple(
-        _read(*each) for each in zip(s.size, s.out, s.taps, s.stride, s.padding, s.dilation, _ROWS, strict=True)
-    )
+    axes = _images(builder)
     first, second, space = builder.strides(1)
     geometry = (s.outs * first, first, second, *space)
     _direct(builder, axes, s.outs, s.ins, s.out, s.count, geometry, (1, 1, 1))
@@ -143,27 +201,33 @@ def _direct(
     table = builder.allocate(count * (_HEADER + most), 8)
     area = (out[1] * out[2], out[2], 1)
     to = tuple(a * c for a, c in zip(area, classes, strict=True))
-    geometry: list[int] = [outs, ins, most, *strides, *s.taps, *(a.period for a in axes)]
+    geometry: list[int] = [outs, ins, most, mr, int(spread), *strides, *s.taps, *(a.period for a in axes)]
     geometry += [*s.stride, *s.dilation, *planes.at, *planes.phase_at, *s.padding, *(a.pad for a in axes)]
     builder.launch(
         "pack", (1, packed, table), (builder.layouts[1].dtype, builder.element, dtypes.int64),
         (*geometry, *out, *classes, *area), (blocks, s.groups, count),
-        s.groups * blocks * ins * s.count * mr, MR=mr, CLASSES=int(spread),
+        s.groups * blocks * ins * s.count * mr,
     )  # fmt: skip
     tiles = -(-pixels // (nv * builder.lanes))
-    wanted = -(-4 * able.cores // (tiles * s.batch * s.groups * count))
-    chunk, chunks = split(blocks, wanted)
+    images = tiles * s.batch * s.groups * count
+    wanted = -(-4 * able.cores // images)
+    if images > 2:  # the same weights for all of them, before the next ones
+        wanted = max(wanted, blocks * ins * most * mr * builder.element.itemsize // _WEIGHTS)
+    chunk, chunks = split(blocks, min(wanted, blocks))
     geometry = [s.groups, outs, ins, blocks, chunk, chunks, planes.plane, rows, columns, most]
-    buffers: tuple[int, ...] = (planes.buffer, packed, table)
-    types: tuple[DType, ...] = (builder.element, builder.element, dtypes.int64)
-    if builder.bias is not None:
-        buffers, types = (*buffers, builder.bias), (*types, builder.layouts[builder.bias].dtype)
+    bias, dtype = _bias(builder)
     builder.launch(
-        "direct", (*buffers, builder.target), (*types, builder.result.dtype),
-        (*geometry, out[0] * out[1] * out[2], *to), (tiles, s.batch * s.groups, chunks * count),
-        builder.result.numel * ins * most // 8, MR=mr, NV=nv, BIAS=int(builder.bias is not None),
-        APART=int(to[2] != 1),
+        "direct", (planes.buffer, packed, table, bias, builder.target),
+        (builder.element, builder.element, dtypes.int64, dtype, builder.result.dtype),
+        (*geometry, out[0] * out[1] * out[2], *to, int(builder.bias is not None)),
+        (tiles, s.batch * s.groups, chunks * count), builder.result.numel * ins * most // 8, MR=mr, NV=nv,
     )  # fmt: skip
+
+
+def _bias(builder: Builder) -> tuple[int, DType]:
+    """The bias' buffer and dtype; another operand, which is not read, where there is none."""
+    at = 1 if builder.bias is None else builder.bias
+    return at, builder.layouts[at].dtype
 
 
 def _tile(outs: int, pixels: int, lanes: int) -> tuple[int, int]:
@@ -174,15 +238,15 @@ def _tile(outs: int, pixels: int, lanes: int) -> tuple[int, int]:
         r, v = tile
         return -(-outs // r) * -(-vectors // v) * (r * v + 0.5 * (r + v) + 1)
 
-    return min(((r, v) for r, most in _TILES for v in range(1, most + 1)), key=cost)
+    return min(_TILES, key=cost)
 
 
 def _weight(builder: Builder) -> None:
     s, able, lanes = builder.sizes, builder.able, builder.lanes
-    axes = tuple(
-        _read(*each) for each in zip(s.size, s.out, s.taps, s.stride, s.padding, s.dilation, _ROWS, strict=True)
-    )
+    axes = _images(builder)
     x = _planes(builder, 0, axes)
+    if lanes > 1 and s.outs > lanes // 2:
+        return _outer(builder, axes, x)
     # The gradient with as many columns and rows, so that what lies between its rows is zeros.
     extents = (s.out[0], axes[1].extent, axes[2].extent)
     g = _planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents))
@@ -193,17 +257,50 @@ def _weight(builder: Builder) -> None:
         return -(-s.outs // r) * -(-pairs // t) * (r * t + 0.5 * (r + t) + 1)
 
     mr, tb = min(_SUMS, key=cost)
-    blocks, pieces, total = -(-s.outs // mr), -(-pairs // tb), builder.result.numel
+    blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * _PIECES)), builder.result.numel
     chunk, parts = split(s.batch, -(-4 * able.cores // (pieces * s.groups * blocks)))
     whole = parts == 1
     target = builder.target if whole else builder.allocate(parts * total)
     pixels = ((s.out[0] - 1) * extents[1] + s.out[1]) * extents[2]
-    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.plane, g.plane, -(-pixels // lanes) * lanes, total]
+    pixels = -(-pixels // lanes) * lanes
+    images, span = max(1, _SPAN // pixels), min(_SPAN, pixels)
+    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.plane, g.plane, pixels, images, span, total]
     geometry += [*s.taps, *(a.period for a in axes), *s.stride, *s.dilation, *x.at, *x.phase_at]
     builder.launch(
         "weight", (x.buffer, g.buffer, target),
         (builder.element, builder.element, builder.result.dtype if whole else builder.element), tuple(geometry),
-        (pieces, s.groups * blocks, parts), total * s.batch * s.out[0] * s.out[1] * s.out[2] // 8, MR=mr, TB=tb,
+        (pieces, s.groups * blocks, parts), total * s.batch * s.out[0] * s.out[1] * s.out[2] // 8,
+        MR=mr, TB=tb, PIECES=_PIECES,
     )  # fmt: skip
     if not whole:
+        builder.sum(target, parts)
+
+
+def _outer(builder: Builder, axes: tuple[_Axis, ...], x: _Planes) -> None:
+    """The weight's gradient, with outputs as vectors."""
+    s, able, lanes = builder.sizes, builder.able, builder.lanes
+    pairs, total, pixels = s.ins * s.count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
+    vectors = -(-s.outs // lanes)
+    nv = min(_OUTER, key=lambda n: (-(-vectors // n) * n, -n))
+    mr, blocks = _OUTER[nv], -(-vectors // nv)
+    turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
+    first, second, space = builder.strides(1)
+    flat = space == (s.out[1] * s.out[2], s.out[2], 1)
+    builder.launch(
+        "turn", (1, turned), (builder.layouts[1].dtype, builder.element),
+        (s.groups, s.outs, pixels, nv, int(flat), first, second, *s.out, *space), (s.batch * s.groups, blocks),
+        s.batch * s.groups * s.outs * pixels * 2,
+    )  # fmt: skip
+    pieces = -(-pairs // (mr * _PIECES))
+    chunk, parts = split(s.batch, -(-4 * able.cores // (pieces * s.groups * blocks)))
+    target = builder.target if parts == 1 else builder.allocate(parts * total)
+    images, span = max(1, _PIXELS // pixels), max(1, _PIXELS // s.out[2])
+    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.plane, axes[1].extent, axes[2].extent, *s.out]
+    geometry += [images, span, total, *s.taps, *(a.period for a in axes), *s.stride, *s.dilation, *x.at, *x.phase_at]
+    builder.launch(
+        "outer", (x.buffer, turned, target),
+        (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
+        (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, PIECES=_PIECES,
+    )  # fmt: skip
+    if parts > 1:
         builder.sum(target, parts)

@@ -1,0 +1,124 @@
+"""Rows of the table and references in NumPy for convolutions of one to three dimensions, as sums over the places of the
+kernel: what each sees of the padded image is a view of it, every `stride` elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+Array = Any
+Ints = tuple[int, ...]
+
+
+# References
+
+
+def _seen(image: Array, taps: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Ints, Array]]:
+    """For each place of the kernel, what it sees of the padded image: views of shape (N, C, *out)."""
+    for tap in np.ndindex(*taps):
+        begin = [k * d for k, d in zip(tap, dilation, strict=True)]
+        cut = (slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(begin, out, stride, strict=True))
+        yield tap, image[(slice(None), slice(None), *cut)]
+
+
+def _grouped(x: Array, groups: int, axis: int) -> Array:
+    return x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+
+
+def _sides(padding: Ints, space: int) -> list[tuple[int, int]]:
+    """Zeros in front and behind."""
+    return list(zip(padding[:space], padding[-space:], strict=True))
+
+
+def _wide(image: Array, padding: Ints) -> Array:
+    return np.pad(image.astype(np.float64), ((0, 0), (0, 0), *_sides(padding, image.ndim - 2)))
+
+
+def convolution(
+    x: Array, weight: Array, bias: Array | None, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Array:
+    taps, wide = weight.shape[2:], _wide(x, padding)
+    out = tuple(
+        (n - d * (k - 1) - 1) // s + 1 for n, d, k, s in zip(wide.shape[2:], dilation, taps, stride, strict=True)
+    )
+    w = _grouped(weight.astype(np.float64), groups, 0)
+    total = np.zeros((x.shape[0], groups, weight.shape[0] // groups, *out))
+    for tap, seen in _seen(wide, taps, out, stride, dilation):
+        total += np.einsum("ngc...,goc->ngo...", _grouped(seen, groups, 1), w[(..., *tap)])
+    total = total.reshape(x.shape[0], weight.shape[0], *out)
+    return total if bias is None else total + bias.reshape(-1, *(1,) * len(taps))
+
+
+def convolution_input(
+    grad: Array, weight: Array, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Array:
+    whole = _wide(np.zeros((grad.shape[0], weight.shape[1] * groups, *size)), padding)
+    g, w = _grouped(grad.astype(np.float64), groups, 1), _grouped(weight.astype(np.float64), groups, 0)
+    for tap, seen in _seen(whole, weight.shape[2:], grad.shape[2:], stride, dilation):
+        seen += np.einsum("ngo...,goc->ngc...", g, w[(..., *tap)]).reshape(seen.shape)
+    return whole[(..., *(slice(a, a + n) for (a, _), n in zip(_sides(padding, len(size)), size, strict=True)))]
+
+
+def convolution_weight(
+    x: Array, grad: Array, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Array:
+    outs, pixels = grad.shape[1], int(np.prod(grad.shape[2:]))
+    g = grad.astype(np.float64).reshape(len(grad), groups, outs // groups, pixels)
+    found = np.zeros((outs, x.shape[1] // groups, *size))
+    for tap, seen in _seen(_wide(x, padding), size, grad.shape[2:], stride, dilation):
+        flat = seen.reshape(len(x), groups, x.shape[1] // groups, pixels)
+        found[(..., *tap)] = np.einsum("ngcp,ngop->goc", flat, g).reshape(outs, -1)
+    return found
+
+
+CONVOLUTION_REFERENCES: dict[str, Callable[..., Array]] = {
+    "convolution": convolution, "convolution_input": convolution_input, "convolution_weight": convolution_weight,
+}  # fmt: skip
+
+# Rows
+
+
+def _named(space: int, stride: Ints = (), padding: Ints = (), dilation: Ints = (), groups: int = 1) -> dict[str, Any]:
+    return {
+        "stride": stride or (1,) * space, "padding": padding or (0,) * space, "dilation": dilation or (1,) * space,
+        "groups": groups,
+    }  # fmt: skip
+
+
+# Input, weight, the output's dimensions of space, and the geometry.
+_CASES: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
+    ((2, 3, 8, 8), (4, 3, 3, 3), (8, 8), _named(2, padding=(1, 1))),
+    ((2, 4, 9, 7), (6, 2, 3, 2), (5, 5), _named(2, (2, 1), (1, 0), (1, 2), 2)),
+    ((3, 5, 7, 9), (5, 1, 5, 5), (4, 3), _named(2, (2, 3), (2, 2), groups=5)),  # single channels
+    ((2, 8, 6, 6), (16, 8, 1, 1), (6, 6), _named(2)),  # a matrix product
+    ((3, 6, 1, 1), (8, 3, 1, 1), (1, 1), _named(2, groups=2)),  # one over all images
+    ((2, 2, 5, 5), (3, 2, 2, 2), (3, 3), _named(2, (3, 3), (2, 2), (2, 2))),
+    ((1, 1, 1, 1), (1, 1, 1, 1), (1, 1), _named(2)),
+    ((0, 3, 5, 5), (2, 3, 3, 3), (3, 3), _named(2)),
+    ((2, 3, 19), (18, 3, 4), (10,), _named(1, (2,), (1, 2))),  # another padding in front than behind
+    ((2, 3, 40), (6, 1, 4), (20,), _named(1, (2,), (1,), groups=3)),  # two outputs of one channel
+    ((2, 2, 4, 5, 6), (3, 2, 2, 3, 2), (4, 3, 5), _named(3, (1, 2, 1), (1, 1, 0), (2, 1, 1))),
+    ((1, 4, 3, 4, 9), (36, 2, 2, 2, 3), (2, 3, 4), _named(3, (1, 1, 2), groups=2)),
+]
+# Planes that do not fit what a work-item keeps of them.
+_LARGE: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
+    ((1, 2, 80, 90), (2, 1, 3, 3), (80, 90), _named(2, padding=(1, 1), groups=2)),
+    ((1, 2, 40, 34), (3, 2, 3, 3), (40, 34), _named(2, padding=(1, 1))),
+    ((2, 3, 12, 20), (10, 3, 3, 3), (12, 20), _named(2, padding=(1, 1))),
+]
+
+
+def convolution_rows(row: Any, of: Callable[..., Any]) -> list[Any]:
+    """The rows of all three ops, by the table's makers of rows and operands."""
+    rows = []
+    for turn, (image, weight, out, named) in enumerate(_CASES + _LARGE):
+        layout = ("contiguous", "transposed", "sliced")[turn % 3]
+        x, w = of(*image, layout=layout), of(*weight, layout=layout)
+        y = of(image[0], weight[0], *out, layout=layout)
+        slopes = image[0] > 0 and turn < len(_CASES)
+        rows.append(row("convolution", (x, w, of(weight[0]) if turn % 2 == 0 else None), named, slopes))
+        rows.append(row("convolution_input", (y, w), named | {"size": image[2:]}, slopes))
+        rows.append(row("convolution_weight", (x, y), named | {"size": weight[2:]}, slopes))
+    return rows
