@@ -13,6 +13,7 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any
 
+from . import counting as _counting
 from . import embeddings as _embeddings
 from . import functions as _functions
 from . import gathering as _gathering
@@ -21,6 +22,7 @@ from . import joining as _joining
 from . import methods as _methods
 from . import scanning as _scanning
 from . import scattering as _scattering
+from . import sorting as _sorting
 from ._install import install_ops as _install_ops
 from .runtime import dtypes as _dtypes
 from .runtime.dtypes import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
@@ -28,7 +30,7 @@ from .runtime.dtypes import bool_ as bool
 from .runtime.tensor import Tensor
 
 _methods.install()
-for _source in (_functions, _gathering, _indexing, _joining, _scanning, _scattering):
+for _source in (_functions, _gathering, _indexing, _joining, _scanning, _scattering, _sorting, _counting):
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
 _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "special": {}}
@@ -37,6 +39,7 @@ _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_em
 
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .convolutions import *
+from .counting import *
 from .determinism import *
 from .factories import *
 from .functions import *
@@ -53,6 +56,7 @@ from .runtime.device import Device, device, set_default_device
 from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .scanning import *
 from .scattering import *
+from .sorting import *
 from .streams import *
 
 _install_random()

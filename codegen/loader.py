@@ -75,6 +75,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
     "contraction": {"out": ((str,), "the equation, as in einsum")},
     "view": {"view": ((str,), "the geometry function")},
     "index": {"index": ((str,), "the access pattern")},
+    "sort": {"sort": ((str,), "what is asked for: order, top or search")},
     "window": {
         "window": ((dict,), "over, identity, map, combine, finish (and let)"),
         "gradient": ((str,), "the op that is the gradient of the first operand"),
@@ -90,7 +91,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
 }
 REQUIRED = {
     "pointwise": ("out",), "random": ("out",), "reduction": ("reduce",), "scan": ("scan",), "rowwise": ("out",),
-    "contraction": ("out",), "view": ("view",), "index": ("index",), "window": ("window",),
+    "contraction": ("out",), "view": ("view",), "index": ("index",), "sort": ("sort",), "window": ("window",),
     "composite": ("out",), "custom": (),
 }  # fmt: skip
 _REFERENCE = re.compile(r"(numpy|numpy\.linalg|scipy\.special|math)\.[a-z][a-z0-9_]*\Z")
@@ -447,7 +448,7 @@ def _choices(entry: Located, report: Any) -> None:
 
 
 def _default_dtypes(kind: str) -> str:
-    return {"rowwise": "float", "random": "all", "view": "all", "index": "all"}.get(kind, "numeric")
+    return {"rowwise": "float", "random": "all", "view": "all", "index": "all", "sort": "all"}.get(kind, "numeric")
 
 
 def _text(value: Any) -> str:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 __all__ = ["DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "Op", "Param", "SpecError", "SpecErrors"]
 
 KINDS = (
-    "pointwise", "reduction", "scan", "rowwise", "contraction", "random", "view", "index", "window", "composite",
-    "custom",
+    "pointwise", "reduction", "scan", "rowwise", "contraction", "random", "view", "index", "sort", "window",
+    "composite", "custom",
 )  # fmt: skip
 DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")
 RESULTS = ("promote", "float", "bool", "index", "accumulate")

@@ -15,6 +15,7 @@
     ├── IndexOutOfRange               IndexError, RuntimeError
     ├── IndexKindError                DTypeError, ArgumentError, IndexError      an index that is none
     ├── IndexShapeError               ShapeError, IndexError                     indices that do not broadcast
+    ├── DomainError                   TypeError, ValueError, RuntimeError        a value that an op is not defined for
     ├── GradientError                 RuntimeError
     │   ├── VersionError                                 a saved tensor was written in place
     │   ├── FreedGraphError                              backward through a graph a second time
@@ -37,6 +38,7 @@ __all__ = [
     "CompileError",
     "DTypeError",
     "DeviceError",
+    "DomainError",
     "DriverNotFound",
     "ForkError",
     "FreedGraphError",
@@ -146,6 +148,10 @@ class DTypeError(WeftgradError, TypeError, RuntimeError):
 
 class ArgumentError(WeftgradError, TypeError, ValueError):
     """An argument of the wrong type or value."""
+
+
+class DomainError(ArgumentError, RuntimeError):
+    """A value of the right type that the op is not defined for."""
 
 
 class IndexOutOfRange(WeftgradError, IndexError, RuntimeError):

@@ -32,6 +32,7 @@ from op_running import (
     tensor,
 )
 from op_scan import scan_cases, scan_slopes
+from op_sort import sort_cases, sort_slopes
 from op_tables import table_cases, table_slopes
 from op_window import window_cases, window_slopes
 
@@ -169,7 +170,9 @@ def reduction_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
 _TABLED = ("rowwise", "contraction", "custom", "index", "view", "random")
 _CASES = {"pointwise": pointwise_cases, "reduction": reduction_cases, **dict.fromkeys(_TABLED, table_cases)}
 _CASES["window"] = window_cases
+_CASES["sort"] = sort_cases
 _CASES["scan"] = scan_cases
 _SLOPES = {"pointwise": pointwise_slopes, "reduction": reduction_slopes, **dict.fromkeys(_TABLED, table_slopes)}
 _SLOPES["window"] = window_slopes
+_SLOPES["sort"] = sort_slopes
 _SLOPES["scan"] = scan_slopes

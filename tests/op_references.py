@@ -13,6 +13,7 @@ import numpy as np
 import scipy.special as sp
 from op_index import INDEX_REFERENCES
 from op_references_kinds import KIND_REFERENCES
+from op_references_sort import SORT_REFERENCES
 from op_shapes import SHAPE_REFERENCES
 
 Array = Any
@@ -285,6 +286,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **INDEX_REFERENCES,
     **KIND_REFERENCES,
     **SHAPE_REFERENCES,
+    **SORT_REFERENCES,
 }  # fmt: skip
 
 # For integers, where NumPy's function is another one or refuses.

@@ -33,6 +33,7 @@ SHAPES = ((5, 7), (300, 24), (260, 260))
 _NARROW = ((18, 12), (300, 12))
 _MORE_SHAPES = {
     "contraction": ((64, 10), (1, 300)), "rowwise": ((64, 10),), "reduction": _NARROW, "pointwise": _NARROW,
+    "sort": ((20000,), (1, 40000)),
 }  # fmt: skip
 # Dtypes that stand for a class of dtypes where the ones that were asked for do not belong to it.
 _STAND_INS = {"integer": (dtypes.int64,), "integral": (dtypes.bool_, dtypes.int64), "bool": (dtypes.bool_,)}
@@ -122,6 +123,8 @@ def _along(record: OpRecord, op: Op, shape: tuple[int, ...]) -> Iterator[dict[st
     if record.kind == "reduction" and "dim" in names:
         yield from ({"dim": d} for d in (0, 1))
     elif record.kind == "rowwise" and "dim" in names and all(p.scope == "full" for p in op.operands if p.is_tensor):
+        yield {"dim": 0}
+    elif record.kind == "sort" and "dim" in names:
         yield {"dim": 0}
     elif record.name == "copy":
         yield from ({"dtype": d} for d in (dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_))

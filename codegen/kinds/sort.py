@@ -1,0 +1,61 @@
+"""Sort: elements brought into order along a dimension, the first few of them, and places found in what is in order.
+
+    sort: what is asked for, one of PATTERNS
+
+Order is total: NaN is greater than every number and equal to itself, -0.0 is equal to 0.0, and equal elements keep
+their order, ascending or descending. Gradients go back to where the elements came from
+(`runtime.autograd.sort_rules`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import triton
+from ..model import Op, SpecError
+from . import Derived, OutputRow, Rendered, Source
+
+__all__ = ["PATTERNS", "check", "derive", "render"]
+
+# pattern -> (operands: names in order, static arguments it must have)
+PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "order": (("input",), ("dim", "descending")),
+    "top": (("input",), ("k", "dim", "largest")),
+    "search": (("sequence", "values"), ("right", "total")),
+}
+
+
+def check(op: Op) -> None:
+    """Raise `SpecError` for a pattern that does not exist, or operands that it does not take."""
+    pattern = op.fields["sort"]
+    if pattern not in PATTERNS:
+        raise SpecError(f"unknown pattern {pattern!r}", field="sort", suggestion=f"one of {', '.join(PATTERNS)}")
+    operands, statics = PATTERNS[pattern]
+    if [(p.type, p.role) for p in op.operands] != [("value", "tensor")] * len(operands):
+        raise SpecError(f"the pattern {pattern!r} takes the operands ({', '.join(operands)})", field="op")
+    missing = [s for s in statics if s not in {p.name for p in op.statics}]
+    if missing:
+        raise SpecError(f"the pattern {pattern!r} needs the parameter {missing[0]!r}", field="op")
+
+
+def render(op: Op, environment: Any) -> Rendered:
+    """Kernels of the pattern's schedules. Those of `order` and `top` are the same."""
+    pattern = op.fields["sort"]
+    does = "search" if pattern == "search" else "order"
+    if does == "search":
+        outputs: tuple[OutputRow, ...] = (OutputRow(type="index", result="index", differentiable=False),)
+    else:
+        outputs = (
+            OutputRow("values", result=f"like:{op.operands[0].name}", differentiable=op.grad != "none"),
+            OutputRow("indices", "index", "index", differentiable=False),
+        )
+    sources = {
+        "opencl": Source(environment.get_template("opencl/sort.cl.j2").render(does=does)),
+        "triton": triton.source("sort.py.j2", environment, does=does),
+    }
+    return Rendered(outputs, sources, {"sort": pattern, "rules": "sort_rules"})
+
+
+def derive(op: Op) -> dict[str, Derived]:
+    """The runtime knows the gradients."""
+    return {}

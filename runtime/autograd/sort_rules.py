@@ -1,0 +1,31 @@
+"""Gradients of sort ops: each goes back to the place that its element came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..dispatch import call
+from ..records import OpRecord, Rule, registry
+from ..tensor import Tensor
+from ..views import reshape
+from .node import Node
+
+__all__ = ["rules"]
+
+
+def rules(record: OpRecord) -> Mapping[str, Rule]:
+    """The gradient rules of a sort op."""
+    if not any(o.differentiable for o in record.outputs):
+        return {}
+    return {record.operands[0].name: Rule(function=_placed, operands=("grad_values", "indices"))}
+
+
+def _placed(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Zeros with the gradient at the places that the elements had."""
+    shape = node.recipe.metas[position].shape  # type: ignore[union-attr]
+    grad, indices = values["grad_values"], values["indices"]
+    if not shape:
+        return reshape(grad, ())
+    dim = node.statics[node.recipe.record.statics.index("dim")] % len(shape)
+    return call(registry["spread"], (grad, indices), (shape, dim))  # type: ignore[no-any-return]

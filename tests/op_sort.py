@@ -1,0 +1,97 @@
+"""Cases of sort ops: rows of every length that has a schedule of its own, every dtype, layouts, ties, NaN, no elements.
+
+Results have to be exactly what is expected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from op_references_sort import search_sorted, sort_along, top_along
+from op_running import Array, Case, Slopes, caller, has, laid_out, numpy_of, rounded, tensor
+
+from weftgrad.codegen.model import Op
+from weftgrad.runtime.device import Device
+
+_EVERY = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool")
+_SOME = ("float32", "int64")
+# Shape, layout, dimension. Long rows are sorted in several passes, and on a CPU from 32768 elements by several cores.
+_SHAPES: list[tuple[tuple[int, ...], str, int]] = [
+    ((4, 70), "contiguous", 1), ((5, 17), "transposed", 1), ((3, 5, 18), "turned", 1), ((65,), "flipped", 0),
+    ((5, 17), "expanded", 0), ((3, 9), "stepped", -1), ((), "contiguous", -1), ((1, 3), "sliced", 0),
+    ((3, 0), "contiguous", 1), ((0, 3), "contiguous", 1), ((2, 1030), "contiguous", 1),
+]  # fmt: skip
+_LONG = ((40000,), "contiguous", 0)
+_KS = (2, 17, 3, 1, 5, 9, 1, 1, 0, 2, 300)  # of the first few, by shape
+
+
+def sort_cases(op: Op, place: Device, selection: str) -> list[Case]:
+    """Every shape in float32, and the first one, and a long one, in other dtypes."""
+    if op.name == "search_sorted":
+        return _searches(place, selection)
+    rng = np.random.default_rng(11)
+    dtypes = [d for d in (_EVERY if selection == "full" else _SOME) if has(place, d)]
+    calls = [("float32", shape, k) for shape, k in zip(_SHAPES, _KS, strict=True)]
+    calls += [(dtype, _SHAPES[0], 7) for dtype in dtypes[1:]]
+    if selection == "schedules":
+        calls += [("int64", _SHAPES[-1], 300)]
+    calls += [("float32", ((1, 3000), "contiguous", 1), 4)]
+    if selection != "small":
+        calls += [("float32", _LONG, 4), ("int16", _LONG, 30000)]
+    found = []
+    for turn, (dtype, (shape, layout, dim), k) in enumerate(calls):
+        array, made = laid_out(
+            lambda size, dtype=dtype: _values(rng, size, dtype), shape, layout, lambda a, d=dtype: tensor(a, d, place)
+        )
+        down = turn % 2 == 1
+        top = op.name == "top_along"
+        statics = (min(k, shape[dim] if shape else 1), dim, down) if top else (dim, down)
+        expected = top_along(array, *statics) if top else sort_along(array, *statics)
+        label = f"{dtype}, {layout}, {statics}"
+        found.append(Case(label, [made], [array], expected, (dtype, "int64"), statics, (0.0, 0.0)))
+    return found
+
+
+def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Many are equal; of floats some are NaN, infinite, or one of the zeros."""
+    kind = numpy_of(dtype).kind
+    if kind == "b":
+        return rng.random(shape) > 0.5
+    if kind in "iu":
+        return rng.integers(0 if kind == "u" else -100, 100, shape).astype(dtype)
+    values = rounded(np.round(rng.standard_normal(shape) * 20) / 4, dtype)
+    odd = rng.integers(0, 24, shape)
+    for number, value in enumerate((np.nan, -np.inf, np.inf, -0.0, 0.0)):
+        values = np.where(odd == number, np.array(value, values.dtype), values)
+    return values
+
+
+def _searches(place: Device, selection: str) -> list[Case]:
+    rng = np.random.default_rng(12)
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((33,), (5, 9)), ((3, 20), (3, 7)), ((2, 3, 4), (2, 3, 5)), ((1,), (6,)), ((0,), (4,)), ((9,), ()),
+        ((5,), (0,)),
+    ]  # fmt: skip
+    dtypes = [d for d in (_EVERY[:-1] if selection == "full" else _SOME) if has(place, d)]
+    calls = [("float32", shapes[i % len(shapes)], i) for i in range(2 * len(shapes))]
+    calls += [(dtype, shapes[0], i) for i, dtype in enumerate(dtypes[1:])]
+    found = []
+    for dtype, (many, few), turn in calls:
+        right, total = turn % 2 == 1, turn % 4 > 1
+        sequence, values = np.sort(_values(rng, many, dtype), -1), _values(rng, few, dtype)
+        if not total and numpy_of(dtype).kind == "f":  # comparisons with NaN are another matter: test_sorting.py
+            sequence, values = np.sort(np.nan_to_num(sequence), -1), np.asarray(np.nan_to_num(values))
+            sequence, values = rounded(sequence, dtype), rounded(values, dtype)
+        made = [tensor(sequence, dtype, place), tensor(values, dtype, place)]
+        expected = search_sorted(sequence, values, right, total)
+        found.append(Case(f"{dtype}, {right}, {total}", made, [sequence, values], expected, "int64", (right, total)))
+    return found
+
+
+def sort_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
+    """Along either dimension of a matrix whose elements are apart."""
+    call, found = caller(op), []
+    for dim in (1, 0):
+        x = tensor(np.random.default_rng(5).permutation(24).reshape(4, 6) / 5.0, "float64", place, True)
+        statics = (2, dim, True) if op.name == "top_along" else (dim, dim == 1)
+        found.append(Slopes(f"dim {dim}", lambda x, s=statics: call(x, statics=s)[0], [x], ("input",)))
+    return found
