@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from op_attention import attention_cases, attention_slopes
 from op_pointwise import *  # noqa: F403
 from op_pointwise import pointwise_cases, pointwise_slopes
 from op_running import *  # noqa: F403
@@ -167,6 +168,16 @@ def reduction_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
     return found
 
 
+def custom_cases(op: Op, place: Device, selection: str) -> list[Case]:
+    """Of convolution and of attention, both kinds of their own."""
+    return (attention_cases if op.name.startswith("attention") else table_cases)(op, place, selection)
+
+
+def custom_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
+    """Derivatives of the same."""
+    return (attention_slopes if op.name.startswith("attention") else table_slopes)(op, place, selection)
+
+
 _TABLED = ("rowwise", "contraction", "custom", "index", "view", "random")
 _CASES = {"pointwise": pointwise_cases, "reduction": reduction_cases, **dict.fromkeys(_TABLED, table_cases)}
 _CASES["window"] = window_cases
@@ -176,3 +187,4 @@ _SLOPES = {"pointwise": pointwise_slopes, "reduction": reduction_slopes, **dict.
 _SLOPES["window"] = window_slopes
 _SLOPES["sort"] = sort_slopes
 _SLOPES["scan"] = scan_slopes
+_CASES["custom"], _SLOPES["custom"] = custom_cases, custom_slopes

@@ -58,6 +58,8 @@ def calls_of(record: OpRecord, place: Device, types: Sequence[DType]) -> Iterato
                 yield from _index_calls(record, place, each)
             elif record.kind == "window":
                 yield from _window_calls(record, place, each)
+            elif record.name.startswith("attention"):
+                yield from _attention_calls(record, place, each)
             elif record.kind == "custom":
                 yield from _convolution_calls(record, place, each)
             else:
@@ -238,3 +240,29 @@ def _window_calls(record: OpRecord, place: Device, dtype: DType) -> Iterator[Cal
             operands = [blank(place, *shape, dtype=dtype, grad=grad)]
             operands += [blank(place, *shape, dtype=dtypes.int64) for _ in record.operands[1:]]
             yield partial(differentiated, record, operands, tuple(known[s] for s in record.statics), summed=True)
+
+
+# Attention ------------------------------------------------------------------------------------------------------------
+
+# Batch, heads of the query and of key and value, positions, features.
+_ATTENTIONS = ((2, 4, 4, 10, 16), (2, 8, 8, 128, 64), (1, 8, 2, 256, 128))
+
+
+def _attention_calls(record: OpRecord, place: Device, dtype: DType) -> Iterator[Call]:
+    """Heads of common sizes, without a mask and with each kind of mask."""
+    for batch, heads, own, count, width in _ATTENTIONS:
+        if width > 16 and dtype is dtypes.float64:
+            continue
+        made = partial(blank, place, dtype=dtype)
+        rows = partial(blank, place, batch, heads, count, dtype=dtype if dtype.itemsize > 2 else dtypes.float32)
+        masks = blank(place, 1, 1, count, count, dtype=dtypes.bool_), made(1, 1, count, count)
+        variants = ((None, True, False), (None, False, True), (masks[0], False, False), (masks[1], False, False))
+        for mask, is_causal, dropping in variants:
+            given = {
+                "query": made(batch, heads, count, width), "key": made(batch, own, count, width),
+                "value": made(batch, own, count, width), "mask": mask, "grad_output": made(batch, heads, count, width),
+                "result": made(batch, heads, count, width), "logsumexp": rows(), "delta": rows(), "scale": 0.5,
+                "p": 0.5, "rescale": 2.0, "seed": 7, "offset": 7,
+            }  # fmt: skip
+            statics = (is_causal, dropping)[: len(record.statics)]
+            yield partial(call, record, tuple(given[o.name] for o in record.operands), statics)

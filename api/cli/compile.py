@@ -120,7 +120,7 @@ def planned(targets: Sequence[str], ops: Sequence[str] | None, dtype: str) -> di
 
 
 def _differs(step: Any) -> bool:
-    return step.instance.name in ("contraction", "convolution")
+    return step.instance.name in ("contraction", "convolution", "attention")
 
 
 def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[str] | None) -> dict[str, Any]:

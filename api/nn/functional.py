@@ -52,6 +52,7 @@ from ._normalization import (
     pairwise_distance,
     rms_norm,
 )
+from .attention import scaled_dot_product_attention
 
 __all__ = [
     "batch_norm",
@@ -262,36 +263,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     a, b = input1.reshape(-1, input1.meta.shape[-1]), input2.reshape(-1, input2.meta.shape[-1])  # type: ignore[attr-defined]
     out = ((a @ weight) * b).sum(-1).t().reshape(*lead, weight.meta.shape[0])
     return out if bias is None else out + bias
-
-
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> Tensor:
-    """softmax(query · keyᵀ * scale + mask) · value over the last two dimensions; scale is 1/√E unless given.
-
-    A bool mask says where to attend, another is added; `is_causal` lets position i see the first i + 1.
-    """
-    factor = query.meta.shape[-1] ** -0.5 if scale is None else scale
-    scores = _ops.mul(query, factor) @ key.transpose(-2, -1)  # type: ignore[attr-defined]
-    if is_causal:
-        from ..factories import arange
-
-        if attn_mask is not None:
-            raise ArgumentError("scaled_dot_product_attention: give attn_mask or is_causal, not both")
-        rows, columns = query.meta.shape[-2], key.meta.shape[-2]
-        place = query.meta.device
-        attn_mask = _ops.ge(arange(rows, device=place).unsqueeze(-1), arange(columns, device=place))  # type: ignore[attr-defined]
-    if attn_mask is not None and attn_mask.meta.dtype.kind == "b":
-        scores = _ops.where(attn_mask, scores, -float("inf"))
-    elif attn_mask is not None:
-        scores = _ops.add(scores, attn_mask)
-    return dropout(_softmax(scores, -1), dropout_p, dropout_p > 0) @ value  # type: ignore[operator]
 
 
 # Dropout --------------------------------------------------------------------------------------------------------------

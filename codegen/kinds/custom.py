@@ -3,6 +3,7 @@
     template: a file's name, without extension, in each folder of `templates/`; or sources: {opencl: the text itself}
     plan: the module of `runtime/kinds/` whose `plan` chooses layouts and launches
     rules: the module of `runtime/autograd/` whose `rules(record)` gives the gradients; without it there are none
+    out: the results by name, each `value`, or `kept` if it is only kept for backward and has no gradient
 
 The template is rendered with `op`, the op's name; its kernels follow the conventions of every kernel text.
 """
@@ -43,7 +44,10 @@ def render(op: Op, environment: Any) -> Rendered:
         name = str(op.fields["template"])
         sources = {"opencl": Source(environment.get_template(f"opencl/{name}.cl.j2").render(op=op.name))}
         sources["triton"] = triton.source(f"{name}.py.j2", environment, op=op.name)
-    outputs = tuple(OutputRow(k, "value", op.result, "full", op.grad != "none") for k in op.outputs or ("out",))
+    outputs = tuple(
+        OutputRow(k, "value", op.result, "full", op.grad != "none" and what != "kept")
+        for k, what in (op.outputs or {"out": "value"}).items()
+    )
     detail = {k: op.fields[k] for k in ("plan", "rules") if k in op.fields}
     return Rendered(outputs, sources, detail)
 

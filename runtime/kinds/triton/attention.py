@@ -1,0 +1,84 @@
+"""Attention's schedules: a program takes a block of one side's positions, and goes over the other side's in blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...backends.protocol import Instance, Step
+from ...precision import input_precision
+from . import Defines, Geometry, index_type, next_power, strided_extent
+
+if TYPE_CHECKING:
+    from ..attention import Builder
+
+__all__ = ["launch"]
+
+_LEAST = 16  # the smallest side of a tensor core's tile
+# Of forward, query and key_value, by features up to a power of two: a program's positions, those of a block of the
+# other side, and warps. No kernel spills registers on any target.
+_HALF = {
+    64: ((128, 64, 8), (64, 64, 4), (64, 32, 4)), 128: ((128, 32, 8), (64, 32, 8), (64, 32, 8)),
+    256: ((64, 32, 8), (32, 32, 8), (32, 32, 8)),
+}  # fmt: skip
+_SINGLE = {64: ((64, 32, 8), (32, 32, 8), (32, 32, 8)), 128: ((32, 32, 8), (32, 16, 8), (16, 16, 8))}
+_DOUBLE = {16: ((16, 16, 8), (16, 16, 8), (16, 16, 8))}
+_KINDS = ("forward", "query", "key_value")
+_ROWS = 4096  # elements of a program that sums rows
+
+
+def launch(builder: Builder) -> None:
+    """Add the launch of one call to `builder`."""
+    s, able = builder.sizes, builder.able
+    names = ["result", "grad_output"] if builder.kind == "delta" else ["query", "key", "value", "mask", "grad_output"]
+    strides = {name: builder.strides(name) for name in names}
+    steps = tuple(strides[name][3] for name in names if name != "mask")
+    layouts = [m for m in builder.layouts.values() if m.ndim == 4]
+    extents = [strided_extent(m.shape, m.strides) for m in layouts] + [2 * r.numel for r in builder.results]
+    depth = max(_LEAST, next_power(s.depth))
+    defines: Defines = {"INDEX": index_type(extents), "UNIT": int(set(steps) <= {0, 1} and 0 not in steps)}
+    if builder.kind == "delta":
+        total = s.batch * s.heads * s.rows
+        block = max(1, min(_ROWS // depth, next_power(total)))
+        geometry: Geometry = (s.heads, total, s.rows, s.depth, strides["result"][:3], strides["grad_output"][:3], steps)
+        grid: tuple[int, ...] = (-(-total // block),)
+        _add(builder, geometry, grid, {**defines, "DEPTH": depth, "BM": block}, (), ())
+        return
+    present = [strides[n][3] for n in names if n != "mask" and n in builder.layouts]
+    defines["UNIT"] = int(set(present) == {1})
+    mine, other, warps = _blocks(builder)
+    query = builder.layouts["query"].dtype
+    defines.update({
+        "D": query.name if query.itemsize == 2 else builder.element.name, "PRECISION": input_precision(able.sm),
+        "WIDTH": max(_LEAST, next_power(s.width)), "DEPTH": depth, "BM": mine, "BN": other,
+        "CAUSAL": int(builder.causal), "MASK": builder.mask, "DROPOUT": int(builder.dropping), "num_warps": warps,
+        "num_stages": 2,
+    })  # fmt: skip
+    count, heads = builder.side()
+    tables = [strides[n][:3] if n != "mask" else strides[n] for n in names]
+    geometry = (s.heads, s.group, s.rows, s.keys, s.width, s.depth, *tables, steps)
+    _add(builder, geometry, (-(-count // mine), heads), defines, (0, 1, 2), (3, 4))
+
+
+def _blocks(builder: Builder) -> tuple[int, int, int]:
+    """A program's positions, those of a block of the other side, and warps."""
+    s = builder.sizes
+    features = next_power(max(s.width, s.depth))
+    half = builder.layouts["query"].dtype.itemsize == 2
+    table = _HALF if half else _DOUBLE if builder.element.itemsize == 8 else _SINGLE
+    mine, other, warps = next(sizes for most, sizes in table.items() if features <= most)[_KINDS.index(builder.kind)]
+    rows, keys = (s.keys, s.rows) if builder.kind == "key_value" else (s.rows, s.keys)
+    return min(mine, max(_LEAST, next_power(rows))), min(other, max(_LEAST, next_power(keys))), warps
+
+
+def _add(
+    builder: Builder, geometry: Geometry, grid: tuple[int, ...], defines: Defines, numbers: tuple[int, ...],
+    integers: tuple[int, ...],
+) -> None:  # fmt: skip
+    text = builder.request.record.texts[builder.request.device.driver.target]
+    buffers, slots = builder.buffers()
+    # Named for the kind, not the op: the ops share a text.
+    made = Instance(
+        "attention", text.source, f"attention_{builder.kind}", builder.element.compute, 1, slots,
+        tuple(defines.items()),
+    )  # fmt: skip
+    builder.steps.append(Step(made, buffers, geometry, grid, None, builder.work, numbers, integers))
