@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .runtime import dtypes
+from .runtime import deferred, dtypes
 from .runtime.context import current_stream
 from .runtime.device import Device, meta
 from .runtime.dispatch import empty
@@ -117,8 +117,10 @@ def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:
         flat = np.empty(layout.shape, layout.dtype.numpy)
         start = source.start - source.storage.start
         driver.read(source.storage, start, flat, current_stream(layout.device))
+        deferred.look(layout.device, wait=False)  # what was queued before has come
         return flat
     driver.synchronize()
+    deferred.look(layout.device, wait=True)
     size = layout.dtype.itemsize
     interface = {
         "shape": layout.shape,

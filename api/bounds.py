@@ -1,86 +1,129 @@
-"""Whether indices lie in the tensor they index: looked at before anything is launched."""
+"""Whether indices lie in the tensor they index: looked at before anything is launched, or when the device tells."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from . import _hosting
 from ._checks import only_tensors
-from .runtime import dtypes
-from .runtime.context import current_stream
+from .runtime import deferred, dtypes
 from .runtime.device import Device
 from .runtime.dispatch import call
 from .runtime.errors import DTypeError, IndexOutOfRange
 from .runtime.records import registry
 from .runtime.tensor import Tensor
 
-__all__ = ["check_bounds", "check_classes", "check_range", "unchecked"]
+__all__ = ["bounds_check", "check_bounds", "check_classes", "check_range", "unchecked"]
 
 _unchecked: set[Device] = set()
+_OVERLAPPED = 1 << 16  # indices from which on they are checked while they are used
 
 
 def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False) -> int:
-    """The smallest index. Raises `IndexOutOfRange` unless all are in [0, size), or in [-size, size) if `negative`.
+    """The smallest index, or a number below 0 if there may be one. Raises `IndexOutOfRange` unless all indices are in
+    [0, size), or in [-size, size) if `negative`.
 
-    The host waits for the index and looks at its extremes before anything is launched: a kernel cannot raise, and an
-    error that comes later would name neither the call nor the index. This is the price of indexing by a tensor. (A
-    kernel given a place outside of its tensor reads 0 and writes nothing, so memory is safe without this.)
+    On `cpu` the host waits for the index and looks at its extremes before anything is launched. On other devices
+    nothing waits: kernels find the extremes, and what is wrong is raised when the host next waits for the device, or
+    makes another check (`runtime.deferred`). A kernel given a place outside of its tensor reads 0 and writes nothing,
+    so memory is safe meanwhile.
     """
     only_tensors(where, index)
     if index.meta.dtype.kind not in "ui":
         raise DTypeError(f"{where}: an index must hold integers, not {index.meta.dtype.name}; convert it with .long()")
+    low = -size if negative else 0
     if not index.meta.numel:
         return 0
-    least, most = _extremes(index, size)
-    check_range(least, most, size, where, -size if negative else 0)
-    return least
+    device = index.meta.device
+    if device.type == "cpu":
+        least, most = (0, -1) if device in _unchecked else _extremes_in_memory(index, size)
+        check_range(least, most, size, where, low)
+        return least
+    _defer(index, lambda least, most: check_range(least, most, size, where, low))
+    return -1 if negative and index.meta.dtype.kind == "i" else 0
+
+
+def bounds_check(index: Tensor, size: int, where: str) -> Callable[[], None]:
+    """`check_bounds` in two halves: this waits for the index, and what it returns is to be called once the work that
+    reads the index is launched. Meanwhile that work is done; of something wrong, only a new result may have come.
+
+    Small indices are checked at once.
+    """
+    if index.meta.device.type != "cpu" or index.meta.numel < _OVERLAPPED or not index.meta.contiguous:
+        check_bounds(index, size, where)
+        return _checked
+    only_tensors(where, index)
+    if index.meta.dtype is not dtypes.int64 or index.meta.device in _unchecked:
+        check_bounds(index, size, where)
+        return _checked
+    values = _memory(index)
+
+    def check() -> None:
+        if int(values.view(np.uint64).max()) >= size:
+            check_range(int(values.min()), int(values.max()), size, where, 0)
+
+    return check
+
+
+def _checked() -> None:
+    """Nothing is left to check."""
 
 
 def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -> None:
     """Raise `IndexOutOfRange` unless all of `target`, integers, are in [0, classes) or equal to `ignore_index`.
 
-    As with `check_bounds`, the host waits for the target. Only if some are outside of [0, classes) are they told apart
-    from those to be ignored.
+    When that is raised is as with `check_bounds`.
     """
     if not target.meta.numel:
         return
-    least, most = _extremes(target, classes)
+    device = target.meta.device
+    if device.type != "cpu":
+        known = target
+        if classes and not 0 <= ignore_index < classes:
+            ignored = call(registry["eq"], (target.detach(), ignore_index))  # type: ignore[attr-defined]
+            known = call(registry["masked_fill"], (target.detach(), ignored, 0))  # type: ignore[attr-defined]
+
+        def judge(least: int, most: int) -> None:
+            wrong = [v for v in (least, most) if not 0 <= v < classes and v != ignore_index]
+            if wrong:
+                raise _wrong_class(wrong[0], classes, ignore_index, where)
+
+        _defer(known, judge)
+        return
+    least, most = (0, -1) if device in _unchecked else _extremes_in_memory(target, classes)
     if least >= 0 and most < classes:
         return
     values = _hosting.to_host(target.detach())  # type: ignore[attr-defined]
     wrong = values[((values < 0) | (values >= classes)) & (values != ignore_index)]
     if wrong.size:
-        found = int(wrong[0])
-        known = f"numbered 0 to {classes - 1}" if classes else "so that no target is right"
-        raise IndexOutOfRange(
-            f"{where}: target {found} is out of bounds: the input has {classes} classes, {known}; correct the target, "
-            f"or pass ignore_index={found} for targets that do not count (it is {ignore_index})"
-        )
+        raise _wrong_class(int(wrong[0]), classes, ignore_index, where)
 
 
-def _extremes(index: Tensor, size: int) -> tuple[int, int]:
-    """The smallest and the largest index; 0 for the smallest where all are in [0, size)."""
+def _wrong_class(found: int, classes: int, ignore_index: int, where: str) -> IndexOutOfRange:
+    known = f"numbered 0 to {classes - 1}" if classes else "so that no target is right"
+    return IndexOutOfRange(
+        f"{where}: target {found} is out of bounds: the input has {classes} classes, {known}; correct the target, "
+        f"or pass ignore_index={found} for targets that do not count (it is {ignore_index})"
+    )
+
+
+def _defer(index: Tensor, judge: Callable[[int, int], None]) -> None:
+    """Let a device find the smallest and the largest index, for `judge` to see when they are known."""
     device = index.meta.device
-    if device.type == "cpu":
-        return (0, -1) if device in _unchecked else _extremes_in_memory(index, size)
-    if getattr(current_stream(device), "capture", None) is not None:
-        return 0, -1  # a graph is captured: nothing has a value before its replay, so nothing can be looked at
+    deferred.poll(device)
     low, high = call(registry["index_bounds"], (index.detach(),))  # type: ignore[attr-defined]
-    return (0, -1) if device in _unchecked else (int(low.item()), int(high.item()))
+    if device not in _unchecked:
+        deferred.defer(low, high, judge)
 
 
 def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
     layout = index.meta
     if layout.contiguous:
-        driver: Any = layout.device.driver  # of the cpu: one that can wait for a storage
-        driver.wait_for(index.storage)
-        start = index.start - index.storage.start
-        memory: Any = driver.host_view(index.storage)
-        values = memory[start : start + layout.nbytes].view(layout.dtype.numpy)
+        values = _memory(index)
         if layout.dtype is dtypes.int64:  # negative ones are huge without a sign, so one pass finds that all are good
             most = int(values.view(np.uint64).max())
             if most < size:
@@ -88,6 +131,15 @@ def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
     else:
         values = _hosting.to_host(index)
     return int(values.min()), int(values.max())
+
+
+def _memory(index: Tensor) -> np.ndarray[Any, Any]:
+    """The values of a contiguous tensor on `cpu`, which is waited for, and nothing else."""
+    driver: Any = index.meta.device.driver
+    driver.wait_for(index.storage)
+    start = index.start - index.storage.start
+    memory: Any = driver.host_view(index.storage)
+    return memory[start : start + index.meta.nbytes].view(index.meta.dtype.numpy)  # type: ignore[no-any-return]
 
 
 def check_range(least: int, most: int, size: int, where: str, low: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ._checks import only_tensors, whole_number
 from ._generated import ops
 from .autograd import no_grad
-from .bounds import check_bounds
+from .bounds import bounds_check, check_bounds
 from .factories import full, zeros
 from .reducing import norm
 from .runtime import dtypes, views
@@ -56,14 +56,18 @@ def embedding(
     """
     only_tensors("embedding", input, weight)
     skipped = _table(weight, padding_idx, sparse, "embedding")
-    check_bounds(input, weight.meta.shape[0], "embedding")
+    check = bounds_check(input, weight.meta.shape[0], "embedding")
     if max_norm is not None:
+        check()
         _renormalize(weight, input, max_norm, norm_type)
     if scale_grad_by_freq:
-        return call(_shared_rows, (weight, input), (0, 1, skipped))  # type: ignore[no-any-return]
-    if skipped < 0:
-        return call(_take_at, (weight, input), (0, 1))  # type: ignore[no-any-return]
-    return call(_rows, (weight, input), (0, 1, skipped))  # type: ignore[no-any-return]
+        found = call(_shared_rows, (weight, input), (0, 1, skipped))
+    elif skipped < 0:
+        found = call(_take_at, (weight, input), (0, 1))
+    else:
+        found = call(_rows, (weight, input), (0, 1, skipped))
+    check()
+    return found  # type: ignore[no-any-return]
 
 
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:

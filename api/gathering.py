@@ -10,7 +10,7 @@ from typing import Any
 
 from ._checks import only_tensors
 from ._generated import ops
-from .bounds import check_bounds
+from .bounds import bounds_check
 from .embeddings import embedding as _embedding
 from .embeddings import embedding_renorm_
 from .indexing import get, index_put, without_negatives
@@ -47,8 +47,9 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     only_tensors("gather", input, index)
     at = layout.normalize_dim(dim, input.meta.ndim, "gather")
     whole, places = _vector(input), _vector(index)
-    check_bounds(places, whole.meta.shape[at], "gather")
+    check = bounds_check(places, whole.meta.shape[at], "gather")
     found = call(registry["gather"], (whole, places), (at,))
+    check()
     found = views.reshape(found, index.meta.shape) if not index.meta.ndim else found
     return found if out is None else store(found, out, "gather")
 
@@ -93,8 +94,9 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     whole, places = _vector(input), _vector(index)
     if not input.meta.ndim and places.meta.numel != 1:
         raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {places.meta.numel}")
-    check_bounds(places, whole.meta.shape[at], "index_select")
+    check = bounds_check(places, whole.meta.shape[at], "index_select")
     found = call(_take_at, (whole, places), (at, 1))
+    check()
     found = views.reshape(found, ()) if not input.meta.ndim else found
     return found if out is None else store(found, out, "index_select")
 

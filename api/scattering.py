@@ -13,7 +13,7 @@ import numpy as np
 
 from ._checks import only_tensors
 from ._generated import ops
-from .bounds import check_bounds
+from .bounds import bounds_check
 from .indexing import without_negatives
 from .runtime import dtypes, layout, views
 from .runtime.dispatch import call, call_into
@@ -32,6 +32,7 @@ _index_view = registry["index_view"]
 _put_at, _put_add_at = registry["put_at"], registry["put_add_at"]
 # What PyTorch calls a way to reduce, and the op that does it.
 _REDUCING = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+Check = Callable[[], None]
 _WRITING = {None: "scatter", "add": "scatter_add", "multiply": "scatter_multiply"}
 
 
@@ -43,33 +44,35 @@ def _vector(tensor: Tensor) -> Tensor:
 # An index for every element, along one dimension ----------------------------------------------------------------------
 
 
-def _scattered(input: Tensor, dim: int, index: Tensor, src: Any, where: str) -> tuple[Tensor, Tensor, int]:
-    """Operands of scatter ops, checked: the index, a source in its shape, and the dimension."""
+def _scattered(input: Tensor, dim: int, index: Tensor, src: Any, where: str) -> tuple[Tensor, Tensor, int, Check]:
+    """Operands of scatter ops, checked: the index, a source in its shape, the dimension, and what checks the index: to
+    be called before anything is written in place, and after the launch of anything else."""
     only_tensors(where, input, index)
     at = layout.normalize_dim(dim, input.meta.ndim, where)
     places = _vector(index)
-    check_bounds(places, _vector(input).meta.shape[at], where)
+    check = bounds_check(places, _vector(input).meta.shape[at], where)
     shape = places.meta.shape
     if not isinstance(src, Tensor):
-        return places, tensor_value(src, input, shape), at
+        return places, tensor_value(src, input, shape), at, check
     if src.meta.dtype is not input.meta.dtype:
         raise DTypeError(
             f"{where}: input is {input.meta.dtype.name} and src {src.meta.dtype.name}; convert one with .to()"
         )
     source = _vector(src)
     if not places.meta.numel:
-        return places, tensor_value(0, input, shape), at
+        return places, tensor_value(0, input, shape), at, check
     if source.meta.ndim != len(shape) or any(n > m for n, m in zip(shape, source.meta.shape, strict=True)):
         raise ShapeError(
             f"{where}: src of shape {list(src.meta.shape)} does not hold a value for every index of shape {list(shape)}"
         )
     if source.meta.shape != shape:
         source = call(_index_view, (source,), tuple((0, n, None) for n in shape))
-    return places, source, at
+    return places, source, at, check
 
 
 def _scatter_into(op: str, self: Tensor, dim: int, index: Tensor, src: Any, where: str) -> Tensor:
-    places, source, at = _scattered(self, dim, index, src, where)
+    places, source, at, check = _scattered(self, dim, index, src, where)
+    check()
     if source.meta.numel:
         target = _vector(self)
         call_into(registry[op], (target, places, apart(source, self)), (at,), (target,), in_place=True)
@@ -77,9 +80,10 @@ def _scatter_into(op: str, self: Tensor, dim: int, index: Tensor, src: Any, wher
 
 
 def _scatter(op: str, input: Tensor, dim: int, index: Tensor, src: Any, where: str, out: Tensor | None) -> Tensor:
-    places, source, at = _scattered(input, dim, index, src, where)
+    places, source, at, check = _scattered(input, dim, index, src, where)
     if places.meta.numel:
         found = call(registry[op], (_vector(input), places, source), (at,))
+        check()
         found = found if input.meta.ndim else views.reshape(found, ())
     else:
         found = clone(input)
@@ -135,17 +139,18 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
 # Slices along one dimension -------------------------------------------------------------------------------------------
 
 
-def _slices(input: Tensor, dim: int, index: Tensor, source: Any, where: str) -> tuple[int, Tensor, Tensor]:
-    """Dimension, index and source of the index_* writes, checked: the source's `dim` is as long as the index."""
+def _slices(input: Tensor, dim: int, index: Tensor, source: Any, where: str) -> tuple[int, Tensor, Tensor, Check]:
+    """Dimension, index and source of the index_* writes, checked: the source's `dim` is as long as the index; and what
+    checks the index, as in `_scattered`."""
     only_tensors(where, input, index)
     at = layout.normalize_dim(dim, input.meta.ndim, where)
     if index.meta.ndim > 1:
         raise ShapeError(f"{where}: index must be a vector, not of shape {list(index.meta.shape)}")
     places, shape = _vector(index), input.meta.shape or (1,)
-    check_bounds(places, shape[at], where)
+    check = bounds_check(places, shape[at], where)
     wanted = shape[:at] + places.meta.shape + shape[at + 1 :]
     if not isinstance(source, Tensor):
-        return at, places, tensor_value(source, input, wanted)
+        return at, places, tensor_value(source, input, wanted), check
     if source.meta.dtype is not input.meta.dtype:
         raise DTypeError(
             f"{where}: input is {input.meta.dtype.name} and source {source.meta.dtype.name}; convert one with .to()"
@@ -154,11 +159,12 @@ def _slices(input: Tensor, dim: int, index: Tensor, source: Any, where: str) -> 
     if source.meta.shape != wanted:
         error = IndexOutOfRange if where.startswith("index_copy") else ShapeError
         raise error(f"{where}: source must have shape {list(wanted)}, not {list(source.meta.shape)}")
-    return at, places, source
+    return at, places, source, check
 
 
 def _index_into(op: Any, self: Tensor, dim: int, index: Tensor, source: Any, where: str) -> Tensor:
-    at, places, found = _slices(self, dim, index, source, where)
+    at, places, found, check = _slices(self, dim, index, source, where)
+    check()
     if found.meta.numel:
         target = _vector(self)
         call_into(op, (target, places, apart(found, self)), (at, 1), (target,), in_place=True)
@@ -166,8 +172,9 @@ def _index_into(op: Any, self: Tensor, dim: int, index: Tensor, source: Any, whe
 
 
 def _indexed(op: Any, input: Tensor, dim: int, index: Tensor, source: Any, where: str, out: Tensor | None) -> Tensor:
-    at, places, slices = _slices(input, dim, index, source, where)
+    at, places, slices, check = _slices(input, dim, index, source, where)
     found = call(op, (_vector(input), places, slices), (at, 1))
+    check()
     found = found if input.meta.ndim else views.reshape(found, ())
     return found if out is None else store(found, out, where)
 
@@ -304,7 +311,8 @@ def _scatter_reduced(
 ) -> Tensor:
     only_tensors(where, input, index, src)
     _check_reduce(reduce, ("sum", "prod", "mean", "amax", "amin"), input, where)
-    places, source, at = _scattered(input, dim, index, src, where)
+    places, source, at, check = _scattered(input, dim, index, src, where)
+    check()
     if not source.meta.numel:
         return input if in_place else clone(input)
     source = apart(source, input) if in_place else source
@@ -342,7 +350,8 @@ def _index_reduced(
 ) -> Tensor:
     only_tensors(where, input, index, source)
     _check_reduce(reduce, ("prod", "mean", "amax", "amin"), input, where)
-    at, places, slices = _slices(input, dim, index, source, where)
+    at, places, slices, check = _slices(input, dim, index, source, where)
+    check()
     if not slices.meta.numel:
         return input if in_place else clone(input)
     slices = apart(slices, input) if in_place else slices

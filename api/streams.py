@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .runtime import deferred
 from .runtime.context import current_stream as _current
 from .runtime.context import set_stream
 from .runtime.device import Device, known_devices
@@ -25,8 +26,9 @@ class Stream:
         self._stream = self.device.driver.new_stream() if _stream is None else _stream
 
     def synchronize(self) -> None:
-        """Wait until everything queued so far is done."""
+        """Wait until everything queued so far is done. Raises what checks of indices found (`IndexOutOfRange`)."""
         self._stream.synchronize()
+        deferred.look(self.device, wait=False)
 
     def query(self) -> bool:
         """Whether everything queued so far is done."""
@@ -96,6 +98,7 @@ class Event:
         """Wait until the work before it is done."""
         if self._event is not None:
             self._event.synchronize()
+            deferred.look(self.device, wait=False)  # type: ignore[arg-type]
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to `end_event`. Raises unless both were made with `enable_timing`."""
@@ -124,13 +127,11 @@ def default_stream(device: Any = None) -> Stream:
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for all work on a device (default: on every device in use)."""
-    if device is not None:
-        to_device(device).driver.synchronize()
-        return
-    for each in known_devices():
-        if each._driver is not None:
+    """Wait for all work on a device (default: on every device in use). Raises what checks of indices found."""
+    for each in known_devices() if device is None else [to_device(device)]:
+        if device is not None or each._driver is not None:
             each.driver.synchronize()
+            deferred.look(each, wait=True)
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:

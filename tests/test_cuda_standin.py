@@ -395,9 +395,13 @@ def test_a_captured_step_of_training(cuda: Standin, computing: Interpreting) -> 
         expected = step()
         np.testing.assert_allclose(found[0], expected[0].item(), rtol=1e-6)
         np.testing.assert_allclose(found[1], expected[1].tolist(), rtol=1e-6)
-    target = wg.tensor([1, 0, 5], device="cuda")
-    with pytest.raises(errors.IndexOutOfRange):
-        step()
+    target.copy_(wg.tensor([1, 0, 5], device="cuda"))
+    graph.replay()  # which makes the check of the targets again
+    with pytest.raises(errors.IndexOutOfRange, match="target 5"):
+        loss.item()
+    step()
+    with pytest.raises(errors.IndexOutOfRange, match="target 5"):
+        wg.synchronize("cuda")
 
 
 @pytest.mark.parametrize("name", cases.names())

@@ -123,14 +123,19 @@ def test_devices() -> None:
 @pytest.mark.parametrize("function", ["cross_entropy", "nll_loss"])
 def test_targets_that_are_no_classes(function: str, weighted: bool, place: str) -> None:
     device = wg.device("cpu") if place == "cpu" else wg.testing.synthetic_device(908, "")
-    loss = getattr(wg.nn.functional, function)
     logits = wg.zeros(4, 5, device=device)
+
+    def loss(*given: Any, **options: Any) -> Any:
+        found = getattr(wg.nn.functional, function)(*given, **options)
+        wg.synchronize(device)  # where the check is made by the device, it is told now
+        return found
+
     weight = wg.ones(5, device=device) if weighted else None
 
     def target(*values: int, dtype: Any = wg.int64) -> Any:
         return wg.tensor(values, dtype=dtype, device=device)
 
-    for wrong, values in ((7, (1, 7, 0, 9)), (-1, (1, 2, -1, 0)), (5, (-100, 5, 0, 0))):
+    for wrong, values in ((7, (1, 7, 0, 6)), (-1, (1, 2, -1, 0)), (5, (-100, 5, 0, 0))):
         with raises(errors.IndexOutOfRange, IndexError, function, f"target {wrong} ", "5 classes", "0 to 4", "ignore"):
             loss(logits, target(*values), weight)
         with raises(errors.IndexOutOfRange, IndexError, f"target {wrong} "):

@@ -144,6 +144,9 @@ def _index_calls(record: OpRecord, place: Device, dtype: DType) -> Iterator[Call
                 offsets = call(registry["mask_counts"], (mask,))
                 yield partial(call, record, (mask, offsets)[: len(record.operands)], (rows,) * len(record.statics))
             continue
+        if name == "bag_of":
+            yield partial(call, record, (blank(place, rows, dtype=dtypes.int64),), (rows * columns,))
+            continue
         for grad in (False, True):
             made = partial(blank, place, dtype=dtype, grad=grad and dtype.kind == "f")
             whole, vector = made(rows, columns), made(rows)
@@ -160,7 +163,7 @@ def _index_calls(record: OpRecord, place: Device, dtype: DType) -> Iterator[Call
 def _merged(
     record: OpRecord, place: Device, tensor: Any, dim: int, count: int, indices: tuple[int, ...], made: Any
 ) -> Iterator[Call]:
-    if record.name == "embedding_rows" and (dim or count > 1 or tensor.ndim < 2):
+    if record.name in ("embedding_rows", "embedding_shared") and (dim or count > 1 or tensor.ndim < 2):
         return
     source = made(*tensor.shape[:dim], *indices, *tensor.shape[dim + count :])
     index = blank(place, *indices, dtype=dtypes.int64)

@@ -173,7 +173,7 @@ def _clipped(clip: Callable[..., Any], place: Device, dtype: DType) -> None:
 @_scene("gather", "take_at", "put_at", "put_add_at", "scatter", "scatter_add", "embedding_rows", "masked_fill")
 def indexing(place: Device, dtype: DType) -> Iterator[Call]:
     """Rows taken, written and added by index, masks, one-hot classes."""
-    from .. import functions, gathering, joining
+    from .. import functions, gathering, joining, scattering
     from ..nn import functional as F
 
     for rows, columns in SHAPES:
@@ -198,11 +198,13 @@ def indexing(place: Device, dtype: DType) -> Iterator[Call]:
         yield partial(_trained, lambda x, i, j: x[i, j], made(grad=True), index, index)
         yield written
         yield partial(_trained, gathering.gather, made(grad=True), 1, places)
-        yield partial(_trained, gathering.scatter_add, made(grad=True), 0, places, made(grad=True))
-        yield partial(_trained, gathering.index_add, made(grad=True), 0, index, made(grad=True))
+        yield partial(_trained, scattering.scatter_add, made(grad=True), 0, places, made(grad=True))
+        yield partial(_trained, scattering.index_add, made(grad=True), 0, index, made(grad=True))
+        yield partial(_trained, scattering.scatter_reduce, made(grad=True), 0, places, made(grad=True), "mean")
         yield partial(_trained, gathering.index_select, made(grad=True), 1, index)
         yield partial(_trained, F.embedding, places, made(grad=True), padding_idx=0)
         yield partial(F.one_hot, index, 10)
+        yield partial(_trained, F.embedding_bag, places, made(grad=True))
         yield partial(_trained, joining.cat, [made(grad=True), made(grad=True)], dim=1)
         yield partial(_trained, joining.stack, [made(grad=True), made(grad=True)])
         yield partial(_trained, functions.where, mask, made(grad=True), 0.0)

@@ -234,7 +234,8 @@ def nll_loss(
 ) -> Tensor:  # fmt: skip
     """Minus the log-probability `input` of the target's class: (N, C, …) with targets (N, …), or (C,) with ().
 
-    Raises `IndexOutOfRange` for a target that is neither a class nor `ignore_index`; the host waits for the target.
+    Raises `IndexOutOfRange` for a target that is neither a class nor `ignore_index`: on `cpu` at once, on other
+    devices when the host next waits for them.
     """
     reduction = _legacy(size_average, reduce, reduction)
     dim, target = _check_classes(input, target, weight, ignore_index, "nll_loss")
@@ -253,7 +254,8 @@ def cross_entropy(
 
     A floating target of the input's shape holds probabilities instead. `label_smoothing` s counts the target 1 - s and
     every class s / C. Targets equal to `ignore_index` do not count. Raises `IndexOutOfRange` for a target that is
-    neither a class nor `ignore_index`; the host waits for the target, not for the logits.
+    neither a class nor `ignore_index`: on `cpu` at once (the host waits for the target, not for the logits), on other
+    devices when the host next waits for them.
     """
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"cross_entropy: label_smoothing lies between 0 and 1, not {label_smoothing}")

@@ -143,6 +143,13 @@ class CudaDriver:
         """Copy to the host. Without `wait`, into pinned memory, the event returned tells when it is done."""
         return cuda_memory.read(self, storage, offset, array, stream, wait)
 
+    def read_later(self, tensors: Sequence[Any], stream: CudaStream) -> tuple[list[np.ndarray[Any, Any]], CudaEvent]:
+        """Queue copies of 0-d tensors to the host: where their values will be, and the event that tells when."""
+        arrays = [self.pinned_array(t.meta.nbytes).view(t.meta.dtype.numpy).reshape(()) for t in tensors]
+        for tensor, array in zip(tensors, arrays, strict=True):
+            event = self.read(tensor.storage, tensor.start - tensor.storage.start, array, stream, wait=False)
+        return arrays, event
+
     def receive(self, source: Any, target: Storage, before: CudaStream, stream: CudaStream) -> None:
         """Copy a contiguous tensor of another CUDA device into `target`, in the order of both streams."""
         cuda_memory.copy_across(source.storage, source.start, target, source.meta.nbytes, before, stream)

@@ -178,7 +178,7 @@ class CudaStream:
             return
         code, graph = cuda_api.library().cuStreamEndCapture(capture.origin.handle)
         capture.close()
-        capture.pools, capture.kept = [], {}
+        capture.pools, capture.kept, capture.checks = [], {}, []
         if not code and graph is not None and int(graph):
             ask("cuGraphDestroy", graph)
 
@@ -198,6 +198,7 @@ class Capture:
         self.open = True
         self.pools: list[Pool] = []
         self.kept: dict[int, Any] = {}
+        self.checks: list[Any] = []  # of values that the graph computes, made behind every replay (`runtime.deferred`)
         self._streams: list[tuple[CudaStream, Pool]] = []
         with driver.budget.lock:
             driver.captures += 1
@@ -241,7 +242,8 @@ class Graph:
     def __init__(self, driver: CudaDriver, handle: Any, capture: Capture):
         self.driver = driver
         self._pools, self._kept = capture.pools, capture.kept
-        capture.pools, capture.kept = [], {}
+        self._checks = capture.checks
+        capture.pools, capture.kept, capture.checks = [], {}, []
         self._handle: Any = None
         try:
             self._handle = ask("cuGraphInstantiate", handle, 0)
@@ -256,7 +258,11 @@ class Graph:
         cuda_api.activate(self.driver)
         if stream.capture is not None:
             stream.capture.hold(self)
+            stream.capture.checks += self._checks
         ask("cuGraphLaunch", self._handle, stream.handle)
+        if stream.capture is None:
+            for check in self._checks:
+                check(stream)
         self.driver.last = "a graph"
 
     @property

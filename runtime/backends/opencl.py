@@ -370,6 +370,15 @@ class OpenCLDriver:
         check_fork()
         cl.enqueue_copy(stream.queue, array, storage.buffer, src_offset=storage.start + offset, is_blocking=True)
 
+    def read_later(self, tensors: Sequence[Any], stream: OpenCLStream) -> tuple[list[Any], OpenCLEvent]:
+        """Queue copies of 0-d tensors to the host: where their values will be, and the event that tells when."""
+        check_fork()
+        arrays = [np.empty((), t.meta.dtype.numpy) for t in tensors]
+        for tensor, array in zip(tensors, arrays, strict=True):
+            buffer, start = tensor.storage.buffer, tensor.start
+            cl.enqueue_copy(stream.queue, array, buffer, src_offset=start, is_blocking=False)
+        return arrays, stream.record_event()
+
     def host_view(self, storage: Storage) -> np.ndarray[Any, Any] | None:
         return None
 

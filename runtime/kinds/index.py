@@ -204,10 +204,14 @@ def _write(
     access: _Access,
     source: Meta,
     index: Meta,
-    buffers: tuple[int, int, int],
+    buffers: tuple[int, ...],
     sums: Meta | None = None,
+    prepare: int = 0,
 ) -> list[Step]:
-    """The launch that writes or adds `source`; buffers: of index, source and result, in whose place may be `sums`."""
+    """The launch that writes or adds `source`; buffers: of index, source and result, in whose place may be `sums`.
+
+    prepare: what the launch itself does to the result before, in the rows schedule (see the kernel): 0, 1 or 2.
+    """
     if source.shape != access.shape:
         raise ShapeError(
             f"{request.where()}: source has shape {list(source.shape)}, the places to write {list(access.shape)}"
@@ -245,6 +249,8 @@ def _write(
     lanes = _lanes(request, element)
     vector = 0 if single or not one or not inner >= lanes > 1 else {1: 1, 0: 2}.get(strides[1][-1], 0)
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0]))), ("STEPS", str(len(steps)))]
+    if request.capabilities.style == "gpu":
+        defines.append(("PREPARE", "0"))
     tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *steps,
               *(s for each in steps_strides for s in each), *sizes[:-1]]  # fmt: skip
     able, total, numel = request.capabilities, access.total, source.numel
@@ -256,6 +262,10 @@ def _write(
         size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)
         return [_step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
     defines += [("ONE_INDEX", str(int(one))), ("SINGLE", str(int(single))), ("VECTOR", str(vector))]
+    defines += [("PREPARE", str(prepare))]
+    if prepare:
+        numel = max(numel, rows * total)
+        slots = (*slots, slots[2]) if prepare == 2 else slots
     parts = min(elementwise_parts(numel, able.cores), able.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, parts // row_items, 64)
@@ -264,6 +274,19 @@ def _write(
     return [
         _step(request, "rows", element, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel, buffers)
     ]
+
+
+def _prepares(request: Request, out: Meta, access: _Access, source: Meta, whole: Meta | None) -> bool:
+    """Whether a launch that walks each row's indices may copy the row of `whole`, or zeros, to the result before.
+
+    Rows must lie in one piece and be all there; then a row is written while it is near, and not once more. Of a single
+    row there is nothing to gain.
+    """
+    if request.capabilities.style != "cpu" or not out.contiguous or not (whole is None or whole.contiguous):
+        return False
+    rows = prod(n for d, n in enumerate(access.shape) if d not in access.walked)
+    ordered = len(access.walked) == 1 and access.strides == (1,) and source.numel > 0
+    return ordered and rows > 1 and access.total > 1 and rows * access.total == out.numel
 
 
 def _borrowed(
@@ -289,8 +312,11 @@ def _update(request: Request, reach: Callable[[Request, Meta, Meta], _Access]) -
         steps += _write(request, out, reach(request, sums, index), source, index, (1, 2, 4), sums)
         steps += _borrowed(request, "copy", sums, out, (out.dtype,), (4, 3))
         return Planned((out,), tuple(steps), (sums.nbytes,))
+    access = reach(request, out, index)
+    if not request.into and _prepares(request, out, access, source, whole):
+        return Planned((out,), tuple(_write(request, out, access, source, index, (1, 2, 3, 0), None, 2)))
     steps = [] if request.into or not out.numel else _borrowed(request, "copy", whole, out, (None,), (0, 3))
-    steps += _write(request, out, reach(request, out, index), source, index, (1, 2, 3))
+    steps += _write(request, out, access, source, index, (1, 2, 3))
     return Planned((out,), tuple(steps))
 
 
@@ -338,6 +364,8 @@ def _add_to_zeros(request: Request, out: Meta, reach: Callable[[Request, Meta, M
         steps += _write(request, out, reach(request, sums, index), source, index, (1, 0, 3), sums)
         steps += _borrowed(request, "copy", sums, out, (out.dtype,), (3, 2))
         return Planned((out,), tuple(steps), (sums.nbytes,))
+    if _prepares(request, out, access, source, None):
+        return Planned((out,), tuple(_write(request, out, access, source, index, (1, 0, 2), None, 1)))
     steps = _borrowed(request, "zero_like", out, out, (), (2, 2))
     steps += _write(request, out, access, source, index, (1, 0, 2))
     return Planned((out,), tuple(steps))
