@@ -30,9 +30,28 @@ def _size(node: Node, position: int) -> tuple[int, ...]:
     return layout.shape[2:]
 
 
+def _exact(
+    given: tuple[int, ...], kernel: tuple[int, ...], wanted: tuple[int, ...], stride: tuple[int, ...],
+    padding: tuple[int, ...], dilation: tuple[int, ...],
+) -> tuple[int, ...]:  # fmt: skip
+    """The padding with which a convolution of `given` has `wanted` pixels: less behind, where output_padding has let
+    the result of a transposed one reach further than a window."""
+    space = len(stride)
+    front, behind = padding[:space], padding[-space:]
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    found = tuple((n + p + q - r) // s + 1 for n, p, q, r, s in zip(given, front, behind, reach, stride, strict=True))
+    if found == wanted:
+        return padding
+    least = (((o - 1) * s + r - n - p) for o, s, r, n, p in zip(wanted, stride, reach, given, front, strict=True))
+    return (*front, *least)
+
+
 def _forward(first: str, second: str) -> Callable[..., Tensor]:
     def gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-        return call(registry["convolution"], (values[first], values[second], None), _common(node))
+        stride, padding, dilation, groups = _common(node)
+        given, kernel, wanted = values[first].meta.shape[2:], values[second].meta.shape[2:], _size(node, position)
+        padding = _exact(given, kernel, wanted, stride, padding, dilation)
+        return call(registry["convolution"], (values[first], values[second], None), (stride, padding, dilation, groups))
 
     return gradient
 

@@ -96,9 +96,12 @@ def _numbers(request: Request, name: str, count: int, least: int) -> tuple[int, 
 
 
 def _padding(request: Request, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Zeros in front and behind; `padding` has one number a dimension, or all in front and then all behind."""
+    """Zeros in front and behind; `padding` has one number a dimension, or all in front and then all behind, where less
+    than none are rows that no window reaches."""
     value = request.static("padding")
-    if isinstance(value, tuple) and len(value) == 2 * count and all(isinstance(n, int) and n >= 0 for n in value):
+    if isinstance(value, tuple) and len(value) == 2 * count and all(isinstance(n, int) for n in value):
+        if min(value[:count]) < 0:
+            raise ArgumentError(f"{request.where()}: padding in front must be at least 0, not {value[:count]!r}")
         return value[:count], value[count:]
     found = _numbers(request, "padding", count, 0)
     return found, found
