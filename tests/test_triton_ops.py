@@ -51,8 +51,9 @@ def schedule(step: Step) -> str:
     entry = step.instance.entry
     if entry.startswith("contraction_"):
         return f"contraction.{entry.removeprefix('contraction_')}"
-    if entry.startswith("convolution_"):
-        return f"convolution.{entry.removeprefix('convolution_')}"
+    for family in ("convolution", "attention"):
+        if entry.startswith(f"{family}_"):
+            return f"{family}.{entry.removeprefix(f'{family}_')}"
     kind = registry[step.instance.name].kind
     return f"{'pointwise' if kind == 'random' else kind}.{entry.removeprefix(step.instance.name + '_')}"
 
@@ -128,6 +129,12 @@ def covers(place: Array, n: int) -> Array:
 
 def flipped(x: Any) -> Any:
     return dispatch.call(registry["flip_view"], (x,), ((0, 1),))
+
+
+def attended(query: Array, key: Array, value: Array) -> Array:
+    """Heads that share one key and value; a position sees those up to its own."""
+    chances = np.exp(query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5) * np.tri(query.shape[-2], key.shape[-2])
+    return np.asarray(chances / chances.sum(-1, keepdims=True) @ value)
 
 
 CALLS = (
@@ -278,6 +285,11 @@ CALLS = (
         lambda x: np.exp(x) * np.fromfunction(lambda y, z: (y % 2) * (z % 2) * covers(y, 8) * covers(z, 9), (8, 9)),
         ((2, 2, 8, 9),), ("window.cells many",), ("window.cells many",), ("window.cells many",),
     ),
+    Call(
+        "attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).sin(),
+        lambda q, k, v: np.sin(attended(q, k, v)), ((2, 70, 3), (1, 66, 3), (1, 66, 2)), ("attention.forward many",),
+        ("attention.delta", "attention.query many", "attention.key_value many"), (), ("float64", "float32"),
+    ),
 )  # fmt: skip
 
 # What launches of these tests are that have no derivatives, with the test.
@@ -298,8 +310,9 @@ def kernels() -> set[str]:
         called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name not in called:
-                prefix = {"contraction": "contraction", "custom": "convolution"}.get(record.kind, name)
-                kind = {"random": "pointwise", "custom": "convolution"}.get(record.kind, record.kind)
+                family = name.partition("_")[0]  # of custom ops: those of one family share a text
+                prefix = {"contraction": "contraction", "custom": family}.get(record.kind, name)
+                kind = {"random": "pointwise", "custom": family}.get(record.kind, record.kind)
                 found.add(f"{kind}.{node.name.removeprefix(prefix + '_')}")
     return found
 
