@@ -227,7 +227,9 @@ def _write(
     stored = out.dtype if meets else dtypes.BY_NAME[_RAW[out.dtype.itemsize]]
     element = stored.compute
     kind = "value" if meets else "raw"
-    slots = (slot(index, "index"), Slot(stored.name, kind), Slot((sums.dtype if sums else stored).name, kind))
+    slots: tuple[Slot, ...] = (
+        slot(index, "index"), Slot(stored.name, kind), Slot((sums.dtype if sums else stored).name, kind)
+    )  # fmt: skip
     ndim = len(access.shape)
     every = [access.index, source.strides, access.beside]
     beside = [d for d in range(ndim) if d not in access.walked]
