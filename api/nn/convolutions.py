@@ -179,6 +179,7 @@ class _Transposed(_Convolution):
     def _more(self, input: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
         """The output_padding that gives a result of `output_size`."""
         name, count, wanted = type(self).__name__, self.dimensions, tuple(output_size)
+        padding = _numbers(name, "padding", self.padding, count, 0)
         whole = count + 2 if input.meta.ndim == count + 2 else count + 1
         if len(wanted) == whole:
             wanted = wanted[-count:]
@@ -187,10 +188,10 @@ class _Transposed(_Convolution):
         least = [
             (n - 1) * s - 2 * p + d * (k - 1) + 1
             for n, s, p, d, k in zip(
-                input.meta.shape[-count:], self.stride, self.padding, self.dilation, self.kernel_size, strict=True
+                input.meta.shape[-count:], self.stride, padding, self.dilation, self.kernel_size, strict=True
             )
         ]
-        most = [n + s - 1 for n, s in zip(least, self.stride, strict=True)]  # type: ignore[operator]
+        most = [n + s - 1 for n, s in zip(least, self.stride, strict=True)]
         if any(not a <= n <= b for a, n, b in zip(least, wanted, most, strict=True)):
             raise ArgumentError(f"{name}: output_size is {list(wanted)}, but sizes from {least} to {most} are possible")
         return tuple(n - a for n, a in zip(wanted, least, strict=True))

@@ -159,10 +159,10 @@ def _bind(request: Request) -> tuple[Sizes, tuple[int, ...]]:
         )
     if 0 in taps:
         raise ShapeError(f"{where}: sizes of the kernel must not be 0")
+    one, two, three, four = (_triple(v, 1) for v in (size, taps, out, stride))
     made = Sizes(
-        batch, groups, ins, outs // groups,
-        *(_triple(v, 1) for v in (size, taps, out, stride)), _triple(padding, 0), _triple(dilation, 1),
-    )  # fmt: skip
+        batch, groups, ins, outs // groups, one, two, three, four, _triple(padding, 0), _triple(dilation, 1)
+    )
     return made, shape
 
 
