@@ -22,6 +22,7 @@ from . import joining as _joining
 from . import methods as _methods
 from . import scanning as _scanning
 from . import scattering as _scattering
+from . import shaping as _shaping
 from . import sorting as _sorting
 from ._install import install_ops as _install_ops
 from .runtime import dtypes as _dtypes
@@ -33,6 +34,7 @@ _methods.install()
 for _source in (_functions, _gathering, _indexing, _joining, _scanning, _scattering, _sorting, _counting):
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
+_shaping.install()
 _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "special": {}}
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
@@ -56,6 +58,7 @@ from .runtime.device import Device, device, set_default_device
 from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .scanning import *
 from .scattering import *
+from .shaping import *
 from .sorting import *
 from .streams import *
 

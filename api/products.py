@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ._checks import only_tensors
 from ._generated import ops
 from .runtime import views
-from .runtime.errors import ArgumentError, ShapeError
+from .runtime.errors import ArgumentError, NotSupported, ShapeError
+from .runtime.spelling import store
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -81,16 +83,30 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return found if bias is None else ops.add(found, bias)
 
 
-def inner(input: Tensor, other: Tensor) -> Tensor:
-    """Sums of products over the last dimension of both."""
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Sums of products over the last dimension of both; a 0-d tensor multiplies everything."""
+    only_tensors("inner", input, other)
+    found = _inner(input, other)
+    return found if out is None else store(found, out, "inner")
+
+
+def _inner(input: Tensor, other: Tensor) -> Tensor:
     if not input.meta.ndim or not other.meta.ndim:
         return ops.mul(input, other)
+    if input.meta.shape[-1] != other.meta.shape[-1]:
+        raise ShapeError(
+            f"inner: shapes {list(input.meta.shape)} and {list(other.meta.shape)} must agree in their last dimension"
+        )
     shape = (*input.meta.shape[:-1], *other.meta.shape[:-1])
-    a = views.reshape(input, (-1, input.meta.shape[-1]))
-    b = views.reshape(other, (-1, other.meta.shape[-1]))
+    a, b = (views.reshape(x, (prod(x.meta.shape[:-1]), x.meta.shape[-1])) for x in (input, other))
     return views.reshape(ops.linear_product(a, b), shape)
 
 
 def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal; of integers in int64. Raises `ShapeError` for what is no matrix."""
+    only_tensors("trace", input)
+    if input.meta.ndim != 2:
+        raise ShapeError(f"trace: takes a matrix, not shape {list(input.meta.shape)}")
+    if input.meta.dtype.kind == "b":
+        raise NotSupported("trace: takes numbers, not bool; convert with .to()")
     return ops.sum(ops.diagonal(input))

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ._checks import only_tensors
 from ._generated import ops
 from .runtime import layout, views
 from .runtime.errors import ShapeError
 from .runtime.tensor import Tensor
 
 __all__ = [
+    "adjoint",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
     "broadcast_shapes",
     "broadcast_tensors",
     "broadcast_to",
@@ -69,6 +74,7 @@ swapaxes = ops.transpose
 
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Dimensions moved from `source` to `destination`; the others keep their order."""
+    only_tensors("movedim", input)
     ndim = input.meta.ndim
     sources = [source] if isinstance(source, int) else list(source or ())
     places = [destination] if isinstance(destination, int) else list(destination or ())
@@ -86,19 +92,58 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 moveaxis = movedim
 
 
-def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
-    """A copy with the order of elements along `dims` reversed."""
-    return ops.contiguous_copy(ops.flip_view(input, (dims,) if isinstance(dims, int) else tuple(dims)))
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """A copy with the order of elements along `dims` (ints, or one sequence of them) reversed."""
+    only_tensors("flip", input)
+    along = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    return ops.contiguous_copy(ops.flip_view(input, tuple(along)))
 
 
 def fliplr(input: Tensor) -> Tensor:
     """Flipped along the second dimension."""
-    return flip(input, (1,))
+    if input.meta.ndim < 2:
+        raise ShapeError(f"fliplr: takes two dimensions or more, not shape {list(input.meta.shape)}")
+    return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
     """Flipped along the first dimension."""
-    return flip(input, (0,))
+    if input.meta.ndim < 1:
+        raise ShapeError("flipud: takes one dimension or more, not a 0-d tensor")
+    return flip(input, 0)
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged: the conjugate transpose, since numbers here are real."""
+    if input.meta.ndim == 1:
+        raise ShapeError("adjoint: takes a matrix or a batch of them, not a vector")
+    return input if not input.meta.ndim else ops.transpose(input, -2, -1)
+
+
+def _at_least(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Any:
+    several = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    given = tuple(tensors[0]) if several else tensors
+    only_tensors(where, *given)
+    found = tuple(views.reshape(x, shape) if (shape := shape_of(x.meta.shape)) != x.meta.shape else x for x in given)
+    return found[0] if len(found) == 1 and not several else found
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """Each tensor (or each of a sequence of them) as a view of one dimension if it has none."""
+    return _at_least(tensors, lambda shape: shape or (1,), "atleast_1d")
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """Each tensor as a view of two dimensions if it has fewer: vectors are rows."""
+    return _at_least(tensors, lambda shape: (1,) * (2 - len(shape)) + shape, "atleast_2d")
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """Each tensor as a view of three dimensions if it has fewer: (n,) becomes (1, n, 1), and (n, m) (n, m, 1)."""
+    lead = {0: (1, 1, 1), 1: (1,)}
+    return _at_least(
+        tensors, lambda s: s if len(s) > 2 else lead.get(len(s), ()) + s + (1,) * (len(s) in (1, 2)), "atleast_3d"
+    )
 
 
 def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:

@@ -53,6 +53,17 @@ _PADDINGS: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str]] =
 ]
 
 
+_TRIANGLES = [
+    ((2, 9, 37), "contiguous", 1, True),
+    ((2, 9, 37), "transposed", -2, False),
+    ((40, 19), "stepped", -5, True),
+    ((2, 3, 5), "turned", 2, False),
+    ((3, 4), "contiguous", 9, True),
+    ((3, 4), "expanded", 0, False),
+    ((0, 4), "contiguous", 0, False),
+]
+
+
 def shape_rows(Row: Any, of: Callable[..., Any]) -> list[Any]:
     """The rows, made of the table's own classes."""
     rows = []
@@ -65,8 +76,87 @@ def shape_rows(Row: Any, of: Callable[..., Any]) -> list[Any]:
         if mode != "constant":
             named = {"size": shape, "before": before, "mode": mode}
             rows.append(Row("pad_fold", (of(*wide, layout=layout),), named, slopes))
+    for shape, layout, diagonal, lower in _TRIANGLES:
+        named = {"diagonal": diagonal, "lower": lower}
+        rows.append(Row("triangle", (of(*shape, layout=layout),), named, 0 < int(np.prod(shape)) <= 30))
+    return rows + _pair_rows(Row, of)
+
+
+# Triangles
+
+
+def _triangle(x: Array, diagonal: int, lower: bool) -> Array:
+    return np.tril(x, diagonal) if lower else np.triu(x, diagonal)
+
+
+# Distances
+
+
+def _powers(d: Array, exponent: float, signed: bool) -> Array:
+    """|d|^exponent, 0 where d is 0 unless the exponent is, with the sign of d if `signed`."""
+    with np.errstate(divide="ignore"):
+        size = np.where(d == 0, float(exponent == 0), np.abs(d) ** exponent)
+    return size * np.sign(d) if signed else size
+
+
+def _differences(x1: Array, x2: Array) -> Array:
+    """Of (B, P, M) and (B, R, M): (B, P, R, M), in float64."""
+    return x1[:, :, None, :].astype(np.float64) - x2[:, None, :, :].astype(np.float64)
+
+
+def _pair_norms(x1: Array, x2: Array, order: float, power: str) -> Array:
+    order = {"count": 0, "1": 1, "2": 2, "max": np.inf}.get(power, order)
+    return np.linalg.norm(_differences(x1, x2), order, axis=-1)
+
+
+def _factors(x1: Array, x2: Array, distance: Array | None, exponent: float, signed: bool) -> Array:
+    d = _differences(x1, x2)
+    found = _powers(d, exponent, signed)
+    return found if distance is None else np.where(np.abs(d) == distance[..., None], found, 0)
+
+
+def _pair_dots(
+    x1: Array, x2: Array, left: Any, right: Any, distance: Any, exponent: float, signed: bool, **_: Any
+) -> Array:
+    found = _factors(x1, x2, distance, exponent, signed)
+    found = found if left is None else found * left[:, :, None, :]
+    return (found if right is None else found * right[:, None, :, :]).sum(-1)
+
+
+def _pair_sums(
+    weight: Array, x1: Array, x2: Array, right: Any, distance: Any, exponent: float, signed: bool, **_: Any
+) -> Array:
+    found = _factors(x1, x2, distance, exponent, signed) * weight[..., None]
+    return (found if right is None else found * right[:, None, :, :]).sum(2)
+
+
+def _pair_rows(Row: Any, of: Callable[..., Any]) -> list[Any]:
+    """Sizes across a register tile and the width of a vector; slopes where the function is smooth."""
+    x, y, matrix = of(2, 7, 33), of(2, 20, 33), of(2, 7, 20)
+    a, b = of(1, 3, 2), of(1, 4, 2)
+    square = {"exponent": 2.0, "power": "2", "signed": False}
+    sign = {"exponent": 0.0, "power": "0", "signed": True}
+    cube = {"exponent": 3.0, "power": "any", "signed": True}
+    rows = [Row("pair_norms", (of(2, 7, 5), of(2, 20, 5)), {"order": float(p), "power": p}, False) for p in ("2", "1")]
+    rows += [Row("pair_norms", (of(2, 7, 5), of(2, 20, 5)), {"order": 3.0, "power": p}, False) for p in ("max", "any")]
+    rows += [
+        Row("pair_norms", (a, b), {"order": 1.0, "power": "count"}, False),
+        Row("pair_norms", (a, b), {"order": 2.0, "power": "2"}),
+        Row("pair_norms", (of(2, 3, 0), of(2, 2, 0)), {"order": 2.0, "power": "2"}, False),
+        Row("pair_dots", (x, y, x, y, None), square, False),
+        Row("pair_dots", (x, y, None, None, matrix), sign, False),
+        Row("pair_dots", (a, b, a, b, None), square),
+        Row("pair_sums", (matrix, x, y, y, None), square, False),
+        Row("pair_sums", (matrix, x, y, None, matrix), sign, False),
+        Row("pair_sums", (of(1, 3, 4), a, b, None, None), cube, False),
+        Row("pair_sums", (of(1, 3, 4), a, b, b, None), square),
+    ]
     return rows
 
 
-SHAPE_REFERENCES: dict[str, Callable[..., Array]] = {"pad_copy": _pad_copy, "pad_fold": _pad_fold}
-EVERY_DTYPE = ("pad_copy",)
+SHAPE_REFERENCES: dict[str, Callable[..., Array]] = {
+    "pad_copy": _pad_copy, "pad_fold": _pad_fold, "triangle": _triangle, "pair_norms": _pair_norms,
+    "pair_dots": _pair_dots, "pair_sums": _pair_sums,
+}  # fmt: skip
+EVERY_DTYPE = ("pad_copy", "triangle")
+INEXACT = ("pair_norms", "pair_dots", "pair_sums")

@@ -27,7 +27,7 @@ from op_running import (
     specs,
     tensor,
 )
-from op_shapes import EVERY_DTYPE, shape_rows
+from op_shapes import EVERY_DTYPE, INEXACT, shape_rows
 
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
@@ -388,7 +388,7 @@ def _case(op: Op, row: Row, dtype: str, place: Device) -> Case:
     operands, statics = _arguments(row, named, tensors)
     reference = reference_of(op)
     assert reference is not None, f"{op.name} has no reference"
-    exact = op.kind in ("index", "view", "custom")
+    exact = op.kind in ("index", "view", "custom") and op.name not in INEXACT
     wide = arrays if exact else [a if a is None or a.dtype.kind in "biu" else a.astype(np.float64) for a in arrays]
     if op.kind == "random":
         named["dtype"] = dtype

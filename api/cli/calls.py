@@ -24,6 +24,7 @@ from ..runtime.dtypes import DType
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from .samples import arguments
+from .shape_calls import PLANS, shape_calls
 
 __all__ = ["blank", "calls_of", "differentiated"]
 
@@ -58,6 +59,8 @@ def calls_of(record: OpRecord, place: Device, types: Sequence[DType]) -> Iterato
                 yield from _index_calls(record, place, each)
             elif record.kind == "window":
                 yield from _window_calls(record, place, each)
+            elif record.detail.get("plan") in PLANS:
+                yield from shape_calls(record, blank, differentiated, place, each)
             elif record.name.startswith("attention"):
                 yield from _attention_calls(record, place, each)
             elif record.kind == "custom":

@@ -12,5 +12,6 @@ from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .parameter import Buffer, Parameter
 from .pooling_layers import *  # noqa: F403
+from .shuffling import *  # noqa: F403
 
 __all__ = ["Buffer", "Module", "Parameter", "functional", "init", "utils"]

@@ -147,7 +147,7 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
-    from ._normalization import cosine_similarity
+    from ..distances import cosine_similarity
 
     cosine = cosine_similarity(input1, input2, -1)
     losses = _ops.where(target == 1, 1 - cosine, _ops.relu(cosine - margin))  # type: ignore[operator]
@@ -164,7 +164,7 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, distance to positive - distance to negative + margin)."""
-    from ._normalization import pairwise_distance
+    from ..distances import pairwise_distance
 
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     return _reduced(_ops.relu(near - far + margin), reduction, "triplet_margin_loss")  # type: ignore[operator]

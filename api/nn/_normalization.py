@@ -11,12 +11,10 @@ from ..runtime.tensor import Tensor
 
 __all__ = [
     "batch_norm",
-    "cosine_similarity",
     "group_norm",
     "instance_norm",
     "layer_norm",
     "normalize",
-    "pairwise_distance",
     "rms_norm",
 ]
 
@@ -119,13 +117,3 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
         return _ops.normalize_l2(input, dim, eps)
     size = input.norm(p, dim, True)  # type: ignore[attr-defined]
     return _ops.true_divide(input, _ops.clamp_min(size, eps))
-
-
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The scalar product along `dim` of vectors scaled to length 1."""
-    return _ops.sum(_ops.mul(normalize(x1, 2.0, dim, eps), normalize(x2, 2.0, dim, eps)), dim)
-
-
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """The norm of x1 - x2 + eps along the last dimension."""
-    return _ops.add(_ops.sub(x1, x2), eps).norm(p, -1, keepdim)

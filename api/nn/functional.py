@@ -15,8 +15,10 @@ from .._generated.ops import log_softmax as _log_softmax
 from .._generated.ops import softmax as _softmax
 from ..columns import fold, unfold
 from ..convolutions import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from ..distances import cosine_similarity, pairwise_distance, pdist
 from ..embeddings import embedding, embedding_bag, one_hot
 from ..functions import linear
+from ..matrices import bilinear
 from ..padding import pad
 from ..pooling import *  # noqa: F403
 from ..pooling import __all__ as _pooling_names
@@ -25,6 +27,7 @@ from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.layout import normalize_dim
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..shuffling import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from ._losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -44,12 +47,10 @@ from ._losses import (
 )  # fmt: skip
 from ._normalization import (
     batch_norm,
-    cosine_similarity,
     group_norm,
     instance_norm,
     layer_norm,
     normalize,
-    pairwise_distance,
     rms_norm,
 )
 from .attention import scaled_dot_product_attention
@@ -60,6 +61,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -101,6 +103,9 @@ __all__ = [
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
     "relu",
@@ -254,15 +259,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, dim: int 
     return _ops.zero_like(soft).scatter_(dim, index, value=1.0) - soft.detach() + soft
 
 
-# Linear maps ----------------------------------------------------------------------------------------------------------
-
-
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """out[o] = input1 · weight[o] · input2, plus bias."""
-    lead = input1.meta.shape[:-1]
-    a, b = input1.reshape(-1, input1.meta.shape[-1]), input2.reshape(-1, input2.meta.shape[-1])  # type: ignore[attr-defined]
-    out = ((a @ weight) * b).sum(-1).t().reshape(*lead, weight.meta.shape[0])
-    return out if bias is None else out + bias
+# Attention ------------------------------------------------------------------------------------------------------------
 
 
 # Dropout --------------------------------------------------------------------------------------------------------------

@@ -112,11 +112,25 @@ class Bilinear(Module):
         dtype: Any = None,
     ):
         super().__init__()
+        if in1_features < 1:
+            raise ArgumentError(f"Bilinear: in1_features must be positive, not {in1_features}")
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = _parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
         self.register_parameter("bias", _parameter(out_features, device=device, dtype=dtype) if bias else None)
-        bound = 1 / math.sqrt(in1_features)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew from U(-1/sqrt(in1_features), 1/sqrt(in1_features))."""
+        bound = 1 / math.sqrt(self.in1_features)
         for param in self.parameters():
             init.uniform_(param, -bound, bound)
+
+    def extra_repr(self) -> str:
+        """Sizes, as the module prints them."""
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)

@@ -156,8 +156,10 @@ def _narrow(layout: Meta, dim: int, start: int, length: int) -> Geometry:
     at = normalize_dim(dim, layout.ndim, "narrow")
     size = layout.shape[at]
     begin = start + size if start < 0 else start
-    if length < 0 or not 0 <= begin <= size or begin + length > size:
-        raise IndexOutOfRange(f"narrow: start {start} with length {length} leaves dimension {dim} of size {size}")
+    if not 0 <= begin <= size:
+        raise IndexOutOfRange(f"narrow: start {start} is out of range for dimension {dim} of size {size}")
+    if length < 0 or begin + length > size:
+        raise ShapeError(f"narrow: start {start} with length {length} leaves dimension {dim} of size {size}")
     return _slice(layout, at, begin, begin + length, 1)
 
 

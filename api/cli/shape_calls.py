@@ -1,0 +1,65 @@
+"""Calls of the kernels of shape work for `weftgrad prebuild` and `weftgrad compile`: padding, triangles, distances.
+
+As in `calls`, nothing is computed, so that tensors are left empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from ..runtime.device import Device
+from ..runtime.dtypes import DType
+from ..runtime.records import OpRecord
+
+__all__ = ["PLANS", "shape_calls"]
+
+PLANS = ("pad", "pairs", "triangle")  # the planners whose ops are called here
+
+_MODES = ("constant", "reflect", "replicate", "circular")
+_POWERS = (("1", 1.0), ("2", 2.0), ("any", 3.0), ("max", 1.0), ("count", 1.0))
+
+
+def shape_calls(
+    record: OpRecord, make: Callable[..., Any], differentiated: Callable[..., None], place: Device, dtype: DType
+) -> Iterator[Callable[[], Any]]:
+    """Calls of one op on few and on many elements, with their first derivatives. make: an uninitialised tensor;
+    differentiated: the call with its derivative."""
+    of = {"pad": _pads, "pairs": _pairs, "triangle": _triangles}[str(record.detail["plan"])]
+    for grad in (False, True) if dtype.kind == "f" else (False,):
+        for operands, statics in of(record.name, partial(make, place, dtype=dtype, grad=grad)):
+            yield partial(differentiated, record, operands, statics)
+
+
+def _pads(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Images with a border, and signals."""
+    for shape, width in (((2, 3, 9, 12), 1), ((16, 16, 32, 32), 3), ((4, 3, 300), 2)):
+        count = len(shape) - 2
+        before = (0, 0, *(width,) * count)
+        for mode in _MODES:
+            if name == "pad_copy":
+                yield [made(*shape), None], (before, before, mode)
+            elif mode != "constant":
+                wide = tuple(n + 2 * b for n, b in zip(shape, before, strict=True))
+                yield [made(*wide)], (shape, before, mode)
+    if name == "pad_copy":
+        yield [made(2, 3, 9, 12), made(1).detach()], ((0, 0, 1, 1), (0, 0, 1, 1), "constant")
+
+
+def _triangles(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    for shape in ((5, 7), (300, 260), (8, 64, 64)):
+        for lower in (True, False):
+            yield [made(*shape)], (0, lower)
+
+
+def _pairs(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    for rows, others, length in ((5, 7, 3), (300, 260, 64)):
+        x, y, matrix = (1, rows, length), (1, others, length), (1, rows, others)
+        if name == "pair_norms":
+            for power, order in _POWERS:
+                yield [made(*x), made(*y), order], (power,)
+        elif name == "pair_dots":
+            yield [made(*x), made(*y), made(*x), None, None, 1.0], ("1", True)
+        else:
+            yield [made(*matrix), made(*x), made(*y), None, None, 1.0], ("1", True)

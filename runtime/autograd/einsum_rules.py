@@ -1,0 +1,54 @@
+"""Contractions of equations that are known at the call only, and their gradients: contractions again.
+
+All contractions share their kernels (the equation decides about strides), so a record of a new equation is cheap and
+compiles nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ..dispatch import call
+from ..records import Operand, OpRecord, Output, Rule, registry
+from ..tensor import Tensor
+from .node import Node
+
+__all__ = ["contraction", "rules"]
+
+
+@lru_cache(maxsize=1024)
+def contraction(equation: str) -> OpRecord:
+    """The record of a contraction such as `bij,bjk->bik`, in which every letter stands in two of the three terms."""
+    return OpRecord(
+        "einsum", "contraction", (Operand("input"), Operand("other")), (Output(),),
+        texts=registry["mm"].texts, detail={"equation": equation, "rules": "einsum_rules"},
+    )  # fmt: skip
+
+
+def rules(record: OpRecord) -> Mapping[str, Rule]:
+    """The gradient rules of a contraction made here."""
+    return _RULES
+
+
+def _terms(node: Node) -> tuple[str, str, str]:
+    operands, _, result = str(node.recipe.record.detail["equation"]).partition("->")
+    first, _, second = operands.partition(",")
+    return first, second, result
+
+
+def _input(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    first, second, result = _terms(node)
+    return call(contraction(f"{result},{second}->{first}"), (values["grad"], values["other"]))  # type: ignore[no-any-return]
+
+
+def _other(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    first, second, result = _terms(node)
+    return call(contraction(f"{first},{result}->{second}"), (values["input"], values["grad"]))  # type: ignore[no-any-return]
+
+
+_RULES: Mapping[str, Rule] = {
+    "input": Rule(function=_input, operands=("grad", "other")),
+    "other": Rule(function=_other, operands=("input", "grad")),
+}

@@ -1,0 +1,22 @@
+"""The gradient of a triangle is the same triangle of the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..dispatch import call
+from ..records import OpRecord, Rule
+from ..tensor import Tensor
+from .node import Node
+
+__all__ = ["rules"]
+
+
+def rules(record: OpRecord) -> Mapping[str, Rule]:
+    """The gradient rule of the op."""
+    return {"input": Rule(function=_again)}
+
+
+def _again(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    return call(node.recipe.record, (values["grad"],), node.statics)  # type: ignore[no-any-return]

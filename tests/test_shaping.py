@@ -1,0 +1,446 @@
+"""Shape work as users call it: joined, cut, repeated, padded, contracted; what the table of ops does not have."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad import nn
+from weftgrad.runtime.dispatch import plan_for
+from weftgrad.runtime.records import registry
+
+F = nn.functional
+RNG = np.random.default_rng(0)
+Array = Any
+
+
+def whole(*shape: int, dtype: str = "float32") -> Array:
+    return RNG.integers(-9, 10, shape).astype(dtype)
+
+
+def same(found: Any, expected: Any) -> None:
+    """Equal elements, shape and dtype."""
+    if isinstance(found, (tuple, list)):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            same(one, other)
+        return
+    array = found.detach().numpy()
+    assert array.dtype == np.asarray(expected).dtype
+    np.testing.assert_array_equal(array, expected)
+
+
+# Padding --------------------------------------------------------------------------------------------------------------
+
+MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_padding_starts_at_the_last_dimension(mode: str) -> None:
+    x = whole(2, 3, 4, 5)
+    same(F.pad(wg.tensor(x), (1, 2, 3, 0), mode), np.pad(x, ((0, 0), (0, 0), (3, 0), (1, 2)), MODES[mode]))  # type: ignore[call-overload]
+    same(F.pad(wg.tensor(x), (2, -1), mode) if mode == "constant" else F.pad(wg.tensor(x[0]), (2, -1), mode),
+         _cut(x if mode == "constant" else x[0], mode))  # fmt: skip
+
+
+def _cut(x: Array, mode: str) -> Array:
+    """Two places in front of the last dimension, one less behind; a circle is one of what is left."""
+    lead = ((0, 0),) * (x.ndim - 1)
+    if mode == "circular":
+        return np.pad(x[..., :-1], (*lead, (2, 0)), "wrap")
+    return np.pad(x, (*lead, (2, 0)), MODES[mode])[..., :-1]  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "uint8", "float16"])
+def test_padding_with_a_number(dtype: str) -> None:
+    x = whole(3, 4).astype(dtype)
+    same(F.pad(wg.tensor(x).t(), (1, 0, 0, 2), value=3), np.pad(x.T, ((0, 2), (1, 0)), constant_values=3))
+    same(F.pad(wg.tensor(x), (-2, 0)), x[:, 2:])
+    same(F.pad(wg.zeros(0, 2, dtype=getattr(wg, dtype)), (1, 1, 2, 0), value=1), np.ones((2, 4), dtype))
+
+
+def test_padding_has_derivatives_of_any_order() -> None:
+    x = wg.tensor(RNG.standard_normal((1, 2, 4)), requires_grad=True)
+    for mode in MODES:
+        for pad in ((3, 2), (-1, 3)):
+            wg.autograd.gradgradcheck(lambda t, m=mode, p=pad: F.pad(t, p, m) ** 2, (x,))
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda x: F.pad(x, (1, 2, 3)), RuntimeError),
+        (lambda x: F.pad(x, (1,) * 6), RuntimeError),
+        (lambda x: F.pad(x, (-3, -3)), RuntimeError),
+        (lambda x: F.pad(x, (1, 1), "mirror"), NotImplementedError),
+        (lambda x: F.pad(x, (1, 1), "reflect", 1.0), RuntimeError),
+        (lambda x: F.pad(x, (5, 0), "reflect"), RuntimeError),
+        (lambda x: F.pad(x, (6, 0), "circular"), RuntimeError),
+        (lambda x: F.pad(x, (1, 1, 1, 1), "replicate"), NotImplementedError),
+        (lambda x: F.pad(x, 1), TypeError),
+        (lambda x: F.pad(x, (0.5, 1)), TypeError),
+    ],
+)
+def test_paddings_that_do_not_fit(call: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="pad"):
+        call(wg.ones(4, 5))
+
+
+def test_padding_layers() -> None:
+    x = whole(1, 2, 3, 4)
+    t = wg.tensor(x)
+    same(nn.ReflectionPad2d(1)(t), np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), "reflect"))
+    same(nn.ReplicationPad1d((0, 2))(t[0]), np.pad(x[0], ((0, 0), (0, 0), (0, 2)), "edge"))
+    same(nn.CircularPad1d(2)(t[0]), np.pad(x[0], ((0, 0), (0, 0), (2, 2)), "wrap"))
+    same(nn.ConstantPad3d(1, 7.0)(t), np.pad(x, ((0, 0), (1, 1), (1, 1), (1, 1)), constant_values=7))
+    same(nn.ZeroPad2d((0, 0, 1, 0))(t), np.pad(x, ((0, 0), (0, 0), (1, 0), (0, 0))))
+    assert repr(nn.ConstantPad1d(1, 2.0)) == "ConstantPad1d(padding=(1, 1), value=2.0)"
+    assert repr(nn.ZeroPad2d(3)) == "ZeroPad2d((3, 3, 3, 3))"
+    with pytest.raises(TypeError, match="ReflectionPad2d"):
+        nn.ReflectionPad2d((1, 2))
+
+
+# Products -------------------------------------------------------------------------------------------------------------
+
+SIZES = {"i": 3, "j": 4, "k": 5, "l": 2, "b": 2, "A": 3}
+EQUATIONS = (
+    "ij,jk->ik", "bij,bjk->bik", "ij,jk->ki", "bij,bjk->kbi", "ii->i", "ii", "ij->ji", "ij->", "i,j->ij", "ij,ij->j",
+    "ij,ij", "bi,bi->b", "ij,jk,kl->il", "ijk,ilb,lkj->k", "...ij,...jk->...ik", "i...->...", "...ii->...i", "iij,jk",
+    "Ai,ij", "bij,j->bi", "i,i,i->i", "ij,kl,lb->bk", "jk,ij",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_einsum(equation: str) -> None:
+    shapes = [
+        tuple(n for part in term.replace("...", "+") for n in ((2, 3) if part == "+" else (SIZES[part],)))
+        for term in equation.partition("->")[0].split(",")
+    ]
+    arrays = [whole(*shape, dtype="float64") for shape in shapes]
+    tensors = [wg.tensor(a, requires_grad=True) for a in arrays]
+    expected = np.einsum(equation, *arrays)
+    found = wg.einsum(equation, *tensors)
+    same(found, expected)
+    # The sum of the result by every operand: for a sum of products, the result without that operand's factor.
+    grads = wg.autograd.grad(found.sum(), tensors)
+    for x, grad in zip(arrays, grads, strict=True):
+        assert grad.shape == x.shape
+        assert float((grad * wg.tensor(x)).sum()) == expected.sum()
+
+
+def test_einsum_takes_numbers_for_letters_and_broadcasts_ones() -> None:
+    x, y = whole(2, 3, 4), whole(4, 3, 5)
+    same(wg.einsum(wg.tensor(x), [0, 1, 2], wg.tensor(y), [2, 1, 3], [3, 0]), np.einsum("abc,cbd->da", x, y))
+    same(wg.einsum(wg.tensor(x), [..., 2], wg.tensor(y), [2, 1, 3]), np.einsum("...c,cbd->...bd", x, y[:, :, :]))
+    same(wg.einsum("ij,jk->ik", [wg.tensor(x[0]), wg.ones(1, 2)]), np.repeat(x[0].sum(1)[:, None], 2, 1))
+
+
+def test_einsum_copies_no_operand_of_a_batched_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One contraction for "bij,bjk->bik", its operands as they are, and none for what only multiplies."""
+    module = importlib.import_module("weftgrad.contracting")
+    called = []
+    monkeypatch.setattr(module, "call", lambda record, *rest: called.append(record.name) or wg.ones(1))
+    module.einsum("bij,bjk->bik", wg.ones(2, 3, 4), wg.ones(2, 4, 5))
+    assert called == ["einsum"]
+
+
+@pytest.mark.parametrize(
+    ("equation", "count"),
+    [("ij,jk", 1), ("ij->ik", 1), ("ij->ii", 1), ("i1", 1), ("ijk->i", 1), ("ii->i", 1), ("...i...", 1), ("ij,ij", 2)],
+)
+def test_equations_that_do_not_fit(equation: str, count: int) -> None:
+    with pytest.raises(RuntimeError, match="einsum"):
+        wg.einsum(equation, *[wg.ones(2, 3), wg.ones(4, 3)][:count])
+
+
+def test_products_made_of_others() -> None:
+    a, b, c = whole(2, 3), whole(3, 4), whole(4, 2)
+    x, y, z = (wg.tensor(v) for v in (a, b, c))
+    same(wg.tensordot(x, y, 1), a @ b)
+    same(wg.tensordot(x, wg.tensor(b.T), ([1], [-1])), a @ b)
+    same(wg.tensordot(x, x), np.tensordot(a, a))
+    same(wg.kron(x, y), np.kron(a, b))
+    same(wg.kron(x, wg.tensor(b[0])), np.kron(a, b[0]))
+    same(wg.chain_matmul(x, y, z), a @ b @ c)
+    same(wg.linalg.multi_dot([x[0], y, z[:, 1]]), a[0] @ b @ c[:, 1])
+    same(wg.inner(x, wg.tensor(b.T)), np.inner(a, b.T))
+    same(wg.vdot(x[0], y[:, 0]), a[0] @ b[:, 0])
+    same(wg.outer(x[0], y[0]), np.outer(a[0], b[0]))
+    same(wg.cross(x, x.flip(0)), np.cross(a, a[::-1]))
+    same(wg.linalg.cross(y, y, dim=0), np.zeros((3, 4), "float32"))
+    same(wg.linalg.diagonal(wg.tensor(a[None])), a[None].diagonal(axis1=1, axis2=2))
+    same(wg.trace(y), np.trace(b))
+    u, v, w = whole(5, 2), whole(5, 3), whole(4, 2, 3)
+    same(F.bilinear(wg.tensor(u), wg.tensor(v), wg.tensor(w)), np.einsum("ni,oij,nj->no", u, w, v))
+    out = wg.empty(3, 2).t()
+    assert wg.tensordot(x, wg.tensor(np.eye(3, dtype="float32")), 1, out=out) is out
+    same(out, a)
+    for call in (
+        lambda: wg.tensordot(x, y, 3), lambda: wg.tensordot(x, z, 1), lambda: wg.linalg.multi_dot([x]),
+        lambda: wg.linalg.multi_dot([x, x]), lambda: wg.chain_matmul(x, x[0]), lambda: wg.cross(y, y, dim=1),
+        lambda: wg.trace(x[0]), lambda: F.bilinear(x, y, z), lambda: wg.inner(x, y),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()
+
+
+# Joining and cutting --------------------------------------------------------------------------------------------------
+
+
+def test_joining() -> None:
+    a, b, v = whole(2, 3), whole(2, 1), whole(3)
+    x, y, u = (wg.tensor(t) for t in (a, b, v))
+    same(wg.cat([x, y], 1), np.concatenate([a, b], 1))
+    same(wg.concat([x, wg.zeros(0), x], axis=-2), np.concatenate([a, a]))
+    same(wg.hstack([u, u]), np.hstack([v, v]))
+    same(wg.vstack([x, u]), np.vstack([a, v]))
+    same(wg.dstack([u, u]), np.dstack([v, v]))
+    same(wg.column_stack([u, u]), np.column_stack([v, v]))
+    same(wg.stack([u, u], -1), np.stack([v, v], -1))
+    out = wg.empty(6)[::2]
+    assert wg.cat([u[:2], u[2:]], out=out) is out
+    same(out, v)
+    x.requires_grad_(True)
+    skipped = wg.zeros(0, requires_grad=True)
+    grads = wg.autograd.grad(wg.cat([x, skipped]).sum(), (x, skipped))
+    assert [g.shape for g in grads] == [(2, 3), (0,)]
+    for call in (lambda: wg.cat([]), lambda: wg.stack([x, u]), lambda: wg.cat([wg.tensor(1.0)]), lambda: wg.hstack([])):
+        with pytest.raises(RuntimeError):
+            call()
+    same(wg.meshgrid(u, u, indexing="xy"), np.meshgrid(v, v))
+    with pytest.raises(RuntimeError, match="meshgrid"):
+        wg.meshgrid(u, indexing="ab")
+
+
+def test_cutting_gives_views() -> None:
+    x = whole(4, 6)
+    t = wg.tensor(x)
+    same(t.split(4, 1), np.split(x, [4], 1))
+    same(wg.split(t, [1, 3]), np.split(x, [1]))
+    same(t.chunk(4, -1), np.split(x, 3, 1))
+    same(t.tensor_split(4, 1), np.array_split(x, 4, 1))
+    same(wg.tensor_split(t, wg.tensor([1, 9])), np.split(x, [1, 9]))
+    same(t.hsplit(3), np.hsplit(x, 3))
+    same(t.vsplit([2]), np.vsplit(x, [2]))
+    same(wg.tensor(x[..., None]).repeat(1, 1, 4).dsplit(2), np.dsplit(np.repeat(x[..., None], 4, 2), 2))
+    t.split_with_sizes([1, 3])[1].zero_()
+    assert not t[1:].any()
+    for call in (
+        lambda: t.split(-1), lambda: t.split([1, 2]), lambda: t.chunk(0), lambda: t.hsplit(4), lambda: t.dsplit(1),
+        lambda: t[0].vsplit(1), lambda: wg.tensor(1.0).split(1), lambda: t.tensor_split(0), lambda: t.narrow(0, 3, 2),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()
+    with pytest.raises(IndexError):
+        t.split(1, 2)
+
+
+# Repeating, shifting, turning -----------------------------------------------------------------------------------------
+
+
+def test_repeating() -> None:
+    x = whole(2, 3, dtype="int64")
+    t = wg.tensor(x)
+    same(t.repeat(2, 1, 2), np.tile(x, (2, 1, 2)))
+    same(t.t().tile(2), np.tile(x.T, 2))
+    same(t.repeat_interleave(2), np.repeat(x, 2))
+    for counts in ([2, 0, 3], [0, 0, 0], [1, 2, 0]):
+        same(wg.repeat_interleave(t, wg.tensor(counts), dim=1), np.repeat(x, counts, 1))
+        same(wg.repeat_interleave(wg.tensor(counts)), np.repeat(np.arange(3), counts))
+    same(t.repeat_interleave(wg.tensor([3, 1]), 0, output_size=4), np.repeat(x, [3, 1], 0))
+    for call in (
+        lambda: t.repeat(2), lambda: t.repeat(-1, 1), lambda: t.repeat_interleave(-1),
+        lambda: t.repeat_interleave(wg.tensor([1, -1]), 0), lambda: t.repeat_interleave(wg.tensor([1, 2, 3]), 0),
+        lambda: t.repeat_interleave(2, 0, output_size=5), lambda: wg.repeat_interleave(wg.tensor([1.0])),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()
+    r = wg.tensor(RNG.standard_normal((3, 2)), requires_grad=True)
+    wg.autograd.gradgradcheck(lambda v: v.repeat_interleave(wg.tensor([2, 0, 3]), 0) ** 2, (r,))
+
+
+def test_shifting_and_turning() -> None:
+    x = whole(3, 4, 5)
+    t = wg.tensor(x)
+    for shifts, dims in ((1, 0), (-6, 2), ((1, 2), (0, 2)), ((1, 1), (1, 1)), ((3, -1, 7), (0, 1, 2))):
+        same(t.roll(shifts, dims), np.roll(x, shifts, dims))
+    same(wg.roll(t.permute(2, 0, 1), 7), np.roll(x.transpose(2, 0, 1), 7))
+    for k, dims in itertools.product(range(-1, 4), ((0, 1), (2, 1))):
+        same(wg.rot90(t, k, dims), np.rot90(x, k, dims))
+    same(t.flip(0, 2), x[::-1, :, ::-1])
+    same(t.fliplr(), x[:, ::-1])
+    y = wg.tensor(RNG.standard_normal((2, 3)), requires_grad=True)
+    wg.autograd.gradgradcheck(lambda v: v.roll((1, 1), (0, 1)) ** 2, (y,))
+    for call in (
+        lambda: t.roll((1, 2), 0), lambda: t.roll((1, 2)), lambda: t.rot90(1, (0, 0)), lambda: t.rot90(1, (0,)),
+        lambda: t[0, 0].fliplr(), lambda: t.flip(0, 0),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()
+    with pytest.raises(IndexError):
+        t.roll(1, 3)
+
+
+def test_combining() -> None:
+    v, w = whole(3, dtype="int64"), whole(2, dtype="int64")
+    same(wg.cartesian_prod(wg.tensor(v), wg.tensor(w)), np.array(list(itertools.product(v, w))))
+    for r in (1, 2, 3):
+        same(wg.combinations(wg.tensor(v), r), np.array(list(itertools.combinations(v, r))))
+    expected = np.array(list(itertools.combinations_with_replacement(v, 2)))
+    same(wg.combinations(wg.tensor(v), with_replacement=True), expected)
+    with pytest.raises(RuntimeError):
+        wg.combinations(wg.ones(2, 2))
+
+
+# Triangles and diagonals ----------------------------------------------------------------------------------------------
+
+
+def test_triangles() -> None:
+    x = whole(2, 4, 5)
+    t = wg.tensor(x)
+    same(t.tril(1), np.tril(x, 1))
+    same(wg.triu(t.mT, -2), np.triu(x.transpose(0, 2, 1), -2))
+    out = wg.empty(2, 5, 4).mT
+    assert wg.tril(t, out=out) is out
+    same(out, np.tril(x))
+    view = t[:, ::2, 1:]
+    version = t._version
+    assert view.triu_() is view
+    assert t._version == version + 1
+    expected = x.copy()
+    expected[:, ::2, 1:] = np.triu(expected[:, ::2, 1:])
+    same(t, expected)
+    y = wg.tensor(RNG.standard_normal((3, 3)), requires_grad=True)
+    wg.autograd.gradgradcheck(lambda v: (v * v).tril_(-1) * v, (y,))
+    same(wg.tril_indices(3, 4, 1), np.stack(np.tril_indices(3, 1, 4)))
+    same(wg.triu_indices(4, 3, -1, dtype=wg.int32), np.stack(np.triu_indices(4, -1, 3)).astype("int32"))
+    for call in (lambda: wg.tril(wg.ones(3)), lambda: wg.tril_indices(-1, 2)):
+        with pytest.raises(RuntimeError):
+            call()
+
+
+def test_diagonals_and_places() -> None:
+    v, x = whole(3), whole(3, 4)
+    u, t = wg.tensor(v), wg.tensor(x)
+    for k in (0, 2, -1):
+        same(wg.diag(u, k), np.diag(v, k))
+        same(t.diag(k), np.diag(x, k))
+        same(wg.diagflat(t, k), np.diagflat(x, k))
+    embedded = wg.diag_embed(t, 1, 0, -1)
+    assert embedded.shape == (5, 3, 5)
+    same(embedded.diagonal(1, 0, -1), x)
+    assert int(embedded.count_nonzero()) == np.count_nonzero(x)
+    same(wg.diagonal_scatter(t, u), x - np.eye(3, 4, dtype="float32") * x + np.eye(3, 4, dtype="float32") * v[:, None])
+    changed = x.copy()
+    changed[:, 1] = v
+    same(wg.select_scatter(t, u, 1, 1), changed)
+    changed = x.copy()
+    changed[:, ::2] = v[:, None]
+    same(t.slice_scatter(wg.stack([u, u], 1), 1, step=2), changed)
+    same(t.narrow_copy(1, 1, 2), x[:, 1:3])
+    blocks = wg.block_diag(t, u, wg.tensor(2, dtype=wg.int64))
+    assert blocks.shape == (5, 8)
+    same(blocks[:3, :4], x)
+    same(blocks[3, 4:7], v)
+    assert float(blocks.sum()) == x.sum() + v.sum() + 2
+    a, b = (wg.tensor(RNG.standard_normal(s), requires_grad=True) for s in ((2, 3), (2,)))
+    wg.autograd.gradgradcheck(lambda p, q: wg.diagonal_scatter(p, q) ** 2, (a, b))
+    wg.autograd.gradgradcheck(lambda p, q: wg.block_diag(p, q, p) ** 2, (a, b))
+    wg.autograd.gradgradcheck(lambda p: wg.diag_embed(p, -1) ** 2, (a,))
+    for call in (
+        lambda: wg.diag(wg.ones(1, 1, 1)), lambda: wg.diagonal_scatter(t, t), lambda: wg.select_scatter(t, t, 0, 0),
+        lambda: wg.block_diag(wg.ones(1, 1, 1)), lambda: wg.diag_embed(t, 0, 1, 1),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()
+
+
+def test_dimensions() -> None:
+    x = whole(2, 3, 4)
+    t = wg.tensor(x)
+    same(t.movedim((0, 1), (2, 0)), np.moveaxis(x, (0, 1), (2, 0)))
+    same(wg.swapdims(t, 0, -1), x.swapaxes(0, -1))
+    same(t.mH, x.swapaxes(1, 2))
+    same(t[0].H, x[0].T)
+    same(t.adjoint(), x.swapaxes(1, 2))
+    assert [wg.atleast_3d(wg.ones(*s)).shape for s in ((), (2,), (2, 3))] == [(1, 1, 1), (1, 2, 1), (2, 3, 1)]
+    assert [found.shape for found in wg.atleast_2d(wg.ones(2), t)] == [(1, 2), (2, 3, 4)]
+    assert wg.atleast_1d(wg.tensor(1.0)).shape == (1,)
+    for call in (lambda: t.H, lambda: t[0, 0].mH, lambda: t[0, 0].mT, lambda: t.movedim((0, 1), (1,))):
+        with pytest.raises(RuntimeError):
+            call()
+
+
+def test_channels() -> None:
+    x = whole(2, 8, 2, 3)
+    t = wg.tensor(x)
+    expected = x.reshape(2, 2, 2, 2, 2, 3).transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 4, 6)
+    same(nn.PixelShuffle(2)(t), expected)
+    same(nn.PixelUnshuffle(2)(F.pixel_shuffle(t, 2)), x)
+    same(nn.ChannelShuffle(4)(t), x.reshape(2, 4, 2, 2, 3).swapaxes(1, 2).reshape(x.shape))
+    for call in (lambda: F.pixel_shuffle(t, 3), lambda: F.pixel_unshuffle(t, 2), lambda: F.channel_shuffle(t, 3)):
+        with pytest.raises(RuntimeError):
+            call()
+
+
+# Distances ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 2.5, math.inf])
+def test_distances(p: float) -> None:
+    a, b = RNG.standard_normal((2, 1, 5, 3)), RNG.standard_normal((4, 6, 3))
+    a[0, 0, 0] = b[0, 0]
+    found = wg.cdist(wg.tensor(a), wg.tensor(b), p)
+    expected = np.linalg.norm(a[..., :, None, :] - b[..., None, :, :], p, axis=-1)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-13, atol=1e-15)
+    flat = wg.pdist(wg.tensor(b[0]), p)
+    rows = np.stack(list(itertools.combinations(range(6), 2)))
+    np.testing.assert_allclose(flat.numpy(), np.linalg.norm(b[0][rows[:, 0]] - b[0][rows[:, 1]], p, axis=-1), 1e-13)
+
+
+@pytest.mark.parametrize("p", [1.5, math.inf])
+def test_distances_have_derivatives_of_any_order(p: float) -> None:
+    x, y = (wg.tensor(RNG.standard_normal(s), requires_grad=True) for s in ((3, 2), (2, 2)))
+    wg.autograd.gradgradcheck(lambda a, b: wg.cdist(a, b, p), (x, y))
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, math.inf])
+def test_a_distance_of_zero_has_the_gradient_zero(p: float) -> None:
+    x = wg.ones(2, 3, requires_grad=True)
+    (grad,) = wg.autograd.grad(wg.cdist(x, wg.ones(1, 3), p).sum(), x) if p else (wg.zeros(2, 3),)
+    same(grad, np.zeros((2, 3), "float32"))
+
+
+def test_distances_never_hold_all_differences() -> None:
+    x, y = wg.empty(1, 300, 64), wg.empty(1, 200, 64)
+    planned = plan_for(registry["pair_norms"], (x, y, 2.0), ("2",))
+    assert sum(planned.scratch) <= 4 * 64 * (200 + 32)
+
+
+def test_distances_that_do_not_fit() -> None:
+    x = wg.ones(2, 3)
+    for call in (
+        lambda: wg.cdist(x, wg.ones(2, 4)), lambda: wg.cdist(x[0], x), lambda: wg.cdist(x, x, -1),
+        lambda: wg.cdist(x.long(), x.long()), lambda: wg.pdist(x[0]), lambda: F.cosine_similarity(x.long(), x.long()),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()
+    with pytest.raises(ValueError, match="compute_mode"):
+        wg.cdist(x, x, compute_mode="fast")
+
+
+def test_similarities_of_pairs() -> None:
+    a, b = RNG.standard_normal((4, 3)), RNG.standard_normal((3,))
+    x, y = wg.tensor(a), wg.tensor(b)
+    cosine = a @ b / np.linalg.norm(a, axis=1) / np.linalg.norm(b)
+    np.testing.assert_allclose(F.cosine_similarity(x, y).numpy(), cosine, 1e-12)
+    np.testing.assert_allclose(nn.CosineSimilarity(1)(x, y[None]).numpy(), cosine, 1e-12)
+    for p in (1.0, 2.0):
+        expected = np.linalg.norm(a - b + 1e-6, p, axis=1)
+        np.testing.assert_allclose(F.pairwise_distance(x, y, p).numpy(), expected, 1e-12)
