@@ -211,7 +211,7 @@ def test_prebuild_finds_kernels_of_every_op_and_its_derivatives():
     assert not silent
     assert not refused
     assert not {op for op in wanted if registry[op].kind != "view"} - launched
-    for entry in ("direct", "weight", "pad", "pack"):
+    for entry in ("direct", "band", "weight", "turn", "outer", "pad", "pack", "sum", "bias"):
         assert f"convolution_{entry}" in names
 
 

@@ -182,27 +182,29 @@ def _placed(record: OpRecord, tensor: Any, index: Any, source: Any, statics: dic
 
 # Convolution ----------------------------------------------------------------------------------------------------------
 
-# Channels in and out, height and width, kernel, stride, padding, groups.
+# Channels in and out, size along each dimension, kernel, stride, padding, groups, dimensions if not two.
 _CONVOLUTIONS = (
     (1, 16, 8, 3, 1, 1, 1), (3, 16, 32, 3, 1, 1, 1), (16, 32, 8, 3, 2, 1, 1), (16, 32, 28, 3, 1, 1, 1),
     (16, 32, 32, 3, 2, 1, 1), (3, 16, 32, 7, 2, 3, 1), (3, 8, 28, 5, 1, 2, 1), (1, 6, 28, 5, 1, 0, 1),
     (16, 32, 16, 1, 1, 0, 1), (16, 32, 16, 1, 2, 0, 1), (16, 16, 16, 3, 1, 1, 16), (3, 64, 32, 4, 4, 0, 1),
+    (16, 16, 16, 3, 2, 1, 16), (16, 32, 64, 3, 1, 1, 1, 1), (16, 32, 64, 1, 1, 0, 1, 1), (16, 16, 64, 4, 1, 3, 16, 1),
+    (3, 16, 8, 3, 1, 1, 1, 3), (16, 32, 8, 3, 2, 1, 1, 3),
 )  # fmt: skip
 
 
 def _convolution_calls(record: OpRecord, place: Device, dtype: DType) -> Iterator[Call]:
     """The kernels, strides and groups of common networks, for a few images and for many."""
-    for batch, (ins, outs, size, kernel, stride, padding, groups) in product((2, 32), _CONVOLUTIONS):
-        out = (size + 2 * padding - kernel) // stride + 1
+    for batch, (ins, outs, size, kernel, stride, padding, groups, *rest) in product((2, 32), _CONVOLUTIONS):
+        space, out = rest[0] if rest else 2, (size + 2 * padding - kernel) // stride + 1
         for grad in (False, True):
             made = partial(blank, place, dtype=dtype, grad=grad)
             given = {
-                "input": made(batch, ins, size, size), "weight": made(outs, ins // groups, kernel, kernel),
-                "grad_output": made(batch, outs, out, out),
+                "input": made(batch, ins, *(size,) * space), "weight": made(outs, ins // groups, *(kernel,) * space),
+                "grad_output": made(batch, outs, *(out,) * space),
             }  # fmt: skip
-            sizes = {"convolution_input": (size, size), "convolution_weight": (kernel, kernel)}
+            sizes = {"convolution_input": (size,) * space, "convolution_weight": (kernel,) * space}
             known = {
-                "stride": (stride, stride), "padding": (padding, padding), "dilation": (1, 1), "groups": groups,
+                "stride": (stride,) * space, "padding": (padding,) * space, "dilation": (1,) * space, "groups": groups,
                 "size": sizes.get(record.name),
             }  # fmt: skip
             statics = tuple(known[s] for s in record.statics)
