@@ -64,7 +64,7 @@ def _parsed(op: Op) -> tuple[Reduction, str, frozenset[str]]:
 
 def check(op: Op) -> None:
     """Raise `SpecError` where the op is wrong."""
-    found, _, _ = _parsed(op)
+    found, over, _ = _parsed(op)
     if not op.operands or not all(p.role == "tensor" for p in op.operands):
         raise SpecError("a window op has tensor operands, and static arguments", field="op")
     names = [p.name for p in op.statics]
@@ -77,6 +77,8 @@ def check(op: Op) -> None:
     for p in op.operands:
         if p.name not in used:
             raise SpecError(f"parameter {p.name!r} is used by no expression", field="window")
+    if over == "covering" and [e.type for e in found.finish.values()] != ["value"]:
+        raise SpecError("what goes over `covering` has one result, a value", field="window.finish")
     if "gradient" in op.fields:
         check_name(str(op.fields["gradient"]), "the gradient")
 

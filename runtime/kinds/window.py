@@ -252,11 +252,19 @@ def _rows(
     if lanes == 1:
         return _step(request, walk, element, slots, buffers, "rows", 1, _pack(walk, chunk, 0, 0), items, 1)
     defines = (
-        *vector_defines(lanes), ("STEP", str(walk.stride[2])),
+        *vector_defines(lanes), ("STEP", str(walk.stride[2])), *(_orders(lanes) if walk.stride[2] == 2 else ()),
         *((f"CLASS{k}", str(own[4])) for k, own in enumerate(walk.strides)),
     )  # fmt: skip
     geometry = _pack(walk, chunk, first, last)
     return _step(request, walk, element, slots, buffers, "rows", lanes, geometry, items, 1, defines)
+
+
+def _orders(lanes: int) -> list[tuple[str, str]]:
+    """Orders of two vectors: every other element of what they overlap in by one, and both zipped."""
+    pairs = [i // 2 + i % 2 * lanes for i in range(2 * lanes)]
+    evens = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
+    orders = {"EVENS": evens, "LOWS": pairs[:lanes], "HIGHS": pairs[lanes:]}
+    return [(k, ", ".join(map(str, v))) for k, v in orders.items()]
 
 
 def _lanes(request: Request, walk: Walk, element: str, columns: int) -> int:
