@@ -35,6 +35,7 @@ _APPROXIMATE = re.compile(
 )
 _LOADS = re.compile(r"ld\.global\S*?(?:\.v(\d))?\.b(\d+)")
 _BY_TARGET = ("contraction", "custom")  # kinds whose schedules depend on the architecture
+_SHARED = ("sort", "search")  # names of kernels that several ops share
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def compiled(
-    targets: Sequence[str], ops: Sequence[str] | None = None, dtype: str = "float32", jobs: int = 1
+    targets: Sequence[str],
+    ops: Sequence[str] | None = None,
+    dtype: str = "float32",
+    jobs: int = 1,
+    *,
+    in_turn: bool = False,
 ) -> Iterable[Row]:
-    """A row for each kernel and target, in order; `jobs` processes compile."""
-    work = [(target, step) for target, steps in planned(targets, ops, dtype).items() for step in steps]
+    """A row for each kernel and target, in order; `jobs` processes compile.
+
+    in_turn: kernels of one pattern that differ by their formula alone are compiled for one target each, in turn.
+    """
+    found = planned(targets, ops, dtype)
+    work = [(target, step) for target, steps in found.items() for step in steps]
+    if in_turn:
+        alike = sorted({step.instance.entry for _, step in work if _of_a_formula(step)})
+        turn = {entry: targets[i % len(targets)] for i, entry in enumerate(alike)}
+        work = [(target, step) for target, step in work if turn.get(step.instance.entry, target) == target]
     if jobs <= 1:
         yield from (measured(*each) for each in work)
         return
@@ -117,6 +131,13 @@ def planned(targets: Sequence[str], ops: Sequence[str] | None, dtype: str) -> di
         everywhere = {**everywhere, **own}
         found[target] = [everywhere[k] for k in sorted(everywhere) if k in own or not _differs(everywhere[k])]
     return found
+
+
+def _of_a_formula(step: Any) -> bool:
+    from ..runtime.records import registry
+
+    name = step.instance.name
+    return name in registry and (registry[name].kind in ("pointwise", "random") or "_grad_" in name)
 
 
 def _differs(step: Any) -> bool:
@@ -144,7 +165,7 @@ def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[s
     found: dict[str, Any] = {}
     for step in steps:
         instance = step.instance
-        if instance.name not in NAMES and not _differs(step):
+        if instance.name not in NAMES and instance.name not in _SHARED and not _differs(step):
             continue  # of a derivative that was derived in this process
         kept = found.get(instance.entry)
         if kept is None or step.work > kept.work:
