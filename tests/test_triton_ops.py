@@ -243,6 +243,14 @@ CALLS = (
         ("index.read across",), ("index.write across", "index.write ranges"), ("index.read across",),
     ),
     Call(
+        "lines", lambda x, y: wg.cumprod(x * y, 1), lambda x, y: np.cumprod(x * y, 1), ((5, 70), (5, 1)),
+        ("scan.lines many",), ("scan.lines many",), ("scan.lines many",), ("float64", "float32"),
+    ),
+    Call(
+        "a line in shares", lambda x: wg.cumsum(x, 0), lambda x: np.cumsum(x, 0), ((8200,),),
+        ("scan.totals", "scan.carried"), ("scan.totals", "scan.carried"),
+    ),
+    Call(
         "rows added at", lambda x, y: x.index_add(0, at(ROWS_OF, x), y).sin(),
         lambda x, y: np.sin(added(x, ROWS_OF, y)), ((25, 3), (40, 3)),
         ("index.write ranges",), ("index.read many",), ("index.write ranges", "index.read many"),
@@ -327,7 +335,7 @@ def test_every_schedule_is_launched_by_a_test() -> None:
     for kind, each in (
         ("pointwise", ("flat", "rows")), ("reduction", ("tiles", "partial", "finish")),
         ("rowwise", ("whole", "swept", "finish")), ("contraction", ("tile", "finish", "dots")),
-        ("index", ("read", "write")), ("convolution", ("forward", "input", "weight")),
+        ("index", ("read", "write")), ("scan", ("lines",)), ("convolution", ("forward", "input", "weight")),
     ):  # fmt: skip
         assert {f"{kind}.{name}" for name in each} <= of["second"] | of["first"], kind
         assert of["second"] & {f"{kind}.{name}" for name in each}, kind

@@ -34,7 +34,7 @@ SHAPES = ((5, 7), (300, 24), (260, 260))
 _NARROW = ((18, 12), (300, 12))
 _MORE_SHAPES = {
     "contraction": ((64, 10), (1, 300)), "rowwise": ((64, 10),), "reduction": _NARROW, "pointwise": _NARROW,
-    "sort": ((20000,), (1, 40000)),
+    "sort": ((20000,), (1, 40000)), "scan": ((4100, 18), (1, 70000)),
 }  # fmt: skip
 # Dtypes that stand for a class of dtypes where the ones that were asked for do not belong to it.
 _STAND_INS = {"integer": (dtypes.int64,), "integral": (dtypes.bool_, dtypes.int64), "bool": (dtypes.bool_,)}
@@ -122,14 +122,17 @@ def _broadcast(
         yield {name: 0.5 if dtype.kind == "f" else dtype.kind != "b"}
 
 
+def _alike(op: Op) -> bool:
+    """Whether all tensors have the shape of the result."""
+    return all(p.scope == "full" for p in op.operands if p.is_tensor)
+
+
 def _along(record: OpRecord, op: Op, shape: tuple[int, ...]) -> Iterator[dict[str, Any]]:
     """The dimensions along which reductions and row ops go, the dtypes to which copies convert."""
     names = {p.name: p.annotation for p in op.statics}
     if record.kind == "reduction" and "dim" in names:
         yield from ({"dim": d} for d in (0, 1))
-    elif record.kind == "rowwise" and "dim" in names and all(p.scope == "full" for p in op.operands if p.is_tensor):
-        yield {"dim": 0}
-    elif record.kind == "sort" and "dim" in names:
+    elif "dim" in names and (record.kind in ("sort", "scan") or (record.kind == "rowwise" and _alike(op))):
         yield {"dim": 0}
     elif record.name == "copy":
         yield from ({"dtype": d} for d in (dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_))

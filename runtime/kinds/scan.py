@@ -208,7 +208,7 @@ def _cpu(
     beside = [s[-1] for s in lines.kept_strides]
     ways = [abs(a) for a in lines.along]
     one = (1, 1, 1)
-    if lanes > 1 and lines.count >= lanes and ways[lines.main] == 1 and ways[given] == 1:
+    if lanes > 1 and lines.count >= lanes and ways[lines.main] <= 1 and ways[given] == 1:
         forward = -1 if lines.backwards else 1
         chunk, items = split(lines.number, parts)
         run, shares = _shares(lines, -(-min(parts, able.cores) // items), _LEAST, lanes)

@@ -42,7 +42,8 @@ def steps(
         "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(lines.kept), "WG_BOOL": int(is_bool(request)),
         "INDEX": index_type([sum(extents)]), "RESULTS": tall, "BLOCK": wide, "REVERSED": int(lines.backwards),
     }  # fmt: skip
-    for k, a in enumerate(lines.along):
+    for k, (a, beside) in enumerate(zip(lines.along, lines.kept_strides, strict=True)):
+        defines[f"BESIDE{k}"] = int(beside == (1,))
         defines[f"WAY{k}"] = a if abs(a) < 2 else 2
     count = len(inputs) + len(results)
     everything = tuple(range(count))
