@@ -9,7 +9,7 @@ and derivatives exist to any order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..dispatch import call
@@ -69,7 +69,7 @@ def _norm_gradient(values: Mapping[str, Any], node: Node, first: bool) -> Tensor
     own, other = (x1, x2) if first else (x2, x1)
     if power == "count":
         return _zeros(own)
-    turn = (lambda t: t) if first else _turned
+    turn: Callable[[Tensor], Any] = (lambda t: t) if first else _turned
     if power == "max":
         found = values["out"]  # which elements are the largest is constant almost everywhere
         distance = Tensor(found.storage, found.meta, found.start)
