@@ -20,6 +20,11 @@ __all__ = ["ROWS", "SHAPE", "arguments", "arrays", "collecting", "numbers", "sta
 ROWS, LENGTH = 5, 7
 SHAPE = (ROWS, LENGTH)
 _LETTERS = {".": (2,)}
+# Windows over planes of SHAPE, and how many there are.
+_GEOMETRY: dict[str, Any] = {
+    "kernel": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1), "counted": True, "divisor": 0
+}  # fmt: skip
+_WINDOWS = (2, 3)
 
 
 def shapes(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, tuple[int, ...]]:
@@ -34,6 +39,10 @@ def shapes(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, tuple[int, ...]]
             p.name: (_LETTERS["."] if "..." in t else ()) + tuple(sizes[c] for c in t if c != ".")
             for p, t in zip(tensors, terms, strict=True)
         }
+    if op.kind == "window":
+        covering = op.fields["window"]["over"] == "covering"
+        own = (2, 12, 6) if op.operands[0].name == "columns" else (2, 3, *(_WINDOWS if covering else SHAPE))
+        return {p.name: own for p in op.operands}
     scopes = {"column": shape[-1:], "row": shape[:-1]}
     return {p.name: scopes.get(p.scope, shape) for p in op.operands if p.is_tensor}
 
@@ -68,6 +77,9 @@ def numbers(op: Op) -> dict[str, Any]:
 
 def statics(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, Any]:
     """A value for each static argument: its default, or one that fits `shape`."""
+    if op.kind == "window":
+        size = SHAPE if op.fields["window"]["over"] == "covering" else _WINDOWS
+        return {p.name: {"size": size, **_GEOMETRY}[p.name] for p in op.statics}
     return {p.name: _static(p, shape) if p.default is MISSING else p.default for p in op.statics}
 
 
