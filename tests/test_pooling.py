@@ -8,6 +8,8 @@ import pytest
 
 import weftgrad as wg
 from weftgrad import nn
+from weftgrad.codegen.loader import load_text
+from weftgrad.codegen.model import SpecErrors
 from weftgrad.nn import functional as F
 
 IMAGE = np.random.default_rng(0).permutation(2 * 3 * 6 * 7).reshape(2, 3, 6, 7).astype(np.float64)
@@ -294,3 +296,44 @@ def test_errors(call, built_in, told):
     with pytest.raises(built_in, match=told) as caught:
         call(image())
     assert isinstance(caught.value, wg.runtime.errors.WeftgradError)
+
+
+# The kind: what a spec may say
+
+SIGNATURE = "input, size: {0}, kernel: {0} | None, stride: {0}, padding: {0}".format("tuple[int, ...]")
+SPEC = """
+- op: "window_norm(%s)"
+  kind: window
+  window: %s
+"""
+SUM = "{over: windows, identity: 0, map: input * input, combine: a + b, finish: sqrt(acc / n)}"
+
+
+def test_an_op_of_ones_own(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(SPEC % (SIGNATURE, SUM))
+    found = wg.ops.load(path).window_norm(image(), (3, 3), (2, 2), (2, 2), (0, 0))
+    np.testing.assert_allclose(found.numpy(), np.sqrt((blocks(IMAGE, 2) ** 2).mean(-1)), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("over: windows", "over: doors", "unknown walk 'doors' (one of windows, covering, taps)"),
+        ("over: windows, ", "", "unknown walk 'None'"),
+        ("map: input * input", "map: grad", "unknown name 'grad'"),
+        ("map: input * input", "map: input * n", "unknown name 'n'"),  # what is read is no window
+        ("identity: 0", "identity: wide", "window.identity: unknown name 'wide'"),
+        ("combine: a + b, ", "", "window: needs identity, map and combine"),
+        ("map: input * input", "map: 1", "parameter 'input' is used by no expression"),
+        ("padding: ", "pad: ", "does not take 'pad'"),
+        (", stride: tuple[int, ...]", "", "needs the parameter 'stride'"),
+        ("(input,", "(input, factor: float,", "a window op has tensor operands"),
+    ],
+)
+def test_wrong_specs(before, after, told):
+    text = SPEC % (SIGNATURE, SUM)
+    assert before in text
+    with pytest.raises(SpecErrors) as caught:
+        load_text(text.replace(before, after))
+    assert told in str(caught.value)

@@ -46,6 +46,8 @@ def _parsed(op: Op) -> tuple[Reduction, str, frozenset[str]]:
         known = f"one of {', '.join(WALKS)}"
         raise SpecError(f"unknown walk {str(over)[:40]!r}", field="window.over", suggestion=known)
     parts = {k: v for k, v in given.items() if k != "over"}
+    if not {"identity", "map", "combine"} <= set(parts):
+        raise SpecError("needs identity, map and combine", field="window")
     identity, firsts = parts.get("identity"), frozenset[str]()
     if isinstance(identity, Mapping):
         firsts = frozenset(k for k, v in identity.items() if v == "first")
