@@ -12,7 +12,7 @@ from op_running import Array, Case, Slopes, caller, has, laid_out, numpy_of, rou
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
 
-_EVERY = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool")
+_EVERY = ("float32", "float64", "float16", "bfloat16", "int8", "int64", "uint8", "bool")
 _SOME = ("float32", "int64")
 # Shape, layout, dimension. Long rows are sorted in several passes, and on a CPU from 32768 elements by several cores.
 _SHAPES: list[tuple[tuple[int, ...], str, int]] = [
@@ -34,9 +34,9 @@ def sort_cases(op: Op, place: Device, selection: str) -> list[Case]:
     calls += [(dtype, _SHAPES[0], 7) for dtype in dtypes[1:]]
     if selection == "schedules":
         calls += [("int64", _SHAPES[-1], 300)]
-    calls += [("float32", ((1, 3000), "contiguous", 1), 4)]
+    calls += [("float32", ((1, 3074), "contiguous", 1), 4)]  # the last of its parts has fewer than 4
     if selection != "small":
-        calls += [("float32", _LONG, 4), ("int16", _LONG, 30000)]
+        calls += [("float32", _LONG, 4), ("float32", _LONG, 30000)]
     found = []
     for turn, (dtype, (shape, layout, dim), k) in enumerate(calls):
         array, made = laid_out(
@@ -59,8 +59,10 @@ def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Arr
     if kind in "iu":
         return rng.integers(0 if kind == "u" else -100, 100, shape).astype(dtype)
     values = rounded(np.round(rng.standard_normal(shape) * 20) / 4, dtype)
+    if values.size > 2000:  # too many for the first few to be equal
+        return rounded(rng.standard_normal(shape), dtype)
     odd = rng.integers(0, 24, shape)
-    for number, value in enumerate((np.nan, -np.inf, np.inf, -0.0, 0.0)):
+    for number, value in enumerate((np.nan, -np.nan, -np.inf, np.inf, -0.0, 0.0)):
         values = np.where(odd == number, np.array(value, values.dtype), values)
     return values
 

@@ -66,6 +66,15 @@ def test_topk_takes_the_first_of_equal_elements(place: Any, largest: bool) -> No
     assert (host(values) == x[order]).all()
 
 
+def test_topk_finds_what_comes_late(place: Any) -> None:
+    """After the first few are known, only what is before the last of them is looked at."""
+    x = np.arange(10, 3010, dtype="float32")
+    x[1500], x[2999], x[2998] = 12.5, 12.0, 13.0
+    values, indices = wg.topk(wg.tensor(x, device=place), 5, largest=False)
+    assert host(values).tolist() == [10, 11, 12, 12, 12.5]
+    assert host(indices).tolist() == [0, 1, 2, 2999, 1500]
+
+
 def test_the_kth_value(place: Any, matrix: Any) -> None:
     x = wg.tensor(matrix, device=place)
     for k in (1, 5, 8):
