@@ -13,7 +13,11 @@ from op_convolution import convolution, convolution_input, convolution_weight
 
 import weftgrad as wg
 from weftgrad import nn
-from weftgrad.runtime import errors
+from weftgrad.cli.compile import place_like
+from weftgrad.runtime import dtypes, errors
+from weftgrad.runtime.device import meta
+from weftgrad.runtime.kinds import Request, planner
+from weftgrad.runtime.records import registry
 
 F = nn.functional
 RNG = np.random.default_rng(4)
@@ -130,6 +134,24 @@ def test_layers_pad_by_mode(mode: str) -> None:
         wide = np.pad(x, ((0, 0), (0, 0), *sides), names[mode])  # type: ignore[call-overload]
         same(layer(wg.tensor(x, dtype=wg.float32)), convolution(wide, w, None, (1, 1), (0, 0), (1, 1), 1))
         assert f"padding_mode={mode}" in repr(layer)
+
+
+def test_grids_of_triton_are_flat() -> None:
+    """The second and third side of a grid end at 65535 programs: groups, and tiles of channels, may be more."""
+    pytest.importorskip("triton")
+    place = place_like("sm_90")
+    for channels, groups in ((70000, 70000), (70000 * 64, 1)):
+        kernel = meta(dtypes.float32, (channels, 1, 1, 1), None, place)
+        image, result = (meta(dtypes.float32, (1, n, 1, 1), None, place) for n in (groups, channels))
+        plain = ((1, 1), (0, 0), (1, 1), groups)
+        for op, operands, statics in (
+            ("convolution", (image, kernel, None), plain),
+            ("convolution_input", (result, kernel), ((1, 1), *plain)),
+            ("convolution_weight", (image, result), ((1, 1), *plain)),
+        ):
+            for step in planner("custom")(Request(registry[op], operands, statics, place)).steps:
+                assert len(step.global_size) == 1
+                assert step.global_size[0] < 2**31
 
 
 def test_layers_show_what_they_are() -> None:
