@@ -8,9 +8,11 @@ the first. A convolution is a cross-correlation, as it is in PyTorch: the kernel
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ._generated import ops as _ops
+from .runtime.device import Meta
 from .runtime.dispatch import call
 from .runtime.errors import ArgumentError, ShapeError
 from .runtime.records import registry
@@ -142,7 +144,7 @@ def convolution(
     """A convolution, or a transposed one, in as many dimensions as the weight says: it has two more."""
     space = weight.meta.ndim - 2
     if space not in (1, 2, 3):
-        raise ShapeError(f"convolution: the weight must have 3, 4 or 5 dimensions, its shape is {_shape(weight)}")
+        raise ShapeError(f"convolution: the weight must have 3, 4 or 5 dimensions, its shape is {_shape(weight.meta)}")
     if transposed:
         return _transposed("convolution", space, input, weight, bias, stride, padding, output_padding, groups, dilation)
     return _convolved("convolution", space, input, weight, bias, stride, padding, dilation, groups)
@@ -155,11 +157,47 @@ def _convolved(
     name: str, space: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
     groups: int,
 ) -> Tensor:  # fmt: skip
-    _check(name, space, input, weight, bias, groups)
+    metas = _metas(name, input, weight, bias)
+    statics = _straight(name, space, *metas, _fixed(stride), _fixed(padding), _fixed(dilation), groups)
+    return _batched(space, input, bias, "convolution", weight, statics)
+
+
+def _transposed(
+    name: str, space: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    output_padding: Any, groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
+    metas = _metas(name, input, weight, bias)
+    numbers = _fixed(stride), _fixed(padding), _fixed(output_padding), groups, _fixed(dilation)
+    return _batched(space, input, bias, "convolution_input", weight, _turned(name, space, *metas, *numbers))
+
+
+def _fixed(value: Any) -> Any:
+    """A list as a tuple: what can be a key."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _metas(name: str, input: Any, weight: Any, bias: Any) -> tuple[Meta, Meta, Meta | None]:
+    """Layouts of the operands. Raises `ArgumentError` for what is no tensor."""
+    for what, value in (("input", input), ("weight", weight), ("bias", bias)):
+        if not isinstance(value, Tensor) and (what != "bias" or value is not None):
+            raise ArgumentError(f"{name}: {what} must be a tensor, not {type(value).__name__}")
+    return input.meta, weight.meta, None if bias is None else bias.meta
+
+
+# Pure functions of layouts and arguments, remembered: checks take longer than the rest of a call of few pixels.
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _straight(
+    name: str, space: int, input: Meta, weight: Meta, bias: Meta | None, stride: Any, padding: Any, dilation: Any,
+    groups: int,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The arguments of the op `convolution`. Raises `ShapeError`, `ArgumentError`."""
+    _check(name, space, input, weight, groups)
     step, apart = _numbers(name, "stride", stride, space, 1), _numbers(name, "dilation", dilation, space, 1)
-    around = _around(name, padding, weight.meta.shape[2:], step, apart, space)
-    outs, ins, *kernel = weight.meta.shape
-    channels = input.meta.shape[-1 - space]
+    around = _around(name, padding, weight.shape[2:], step, apart, space)
+    outs, ins, *kernel = weight.shape
+    channels = input.shape[-1 - space]
     if channels != ins * groups:
         raise ShapeError(
             f"{name}: with groups={groups}, a weight of shape {_shape(weight)} takes {ins * groups} channels; the "
@@ -168,7 +206,7 @@ def _convolved(
     if outs % groups or outs == 0:
         raise ShapeError(f"{name}: {outs} output channels do not fall into {groups} groups")
     front, behind = around[:space], around[-space:]
-    padded = [n + a + b for n, a, b in zip(input.meta.shape[-space:], front, behind, strict=True)]
+    padded = [n + a + b for n, a, b in zip(input.shape[-space:], front, behind, strict=True)]
     reach = [d * (k - 1) + 1 for d, k in zip(apart, kernel, strict=True)]
     if any(r > n for r, n in zip(reach, padded, strict=True)):
         raise ShapeError(
@@ -176,14 +214,16 @@ def _convolved(
             "padding, or a smaller dilation"
         )
     _check_bias(name, weight, bias, outs)
-    return _batched(space, input, bias, "convolution", weight, (step, around, apart, groups))
+    return step, around, apart, groups
 
 
-def _transposed(
-    name: str, space: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+@lru_cache(maxsize=1024, typed=True)
+def _turned(
+    name: str, space: int, input: Meta, weight: Meta, bias: Meta | None, stride: Any, padding: Any,
     output_padding: Any, groups: int, dilation: Any,
-) -> Tensor:  # fmt: skip
-    _check(name, space, input, weight, bias, groups)
+) -> tuple[Any, ...]:  # fmt: skip
+    """The arguments of the op `convolution_input`. Raises `ShapeError`, `ArgumentError`."""
+    _check(name, space, input, weight, groups)
     step, apart = _numbers(name, "stride", stride, space, 1), _numbers(name, "dilation", dilation, space, 1)
     around = _numbers(name, "padding", padding, space, 0)
     more = _numbers(name, "output_padding", output_padding, space, 0)
@@ -192,8 +232,8 @@ def _transposed(
             f"{name}: output_padding must be smaller than either stride or dilation: output_padding is {more}, stride "
             f"{step}, dilation {apart}"
         )
-    ins, outs, *kernel = weight.meta.shape
-    channels = input.meta.shape[-1 - space]
+    ins, outs, *kernel = weight.shape
+    channels = input.shape[-1 - space]
     if channels != ins or ins % groups or ins == 0:
         raise ShapeError(
             f"{name}: with groups={groups}, a transposed weight of shape {_shape(weight)} takes {ins} channels, a "
@@ -201,12 +241,12 @@ def _transposed(
         )
     size = tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + q + 1
-        for n, s, p, d, k, q in zip(input.meta.shape[-space:], step, around, apart, kernel, more, strict=True)
+        for n, s, p, d, k, q in zip(input.shape[-space:], step, around, apart, kernel, more, strict=True)
     )
     if min(size) < 1:
         raise ShapeError(f"{name}: the result of an input of shape {_shape(input)} would have the size {list(size)}")
     _check_bias(name, weight, bias, outs * groups)
-    return _batched(space, input, bias, "convolution_input", weight, (size, step, around, apart, groups))
+    return size, step, around, apart, groups
 
 
 def _batched(
@@ -225,42 +265,39 @@ def _batched(
     return _ops.squeeze(out, 0) if alone else out
 
 
-def _check(name: str, space: int, input: Any, weight: Any, bias: Any, groups: Any) -> None:
-    """Raise unless the operands are tensors of the right number of dimensions, and `groups` is a positive number."""
-    for what, value in (("input", input), ("weight", weight), ("bias", bias)):
-        if not isinstance(value, Tensor) and (what != "bias" or value is not None):
-            raise ArgumentError(f"{name}: {what} must be a tensor, not {type(value).__name__}")
+def _check(name: str, space: int, input: Meta, weight: Meta, groups: Any) -> None:
+    """Raise unless the operands have the right number of dimensions, and `groups` is a positive number."""
     if isinstance(groups, bool) or not isinstance(groups, int):
         raise ArgumentError(f"{name}: groups must be an int, not {groups!r}")
     if groups < 1:
         raise ShapeError(f"{name}: groups must be at least 1, not {groups}")
-    if weight.meta.ndim != space + 2:
+    if weight.ndim != space + 2:
         raise ShapeError(
             f"{name}: the weight must have {space + 2} dimensions (output channels, input channels, and those of "
             f"space; the first two change places where it is transposed), its shape is {_shape(weight)}"
         )
-    if input.meta.ndim not in (space + 1, space + 2):
+    if input.ndim not in (space + 1, space + 2):
         raise ShapeError(
             f"{name}: takes {space + 1} or {space + 2} dimensions (with or without a batch in front), the "
             f"input has shape {_shape(input)}"
         )
-    if 0 in weight.meta.shape[2:]:
+    if 0 in weight.shape[2:]:
         raise ShapeError(f"{name}: the kernel must not have size 0, the weight has shape {_shape(weight)}")
-    if 0 in input.meta.shape[-space:]:
+    if 0 in input.shape[-space:]:
         raise ShapeError(
             f"{name}: only the batch and the channels may be empty, the input has shape {_shape(input)}"
         )
 
 
-def _check_bias(name: str, weight: Tensor, bias: Tensor | None, outs: int) -> None:
-    if bias is not None and bias.meta.shape != (outs,):
+def _check_bias(name: str, weight: Meta, bias: Meta | None, outs: int) -> None:
+    if bias is not None and bias.shape != (outs,):
         raise ShapeError(
             f"{name}: for a weight of shape {_shape(weight)} the bias must have shape [{outs}], not {_shape(bias)}"
         )
 
 
-def _shape(tensor: Tensor) -> list[int]:
-    return list(tensor.meta.shape)
+def _shape(layout: Meta) -> list[int]:
+    return list(layout.shape)
 
 
 def _numbers(name: str, argument: str, value: Any, space: int, least: int) -> tuple[int, ...]:
