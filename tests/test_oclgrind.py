@@ -67,6 +67,12 @@ for size, step in ((2, 2), (3, 1), (3, 3)):
     f.max_pool2d(planes, size, step, 1).sum().backward(); f.avg_pool2d(planes, size, step, 1).sum().backward()
     f.adaptive_avg_pool2d(planes, (3, 7)).sum().backward()
     f.fold(f.unfold(planes, size, 1, 1, step), (5, 23), size, 1, 1, step).sum().backward()
+F = wg.nn.functional
+F.pad(image, (3, 2, 1, 4), "reflect").sum().backward(); F.pad(image, (3, 2, -1, 4), value=1.0)
+wg.tril(full(3, 5, 21), 1); wg.triu(full(2, 21, 5).mT, -1)
+p, q = full(2, 7, 9), full(2, 19, 9, value=0.25)
+p.requires_grad_(); q.requires_grad_()
+wg.cdist(p, q).sum().backward(); wg.cdist(p, q, float("inf")).sum().backward()
 wg.rand(5, 7, device=o); wg.randn(9, device=o); wg.nn.functional.dropout(x, 0.5)
 wg.synchronize(o)
 print("done")
