@@ -73,6 +73,17 @@ wg.tril(full(3, 5, 21), 1); wg.triu(full(2, 21, 5).mT, -1)
 p, q = full(2, 7, 9), full(2, 19, 9, value=0.25)
 p.requires_grad_(); q.requires_grad_()
 wg.cdist(p, q).sum().backward(); wg.cdist(p, q, float("inf")).sum().backward()
+q, k, v = full(1, 2, 5, 3), full(1, 1, 18, 3), full(1, 1, 18, 2)
+q.requires_grad_(); k.requires_grad_(); v.requires_grad_()
+f.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).sum().backward()
+seen = full(5, 18) > 0
+f.scaled_dot_product_attention(q, k, v, seen, dropout_p=0.5, enable_gqa=True).sum().backward()
+for line, dim in (((5, 37), 1), ((5, 19), 0), ((2000,), 0)):
+    z = full(*line)
+    z.requires_grad_()
+    z.cumsum(dim).sum().backward()
+    if dim:
+        (z.cumprod(dim) + z.cummax(dim).values + z.logcumsumexp(dim)).sum().backward()
 wg.rand(5, 7, device=o); wg.randn(9, device=o); wg.nn.functional.dropout(x, 0.5)
 wg.synchronize(o)
 print("done")
