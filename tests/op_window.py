@@ -48,7 +48,7 @@ POOLS = [
     Windows((3, 2, 4, 22), (4, 22), (3, 3), (1, 1), (1, 1)),
     Windows((2, 3, 5, 4, 6), (3, 3, 3), (3, 2, 3), (2, 1, 2), (1, 0, 1), divisor=5, layout="transposed"),
     Windows((3, 17), (7,), (4,), (3,), (2,), counted=False, layout="sliced"),  # the last window reaches over the end
-    Windows((1, 2, 5, 7), (3, 4), None),
+    Windows((1, 2, 7, 9), (3, 4), None),
     Windows((1, 2, 3, 40), (1, 20), None),  # windows are alike
     Windows((2, 3), (5,), None),
     Windows((0, 3, 4, 4), (2, 2), (2, 2), (2, 2)),

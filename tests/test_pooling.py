@@ -78,6 +78,15 @@ def test_no_window_begins_behind_the_input():
         assert wg.autograd.grad(found.sum(), x)[0].tolist() == [slopes]
 
 
+def test_windows_of_long_rows():
+    """Sums go down columns first, a few hundred columns at a time; a window may have more than that."""
+    x = np.random.default_rng(3).integers(-8, 9, (2, 4, 700)).astype(np.float64)
+    for kernel in ((2, 5), (4, 350), (4, 700)):
+        y, z = (n // k for n, k in zip(x.shape[1:], kernel, strict=True))
+        expected = x.reshape(2, y, kernel[0], z, kernel[1]).sum((2, 4))
+        np.testing.assert_array_equal(F.avg_pool2d(wg.tensor(x), kernel, divisor_override=1).numpy(), expected)
+
+
 # Special values
 
 

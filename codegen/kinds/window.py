@@ -112,6 +112,7 @@ def render(op: Op, environment: Any) -> Rendered:
         "title": _title(op, found, over),
         "over": over,
         "sized": sized,
+        "summed": over == "windows" and len(op.operands) == 1 and _adds(found),
         "outputs": [(k, e.type) for k, e in found.finish.items()],
     }
     text = environment.get_template("opencl/window.cl.j2").render(
@@ -124,8 +125,19 @@ def render(op: Op, environment: Any) -> Rendered:
     )
     sources = {"opencl": Source(text, functions(*blocks)), "triton": _triton(op, found, firsts, environment, described)}
     indexed = found.indexed or any(p.type == "index" for p in op.operands)
-    detail = {"over": over, "sized": sized, "indexed": indexed, "gradient": str(op.fields.get("gradient", ""))}
+    detail = {
+        "over": over, "sized": sized, "summed": described["summed"], "indexed": indexed,
+        "gradient": str(op.fields.get("gradient", "")),
+    }  # fmt: skip
     return Rendered(tuple(_output(op, k, e.type) for k, e in found.finish.items()), sources, detail)
+
+
+def _adds(found: Reduction) -> bool:
+    """Whether a window's result is made from one sum of values, none of which is told apart by its place."""
+    combine = found.combine.get("acc")
+    if combine is None or combine.fn != "add" or {a.value for a in combine.args} != {"a", "b"}:
+        return False
+    return found.single and combine.type == "value" and not found.indexed and len(found.finish) == 1
 
 
 def _triton(

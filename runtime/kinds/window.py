@@ -24,6 +24,7 @@ __all__ = ["Walk", "plan"]
 
 Sizes = tuple[int, int, int]
 _LEAST_LANES = 4
+_COLUMNS = 256  # sums of columns that a work-item keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,12 @@ def _rows(
     chunk, items = split(rows, elementwise_parts(_work(walk), request.capabilities.cores))
     first, last = _whole(request, walk)
     lanes = _lanes(request, walk, element, last - first)
+    down = _down(request, walk, element) if lanes == 1 else 1
+    if down > 1:
+        defines = (
+            *vector_defines(down), ("STEP", "1"), ("CLASS0", "1"), ("DOWN", str(_COLUMNS)), ("VU", f"{element}{down}_u")
+        )  # fmt: skip
+        return _step(request, walk, element, slots, buffers, "rows", down, _pack(walk, chunk, 0, 0), items, 1, defines)
     if lanes == 1:
         return _step(request, walk, element, slots, buffers, "rows", 1, _pack(walk, chunk, 0, 0), items, 1)
     defines = (
@@ -257,6 +264,18 @@ def _rows(
     )  # fmt: skip
     geometry = _pack(walk, chunk, first, last)
     return _step(request, walk, element, slots, buffers, "rows", lanes, geometry, items, 1, defines)
+
+
+def _down(request: Request, walk: Walk, element: str) -> int:
+    """The width of vectors in which sums are made down the columns of windows first; 1 where that is no use."""
+    rows = prod(walk.source[:2]) // max(prod(walk.cells[:2]), 1) if walk.adaptive else prod(walk.kernel[:2])
+    apart = not walk.adaptive and (walk.kernel[2] < walk.stride[2] or walk.dilation[2] > 1)
+    if not request.record.detail["summed"] or rows < 2 or apart or walk.strides[0][4] != 1:
+        return 1
+    lanes = request.capabilities.lanes // (2 if element in ("double", "long") else 1)
+    while lanes > walk.source[2]:
+        lanes //= 2
+    return lanes if lanes >= _LEAST_LANES else 1
 
 
 def _orders(lanes: int) -> list[tuple[str, str]]:
