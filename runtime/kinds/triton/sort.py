@@ -120,7 +120,7 @@ def search_step(
     total, n, _, stride, _ = geometry
     rows = -(-total // geometry[2])
     block = min(request.capabilities.block, 1024)
-    defines = {**flags, "INDEX": index_type([total, n * 2, rows * stride]), "BLOCK": block}
+    defines: Defines = {**flags, "INDEX": index_type([total, n * 2, rows * stride]), "BLOCK": block}
     text = request.record.texts[request.device.driver.target]
     made = Instance(
         "search", text.source, "search", request.operands[0].dtype.compute, 1, slots, tuple(defines.items()),  # type: ignore[union-attr]
