@@ -305,7 +305,7 @@ ELSEWHERE = {
     "index.count": "test_masks", "index.sum": "test_masks", "index.list": "test_masks",
     "index.count many": "test_masks", "index.list many": "test_masks",
     "contraction.tma": "test_the_copy_engine",
-    # Of shape work: the rows of op_shapes.py, which test_interpreter.py runs.
+    # Of shape work: the rows of op_shapes.py, by the generated suite on the interpreter.
     "pad.copy": "test_values", "pad.fold": "test_values", "triangle.copy": "test_values", "pairs.dots": "test_values",
     "pairs.sums": "test_values",
 }  # fmt: skip
