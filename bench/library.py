@@ -53,7 +53,7 @@ def _convolutions() -> Iterator[Case]:
     for name, image, weight, stride, padding, groups in _CONVOLUTIONS:
         rank = len(image) - 2
         out = [(n + 2 * padding - k) // stride + 1 for n, k in zip(image[2:], weight[2:], strict=True)]
-        facts = {"flops": 2 * image[0] * math.prod(weight) * math.prod(out)}
+        flops = 2 * image[0] * math.prod(weight) * math.prod(out)
 
         def convolved(f: Any, x: Any, w: Any, r: int = rank, s: int = stride, p: int = padding, g: int = groups) -> Any:
             return getattr(f.nn.functional, f"conv{r}d")(x, w, stride=s, padding=p, groups=g)
@@ -61,7 +61,9 @@ def _convolutions() -> Iterator[Case]:
         def reference(x: Array, w: Array, s: int = stride, p: int = padding, g: int = groups) -> Array:
             return right.convolution(x, w, s, p, g)
 
-        yield from _rows("convolution", name, _normal(image, weight), convolved, reference, 0.8, (0, 1), 0.7, **facts)
+        yield from _rows(
+            "convolution", name, _normal(image, weight), convolved, reference, 0.8, (0, 1), 0.7, flops=flops
+        )
     yield from _rows("convolution", "transposed 2x2/2 8x64x28x28 to 32", _normal((8, 64, 28, 28), (64, 32, 2, 2)),
                      lambda f, x, w: f.nn.functional.conv_transpose2d(x, w, stride=2), right.transposed, 0.8, (0, 1),
                      0.7, flops=2 * 8 * 64 * 32 * 4 * 28 * 28)  # fmt: skip

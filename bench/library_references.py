@@ -19,9 +19,10 @@ def convolution(x: Array, w: Array, stride: int, padding: int, groups: int) -> A
     out = [(n - k) // stride + 1 for n, k in zip(x.shape[2:], taps, strict=True)]
     total = np.zeros((batch, groups, w.shape[0] // groups, int(np.prod(out))))
     for tap in itertools.product(*map(range, taps)):
-        part = x[(..., *(slice(t, t + stride * n, stride) for t, n in zip(tap, out, strict=True)))]
-        part = part.reshape(batch, groups, x.shape[1] // groups, -1)
-        total += w[(..., *tap)].reshape(groups, w.shape[0] // groups, -1) @ part
+        read: tuple[Any, ...] = (..., *(slice(t, t + stride * n, stride) for t, n in zip(tap, out, strict=True)))
+        weight: tuple[Any, ...] = (..., *tap)
+        part = x[read].reshape(batch, groups, x.shape[1] // groups, -1)
+        total += w[weight].reshape(groups, w.shape[0] // groups, -1) @ part
     return np.asarray(total.reshape(batch, w.shape[0], *out))
 
 
@@ -51,7 +52,7 @@ def attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
     """softmax(q k' / sqrt(E)) v; `causal` forbids keys behind the query."""
     scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
     if causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return np.asarray(weights / weights.sum(-1, keepdims=True) @ v)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weftgrad.bench import command, core, gpu, references
+from weftgrad.bench import command, core, gpu, library, references
 from weftgrad.bench.cases import Case, Work, error_of, pieces, rotated
 from weftgrad.bench.clocks import DeviceClock
 from weftgrad.bench.measure import compare
@@ -98,8 +98,19 @@ def test_cpu_rows() -> None:
     assert done == {"elementwise", "latency", "matmul"}
 
 
+SMALL_ROWS = ("3x3 32x1x28x28", "average 3x3/2", "scatter_add 1M", "logcumsumexp", "topk 100", "1x8x512x64", "tril")
+
+
+def test_rows_of_the_op_library() -> None:
+    """A row or two of each sort gives what it should, its gradient too."""
+    chosen = [case for case in library.cases() if any(case.matches(text) for text in SMALL_ROWS)]
+    assert {case.group for case in chosen} == {case.group for case in library.cases()}
+    assert sum("gradient" in case.name for case in chosen) > 3
+    assert all(right(case, OurSite("cpu")) for case in chosen)
+
+
 def test_rows_differ_by_name() -> None:
-    for rows in (list(core.cases()), ROWS):
+    for rows in (list(core.cases()), list(library.cases()), ROWS):
         assert len({case.name for case in rows}) == len(rows)
 
 
