@@ -38,7 +38,7 @@ def takes(query: Meta, key: Meta, value: Meta) -> bool:
 def _largest(able: Capabilities, dtype: DType) -> int:
     """The most features a position may have: a work-item or a program holds all of them."""
     if able.style == "triton":
-        return {2: 256, 4: 128, 8: 16}[dtype.itemsize]  # what registers hold without spilling
+        return {2: 256 if able.sm else 128, 4: 128, 8: 16}[dtype.itemsize]  # what registers hold without spilling
     return _LARGEST
 
 
