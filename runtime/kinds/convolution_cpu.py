@@ -281,7 +281,8 @@ def _outer(builder: Builder, axes: tuple[_Axis, ...], x: _Planes) -> None:
     s, able, lanes = builder.sizes, builder.able, builder.lanes
     pairs, total, pixels = s.ins * s.count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
     vectors = -(-s.outs // lanes)
-    nv = min(_OUTER, key=lambda n: (-(-vectors // n) * n, -n))
+    # Loads and products of a tile, over its products.
+    nv = min(_OUTER, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / _OUTER[n]))
     mr, blocks = _OUTER[nv], -(-vectors // nv)
     turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)
