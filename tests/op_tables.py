@@ -405,12 +405,17 @@ def _case(op: Op, row: Row, dtype: str, place: Device) -> Case:
     return made
 
 
+_LEAST = 20  # elements of all operands together
+
+
 def table_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
-    """The rows that say so and are small, or the smallest, in float64; of a `small` selection one with all operands."""
+    """The rows that say so and are small, or the smallest, in float64; of a `small` selection the smallest of those
+    with all operands that are no trifle."""
     rows = [row for row in TABLE.get(op.name, []) if row.slopes]
     some = [row for row in rows if _size(row) <= 500] or sorted(rows, key=_size)[:1]
     if selection == "small":
-        some = [min(some, key=lambda row: row.given.count(None))]
+        enough = [row for row in some if _size(row) >= _LEAST] or some
+        some = [min(enough, key=lambda row: (row.given.count(None), _size(row)))]
     return [_slopes(op, row, place) for row in some]
 
 
