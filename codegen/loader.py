@@ -399,7 +399,7 @@ def _operands_exist(op: Op) -> None:
             raise SpecError(message, field=_STATES[op.kind])
 
 
-_STATES = {"reduction": "reduce", "scan": "scan"}  # where kinds say what their states are
+_STATES = {"reduction": "reduce", "scan": "scan", "window": "window"}  # where kinds say what their states are
 
 
 def _state_fields(op: Op) -> list[str]:

@@ -178,13 +178,12 @@ def custom_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
     return (attention_slopes if op.name.startswith("attention") else table_slopes)(op, place, selection)
 
 
-_TABLED = ("rowwise", "contraction", "custom", "index", "view", "random")
-_CASES = {"pointwise": pointwise_cases, "reduction": reduction_cases, **dict.fromkeys(_TABLED, table_cases)}
-_CASES["window"] = window_cases
-_CASES["sort"] = sort_cases
-_CASES["scan"] = scan_cases
-_SLOPES = {"pointwise": pointwise_slopes, "reduction": reduction_slopes, **dict.fromkeys(_TABLED, table_slopes)}
-_SLOPES["window"] = window_slopes
-_SLOPES["sort"] = sort_slopes
-_SLOPES["scan"] = scan_slopes
-_CASES["custom"], _SLOPES["custom"] = custom_cases, custom_slopes
+_TABLED = ("rowwise", "contraction", "index", "view", "random")
+_CASES = {
+    "pointwise": pointwise_cases, "reduction": reduction_cases, "scan": scan_cases, "sort": sort_cases,
+    "window": window_cases, "custom": custom_cases, **dict.fromkeys(_TABLED, table_cases),
+}  # fmt: skip
+_SLOPES = {
+    "pointwise": pointwise_slopes, "reduction": reduction_slopes, "scan": scan_slopes, "sort": sort_slopes,
+    "window": window_slopes, "custom": custom_slopes, **dict.fromkeys(_TABLED, table_slopes),
+}  # fmt: skip
