@@ -84,10 +84,6 @@ for line, dim in (((5, 37), 1), ((5, 19), 0), ((2000,), 0)):
     z.cumsum(dim).sum().backward()
     if dim:
         (z.cumprod(dim) + z.cummax(dim).values + z.logcumsumexp(dim)).sum().backward()
-from weftgrad.runtime.kinds import sort as sorting
-sorting._SEPARATE, sorting._LEAST_PART = 60, 100  # short rows take the schedules of long ones
-row = full(1, 530, value=1, dtype=wg.int16)
-wg.sort(row); wg.topk(row, 3); wg.sort(full(3, 20).t(), 0); wg.searchsorted(row[0], row)
 wg.rand(5, 7, device=o); wg.randn(9, device=o); wg.nn.functional.dropout(x, 0.5)
 wg.synchronize(o)
 print("done")
