@@ -137,12 +137,14 @@ class _Planes:
     phase_at: Triple
 
 
-def _planes(builder: Builder, operand: int, axes: tuple[_Axis, ...]) -> _Planes:
+def _planes(builder: Builder, operand: int, axes: tuple[_Axis, ...], behind: int = 0) -> _Planes:
+    """The launch that copies an operand to planes. behind: zeros after a plane and a row of it, for sums over whole
+    vectors, in which what lies there counts; elsewhere it is computed with and dropped."""
     layout, lanes = builder.layouts[operand], builder.lanes
     depth, rows, columns = (a.extent for a in axes)
     part = depth * rows * columns
     plane = part * axes[0].phases * axes[1].phases * axes[2].phases
-    plane = -(-(plane + columns + lanes) // lanes) * lanes
+    plane = -(-(plane + columns + behind) // lanes) * lanes
     batch, channels = layout.shape[:2]
     first, second, space = builder.strides(operand)
     size = (1,) * (5 - layout.ndim) + layout.shape[2:]
@@ -244,12 +246,12 @@ def _tile(outs: int, pixels: int, lanes: int) -> tuple[int, int]:
 def _weight(builder: Builder) -> None:
     s, able, lanes = builder.sizes, builder.able, builder.lanes
     axes = _images(builder)
-    x = _planes(builder, 0, axes)
+    x = _planes(builder, 0, axes, lanes)
     if lanes > 1 and s.outs > lanes // 2:
         return _outer(builder, axes, x)
     # The gradient with as many columns and rows, so that what lies between its rows is zeros.
     extents = (s.out[0], axes[1].extent, axes[2].extent)
-    g = _planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents))
+    g = _planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents), lanes)
     pairs = s.ins * s.count
 
     def cost(tile: tuple[int, int]) -> float:
