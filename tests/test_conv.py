@@ -124,6 +124,23 @@ def test_any_strides_and_half() -> None:
     grown.sum().backward()  # an expanded gradient
 
 
+@pytest.mark.parametrize(
+    ("image", "stride", "padding"), [((2, 3, 4, 4), 1, 1), ((3, 2, 5, 7), 2, 2), ((2, 1, 3, 17), 1, 0)]
+)
+def test_images_do_not_touch(image: tuple[int, ...], stride: int, padding: int) -> None:
+    """What is not finite in one image, or in its gradient, is not in the others, whose planes lie beside it."""
+    x = wg.tensor(eighths(*image), dtype=wg.float32)
+    x[1] = float("nan")
+    x.requires_grad_()
+    y = F.conv2d(x, wg.ones(20, image[1], 3, 3), stride=stride, padding=padding)
+    grad = wg.ones(y.shape)
+    grad[1] = float("inf")
+    (slope,) = wg.autograd.grad(y, x, grad)
+    for each in (y.detach(), slope):
+        assert each[0].isfinite().all()
+        assert not each[1].isfinite().any()
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_layers_pad_by_mode(mode: str) -> None:
     names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
