@@ -95,7 +95,7 @@ wg.rand(5, 7, device=o); wg.randn(9, device=o); wg.nn.functional.dropout(x, 0.5)
 """
 
 # In a process of its own: behind all of the above, though behind neither half of it, the simulator takes what the first
-# pass has just written for missing in the second.
+# pass has just written for missing in the second, although it reads the right digits there.
 SORTING = """
 from weftgrad.runtime.kinds import sort as sorting
 sorting._SEPARATE, sorting._LEAST_PART = 60, 100  # short rows take the schedules of long ones
