@@ -117,5 +117,5 @@ def _at_exit() -> None:
             look(device, wait=True)
         except IndexOutOfRange:
             raise
-        except Exception:
+        except Exception:  # a driver that is gone by now: nothing can be looked at, and nobody is left to be told
             pass

@@ -55,6 +55,7 @@ __all__ = [
     "reduction_of",
     "render",
     "spelled_identity",
+    "triton_source",
 ]
 
 COUNT = "n_reduced"  # what gradients call the number of elements reduced
@@ -250,12 +251,15 @@ def render(op: Op, environment: Any) -> Rendered:
         seen = _with_results(op, found)
         detail["visible"] = len(seen.outputs)
         detail["seeds"] = (*(seed_name(seen, k) for k in seen.outputs), *(f"grad_{k}" for k in found.saved))
-    sources = {"opencl": Source(text, functions(*blocks)), "triton": _triton_source(op, found, environment)}
+    sources = {
+        "opencl": Source(text, functions(*blocks)),
+        "triton": triton_source(op, found, environment, "reduction.py.j2", title=_title(op, found)),
+    }
     return Rendered(outputs, sources, detail)
 
 
-def _triton_source(op: Op, found: Reduction, environment: Any) -> Source:
-    """The Triton kernels."""
+def triton_source(op: Op, found: Reduction, environment: Any, template: str, **more: Any) -> Source:
+    """The Triton kernels, from a template of states that meet. more: what the template is given beside."""
     pairs = [found.operands(f) for f in found.map]
     scalars = [p.name for p in op.operands if not p.is_tensor]
     inputs = [(p.name, p.type) for p in op.operands if p.is_tensor]
@@ -266,11 +270,10 @@ def _triton_source(op: Op, found: Reduction, environment: Any) -> Source:
     values = [a for (a, _), e in zip(pairs, found.map.values(), strict=True) if e.type == "value"]
     identities = {f: i if isinstance(i, str) else triton.number(i.value) for f, i in found.identity.items()}
     return triton.source(
-        "reduction.py.j2",
+        template,
         environment,
         functions(*blocks),
         op=op.name,
-        title=_title(op, found),
         inputs=[(spelled.get(n, n), t) for n, t in inputs],
         scalars=[spelled.get(n, n) for n in scalars],
         fields=[(spelled.get(f, f), e.type, LIMITS.get(i := identities[f], i)) for f, e in found.map.items()],
@@ -281,6 +284,7 @@ def _triton_source(op: Op, found: Reduction, environment: Any) -> Source:
         map=blocks[0],
         combine=blocks[1],
         finish=blocks[2],
+        **more,
     )
 
 

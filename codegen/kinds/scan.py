@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .. import triton
-from ..expr import Block, Expr, canonical, emit_opencl, emit_triton, free_names, size, to_text
+from ..expr import Block, Expr, canonical, emit_opencl, free_names, size, to_text
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
 from .pointwise import functions
-from .reduction import LIMITS, Reduction, reduction_of, spelled_identity
+from .reduction import Reduction, reduction_of, spelled_identity, triton_source
 
 __all__ = ["check", "derive", "render", "scan_of"]
 
@@ -103,7 +102,7 @@ def render(op: Op, environment: Any) -> Rendered:
         "indexed": found.indexed,
         "adds": _adds(op, found),
     }
-    sources = {"opencl": Source(text, functions(*blocks)), "triton": _triton_source(op, found, environment)}
+    sources = {"opencl": Source(text, functions(*blocks)), "triton": _triton(op, found, environment)}
     return Rendered(tuple(_output(op, k, e) for k, e in found.finish.items()), sources, detail)
 
 
@@ -120,35 +119,8 @@ def _adds(op: Op, found: Reduction) -> bool:
     return added and plain and any(p.name == "reverse" for p in op.statics)
 
 
-def _triton_source(op: Op, found: Reduction, environment: Any) -> Source:
-    """The Triton kernels."""
-    pairs = [found.operands(f) for f in found.map]
-    scalars = [p.name for p in op.operands if not p.is_tensor]
-    inputs = [(p.name, p.type) for p in op.operands if p.is_tensor]
-    spelled = triton.python_names([*(n for n, _ in inputs), *scalars, *found.map, *(n for p in pairs for n in p)])
-    settled = [{k: canonical(e) for k, e in part.items()} for part in (found.map, found.combine, found.finish)]
-    blocks = [emit_triton(part, names=spelled) for part in settled]
-    speaks = any(re.search(r"\bC\b", text) for text in (*blocks[1].statements, *blocks[1].values.values()))
-    values = [a for (a, _), e in zip(pairs, found.map.values(), strict=True) if e.type == "value"]
-    identities = {f: i if isinstance(i, str) else triton.number(i.value) for f, i in found.identity.items()}
-    return triton.source(
-        "scan.py.j2",
-        environment,
-        functions(*blocks),
-        op=op.name,
-        title=_title(op, found),
-        inputs=[(spelled.get(n, n), t) for n, t in inputs],
-        scalars=[spelled.get(n, n) for n in scalars],
-        fields=[(spelled.get(f, f), e.type, LIMITS.get(i := identities[f], i)) for f, e in found.map.items()],
-        outputs=[(k, e.type) for k, e in found.finish.items()],
-        pairs=[(spelled.get(a, a), spelled.get(b, b)) for a, b in pairs],
-        typed=spelled.get(values[0], values[0]) if speaks and values else None,
-        limited=any(isinstance(i, str) for i in found.identity.values()),
-        indexed=found.indexed,
-        map=blocks[0],
-        combine=blocks[1],
-        finish=blocks[2],
-    )
+def _triton(op: Op, found: Reduction, environment: Any) -> Source:
+    return triton_source(op, found, environment, "scan.py.j2", title=_title(op, found), indexed=found.indexed)
 
 
 def _title(op: Op, found: Reduction) -> str:

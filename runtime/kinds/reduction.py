@@ -23,7 +23,7 @@ from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_l
 from . import Planned, Request, slot
 from .pointwise import _CLASSES, compute_dtype, elementwise_parts
 
-__all__ = ["LIMITS", "WIDE", "Walk", "is_bool", "plan", "state_bytes", "state_slot", "vector_defines"]
+__all__ = ["LIMITS", "WIDE", "Walk", "is_bool", "plan", "result_of", "state_bytes", "state_slot", "vector_defines"]
 
 _BLOCK = 4096  # elements after which a row's running states join the total: errors of a long sum stay small
 _RUN = 256  # the same for the elements of one column
@@ -56,7 +56,7 @@ def plan(request: Request) -> Planned:
     if not _static(request, "keepdim", False):
         shown = tuple(n for d, n in enumerate(shape) if d not in dims)
     outputs = request.into or tuple(
-        meta(_result(request, o.result, computed), shown, None, request.device) for o in record.outputs
+        meta(result_of(request, o.result, computed), shown, None, request.device) for o in record.outputs
     )
     for given in outputs:
         if given.shape != shown:
@@ -108,7 +108,8 @@ def _computed(request: Request) -> DType:
     return dtypes.int64 if rules == {"index"} else found
 
 
-def _result(request: Request, rule: str, computed: DType) -> DType:
+def result_of(request: Request, rule: str, computed: DType) -> DType:
+    """The dtype of a result by its rule, where `computed` is what states accumulate in."""
     if rule in ("promote", "float", "accumulate"):
         return computed
     if rule == "index":

@@ -21,7 +21,7 @@ from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dim, pack_longs, split
 from . import Planned, Request, slot
 from .pointwise import _CLASSES, _STREAM, compute_dtype, elementwise_parts
-from .reduction import LIMITS, WIDE, is_bool, state_bytes, state_slot, vector_defines
+from .reduction import LIMITS, WIDE, is_bool, result_of, state_bytes, state_slot, vector_defines
 
 __all__ = ["Lines", "plan"]
 
@@ -42,7 +42,7 @@ def plan(request: Request) -> Planned:
     dim = normalize_dim(request.static("dim"), len(shape), request.where())  # type: ignore[arg-type]
     computed = _computed(request)
     outputs = request.into or tuple(
-        meta(_result(request, o.result, computed), shape, None, request.device) for o in record.outputs
+        meta(result_of(request, o.result, computed), shape, None, request.device) for o in record.outputs
     )
     for given in outputs:
         if given.shape != shape:
@@ -78,17 +78,6 @@ def _computed(request: Request) -> DType:
         if found.kind == "b":
             raise NotSupported(f"{request.where()}: has no results of bool; use dtype=int64 and compare them")
     return found
-
-
-def _result(request: Request, rule: str, computed: DType) -> DType:
-    if rule in ("promote", "float", "accumulate"):
-        return computed
-    if rule == "index":
-        return dtypes.int64
-    if rule.startswith("like:"):
-        wanted = rule.removeprefix("like:")
-        return next(m.dtype for o, m in request.tensors if o.name == wanted)
-    return dtypes.BY_NAME[rule]
 
 
 @dataclass(frozen=True, slots=True)
