@@ -20,7 +20,7 @@ from .bounds import check_bounds
 from .factories import zeros
 from .runtime import dtypes, views
 from .runtime.dispatch import call
-from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
+from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError, UnsupportedDType
 from .runtime.records import registry
 from .runtime.tensor import Tensor
 
@@ -60,7 +60,7 @@ def spatial_sizes(input: Any, rank: int, where: str, kinds: str = "uif") -> Ints
     """The spatial sizes of an input, of which only the batch may be empty. kinds: of dtypes that there can be."""
     only_tensors(where, input)
     if input.meta.dtype.kind not in kinds:
-        raise DTypeError(f"{where}: does not take {input.meta.dtype.name}; convert the input with .to()")
+        raise UnsupportedDType(f"{where}: does not take {input.meta.dtype.name}; convert the input with .to()")
     shape: Ints = input.meta.shape
     if len(shape) not in (rank + 1, rank + 2) or 0 in shape[-rank - 1 :]:
         raise ShapeError(
@@ -115,7 +115,8 @@ def _average(
     size, kernel, step, before, _ = _geometry(where, rank, input, kernel_size, stride, padding, 1, ceil_mode)
     whole = input.meta.dtype is dtypes.int64
     if not whole and input.meta.dtype.kind != "f":
-        raise DTypeError(f"{where}: takes floating dtypes and int64, not {input.meta.dtype.name}; convert with .to()")
+        given = input.meta.dtype.name
+        raise UnsupportedDType(f"{where}: takes floating dtypes and int64, not {given}; convert with .to()")
     if divisor_override == 0:
         raise ShapeError(f"{where}: divisor_override must not be zero")
     divisor = 0 if divisor_override is None else _integer(divisor_override, where, "divisor_override")

@@ -22,7 +22,7 @@ from .runtime.device import Device
 from .runtime.device import device as to_device
 from .runtime.dispatch import call, call_into
 from .runtime.dtypes import DType
-from .runtime.errors import ArgumentError
+from .runtime.errors import ArgumentError, UnsupportedDType
 from .runtime.records import registry
 from .runtime.tensor import Tensor
 
@@ -176,7 +176,7 @@ def _levels(dtype: DType) -> float:
 
 def _floating(made: Tensor, where: str) -> Tensor:
     if made.meta.dtype.kind != "f":
-        raise ArgumentError(f"{where}: takes a floating dtype, not {made.meta.dtype.name}")
+        raise UnsupportedDType(f"{where}: takes a floating dtype, not {made.meta.dtype.name}")
     return made
 
 

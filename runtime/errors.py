@@ -11,6 +11,7 @@
     │   └── CompileError                                 a kernel's text did not compile
     ├── ShapeError                    ValueError, RuntimeError
     ├── DTypeError                    TypeError, RuntimeError
+    │   └── UnsupportedDType          NotImplementedError    a dtype for which the op has no kernel
     ├── ArgumentError                 TypeError, ValueError
     ├── IndexOutOfRange               IndexError, RuntimeError
     ├── IndexKindError                DTypeError, ArgumentError, IndexError      an index that is none
@@ -52,6 +53,7 @@ __all__ = [
     "ShapeError",
     "SpecError",
     "UnknownDevice",
+    "UnsupportedDType",
     "VersionError",
     "WeftgradError",
     "format_bytes",
@@ -144,6 +146,10 @@ class ShapeError(WeftgradError, ValueError, RuntimeError):
 
 class DTypeError(WeftgradError, TypeError, RuntimeError):
     """A dtype an op does not take, or dtypes that do not promote."""
+
+
+class UnsupportedDType(DTypeError, NotImplementedError):
+    """A dtype that no kernel of the op is for: PyTorch's `"avg_pool2d" not implemented for 'Bool'`."""
 
 
 class ArgumentError(WeftgradError, TypeError, ValueError):

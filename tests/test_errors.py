@@ -455,3 +455,26 @@ def test_the_tree_of_errors() -> None:
         each = getattr(errors, name)
         if isinstance(each, type):
             assert issubclass(each, errors.WeftgradError)
+
+
+def test_a_dtype_without_a_kernel_is_not_implemented() -> None:
+    functional = wg.nn.functional
+    whole, flag = tensor(1, 1, 4, 4, dtype=wg.int64), tensor(1, 1, 4, 4, dtype=wg.bool)
+    refused: list[tuple[Any, str]] = [
+        (lambda: functional.softmax(whole, 1), "softmax"),
+        (lambda: functional.layer_norm(whole, (4,)), "layer_norm"),
+        (lambda: functional.avg_pool2d(flag, 2), "avg_pool2d"),
+        (lambda: functional.adaptive_avg_pool2d(whole, 2), "adaptive_avg_pool2d"),
+        (lambda: functional.conv2d(flag, flag), "convolution"),
+        (lambda: functional.gelu(whole), "gelu"),
+        (lambda: functional.elu(whole), "elu"),  # whose alpha is a float all the same
+        (lambda: functional.smooth_l1_loss(whole, whole), "smooth_l1"),
+        (lambda: wg.lerp(whole, whole, 0.5), "lerp"),
+        (lambda: flag @ flag, "bool"),
+        (lambda: whole.normal_(), "normal_"),
+    ]
+    for run, word in refused:
+        with raises(errors.UnsupportedDType, NotImplementedError, word):
+            run()
+    with raises(errors.UnsupportedDType, TypeError, "convert"):
+        functional.softmax(whole, 1)

@@ -13,7 +13,7 @@ from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
 from ..dtypes import DType
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError, UnsupportedDType
 from ..layout import broadcast, collapse, expand_strides, pack_longs, preserved_strides, split
 from ..records import Output
 from . import Planned, Request, slot
@@ -59,7 +59,10 @@ def _fresh_strides(request: Request, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def compute_dtype(request: Request) -> DType:
-    """The dtype that the value operands meet in, by PyTorch's promotion, checked against the op's `dtypes`."""
+    """The dtype that the value operands meet in, by PyTorch's promotion, checked against the op's `dtypes`.
+
+    Numbers make no integer tensor one that an op of floating dtypes takes: elu(x, 1.0) of integers is an error too.
+    """
     operands: list[tuple[DType, int]] = []
     for operand, given in zip(request.record.operands, request.operands, strict=True):
         if operand.type != "value" or given is None or operand.role == "number":
@@ -72,10 +75,12 @@ def compute_dtype(request: Request) -> DType:
         return dtypes.default_dtype()
     found = dtypes.promote_operands(operands)
     record = request.record
-    if record.outputs[0].result == "float" and found.kind != "f":
-        found = dtypes.default_dtype()
+    if record.outputs[0].result == "float":
+        found = found if found.kind == "f" else dtypes.default_dtype()
+    elif record.dtypes == "float" and found.kind == "f" and any(level < 2 for _, level in operands):
+        found = dtypes.promote_operands([o for o in operands if o[1] < 2 or o[0].kind != "f"])
     if found.kind not in _CLASSES[record.dtypes]:
-        raise DTypeError(f"{request.where()}: takes {record.dtypes} dtypes, not {found.name}; convert with .to()")
+        raise UnsupportedDType(f"{request.where()}: takes {record.dtypes} dtypes, not {found.name}; convert with .to()")
     return found
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, contiguous_strides, meta
 from ..dtypes import DType
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, ShapeError, UnsupportedDType
 from ..layout import collapse, normalize_dim, pack_longs, split
 from . import Planned, Request, slot
 from .pointwise import compute_dtype, elementwise_parts, result_dtype
@@ -67,7 +67,7 @@ def plan(request: Request) -> Planned:
     rows = _rows(request)
     computed = compute_dtype(request)
     if computed.kind != "f":
-        raise DTypeError(f"{request.where()}: takes floating dtypes, not {computed.name}; convert with .to()")
+        raise UnsupportedDType(f"{request.where()}: takes floating dtypes, not {computed.name}; convert with .to()")
     shapes = [_result_shape(request, rows, output.scope) for output in request.record.outputs]
     outputs = request.into or tuple(
         meta(result_dtype(o, computed, request), shape, None, request.device)
