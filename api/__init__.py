@@ -39,6 +39,7 @@ _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "spe
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
 
+from .amp.autocast_mode import *
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .convolutions import *
 from .counting import *
@@ -73,7 +74,7 @@ get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_defaul
 inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, _functions.math.e
 __version__ = "0.1.0"
 
-_LAZY = ("autograd", "cuda", "linalg", "nn", "ops", "optim", "special", "testing", "utils")
+_LAZY = ("amp", "autograd", "cpu", "cuda", "linalg", "nn", "ops", "optim", "special", "testing", "utils")
 
 
 def devices() -> list[Device]:

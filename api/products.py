@@ -8,6 +8,10 @@ from typing import Any
 from ._checks import only_tensors
 from ._generated import ops
 from .runtime import views
+from .runtime.autocast import alike
+from .runtime.autograd.einsum_rules import contraction
+from .runtime.context import state
+from .runtime.dispatch import call
 from .runtime.errors import ArgumentError, NotSupported, ShapeError
 from .runtime.spelling import store
 from .runtime.tensor import Tensor
@@ -33,12 +37,19 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     if a == 2 and b == 2:
         found = ops.mm(input, other)
     elif a == 1:
-        found = ops.dot(input, other) if b == 1 else ops.vm(input, other)
+        found = _inner_product(input, other) if b == 1 else ops.vm(input, other)
     elif b == 1:
         found = ops.bmv(input, other)
     else:
         found = ops.matmul_batched(input, other)
     return found if out is None else out.copy_(found)  # type: ignore[attr-defined,no-any-return]
+
+
+def _inner_product(input: Tensor, other: Tensor) -> Tensor:
+    """`dot`; under autocast a product like the others, which `dot` called by its name is not."""
+    if state().autocast is None:
+        return ops.dot(input, other)
+    return call(contraction("k,k->"), (input, other))  # type: ignore[no-any-return]
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -57,6 +68,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 
 
 def _plus_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    input = alike(input, product)
     if beta == 0:  # NaN in input does not count then, as in BLAS
         return product if alpha == 1 else ops.mul(product, alpha)
     base = input if beta == 1 else ops.mul(input, beta)
@@ -80,7 +92,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         found = ops.linear_product(flat, weight)
         if input.meta.numel:
             found = views.reshape(found, (*shape[:-1], weight.meta.shape[0]))
-    return found if bias is None else ops.add(found, bias)
+    return found if bias is None else ops.add(found, alike(bias, found))
 
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

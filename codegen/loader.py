@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .kinds import kind_module
-from .model import DTYPES, KINDS, RESULT_DTYPES, RESULTS, Op, SpecError, SpecErrors
+from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, RESULT_DTYPES, RESULTS, Op, SpecError, SpecErrors
 from .signature import c_names, check_name, parse_signature
 
 __all__ = [
@@ -51,13 +51,16 @@ COMMON: dict[str, tuple[tuple[type, ...], str]] = {
     "inplace": ((bool,), "whether there is a form NAME_ that writes into its first operand"),
     "alias": ((str, list), "other names"),
     "sample": ((dict,), "ranges of test inputs by operand: [low, high]"),
+    "autocast": ((str, dict), f"under autocast: {', '.join(AUTOCAST)}; or by device {{cpu: ..., gpu: ...}}"),
 }
 _OUT: tuple[tuple[type, ...], str] = ((str, dict, int, float, bool), "the result: an expression, or several by name")
 KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
     "pointwise": {
         "out": _OUT,
         "unused": ((bool,), "operands may be unused"),
+        "together": ((bool,), "the gradients of all operands are one op with several results: one kernel"),
         "layout": ((str,), "`contiguous`: fresh results are, whatever the operands' strides"),
+        "multi_tensor": ((bool,), "also one kernel for many tensors at once, each result new_NAME written over NAME"),
     },
     "random": {"out": _OUT},
     "reduction": {
@@ -356,6 +359,7 @@ def _op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op |
         grad={k: _text(v) for k, v in grad.items()} if isinstance(grad, dict) else grad, operator=entry.get("operator"),
         reference=entry.get("reference"), namespace=entry.get("namespace", "torch"), method=entry.get("method", True),
         inplace=entry.get("inplace", False), alias=(alias,) if isinstance(alias, str) else tuple(alias),
+        autocast=_autocast(entry.get("autocast"), kind),
         fields={k: v for k, v in entry.items() if (k in KIND_FIELDS[kind] and k != "out") or k == "sample"},
         spec=_plain(entry), file=file, line=entry.lines.get("op", entry.line),
     )  # fmt: skip
@@ -368,6 +372,22 @@ def _op(entry: Located, file: str, trust: bool, errors: list[SpecError]) -> Op |
         raise SpecError(f"{kind} ops are not part of this version", field="kind") from None
     module.check(op)
     return op
+
+
+def _autocast(given: Any, kind: str) -> tuple[str, ...]:
+    """The words for the device `cpu` and for all others."""
+    if given is None:
+        return ()
+    if kind in ("composite", "view"):
+        raise SpecError(f"a {kind} op computes nothing itself: say it of the ops that do", field="autocast")
+    lists = dict.fromkeys(AUTOCAST_LISTS, given) if isinstance(given, str) else given
+    for name, word in lists.items():
+        if name not in AUTOCAST_LISTS:
+            hint = f"known: {', '.join(AUTOCAST_LISTS)}"
+            raise SpecError(f"unknown list {str(name)[:40]!r}", field="autocast", suggestion=hint)
+        if word not in AUTOCAST:
+            raise SpecError(f"unknown word {str(word)[:40]!r}", field="autocast", suggestion=_near(word, AUTOCAST))
+    return tuple(lists.get(name, "") for name in AUTOCAST_LISTS) if lists else ()
 
 
 def _parameters(signature: str, params: tuple[Any, ...], outputs: Mapping[str, str], *, derived: bool) -> None:

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "Op", "Param", "SpecError", "SpecErrors"]
+__all__ = [
+    "AUTOCAST", "AUTOCAST_LISTS", "DTYPES", "KINDS", "MISSING", "RESULTS", "RESULT_DTYPES", "Op", "Param", "SpecError",
+    "SpecErrors",
+]  # fmt: skip
 
 KINDS = (
     "pointwise", "reduction", "scan", "rowwise", "contraction", "random", "view", "index", "sort", "window",
@@ -19,6 +22,8 @@ KINDS = (
 DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")
 RESULTS = ("promote", "float", "bool", "index", "accumulate")
 RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+AUTOCAST = ("lower", "float32", "widest", "refuse")
+AUTOCAST_LISTS = ("cpu", "gpu")  # autocast treats ops on the device `cpu` by one list, on all others by another
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
@@ -72,7 +77,11 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One op. `fields` keeps what only its kind reads; `spec` is the entry as written, for deriving later."""
+    """One op. `fields` keeps what only its kind reads; `spec` is the entry as written, for deriving later.
+
+    autocast: what happens to floating operands under autocast, by `AUTOCAST_LISTS`: a word of `AUTOCAST`, or "" for
+    nothing; empty where the spec says nothing.
+    """
 
     name: str
     kind: str
@@ -88,6 +97,7 @@ class Op:
     method: bool = True
     inplace: bool = False
     alias: tuple[str, ...] = ()
+    autocast: tuple[str, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""

@@ -15,7 +15,7 @@ from .expr import functions
 from .expr.parse import CONSTANTS, ROW_NAMES
 from .kinds import kind_module
 from .loader import COMMON, KIND_FIELDS, NAMESPACES, OPERATORS, REQUIRED
-from .model import DTYPES, KINDS, MISSING, RESULT_DTYPES, RESULTS, Op, SpecError
+from .model import AUTOCAST, AUTOCAST_LISTS, DTYPES, KINDS, MISSING, RESULT_DTYPES, RESULTS, Op, SpecError
 from .signature import annotation_table
 
 __all__ = ["json_schema", "language_reference", "op_page", "pages", "schema_text", "spec_text"]
@@ -27,6 +27,13 @@ _MEANING = {
     "integral": "integers and bool", "bool": "bool", "all": "every dtype",
 }  # fmt: skip
 
+
+_AUTOCAST = {
+    "lower": "cast to the half type that is asked for",
+    "float32": "cast to float32, unless the call names a dtype",
+    "widest": "cast to the widest dtype among them",
+    "refuse": "the call is an error",
+}
 
 # YAML
 
@@ -92,6 +99,11 @@ def language_reference() -> str:
         _table(("dtypes:", "takes"), [(f"`{d}`", _MEANING[d]) for d in DTYPES]),
         "`result:` is " + ", ".join(f"`{r}`" for r in RESULTS) + ", `like:NAME` (that operand's dtype), or one of "
         + ", ".join(f"`{d}`" for d in RESULT_DTYPES) + ".",
+        "## Autocast",
+        "What happens to floating operands (float64 excepted) of calls inside `with autocast(...)`: " + "; ".join(
+            f"`{word}`: {meaning}" for word, meaning in _AUTOCAST.items())
+        + ". An op without the field takes them as they are. PyTorch's lists for CPUs and for GPUs differ: one word is "
+        "for both, a mapping has one for the device `cpu` and one for every other.",
         "## Expressions",
         "Names are the parameters; constants are " + ", ".join(f"`{c}`" for c in CONSTANTS)
         + "; in a row, also " + ", ".join(f"`{n}`" for n in ROW_NAMES)
@@ -186,6 +198,10 @@ def _property(name: str, types: tuple[type, ...], meaning: str) -> dict[str, Any
     made["type"] = shown[0] if len(shown) == 1 else shown
     if name in _CHOICES:
         made["enum"] = list(_CHOICES[name])
+    if name == "autocast":
+        words = {"enum": list(AUTOCAST)}
+        lists = {"type": "object", "properties": dict.fromkeys(AUTOCAST_LISTS, words), "additionalProperties": False}
+        made["anyOf"] = [words, lists]
     if name == "result":
         made["anyOf"] = [{"enum": [*RESULTS, *RESULT_DTYPES]}, {"pattern": "^like:[a-z_0-9]+$"}]
     return made
@@ -231,6 +247,9 @@ def op_page(op: Op) -> str:
         facts.append(f"- also called {', '.join(f'`{a}`' for a in op.alias)}")
     if op.operator:
         facts.append(f"- operator: `{op.operator}`")
+    if op.autocast:
+        shown = ", ".join(f"{word} on {where}" for where, word in zip(AUTOCAST_LISTS, op.autocast, strict=True) if word)
+        facts.append(f"- autocast: {shown}")
     if op.inplace:
         facts.append(f"- in place: `{op.name}_`")
     if op.reference:
@@ -256,6 +275,7 @@ def _derivatives(op: Op) -> str:
         saved |= {n for n in rule.operands if not n.startswith("grad")}
         spec = rule.spec or {"out": "grad"}
         formula = spec.get("out", spec.get("reduce", ""))
+        formula = formula[rule.result] if rule.result is not None else formula
         formula = "; ".join(map(str, formula.values())) if isinstance(formula, Mapping) else str(formula)
         rows.append((f"`{parameter}`", f"`{formula}`"))
     if not rows:

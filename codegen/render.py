@@ -43,11 +43,19 @@ def environment() -> Any:
 @dataclass(frozen=True, slots=True)
 class RuleData:
     """One gradient rule: `runtime.records.Rule`'s fields. `target` None: the gradient is the incoming one;
-    `sum_target`: the reduction with the same map, for an operand that was broadcast."""
+    `sum_target`: the reduction with the same map, for an operand that was broadcast; `result`: which of the target's
+    results it is, where it has several."""
 
     target: str | None
     operands: tuple[str, ...]
     sum_target: str | None = None
+    result: int | None = None
+
+    @property
+    def literal(self) -> tuple[Any, ...]:
+        """What a record is made from."""
+        plain = (self.target, self.operands, self.sum_target)
+        return plain if self.result is None else (*plain, self.result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +111,15 @@ class Generated:
     def _rules(self, op: Op, order: int) -> dict[str, RuleData]:
         found: dict[str, RuleData] = {}
         derived: Mapping[str, Derived] = kind_module(op.kind).derive(op)
+        shared: dict[int, str] = {}  # the record of an entry that several operands share
         for parameter, rule in derived.items():
             target = summed = None
+            if rule.spec is not None and rule.result is not None:
+                if id(rule.spec) not in shared:
+                    shared[id(rule.spec)] = self.add(op_from_mapping(rule.spec), order - 1)
+                result = list(rule.spec["out"]).index(rule.result)
+                found[parameter] = RuleData(shared[id(rule.spec)], rule.operands, None, result)
+                continue
             if rule.spec is not None:
                 target = self.add(op_from_mapping(rule.spec), order - 1)
                 if order > 1 and op.kind == "pointwise" and sum(p.is_tensor for p in op.operands) > 1:
@@ -190,11 +205,12 @@ def record_literals(data: RecordData) -> dict[str, Any]:
         "outputs": [(o.name, o.type, o.result, o.scope, o.differentiable) for o in rendered.outputs],
         "statics": [p.name for p in op.statics],
         "dtypes": op.dtypes,
+        "autocast": op.autocast,
         "detail": dict(rendered.detail),
         "variants": dict(data.variants),
         "rules": None
         if data.rules is None
-        else {k: (r.target, r.operands, r.sum_target) for k, r in data.rules.items()},
+        else {k: r.literal for k, r in data.rules.items()},
         "spec": dict(op.spec),
     }
 

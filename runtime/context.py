@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 if TYPE_CHECKING:
+    from .autocast import Region
     from .device import Device
     from .modes import Mode
 
@@ -16,13 +17,14 @@ __all__ = ["State", "current_stream", "forget_plans", "set_stream", "state"]
 class State:
     """One thread's state."""
 
-    __slots__ = ("__weakref__", "anomaly", "grad", "inference", "mode", "plans", "streams")
+    __slots__ = ("__weakref__", "anomaly", "autocast", "grad", "inference", "mode", "plans", "streams")
 
     def __init__(self) -> None:
         self.grad = True
         self.inference = False
         self.anomaly = False
         self.mode: Mode | None = None
+        self.autocast: Region | None = None
         self.streams: dict[Device, Any] | None = None
         self.plans: dict[Any, Any] = {}
         with _lock:

@@ -8,8 +8,10 @@
     │   ├── ForkError                                    a launch in a child made by os.fork()
     │   ├── LaunchError                                  the driver refused to run a kernel
     │   ├── CaptureError                                 not possible while a graph is captured
+    │   ├── SharedMemoryError         OSError            memory for several processes could not be had
     │   └── CompileError                                 a kernel's text did not compile
     ├── ShapeError                    ValueError, RuntimeError
+    │   └── AttentionShapeError       AssertionError     operands of multi-head attention that do not fit
     ├── DTypeError                    TypeError, RuntimeError
     │   └── UnsupportedDType          NotImplementedError    a dtype for which the op has no kernel
     ├── ArgumentError                 TypeError, ValueError
@@ -21,7 +23,11 @@
     │   ├── VersionError                                 a saved tensor was written in place
     │   ├── FreedGraphError                              backward through a graph a second time
     │   └── AnomalyError                                 a gradient is not finite, in anomaly mode
+    ├── ScalerError                   RuntimeError, ValueError, AssertionError    a GradScaler used out of turn
+    ├── NotPicklable                  TypeError, ValueError, pickle.PicklingError
     ├── NotSupported                  NotImplementedError
+    ├── WorkerError                   RuntimeError       a process that was started for work ended before it was done
+    │   └── WorkerTimeout             TimeoutError
     └── SpecError                     ValueError         an op's YAML is wrong
 
 The right column is the builtin each one is as well, so that code written for PyTorch (which raises `RuntimeError` for
@@ -30,11 +36,13 @@ a shape) or for NumPy (which raises `ValueError`) catches what it expects. `exce
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 
 __all__ = [
     "AnomalyError",
     "ArgumentError",
+    "AttentionShapeError",
     "CaptureError",
     "CompileError",
     "DTypeError",
@@ -48,14 +56,19 @@ __all__ = [
     "IndexOutOfRange",
     "IndexShapeError",
     "LaunchError",
+    "NotPicklable",
     "NotSupported",
     "OutOfMemoryError",
+    "ScalerError",
     "ShapeError",
+    "SharedMemoryError",
     "SpecError",
     "UnknownDevice",
     "UnsupportedDType",
     "VersionError",
     "WeftgradError",
+    "WorkerError",
+    "WorkerTimeout",
     "format_bytes",
 ]
 
@@ -136,12 +149,20 @@ class CaptureError(DeviceError):
     """Something that a graph cannot hold was asked for while one is captured: waiting, or reading on the host."""
 
 
+class SharedMemoryError(DeviceError, OSError):
+    """Memory that several processes see could not be had; the message says how much, and what the system said."""
+
+
 class CompileError(DeviceError):
     """A kernel's text did not compile; the message carries the compiler's log."""
 
 
 class ShapeError(WeftgradError, ValueError, RuntimeError):
     """Shapes that do not fit together, or a shape an op does not take."""
+
+
+class AttentionShapeError(ShapeError, AssertionError):
+    """Operands or masks of multi-head attention that do not fit together, which PyTorch asserts."""
 
 
 class DTypeError(WeftgradError, TypeError, RuntimeError):
@@ -188,8 +209,24 @@ class AnomalyError(GradientError):
     """Anomaly mode found a gradient that is not finite; the message names the forward op."""
 
 
+class ScalerError(WeftgradError, RuntimeError, ValueError, AssertionError):
+    """A `GradScaler` called out of turn, or with what it does not take. PyTorch raises one of the three, by check."""
+
+
 class NotSupported(WeftgradError, NotImplementedError):
     """A known feature that this package, or this backend, does not have."""
+
+
+class NotPicklable(ArgumentError, pickle.PicklingError):
+    """What another process is to have cannot be sent there: an open file, a lambda, a class inside a function."""
+
+
+class WorkerError(WeftgradError, RuntimeError):
+    """A process that was started for work was killed, or ended before it was done."""
+
+
+class WorkerTimeout(WorkerError, TimeoutError):
+    """A worker did not answer in time."""
 
 
 class SpecError(WeftgradError, ValueError):

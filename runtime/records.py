@@ -62,6 +62,7 @@ class Rule:
 
     op: the record that computes it from `operands` (names among `grad`, the op's operands and its outputs).
     sum_op: the reduction with the same map, for an operand that was broadcast.
+    result: which of the op's results it is, where one op computes the gradients of several operands.
     function: for gradients that are expressions over ops, called as `function(context, grads)`.
     """
 
@@ -69,6 +70,7 @@ class Rule:
     operands: tuple[str, ...] = ()
     sum_op: str | None = None
     function: Callable[..., Any] | None = None
+    result: int | None = None
 
 
 class Text:
@@ -93,7 +95,7 @@ class Text:
 @dataclass(frozen=True, slots=True, eq=False)
 class OpRecord:
     """One op, as the runtime sees it. `detail` holds what only its kind reads; `gradients` is None where they have not
-    been derived yet."""
+    been derived yet; `autocast` is what the spec says: a word for the device `cpu` and one for others, or nothing."""
 
     name: str
     kind: str
@@ -106,6 +108,7 @@ class OpRecord:
     detail: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     variants: Mapping[tuple[bool, ...], str] = field(default_factory=lambda: _EMPTY)
     spec: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    autocast: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"OpRecord({self.name!r}, {self.kind})"
@@ -121,19 +124,23 @@ def make_record(
     dtypes: str = "numeric",
     detail: Mapping[str, Any] = _EMPTY,
     variants: Mapping[tuple[bool, ...], str] = _EMPTY,
-    rules: Mapping[str, tuple[str | None, tuple[str, ...], str | None]] | None = None,
+    rules: Mapping[str, tuple[Any, ...]] | None = None,
     spec: Mapping[str, Any] = _EMPTY,
     texts: Mapping[str, Text] = _EMPTY,
+    autocast: tuple[str, ...] = (),
 ) -> OpRecord:
-    """A record from the literals that a generated module holds."""
-    gradients = (
-        None if rules is None else {k: Rule(op, tuple(names), summed) for k, (op, names, summed) in rules.items()}
-    )
+    """A record from the literals that a generated module holds. rules: by operand, the fields of a `Rule` apart from
+    its function."""
+    gradients = None if rules is None else {k: _rule(*fields) for k, fields in rules.items()}
     return OpRecord(
         name=name, kind=kind, operands=tuple(Operand(*o) for o in operands), outputs=tuple(Output(*o) for o in outputs),
         statics=tuple(statics), dtypes=dtypes, texts=texts, gradients=gradients, detail=detail, variants=variants,
-        spec=spec,
+        spec=spec, autocast=autocast,
     )  # fmt: skip
+
+
+def _rule(op: str | None, names: Sequence[str], summed: str | None, result: int | None = None) -> Rule:
+    return Rule(op, tuple(names), summed, result=result)
 
 
 class Registry:

@@ -24,6 +24,7 @@ def contraction(equation: str) -> OpRecord:
     return OpRecord(
         "einsum", "contraction", (Operand("input"), Operand("other")), (Output(),),
         texts=registry["mm"].texts, detail={"equation": equation, "rules": "einsum_rules"},
+        autocast=registry["mm"].autocast,
     )  # fmt: skip
 
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from . import streams
-from .runtime.backends import cuda_devices
-from .runtime.context import current_stream as _stream_of
-from .runtime.device import Device, default_device
-from .runtime.device import device as to_device
-from .runtime.errors import ArgumentError, CaptureError
-from .streams import Event, stream
+from .. import streams
+from ..runtime.backends import cuda_devices
+from ..runtime.context import current_stream as _stream_of
+from ..runtime.device import Device, default_device
+from ..runtime.device import device as to_device
+from ..runtime.errors import ArgumentError, CaptureError
+from ..streams import Event, stream
 
 __all__ = [
     "CUDAGraph", "Event", "Stream", "current_device", "current_stream", "default_stream", "device_count",

@@ -1,0 +1,41 @@
+"""`weftgrad.cuda.amp`: `weftgrad.amp` for GPUs, with the signatures that PyTorch's has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..amp import GradScaler as _GradScaler
+from ..amp import autocast as _autocast
+from ..amp import custom_bwd as _custom_bwd
+from ..amp import custom_fwd as _custom_fwd
+from ..runtime.dtypes import DType, float16
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+class autocast(_autocast):
+    """`amp.autocast("cuda", ...)`."""
+
+    def __init__(self, enabled: bool = True, dtype: DType = float16, cache_enabled: bool = True):
+        super().__init__("cuda", dtype, enabled, cache_enabled)
+
+
+class GradScaler(_GradScaler):
+    """`amp.GradScaler("cuda", ...)`."""
+
+    def __init__(
+        self, init_scale: float = 65536.0, growth_factor: float = 2.0, backoff_factor: float = 0.5,
+        growth_interval: int = 2000, enabled: bool = True,
+    ):  # fmt: skip
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: DType | None = None) -> Callable[..., Any]:
+    """`amp.custom_fwd` with `device_type="cuda"`."""
+    return _custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
+    """`amp.custom_bwd` with `device_type="cuda"`."""
+    return _custom_bwd(bwd, device_type="cuda")
