@@ -10,7 +10,8 @@ from .losses import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
-from .parameter import Buffer, Parameter
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from .parameter_containers import *  # noqa: F403
 from .pooling_layers import *  # noqa: F403
 from .shuffling import *  # noqa: F403
 
