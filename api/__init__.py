@@ -47,7 +47,6 @@ from .determinism import *
 from .factories import *
 from .functions import *
 from .gathering import *
-from .io import load, save
 from .joining import *
 from .methods import Size
 from .pooling import adaptive_avg_pool1d, avg_pool1d, max_pool1d, max_pool1d_with_indices, max_pool2d, max_pool3d
@@ -55,10 +54,12 @@ from .pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
 from .printing import set_printoptions
 from .random import *
 from .random import install as _install_random
+from .recurrent import *
 from .runtime.device import Device, device, set_default_device
 from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .scanning import *
 from .scattering import *
+from .serialization import load, save
 from .shaping import *
 from .sorting import *
 from .streams import *
@@ -74,7 +75,7 @@ get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_defaul
 inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, _functions.math.e
 __version__ = "0.1.0"
 
-_LAZY = ("amp", "autograd", "cpu", "cuda", "linalg", "nn", "ops", "optim", "special", "testing", "utils")
+_LAZY = ("amp", "autograd", "cpu", "cuda", "linalg", "multiprocessing", "nn", "ops", "optim", "special", "testing", "utils")
 
 
 def devices() -> list[Device]:

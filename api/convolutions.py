@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from ._generated import ops as _ops
+from .runtime.autocast import alike
 from .runtime.device import Meta
 from .runtime.dispatch import call
 from .runtime.errors import ArgumentError, ShapeError
@@ -261,7 +262,7 @@ def _batched(
         operands = (images, weight, None) if op == "convolution" else (images, weight)
         out = call(registry[op], operands, statics)
         if bias is not None:
-            out = _ops.add(out, bias.reshape((-1,) + (1,) * space))  # type: ignore[attr-defined]
+            out = _ops.add(out, alike(bias, out).reshape((-1,) + (1,) * space))
     return _ops.squeeze(out, 0) if alone else out
 
 

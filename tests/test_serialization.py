@@ -1,0 +1,212 @@
+"""Saving and loading: what comes back, shared memory, other devices, and files that are cut off, damaged or hostile."""
+
+import collections
+import io
+import pathlib
+import pickle
+import pickletools
+import zlib
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad import serialization
+from weftgrad.runtime.errors import ArgumentError, DeviceError, GradientError
+
+
+def saved(value):
+    file = io.BytesIO()
+    wg.save(value, file)
+    return file.getvalue()
+
+
+def loaded(data, *args, **kwargs):
+    return wg.load(io.BytesIO(data), *args, **kwargs)
+
+
+def again(value, **kwargs):
+    return loaded(saved(value), **kwargs)
+
+
+def vector(*values, **kwargs):
+    return wg.tensor(np.array(values, np.float32), device="cpu", **kwargs)
+
+
+def test_values_of_every_kind_come_back(tmp_path):
+    state = collections.OrderedDict(weight=vector(1, 2, 3), steps=7)
+    state._metadata = {"version": 1}
+    value = {
+        "state": state, "nested": [(1, 2.5, None), {"a": {3}}, frozenset({4})], "dtype": wg.bfloat16,
+        "device": wg.device("opencl:0"), "count": collections.Counter("aab"), "queue": collections.deque([1]),
+        "array": np.arange(3), "number": np.float32(2), "generator": wg.Generator().manual_seed(5),
+        "empty": wg.empty(0, 3, device="cpu"), "slice": slice(1, 2), "bytes": b"\0\1", "complex": 1j,
+    }  # fmt: skip
+    path = tmp_path / "all.pt"
+    wg.save(value, path)
+    wg.save(value, str(path))  # over the first
+    found = wg.load(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert found.keys() == value.keys()
+    assert found["state"]["weight"].tolist() == [1, 2, 3]
+    assert type(found["state"]) is collections.OrderedDict
+    assert found["state"]._metadata == {"version": 1}
+    assert found["array"].tolist() == [0, 1, 2]
+    assert found["generator"].initial_seed() == 5
+    assert found["empty"].shape == (0, 3)
+    for name in ("nested", "dtype", "device", "count", "queue", "number", "slice", "bytes", "complex"):
+        assert found[name] == value[name], name
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])
+def test_bits_of_dtypes(dtype):
+    values = wg.tensor([0.0, 1.0, 1.0], dtype=getattr(wg, dtype), device="cpu")
+    found = again(values)
+    assert found.dtype is values.dtype
+    assert found.tolist() == [0, 1, 1]
+
+
+def test_classes_and_gradients():
+    leaf = wg.nn.Parameter(vector(1, 2))
+    fixed = wg.nn.Parameter(vector(1), requires_grad=False)
+    found = again([leaf, fixed, vector(1, requires_grad=True), leaf])
+    assert [type(f) for f in found[:3]] == [wg.nn.Parameter, wg.nn.Parameter, wg.Tensor]
+    assert [f.requires_grad for f in found] == [True, False, True, True]
+    assert found[0] is found[3]
+    with pytest.raises(GradientError, match="detach"):
+        saved(leaf * 2)
+
+
+def test_tensors_share_what_they_shared():
+    base = wg.tensor(np.arange(12, dtype=np.float32).reshape(3, 4), device="cpu")
+    other, part, turned = again([base[2], base[1:, ::2], base.T])
+    np.testing.assert_array_equal(part.numpy(), [[4, 6], [8, 10]])
+    assert turned.stride() == (1, 4)
+    turned.numpy()[2, 1] = 50.0
+    assert part.tolist() == [[4, 50], [8, 10]]
+    assert other.tolist() == [8, 9, 10, 11]
+
+
+def test_only_what_is_reached_is_written():
+    large = wg.zeros(100_000, device="cpu")
+    assert len(saved(large[500:600])) < 1000
+
+
+def test_several_in_one_file():
+    file = io.BytesIO()
+    wg.save(vector(1), file)
+    wg.save(vector(2, 3), file)
+    file.seek(0)
+    assert [wg.load(file).tolist(), wg.load(file).tolist()] == [[1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["opencl:0", wg.device("opencl:0"), {"cpu": "opencl:0"}, lambda stored, place: stored.to("opencl:0"),
+     lambda stored, place: {"cpu": "opencl:0"}[place]],
+)  # fmt: skip
+def test_map_location(location):
+    assert str(again(vector(1, 2), map_location=location).device) == "opencl:0"
+    data = saved([vector(1, 2).to("opencl:0"), vector(3)])
+    back = loaded(data, map_location={"opencl:0": "cpu"})
+    assert [t.tolist() for t in back] == [[1, 2], [3]]
+    assert {str(t.device) for t in back} == {"cpu"}
+    kept = loaded(data, map_location=lambda stored, place: None)
+    assert [str(t.device) for t in kept] == ["opencl:0", "cpu"]
+    assert [str(t.device) for t in loaded(data, lambda stored, place: stored)] == ["cpu", "cpu"]
+
+
+def test_a_device_that_is_not_here():
+    data = saved(vector(1)).replace(b"\x8c\x03cpu", b"\x8c\x03xpu")
+    header = serialization._HEADER
+    magic, version, size, count, _ = header.unpack(data[: header.size])
+    text = data[header.size : header.size + size]
+    data = header.pack(magic, version, size, count, zlib.crc32(text)) + data[header.size :]
+    with pytest.raises(DeviceError, match=r"'xpu'.*map_location='cpu'"):
+        loaded(data)
+    assert loaded(data, map_location="cpu").tolist() == [1]
+
+
+def test_files_cut_off_or_damaged():
+    data = saved({"a": vector(1, 2, 3), "b": vector(4)})
+    for end in range(1, len(data)):
+        with pytest.raises(ArgumentError, match=r"cut off|no file of"):
+            loaded(data[:end])
+    for at in (50, len(data) - 1):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        with pytest.raises(ArgumentError, match="damaged"):
+            loaded(bytes(broken))
+    kinds = {b"": "empty", b"PK\x03\x04..": "torch", b"\x93NUMPY": "numpy.load", b"GIF89a": "no file"}
+    for foreign, word in kinds.items():
+        with pytest.raises(ArgumentError, match=word):
+            loaded(foreign)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.pt"
+    wg.save(vector(1), path)
+    with pytest.raises(ArgumentError, match="lambda"):
+        wg.save({"f": lambda: 0}, path)
+    assert wg.load(path).tolist() == [1]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+class Evil:
+    def __reduce__(self):
+        return pathlib.Path("/nowhere").unlink, ()
+
+
+class Setting:
+    """A pickle that sets the state of a tensor: where its memory begins."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __reduce__(self):
+        return self.tensor.__reduce__()[0], self.tensor.__reduce__()[1], (None, {"start": 1 << 40})
+
+
+class Settings:
+    def __init__(self, rate):
+        self.rate = rate
+
+
+def test_code_is_refused():
+    for value in (Evil(), pathlib.Path("x"), np.random.default_rng(0)):
+        with pytest.raises(ArgumentError, match="weights_only=False"):
+            again(value)
+    with pytest.raises(ArgumentError, match="sets the state of a Tensor"):
+        loaded(pickle.dumps(Setting(vector(1))))
+    assert again(pathlib.Path("x"), weights_only=False) == pathlib.Path("x")
+    with pytest.raises(ArgumentError, match="Settings"):
+        again(Settings(2))
+    with serialization.safe_globals([Settings]):
+        assert again(Settings(2)).rate == 2
+    assert serialization.get_safe_globals() == []
+
+
+def test_what_a_file_says_of_memory_is_checked():
+    place = serialization._Place(0, "cpu")
+    place.content = np.zeros(16, np.uint8)
+    make = serialization._rebuild
+    assert make(wg.Tensor, place, wg.float32, (2, 2), (2, 1), 0, False).tolist() == [[0, 0], [0, 0]]
+    outside = [((5,), (1,), 0), ((2,), (4,), 0), ((2,), (-1,), 0), ((1,), (1,), 2), ((1,), (1,), 16)]
+    for shape, strides, start in outside:
+        with pytest.raises(ArgumentError, match="damaged"):
+            make(wg.Tensor, place, wg.float32, shape, strides, start, False)
+    for kind, dtype, shape in ((int, wg.float32, (1,)), (wg.Tensor, "float32", (1,)), (wg.Tensor, wg.float32, (-1,))):
+        with pytest.raises(ArgumentError, match="damaged"):
+            make(kind, place, dtype, shape, (1,), 0, False)
+
+
+def test_plain_pickles_are_read():
+    found = loaded(pickle.dumps({"a": [vector(1, 2)]}), map_location="cpu")
+    assert found["a"][0].tolist() == [1, 2]
+
+
+def test_the_pickle_holds_no_memory():
+    text = saved(wg.zeros(10_000, device="cpu"))
+    size = serialization._HEADER.unpack(text[: serialization._HEADER.size])[2]
+    body = text[serialization._HEADER.size : serialization._HEADER.size + size]
+    assert all(len(arg) < 100 for _, arg, _ in pickletools.genops(body) if isinstance(arg, (bytes, str)))
