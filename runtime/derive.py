@@ -33,7 +33,7 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
         except SpecError as error:
             raise GradientError(f"{record.name}: {error}") from None
         register_generated(made)
-        return {k: Rule(r.target, r.operands) for k, r in (own.rules or {}).items()}
+        return {k: Rule(r.target, r.operands, result=r.result) for k, r in (own.rules or {}).items()}
 
 
 def register_generated(made: Any) -> list[OpRecord]:

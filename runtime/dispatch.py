@@ -22,7 +22,7 @@ from .records import OpRecord, registry
 from .storage import Storage
 from .tensor import Extra, Tensor
 
-__all__ = ["Plan", "call", "call_into", "empty", "plan_for"]
+__all__ = ["Plan", "call", "call_into", "empty", "plan_for", "plan_into"]
 
 _MOST_PLANS = 16384
 _NUMBERS = (bool, int, float)
@@ -179,6 +179,17 @@ def call_into(
     if state.grad and in_place and (node is not None or outs[0].needs):
         _inplace().rebase(outs[0], node)
     return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def plan_into(
+    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]
+) -> Plan:
+    """The plan of a call that writes to `outs` and records nothing, for callers that launch it again and again, on
+    tensors of the same layouts: they look after overlaps, versions and modes themselves."""
+    state = _local.state
+    into = tuple(o.meta for o in outs)
+    key = (record, statics, *map(_part, operands), 0, into)
+    return state.plans.get(key) or _make_plan(state, key, record, operands, statics, 0, into)
 
 
 def refresh(view: Tensor) -> None:

@@ -53,10 +53,11 @@ class Rendered:
 class Derived:
     """The gradient of one operand. `spec` is an entry as a spec file would have it (None: the gradient is `grad`
     itself); `operands` are the names it is called with: `grad` (or `grad_NAME` of several results), the op's operands
-    and its results."""
+    and its results. result: which of the entry's results it is, where several operands share an entry."""
 
     operands: tuple[str, ...]
     spec: Mapping[str, Any] | None
+    result: str | None = None
 
 
 def kind_module(kind: str) -> ModuleType:

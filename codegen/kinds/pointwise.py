@@ -5,7 +5,7 @@ out: an expression, or a mapping from result names to expressions
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -70,6 +70,29 @@ def check(op: Op) -> None:
             raise SpecError(f"parameter {p.name!r} is used by no expression", file=op.file, line=op.line, field="out")
     if isinstance(op.grad, Mapping):
         grad_expressions(op)
+    overwritten(op)
+
+
+def overwritten(op: Op) -> tuple[int, ...]:
+    """Of a multi-tensor op, the place among the tensors of the operand that each result is written over; else nothing.
+
+    A result `new_NAME` is written over NAME, a lone `out` over the first tensor. Raises `SpecError` for others.
+    """
+    if not op.fields.get("multi_tensor"):
+        return ()
+    names = [p.name for p in op.operands if p.is_tensor and p.type == "value"]
+    if len(names) < sum(p.is_tensor for p in op.operands):
+        raise SpecError("operands of a multi-tensor op are values", file=op.file, line=op.line, field="multi_tensor")
+    found = []
+    for output in op.outputs:
+        name = names[0] if len(op.outputs) == 1 else output.removeprefix("new_")
+        if name not in names:
+            raise SpecError(
+                f"result {output!r} of a multi-tensor op is written over no operand: it is called new_ and an operand",
+                file=op.file, line=op.line, field="out",
+            )  # fmt: skip
+        found.append(names.index(name))
+    return tuple(found)
 
 
 def render(op: Op, environment: Any) -> Rendered:
@@ -87,8 +110,11 @@ def render(op: Op, environment: Any) -> Rendered:
         outputs=[(k, e.type) for k, e in found.items()],
         vector=blocks["vector"],
         scalar=blocks["row"],
+        into=overwritten(op),
     )
-    detail = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
+    detail: dict[str, Any] = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
+    if overwritten(op):
+        detail["over"] = overwritten(op)
     sources = {
         "opencl": Source(text, functions(*blocks.values())),
         "triton": triton_source(op, found, op.operands, environment),
@@ -114,6 +140,7 @@ def triton_source(
         outputs=[(k, e.type) for k, e in found.items()],
         block=block,
         random=random,
+        into=() if random else overwritten(op),
     )
 
 
@@ -157,6 +184,14 @@ def derive(op: Op) -> dict[str, Derived]:
     """A pointwise op a tensor operand of type value: given by the spec, or derived from its expressions."""
     if op.grad == "none":
         return {}
+    found = _gradients(op)
+    if op.fields.get("together"):
+        return _together(op, found)
+    return {w: _flat(op, w) if (expr := found[w]) is None else _derived(op, w, expr) for w in found}
+
+
+def _gradients(op: Op) -> dict[str, Expr | None]:
+    """The gradient of each operand that has one, over operands, results and seeds; None where it is flat."""
     wanted = [p.name for p in op.operands if p.is_tensor and p.type == "value"]
     given = grad_expressions(op) if isinstance(op.grad, Mapping) else {}
     found: dict[str, Expr | None] = dict(given)
@@ -168,7 +203,43 @@ def derive(op: Op) -> dict[str, Derived]:
             with suppress(ExprError):  # a function without derivative: asking for this gradient is an error then
                 arrived = gradient(outputs, seeds, [parameter])
                 found[parameter] = _reusing(arrived[parameter], outputs) if parameter in arrived else None
-    return {w: _flat(op, w) if (expr := found[w]) is None else _derived(op, w, expr) for w in wanted if w in found}
+    return {w: found[w] for w in wanted if w in found}
+
+
+def _together(op: Op, found: Mapping[str, Expr | None]) -> dict[str, Derived]:
+    """One op whose results are all the gradients, each once however many operands have it."""
+    seeds = [seed_name(op, k) for k in op.outputs]
+    exprs = {w: e for w, e in found.items() if e is not None and to_text(e) not in seeds}
+    used = free_names(*exprs.values())
+    operands = tuple(n for n in (*seeds, *(p.name for p in op.operands), *op.outputs) if n in used)
+    taken = {*operands, *seeds}
+    results: dict[Expr, str] = {}
+    for parameter, expr in exprs.items():
+        if expr not in results:
+            results[expr] = _free(f"d_{parameter}", taken)
+            taken.add(results[expr])
+    shown = ", ".join(_declared(op, n) for n in operands)
+    spec = {
+        "op": f"{op.name}_grad({shown})",
+        "kind": "pointwise",
+        "doc": f"Gradients of {op.name} with respect to {', '.join(exprs)}.",
+        "dtypes": "float",
+        "together": True,
+        "out": {result: to_text(expr) for expr, result in results.items()},
+    }
+    shared = {w: Derived(operands, spec, results[e]) for w, e in exprs.items()}
+    return {
+        w: shared[w] if w in shared else _flat(op, w) if e is None else _derived(op, w, e) for w, e in found.items()
+    }
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """`name`, or the first of `name2`, ... that is not taken."""
+    free, order = name, 1
+    while free in taken:
+        order += 1
+        free = f"{name}{order}"
+    return free
 
 
 def _flat(op: Op, parameter: str) -> Derived:

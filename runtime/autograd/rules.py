@@ -60,7 +60,7 @@ def _missing(layout: Meta, record: OpRecord) -> Any:
     return call(registry["full_like_as"], (like, 0.0), (None,))
 
 
-def _plain(node: Node, values: Mapping[str, Any], each: Application) -> Tensor | None:
+def _plain(node: Node, values: dict[str, Any], each: Application) -> Tensor | None:
     rule = each.rule
     if each.record is None:
         if rule.op == "!":
@@ -69,6 +69,11 @@ def _plain(node: Node, values: Mapping[str, Any], each: Application) -> Tensor |
                 f"and dtype {each.layout.dtype.name}; detach() it if none is wanted"
             )
         return values[rule.operands[0]] if rule.operands else None
+    if rule.result is not None:  # computed with the gradients of other operands, once for all of them
+        shared = values.get(f"!{rule.op}")
+        if shared is None:
+            shared = values[f"!{rule.op}"] = call(each.record, [values[name] for name in rule.operands], each.statics)
+        return shared[rule.result] if isinstance(shared, tuple) else shared  # type: ignore[no-any-return]
     operands = [values[name] for name in rule.operands]
     if not any(isinstance(o, Tensor) for o in operands):  # only numbers are left of it: a constant
         operands[0] = call(registry["full_like_as"], (_any_tensor(values), operands[0]), (None,))
