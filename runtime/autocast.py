@@ -23,7 +23,7 @@ from .modes import Mode
 from .records import OpRecord, registry
 from .tensor import Tensor
 
-__all__ = ["Region", "alike", "enter", "leave"]
+__all__ = ["Region", "alike", "as_for", "enter", "leave"]
 
 _LOWER = (float16, bfloat16)
 
@@ -67,19 +67,19 @@ class Region(Mode):
         """Cast the operands as the record's spec says, and go on."""
         own = state()
         if record.autocast and outs is None and own.autocast is self:
-            floats = [o.meta for o in operands if isinstance(o, Tensor) and o.meta.dtype.kind == "f"]
-            lower = self.enabled.get(floats[0].device.type) if floats else None
-            if lower is not None:
-                word = record.autocast[floats[0].device.type != "cpu"]
-                target = self._target(record, statics, word, lower, [m.dtype for m in floats])
-                if target is not None:
-                    operands = [self._cast(o, target, own.grad, self.proceed) for o in operands]
+            target = self._target(record, operands, statics)
+            if target is not None:
+                operands = [self._cast(o, target, own.grad, self.proceed) for o in operands]
         return self.proceed(record, operands, statics, outs, in_place)
 
-    def _target(
-        self, record: OpRecord, statics: tuple[Any, ...], word: str, lower: DType, given: list[DType]
-    ) -> DType | None:
-        """The dtype for operands of dtypes `given`; None to leave them."""
+    def _target(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> DType | None:
+        """The dtype for the floating operands; None to leave them."""
+        floats = [o.meta for o in operands if isinstance(o, Tensor) and o.meta.dtype.kind == "f"]
+        lower = self.enabled.get(floats[0].device.type) if floats else None
+        if lower is None:
+            return None
+        word = record.autocast[floats[0].device.type != "cpu"]
+        given = [m.dtype for m in floats]
         if word == "refuse":
             raise DomainError(
                 f"{record.name}: not safe under autocast, where its input may be a half type: "
@@ -87,7 +87,7 @@ class Region(Mode):
                 "on float32 inputs"
             )
         if word == "float32":
-            named = "dtype" in record.statics and statics[record.statics.index("dtype")] is not None
+            named = any(n == "dtype" and s is not None for n, s in zip(record.statics, statics, strict=False))
             return None if named or not any(d in _LOWER for d in given) else float32
         if word == "widest":
             target = given[0]
@@ -126,6 +126,18 @@ def leave(region: Region) -> None:
     if region.outer is None:
         region.cache.clear()
     state().autocast = region.outer
+
+
+def as_for(record: OpRecord, *operands: Any) -> Sequence[Any]:
+    """`operands` as autocast would give them to `record`: for a function that calls other ops as well, or looks at
+    dtypes before."""
+    region = state().autocast
+    if region is None or not record.autocast:
+        return operands
+    target = region._target(record, operands, ())
+    if target is None:
+        return operands
+    return [region._cast(o, target, state().grad, _from_the_top) for o in operands]
 
 
 def alike(operand: Any, like: Tensor) -> Any:

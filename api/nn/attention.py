@@ -9,6 +9,7 @@ from .. import random as _random
 from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..runtime import dtypes, layout, views
+from ..runtime.autocast import as_for
 from ..runtime.autograd.attention_rules import composed
 from ..runtime.context import state
 from ..runtime.device import Meta
@@ -49,6 +50,7 @@ def scaled_dot_product_attention(
     `ShapeError`, and `DomainError` for a mask beside is_causal or a dropout_p above 1.
     """
     only_tensors(_WHERE, query, key, value, *(() if attn_mask is None else (attn_mask,)))
+    query, key, value, attn_mask = as_for(_attention, query, key, value, attn_mask)
     _check_dtypes(query.meta, key.meta, value.meta, attn_mask)
     if attn_mask is not None and is_causal:
         raise DomainError(f"{_WHERE}: give attn_mask or is_causal, not both; put the causal part into the mask")
