@@ -14,5 +14,6 @@ from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedPara
 from .parameter_containers import *  # noqa: F403
 from .pooling_layers import *  # noqa: F403
 from .shuffling import *  # noqa: F403
+from .transformers import *  # noqa: F403
 
 __all__ = ["Buffer", "Module", "Parameter", "functional", "init", "utils"]

@@ -28,6 +28,7 @@ from ..runtime.layout import normalize_dim
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..shuffling import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from ._heads import multi_head_attention_forward
 from ._losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -98,6 +99,7 @@ __all__ = [
     "margin_ranking_loss",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "nll_loss",
     "normalize",
     "one_hot",

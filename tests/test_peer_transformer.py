@@ -1,0 +1,194 @@
+"""Multi-head attention and the Transformer beside PyTorch's, where that is installed."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+RNG = np.random.default_rng(7)
+
+
+def _pair(name, *args, training=True, **kwargs):
+    """A module of both libraries with the same parameters, and the names of these."""
+    torch.manual_seed(0)
+    theirs = getattr(torch.nn, name)(*args, **kwargs).double()
+    ours = getattr(wg.nn, name)(*args, dtype=wg.float64, **kwargs)
+    state = theirs.state_dict()
+    for key, value in state.items():  # biases begin as zeros, which would hide much
+        state[key] = torch.tensor(RNG.standard_normal(value.shape) * 0.3)
+    theirs.load_state_dict(state)
+    assert list(state) == list(ours.state_dict())
+    ours.load_state_dict({k: wg.tensor(v.numpy()) for k, v in state.items()})
+    return theirs.train(training), ours.train(training)
+
+
+def _compare(theirs, ours, arrays, tolerance=1e-10, **options):
+    """Results and all gradients of the sum of squares."""
+    given = [torch.tensor(a, requires_grad=True) for a in arrays]
+    own = [wg.tensor(a, requires_grad=True) for a in arrays]
+    tensors = {k: v for k, v in options.items() if isinstance(v, np.ndarray)}
+    plain = {k: v for k, v in options.items() if k not in tensors}
+    right = theirs(*given, **plain, **{k: torch.tensor(v) for k, v in tensors.items()})
+    found = ours(*own, **plain, **{k: wg.tensor(v) for k, v in tensors.items()})
+    if isinstance(right, tuple):
+        assert (right[1] is None) == (found[1] is None)
+        if right[1] is not None:
+            assert tuple(right[1].shape) == tuple(found[1].shape)
+            np.testing.assert_allclose(found[1].detach().numpy(), right[1].detach().numpy(), atol=tolerance)
+        right, found = right[0], found[0]
+    assert tuple(right.shape) == tuple(found.shape)
+    np.testing.assert_allclose(found.detach().numpy(), right.detach().numpy(), atol=tolerance)
+    (right**2).sum().backward()
+    (found**2).sum().backward()
+    for x, y in zip(own, given, strict=True):
+        assert (y.grad is None) == (x.grad is None)
+        if y.grad is not None:
+            np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), atol=10 * tolerance, rtol=1e-8)
+    for (name, x), y in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        assert (y.grad is None) == (x.grad is None), name
+        if y.grad is not None:
+            np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), atol=10 * tolerance, rtol=1e-8, err_msg=name)
+
+
+OPTIONS = [
+    {}, {"bias": False}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"add_bias_kv": True, "add_zero_attn": True},
+    {"kdim": 6, "vdim": 10}, {"kdim": 6, "vdim": 10, "bias": False, "add_bias_kv": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("batch", ["first", "second", "none"])
+@pytest.mark.parametrize("need", ["weights", "each head", "nothing"])
+def test_attention(options, batch, need):
+    theirs, ours = _pair("MultiheadAttention", 8, 2, batch_first=batch == "first", **options)
+    sizes = {"first": ((3, 5), (3, 4)), "second": ((5, 3), (4, 3)), "none": ((5,), (4,))}[batch]
+    query = RNG.standard_normal((*sizes[0], 8))
+    key = RNG.standard_normal((*sizes[1], options.get("kdim", 8)))
+    value = RNG.standard_normal((*sizes[1], options.get("vdim", 8)))
+    call = {"need_weights": need != "nothing", "average_attn_weights": need == "weights"}
+    padding = np.array([[0, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 1]], bool)
+    padding = padding[0] if batch == "none" else padding
+    flat = RNG.random((5, 4)) < 0.3
+    flat[:, 0] = False
+    deep = np.broadcast_to(flat, (2 if batch == "none" else 6, 5, 4)).copy()
+    masks = [None, flat, deep, np.where(flat, -np.inf, 0.5), RNG.standard_normal(deep.shape)]
+    for mask, padded in itertools.product(masks, (None, padding, np.where(padding, -np.inf, 0.25))):
+        more = {k: v for k, v in (("attn_mask", mask), ("key_padding_mask", padded)) if v is not None}
+        theirs.zero_grad()
+        ours.zero_grad()
+        _compare(theirs, ours, [query, key, value], **call, **more)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_attention_to_itself_and_causal(batch_first):
+    theirs, ours = _pair("MultiheadAttention", 8, 2, batch_first=batch_first)
+    x, memory = RNG.standard_normal((5, 5, 8)), RNG.standard_normal((5, 5, 8))
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64).numpy()
+    for need in (False, True):
+        for more in ({}, {"attn_mask": causal, "is_causal": True}):
+            theirs.zero_grad()
+            ours.zero_grad()
+            _compare(_Shared(theirs), _Shared(ours), [x], need_weights=need, **more)
+            theirs.zero_grad()
+            ours.zero_grad()
+            _compare(_Shared(theirs), _Shared(ours), [x, memory], need_weights=need, **more)
+
+
+class _Shared:
+    """A module whose key and value are the same tensor: its last argument."""
+
+    def __init__(self, module):
+        self.module = module
+        self.parameters, self.named_parameters = module.parameters, module.named_parameters
+
+    def __call__(self, *given, **options):
+        return self.module(given[0], given[-1], given[-1], **options)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_transformer(norm_first, batch_first, activation, bias):
+    theirs, ours = _pair(
+        "Transformer", 8, 2, 2, 2, 12, dropout=0.0, activation=activation, layer_norm_eps=1e-3,
+        batch_first=batch_first, norm_first=norm_first, bias=bias,
+    )  # fmt: skip
+    shape = (lambda n: (3, n, 8)) if batch_first else (lambda n: (n, 3, 8))
+    src, tgt = RNG.standard_normal(shape(5)), RNG.standard_normal(shape(4))
+    padding = np.array([[0, 0, 0, 0, 1], [0] * 5, [0, 0, 0, 1, 1]], bool)
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64).numpy()
+    for more in ({}, {"tgt_mask": causal}, {"src_key_padding_mask": padding, "memory_key_padding_mask": padding},
+                 {"tgt_mask": np.isinf(causal), "tgt_key_padding_mask": padding[:, 1:]},
+                 {"tgt_mask": causal, "tgt_is_causal": True, "memory_mask": np.eye(4, 5)}):  # fmt: skip
+        theirs.zero_grad()
+        ours.zero_grad()
+        _compare(theirs, ours, [src, tgt], 1e-9, **more)
+    with torch.no_grad(), wg.no_grad():
+        theirs.eval(), ours.eval()
+        right = theirs(torch.tensor(src), torch.tensor(tgt)).numpy()
+        np.testing.assert_allclose(ours(wg.tensor(src), wg.tensor(tgt)).numpy(), right, atol=1e-9)
+
+
+def test_names_and_beginnings():
+    """Parameters' names and order, and the spread of what they begin with."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(1)
+        wg.manual_seed(1)
+        theirs, ours = torch.nn.Transformer(64, 4, 1, 1, 96), wg.nn.Transformer(64, 4, 1, 1, 96)
+    for (name, right), (own, found) in zip(theirs.named_parameters(), ours.named_parameters(), strict=True):
+        assert (name, tuple(right.shape)) == (own, tuple(found.shape))
+        a, b = right.detach().numpy(), found.detach().numpy()
+        assert abs(a.std() - b.std()) <= 0.2 * a.std() + 1e-6, name  # biases have 64 values
+        assert abs(a.max() - b.max()) <= 0.1 * abs(a.max()) + 1e-6, name
+    attention = torch.nn.MultiheadAttention(64, 4, kdim=32, add_bias_kv=True)
+    assert list(wg.nn.MultiheadAttention(64, 4, kdim=32, add_bias_kv=True).state_dict()) == list(attention.state_dict())
+
+
+def test_keys_and_values_made_before():
+    arrays = [
+        RNG.standard_normal(s) for s in ((5, 3, 8), (4, 3, 8), (24, 8), (24,), (8, 8), (8,), (6, 7, 4), (6, 7, 4))
+    ]
+
+    def call(library):
+        q, k, w, b, o, c, keys, values = (library.tensor(a) for a in arrays)
+        found = library.nn.functional.multi_head_attention_forward(
+            q, k, k, 8, 2, w, b, None, None, True, 0.0, o, c, static_k=keys, static_v=values
+        )
+        return [x.numpy() for x in found]
+
+    for found, right in zip(call(wg), call(torch), strict=True):
+        np.testing.assert_allclose(found, right, atol=1e-12)
+
+
+def test_errors_are_of_their_kinds():
+    bad = [
+        ({}, [(5, 3, 7)] * 3, {}), ({}, [(5, 3, 8), (4, 8), (4, 3, 8)], {}), ({}, [(8,)] * 3, {}),
+        ({}, [(5, 3, 8), (4, 3, 8), (3, 3, 8)], {}), ({}, [(5, 3, 8)] * 3, {"is_causal": True}),
+        ({}, [(5, 3, 8)] * 3, {"attn_mask": np.zeros((4, 4))}), ({}, [(5, 3, 8)] * 3, {"attn_mask": np.zeros(4)}),
+        ({}, [(5, 3, 8)] * 3, {"attn_mask": np.zeros((5, 5), int)}),
+        ({}, [(5, 3, 8)] * 3, {"key_padding_mask": np.zeros((5,), bool)}),
+        ({}, [(5, 8)] * 3, {"attn_mask": np.zeros((3, 5, 5))}),
+    ]  # fmt: skip
+    for options, shapes, call in bad:
+        theirs, ours = _pair("MultiheadAttention", 8, 2, **options)
+        with pytest.raises(Exception) as right:
+            theirs(*(torch.zeros(s, dtype=torch.float64) for s in shapes),
+                   **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in call.items()})  # fmt: skip
+        with pytest.raises(right.type):
+            ours(*(wg.zeros(s, dtype=wg.float64) for s in shapes),
+                 **{k: wg.tensor(v) if isinstance(v, np.ndarray) else v for k, v in call.items()})  # fmt: skip
+    for make in (lambda m: m(9, 2), lambda m: m(0, 1)):
+        with pytest.raises(Exception) as right:
+            make(torch.nn.MultiheadAttention)
+        with pytest.raises(right.type):
+            make(wg.nn.MultiheadAttention)
