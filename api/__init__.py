@@ -75,7 +75,10 @@ get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_defaul
 inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, _functions.math.e
 __version__ = "0.1.0"
 
-_LAZY = ("amp", "autograd", "cpu", "cuda", "linalg", "multiprocessing", "nn", "ops", "optim", "special", "testing", "utils")
+_LAZY = (
+    "amp", "autograd", "cpu", "cuda", "func", "linalg", "multiprocessing", "nn", "ops", "optim", "special", "testing",
+    "utils",
+)  # fmt: skip
 
 
 def devices() -> list[Device]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..autograd import no_grad
@@ -29,8 +34,31 @@ __all__ = [
 ]
 
 
+class _Skipping(threading.local):
+    """Whether this thread leaves tensors as they are."""
+
+    on = False
+
+
+_skipping = _Skipping()
+
+
+@contextmanager
+def skipped() -> Iterator[None]:
+    """Inside, no function of this module changes a tensor or draws a number."""
+    before, _skipping.on = _skipping.on, True
+    try:
+        yield
+    finally:
+        _skipping.on = before
+
+
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much a layer's weights are larger, so that variances survive the function behind it."""
+    """By how much a layer's weights are larger, so that variances survive the function behind it.
+
+    nonlinearity: `linear`, `conv1d` …, `sigmoid` (1), `tanh` (5/3), `relu` (sqrt 2), `leaky_relu` (`param`: its slope),
+    `selu` (3/4). Raises `ArgumentError` for others.
+    """
     if nonlinearity in (
         "linear",
         "sigmoid",
@@ -43,6 +71,8 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     ):
         return 1.0
     if nonlinearity == "leaky_relu":
+        if param is not None and (isinstance(param, bool) or not isinstance(param, (int, float))):
+            raise ArgumentError(f"calculate_gain: the slope of leaky_relu is a number, not {param!r}")
         return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
     known = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75}
     if nonlinearity not in known:
@@ -59,6 +89,9 @@ def fans(tensor: Tensor) -> tuple[int, int]:
     return shape[1] * field, shape[0] * field
 
 
+_calculate_fan_in_and_fan_out = fans  # as layers of users know it
+
+
 def _fan(tensor: Tensor, mode: str) -> int:
     if mode not in ("fan_in", "fan_out"):
         raise ArgumentError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
@@ -67,18 +100,24 @@ def _fan(tensor: Tensor, mode: str) -> int:
 
 def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Any:
     """Evenly spread over [a, b)."""
+    if _skipping.on:
+        return tensor
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Any:
     """Normally distributed."""
+    if _skipping.on:
+        return tensor
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def constant_(tensor: Any, val: float) -> Any:
     """The same number everywhere."""
+    if _skipping.on:
+        return tensor
     with no_grad():
         return tensor.fill_(val)
 
@@ -99,6 +138,8 @@ def eye_(tensor: Any) -> Any:
 
     if tensor.meta.ndim != 2:
         raise ShapeError(f"eye_: takes a matrix, not shape {list(tensor.meta.shape)}")
+    if _skipping.on:
+        return tensor
     with no_grad():
         return tensor.copy_(eye(*tensor.meta.shape, dtype=tensor.meta.dtype, device=tensor.meta.device))
 
@@ -114,6 +155,8 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
         raise ShapeError(
             f"dirac_: takes 3 to 5 dimensions, the first divided by groups, not {list(shape)} and {groups}"
         )
+    if _skipping.on:
+        return tensor
     values = np.zeros(shape)
     each = shape[0] // groups
     for group in range(groups):
@@ -121,6 +164,12 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
             values[(group * each + i, i, *(n // 2 for n in shape[2:]))] = 1
     with no_grad():
         return tensor.copy_(make(values, dtype=tensor.meta.dtype, device=tensor.meta.device))
+
+
+def _empty(tensor: Any) -> bool:
+    if not tensor.meta.numel:
+        warnings.warn("a tensor of no elements has no initial values", stacklevel=3)
+    return not tensor.meta.numel
 
 
 def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Generator | None = None) -> Any:
@@ -142,7 +191,7 @@ def kaiming_uniform_(
     generator: Generator | None = None,
 ) -> Any:
     """U(-b, b), b = gain * sqrt(3 / fan) (He et al. 2015)."""
-    if not tensor.meta.numel:
+    if _empty(tensor):
         return tensor
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / _fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
@@ -156,7 +205,7 @@ def kaiming_normal_(
     generator: Generator | None = None,
 ) -> Any:
     """N(0, gain² / fan) (He et al. 2015)."""
-    if not tensor.meta.numel:
+    if _empty(tensor):
         return tensor
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
 
@@ -170,6 +219,14 @@ def trunc_normal_(
     generator: Generator | None = None,
 ) -> Any:
     """Normally distributed within [a, b]: a uniform number between the ends' probabilities, through the inverse."""
+    if _skipping.on:
+        return tensor
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            f"trunc_normal_: the mean {mean} is more than 2 deviations outside of [{a}, {b}], so that few numbers are "
+            "left to draw from",
+            stacklevel=2,
+        )
     low, high = (math.erf((edge - mean) / std / math.sqrt(2.0)) for edge in (a, b))
     with no_grad():
         drawn = tensor.uniform_(low, high, generator=generator).erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
@@ -186,7 +243,7 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Generator | None = None
 
     if tensor.meta.ndim < 2:
         raise ShapeError(f"orthogonal_: takes at least 2 dimensions, not shape {list(tensor.meta.shape)}")
-    if not tensor.meta.numel:
+    if _skipping.on or not tensor.meta.numel:
         return tensor
     rows = tensor.meta.shape[0]
     columns = tensor.meta.numel // rows
@@ -206,6 +263,8 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Generato
 
     if tensor.meta.ndim != 2:
         raise ShapeError(f"sparse_: takes a matrix, not shape {list(tensor.meta.shape)}")
+    if _skipping.on:
+        return tensor
     rows, columns = tensor.meta.shape
     normal_(tensor, 0.0, std, generator)
     with no_grad():
@@ -213,3 +272,21 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Generato
             order: Any = random.randperm(rows, generator=generator, device=tensor.meta.device)
             tensor[:, column].masked_fill_(order < math.ceil(sparsity * rows), 0.0)
     return tensor
+
+
+def _renamed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` under the name it had before names of what writes in place ended in an underscore."""
+    old = function.__name__[:-1]
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn(f"nn.init.{old} is deprecated: use nn.init.{old}_", FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+uniform, normal, constant, eye, dirac = map(_renamed, (uniform_, normal_, constant_, eye_, dirac_))
+xavier_uniform, xavier_normal = map(_renamed, (xavier_uniform_, xavier_normal_))
+kaiming_uniform, kaiming_normal = map(_renamed, (kaiming_uniform_, kaiming_normal_))
+orthogonal, sparse = map(_renamed, (orthogonal_, sparse_))
