@@ -38,7 +38,8 @@ _SMALL_INTEGERS = {"pow": {"input": (-6, 6), "exponent": (-3, 9)}}
 
 
 # Running means of squares are positive, and at least the square of the running mean.
-_STATE = {"square": (1.0, 3.0), "highest": (1.0, 3.0), "total": (0.5, 3.0), "change": (0.5, 3.0), "mean": (-0.5, 0.5)}
+_STATE = {"square": (1.0, 3.0), "highest": (1.0, 3.0), "total": (0.5, 3.0), "change": (0.5, 3.0), "mean": (-0.5, 0.5),
+          "norm": (0.5, 3.0), "size": (0.5, 3.0)}  # fmt: skip
 
 
 def draw(op: Op, parameter: str, rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
@@ -154,7 +155,8 @@ def _expected(op: Op, operands: list[Any], arrays: list[Any], described: list[tu
 _STEP_NUMBERS = {
     "lr": 0.125, "step_size": 0.25, "weight_decay": 0.25, "sign": -1.0, "momentum": 0.875, "fresh": 0.75,
     "beta1": 0.875, "rest1": 0.125, "beta2": 0.75, "rest2": 0.25, "correction": 0.5, "eps": 0.0625, "decay": 0.96875,
-    "alpha": 0.875, "rho": 0.875, "rest": 0.125, "centred": 1.0,
+    "alpha": 0.875, "rho": 0.875, "rest": 0.125, "grad_size": 0.25, "mean_size": 0.125, "rectified": 0.75,
+    "slower": 0.5, "faster": 1.25, "least": 0.75, "most": 2.5, "mu": 0.25,
 }  # fmt: skip
 
 
@@ -284,9 +286,10 @@ UNUSUAL: dict[str, str] = {
         "a loss of infinities, or of targets that are no probabilities, is undefined; so are formulas for it",
     ),
     **dict.fromkeys(
-        (name for name in ops_of("pointwise") if name.endswith("_step")),
+        (name for name in ops_of("pointwise") if name.endswith("_step") and name != "rprop_step"),
         "squares and sums of the largest numbers overflow, and so does a parameter that such a step has moved",
     ),
+    "gaussian_error": "squares of the largest numbers overflow, as in PyTorch, and some of them are then divided",
     "lerp": "differences of the largest numbers overflow, as in PyTorch",
     "trunc_divide": "for integers; div(rounding_mode='trunc') of floating numbers is trunc(input / other)",
 }

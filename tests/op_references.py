@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 from op_index import INDEX_REFERENCES
+from op_losses import LOSS_REFERENCES
 from op_references_kinds import KIND_REFERENCES
+from op_references_norms import NORM_REFERENCES
 from op_references_sort import SORT_REFERENCES
 from op_shapes import SHAPE_REFERENCES
 
@@ -149,12 +151,60 @@ def _rmsprop(p: Array, g: Array, v: Array, lr: float, alpha: float, rest: float,
     return p - lr * d / (np.sqrt(v) + eps), v
 
 
-def _rmsprop_momentum(p: Array, g: Array, v: Array, m: Array, b: Array, lr: float, alpha: float, *last: float) -> Any:
-    rest, eps, weight_decay, sign, momentum, centred = last
+def _rmsprop_family(centred: bool, momentum: bool) -> Callable[..., Any]:
+    def step(p: Array, g: Array, v: Array, *rest: Any) -> Any:
+        states, numbers = rest[: centred + momentum], rest[centred + momentum :]
+        lr, alpha, rest1, eps, decay, sign = numbers[:6]
+        d = _prepared(p, g, decay, sign)
+        v, found = _moved(v, np.square(d), alpha, rest1), []
+        below = v
+        if centred:
+            found.append(_moved(states[0], d, alpha, rest1))
+            below = v - np.square(found[0])
+        moved = d / (np.sqrt(below) + eps)
+        if momentum:
+            moved = numbers[6] * states[-1] + moved
+            found.append(moved)
+        return p - lr * moved, v, *found
+
+    return step
+
+
+def _adamax(p: Array, g: Array, m: Array, norm: Array, size: float, beta1: float, rest: float, *last: float) -> Any:
+    """Kingma and Ba 2015, algorithm 2, with eps as PyTorch has it."""
+    beta2, eps, decay, sign = last
+    d = _prepared(p, g, decay, sign)
+    m, norm = _moved(m, d, beta1, rest), np.maximum(beta2 * norm, np.abs(d) + eps)
+    return p - size * m / norm, m, norm
+
+
+def _nadam(p: Array, g: Array, m: Array, v: Array, *numbers: float) -> Any:
+    now, after, beta1, rest1, beta2, rest2, correction, eps, weight_decay, decay, sign = numbers
     d = _prepared(p, g, weight_decay, sign)
-    v, m = _moved(v, np.square(d), alpha, rest), _moved(m, d, alpha, rest)
-    b = momentum * b + d / (np.sqrt(v - centred * np.square(m)) + eps)
-    return p - lr * b, v, m, b
+    m, v = _moved(m, d, beta1, rest1), _moved(v, np.square(d), beta2, rest2)
+    below = np.sqrt(v) / correction + eps
+    return decay * p - now * d / below - after * m / below, m, v
+
+
+def _radam(p: Array, g: Array, m: Array, v: Array, size: float, rectified: float, *last: float) -> Any:
+    beta1, rest1, beta2, rest2, eps, weight_decay, decay, sign = last
+    d = _prepared(p, g, weight_decay, sign)
+    m, v = _moved(m, d, beta1, rest1), _moved(v, np.square(d), beta2, rest2)
+    return decay * p - size * m * (rectified / (np.sqrt(v) + eps) if rectified > 0 else 1.0), m, v
+
+
+def _rprop(p: Array, g: Array, prev: Array, size: Array, slower: float, faster: float, *last: float) -> Any:
+    least, most, sign = last
+    g = sign * g
+    turned = g * prev
+    size = np.clip(size * (1 + (faster - 1) * (turned > 0) + (slower - 1) * (turned < 0)), least, most)
+    g = np.where(turned < 0, 0, g)
+    return p - ((g > 0) * size - (g < 0) * size), g, size
+
+
+def _asgd(p: Array, g: Array, ax: Array, lr: float, decay: float, mu: float, weight_decay: float, sign: float) -> Any:
+    p = decay * p - lr * _prepared(p, g, weight_decay, sign)
+    return p, ax + mu * (p - ax)
 
 
 def _adagrad(p: Array, g: Array, total: Array, lr: float, eps: float, weight_decay: float, sign: float) -> Any:
@@ -204,9 +254,16 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "adam_step": _adam,
     "amsgrad_step": lambda p, g, m, v, highest, *numbers: _adam(p, g, m, v, *numbers, highest=highest),
     "rmsprop_step": _rmsprop,
-    "rmsprop_momentum_step": _rmsprop_momentum,
+    "rmsprop_momentum_step": _rmsprop_family(False, True),
+    "rmsprop_centred_step": _rmsprop_family(True, False),
+    "rmsprop_centred_momentum_step": _rmsprop_family(True, True),
     "adagrad_step": _adagrad,
     "adadelta_step": _adadelta,
+    "adamax_step": _adamax,
+    "nadam_step": _nadam,
+    "radam_step": _radam,
+    "rprop_step": _rprop,
+    "asgd_step": _asgd,
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
     "lgamma": lambda x: np.where(np.isinf(x), np.inf, sp.gammaln(x)),  # C's and PyTorch's; SciPy has -inf at -inf
     "add_scaled": lambda a, b, alpha: a + alpha * b,
@@ -285,6 +342,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "cross_entropy_row": _cross_entropy,
     **INDEX_REFERENCES,
     **KIND_REFERENCES,
+    **NORM_REFERENCES,
+    **LOSS_REFERENCES,
     **SHAPE_REFERENCES,
     **SORT_REFERENCES,
 }  # fmt: skip

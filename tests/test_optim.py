@@ -167,7 +167,9 @@ def test_errors():
         optim.SGD(param)
     with pytest.raises(ValueError, match="leaves only"):
         optim.SGD([param * 2])
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ValueError, match="more than one group"):
+        optim.SGD([{"params": param}, {"params": param}])
+    with pytest.warns(UserWarning, match="more than once"):
         optim.SGD([param, param])
     with pytest.raises(ValueError, match="lr must not be negative"):
         optim.SGD([param], lr=-1)

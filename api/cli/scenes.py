@@ -131,7 +131,8 @@ def perceptrons(place: Device, dtype: DType) -> Iterator[Call]:
 
 @_scene(
     "sgd_step", "sgd_momentum_step", "sgd_nesterov_step", "adam_step", "amsgrad_step", "rmsprop_step",
-    "rmsprop_momentum_step", "adagrad_step", "adadelta_step",
+    "rmsprop_momentum_step", "rmsprop_centred_step", "rmsprop_centred_momentum_step", "adagrad_step", "adadelta_step",
+    "adamax_step", "nadam_step", "radam_step", "rprop_step", "asgd_step",
 )  # fmt: skip
 def optimisers(place: Device, dtype: DType) -> Iterator[Call]:
     """Two steps of every optimiser, and gradients clipped and set to zero."""
@@ -140,7 +141,8 @@ def optimisers(place: Device, dtype: DType) -> Iterator[Call]:
     makers: list[Callable[[Any], Any]] = [
         optim.SGD, partial(optim.SGD, momentum=0.9), partial(optim.SGD, momentum=0.9, nesterov=True), optim.Adam,
         partial(optim.Adam, amsgrad=True), optim.AdamW, optim.RMSprop, partial(optim.RMSprop, momentum=0.9),
-        partial(optim.RMSprop, centered=True), optim.Adagrad, optim.Adadelta,
+        partial(optim.RMSprop, centered=True), partial(optim.RMSprop, centered=True, momentum=0.9), optim.Adagrad,
+        optim.Adadelta, optim.Adamax, optim.NAdam, optim.RAdam, optim.Rprop, optim.ASGD,
     ]  # fmt: skip
     for make in makers:
         yield partial(_stepped, make, place, dtype)

@@ -1,7 +1,12 @@
-"""Optimizers: each step is one generated kernel a parameter, which reads and writes parameter and state together."""
+"""Optimizers: each step is one generated kernel for all parameters of a group, which reads and writes parameters and
+state together."""
 
 from . import lr_scheduler
-from .algorithms import SGD, Adadelta, Adagrad, Adam, AdamW, RMSprop
+from .adam import Adam, Adamax, AdamW, NAdam, RAdam
+from .algorithms import ASGD, SGD, Adadelta, Adagrad, RMSprop, Rprop
 from .optimizer import Optimizer
 
-__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
+__all__ = [
+    "ASGD", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
+    "lr_scheduler",
+]  # fmt: skip

@@ -1,221 +1,234 @@
-"""The optimizers: PyTorch's formulas, options and defaults."""
+"""Optimizers beside Adam's family: PyTorch's formulas, options, defaults and state.
+
+`foreach`, `fused` and `capturable` are taken and change nothing: every update is one kernel for all parameters of a
+group. `differentiable=True` raises `NotSupported`.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
 from ..factories import full_like, zeros_like
 from ..runtime.errors import ArgumentError
-from ..runtime.tensor import Tensor
-from .optimizer import Optimizer, run
+from ._options import check_modes, check_rate, not_negative, number, single
+from .optimizer import Optimizer
 
-__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "RMSprop"]
+__all__ = ["ASGD", "SGD", "Adadelta", "Adagrad", "RMSprop", "Rprop"]
 
 
-def _sign(group: dict[str, Any]) -> float:
+def sign_of(group: dict[str, Any]) -> float:
+    """What gradients are multiplied with."""
     return -1.0 if group["maximize"] else 1.0
 
 
 class SGD(Optimizer):
     """Gradient descent, with momentum (`buf = momentum * buf + (1 - dampening) * grad`), Nesterov's on request."""
 
+    _counts = ()
+
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        momentum: float = 0,
-        dampening: float = 0,
-        weight_decay: float = 0,
-        nesterov: bool = False,
-        *,
-        maximize: bool = False,
-    ):
+        self, params: Iterable[Any], lr: Any = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Any = 0,
+        nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,
+        fused: bool | None = None,
+    ):  # fmt: skip
+        check_rate("SGD", lr)
+        not_negative("SGD", momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ArgumentError("SGD: nesterov needs momentum above 0 and no dampening")
+        check_modes("SGD", differentiable=differentiable, foreach=foreach, fused=fused)
         super().__init__(params, {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
-            "maximize": maximize,
+            "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-    def update(self, param: Any, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        lr, momentum, decay = float(group["lr"]), float(group["momentum"]), float(group["weight_decay"])
-        if not momentum:
-            run("sgd_step", (param,), grad, lr, decay, _sign(group))
-            return
-        fresh = 1.0 - group["dampening"]
+    def _keys(self, group: dict[str, Any], params: Any) -> list[Any]:
+        if not group["momentum"]:
+            return [0.0] * len(params)  # no state, not even an empty one
+        return super()._keys(group, params)
+
+    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> float:
         if state.get("momentum_buffer") is None:  # the first buffer is the gradient, undamped
-            state["momentum_buffer"], fresh = zeros_like(param), 1.0
+            state["momentum_buffer"] = zeros_like(param)
+            return 1.0
+        return 1.0 - number(group["dampening"])
+
+    def numbers(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        lr, decay, sign = number(group["lr"]), number(group["weight_decay"]), sign_of(group)
+        if not group["momentum"]:
+            return "sgd_step", (), (lr, decay, sign)
         name = "sgd_nesterov_step" if group["nesterov"] else "sgd_momentum_step"
-        run(name, (param, state["momentum_buffer"]), grad, lr, momentum, fresh, decay, _sign(group))
-
-
-class Adam(Optimizer):
-    """Steps by running means of gradients and their squares (Kingma and Ba 2015); `amsgrad` after Reddi et al. 2018."""
-
-    decoupled = False
-
-    def __init__(
-        self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0, amsgrad: bool = False, *, maximize: bool = False,
-    ):  # fmt: skip
-        if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1):
-            raise ArgumentError(f"{type(self).__name__}: betas lie in [0, 1), not {betas}")
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": betas,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "amsgrad": amsgrad,
-                "maximize": maximize,
-            },
-        )
-
-    def update(self, param: Any, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = 0
-            state["exp_avg"], state["exp_avg_sq"] = zeros_like(param), zeros_like(param)
-            if group["amsgrad"]:
-                state["max_exp_avg_sq"] = zeros_like(param)
-        state["step"] += 1
-        beta1, beta2 = group["betas"]
-        lr, decay = float(group["lr"]), float(group["weight_decay"])
-        written = (param, state["exp_avg"], state["exp_avg_sq"])
-        numbers = (
-            lr / (1 - beta1 ** state["step"]),
-            beta1,
-            1 - beta1,
-            beta2,
-            1 - beta2,
-            math.sqrt(1 - beta2 ** state["step"]),
-            float(group["eps"]),
-            0.0 if self.decoupled else decay,
-            1 - lr * decay if self.decoupled else 1.0,
-            _sign(group),
-        )
-        if group["amsgrad"]:
-            run("amsgrad_step", (*written, state["max_exp_avg_sq"]), grad, *numbers)
-        else:
-            run("adam_step", written, grad, *numbers)
-
-
-class AdamW(Adam):
-    """Adam whose weight decay shrinks the parameter itself, not through the gradient (Loshchilov and Hutter 2019)."""
-
-    decoupled = True
-
-    def __init__(
-        self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False,
-    ):  # fmt: skip
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        return name, ("momentum_buffer",), (lr, number(group["momentum"]), key, decay, sign)
 
 
 class RMSprop(Optimizer):
     """Gradients divided by the root of their running mean square (Hinton 2012), or variance (Graves 2013)."""
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
-        momentum: float = 0, centered: bool = False, *, maximize: bool = False,
+        self, params: Iterable[Any], lr: Any = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
+        momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: bool | None = None,
+        maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "alpha": alpha,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "momentum": momentum,
-                "centered": centered,
-                "maximize": maximize,
-            },
-        )
+        check_rate("RMSprop", lr)
+        not_negative("RMSprop", eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
+        check_modes("RMSprop", differentiable=differentiable)
+        super().__init__(params, {
+            "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
+            "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
+            "differentiable": differentiable,
+        })  # fmt: skip
 
-    def update(self, param: Any, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        plain = not group["momentum"] and not group["centered"]
-        if not state:
-            state["step"] = 0
-            state["square_avg"] = zeros_like(param)
-            if not plain:
-                state["grad_avg"], state["momentum_buffer"] = zeros_like(param), zeros_like(param)
+    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"], state["square_avg"] = 0.0, zeros_like(param)
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_like(param)
+        if group["centered"]:
+            state["grad_avg"] = zeros_like(param)
+
+    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] += 1
-        alpha = float(group["alpha"])
-        numbers = (
-            float(group["lr"]),
-            alpha,
-            1 - alpha,
-            float(group["eps"]),
-            float(group["weight_decay"]),
-            _sign(group),
-        )
-        if plain:
-            run("rmsprop_step", (param, state["square_avg"]), grad, *numbers)
-        else:
-            written = (param, state["square_avg"], state["grad_avg"], state["momentum_buffer"])
-            run("rmsprop_momentum_step", written, grad, *numbers, float(group["momentum"]), float(group["centered"]))
+
+    def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        alpha, momentum = number(group["alpha"]), number(group["momentum"])
+        found: tuple[float, ...] = number(group["lr"]), alpha, 1 - alpha, number(group["eps"])
+        found += (number(group["weight_decay"]), sign_of(group), *([momentum] if momentum > 0 else []))
+        buffer = ("momentum_buffer",) if momentum > 0 else ()
+        if group["centered"]:
+            name = "rmsprop_centred_momentum_step" if momentum > 0 else "rmsprop_centred_step"
+            return name, ("square_avg", "grad_avg", *buffer), found
+        return ("rmsprop_momentum_step" if momentum > 0 else "rmsprop_step"), ("square_avg", *buffer), found
 
 
 class Adagrad(Optimizer):
     """Gradients divided by the root of the sum of all their squares so far (Duchi et al. 2011)."""
 
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-2,
-        lr_decay: float = 0,
-        weight_decay: float = 0,
-        initial_accumulator_value: float = 0,
-        eps: float = 1e-10,
-        *,
-        maximize: bool = False,
-    ):
+        self, params: Iterable[Any], lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+        initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,
+        maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
+    ):  # fmt: skip
+        check_rate("Adagrad", lr)
+        not_negative("Adagrad", lr_decay=lr_decay, weight_decay=weight_decay, eps=eps,
+                     initial_accumulator_value=initial_accumulator_value)  # fmt: skip
+        check_modes("Adagrad", differentiable=differentiable, foreach=foreach, fused=fused)
         super().__init__(params, {
-            "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps, "maximize": maximize,
-            "initial_accumulator_value": initial_accumulator_value,
+            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
+            "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
+        for group in self.param_groups:
+            for param in group["params"]:
+                self.start(param, self.state[param], group)
 
-    def update(self, param: Any, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = 0
-            state["sum"] = full_like(param, float(group["initial_accumulator_value"]))
+    def share_memory(self) -> None:
+        """Put the state's tensors into memory that processes share."""
+        for state in self.state.values():
+            state["sum"].share_memory_()
+
+    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"], state["sum"] = 0.0, full_like(param, float(self.defaults["initial_accumulator_value"]))
+
+    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
         state["step"] += 1
-        lr = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
-        run(
-            "adagrad_step",
-            (param, state["sum"]),
-            grad,
-            lr,
-            float(group["eps"]),
-            float(group["weight_decay"]),
-            _sign(group),
-        )
+        return state["step"]
+
+    def numbers(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        lr = number(group["lr"]) / (1 + (key - 1) * number(group["lr_decay"]))
+        return "adagrad_step", ("sum",), (lr, number(group["eps"]), number(group["weight_decay"]), sign_of(group))
 
 
 class Adadelta(Optimizer):
     """Steps in proportion to the running size of steps over that of gradients (Zeiler 2012)."""
 
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1.0,
-        rho: float = 0.9,
-        eps: float = 1e-6,
-        weight_decay: float = 0,
-        *,
-        maximize: bool = False,
-    ):
+        self, params: Iterable[Any], lr: Any = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
+        foreach: bool | None = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
+    ):  # fmt: skip
+        check_rate("Adadelta", lr)
         if not 0 <= rho <= 1:
             raise ArgumentError(f"Adadelta: rho lies between 0 and 1, not {rho}")
-        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
+        not_negative("Adadelta", eps=eps, weight_decay=weight_decay)
+        check_modes("Adadelta", differentiable=differentiable)
+        super().__init__(params, {
+            "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
+        })  # fmt: skip
 
-    def update(self, param: Any, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = 0
-            state["square_avg"], state["acc_delta"] = zeros_like(param), zeros_like(param)
+    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"], state["square_avg"], state["acc_delta"] = 0.0, zeros_like(param), zeros_like(param)
+
+    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] += 1
-        rho = float(group["rho"])
-        numbers = (float(group["lr"]), rho, 1 - rho, float(group["eps"]), float(group["weight_decay"]), _sign(group))
-        run("adadelta_step", (param, state["square_avg"], state["acc_delta"]), grad, *numbers)
+
+    def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        rho = number(group["rho"])
+        found = number(group["lr"]), rho, 1 - rho, number(group["eps"]), number(group["weight_decay"]), sign_of(group)
+        return "adadelta_step", ("square_avg", "acc_delta"), found
+
+
+class Rprop(Optimizer):
+    """Steps by the gradient's sign, whose sizes grow by etas[1] while it stays and shrink by etas[0] where it changes
+    (Riedmiller and Braun 1993); where it changed, the element waits for a step (Igel and Hüsken 2000, iRprop-)."""
+
+    def __init__(
+        self, params: Iterable[Any], lr: Any = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: bool | None = None,
+        maximize: bool = False, differentiable: bool = False,
+    ):  # fmt: skip
+        check_rate("Rprop", lr)
+        if not 0 < etas[0] < 1 < etas[1]:
+            raise ArgumentError(f"Rprop: etas lie below 1 and above 1, not {etas}")
+        check_modes("Rprop", differentiable=differentiable)
+        super().__init__(params, {
+            "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
+            "differentiable": differentiable, "capturable": capturable,
+        })  # fmt: skip
+
+    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"], state["prev"] = 0.0, zeros_like(param)
+        state["step_size"] = full_like(param, number(group["lr"]))
+
+    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"] += 1
+
+    def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        found = *map(number, group["etas"]), *map(number, group["step_sizes"]), sign_of(group)
+        return "rprop_step", ("prev", "step_size"), found
+
+
+class ASGD(Optimizer):
+    """Gradient descent that also keeps the average of the parameters (`ax` in the state) from step t0 on
+    (Polyak and Juditsky 1992)."""
+
+    _counts = ("step", "eta", "mu")
+
+    def __init__(
+        self, params: Iterable[Any], lr: Any = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
+        weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
+        capturable: bool = False,
+    ):  # fmt: skip
+        check_rate("ASGD", lr)
+        not_negative("ASGD", weight_decay=weight_decay)
+        check_modes("ASGD", differentiable=differentiable)
+        super().__init__(params, {
+            "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
+        })  # fmt: skip
+
+    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state.update(step=0.0, eta=single(number(group["lr"])), mu=1.0, ax=zeros_like(param))
+
+    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
+        now = state["eta"], state["mu"]
+        lr, step = number(group["lr"]), state["step"] + 1
+        state["step"] = step
+        state["eta"] = single(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
+        state["mu"] = single(1 / max(1, step - group["t0"]))
+        return now
+
+    def numbers(
+        self, group: dict[str, Any], key: tuple[float, float]
+    ) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        eta, mu = key
+        decay = 1 - number(group["lambd"]) * eta
+        return "asgd_step", ("ax",), (eta, decay, mu, number(group["weight_decay"]), sign_of(group))

@@ -179,6 +179,7 @@ class InterpreterDriver(HostDriver):
             values = iter([*regions, *fixed])
             given = {"integers": numbers[:integers], "numbers": numbers[integers:]}
             arguments = [given[name] if name in given else next(values) for name in declared]
+            reach = [_region(t) for t in tensors[len(step.buffers) :]] if step.reaches else ()
             aligned = all(region.address % _ALIGNMENT == 0 for region in regions)
             launch(
                 kernel,
@@ -187,6 +188,7 @@ class InterpreterDriver(HostDriver):
                 arguments,
                 constants=found[aligned].constants,
                 divisible=found[aligned].divisible,
+                reach=reach,
                 name=step.instance.name,
             )
             self.launches += 1

@@ -366,6 +366,12 @@ class OpenCLDriver:
         check_fork()
         cl.enqueue_copy(stream.queue, storage.buffer, array, dst_offset=storage.start + offset, is_blocking=True)
 
+    def write_later(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> Any:
+        """As `write`, without waiting for what was queued before: the event after which `array` may change."""
+        check_fork()
+        target, start = storage.buffer, storage.start + offset
+        return cl.enqueue_copy(stream.queue, target, array, dst_offset=start, is_blocking=False)
+
     def read(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> None:
         check_fork()
         cl.enqueue_copy(stream.queue, array, storage.buffer, src_offset=storage.start + offset, is_blocking=True)

@@ -88,6 +88,7 @@ class Step:
     parameter. global_size: work-items, or for Triton programs.
     work: elements touched, by which a CPU device chooses between the calling thread and its workers.
     integers: positions of scalars that are 64-bit integers whatever the compute type is (seeds, offsets, counts).
+    reaches: the kernel follows addresses in a table to tensors that are given behind `buffers`.
     """
 
     instance: Instance
@@ -98,6 +99,7 @@ class Step:
     work: int
     scalars: tuple[int, ...] = ()
     integers: tuple[int, ...] = ()
+    reaches: bool = False
 
 
 class Event(Protocol):

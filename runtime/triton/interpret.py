@@ -38,6 +38,7 @@ def launch(
     *,
     constants: Mapping[str, Any] | None = None,
     divisible: Sequence[str] = (),
+    reach: Sequence[Region] = (),
     name: str = "",
 ) -> None:
     """Run `function`, a kernel with `@triton.jit` or without, once a program of `grid` (1 to 3 numbers).
@@ -45,14 +46,14 @@ def launch(
     types: of every parameter in order, as Triton's compiler takes them: `*fp32`, `i64`, a tuple of these, `constexpr`.
     arguments: for those that are no constexpr, a `Region` (its name is given here), a number, or a tuple of numbers.
     constants: values of the others; a string that is a dtype's name means that dtype. divisible: parameters that are
-    promised to be multiples of 16.
+    promised to be multiples of 16. reach: memory that the kernel may follow addresses to.
 
     Raises `LaunchError`, naming the kernel (`name`, the op's, in front) and the argument, for an access outside of an
     argument's memory, a promise not kept, a number that does not fit its type, and whatever the kernel raises.
     """
     run = interpreted(function)
     title = f"{name}: {run.function.__name__}" if name else run.function.__name__
-    regions: list[Region] = []
+    regions: list[Region] = [*reach]
     given: dict[str, Any] = {}
     expected = sum(type != "constexpr" for type in types.values())
     if expected != len(arguments):

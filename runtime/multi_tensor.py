@@ -1,0 +1,269 @@
+"""One kernel for many tensors: a multi-tensor op over lists of tensors, written in place.
+
+    update = MultiTensor(registry["sgd_step"])
+    update([parameters, gradients], (0.1, 0.0, 1.0))
+
+What a launch needs (the table of places, the bound kernel) is kept from call to call and looked over in each: as long
+as every tensor has the layout, the buffer and the place it had, a call is a comparison of lists and a launch. Where
+only places changed (new gradients), the table is written anew; the host never waits for the device to do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import is_not
+from typing import Any
+
+import numpy as np
+
+from .backends.arguments import Scratch
+from .backends.host import HostDriver
+from .context import _local
+from .device import Device, Meta
+from .dispatch import call_into
+from .errors import DeviceError, ShapeError
+from .kinds.many import BASES, plan, runs
+from .layout import dense
+from .records import OpRecord
+from .storage import Storage
+from .tensor import Tensor
+
+__all__ = ["MultiTensor"]
+
+_WIDE = 16
+
+
+class _Base:
+    """A whole buffer, in the form in which launchers take tensors. Its own `storage`: launchers note events there."""
+
+    __slots__ = ("buffer", "pending", "start", "storage")
+
+    def __init__(self, buffer: Any):
+        self.buffer = buffer
+        self.start = 0
+        self.pending: Any = None
+        self.storage = self
+
+
+class _Table:
+    """A table's memory on one device, and the host's copy of it, used again when no launch may still read it."""
+
+    def __init__(self, driver: Any, length: int):
+        self.length = length
+        self.array = np.empty(length, np.int64)
+        self.event: Any = None
+        self.shared: Storage | None = driver.adopt(self.array) if isinstance(driver, HostDriver) else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether work that was queued may still read the host's memory."""
+        event = self.event if self.shared is None else self.shared.pending
+        return event is not None and event.command_execution_status > 0
+
+    def write(self, driver: Any, stream: Any) -> Scratch:
+        """Bring the host's copy to the device, in the stream's order."""
+        if self.shared is not None:
+            return Scratch(self.shared)
+        storage = driver.allocate(self.array.nbytes, stream)
+        self.event = getattr(driver, "write_later", driver.write)(storage, 0, self.array, stream)
+        return Scratch(storage)
+
+
+class _Group:
+    """Tensors of equal device and dtypes. indices: which of the call's; shared: how their elements are shared out."""
+
+    def __init__(self, record: OpRecord, device: Device, lists: Sequence[Sequence[Tensor]], indices: list[int]):
+        self.record = record
+        self.device = device
+        self.driver: Any = device.driver
+        self.indices = indices
+        self.types = [tensors[indices[0]].meta.dtype for tensors in lists]
+        self.sizes = [lists[0][i].meta.numel for i in indices]
+        self.itemsizes = np.array([t.itemsize for t in self.types], np.int64)[:, None]
+        self.tables: dict[int, list[_Table]] = {}
+        self.launchers: dict[tuple[int, bool], Any] = {}
+        self.parts: list[tuple[slice, Any]] = []
+
+    def launches(self, lists: Sequence[Sequence[Tensor]], stream: Any) -> list[tuple[Any, list[Any], list[Tensor]]]:
+        """(launcher, its buffers, what it may reach) of every launch, for tensors where they are now."""
+        chosen = [[tensors[i] for i in self.indices] for tensors in lists]
+        found = []
+        if self.driver.target == "triton":
+            starts = np.array([[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in chosen], np.int64)
+            wide = not bool((starts % _WIDE).any())
+            launch, table = self._launch(0, slice(0, len(self.indices)), starts, wide, stream)
+            found.append((launch, [table], [t for tensors in chosen for t in tensors]))
+            return found
+        for number, (part, buffers) in enumerate(self._split(chosen)):
+            numbers = {id(b): n for n, b in enumerate(buffers)}
+            places = [[numbers[id(t.storage.buffer)] << 56 | t.start for t in tensors[part]] for tensors in chosen]
+            launch, table = self._launch(number, part, np.array(places, np.int64), False, stream)
+            bases = [_Base(b) for b in buffers]
+            bases += [bases[0]] * (BASES - len(bases))
+            found.append((launch, [*bases, table], []))
+        return found
+
+    def _split(self, chosen: Sequence[Sequence[Tensor]]) -> list[tuple[slice, list[Any]]]:
+        """Ranges of tensors that lie in no more buffers than a launch has, with those buffers."""
+        everything: dict[int, Any] = {}
+        for tensors in chosen:
+            for t in tensors:
+                buffer = t.storage.buffer or self.driver.attach(t.storage)
+                everything[id(buffer)] = buffer
+        count = len(self.indices)
+        if len(everything) <= BASES:
+            return [(slice(0, count), list(everything.values()))]
+        found = []
+        begin, held = 0, {}
+        for i in range(count):
+            own = {id(tensors[i].storage.buffer): tensors[i].storage.buffer for tensors in chosen}
+            if len(held.keys() | own.keys()) > BASES:
+                found.append((slice(begin, i), list(held.values())))
+                begin, held = i, {}
+            held.update(own)
+        return [*found, (slice(begin, count), list(held.values()))]
+
+    def _launch(self, number: int, part: slice, starts: Any, wide: bool, stream: Any) -> tuple[Any, Scratch]:
+        """The launcher of tensors `part`, and its table, written."""
+        while len(self.parts) <= number:
+            self.parts.append((slice(0, 0), None))
+        if self.parts[number][0] != part:
+            self.parts[number] = part, runs(self.sizes[part], self.driver.capabilities)
+            self.launchers = {k: v for k, v in self.launchers.items() if k[0] != number}
+        shared = self.parts[number][1]
+        if (number, wide) not in self.launchers:
+            step = plan(self.record, self.types, self.device, shared, wide, max(self.sizes[part]))
+            self.launchers[number, wide] = self.driver.launcher((step,), ())
+        heads, rows = len(shared.heads), len(shared.tensor)
+        table = self._table(number, heads + rows * (1 + len(self.types)))
+        table.array[:heads] = shared.heads
+        cells = table.array[heads : heads + rows * (1 + len(self.types))].reshape(rows, -1)
+        cells[:, 0] = shared.count
+        cells[:, 1:] = (starts[:, shared.tensor] + shared.start * self.itemsizes).T
+        return self.launchers[number, wide], table.write(self.driver, stream)
+
+    def _table(self, number: int, length: int) -> _Table:
+        """A table for the launch of this number, whose last one is not wanted any more, but perhaps being read."""
+        kept = [t for t in self.tables.get(number, ()) if t.length >= length or t.busy]
+        for table in kept:
+            if table.length >= length and not table.busy:
+                break
+        else:
+            table = _Table(self.driver, length)
+            kept.append(table)
+        self.tables[number] = kept
+        return table
+
+
+class MultiTensor:
+    """A multi-tensor op and what its last call left behind. Not to be shared by threads that call it at once."""
+
+    def __init__(self, record: OpRecord):
+        self.record = record
+        self.over: tuple[int, ...] = record.detail["over"]
+        self._metas: list[Meta] = []
+        self._buffers: list[Any] = []
+        self._starts: list[int] = []
+        self._streams: Any = None
+        self._captures: list[tuple[Any, Any]] = []
+        self._plans: Any = None
+        self._groups: list[_Group] = []
+        self._alone: list[int] = []
+        self._launches: list[tuple[Any, Any, list[Any], list[Tensor]]] = []
+
+    def __call__(self, lists: Sequence[list[Tensor]], numbers: Sequence[float]) -> None:
+        """Update in place: `lists` has a list of tensors for each tensor operand, all as long, `numbers` the rest.
+
+        Tensors of one index have one shape; results are written over operands, and their versions go up.
+        Raises `ShapeError` or `DeviceError` where tensors of one index do not belong together.
+        """
+        state = _local.state
+        if state.mode is not None:
+            self._singly(range(len(lists[0])), lists, numbers)
+            return
+        everything = [t for tensors in lists for t in tensors]
+        storages = [t.storage for t in everything]
+        metas = [t.meta for t in everything]
+        if (
+            len(metas) != len(self._metas)
+            or any(map(is_not, metas, self._metas))
+            or self._plans is not state.plans  # another thread's, or forgotten
+        ):
+            self._arrange(lists, metas)
+            self._plans = state.plans
+            self._buffers = []
+        buffers = [s.buffer for s in storages]
+        starts = [t.start for t in everything]
+        if (
+            starts != self._starts
+            or len(buffers) != len(self._buffers)
+            or any(map(is_not, buffers, self._buffers))
+            or self._streams is not state.streams
+            or any(stream.capture is not capture for stream, capture in self._captures)
+        ):
+            self._streams = state.streams
+            self._launches, self._captures = [], []
+            for group in self._groups:
+                stream = (state.streams or {}).get(group.device) or group.driver.default_stream
+                if hasattr(stream, "capture"):  # a table that is written in a graph is there when the graph runs
+                    self._captures.append((stream, stream.capture))
+                self._launches += [(stream, *launch) for launch in group.launches(lists, stream)]
+            self._buffers = [s.buffer for s in storages]  # after those of host memory were attached
+            self._starts = starts
+        pending = None
+        for stream, launch, bound, reached in self._launches:
+            first = bound[0]
+            launch([*bound, *reached], numbers, stream)
+            if type(first) is _Base and first.pending is not None:
+                pending, first.pending = first.pending, None
+        if pending is not None:
+            for s in storages:
+                s.pending = pending
+        for group in self._groups:
+            for k in self.over:
+                tensors = lists[k]
+                for i in group.indices:
+                    tensors[i].storage.version += 1
+        if self._alone:
+            self._singly(self._alone, lists, numbers)
+
+    def _arrange(self, lists: Sequence[Sequence[Tensor]], metas: list[Meta]) -> None:
+        """Sort tensors into groups by device and dtypes, apart from those that are no single run of elements."""
+        groups: dict[Any, list[int]] = {}
+        self._alone = []
+        for i, layouts in enumerate(zip(*(map(_meta, tensors) for tensors in lists), strict=True)):
+            first = layouts[0]
+            for other in layouts[1:]:
+                if other.device is not first.device:
+                    self._refuse(DeviceError, "are on different devices", layouts)
+                if other.shape != first.shape:
+                    self._refuse(ShapeError, "have different shapes", layouts)
+            if not first.numel:
+                continue
+            if not dense(first) or not all(m is first or _alike(m, first) for m in layouts[1:]):
+                self._alone.append(i)
+                continue
+            groups.setdefault((first.device, *[m.dtype for m in layouts]), []).append(i)
+        self._groups = [_Group(self.record, key[0], lists, indices) for key, indices in groups.items()]
+        self._metas = metas
+
+    def _refuse(self, kind: type[Exception], what: str, layouts: Sequence[Meta]) -> None:
+        shown = ", ".join(f"{m.dtype.name}{list(m.shape)} on {m.device}" for m in layouts)
+        raise kind(f"{self.record.name}: a parameter, its gradient and its state {what}: {shown}")
+
+    def _singly(self, indices: Any, lists: Sequence[Sequence[Tensor]], numbers: Sequence[float]) -> None:
+        """One call a tensor: for layouts with gaps, and where a mode wants to see every call."""
+        for i in indices:
+            operands = [tensors[i] for tensors in lists]
+            if not operands[0].meta.numel:
+                continue
+            call_into(self.record, (*operands, *numbers), (), [operands[k] for k in self.over], in_place=False)
+
+
+def _meta(tensor: Tensor) -> Meta:
+    return tensor.meta
+
+
+def _alike(a: Meta, b: Meta) -> bool:
+    """Whether elements of one index lie in one order; strides along dimensions of one element do not count."""
+    return all(s == t for n, s, t in zip(a.shape, a.strides, b.strides, strict=True) if n != 1)
