@@ -25,7 +25,8 @@ def register(subparsers: Any) -> None:
 def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add what the command takes to `parser`."""
     parser.add_argument(
-        "--suite", default="core", choices=("core", "ops"), help="what to measure: the core, or the op library"
+        "--suite", default="core", choices=("core", "ops", "train"),
+        help="what to measure: the core, the op library, or training"
     )
     parser.add_argument(
         "--device",
@@ -125,14 +126,14 @@ def _host(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, 
 
 
 def _kernels(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, Any]]:
-    from . import core, gpu, library
+    from . import core, gpu, library, train
     from .sites import is_gpu
 
     own = [site for site in places if site.ours]
     present = any(site.device.type == "interpreter" or is_gpu(site.device) for site in own)
     on_gpu = options.cases == "gpu" or (present and not options.cases)
-    if options.suite == "ops":
-        selected = deque(library.cases())
+    if options.suite != "core":
+        selected = deque((library if options.suite == "ops" else train).cases())
     else:
         selected = deque(gpu.cases(options.scale) if on_gpu else core.cases())
     compared = any("copy" in (case.target or {}) and case.matches(options.only) for case in selected)
