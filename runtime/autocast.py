@@ -83,8 +83,8 @@ class Region(Mode):
         if word == "refuse":
             raise DomainError(
                 f"{record.name}: not safe under autocast, where its input may be a half type: "
-                f"{record.spec.get('doc', '').strip()} Or leave autocast around it: with autocast(..., enabled=False), "
-                "on float32 inputs"
+                f"{' '.join(record.spec.get('doc', '').split())} Or leave autocast for it: with autocast(..., "
+                "enabled=False), on float32 inputs"
             )
         if word == "float32":
             named = any(n == "dtype" and s is not None for n, s in zip(record.statics, statics, strict=False))

@@ -7,24 +7,29 @@ A device may be given as a number, a name or a device; left out, it is the defau
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from .. import streams
+from ..random import default_generator
 from ..runtime.backends import cuda_devices
 from ..runtime.context import current_stream as _stream_of
 from ..runtime.device import Device, default_device
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, CaptureError
+from ..runtime.tensor import Tensor
 from ..streams import Event, stream
+from . import amp
 
 __all__ = [
-    "CUDAGraph", "Event", "Stream", "current_device", "current_stream", "default_stream", "device_count",
-    "empty_cache", "get_device_capability", "get_device_name", "get_device_properties", "graph", "is_available",
-    "is_bf16_supported", "is_current_stream_capturing", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
-    "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "stream", "synchronize",
+    "CUDAGraph", "Event", "Stream", "amp", "current_device", "current_stream", "default_stream", "device_count",
+    "empty_cache", "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
+    "get_rng_state_all", "graph", "initial_seed", "is_available", "is_bf16_supported",
+    "is_current_stream_capturing", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
+    "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "seed",
+    "seed_all", "set_rng_state", "set_rng_state_all", "stream", "synchronize",
 ]  # fmt: skip
 
 
@@ -223,3 +228,45 @@ def is_current_stream_capturing() -> bool:
     """Whether the work of this thread's stream is captured instead of run."""
     place = _place(None)
     return place._driver is not None and _stream_of(place).capture is not None
+
+
+# Random numbers: one generator draws for every device, and these name it as PyTorch names those of GPUs ---------------
+
+
+def manual_seed(seed: int) -> None:
+    """Start the default generator's stream of `seed`."""
+    default_generator.manual_seed(seed)
+
+
+def seed() -> None:
+    """Start the default generator at a seed of the operating system's choice."""
+    default_generator.seed()
+
+
+manual_seed_all, seed_all = manual_seed, seed
+
+
+def initial_seed() -> int:
+    """The default generator's seed."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state(device: Any = "cuda") -> Tensor:
+    """The default generator's state, which is every device's."""
+    return default_generator.get_state()
+
+
+def get_rng_state_all() -> list[Tensor]:
+    """The state, once for each GPU."""
+    return [default_generator.get_state() for _ in cuda_devices()]
+
+
+def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
+    """Continue from a state of the default generator."""
+    default_generator.set_state(new_state)
+
+
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
+    """Continue from the first of these states: they are one generator's."""
+    for state in list(new_states)[:1]:
+        default_generator.set_state(state)
