@@ -13,6 +13,8 @@ from .padding import *  # noqa: F403
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from .parameter_containers import *  # noqa: F403
 from .pooling_layers import *  # noqa: F403
+from .recurrent import *  # noqa: F403
+from .recurrent_cells import *  # noqa: F403
 from .shuffling import *  # noqa: F403
 from .transformers import *  # noqa: F403
 
