@@ -134,7 +134,7 @@ def _bits53(low: Array, high: Array) -> Array:
     return (high << np.uint64(32) | low) >> np.uint64(11)
 
 
-def _uniform(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array:
+def uniform_numbers(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array:
     words = _words(shape, seed, offset)
     if dtype == "float64":
         return np.ldexp(_bits53(words[0], words[1]).astype(np.float64), -53)
@@ -155,7 +155,7 @@ def _normal(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array
 
 def _uniform_fill(x: Array, low: float, high: float, levels: float, seed: int, offset: int, dtype: str) -> Array:
     """The leading bits of what is drawn, as many as the dtype has."""
-    drawn = _uniform(x.shape, seed, offset, dtype)
+    drawn = uniform_numbers(x.shape, seed, offset, dtype)
     return low + (high - low) * (drawn - np.mod(drawn, 1 / levels))
 
 
@@ -166,7 +166,7 @@ def _integers(x: Array, low: int, span: int, seed: int, offset: int, dtype: str)
 
 
 def _dropout(x: Array, p: float, scale: float, seed: int, offset: int, dtype: str) -> Array:
-    return np.where(_uniform(x.shape, seed, offset, dtype) < p, 0, x * scale)
+    return np.where(uniform_numbers(x.shape, seed, offset, dtype) < p, 0, x * scale)
 
 
 def _normal_around(mean: Array, std: Array, seed: int, offset: int, dtype: str) -> Array:
@@ -205,9 +205,9 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
     "uniform_fill": _uniform_fill,
     "normal_fill": lambda x, mean, std, seed, offset, dtype: mean + std * _normal(x.shape, seed, offset, dtype),
     "normal_around": _normal_around,
-    "exponential_fill": lambda x, rate, seed, offset, dtype: -np.log(1 - _uniform(x.shape, seed, offset, dtype)) / rate,
+    "exponential_fill": lambda x, rate, seed, offset, dtype: -np.log(1 - uniform_numbers(x.shape, seed, offset, dtype)) / rate,
     "integer_fill": _integers,
-    "bernoulli_fill": lambda x, p, seed, offset, dtype: _uniform(x.shape, seed, offset, dtype) < p,
-    "bernoulli_draw": lambda x, seed, offset, dtype: _uniform(x.shape, seed, offset, dtype) < x,
+    "bernoulli_fill": lambda x, p, seed, offset, dtype: uniform_numbers(x.shape, seed, offset, dtype) < p,
+    "bernoulli_draw": lambda x, seed, offset, dtype: uniform_numbers(x.shape, seed, offset, dtype) < x,
     "dropout_draw": _dropout,
 }

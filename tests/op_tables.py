@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from op_convolution import convolution_rows
 from op_index import INDEX_DTYPES, index_rows
+from op_losses import loss_rows
 from op_running import (
     Array,
     Case,
@@ -271,7 +272,8 @@ RANDOM = [
 ]  # fmt: skip
 
 TABLE: dict[str, list[Row]] = {}
-for _row in (*ROWS, *CONTRACTIONS, *INDEX, *convolution_rows(Row, of), *VIEWS, *RANDOM, *shape_rows(Row, of)):
+_MORE = [*convolution_rows(Row, of), *shape_rows(Row, of), *loss_rows(Row, of, at)]
+for _row in (*ROWS, *CONTRACTIONS, *INDEX, *VIEWS, *RANDOM, *_MORE):
     TABLE.setdefault(_row.op, []).append(_row)
 
 # Dtypes

@@ -4,6 +4,7 @@ from . import functional, init, utils
 from .activations import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .convolutions import *  # noqa: F403
+from .dropouts import *  # noqa: F403
 from .embeddings import *  # noqa: F403
 from .layers import *  # noqa: F403
 from .losses import *  # noqa: F403

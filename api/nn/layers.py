@@ -1,4 +1,4 @@
-"""Layers: linear maps, embeddings, dropout, shapes. Initial values are PyTorch's."""
+"""Layers: linear maps, shapes, distances. Initial values are PyTorch's."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
 from . import init
+from .dropouts import Dropout as Dropout
 from .module import Module
 from .parameter import Parameter
 
 __all__ = [
     "Bilinear",
     "CosineSimilarity",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
     "Flatten",
     "Identity",
     "Linear",
@@ -134,34 +132,6 @@ class Bilinear(Module):
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
-
-
-class Dropout(Module):
-    """In training, each element 0 with probability p, else divided by 1 - p (Srivastava et al. 2014)."""
-
-    def __init__(self, p: float = 0.5, inplace: bool = False):
-        super().__init__()
-        if not 0 <= p <= 1:
-            raise ArgumentError(f"Dropout: p is a probability, between 0 and 1, not {p}")
-        self.p = p
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout(input, self.p, self.training, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}" + (", inplace=True" if self.inplace else "")
-
-
-class Dropout2d(Dropout):
-    """`Dropout` of whole channels."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.feature_dropout(input, self.p, self.training)
-
-
-class Dropout1d(Dropout2d):
-    """`Dropout` of whole channels."""
 
 
 class CosineSimilarity(Module):

@@ -1,11 +1,19 @@
-"""Losses as modules: `reduction` is "mean", "sum" or "none". Formulas are with the functions of `nn.functional`."""
+"""Losses as modules. Formulas, shapes and errors are with the functions of `nn.functional`.
+
+`reduction` is "mean", "sum" or "none"; `size_average` and `reduce` are its deprecated forms.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
+from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
+from ._reducing import legacy
+from .layers import PairwiseDistance
 from .module import Module
 
 __all__ = [
@@ -13,68 +21,309 @@ __all__ = [
     "BCEWithLogitsLoss",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
+    "GaussianNLLLoss",
     "HingeEmbeddingLoss",
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
     "MSELoss",
     "MarginRankingLoss",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "NLLLoss",
+    "NLLLoss2d",
     "PoissonNLLLoss",
     "SmoothL1Loss",
     "SoftMarginLoss",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
 ]
+
+Flag = bool | None
 
 
 class _Loss(Module):
-    """A function of predictions and targets. `options`: the constructor's parameters with defaults, passed by name."""
+    """A loss with a `reduction`."""
 
-    function: Any = None
-    options: dict[str, Any] = {}  # noqa: RUF012
+    reduction: str
+
+    def __init__(self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
+        super().__init__()
+        self.reduction = legacy(size_average, reduce, reduction, 4)
+
+
+class _WeightedLoss(_Loss):
+    """A loss with weights, kept as a buffer."""
+
+    weight: Tensor | None
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"
+    ):
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+
+
+class L1Loss(_Loss):
+    """Absolute differences."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.l1_loss(input, target, reduction=self.reduction)
+
+
+class MSELoss(_Loss):
+    """Squared differences."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.mse_loss(input, target, reduction=self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """Quadratic below `beta`, linear above."""
+
+    def __init__(self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean", beta: float = 1.0):
+        super().__init__(size_average, reduce, reduction)
+        self.beta = beta
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.smooth_l1_loss(input, target, beta=self.beta, reduction=self.reduction)
+
+
+class HuberLoss(_Loss):
+    """Quadratic up to `delta`, linear beyond."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0):
+        super().__init__(reduction=reduction)
+        self.delta = delta
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.huber_loss(input, target, delta=self.delta, reduction=self.reduction)
+
+
+class BCELoss(_WeightedLoss):
+    """Binary cross-entropy of probabilities."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(_WeightedLoss):
+    """Binary cross-entropy of logits; `weight` and `pos_weight` are buffers."""
+
+    pos_weight: Tensor | None
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ):  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
+
+
+class KLDivLoss(_Loss):
+    """Kullback-Leibler divergence from log-probabilities; `reduction` may be "batchmean"."""
+
+    def __init__(
+        self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean", log_target: bool = False
+    ):
+        super().__init__(size_average, reduce, reduction)
+        self.log_target = log_target
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
+
+
+class PoissonNLLLoss(_Loss):
+    """Poisson negative log-likelihood of a rate or its logarithm."""
+
+    def __init__(
+        self, log_input: bool = True, full: bool = False, size_average: Flag = None, eps: float = 1e-8,
+        reduce: Flag = None, reduction: str = "mean",
+    ):  # fmt: skip
+        super().__init__(size_average, reduce, reduction)
+        self.log_input = log_input
+        self.full = full
+        self.eps = eps
+
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
+        return F.poisson_nll_loss(
+            log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
+        )
+
+
+class GaussianNLLLoss(_Loss):
+    """Negative log-likelihood under normal distributions of given variances."""
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
+        super().__init__(reduction=reduction)
+        self.full = full
+        self.eps = eps
+
+    def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
+        return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
+
+
+class SoftMarginLoss(_Loss):
+    """log(1 + exp(-target * input)) for targets of 1 and -1."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.soft_margin_loss(input, target, reduction=self.reduction)
+
+
+class HingeEmbeddingLoss(_Loss):
+    """`input` where the target is 1, max(0, margin - input) where it is -1."""
+
+    def __init__(self, margin: float = 1.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+
+
+class MarginRankingLoss(_Loss):
+    """max(0, -target * (input1 - input2) + margin)."""
+
+    def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
+        return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+
+class CosineEmbeddingLoss(_Loss):
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+
+    def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
+        return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+
+class TripletMarginLoss(_Loss):
+    """max(0, distance to positive - distance to negative + margin)."""
+
+    def __init__(
+        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, size_average: Flag = None,
+        reduce: Flag = None, reduction: str = "mean",
+    ):  # fmt: skip
+        super().__init__(size_average, reduce, reduction)
+        if margin <= 0:
+            raise ArgumentError(f"TripletMarginLoss: margin must be greater than 0, got {margin}")
+        self.margin = margin
+        self.p = p
+        self.eps = eps
+        self.swap = swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        return F.triplet_margin_loss(
+            anchor, positive, negative, margin=self.margin, p=self.p, eps=self.eps, swap=self.swap,
+            reduction=self.reduction,
+        )  # fmt: skip
+
+
+class TripletMarginWithDistanceLoss(_Loss):
+    """`TripletMarginLoss` with any distance, `PairwiseDistance()` without one."""
+
+    def __init__(
+        self, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
+        swap: bool = False, reduction: str = "mean",
+    ):  # fmt: skip
+        super().__init__(reduction=reduction)
+        if margin <= 0:
+            raise ArgumentError(f"TripletMarginWithDistanceLoss: margin must be greater than 0, got {margin}")
+        self.distance_function: Any = PairwiseDistance() if distance_function is None else distance_function
+        self.margin = margin
+        self.swap = swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        return F.triplet_margin_with_distance_loss(
+            anchor, positive, negative, distance_function=self.distance_function, margin=self.margin, swap=self.swap,
+            reduction=self.reduction,
+        )  # fmt: skip
+
+
+class NLLLoss(_WeightedLoss):
+    """Minus the log-probability of the target's class."""
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: Flag = None, ignore_index: int = -100, reduce: Flag = None,
+        reduction: str = "mean",
+    ):  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+class NLLLoss2d(NLLLoss):
+    """The old name of `NLLLoss`. Warns."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__()
-        names = list(self.options)
-        given = dict(zip(names, args, strict=False)) | kwargs
-        unknown = [k for k in given if k not in self.options]
-        if unknown or len(args) > len(names):
-            raise TypeError(f"{type(self).__name__}: takes {', '.join(names)}; got {', '.join(unknown) or len(args)}")
-        for name, value in (self.options | given).items():
-            if isinstance(value, Tensor):
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
-
-    def forward(self, *tensors: Tensor) -> Tensor:
-        return type(self).function(*tensors, **{name: getattr(self, name) for name in self.options})
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in self.options.items() if getattr(self, k) is not v)
+        warnings.warn("NLLLoss2d is deprecated: NLLLoss does the same", FutureWarning, stacklevel=2)
+        super().__init__(*args, **kwargs)
 
 
-def _made(name: str, function: Any, **options: Any) -> Any:
-    return type(name, (_Loss,), {
-        "function": staticmethod(function), "options": options, "__module__": __name__, "__doc__": function.__doc__,
-    })  # fmt: skip
+class CrossEntropyLoss(_WeightedLoss):
+    """Cross-entropy of logits with classes' numbers, or with probabilities."""
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: Flag = None, ignore_index: int = -100, reduce: Flag = None,
+        reduction: str = "mean", label_smoothing: float = 0.0,
+    ):  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(
+            input,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            reduction=self.reduction,
+        )
 
 
-MSELoss = _made("MSELoss", F.mse_loss, reduction="mean")
-L1Loss = _made("L1Loss", F.l1_loss, reduction="mean")
-SmoothL1Loss = _made("SmoothL1Loss", F.smooth_l1_loss, reduction="mean", beta=1.0)
-HuberLoss = _made("HuberLoss", F.huber_loss, reduction="mean", delta=1.0)
-CrossEntropyLoss = _made(
-    "CrossEntropyLoss", F.cross_entropy, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0
-)
-NLLLoss = _made("NLLLoss", F.nll_loss, weight=None, ignore_index=-100, reduction="mean")
-BCELoss = _made("BCELoss", F.binary_cross_entropy, weight=None, reduction="mean")
-BCEWithLogitsLoss = _made(
-    "BCEWithLogitsLoss", F.binary_cross_entropy_with_logits, weight=None, reduction="mean", pos_weight=None
-)
-KLDivLoss = _made("KLDivLoss", F.kl_div, reduction="mean", log_target=False)
-PoissonNLLLoss = _made("PoissonNLLLoss", F.poisson_nll_loss, log_input=True, full=False, eps=1e-8, reduction="mean")
-SoftMarginLoss = _made("SoftMarginLoss", F.soft_margin_loss, reduction="mean")
-HingeEmbeddingLoss = _made("HingeEmbeddingLoss", F.hinge_embedding_loss, margin=1.0, reduction="mean")
-MarginRankingLoss = _made("MarginRankingLoss", F.margin_ranking_loss, margin=0.0, reduction="mean")
-CosineEmbeddingLoss = _made("CosineEmbeddingLoss", F.cosine_embedding_loss, margin=0.0, reduction="mean")
-TripletMarginLoss = _made("TripletMarginLoss", F.triplet_margin_loss, margin=1.0, p=2.0, eps=1e-6, reduction="mean")
+class MultiMarginLoss(_WeightedLoss):
+    """Every other class is to be below the target's by `margin`."""
+
+    def __init__(
+        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: Flag = None,
+        reduce: Flag = None, reduction: str = "mean",
+    ):  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ArgumentError(f"MultiMarginLoss: p is 1 or 2, not {p}")
+        self.p = p
+        self.margin = margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multi_margin_loss(
+            input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
+        )
+
+
+class MultiLabelMarginLoss(_Loss):
+    """Every class that is no target is to be below all targets by 1."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(_WeightedLoss):
+    """Binary cross-entropy of logits, the mean over classes."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)

@@ -93,16 +93,23 @@ def render(op: Op, environment: Any) -> Rendered:
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """A random op again for each tensor of type value: it draws the numbers of this one's call."""
+    """A random op again for each tensor of type value: it draws the numbers of this one's call.
+
+    Of a gradient, operands that only decide, as the input of a leaky unit does, have none, which is no error.
+    """
     if op.grad == "none":
         return {}
     outputs = {k: canonical(e) for k, e in _expressions(op).items() if e.type == "value"}
     seeds = {k: name(seed_name(op, k), Operand("value", "full")) for k in outputs}
-    found: dict[str, Expr] = {}
+    found: dict[str, Derived] = {}
     for parameter in (p.name for p in op.operands if p.is_tensor and p.type == "value"):
         with suppress(ExprError):
-            found.update(gradient(outputs, seeds, [parameter]))
-    return {k: _derived(op, k, e) for k, e in found.items() if e.fn != "const"}
+            arrived = gradient(outputs, seeds, [parameter]).get(parameter)
+            if arrived is not None and arrived.fn != "const":
+                found[parameter] = _derived(op, parameter, arrived)
+            elif op.file == "<derived>":
+                found[parameter] = Derived((), None)
+    return found
 
 
 def _derived(op: Op, parameter: str, expr: Expr) -> Derived:

@@ -1,0 +1,67 @@
+"""Dropout as modules: they do something in training only. Formulas and errors are with `nn.functional`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
+from . import functional as F
+from .module import Module
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
+
+class _Dropout(Module):
+    """p: the probability of being dropped, in [0, 1]. inplace: write over the input."""
+
+    function: Any = None
+
+    def __init__(self, p: float = 0.5, inplace: bool = False):
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"{type(self).__name__}: p is a probability, between 0 and 1, not {p}")
+        self.p = p
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return type(self).function(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """Each element 0 with probability p, else divided by 1 - p (Srivastava et al. 2014)."""
+
+    function = staticmethod(F.dropout)
+
+
+class Dropout1d(_Dropout):
+    """`Dropout` of whole channels of (N, C, L) or (C, L)."""
+
+    function = staticmethod(F.dropout1d)
+
+
+class Dropout2d(_Dropout):
+    """`Dropout` of whole channels of (N, C, H, W); (N, C, L) with a warning."""
+
+    function = staticmethod(F.dropout2d)
+
+
+class Dropout3d(_Dropout):
+    """`Dropout` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+
+    function = staticmethod(F.dropout3d)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps mean 0 and variance 1, for networks of `SELU` (Klambauer et al. 2017, section 3)."""
+
+    function = staticmethod(F.alpha_dropout)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """`AlphaDropout` of whole channels."""
+
+    function = staticmethod(F.feature_alpha_dropout)

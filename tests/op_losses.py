@@ -1,0 +1,64 @@
+"""Rows and references of losses' and activations' own ops, in NumPy and from the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from op_references_kinds import uniform_numbers
+
+Array = Any
+
+
+def _gaussian(x: Array, t: Array, var: Array, eps: float = 1e-6) -> Array:
+    """Nix and Weigend 1994, equation 2, of variances that are limited."""
+    limited = np.where(var < eps, eps, var)
+    return np.log(limited) / 2 + np.square(x - t) / (2 * limited)
+
+
+def _cosine(a: Array, b: Array, dim: int, eps: float) -> Array:
+    return (a * b).sum(dim) / np.sqrt((np.square(a).sum(dim) + eps) * (np.square(b).sum(dim) + eps))
+
+
+def _multi_margin(x: Array, target: Array, dim: int, margin: float, power: float) -> Array:
+    """Crammer and Singer 2001, equation 2, summed over the classes, with a margin and a power."""
+    rows = np.moveaxis(x, dim, -1)
+    out = np.zeros(target.shape)
+    for i in np.ndindex(*target.shape):
+        apart = [max(0.0, margin - rows[i][target[i]] + v) ** power for k, v in enumerate(rows[i]) if k != target[i]]
+        out[i] = sum(apart) / rows.shape[-1]
+    return out
+
+
+def _slopes_drawn(x: Array, lower: float, span: float, seed: int, offset: int, dtype: str) -> Array:
+    return np.where(x > 0, x, x * (lower + span * uniform_numbers(x.shape, seed, offset, dtype)))
+
+
+def _alpha_dropout(
+    x: Array, p: float, scale: float, shift: float, low: float, seed: int, offset: int, dtype: str
+) -> Array:
+    return np.where(uniform_numbers(x.shape, seed, offset, dtype) < p, low, x * scale + shift)
+
+
+def loss_rows(Row: Any, of: Callable[..., Any], at: Callable[..., Any]) -> list[Any]:
+    """Rows of losses' ops of one a row, and of activations that draw."""
+    stream = {"seed": 0xDEADBEEF12345678, "offset": 5}
+    moved = {"p": 0.3, "scale": 1.5, "shift": 0.25, "low": -1.0, **stream}
+    return [
+        Row("cosine_row", (of(5, 17), of(5, 17)), {"dim": -1, "eps": 1e-12}),
+        Row("multi_margin_row", (of(5, 9), at(9, 5)), {"dim": -1, "margin": 1.0, "power": 1.0}),
+        Row("multi_margin_row", (of(4, 9), at(9, 4)), {"dim": 1, "margin": 0.5, "power": 2.0}),
+        Row("rrelu_draw", (of(5, 17),), {"lower": 0.25, "span": 0.5, **stream}),
+        Row("rrelu_draw", (of(3, 5, 18, layout="turned"),), {"lower": 0.25, "span": 0.5, **stream}, False),
+        Row("alpha_dropout_draw", (of(5, 17),), moved),
+    ]
+
+
+LOSS_REFERENCES: dict[str, Callable[..., Array]] = {
+    "gaussian_error": _gaussian,
+    "cosine_row": _cosine,
+    "multi_margin_row": _multi_margin,
+    "rrelu_draw": _slopes_drawn,
+    "alpha_dropout_draw": _alpha_dropout,
+}

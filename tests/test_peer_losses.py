@@ -1,0 +1,224 @@
+"""Losses against PyTorch, where it is installed: values and gradients in every mode, errors, warnings, state_dict."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+
+torch = pytest.importorskip("torch")
+
+RNG = np.random.default_rng(5)
+A, B = RNG.standard_normal((4, 5)), RNG.standard_normal((4, 5))
+P, Q = RNG.uniform(0.05, 0.95, (4, 5)), RNG.uniform(0.05, 0.95, (4, 5))
+S = RNG.choice([-1.0, 1.0], (4, 5))
+W, CW = RNG.uniform(0.5, 2, (4, 5)), RNG.uniform(0.5, 2, 5)
+Y = RNG.integers(0, 5, 4)
+IMAGE, IMAGE_Y = RNG.standard_normal((2, 5, 3, 2)), RNG.integers(0, 5, (2, 3, 2))
+SOFT = np.exp(A) / np.exp(A).sum(1, keepdims=True)
+SOME_IGNORED = np.where(np.arange(4) == 1, 3, Y)
+LABELS = np.array([[2, 0, -1, 1, 3], [-1, 0, 1, 2, 3], [4, 3, 2, 1, 0], [1, 1, -1, -1, -1]])
+N3, N4 = RNG.standard_normal((4, 5)), RNG.standard_normal((4, 5))
+REDUCTIONS = [{"reduction": r} for r in ("none", "mean", "sum")]
+
+
+def over(**options: Any) -> list[dict[str, Any]]:
+    return [dict(zip(options, values, strict=True)) for values in zip(*options.values(), strict=True)]
+
+
+# name -> (inputs, options): each is tried with every reduction
+CASES: list[tuple[str, tuple[Any, ...], list[dict[str, Any]]]] = [
+    ("mse_loss", (A, B), [{}, {"weight": W}]),
+    ("l1_loss", (A, B), [{}, {"weight": W}]),
+    ("smooth_l1_loss", (A, B), [{}, {"beta": 0.3}, {"beta": 0.0}]),
+    ("huber_loss", (A, B), [{}, {"delta": 0.3}, {"weight": W}]),
+    ("binary_cross_entropy", (P, Q), [{}, {"weight": W}, {"weight": CW}]),
+    ("binary_cross_entropy_with_logits", (A, Q), [{}, {"weight": W}, {"pos_weight": CW}, {"weight": CW, "pos_weight": W}]),
+    ("kl_div", (np.log(P), Q), [{}]),
+    ("kl_div", (np.log(P), np.log(Q)), [{"log_target": True}]),
+    ("poisson_nll_loss", (A, P * 6), [{}, {"full": True}]),
+    ("poisson_nll_loss", (P, P * 6), [{"log_input": False}, {"log_input": False, "full": True, "eps": 0.1}]),
+    ("gaussian_nll_loss", (A, B, P), [{}, {"full": True}, {"eps": 0.5}]),
+    ("gaussian_nll_loss", (A, B, P[:, 0]), [{}]),
+    ("gaussian_nll_loss", (A, B, P[:, :1]), [{}]),
+    ("gaussian_nll_loss", (A, B, 0.7), [{}]),
+    ("soft_margin_loss", (A, S), [{}]),
+    ("hinge_embedding_loss", (A, S), [{}, {"margin": 0.3}]),
+    ("hinge_embedding_loss", (A, np.zeros((4, 5))), [{}]),
+    ("margin_ranking_loss", (A, B, S), [{}, {"margin": 0.5}]),
+    ("cosine_embedding_loss", (A, B, S[:, 0]), [{}, {"margin": 0.2}]),
+    ("cosine_embedding_loss", (A[0], B[0], S[0, 0]), [{}]),
+    ("triplet_margin_loss", (A, B, N3), [{}, {"margin": 0.3, "p": 1}, {"swap": True, "margin": 2.0}, {"p": 3.0, "eps": 0.1}]),
+    ("triplet_margin_with_distance_loss", (A, B, N3), [{}, {"swap": True, "margin": 2.0}]),
+    ("nll_loss", (A, Y), [{}, {"weight": CW}, {"ignore_index": int(Y[1])}, {"weight": CW, "ignore_index": int(Y[1])}]),
+    ("nll_loss", (IMAGE, IMAGE_Y), [{}, {"weight": CW, "ignore_index": 2}]),
+    ("nll_loss", (A[0], Y[0]), [{}]),
+    ("cross_entropy", (A, SOME_IGNORED), [
+        {}, {"weight": CW}, {"label_smoothing": 0.2}, {"ignore_index": 3},
+        {"weight": CW, "label_smoothing": 0.2, "ignore_index": 3},
+    ]),
+    ("cross_entropy", (IMAGE, IMAGE_Y), [{}, {"weight": CW, "label_smoothing": 0.1}]),
+    ("cross_entropy", (A, SOFT), [{}, {"weight": CW}, {"label_smoothing": 0.2, "weight": CW}]),
+    ("cross_entropy", (A[0], SOFT[0]), [{}]),
+    ("multi_margin_loss", (A, Y), [{}, {"p": 2}, {"margin": 0.3, "weight": CW}]),
+    ("multi_margin_loss", (A[0], Y[0]), [{}]),
+    ("multi_margin_loss", (A[0], Y[:1]), [{}]),
+    ("multilabel_margin_loss", (A, LABELS), [{}]),
+    ("multilabel_margin_loss", (A[0], LABELS[0]), [{}]),
+    ("multilabel_soft_margin_loss", (A, Q), [{}, {"weight": CW}]),
+    ("multilabel_soft_margin_loss", (A[0], Q[0]), [{}]),
+]  # fmt: skip
+
+
+def both(value: Any, grad: bool = True) -> tuple[Any, Any]:
+    """The value for PyTorch and for us; of floating arrays gradients are wanted, if of any."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value, value
+    array = np.asarray(value)
+    grad = grad and array.dtype.kind == "f"
+    return torch.tensor(array, requires_grad=grad), wg.tensor(array, requires_grad=grad)
+
+
+def compare(name: str, inputs: tuple[Any, ...], options: dict[str, Any], call: Any) -> None:
+    pairs = [both(v, name != "soft_margin_loss" or i == 0) for i, v in enumerate(inputs)]
+    named = {k: both(v, False) for k, v in options.items()}
+    theirs = call(torch, [p[0] for p in pairs], {k: v[0] for k, v in named.items()})
+    ours = call(wg, [p[1] for p in pairs], {k: v[1] for k, v in named.items()})
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-9, atol=1e-11)
+    direction = np.random.default_rng(1).standard_normal(theirs.shape)
+    theirs.backward(torch.tensor(direction))
+    ours.backward(wg.tensor(direction))
+    for a, b in (*pairs, *named.values()):
+        if torch.is_tensor(a) and a.requires_grad:
+            assert (a.grad is None) == (b.grad is None), name
+            if a.grad is not None:
+                np.testing.assert_allclose(b.grad.numpy(), a.grad.numpy(), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: f"{CASES[i][0]}{i}")
+@pytest.mark.filterwarnings("ignore")
+def test_values_and_gradients(case: int) -> None:
+    name, inputs, choices = CASES[case]
+    for options in choices:
+        for reduction in REDUCTIONS:
+            compare(
+                name, inputs, {**options, **reduction},
+                lambda m, args, named: getattr(m.nn.functional, name)(*args, **named),
+            )  # fmt: skip
+
+
+MODULES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
+    ("L1Loss", {}, (A, B)), ("MSELoss", {}, (A, B)), ("SmoothL1Loss", {"beta": 0.5}, (A, B)),
+    ("HuberLoss", {"delta": 0.5}, (A, B)), ("BCELoss", {"weight": W}, (P, Q)),
+    ("BCEWithLogitsLoss", {"weight": W, "pos_weight": CW}, (A, Q)), ("KLDivLoss", {"log_target": True}, (A, B)),
+    ("PoissonNLLLoss", {"full": True, "log_input": False}, (P, Q)), ("GaussianNLLLoss", {"full": True}, (A, B, P)),
+    ("SoftMarginLoss", {}, (A, S)), ("HingeEmbeddingLoss", {"margin": 0.5}, (A, S)),
+    ("MarginRankingLoss", {"margin": 0.5}, (A, B, S)), ("CosineEmbeddingLoss", {"margin": 0.5}, (A, B, S[:, 0])),
+    ("TripletMarginLoss", {"p": 1.0, "swap": True}, (A, B, N3)), ("TripletMarginWithDistanceLoss", {}, (A, B, N3)),
+    ("NLLLoss", {"weight": CW, "ignore_index": 2}, (A, Y)), ("CrossEntropyLoss", {"label_smoothing": 0.1}, (A, Y)),
+    ("CrossEntropyLoss", {"weight": CW}, (A, Y)), ("MultiMarginLoss", {"p": 2, "weight": CW}, (A, Y)),
+    ("MultiLabelMarginLoss", {}, (A, LABELS)), ("MultiLabelSoftMarginLoss", {"weight": CW}, (A, Q)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(MODULES)), ids=lambda i: f"{MODULES[i][0]}{i}")
+@pytest.mark.filterwarnings("ignore")
+def test_modules(case: int) -> None:
+    name, options, inputs = MODULES[case]
+    made = [getattr(m.nn, name)(**{k: both(v, False)[i] for k, v in options.items()}) for i, m in enumerate((torch, wg))]
+    assert repr(made[1]) == repr(made[0])
+    assert list(made[1].state_dict()) == list(made[0].state_dict())
+    for key, value in vars(made[0]).items():
+        if not key.startswith("_"):
+            assert vars(made[1])[key] == value
+    kinds = [list(inspect.signature(type(m).__init__).parameters) for m in made]
+    assert kinds[1] == kinds[0]
+    args = [[both(v, False)[i] for v in inputs] for i in range(2)]
+    theirs, ours = (m(*a) for m, a in zip(made, args, strict=True))
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-9)
+    wanted = [*made[0].state_dict().values()]
+    given = {k: wg.tensor(v.numpy() * 2) for k, v in made[0].state_dict().items()}
+    made[1].load_state_dict(given)
+    for old, new in zip(wanted, made[1].state_dict().values(), strict=True):
+        np.testing.assert_array_equal(new.detach().numpy(), old.detach().numpy() * 2)
+
+
+def test_signatures() -> None:
+    for name in dict.fromkeys(n for n, _, _ in CASES):
+        theirs, ours = (inspect.signature(getattr(m.nn.functional, name)) for m in (torch, wg))
+        assert [(p.name, p.kind, p.default) for p in ours.parameters.values()] == [
+            (p.name, p.kind, p.default) for p in theirs.parameters.values()
+        ], name
+
+
+def outcome(call: Any, module: Any) -> Any:
+    """What a call does: its result's shape, or its error, and the warnings."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            found: Any = tuple(call(module, module.nn.functional).shape)
+        except Exception as error:
+            found = error
+    return found, sorted({w.category for w in seen}, key=str)
+
+
+ODD: dict[str, Any] = {
+    "sizes": lambda m, F: F.mse_loss(m.ones(3, 1), m.ones(3)),
+    "sizes that clash": lambda m, F: F.mse_loss(m.ones(2), m.ones(3)),
+    "smooth sizes": lambda m, F: F.smooth_l1_loss(m.ones(3, 1), m.ones(3)),
+    "huber sizes": lambda m, F: F.huber_loss(m.ones(3, 1), m.ones(3)),
+    "weight": lambda m, F: F.l1_loss(m.ones(3), m.ones(3), weight=m.ones(1)),
+    "bce": lambda m, F: F.binary_cross_entropy(m.ones(3, 1), m.ones(3)),
+    "bce logits": lambda m, F: F.binary_cross_entropy_with_logits(m.ones(3, 1), m.ones(3)),
+    "legacy": lambda m, F: F.mse_loss(m.ones(3), m.ones(3), size_average=False),
+    "legacy none": lambda m, F: F.mse_loss(m.ones(3), m.ones(3), reduce=False),
+    "legacy positional": lambda m, F: F.l1_loss(m.ones(3), m.ones(3), True, False),
+    "legacy module": lambda m, F: m.nn.MSELoss(reduce=False)(m.ones(3), m.ones(3)),
+    "reduction": lambda m, F: F.soft_margin_loss(m.ones(3), m.ones(3), reduction="average"),
+    "poisson reduction": lambda m, F: F.poisson_nll_loss(m.ones(3), m.ones(3), reduction="average"),
+    "kl mean": lambda m, F: F.kl_div(m.ones(3), m.ones(3)),
+    "batchmean": lambda m, F: F.kl_div(m.ones(3, 2), m.ones(3, 2), reduction="batchmean"),
+    "beta": lambda m, F: F.smooth_l1_loss(m.ones(3), m.ones(3), beta=-1),
+    "delta": lambda m, F: F.huber_loss(m.ones(3), m.ones(3), delta=0),
+    "var": lambda m, F: F.gaussian_nll_loss(m.ones(3), m.ones(3), -m.ones(3)),
+    "var number": lambda m, F: F.gaussian_nll_loss(m.ones(3), m.ones(3), -1.0),
+    "var shape": lambda m, F: F.gaussian_nll_loss(m.ones(3, 2), m.ones(3, 2), m.ones(2)),
+    "ranking": lambda m, F: F.margin_ranking_loss(m.ones(3, 1), m.ones(3), m.ones(3)),
+    "cosine": lambda m, F: F.cosine_embedding_loss(m.ones(3), m.ones(3), m.ones(3)),
+    "cosine 0-d": lambda m, F: F.cosine_embedding_loss(m.ones(2, 3), m.ones(2, 3), m.tensor(1)),
+    "triplet": lambda m, F: F.triplet_margin_loss(m.ones(2, 3), m.ones(2, 3), m.ones(3)),
+    "triplet margin": lambda m, F: F.triplet_margin_loss(m.ones(2, 3), m.ones(2, 3), m.ones(2, 3), margin=0),
+    "triplet module": lambda m, F: m.nn.TripletMarginLoss(margin=-1),
+    "p": lambda m, F: F.multi_margin_loss(m.ones(2, 3), m.tensor([0, 1]), p=3),
+    "p module": lambda m, F: m.nn.MultiMarginLoss(p=3),
+    "margin weight": lambda m, F: F.multi_margin_loss(m.ones(2, 3), m.tensor([0, 1]), weight=m.ones(1, 3)),
+    "margin target": lambda m, F: F.multi_margin_loss(m.ones(2, 3), m.tensor([0, 1, 2])),
+    "margin class": lambda m, F: F.multi_margin_loss(m.ones(2, 3), m.tensor([0, 3])),
+    "multilabel class": lambda m, F: F.multilabel_margin_loss(m.ones(1, 3), m.tensor([[0, 3, -1]])),
+    "multilabel shape": lambda m, F: F.multilabel_margin_loss(m.ones(1, 3), m.tensor([0, 1])),
+    "smoothing": lambda m, F: F.cross_entropy(m.ones(2, 3), m.tensor([0, 1]), label_smoothing=1.5),
+    "soft ignored": lambda m, F: F.cross_entropy(m.ones(2, 3), m.ones(2, 3), ignore_index=1),
+    "batch": lambda m, F: F.cross_entropy(m.ones(2, 3), m.tensor([0, 1, 2])),
+    "class": lambda m, F: F.cross_entropy(m.ones(2, 3), m.tensor([0, 3])),
+    "class weights": lambda m, F: F.cross_entropy(m.ones(2, 3), m.tensor([0, 2]), m.ones(2)),
+    "float target": lambda m, F: F.nll_loss(m.ones(2, 3), m.ones(2)),
+    "integers": lambda m, F: F.mse_loss(m.ones(3, dtype=m.int64), m.ones(3, dtype=m.int64)),
+    "integers of smooth": lambda m, F: F.smooth_l1_loss(m.ones(3, dtype=m.int64), m.ones(3, dtype=m.int64)),
+    "old name": lambda m, F: m.nn.NLLLoss2d()(m.ones(1, 2, 1, 1), m.zeros(1, 1, 1, dtype=m.int64)),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_errors_and_warnings(name: str) -> None:
+    (theirs, warned), (ours, also) = (outcome(ODD[name], m) for m in (torch, wg))
+    if isinstance(theirs, Exception):
+        assert isinstance(ours, type(theirs)), f"{theirs!r} against {ours!r}"
+    else:
+        assert ours == theirs
+    assert also == warned
