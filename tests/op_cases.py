@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from op_attention import attention_cases, attention_slopes
+from op_norms import NORMS, norm_cases
 from op_pointwise import *  # noqa: F403
 from op_pointwise import pointwise_cases, pointwise_slopes
 from op_running import *  # noqa: F403
@@ -49,6 +50,8 @@ def names() -> list[str]:
 def cases(name: str, place: Device, selection: str = "full") -> list[Case]:
     """The cases of an op, as many as `selection` says. Raises `KeyError` for an op that is in no spec."""
     op = specs()[name]
+    if name in NORMS:
+        return norm_cases(op, place, selection)
     return _CASES[op.kind](op, place, selection) if op.kind in _CASES else []
 
 

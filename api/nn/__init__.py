@@ -2,6 +2,7 @@
 
 from . import functional, init, utils
 from .activations import *  # noqa: F403
+from .batch_normalization import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .convolutions import *  # noqa: F403
 from .dropouts import *  # noqa: F403

@@ -27,6 +27,7 @@ from ._normalization import (
     group_norm,
     instance_norm,
     layer_norm,
+    local_response_norm,
     normalize,
     rms_norm,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "instance_norm",
     "layer_norm",
     "linear",
+    "local_response_norm",
     "multi_head_attention_forward",
     "normalize",
     "one_hot",

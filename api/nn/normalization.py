@@ -1,22 +1,38 @@
-"""Normalisation layers."""
+"""Layers that normalise rows, groups of channels, and neighbourhoods of channels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from ..autograd import no_grad
 from ..factories import ones, zeros
-from ..runtime import dtypes
 from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm", "RMSNorm"]
+__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    """A weight of ones and a bias of zeros, where they are wanted."""
+
+    def _make(self, shape: tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+        made = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(ones(shape, **made)) if weight else None)
+        self.register_parameter("bias", Parameter(zeros(shape, **made)) if weight and bias else None)
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0."""
+        with no_grad():
+            for parameter, value in ((self.weight, 1), (getattr(self, "bias", None), 0)):
+                if parameter is not None:
+                    parameter.fill_(value)
+
+
+class LayerNorm(_Affine):
     """Trailing dimensions shifted to mean 0 and scaled to variance 1, then weight and bias (Ba et al. 2016)."""
 
     def __init__(
@@ -32,22 +48,17 @@ class LayerNorm(Module):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        made = {"device": device, "dtype": dtype}
-        self.register_parameter(
-            "weight", Parameter(ones(self.normalized_shape, **made)) if elementwise_affine else None
-        )
-        self.register_parameter(
-            "bias", Parameter(zeros(self.normalized_shape, **made)) if elementwise_affine and bias else None
-        )
+        self._make(self.normalized_shape, elementwise_affine, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        shown = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return f"{shown}, bias={self.bias is not None}"
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """Trailing dimensions divided by the root of their mean square, then weight (Zhang and Sennrich 2019)."""
 
     def __init__(
@@ -62,8 +73,8 @@ class RMSNorm(Module):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        made = Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
-        self.register_parameter("weight", made)
+        weight = Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", weight)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
@@ -72,7 +83,7 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Groups of channels of each sample normalised, then a weight and bias a channel (Wu and He 2018)."""
 
     def __init__(
@@ -83,104 +94,35 @@ class GroupNorm(Module):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ):
         super().__init__()
+        if num_channels % num_groups:
+            raise ShapeError(f"GroupNorm: num_groups ({num_groups}) must divide num_channels ({num_channels})")
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self.register_parameter("weight", Parameter(ones(num_channels, device=device, dtype=dtype)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_channels, device=device, dtype=dtype)) if affine else None)
+        self._make((num_channels,), affine, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        shown = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{shown}, bias={self.bias is not None}"
 
 
-class _BatchNorm(Module):
-    """Channels normalised over a batch; running statistics serve evaluation."""
+class LocalResponseNorm(Module):
+    """Elements over a power of what `size` neighbouring channels hold (Krizhevsky et al. 2012, section 3.3)."""
 
-    allowed: tuple[int, ...] = ()
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ):
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
         super().__init__()
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.affine, self.track_running_stats = affine, track_running_stats
-        made = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", Parameter(ones(num_features, **made)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_features, **made)) if affine else None)
-        self.register_buffer("running_mean", zeros(num_features, **made) if track_running_stats else None)
-        self.register_buffer("running_var", ones(num_features, **made) if track_running_stats else None)
-        self.register_buffer(
-            "num_batches_tracked", zeros((), dtype=dtypes.int64, device=device) if track_running_stats else None
-        )
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.meta.ndim not in self.allowed or input.meta.shape[1] != self.num_features:
-            raise ShapeError(
-                f"{type(self).__name__}({self.num_features}): got an input of shape {list(input.meta.shape)}"
-            )
-        momentum = 0.1 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                momentum = 1.0 / self.num_batches_tracked.item()
-        mean, var = (
-            (self.running_mean, self.running_var) if not self.training or self.track_running_stats else (None, None)
-        )
-        return F.batch_norm(input, mean, var, self.weight, self.bias, self.training, momentum, self.eps)
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
-        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
-
-
-class BatchNorm1d(_BatchNorm):
-    """Channels of (N, C) or (N, C, L) normalised over a batch (Ioffe and Szegedy 2015)."""
-
-    allowed = (2, 3)
-
-
-class BatchNorm2d(_BatchNorm):
-    """Channels of (N, C, H, W) normalised over a batch (Ioffe and Szegedy 2015)."""
-
-    allowed = (4,)
-
-
-class InstanceNorm2d(Module):
-    """Each channel of each sample normalised (Ulyanov et al. 2016)."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ):
-        super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.register_parameter("weight", Parameter(ones(num_features, device=device, dtype=dtype)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_features, device=device, dtype=dtype)) if affine else None)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.instance_norm(input, None, None, self.weight, self.bias, eps=self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_features}, eps={self.eps}"
-
-
-class InstanceNorm1d(InstanceNorm2d):
-    """Each channel of each sample normalised."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

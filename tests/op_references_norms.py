@@ -1,0 +1,57 @@
+"""References of the kernels under batch, group and instance norm: formulas of the papers, in float64, axis by axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["NORM_OPS", "NORM_REFERENCES"]
+
+Array = Any
+
+EPS, PART, MOMENTUM, REST, UNBIASED = 0.0625, 0.25, 0.125, 0.875, 0.1875
+
+
+def _sums(axes: tuple[int, ...], *terms: Array) -> tuple[Array, ...]:
+    return tuple(np.sum(t, axes, keepdims=True) for t in terms)
+
+
+def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, ...]:
+    variance = x.var(axes, keepdims=True)
+    return x.mean(axes, keepdims=True), variance, 1 / np.sqrt(variance + EPS)
+
+
+def _deviation(x: Array, mean: Array, axes: tuple[int, ...]) -> tuple[Array, ...]:
+    variance = np.square(x - mean).mean(axes, keepdims=True)
+    return variance, 1 / np.sqrt(variance + EPS)
+
+
+# name: operands, of which "input", "upstream" are full and the others one a statistic; numbers; reference of both, axes
+NORM_OPS: dict[str, tuple[str, tuple[float, ...], Callable[..., Any]]] = {
+    "moments": ("input", (EPS,), _moments),
+    "deviation": ("input mean", (EPS,), _deviation),
+    "standardize": ("input mean rstd weight bias", (), lambda x, m, r, w, b, axes: (x - m) * r * w + b),
+    "standardize_fixed": (
+        "input mean variance weight bias", (EPS,), lambda x, m, v, w, b, axes: (x - m) / np.sqrt(v + EPS) * w + b,
+    ),
+    "standardize_sums": (
+        "upstream input mean rstd", (), lambda g, x, m, r, axes: _sums(axes, g * (x - m) * r, g),
+    ),
+    "weighted_sums": ("input upstream weight", (), lambda a, b, w, axes: _sums(axes, a * w, b * w)),
+    "standardize_slope": (
+        "upstream input mean rstd weight slopes shifts", (PART,),
+        lambda g, x, m, r, w, p, q, axes: r * w * g - r * w * (q + (x - m) * r * p) * PART,
+    ),
+    "standardize_slope_inside": (
+        "upstream input mean rstd weight slopes shifts", (PART,),
+        lambda g, x, m, r, w, p, q, axes: r * (w * g - q * PART - (x - m) * r * p * PART),
+    ),
+    "move_statistics": (
+        "running_mean running_var mean variance", (MOMENTUM, REST, UNBIASED),
+        lambda m, v, n, u, axes: (m + MOMENTUM * (n - m), v - MOMENTUM * v + UNBIASED * u),
+    ),
+}  # fmt: skip
+
+NORM_REFERENCES: dict[str, Callable[..., Any]] = {name: function for name, (_, _, function) in NORM_OPS.items()}

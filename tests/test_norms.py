@@ -1,0 +1,197 @@
+"""Batch, group and instance norm, and their layers: gradients, running statistics, modes, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad import nn
+from weftgrad.nn import functional as F
+from weftgrad.runtime.errors import ArgumentError, DTypeError, ShapeError, UnsupportedDType
+
+RNG = np.random.default_rng(9)
+X, WEIGHT, BIAS = RNG.standard_normal((3, 4, 5)) * 2 + 1, RNG.standard_normal(4), RNG.standard_normal(4)
+
+
+def standard(x, axes, eps=1e-5):
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+
+
+def affine(y):
+    return y * WEIGHT[:, None] + BIAS[:, None]
+
+
+def f32(array):
+    return wg.tensor(np.asarray(array, np.float32))
+
+
+def by_group(x):
+    return standard(x.reshape(3, 2, 2, 5), (2, 3)).reshape(x.shape)
+
+
+FORMS = {
+    "batch": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), lambda x: standard(x, (0, 2))),
+    "instance": (lambda x, w, b: F.instance_norm(x, None, None, w, b), lambda x: standard(x, 2)),
+    "group": (lambda x, w, b: F.group_norm(x, 2, w, b), by_group),
+    "fixed": (
+        lambda x, w, b: F.batch_norm(x, x.new_zeros(4) + 0.5, x.new_ones(4) * 2, w, b),
+        lambda x: (x - 0.5) / np.sqrt(2 + 1e-5),
+    ),
+}
+
+
+SEED = RNG.standard_normal(X.shape).astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_values_and_gradients(name):
+    """Values by the formula, derivatives by differences of it."""
+    ours, formula = FORMS[name]
+    given = [f32(a).requires_grad_() for a in (X, WEIGHT, BIAS)]
+    out = ours(*given)
+    np.testing.assert_allclose(out.detach().numpy(), affine(formula(X)), rtol=1e-5, atol=1e-5)
+    out.backward(f32(SEED))
+    for place, tensor in enumerate(given):
+        step = RNG.standard_normal(tensor.shape)
+
+        def moved(by, place=place, step=step):
+            arrays = [X, WEIGHT, BIAS]
+            arrays[place] = arrays[place] + by * step
+            return ((formula(arrays[0]) * arrays[1][:, None] + arrays[2][:, None]) * SEED).sum()
+
+        slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
+        assert abs((tensor.grad.numpy() * step).sum() - slope) < 2e-5 * max(1, abs(slope))
+
+
+def test_recorded_gradients():
+    """Composed of ops where they are recorded: what the kernels give, and its change along a direction."""
+    ours, _ = FORMS["group"]
+    given, seed = [wg.tensor(a).requires_grad_() for a in (X, WEIGHT, BIAS)], wg.tensor(SEED)
+    launched = wg.autograd.grad(ours(*given), given, seed)
+    composed = wg.autograd.grad(ours(*given), given, seed, create_graph=True)
+    for a, b in zip(launched, composed, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
+    direction = RNG.standard_normal(X.shape)
+    second = wg.autograd.grad((composed[0] * wg.tensor(direction)).sum(), given[0])[0].numpy()
+
+    def first(x):
+        x = wg.tensor(x).requires_grad_()
+        return wg.autograd.grad(ours(x, *given[1:]), x, seed)[0].numpy()
+
+    change = (first(X + 1e-5 * direction) - first(X - 1e-5 * direction)) / 2e-5
+    np.testing.assert_allclose(second, change, rtol=1e-4, atol=1e-6)
+
+
+def test_large_means_keep_their_digits():
+    x = (RNG.standard_normal((16, 2, 64)) + 1000).astype(np.float32)
+    found = F.batch_norm(wg.tensor(x), None, None, None, None, True).numpy()
+    np.testing.assert_allclose(found, standard(x.astype(np.float64), (0, 2)), atol=2e-4)
+
+
+def test_half_types_have_statistics_in_float32():
+    x = wg.tensor(X + 100).half().requires_grad_()
+    weight = f32(WEIGHT).requires_grad_()
+    out = F.instance_norm(x, None, None, weight)
+    expected = standard(x.detach().float().numpy().astype(np.float64), 2) * WEIGHT[:, None]
+    np.testing.assert_allclose(out.detach().float().numpy(), expected, rtol=2e-3, atol=2e-3)
+    out.sum().backward()
+    assert (out.dtype, x.grad.dtype, weight.grad.dtype) == (wg.float16, wg.float16, wg.float32)
+
+
+def test_running_statistics():
+    """Moved by momentum, or the mean over batches; as they are in evaluation; not at all where they are not tracked."""
+    batches = [RNG.standard_normal((3, 4, 5)) + k for k in range(3)]
+    means = [b.mean((0, 2)) for b in batches]
+    variances = [b.var((0, 2), ddof=1) for b in batches]
+    moving, mean = nn.BatchNorm1d(4, momentum=0.25), nn.BatchNorm1d(4, momentum=None)
+    untracked = nn.BatchNorm1d(4, track_running_stats=False)
+    expected = [np.zeros(4), np.ones(4)]
+    for batch, m, v in zip(batches, means, variances, strict=True):
+        moving(f32(batch))
+        mean(f32(batch))
+        expected = [0.75 * a + 0.25 * b for a, b in zip(expected, (m, v), strict=True)]
+    for layer, (m, v) in ((moving, expected), (mean, (np.mean(means, 0), np.mean(variances, 0)))):
+        assert layer.num_batches_tracked.item() == 3
+        np.testing.assert_allclose(layer.running_mean.numpy(), m, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(layer.running_var.numpy(), v, rtol=1e-5)
+        shifted = (X - m[:, None]) / np.sqrt(v[:, None] + 1e-5)
+        np.testing.assert_allclose(layer.eval()(f32(X)).detach().numpy(), shifted, rtol=1e-4, atol=1e-5)
+        assert layer.num_batches_tracked.item() == 3
+    for layer in (untracked, untracked.eval()):
+        np.testing.assert_allclose(layer(f32(X)).detach().numpy(), standard(X, (0, 2)), rtol=1e-4, atol=1e-5)
+    assert list(untracked.state_dict()) == ["weight", "bias"]
+    moving.reset_parameters()
+    assert moving.running_var.tolist() == [1] * 4
+    assert moving.num_batches_tracked.item() == 0
+
+
+def test_running_statistics_of_instances():
+    layer = nn.InstanceNorm1d(4, track_running_stats=True, momentum=0.5)
+    layer(f32(X))
+    np.testing.assert_allclose(layer.running_mean.numpy(), 0.5 * X.mean((0, 2)), rtol=1e-5)
+    np.testing.assert_allclose(layer.running_var.numpy(), 0.5 + 0.5 * X.var(2, ddof=1).mean(0), rtol=1e-5)
+    alone = nn.InstanceNorm1d(4)
+    np.testing.assert_allclose(alone(f32(X[0])).numpy(), standard(X[0], 1), rtol=1e-4, atol=1e-5)
+    with pytest.warns(UserWarning, match="counts for nothing"):
+        nn.InstanceNorm1d(7)(f32(X))
+    with pytest.raises(ShapeError, match="4 channels"):
+        nn.InstanceNorm1d(7, affine=True)(f32(X))
+
+
+def test_local_response():
+    squares = np.pad(X**2, ((0, 0), (1, 1), (0, 0)))
+    total = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
+    layer = nn.LocalResponseNorm(3, alpha=0.3, beta=0.6, k=1.5)
+    np.testing.assert_allclose(layer(f32(X)).numpy(), X / (1.5 + 0.1 * total) ** 0.6, rtol=1e-5)
+
+
+def test_layers_are_printed_and_converted():
+    net = nn.Sequential(nn.Sequential(nn.BatchNorm2d(4, bias=False)), nn.GroupNorm(2, 4), nn.LayerNorm(3, bias=False))
+    before = net[0][0].eval()
+    found = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    assert found is net
+    assert isinstance(net[0][0], nn.SyncBatchNorm)
+    assert not net[0][0].training
+    assert net[0][0].weight is before.weight
+    assert net[0][0].bias is None
+    assert net[0][0].running_mean is before.running_mean
+    assert [repr(m) for m in (net[0][0], *list(net)[1:])] == [
+        "SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True, bias=False, track_running_stats=True)",
+        "GroupNorm(2, 4, eps=1e-05, affine=True, bias=True)",
+        "LayerNorm((3,), eps=1e-05, elementwise_affine=True, bias=False)",
+    ]
+
+
+def test_no_elements():
+    layer = nn.BatchNorm1d(4)
+    assert layer(wg.ones(0, 4)).shape == (0, 4)
+    assert layer.running_mean.tolist() == [0] * 4
+    assert F.group_norm(wg.ones(0, 4, 3), 2).shape == (0, 4, 3)
+
+
+def ones(*shape):
+    return wg.ones(*shape)
+
+
+ERRORS = {
+    "weight": (lambda: F.batch_norm(ones(2, 3), None, None, ones(2), None, True), ShapeError, r"weight.*\[2\].*\[3\]"),
+    "dtype": (lambda: F.group_norm(ones(2, 4), 2, ones(4).double()), DTypeError, "weight is float64"),
+    "integers": (lambda: F.batch_norm(ones(2, 3).long(), None, None, None, None, True), UnsupportedDType, "int64"),
+    "a value": (lambda: F.batch_norm(ones(1, 3), None, None, None, None, True), ShapeError, "more than one value"),
+    "one of two": (lambda: F.batch_norm(ones(2, 3), ones(3), None, training=True), ShapeError, "both be given"),
+    "eps": (lambda: F.batch_norm(ones(2, 3), None, None, training=True, eps=0), ArgumentError, "eps"),
+    "momentum": (lambda: F.batch_norm(ones(2, 3), None, None, None, None, True, None), ArgumentError, "momentum"),
+    "groups": (lambda: F.group_norm(ones(2, 3), 2), ShapeError, "divide"),
+    "an element": (lambda: F.instance_norm(ones(2, 3, 1)), ShapeError, "more than one element"),
+    "rank": (lambda: nn.BatchNorm2d(3)(ones(2, 3)), ShapeError, "4D"),
+    "response": (lambda: F.local_response_norm(ones(2, 3), 2), ShapeError, "three dimensions"),
+    "layer": (lambda: F.layer_norm(ones(2, 3), (3,), ones(3).double()), DTypeError, "float64"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name):
+    call, kind, message = ERRORS[name]
+    with pytest.raises(kind, match=message):
+        call()
