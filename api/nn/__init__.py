@@ -1,6 +1,6 @@
 """Neural networks: modules and their parameters, layers, losses; `functional`, `init` and `utils` beside them."""
 
-from . import functional, init, utils
+from . import functional, init, modules, utils
 from .activations import *  # noqa: F403
 from .batch_normalization import *  # noqa: F403
 from .containers import *  # noqa: F403

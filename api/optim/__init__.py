@@ -1,7 +1,7 @@
 """Optimizers: each step is one generated kernel for all parameters of a group, which reads and writes parameters and
 state together."""
 
-from . import lr_scheduler
+from . import lr_scheduler, swa_utils
 from .adam import Adam, Adamax, AdamW, NAdam, RAdam
 from .algorithms import ASGD, SGD, Adadelta, Adagrad, RMSprop, Rprop
 from .optimizer import Optimizer

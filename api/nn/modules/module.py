@@ -1,0 +1,19 @@
+"""`Module` and the hooks of all modules, under the path that PyTorch has them at."""
+
+from ..module import (
+    Module,
+    register_module_backward_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
+
+__all__ = [
+    "Module",
+    "register_module_backward_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+]
