@@ -8,6 +8,7 @@ from .convolutions import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .embeddings import *  # noqa: F403
 from .layers import *  # noqa: F403
+from .lazy import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
@@ -20,4 +21,7 @@ from .recurrent_cells import *  # noqa: F403
 from .shuffling import *  # noqa: F403
 from .transformers import *  # noqa: F403
 
-__all__ = ["Buffer", "Module", "Parameter", "functional", "init", "utils"]
+__all__ = [
+    "Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "functional", "init", "modules",
+    "utils",
+]  # fmt: skip

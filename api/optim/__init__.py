@@ -8,5 +8,5 @@ from .optimizer import Optimizer
 
 __all__ = [
     "ASGD", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
-    "lr_scheduler",
+    "lr_scheduler", "swa_utils",
 ]  # fmt: skip

@@ -1,0 +1,310 @@
+"""Layers that learn how many inputs they have from the first one they are called with."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, ClassVar
+
+from ..convolutions import Numbers
+from ..factories import zeros
+from ..runtime import dtypes
+from ..runtime.errors import ArgumentError, DomainError, ShapeError
+from .batch_normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    _ChannelNorm,
+)
+from .convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .layers import Linear
+from .module import Module
+from .parameter import UninitializedBuffer, UninitializedParameter, is_lazy
+
+__all__ = [
+    "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",
+    "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d", "LazyLinear",
+]  # fmt: skip
+
+
+class LazyModuleMixin(Module):
+    """A module with `UninitializedParameter`s, which `initialize_parameters(*args, **kwargs)` gives their shapes.
+
+    That is called with the arguments of the first call, before `forward`; a state dict that is loaded gives shapes as
+    well. Then the module becomes one of the class `cls_to_become`. Write `class Lazy(LazyModuleMixin, Layer)`.
+    """
+
+    cls_to_become: ClassVar[type | None] = None
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
+
+    def _lazy_load_hook(self, state_dict: Any, prefix: str, *_: Any) -> None:
+        for name, tensor in self._own_tensors():
+            given = state_dict.get(prefix + name)
+            if given is not None and is_lazy(tensor) and not is_lazy(given):
+                tensor.materialize(given.shape)
+
+    def _own_tensors(self) -> list[tuple[str, Any]]:
+        return [*itertools.chain(self._parameters.items(), self._buffers.items())]
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Give parameters their shapes and values, from the arguments of the first call."""
+        raise NotImplementedError(f"{type(self).__name__} defines no initialize_parameters(...)")
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether a parameter or a buffer has no shape yet."""
+        return any(is_lazy(tensor) for _, tensor in self._own_tensors())
+
+    def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        module.initialize_parameters(*args, **(kwargs or {}))
+        if module.has_uninitialized_params():
+            raise DomainError(
+                f"{type(module).__name__}: initialize_parameters left a parameter without a shape; call materialize() "
+                "on each"
+            )
+        for name in ("_initialize_hook", "_load_hook"):
+            getattr(module, name).remove()
+            delattr(module, name)
+        if module.cls_to_become is not None:
+            module.__class__ = module.cls_to_become
+
+    def reset_parameters(self) -> None:
+        """Draw parameters anew, once they have shapes."""
+        if not self.has_uninitialized_params():
+            super().reset_parameters()  # type: ignore[misc]
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """`Linear` whose in_features is the size of the first input's last dimension."""
+
+    cls_to_become = Linear
+
+    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
+        super().__init__(0, 0, False)
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_features = out_features
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew, once in_features is known."""
+        if self.in_features:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Any) -> None:
+        """Take in_features from `input`."""
+        if self.has_uninitialized_params():
+            self.in_features = input.meta.shape[-1]
+            _materialize(self, (self.out_features, self.in_features), self.out_features)
+            self.reset_parameters()
+        elif not self.in_features:  # loaded before the first call
+            self.in_features = self.weight.meta.shape[-1]
+
+
+class _LazyConvolution(LazyModuleMixin):
+    dimensions: int
+    transposed: bool
+    kernel_size: tuple[int, ...]
+    in_channels: int
+    out_channels: int
+    groups: int
+
+    def _leave(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_channels = out_channels
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew, once in_channels is known."""
+        if self.in_channels:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:
+        """Take in_channels from `input`: (N, C, …), or (C, …)."""
+        weight: Any = self.weight
+        if not self.has_uninitialized_params():
+            if not self.in_channels:  # loaded before the first call
+                self.in_channels = weight.meta.shape[0 if self.transposed else 1] * (
+                    1 if self.transposed else self.groups
+                )
+            return
+        name, rank, shape = type(self).__name__, self.dimensions + 1, list(input.meta.shape)
+        if len(shape) not in (rank, rank + 1):
+            raise ShapeError(f"{name}: takes {rank} or {rank + 1} dimensions, not shape {shape}")
+        self.in_channels = shape[len(shape) - rank]
+        if self.in_channels % self.groups or self.out_channels % self.groups:
+            raise ArgumentError(
+                f"{name}: {self.in_channels} and {self.out_channels} channels do not fall into {self.groups} groups"
+            )
+        first, second = self.out_channels, self.in_channels
+        first, second = (second, first) if self.transposed else (first, second)
+        _materialize(self, (first, second // self.groups, *self.kernel_size), self.out_channels)
+        self.reset_parameters()
+
+
+class _LazyStraight(_LazyConvolution):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: str | Numbers = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        super().__init__(
+            0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device=device, dtype=dtype
+        )
+        self._leave(out_channels, bias, device, dtype)
+
+
+class _LazyTransposed(_LazyConvolution):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        output_padding: Numbers = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Numbers = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device=device,
+            dtype=dtype,
+        )  # fmt: skip
+        self._leave(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyStraight, Conv1d):
+    """`Conv1d` whose in_channels is that of the first input."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyStraight, Conv2d):
+    """`Conv2d` whose in_channels is that of the first input."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyStraight, Conv3d):
+    """`Conv3d` whose in_channels is that of the first input."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+    """`ConvTranspose1d` whose in_channels is that of the first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+    """`ConvTranspose2d` whose in_channels is that of the first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+    """`ConvTranspose3d` whose in_channels is that of the first input."""
+
+    cls_to_become = ConvTranspose3d
+
+
+class _LazyNorm(LazyModuleMixin, _ChannelNorm):
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ):
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
+        self.affine, self.track_running_stats = affine, track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(device=device, dtype=dtype)
+            if bias:
+                self.bias = UninitializedParameter(device=device, dtype=dtype)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = zeros((), dtype=dtypes.int64, device=device)
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0, and running statistics of no batch, once num_features is known."""
+        if self.num_features:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Any) -> None:
+        """Take num_features from `input`: (N, C, …)."""
+        if self.has_uninitialized_params():
+            self.num_features = input.meta.shape[1]
+            _materialize(self, (self.num_features,), self.num_features)
+            for buffer in (self.running_mean, self.running_var):
+                if is_lazy(buffer):
+                    buffer.materialize((self.num_features,))  # type: ignore[union-attr]
+            self.reset_parameters()
+        elif not self.num_features:  # loaded before the first call
+            self.num_features = input.meta.shape[1]
+
+
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+    """`BatchNorm1d` whose num_features is the number of the first input's channels."""
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+    """`BatchNorm2d` whose num_features is the number of the first input's channels."""
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+    """`BatchNorm3d` whose num_features is the number of the first input's channels."""
+
+    cls_to_become = BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+    """`InstanceNorm1d` whose num_features is the number of the first input's channels."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+    """`InstanceNorm2d` whose num_features is the number of the first input's channels."""
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+    """`InstanceNorm3d` whose num_features is the number of the first input's channels."""
+
+    cls_to_become = InstanceNorm3d
+
+
+def _materialize(module: Any, weight: tuple[int, ...], bias: int) -> None:
+    for tensor, shape in ((module.weight, weight), (module.bias, (bias,))):
+        if is_lazy(tensor):
+            tensor.materialize(shape)
