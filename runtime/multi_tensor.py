@@ -11,7 +11,6 @@ only places changed (new gradients), the table is written anew; the host never w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -84,15 +83,15 @@ class _Group:
         self.launchers: dict[tuple[int, bool], Any] = {}
         self.parts: list[tuple[slice, Any]] = []
 
-    def launches(self, lists: Sequence[Sequence[Tensor]], stream: Any) -> list[tuple[Any, list[Any], list[Tensor]]]:
-        """(launcher, its buffers, what it may reach) of every launch, for tensors where they are now."""
+    def launches(self, lists: Sequence[Sequence[Tensor]], stream: Any) -> list[tuple[Any, list[Any]]]:
+        """(launcher, its buffers and what it may reach) of every launch, for tensors where they are now."""
         chosen = [[tensors[i] for i in self.indices] for tensors in lists]
         found = []
         if self.driver.target == "triton":
             starts = np.array([[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in chosen], np.int64)
             wide = not bool((starts % _WIDE).any())
             launch, table = self._launch(0, slice(0, len(self.indices)), starts, wide, stream)
-            found.append((launch, [table], [t for tensors in chosen for t in tensors]))
+            found.append((launch, [table, *(t for tensors in chosen for t in tensors)]))
             return found
         for number, (part, buffers) in enumerate(self._split(chosen)):
             numbers = {id(b): n for n, b in enumerate(buffers)}
@@ -100,7 +99,7 @@ class _Group:
             launch, table = self._launch(number, part, np.array(places, np.int64), False, stream)
             bases = [_Base(b) for b in buffers]
             bases += [bases[0]] * (BASES - len(bases))
-            found.append((launch, [*bases, table], []))
+            found.append((launch, [*bases, table]))
         return found
 
     def _split(self, chosen: Sequence[Sequence[Tensor]]) -> list[tuple[slice, list[Any]]]:
@@ -169,7 +168,8 @@ class MultiTensor:
         self._plans: Any = None
         self._groups: list[_Group] = []
         self._alone: list[int] = []
-        self._launches: list[tuple[Any, Any, list[Any], list[Tensor]]] = []
+        self._written: list[int] = []
+        self._launches: list[tuple[Any, Any, list[Any]]] = []
 
     def __call__(self, lists: Sequence[list[Tensor]], numbers: Sequence[float]) -> None:
         """Update in place: `lists` has a list of tensors for each tensor operand, all as long, `numbers` the rest.
@@ -184,48 +184,43 @@ class MultiTensor:
         everything = [t for tensors in lists for t in tensors]
         storages = [t.storage for t in everything]
         metas = [t.meta for t in everything]
-        if (
-            len(metas) != len(self._metas)
-            or any(map(is_not, metas, self._metas))
-            or self._plans is not state.plans  # another thread's, or forgotten
-        ):
+        if metas != self._metas or self._plans is not state.plans:  # another thread's plans, or forgotten ones
             self._arrange(lists, metas)
             self._plans = state.plans
             self._buffers = []
-        buffers = [s.buffer for s in storages]
         starts = [t.start for t in everything]
         if (
             starts != self._starts
-            or len(buffers) != len(self._buffers)
-            or any(map(is_not, buffers, self._buffers))
+            or [s.buffer for s in storages] != self._buffers
             or self._streams is not state.streams
             or any(stream.capture is not capture for stream, capture in self._captures)
         ):
-            self._streams = state.streams
-            self._launches, self._captures = [], []
-            for group in self._groups:
-                stream = (state.streams or {}).get(group.device) or group.driver.default_stream
-                if hasattr(stream, "capture"):  # a table that is written in a graph is there when the graph runs
-                    self._captures.append((stream, stream.capture))
-                self._launches += [(stream, *launch) for launch in group.launches(lists, stream)]
-            self._buffers = [s.buffer for s in storages]  # after those of host memory were attached
+            self._place(lists, storages, state)
             self._starts = starts
         pending = None
-        for stream, launch, bound, reached in self._launches:
+        for stream, launch, bound in self._launches:
+            launch(bound, numbers, stream)
             first = bound[0]
-            launch([*bound, *reached], numbers, stream)
             if type(first) is _Base and first.pending is not None:
                 pending, first.pending = first.pending, None
         if pending is not None:
             for s in storages:
                 s.pending = pending
-        for group in self._groups:
-            for k in self.over:
-                tensors = lists[k]
-                for i in group.indices:
-                    tensors[i].storage.version += 1
+        for i in self._written:
+            storages[i].version += 1
         if self._alone:
             self._singly(self._alone, lists, numbers)
+
+    def _place(self, lists: Sequence[list[Tensor]], storages: list[Storage], state: Any) -> None:
+        """Write the tables of where tensors are now."""
+        self._streams = state.streams
+        self._launches, self._captures = [], []
+        for group in self._groups:
+            stream = (state.streams or {}).get(group.device) or group.driver.default_stream
+            if hasattr(stream, "capture"):  # a table that is written in a graph is there when the graph runs
+                self._captures.append((stream, stream.capture))
+            self._launches += [(stream, launch, bound) for launch, bound in group.launches(lists, stream)]
+        self._buffers = [s.buffer for s in storages]  # after those of host memory were attached
 
     def _arrange(self, lists: Sequence[Sequence[Tensor]], metas: list[Meta]) -> None:
         """Sort tensors into groups by device and dtypes, apart from those that are no single run of elements."""
@@ -245,6 +240,8 @@ class MultiTensor:
                 continue
             groups.setdefault((first.device, *[m.dtype for m in layouts]), []).append(i)
         self._groups = [_Group(self.record, key[0], lists, indices) for key, indices in groups.items()]
+        count = len(lists[0])
+        self._written = [k * count + i for k in self.over for indices in groups.values() for i in indices]
         self._metas = metas
 
     def _refuse(self, kind: type[Exception], what: str, layouts: Sequence[Meta]) -> None:

@@ -27,10 +27,6 @@ class _Means(Optimizer):
         state["step"] = 0.0
         state["exp_avg"], state["exp_avg_sq"] = zeros_like(param), zeros_like(param)
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
-        state["step"] += 1
-        return state["step"]
-
 
 def _decays(group: dict[str, Any]) -> tuple[float, float]:
     """Weight decay through the gradient, and the factor by which the parameter shrinks."""
@@ -146,10 +142,11 @@ class NAdam(_Means):
         super().start(param, state, group)
         state["mu_product"] = 1.0
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
-        state["step"] += 1
-        state["mu_product"] = single(state["mu_product"] * _momentum(group, state["step"]))
-        return state["step"], state["mu_product"]
+    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        steps = super().advance(group, params, states)
+        for state, step in zip(states, steps, strict=True):
+            state["mu_product"] = single(state["mu_product"] * _momentum(group, step))
+        return [(step, state["mu_product"]) for step, state in zip(steps, states, strict=True)]
 
     def numbers(
         self, group: dict[str, Any], key: tuple[float, float]

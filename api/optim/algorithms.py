@@ -42,16 +42,22 @@ class SGD(Optimizer):
             "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-    def _keys(self, group: dict[str, Any], params: Any) -> list[Any]:
-        if not group["momentum"]:
-            return [0.0] * len(params)  # no state, not even an empty one
-        return super()._keys(group, params)
+    def _states(self, group: dict[str, Any], params: list[Any]) -> list[dict[str, Any]]:
+        return super()._states(group, params) if group["momentum"] else []  # without: no state, not even an empty one
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> float:
-        if state.get("momentum_buffer") is None:  # the first buffer is the gradient, undamped
-            state["momentum_buffer"] = zeros_like(param)
-            return 1.0
-        return 1.0 - number(group["dampening"])
+    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["momentum_buffer"] = None
+
+    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[float]:
+        """By what the gradient goes into the buffer: the first time it is the buffer."""
+        if not states:
+            return [0.0] * len(params)
+        found = [1.0 - number(group["dampening"])] * len(states)
+        for i, state in enumerate(states):
+            if state.get("momentum_buffer") is None:
+                state["momentum_buffer"] = zeros_like(params[i])
+                found[i] = 1.0
+        return found
 
     def numbers(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         lr, decay, sign = number(group["lr"]), number(group["weight_decay"]), sign_of(group)
@@ -85,8 +91,9 @@ class RMSprop(Optimizer):
         if group["centered"]:
             state["grad_avg"] = zeros_like(param)
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        state["step"] += 1
+    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        super().advance(group, params, states)
+        return [None] * len(states)  # the same in every step
 
     def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         alpha, momentum = number(group["alpha"]), number(group["momentum"])
@@ -128,10 +135,6 @@ class Adagrad(Optimizer):
     def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["sum"] = 0.0, full_like(param, float(self.defaults["initial_accumulator_value"]))
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
-        state["step"] += 1
-        return state["step"]
-
     def numbers(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         lr = number(group["lr"]) / (1 + (key - 1) * number(group["lr_decay"]))
         return "adagrad_step", ("sum",), (lr, number(group["eps"]), number(group["weight_decay"]), sign_of(group))
@@ -157,8 +160,9 @@ class Adadelta(Optimizer):
     def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["square_avg"], state["acc_delta"] = 0.0, zeros_like(param), zeros_like(param)
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        state["step"] += 1
+    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        super().advance(group, params, states)
+        return [None] * len(states)  # the same in every step
 
     def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         rho = number(group["rho"])
@@ -188,8 +192,9 @@ class Rprop(Optimizer):
         state["step"], state["prev"] = 0.0, zeros_like(param)
         state["step_size"] = full_like(param, number(group["lr"]))
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        state["step"] += 1
+    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        super().advance(group, params, states)
+        return [None] * len(states)  # the same in every step
 
     def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         found = *map(number, group["etas"]), *map(number, group["step_sizes"]), sign_of(group)
@@ -218,13 +223,13 @@ class ASGD(Optimizer):
     def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state.update(step=0.0, eta=single(number(group["lr"])), mu=1.0, ax=zeros_like(param))
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
-        now = state["eta"], state["mu"]
-        lr, step = number(group["lr"]), state["step"] + 1
-        state["step"] = step
-        state["eta"] = single(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
-        state["mu"] = single(1 / max(1, step - group["t0"]))
-        return now
+    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        found = [(state["eta"], state["mu"]) for state in states]
+        lr = number(group["lr"])
+        for state, step in zip(states, super().advance(group, params, states), strict=True):
+            state["eta"] = single(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
+            state["mu"] = single(1 / max(1, step - group["t0"]))
+        return found
 
     def numbers(
         self, group: dict[str, Any], key: tuple[float, float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
 from typing import Any
@@ -225,35 +225,39 @@ class Optimizer:
     def _move(self, position: int, group: dict[str, Any], params: list[Any], grads: list[Tensor]) -> None:
         if self._counts and params[0].meta.device.type == "cuda":
             self._check_capture(params[0])
-        keys = self._keys(group, params)
+        states = self._states(group, params)
+        keys = self.advance(group, params, states)
+        if len(params) == len({*map(id, params)}) and keys.count(keys[0]) == len(keys):
+            self._update(position, 0, group, keys[0], params, grads, states)
+            return
         apart: dict[Any, list[int]] = {}
-        if keys.count(keys[0]) != len(keys):
-            for i, key in enumerate(keys):
-                apart.setdefault(key, []).append(i)
-        else:
-            apart[keys[0]] = list(range(len(keys))) if len(params) != len({*map(id, params)}) else []
-        for number, (key, chosen) in enumerate(apart.items()):
-            name, fields, values = self.numbers(group, key)
-            call = self._calls.get((position, number, name))
-            if call is None:
-                call = self._calls[position, number, name] = MultiTensor(registry[name])
-            for indices in _unique(params, chosen):
-                some = params if not indices else [params[i] for i in indices]
-                lists = [some, grads if not indices else [grads[i] for i in indices]]
-                if fields:
-                    states = [self.state[p] for p in some]
-                    lists += [[s[field] for s in states] for field in fields]
-                call(lists, values)
+        turns: dict[int, int] = {}  # how often a parameter was met: one that is there twice moves twice, in turn
+        for i, key in enumerate(keys):
+            turn = turns[id(params[i])] = turns.get(id(params[i]), -1) + 1
+            apart.setdefault((turn, key), []).append(i)
+        for number, ((_, key), chosen) in enumerate(apart.items()):
+            lists = [[given[i] for i in chosen] if given else [] for given in (params, grads, states)]
+            self._update(position, number, group, key, *lists)
 
-    def _keys(self, group: dict[str, Any], params: Sequence[Any]) -> list[Any]:
-        """What tells the numbers of parameters' updates apart, after state has been begun and moved on."""
-        own, found = self.state, []
-        for param in params:
-            state = own[param]
-            if not state:
-                self.start(param, state, group)
-            found.append(self.advance(param, state, group))
-        return found
+    def _update(
+        self, position: int, number: int, group: dict[str, Any], key: Any, params: list[Any], grads: list[Any],
+        states: list[dict[str, Any]],
+    ) -> None:  # fmt: skip
+        name, fields, values = self.numbers(group, key)
+        call = self._calls.get((position, number, name))
+        if call is None:
+            call = self._calls[position, number, name] = MultiTensor(registry[name])
+        call([params, grads, *[[s[field] for s in states] for field in fields]], values)
+
+    def _states(self, group: dict[str, Any], params: list[Any]) -> list[dict[str, Any]]:
+        """The parameters' states, begun where they are empty."""
+        own = self.state
+        states = [own[param] for param in params]
+        if not all(states):
+            for param, state in zip(params, states, strict=True):
+                if not state:
+                    self.start(param, state, group)
+        return states
 
     def _check_capture(self, param: Any) -> None:
         if getattr(current_stream(param.meta.device), "capture", None) is not None:
@@ -265,9 +269,14 @@ class Optimizer:
     def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Fill the empty `state` of a parameter."""
 
-    def advance(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> Any:
-        """Count a step in `state`; what `numbers` needs to know of it. Parameters of equal answers move together."""
-        raise NotImplementedError(f"{type(self).__name__} defines no advance(...)")
+    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        """Count a step in each state; what `numbers` needs to know of each. Parameters of equal answers move at once.
+
+        By default this counts `step` where a state has it, and that is the answer.
+        """
+        for state in states:
+            state["step"] += 1
+        return [state["step"] for state in states]
 
     def numbers(self, group: dict[str, Any], key: Any) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         """The update's op, the state that is its operands after parameter and gradient, and its numbers."""
@@ -374,17 +383,3 @@ class Optimizer:
 
 Optimizer.step = _hooked(Optimizer.step)  # type: ignore[method-assign]
 
-
-def _unique(params: Sequence[Any], chosen: list[int]) -> list[list[int]]:
-    """`chosen` (empty: all, which are known to be apart), cut so that no parameter is twice in a part: those of one
-    kernel move at once."""
-    if not chosen:
-        return [chosen]
-    parts: list[list[int]] = []
-    count: dict[int, int] = {}
-    for i in chosen:
-        turn = count[id(params[i])] = count.get(id(params[i]), -1) + 1
-        if turn == len(parts):
-            parts.append([])
-        parts[turn].append(i)
-    return parts

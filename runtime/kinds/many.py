@@ -28,7 +28,7 @@ from .triton import Defines, instance, next_power
 
 __all__ = ["BASES", "Runs", "plan", "runs"]
 
-BASES = 16  # buffers that a launch may reach into, as many as the template has
+BASES = 32  # buffers that a launch may reach into, as many as the template has
 _LEAST_RUN, _MOST_RUN = 1024, 65536  # elements of a GPU's row
 _ROWS_A_CORE = 16
 
