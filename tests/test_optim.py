@@ -185,6 +185,7 @@ def rates(make, count, lr=0.8):
     found = []
     for _ in range(count):
         found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
         schedule.step()
     return found
 

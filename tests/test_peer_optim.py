@@ -144,3 +144,119 @@ def test_half_types_follow_the_fused_update(dtype):
         ours.step()
         theirs.step()
     np.testing.assert_array_equal(p.detach().float().numpy(), q.detach().float().numpy())
+
+
+# Schedules
+
+
+class Falling:
+    """A callable whose attributes are saved."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __call__(self, epoch):
+        return self.rate**epoch
+
+
+SCHEDULES = {
+    "lambda": lambda s, o: s.LambdaLR(o, [lambda e: 0.9**e, Falling(0.95)]),
+    "multiplicative": lambda s, o: s.MultiplicativeLR(o, lambda e: 0.97 + 0.02 * (e % 2)),
+    "step": lambda s, o: s.StepLR(o, 7, 0.7),
+    "multistep": lambda s, o: s.MultiStepLR(o, [30, 8, 8, 60], 0.5),
+    "constant": lambda s, o: s.ConstantLR(o, 0.3, 11),
+    "linear": lambda s, o: s.LinearLR(o, 0.2, 0.9, 23),
+    "exponential": lambda s, o: s.ExponentialLR(o, 0.96),
+    "polynomial": lambda s, o: s.PolynomialLR(o, 60, 1.7),
+    "cosine": lambda s, o: s.CosineAnnealingLR(o, 20, 0.01),
+    "restarts": lambda s, o: s.CosineAnnealingWarmRestarts(o, 7, 2, 0.01),
+    "restarts evenly": lambda s, o: s.CosineAnnealingWarmRestarts(o, 9),
+    "cyclic": lambda s, o: s.CyclicLR(o, [0.01, 0.02], 0.5, 9, 14, "triangular2"),
+    "cyclic range": lambda s, o: s.CyclicLR(o, 0.01, [0.5, 0.7], 9, mode="exp_range", gamma=0.99),
+    "cyclic own": lambda s, o: s.CyclicLR(o, 0.01, 0.5, 9, scale_fn=Falling(0.9), scale_mode="iterations"),
+    "one cycle": lambda s, o: s.OneCycleLR(o, [0.5, 0.7], total_steps=110),
+    "one cycle, three phases": lambda s, o: s.OneCycleLR(
+        o, 0.5, epochs=11, steps_per_epoch=10, three_phase=True, anneal_strategy="linear"
+    ),
+    "sequential": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, total_iters=10), s.CosineAnnealingLR(o, 40), s.ExponentialLR(o, 0.9)], [10, 50]
+    ),
+    "chained": lambda s, o: s.ChainedScheduler([s.ConstantLR(o, 0.1, 5), s.ExponentialLR(o, 0.95), s.StepLR(o, 9)]),
+}
+
+
+def _pair(kind, momentum=0.9):
+    ours = [nn.Parameter(wg.ones(1)) for _ in range(2)]
+    theirs = [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]
+    options = {"lr": 0.4} if kind == "AdamW" else {"lr": 0.4, "momentum": momentum}
+    mine = getattr(optim, kind)([{"params": ours[:1]}, {"params": ours[1:], "lr": 0.8}], **options)
+    return mine, getattr(torch.optim, kind)([{"params": theirs[:1]}, {"params": theirs[1:], "lr": 0.8}], **options)
+
+
+def _options(optimizer):
+    names = ("lr", "momentum", "betas", "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
+    return [v for g in optimizer.param_groups for n in names if n in g for v in np.ravel(g[n])]
+
+
+def _numbers(saved):
+    """A schedule's state without functions."""
+    if isinstance(saved, dict):
+        return {k: _numbers(v) for k, v in saved.items() if not callable(v)}
+    return [_numbers(v) for v in saved] if isinstance(saved, list) else saved
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+@pytest.mark.filterwarnings("ignore")
+def test_schedules(name, kind):
+    mine, other = _pair(kind)
+    ours, theirs = SCHEDULES[name](optim.lr_scheduler, mine), SCHEDULES[name](torch.optim.lr_scheduler, other)
+    for epoch in range(100):
+        np.testing.assert_allclose(_options(mine), _options(other), rtol=1e-12, atol=1e-15, err_msg=f"epoch {epoch}")
+        np.testing.assert_allclose(ours.get_last_lr(), theirs.get_last_lr(), rtol=1e-12)
+        if epoch == 50:  # both go on elsewhere, from one another's state
+            ours_saved, theirs_saved = copy.deepcopy(ours.state_dict()), copy.deepcopy(theirs.state_dict())
+            assert _numbers(ours_saved).keys() == _numbers(theirs_saved).keys()
+            rates = copy.deepcopy(other.state_dict()["param_groups"])
+            mine, other = _pair(kind)
+            ours, theirs = SCHEDULES[name](optim.lr_scheduler, mine), SCHEDULES[name](torch.optim.lr_scheduler, other)
+            ours.load_state_dict(theirs_saved)
+            theirs.load_state_dict(theirs_saved)
+            mine.load_state_dict({"state": {}, "param_groups": rates})
+            other.load_state_dict({"state": {}, "param_groups": copy.deepcopy(rates)})
+        ours.step()
+        theirs.step()
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "max", "threshold": 0.1}, {"threshold_mode": "abs", "cooldown": 2},
+                                     {"mode": "max", "threshold_mode": "abs", "min_lr": [0.1, 0.3]}])  # fmt: skip
+def test_plateau(options):
+    mine, other = _pair("SGD")
+    options = {"factor": 0.5, "patience": 2, **options}
+    ours = optim.lr_scheduler.ReduceLROnPlateau(mine, **options)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(other, **options)
+    for value in np.round(np.random.default_rng(0).standard_normal(60).cumsum() / 3, 1):
+        ours.step(value)
+        theirs.step(value)
+        assert _options(mine) == _options(other)
+        assert ours.state_dict() == theirs.state_dict()
+
+
+@pytest.mark.parametrize("name", ["step", "exponential", "linear", "cosine", "polynomial", "constant", "multistep"])
+@pytest.mark.filterwarnings("ignore")
+def test_an_epoch_by_name_has_the_closed_form(name):
+    mine, other = _pair("SGD")
+    ours, theirs = SCHEDULES[name](optim.lr_scheduler, mine), SCHEDULES[name](torch.optim.lr_scheduler, other)
+    for epoch in (3, 40, 12):
+        ours.step(epoch)
+        theirs.step(epoch)
+        np.testing.assert_allclose(_options(mine), _options(other), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", optim.lr_scheduler.__all__)
+def test_signatures_of_schedules(name):
+    def shown(module):
+        found = inspect.signature(getattr(module, name).__init__).parameters.values()
+        return [(p.name, p.kind, p.default) for p in found]
+
+    assert shown(optim.lr_scheduler) == shown(torch.optim.lr_scheduler)

@@ -1,0 +1,266 @@
+"""Schedules whose rate depends on the epoch, and on the rate of the one before."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..runtime.errors import ArgumentError
+from ._schedules import LRScheduler, lambdas_of, restore_callable, saved_callable
+from .optimizer import Optimizer
+
+__all__ = [
+    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LambdaLR", "LinearLR",
+    "MultiStepLR", "MultiplicativeLR", "PolynomialLR", "StepLR",
+]  # fmt: skip
+
+Lambda = Callable[[int], float]
+
+
+class _Lambdas(LRScheduler):
+    """Schedules by functions of the epoch: one for all groups, or one a group. Functions are not saved; callable
+    objects are, by their attributes."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Lambda | list[Lambda], last_epoch: int = -1):
+        self.lr_lambdas = lambdas_of(type(self).__name__, optimizer, lr_lambda)
+        for each in self.lr_lambdas:
+            if not callable(each):
+                raise ArgumentError(f"{type(self).__name__}: lr_lambda is a function, not {type(each).__name__}")
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "lr_lambdas": [saved_callable(f) for f in self.lr_lambdas]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
+        for function, saved in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
+            restore_callable(function, saved)
+
+
+class LambdaLR(_Lambdas):
+    """The first rate times `lr_lambda(epoch)`."""
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
+
+
+class MultiplicativeLR(_Lambdas):
+    """The rate of the epoch before times `lr_lambda(epoch)`."""
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        if self._is_initial:
+            return self.rates()
+        groups = self.optimizer.param_groups
+        return [group["lr"] * f(self.last_epoch) for group, f in zip(groups, self.lr_lambdas, strict=True)]
+
+
+class StepLR(LRScheduler):
+    """Times gamma every `step_size` epochs."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        due = self.last_epoch != 0 and self.last_epoch % self.step_size == 0
+        return self.times(self.gamma) if due else self.rates()
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
+
+class MultiStepLR(LRScheduler):
+    """Times gamma at each of the epochs `milestones`; as often as an epoch is there."""
+
+    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1):
+        self.milestones = Counter(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        often = self.milestones.get(self.last_epoch, 0)
+        return self.times(self.gamma**often) if often else self.rates()
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """Times gamma every epoch."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        return self.rates() if self._is_initial else self.times(self.gamma)
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+
+
+class ConstantLR(LRScheduler):
+    """Times `factor` until epoch `total_iters`."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
+        if not 0 <= factor <= 1:
+            raise ArgumentError(f"ConstantLR: factor lies between 0 and 1, not {factor}")
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        if self.last_epoch == 0:
+            return self.times(self.factor)
+        return self.times(1.0 / self.factor) if self.last_epoch == self.total_iters else self.rates()
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
+        return [base * factor for base in self.base_lrs]
+
+
+class LinearLR(LRScheduler):
+    """From start_factor to end_factor of the first rate, along a line of `total_iters` epochs."""
+
+    def __init__(
+        self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
+        last_epoch: int = -1,
+    ):  # fmt: skip
+        if not 0 < start_factor <= 1:
+            raise ArgumentError(f"LinearLR: start_factor is above 0 and at most 1, not {start_factor}")
+        if not 0 <= end_factor <= 1:
+            raise ArgumentError(f"LinearLR: end_factor lies between 0 and 1, not {end_factor}")
+        self.start_factor = start_factor
+        self.end_factor = end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        if self.last_epoch == 0:
+            return self.times(self.start_factor)
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return self.rates()
+        rise = self.end_factor - self.start_factor
+        return self.times(1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise))
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        rise = (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * (self.start_factor + rise) for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """The first rate times (1 - epoch / total_iters) ** power."""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return self.rates()
+        left, before = (1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1))
+        return self.times((left / before) ** self.power)
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * left**self.power for base in self.base_lrs]
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a cosine from the first rate to eta_min in T_max epochs, and back in as many (Loshchilov and Hutter 2017,
+    equation 5, without restarts)."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        if self._is_initial:
+            return self.rates()
+        if self._step_count == 1 and self.last_epoch > 0:
+            return self._get_closed_form_lr()
+        groups = self.optimizer.param_groups
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the rate before was eta_min: no ratio to it
+            rise = (1 - math.cos(math.pi / self.T_max)) / 2
+            return [
+                group["lr"] + (base - self.eta_min) * rise for base, group in zip(self.base_lrs, groups, strict=True)
+            ]
+        now, before = (1 + math.cos(math.pi * e / self.T_max) for e in (self.last_epoch, self.last_epoch - 1))
+        return [now / before * (group["lr"] - self.eta_min) + self.eta_min for group in groups]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        height = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half a cosine from the first rate to eta_min in T_0 epochs, then again from the first rate in T_mult times as
+    many, and so on (SGDR: Loshchilov and Hutter 2017). `step` takes fractions of epochs."""
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ):  # fmt: skip
+        if not isinstance(T_0, int) or T_0 <= 0:
+            raise ArgumentError(f"CosineAnnealingWarmRestarts: T_0 is an integer above 0, not {T_0!r}")
+        if not isinstance(T_mult, int) or T_mult < 1:
+            raise ArgumentError(f"CosineAnnealingWarmRestarts: T_mult is an integer of at least 1, not {T_mult!r}")
+        if not isinstance(eta_min, (int, float)):
+            raise ArgumentError(f"CosineAnnealingWarmRestarts: eta_min is a number, not {type(eta_min).__name__}")
+        self.T_0 = self.T_i = T_0
+        self.T_mult = T_mult
+        self.eta_min = eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        self._asked()
+        height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next epoch, or to `epoch`, which may be a fraction: epoch + batch / batches."""
+        if epoch is None and self.last_epoch >= 0:
+            epoch = self.last_epoch + 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur %= self.T_i
+                self.T_i *= self.T_mult
+        else:
+            epoch = 0 if epoch is None else epoch
+            self._find(epoch)
+        self.last_epoch = math.floor(epoch)
+        self._get_lr_called_within_step = True
+        try:
+            rates = self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
+        self._put(rates)
+
+    def _find(self, epoch: float) -> None:
+        """The cycle that `epoch` is in, and where."""
+        if epoch < 0:
+            raise ArgumentError(f"CosineAnnealingWarmRestarts: an epoch is not negative, got {epoch}")
+        if epoch < self.T_0:
+            self.T_i, self.T_cur = self.T_0, epoch
+        elif self.T_mult == 1:
+            self.T_cur = epoch % self.T_0
+        else:
+            cycle = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
+            self.T_cur = epoch - self.T_0 * (self.T_mult**cycle - 1) / (self.T_mult - 1)
+            self.T_i = self.T_0 * self.T_mult**cycle
