@@ -115,6 +115,19 @@ class Conversions:
         """Whether the memory is page-locked, for a CUDA device."""
         return _hosting.is_pinned(self, to_device("cuda:0" if device is None else device))  # type: ignore[arg-type]
 
+    def share_memory_(self) -> Any:
+        """Move the memory to where other processes can see it (see `multiprocessing`); views move along."""
+        from .multiprocessing import sharing
+
+        sharing.share_tensors([self])  # type: ignore[list-item]
+        return self
+
+    def is_shared(self) -> Any:
+        """Whether other processes can see the memory."""
+        from .multiprocessing import sharing
+
+        return sharing.is_shared(self)  # type: ignore[arg-type]
+
     def float(self) -> Any:
         """As float32."""
         return self.to(dtype=dtypes.float32)

@@ -150,7 +150,18 @@ class CaptureError(DeviceError):
 
 
 class SharedMemoryError(DeviceError, OSError):
-    """Memory that several processes see could not be had; the message says how much, and what the system said."""
+    """Memory that several processes see could not be had; the message says how much, and what the system said.
+
+    errno: the system's number, 0 where the error was raised in another process.
+    """
+
+    def __init__(self, message: str, number: int = 0) -> None:
+        super().__init__(message, number)
+        self.errno = number
+        self.strerror = message
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class CompileError(DeviceError):

@@ -18,7 +18,8 @@ class Storage:
     start: where the storage begins in that buffer, in bytes.
     version: counts writes in place. A saved tensor remembers it, and backward refuses another.
     pending: the event of the last launch that was queued with it, where the backend keeps that (`cpu`).
-    owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; None where the pool owns the block.
+    owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; None where the pool owns the block. In host
+    memory it is the bytes that `buffer` is over.
 
     The block returns to its pool the moment the last reference goes: work already queued on the same stream runs
     before any later work that reuses it.

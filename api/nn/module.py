@@ -355,6 +355,9 @@ class Module(Hooks, State):
 
     def share_memory(self) -> Self:
         """Move parameters and buffers to memory that other processes can open."""
+        from ..multiprocessing.sharing import share_tensors
+
+        share_tensors(t for t in (*self.parameters(), *self.buffers()) if not is_lazy(t))  # in one go, so in one piece
         return self._apply(lambda tensor: tensor.share_memory_())
 
     def train(self, mode: bool = True) -> Self:

@@ -83,7 +83,7 @@ class HostDriver:
     def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:
         """The storage's bytes as an array, without copying. The caller waits for pending work first."""
         if storage.block is None:
-            return storage.owner  # type: ignore[no-any-return]
+            return storage.owner[storage.start :] if storage.start else storage.owner  # type: ignore[no-any-return]
         whole = storage.block.segment.handle.array
         return whole[storage.start : storage.start + storage.nbytes]  # type: ignore[no-any-return]
 

@@ -13,6 +13,7 @@ while nothing is pending on `pthread`, and everything else to `pthread`, so its 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ class CpuDriver(HostDriver):
         self.name = "host memory"
         self.opened = False
         self._lock = threading.RLock()
-        self._retired: list[Any] = []
+        self._retired: deque[tuple[Any, ...]] = deque()  # owner, buffer, the last event when it was retired
         self._streams: list[CpuStream] = []
         self.default_stream = self.new_stream()
 
@@ -178,8 +179,15 @@ class CpuDriver(HostDriver):
 
     def retire(self, owner: Any, buffer: Any) -> None:
         """Keep foreign memory until work that may use it is done. Called when its storage dies."""
-        if buffer is not None and self.default_stream.pending is not None:
-            self._retired.append((owner, buffer))
+        retired = self._retired
+        try:
+            while retired[0][2].command_execution_status <= 0:
+                retired.popleft()
+        except IndexError:  # none left; a finalizer of another thread may have taken it
+            pass
+        pending = self.default_stream.pending
+        if buffer is not None and pending is not None and pending.command_execution_status > 0:
+            retired.append((owner, buffer, pending))
 
     def wait_for(self, storage: Storage) -> None:
         """Wait until nothing that was queued uses `storage`; what was queued after that goes on."""

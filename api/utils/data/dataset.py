@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
 from ...random import Generator, randperm
-from ...runtime.errors import ArgumentError, ShapeError
+from ...runtime.errors import ArgumentError, IndexOutOfRange, NotSupported, ShapeError
 from ...runtime.tensor import Tensor
 
-__all__ = ["ConcatDataset", "Dataset", "IterableDataset", "Subset", "TensorDataset", "random_split"]
+__all__ = [
+    "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset", "TensorDataset",
+    "random_split",
+]  # fmt: skip
 
 
 class Dataset:
-    """Samples by number: define `__getitem__(index)` and `__len__()`."""
+    """Samples by number: define `__getitem__(index)` and `__len__()`.
+
+    A data set that can fetch many samples faster at once also defines `__getitems__(indices)`, a list of samples.
+    """
 
     def __getitem__(self, index: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no __getitem__(index)")
@@ -23,16 +31,26 @@ class Dataset:
     def __add__(self, other: Dataset) -> ConcatDataset:
         return ConcatDataset([self, other])
 
+    def __class_getitem__(cls, item: Any) -> Any:
+        return cls
 
-class IterableDataset:
-    """Samples in the order in which they come: define `__iter__()`."""
+
+class IterableDataset(Dataset):
+    """Samples in the order in which they come: define `__iter__()`.
+
+    Every worker of a loader has a copy and would give all samples: let `__iter__` take its share by
+    `get_worker_info()`, whose `id` counts `num_workers` workers.
+    """
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} defines no __iter__()")
 
+    def __add__(self, other: Dataset) -> ChainDataset:  # type: ignore[override]
+        return ChainDataset([self, other])
+
 
 class TensorDataset(Dataset):
-    """Sample i is row i of every tensor."""
+    """Sample i is row i of every tensor. Raises `ShapeError` unless all have as many rows."""
 
     def __init__(self, *tensors: Tensor):
         sizes = {t.meta.shape[0] if t.meta.ndim else None for t in tensors}
@@ -44,21 +62,75 @@ class TensorDataset(Dataset):
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
-        return tuple(t[index] for t in self.tensors)  # type: ignore[index]
+        return tuple(t[index] for t in self.tensors)
 
     def __len__(self) -> int:
         return self.tensors[0].meta.shape[0]
 
 
+class StackDataset(Dataset):
+    """Data sets side by side: sample i is the tuple of their samples i, or the dict if they were given by name."""
+
+    datasets: Any
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        if bool(args) == bool(kwargs):
+            raise ArgumentError("StackDataset: takes at least one data set, and all by position or all by name")
+        self.datasets = kwargs or args
+        lengths = [len(each) for each in (args or kwargs.values())]
+        if len(set(lengths)) > 1:
+            raise ArgumentError(f"StackDataset: data sets of one length are wanted, not {lengths}")
+        self._length = lengths[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: each[index] for name, each in self.datasets.items()}
+        return tuple(each[index] for each in self.datasets)
+
+    def __getitems__(self, indices: list[Any]) -> list[Any]:
+        """The samples of these numbers, each data set asked once if it can."""
+        named = isinstance(self.datasets, dict)
+        columns = [_items(each, indices) for each in (self.datasets.values() if named else self.datasets)]
+        rows = zip(*columns, strict=True)
+        return [dict(zip(self.datasets, row, strict=True)) for row in rows] if named else list(rows)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def _items(dataset: Any, indices: list[Any]) -> list[Any]:
+    fetch = getattr(dataset, "__getitems__", None)
+    if not callable(fetch):
+        return [dataset[i] for i in indices]
+    found = fetch(indices)
+    if len(found) != len(indices):
+        raise ArgumentError(
+            f"{type(dataset).__name__}.__getitems__: {len(indices)} samples were asked for, and {len(found)} came"
+        )
+    return found  # type: ignore[no-any-return]
+
+
 class Subset(Dataset):
-    """Some samples of another data set."""
+    """Some samples of another data set. A subclass with its own `__getitem__` needs its own `__getitems__` too."""
 
     def __init__(self, dataset: Any, indices: Sequence[int]):
         self.dataset = dataset
         self.indices = indices
+        kind = type(self)
+        if kind.__getitem__ is not Subset.__getitem__ and kind.__getitems__ is Subset.__getitems__:
+            raise NotSupported(
+                f"{kind.__name__} defines __getitem__ but not __getitems__, which the loader calls: define "
+                "`def __getitems__(self, indices): return [self[i] for i in indices]`"
+            )
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """The samples of these numbers."""
+        return _items(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -67,34 +139,66 @@ class Subset(Dataset):
 class ConcatDataset(Dataset):
     """Data sets one after the other."""
 
-    def __init__(self, datasets: Sequence[Any]):
-        if not datasets:
-            raise ArgumentError("ConcatDataset: takes at least one data set")
+    def __init__(self, datasets: Iterable[Any]):
         self.datasets = list(datasets)
-        self.ends = list(accumulate(len(d) for d in self.datasets))
+        if not self.datasets:
+            raise ArgumentError("ConcatDataset: takes at least one data set")
+        if any(isinstance(each, IterableDataset) for each in self.datasets):
+            raise ArgumentError("ConcatDataset: an IterableDataset has no numbers to find samples by; use ChainDataset")
+        self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))
 
     def __getitem__(self, index: int) -> Any:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range of {len(self)} samples")
-        index %= len(self)
-        which = bisect_right(self.ends, index)
-        return self.datasets[which][index - (self.ends[which - 1] if which else 0)]
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexOutOfRange(f"index {index} is out of range of {count} samples")
+        index %= count
+        which = bisect_right(self.cumulative_sizes, index)
+        return self.datasets[which][index - (self.cumulative_sizes[which - 1] if which else 0)]
 
     def __len__(self) -> int:
-        return self.ends[-1]
+        return self.cumulative_sizes[-1]
+
+
+class ChainDataset(IterableDataset):
+    """Iterable data sets one after the other."""
+
+    def __init__(self, datasets: Iterable[Any]):
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        for each in self.datasets:
+            yield from _iterable(each)
+
+    def __len__(self) -> int:
+        return sum(len(_iterable(each)) for each in self.datasets)
+
+
+def _iterable(dataset: Any) -> Any:
+    if not isinstance(dataset, IterableDataset):
+        raise ArgumentError(f"ChainDataset: chains IterableDatasets, not {type(dataset).__name__}")
+    return dataset
 
 
 def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset]:
-    """Disjoint random subsets of given lengths, or of fractions that add up to 1."""
+    """Disjoint random subsets of given lengths, or of fractions that add up to 1.
+
+    Fractions are rounded down, and what is left goes one each to the first ones. Raises `ArgumentError` for lengths
+    that do not add up, and warns of an empty subset.
+    """
     count = len(dataset)
     sizes = list(lengths)
-    if abs(sum(sizes) - 1) < 1e-6 and all(isinstance(n, float) for n in sizes):
-        whole = [int(count * n) for n in sizes]
-        for i in range(count - sum(whole)):
-            whole[i % len(whole)] += 1
-        sizes = list(whole)
+    if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
+        wrong = [(i, n) for i, n in enumerate(sizes) if not 0 <= n <= 1]
+        if wrong:
+            raise ArgumentError(f"random_split: fraction {wrong[0][1]} (number {wrong[0][0]}) is not between 0 and 1")
+        sizes = [math.floor(count * n) for n in sizes]
+        for i in range(count - int(sum(sizes))):
+            sizes[i % len(sizes)] += 1
+        for i, n in enumerate(sizes):
+            if n == 0:
+                warnings.warn(f"random_split: the subset of number {i} is empty", stacklevel=2)
     if sum(sizes) != count:
         raise ArgumentError(f"random_split: lengths {list(lengths)} do not add up to {count} samples")
-    order: list[int] = randperm(count, generator=generator, device="cpu").tolist()  # type: ignore[attr-defined]
-    ends = list(accumulate(int(n) for n in sizes))
+    order: list[int] = randperm(count, generator=generator, device="cpu").tolist()
+    ends = accumulate(int(n) for n in sizes)
     return [Subset(dataset, order[end - int(n) : end]) for n, end in zip(sizes, ends, strict=True)]

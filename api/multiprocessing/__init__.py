@@ -1,0 +1,89 @@
+"""The standard library's `multiprocessing`, with tensors that are sent through shared memory.
+
+    import weftgrad.multiprocessing as mp
+
+Everything of the standard module is here under the same name. A `cpu` tensor that goes through a queue, a pipe or a
+process's arguments is not copied: its storage moves into shared memory, and a write in one process is seen in the
+other (`sharing` tells how, and how long the memory lives). `x.share_memory_()` moves it ahead, which is what to do
+before several threads use it. Parameters stay parameters and `requires_grad` is kept; gradients are not sent.
+
+The default start method is `forkserver`, not `fork`: OpenCL and CUDA do not work in a forked process, and the first
+launch in one raises `ForkError`. `set_start_method` changes it for this module alone; `fork` is for processes that run
+no kernel. Since a new process imports the main module, a script must start processes under
+`if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as _standard
+from importlib import import_module as _import_module
+from multiprocessing import *  # noqa: F403
+from multiprocessing import context as _context
+from multiprocessing import process as _process
+from typing import Any
+
+from .reductions import install as _install
+from .spawning import (
+    ProcessContext,
+    ProcessException,
+    ProcessExitedException,
+    ProcessRaisedException,
+    SpawnContext,
+    spawn,
+    start_processes,
+)
+
+__all__ = [
+    *_standard.__all__,
+    "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext",
+    "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes",
+]  # fmt: skip
+
+_install()
+_STRATEGIES = {"file_descriptor", "file_system"}
+
+
+class Process(_process.BaseProcess):  # type: ignore[no-redef]
+    """A process started by the method that `set_start_method` of this module chose."""
+
+    _start_method = None
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        return _default.get_context().Process._Popen(process_obj)  # type: ignore[attr-defined]
+
+
+class _Default(_context.DefaultContext):
+    Process = Process  # type: ignore[assignment]
+
+
+_default = _Default(_context._concrete_contexts["forkserver"])  # type: ignore[attr-defined]
+globals().update({name: getattr(_default, name) for name in _standard.__all__ if hasattr(_default, name)})
+
+
+def get_sharing_strategy() -> str:
+    """`file_descriptor`: how tensors are shared. There is no other way."""
+    return "file_descriptor"
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """The names that `set_sharing_strategy` takes."""
+    return set(_STRATEGIES)
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Accepted for PyTorch's sake: memory is always passed by descriptors, which nothing can leak.
+
+    Raises `ArgumentError` for a name that is no strategy's.
+    """
+    if new_strategy not in _STRATEGIES:
+        from ..runtime.errors import ArgumentError
+
+        raise ArgumentError(f"set_sharing_strategy: {new_strategy!r} is none of {sorted(_STRATEGIES)}")
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _import_module(f"multiprocessing.{name}")  # pool, queues, connection, …
+    except ModuleNotFoundError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -1,0 +1,225 @@
+"""Data sets for workers, which import this module and so neither pytest nor anything else that takes long."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections import namedtuple
+
+import numpy as np
+
+import weftgrad as wg
+from weftgrad.utils.data import Dataset, IterableDataset, get_worker_info
+
+Pair = namedtuple("Pair", "left right")
+
+
+class Images(Dataset):
+    """Sample i is an image that is i + 1 everywhere, and i. What else happens is told by `faults`, by number."""
+
+    def __init__(self, count, faults=None, side=8):
+        self.count, self.faults, self.side = count, faults or {}, side
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        fault = self.faults.get(index)
+        if fault is not None:
+            FAULTS[fault](index)
+        return np.full((self.side, self.side), index + 1, np.float32), index
+
+
+class Odd(Exception):
+    """An error whose constructor takes more than a message."""
+
+    def __init__(self, a, b):
+        super().__init__(a, b)
+
+
+def _raise(kind, *args):
+    raise kind(*args)
+
+
+FAULTS = {
+    "raise": lambda i: _raise(ValueError, f"sample {i} is broken"),
+    "key": lambda i: _raise(KeyError, f"no\nsuch key {i}"),
+    "odd": lambda i: _raise(Odd, 1, 2),
+    "stop": lambda i: _raise(StopIteration),
+    "kill": lambda i: os.kill(os.getpid(), signal.SIGKILL),
+    "segv": lambda i: os.kill(os.getpid(), signal.SIGSEGV),
+    "exit": lambda i: sys.exit(7),
+    "hang": lambda i: time.sleep(1000),
+    "slow": lambda i: time.sleep(0.05),
+}
+
+
+class Kinds(Dataset):
+    """A sample of every type that is collated."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        info = get_worker_info()
+        return {
+            "array": np.array([i, -i], np.int16),
+            "tensor": wg.tensor([i, i + 0.5]),
+            "bfloat16": wg.tensor(float(i), dtype=wg.bfloat16),
+            "number": i * 0.25,
+            "flag": i % 2 == 0,
+            "scalar": np.float32(i),
+            "name": f"n{i}",
+            "pair": Pair(i, [i, (i, b"x")]),
+            "worker": -1 if info is None else info.id,
+        }
+
+
+class Numbers(IterableDataset):
+    """0 to count - 1, shared out among workers if `shared`."""
+
+    def __init__(self, count, shared=True):
+        self.count, self.shared = count, shared
+
+    def __iter__(self):
+        info = get_worker_info()
+        if info is None or not self.shared:
+            return iter(range(self.count))
+        return iter(range(info.id, self.count, info.num_workers))
+
+    def __len__(self):
+        return self.count
+
+
+class Report(Dataset):
+    """Sample i tells about the process that makes it: what workers promise."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        info = get_worker_info()
+        driver = wg.device("cpu").driver
+        return {
+            "i": i,
+            "pid": os.getpid(),
+            "id": info.id,
+            "seed": info.seed,
+            "own": info.dataset is self,
+            "workers": info.num_workers,
+            "drawn": (wg.initial_seed(), random.random(), np.random.rand()),
+            "opened": driver.opened or "pyopencl" in sys.modules,
+            "device": str(wg.tensor(1).device),
+            "marked": getattr(self, "marked", None),
+        }
+
+
+def mark(number):
+    """As worker_init_fn: note that it was called, after seeding."""
+    info = get_worker_info()
+    assert info.id == number
+    assert wg.initial_seed() == info.seed
+    info.dataset.marked = number
+
+
+def no_init(number):
+    """As worker_init_fn: fail."""
+    raise LookupError(f"worker {number} has no licence")
+
+
+def small_files(number):
+    """As worker_init_fn: let this process have no more than 1 MiB of shared memory at a time."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+
+def as_list(batch):
+    """As collate_fn: the samples as they are."""
+    return batch
+
+
+class Kept(Dataset):
+    """Keeps every batch that it collates, and gives them again in the second half."""
+
+    def __init__(self):
+        self.kept = []
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        from weftgrad.utils.data import default_collate
+
+        if i < 4:
+            self.kept.append(default_collate([np.full(1000, i, np.int64)]))
+        return self.kept[i % 4]
+
+
+class Locked(Dataset):
+    """Counts its samples in memory that all workers share."""
+
+    def __init__(self, value, count):
+        self.value, self.count = value, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        with self.value.get_lock():
+            self.value.value += 1
+        return i
+
+
+# What processes of weftgrad.multiprocessing run -----------------------------------------------------------------------
+
+
+def add_one(index, steps, weights, queue):
+    """Add 1 to shared weights, one process after the other, and send a view back."""
+    for _ in range(steps):
+        weights.add_(1.0)
+    weights.sum().item()
+    if queue is not None:
+        queue.put((index, weights[1:3]))
+        queue.close()
+        queue.join_thread()
+
+
+def hogwild(index, model, xs, ys, steps):
+    """Train a shared model by plain steps of gradient descent, in place."""
+    for step in range(steps):
+        rows = slice((step * 2 + index) * 16 % 256, (step * 2 + index) * 16 % 256 + 16)
+        model.zero_grad()
+        loss = ((model(xs[rows]) - ys[rows]) ** 2).mean()
+        loss.backward()
+        with wg.no_grad():
+            for p in model.parameters():
+                p.add_(p.grad, alpha=-0.1)
+    for p in model.parameters():
+        p.sum().item()
+
+
+def fail(index, how, at):
+    """Raise, or be killed, in process `at`."""
+    if index == at:
+        if how == "raise":
+            raise ArithmeticError("one and one is three")
+        os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(1000)
+
+
+def square(x):
+    """For pools."""
+    return x * x, x.is_shared(), x.requires_grad
+
+
+def echo(inbox, outbox):
+    """Change what comes by one, in place, and send it back, until None comes."""
+    for value in iter(inbox.get, None):
+        value.data.add_(1)
+        value.sum().item()
+        outbox.put(value)
+        if inbox.get() is not True:
+            break
