@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from op_attention import attention_cases, attention_slopes
+from op_ctc import ctc_cases
 from op_norms import NORMS, norm_cases
 from op_pointwise import *  # noqa: F403
 from op_pointwise import pointwise_cases, pointwise_slopes
@@ -172,7 +173,9 @@ def reduction_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
 
 
 def custom_cases(op: Op, place: Device, selection: str) -> list[Case]:
-    """Of convolution and of attention, both kinds of their own."""
+    """Of convolution, of attention and of sequences of labels, all kinds of their own."""
+    if op.name.startswith("ctc"):
+        return ctc_cases(op, place, selection)
     return (attention_cases if op.name.startswith("attention") else table_cases)(op, place, selection)
 
 

@@ -205,7 +205,9 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
     "uniform_fill": _uniform_fill,
     "normal_fill": lambda x, mean, std, seed, offset, dtype: mean + std * _normal(x.shape, seed, offset, dtype),
     "normal_around": _normal_around,
-    "exponential_fill": lambda x, rate, seed, offset, dtype: -np.log(1 - uniform_numbers(x.shape, seed, offset, dtype)) / rate,
+    "exponential_fill": lambda x, rate, seed, offset, dtype: (
+        -np.log(1 - uniform_numbers(x.shape, seed, offset, dtype)) / rate
+    ),
     "integer_fill": _integers,
     "bernoulli_fill": lambda x, p, seed, offset, dtype: uniform_numbers(x.shape, seed, offset, dtype) < p,
     "bernoulli_draw": lambda x, seed, offset, dtype: uniform_numbers(x.shape, seed, offset, dtype) < x,

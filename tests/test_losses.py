@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from op_ctc import enumerated
 
 import weftgrad as wg
 from weftgrad.runtime import errors
@@ -62,7 +63,7 @@ def test_margins_of_classes():
 
 
 def test_likelihoods():
-    a, b, p = (wg.tensor(v) for v in (A, B, P))
+    a, b = wg.tensor(A), wg.tensor(B)
     for var, shown in ((P, P), (P[:, 0], P[:, :1]), (P[:, :1], P[:, :1]), (0.3, 0.3)):
         limited = np.maximum(shown, 0.4)
         given = wg.tensor(var) if isinstance(var, np.ndarray) else var
@@ -99,11 +100,16 @@ def test_what_losses_refuse():
     one, two = wg.ones(2, 3), wg.ones(2)
     wrong = [
         (lambda: F.huber_loss(one, one, delta=0), RuntimeError),
-        (lambda: F.l1_loss(one, one, weight=two), ValueError), (lambda: F.smooth_l1_loss(one, one, beta=-1), RuntimeError),
-        (lambda: F.gaussian_nll_loss(one, one, -1.0), ValueError), (lambda: F.gaussian_nll_loss(one, one, wg.ones(3)), ValueError),
-        (lambda: F.margin_ranking_loss(one, two, two), RuntimeError), (lambda: F.cosine_embedding_loss(one, one, one), RuntimeError),
-        (lambda: F.triplet_margin_loss(one, one, one, 0), ValueError), (lambda: F.triplet_margin_loss(one, one, two), RuntimeError),
-        (lambda: F.multi_margin_loss(one, wg.tensor([0, 1]), p=3), ValueError), (lambda: nn.MultiMarginLoss(p=0), ValueError),
+        (lambda: F.l1_loss(one, one, weight=two), ValueError),
+        (lambda: F.smooth_l1_loss(one, one, beta=-1), RuntimeError),
+        (lambda: F.gaussian_nll_loss(one, one, -1.0), ValueError),
+        (lambda: F.gaussian_nll_loss(one, one, wg.ones(3)), ValueError),
+        (lambda: F.margin_ranking_loss(one, two, two), RuntimeError),
+        (lambda: F.cosine_embedding_loss(one, one, one), RuntimeError),
+        (lambda: F.triplet_margin_loss(one, one, one, 0), ValueError),
+        (lambda: F.triplet_margin_loss(one, one, two), RuntimeError),
+        (lambda: F.multi_margin_loss(one, wg.tensor([0, 1]), p=3), ValueError),
+        (lambda: nn.MultiMarginLoss(p=0), ValueError),
         (lambda: F.multi_margin_loss(one, wg.tensor([0, 3])), RuntimeError),
         (lambda: F.multilabel_margin_loss(one, wg.tensor([[0, 3, 1], [0, 0, -2]])), RuntimeError),
         (lambda: F.cross_entropy(one, one, ignore_index=0), RuntimeError),
@@ -155,7 +161,8 @@ def test_dropouts():
             )
         assert module.eval()(leaf) is leaf
     given = wg.tensor(x)
-    assert F.dropout1d(given, 0.4, inplace=True) is given and (given.numpy() == 0).mean() > 0.3
+    assert F.dropout1d(given, 0.4, inplace=True) is given
+    assert (given.numpy() == 0).mean() > 0.3
     assert not F.alpha_dropout(given, 1.0, True).numpy().any()
     with pytest.raises(RuntimeError, match="dropout1d"):
         F.dropout1d(wg.ones(2))
@@ -176,7 +183,8 @@ def test_activations_in_place_and_drawn():
     found = nn.RReLU(0.1, 0.3)(leaf)
     found.sum().backward()
     near(found, -leaf.grad.numpy())
-    assert 0.09999 <= leaf.grad.numpy().min() < 0.102 and abs(leaf.grad.numpy().mean() - 0.2) < 0.005
+    assert 0.09999 <= leaf.grad.numpy().min() < 0.102
+    assert abs(leaf.grad.numpy().mean() - 0.2) < 0.005
     for run, kind in (
         (lambda: F.hardtanh(wg.ones(1), 2, 1), ValueError), (lambda: F.celu(wg.ones(1), 0), RuntimeError),
         (lambda: F.softshrink(wg.ones(1), -1), RuntimeError), (lambda: F.rrelu(wg.ones(1), 0.5, 0.1), RuntimeError),
@@ -185,3 +193,56 @@ def test_activations_in_place_and_drawn():
     ):  # fmt: skip
         with pytest.raises(kind):
             run()
+
+
+def test_ctc_of_padded_labels_and_of_labels_in_a_row():
+    logits = RNG.standard_normal((5, 3, 3)).astype(np.float32)
+    logs = np.array(F.log_softmax(wg.tensor(logits), 2).numpy(), np.float64)
+    labels, lengths = ((1, 2), (1, 1), ()), (5, 2, 3)  # the second has no alignment: between two alike comes a blank
+    with np.errstate(divide="ignore"):
+        expected = [
+            -np.log(enumerated(logs[:n, i], k, 0)[0]) for i, (n, k) in enumerate(zip(lengths, labels, strict=True))
+        ]
+    padded, flat = wg.tensor([[1, 2, 9], [1, 1, -5], [7, 7, 7]]), wg.tensor([1, 2, 1, 1])
+    for targets in (padded, flat):
+        found = F.ctc_loss(
+            F.log_softmax(wg.tensor(logits), 2), targets, lengths, wg.tensor([2, 2, 0]), reduction="none"
+        )
+        near(found, expected)
+    leaf = wg.tensor(logits, requires_grad=True)
+    loss = nn.CTCLoss(zero_infinity=True)(F.log_softmax(leaf, 2), flat, lengths, (2, 2, 0))
+    near(loss, (expected[0] / 2 + expected[2]) / 3)
+    loss.backward()
+    grad = leaf.grad.numpy()
+    assert not grad[:, 1].any()
+    assert not grad[3:, 2].any()
+    assert np.abs(grad.sum(2)).max() < 1e-6
+    share = enumerated(logs[:, 0], labels[0], 0)
+    near(leaf.grad[:, 0], (np.exp(logs[:, 0]) - share[1] / share[0]) / 6)
+    zeros = wg.zeros(5, 3, 3)
+    for run, kind in (
+        (lambda: F.ctc_loss(zeros, padded, (5, 6, 5), (2, 2, 0)), RuntimeError),
+        (lambda: F.ctc_loss(zeros, padded, lengths, (2, 4, 0)), RuntimeError),
+        (lambda: F.ctc_loss(zeros, flat, lengths, (2, 2, 1)), RuntimeError),
+        (lambda: F.ctc_loss(zeros, padded, lengths, (3, 2, 0)), IndexError),
+        (lambda: F.ctc_loss(zeros, padded, 5, 2), TypeError),
+        (lambda: F.ctc_loss(zeros, padded, lengths, (2, 2, 0), blank=3), RuntimeError),
+        (lambda: F.ctc_loss(zeros.half(), padded, lengths, (2, 2, 0)), NotImplementedError),
+    ):
+        with pytest.raises(kind):
+            run()
+
+
+def test_adaptive_softmax_is_a_distribution():
+    module = nn.AdaptiveLogSoftmaxWithLoss(5, 9, [2, 5], 2.0)
+    x, y = wg.tensor(A), wg.tensor([0, 8, 3, 6])
+    logs = module.log_prob(x)
+    near(logs.exp().sum(1), np.ones(4))
+    found = module(x, y)
+    near(found.output, logs.detach().numpy()[np.arange(4), y.numpy()])
+    near(found.loss, -found.output.detach().numpy().mean())
+    assert module.predict(x).tolist() == logs.argmax(1).tolist()
+    with pytest.raises(ValueError, match="cutoffs"):
+        nn.AdaptiveLogSoftmaxWithLoss(5, 9, [5, 2])
+    with pytest.raises(RuntimeError):
+        module(x, wg.tensor([0, 9, 3, 6]))

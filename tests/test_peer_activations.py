@@ -23,13 +23,15 @@ X = np.concatenate(
 
 # name, arguments after the input, whether there are forms in place
 FUNCTIONS: list[tuple[str, dict[str, Any], bool]] = [
-    ("relu", {}, True), ("relu6", {}, True), ("leaky_relu", {"negative_slope": 0.2}, True), ("elu", {"alpha": 0.7}, True),
+    ("relu", {}, True), ("relu6", {}, True), ("leaky_relu", {"negative_slope": 0.2}, True),
+    ("elu", {"alpha": 0.7}, True),
     ("celu", {"alpha": 0.7}, True), ("celu", {"alpha": -0.7}, True), ("selu", {}, True), ("silu", {}, True),
     ("mish", {}, True), ("hardtanh", {"min_val": -0.5, "max_val": 2.0}, True), ("hardswish", {}, True),
     ("hardsigmoid", {}, True), ("threshold", {"threshold": 0.5, "value": 7.0}, True), ("rrelu", {}, True),
     ("hardshrink", {"lambd": 1.0}, False), ("softshrink", {"lambd": 1.0}, False), ("softsign", {}, False),
     ("tanhshrink", {}, False), ("softplus", {"beta": 2.0, "threshold": 3.0}, False), ("logsigmoid", {}, False),
-    ("gelu", {}, False), ("gelu", {"approximate": "tanh"}, False), ("glu", {"dim": 1}, False), ("softmax", {"dim": 2}, False),
+    ("gelu", {}, False), ("gelu", {"approximate": "tanh"}, False), ("glu", {"dim": 1}, False),
+    ("softmax", {"dim": 2}, False),
     ("softmin", {"dim": 2}, False), ("log_softmax", {"dim": 0}, False), ("tanh", {}, False), ("sigmoid", {}, False),
 ]  # fmt: skip
 _SINGLE = ("celu", "hardsigmoid")  # of which PyTorch keeps a constant in float32, also for float64
@@ -129,7 +131,9 @@ def test_dropout(name: str, inplace: bool) -> None:
         assert whole == (kept.all(1) | (~kept).all(1)).all()
         low, scale = y[~kept], grad[kept]
         shift = y[kept] - x.reshape(3000, 6)[kept] * scale
-        assert np.ptp(low) < 1e-12 and np.ptp(scale) < 1e-12 and np.ptp(shift) < 1e-12
+        assert np.ptp(low) < 1e-12
+        assert np.ptp(scale) < 1e-12
+        assert np.ptp(shift) < 1e-12
         seen.append((low[0], scale[0], shift[0], repr(module)))
         assert module.eval()(leaf) is leaf
     np.testing.assert_allclose(seen[1][:3], seen[0][:3], atol=1e-12)
@@ -145,7 +149,9 @@ def test_rrelu_in_training() -> None:
             out.sum().backward()
             slopes = leaf.grad.numpy()
             np.testing.assert_allclose(out.detach().numpy(), -slopes)
-            assert 0.1 <= slopes.min() < 0.101 and 0.299 < slopes.max() <= 0.3 and abs(slopes.mean() - 0.2) < 0.005
+            assert 0.1 <= slopes.min() < 0.101
+            assert 0.299 < slopes.max() <= 0.3
+            assert abs(slopes.mean() - 0.2) < 0.005
 
 
 def outcome(call: Any, module: Any) -> Any:

@@ -38,7 +38,9 @@ CASES: list[tuple[str, tuple[Any, ...], list[dict[str, Any]]]] = [
     ("smooth_l1_loss", (A, B), [{}, {"beta": 0.3}, {"beta": 0.0}]),
     ("huber_loss", (A, B), [{}, {"delta": 0.3}, {"weight": W}]),
     ("binary_cross_entropy", (P, Q), [{}, {"weight": W}, {"weight": CW}]),
-    ("binary_cross_entropy_with_logits", (A, Q), [{}, {"weight": W}, {"pos_weight": CW}, {"weight": CW, "pos_weight": W}]),
+    ("binary_cross_entropy_with_logits", (A, Q), [
+        {}, {"weight": W}, {"pos_weight": CW}, {"weight": CW, "pos_weight": W},
+    ]),
     ("kl_div", (np.log(P), Q), [{}]),
     ("kl_div", (np.log(P), np.log(Q)), [{"log_target": True}]),
     ("poisson_nll_loss", (A, P * 6), [{}, {"full": True}]),
@@ -53,7 +55,9 @@ CASES: list[tuple[str, tuple[Any, ...], list[dict[str, Any]]]] = [
     ("margin_ranking_loss", (A, B, S), [{}, {"margin": 0.5}]),
     ("cosine_embedding_loss", (A, B, S[:, 0]), [{}, {"margin": 0.2}]),
     ("cosine_embedding_loss", (A[0], B[0], S[0, 0]), [{}]),
-    ("triplet_margin_loss", (A, B, N3), [{}, {"margin": 0.3, "p": 1}, {"swap": True, "margin": 2.0}, {"p": 3.0, "eps": 0.1}]),
+    ("triplet_margin_loss", (A, B, N3), [
+        {}, {"margin": 0.3, "p": 1}, {"swap": True, "margin": 2.0}, {"p": 3.0, "eps": 0.1},
+    ]),
     ("triplet_margin_with_distance_loss", (A, B, N3), [{}, {"swap": True, "margin": 2.0}]),
     ("nll_loss", (A, Y), [{}, {"weight": CW}, {"ignore_index": int(Y[1])}, {"weight": CW, "ignore_index": int(Y[1])}]),
     ("nll_loss", (IMAGE, IMAGE_Y), [{}, {"weight": CW, "ignore_index": 2}]),
@@ -131,7 +135,9 @@ MODULES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
 @pytest.mark.filterwarnings("ignore")
 def test_modules(case: int) -> None:
     name, options, inputs = MODULES[case]
-    made = [getattr(m.nn, name)(**{k: both(v, False)[i] for k, v in options.items()}) for i, m in enumerate((torch, wg))]
+    made = [
+        getattr(m.nn, name)(**{k: both(v, False)[i] for k, v in options.items()}) for i, m in enumerate((torch, wg))
+    ]
     assert repr(made[1]) == repr(made[0])
     assert list(made[1].state_dict()) == list(made[0].state_dict())
     for key, value in vars(made[0]).items():
@@ -222,3 +228,98 @@ def test_errors_and_warnings(name: str) -> None:
     else:
         assert ours == theirs
     assert also == warned
+
+
+ctc_labels = np.array([[1, 2, 2, 4], [3, 3, 1, 1], [2, 1, 4, 3]])
+
+
+@pytest.mark.parametrize("blank", [0, 2, 5])
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("lengths", [(9, 7, 8), (9, 3, 2), (9, 0, 5)])
+def test_ctc(blank: int, padded: bool, lengths: tuple[int, ...]) -> None:
+    logits = np.random.default_rng(9).standard_normal((9, 3, 6))
+    labels = np.where(ctc_labels == blank, 5 - blank, ctc_labels)
+    counts = (4, 2, 3)
+    given = labels if padded else np.concatenate([row[:n] for row, n in zip(labels, counts, strict=True)])
+    for reduction in ("none", "mean", "sum"):
+        for zero in (False, True):
+            seen = []
+            for m in (torch, wg):
+                x = m.tensor(logits, requires_grad=True)
+                logs = m.nn.functional.log_softmax(x, 2)
+                of = m.tensor(lengths) if zero else lengths
+                loss = m.nn.CTCLoss(blank, reduction, zero)(
+                    logs, m.tensor(given), of, m.tensor(counts) if zero else counts
+                )
+                loss.sum().backward()
+                seen.append((loss.detach().numpy(), x.grad.numpy()))
+            np.testing.assert_allclose(seen[1][0], seen[0][0], rtol=1e-9)
+            np.testing.assert_allclose(seen[1][1], seen[0][1], rtol=1e-8, atol=1e-11)
+
+
+def _ctc(m: Any, targets: Any, lengths: Any = (6, 6), counts: Any = (3, 2), **options: Any) -> Any:
+    return m.nn.functional.ctc_loss(m.zeros(6, 2, 4).log_softmax(-1), targets(m), lengths, counts, **options)
+
+
+def _labels(m: Any) -> Any:
+    return m.tensor([[1, 2, 3], [1, 1, 0]])
+
+
+CTC_ODD: dict[str, Any] = {
+    "too long": lambda m, F: _ctc(m, _labels, (6, 7)), "too many": lambda m, F: _ctc(m, _labels, counts=(3, 4)),
+    "few lengths": lambda m, F: _ctc(m, _labels, (6,)), "blank": lambda m, F: _ctc(m, _labels, blank=4),
+    "reduction": lambda m, F: _ctc(m, _labels, reduction="x"),
+    "floats": lambda m, F: _ctc(m, lambda m: _labels(m).float()),
+    "half": lambda m, F: F.ctc_loss(m.zeros(6, 2, 4).half(), _labels(m), (6, 6), (3, 2)),
+    "flat": lambda m, F: _ctc(m, lambda m: _labels(m).reshape(-1)),
+    "negative": lambda m, F: _ctc(m, _labels, counts=(-1, 2)), "number": lambda m, F: _ctc(m, _labels, 6),
+    "samples": lambda m, F: _ctc(m, lambda m: _labels(m)[:1]),
+    "one sample": lambda m, F: F.ctc_loss(m.zeros(6, 4), m.tensor([1, 2]), (6,), (2,), reduction="none"),
+    "one sample, tensors": lambda m, F: F.ctc_loss(m.zeros(6, 4), m.tensor([1, 2]), m.tensor(6), m.tensor(2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CTC_ODD)
+def test_ctc_errors(name: str) -> None:
+    (theirs, _), (ours, _) = (outcome(CTC_ODD[name], m) for m in (torch, wg))
+    if isinstance(theirs, Exception):
+        assert isinstance(ours, type(theirs)), f"{theirs!r} against {ours!r}"
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_adaptive_softmax(bias: bool) -> None:
+    theirs, ours = (m.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [4, 10], 2.0, bias) for m in (torch, wg))
+    assert repr(ours) == repr(theirs)
+    ours.load_state_dict({k: wg.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
+    x = np.random.default_rng(3).standard_normal((12, 8)).astype(np.float32) * 4
+    for rows, y in ((x, np.arange(12) * 7 % 20), (x[:3], np.array([0, 1, 3])), (x[0], np.array(15))):
+        seen = []
+        for m, module in ((torch, theirs), (wg, ours)):
+            for p in module.parameters():
+                p.grad = None
+            given = m.tensor(rows, requires_grad=True)
+            out, loss = module(given, m.tensor(y))
+            loss.backward()
+            grads = [p.grad.numpy() if p.grad is not None else np.zeros(tuple(p.shape)) for p in module.parameters()]
+            seen.append([out.detach().numpy(), loss.detach().numpy(), given.grad.numpy(), *grads])
+        for a, b in zip(*seen, strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        ours.log_prob(wg.tensor(x)).detach().numpy(),
+        theirs.log_prob(torch.tensor(x)).detach().numpy(),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    assert ours.predict(wg.tensor(x)).tolist() == theirs.predict(torch.tensor(x)).tolist()
+    for args in (((8, 20, []), ValueError), ((8, 20, [4, 4]), ValueError), ((8, 20, [20]), ValueError)):
+        for m in (torch, wg):
+            with pytest.raises(args[1]):
+                m.nn.AdaptiveLogSoftmaxWithLoss(*args[0])
+    for m, module in ((torch, theirs), (wg, ours)):
+        for shapes in (((3, 8), (2,)), ((8,), (1,)), ((3, 8), (3, 1))):
+            with pytest.raises(RuntimeError):
+                module(m.zeros(*shapes[0]), m.zeros(*shapes[1], dtype=m.int64))
+        with pytest.raises(RuntimeError):
+            module(m.zeros(1, 8), m.tensor([20]))

@@ -1,4 +1,4 @@
-"""Calls of the kernels of shape work for `weftgrad prebuild` and `weftgrad compile`: padding, triangles, distances.
+"""Calls of kernels for `weftgrad prebuild` and `weftgrad compile`: padding, triangles, distances, sequences of labels.
 
 As in `calls`, nothing is computed, so that tensors are left empty.
 """
@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from ..runtime import dtypes
 from ..runtime.device import Device
 from ..runtime.dtypes import DType
 from ..runtime.records import OpRecord
 
 __all__ = ["PLANS", "shape_calls"]
 
-PLANS = ("pad", "pairs", "triangle")  # the planners whose ops are called here
+PLANS = ("ctc", "pad", "pairs", "triangle")  # the planners whose ops are called here
 
 _MODES = ("constant", "reflect", "replicate", "circular")
 _POWERS = (("1", 1.0), ("2", 2.0), ("any", 3.0), ("max", 1.0), ("count", 1.0))
@@ -26,7 +27,7 @@ def shape_calls(
 ) -> Iterator[Callable[[], Any]]:
     """Calls of one op on few and on many elements, with their first derivatives. make: an uninitialised tensor;
     differentiated: the call with its derivative."""
-    of = {"pad": _pads, "pairs": _pairs, "triangle": _triangles}[str(record.detail["plan"])]
+    of = {"ctc": _sequences, "pad": _pads, "pairs": _pairs, "triangle": _triangles}[str(record.detail["plan"])]
     for grad in (False, True) if dtype.kind == "f" else (False,):
         for operands, statics in of(record.name, partial(make, place, dtype=dtype, grad=grad)):
             yield partial(differentiated, record, operands, statics)
@@ -45,6 +46,20 @@ def _pads(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tupl
                 yield [made(*wide)], (shape, before, mode)
     if name == "pad_copy":
         yield [made(2, 3, 9, 12), made(1).detach()], ((0, 0, 1, 1), (0, 0, 1, 1), "constant")
+
+
+def _sequences(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Samples of few and of many labels."""
+    if made.keywords["dtype"] not in (dtypes.float32, dtypes.float64):
+        return
+    whole = partial(made, dtype=dtypes.int64, grad=False)
+    for times, samples, classes, states in ((10, 3, 5, 9), (100, 16, 300, 61)):
+        given = [made(times, samples, classes), whole(samples * states), whole(samples, 3)]
+        if name == "ctc_alpha":
+            yield given, (states, 0)
+        else:
+            losses, alpha = made(samples).detach(), made(samples, times, states).detach()
+            yield [losses, given[0].detach(), *given[1:], losses, alpha], (0,)
 
 
 def _triangles(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:

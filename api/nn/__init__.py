@@ -2,6 +2,7 @@
 
 from . import functional, init, modules, utils
 from .activations import *  # noqa: F403
+from .adaptive import *  # noqa: F403
 from .batch_normalization import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .convolutions import *  # noqa: F403

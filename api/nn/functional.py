@@ -16,9 +16,10 @@ from ..padding import pad
 from ..pooling import *  # noqa: F403
 from ..pooling import __all__ as _pooling_names
 from ..shuffling import channel_shuffle, pixel_shuffle, pixel_unshuffle
-from . import _activations, _class_losses, _dropout, _losses, _vector_losses
+from . import _activations, _class_losses, _ctc, _dropout, _losses, _vector_losses
 from ._activations import *  # noqa: F403
 from ._class_losses import *  # noqa: F403
+from ._ctc import *  # noqa: F403
 from ._dropout import *  # noqa: F403
 from ._heads import multi_head_attention_forward
 from ._losses import *  # noqa: F403
@@ -66,5 +67,5 @@ __all__ = [
     "unfold",
 ]
 __all__ += _pooling_names
-for _part in (_activations, _class_losses, _dropout, _losses, _vector_losses):
+for _part in (_activations, _class_losses, _ctc, _dropout, _losses, _vector_losses):
     __all__ += _part.__all__
