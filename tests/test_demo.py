@@ -50,13 +50,14 @@ def test_canvas_and_ticks():
     assert picture.nice_ticks(0, 15, 6) == [0, 5, 10, 15]
 
 
-RUN = """
+SEEDS = 5
+RUN = f"""
 import json, sys
 from pathlib import Path
 from weftgrad.demo import train
-report = train.train(epochs=6, seed=0, device="cpu", progress=lambda *at: None)
-train.draw(report, Path(sys.argv[1]))
-print(json.dumps(vars(report)))
+reports = [train.train(seed=seed, device="cpu", progress=lambda *at: None) for seed in range({SEEDS})]
+train.draw(reports[0], Path(sys.argv[1]))
+print(json.dumps([vars(report) for report in reports]))
 """
 
 
@@ -64,16 +65,19 @@ def test_learns_without_further_memory(tmp_path):
     """In a process of its own: what other tests left in the pool is not the demo's."""
     path = tmp_path / "new" / "demo.png"
     ran = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, text=True, check=True)
-    report = json.loads(ran.stdout)
-    assert report["accuracy"] > 0.96
-    assert report["losses"][-1] < report["losses"][0] / 3
-    assert len(report["losses"]) == 6 * (digits.TRAINING_IMAGES // train.BATCH)
-    assert len(report["driver_allocations"]) == 6
-    assert not any(report["driver_allocations"][1:])
-    assert report["reserved"] <= 1.3 * report["peak"]
-    assert report["launches"] > 0
-    again = train.train(epochs=1, seed=0, device="cpu")
-    assert again.losses[0] == report["losses"][0]
+    reports = json.loads(ran.stdout)
+    assert len(reports) == SEEDS
+    assert sum(report["accuracy"] for report in reports) / SEEDS >= 0.985, [r["accuracy"] for r in reports]
+    assert len({tuple(report["losses"]) for report in reports}) == SEEDS
+    for report in reports:
+        assert report["losses"][-1] < report["losses"][0] / 3
+        assert len(report["losses"]) == train.EPOCHS * (digits.TRAINING_IMAGES // train.BATCH)
+        assert len(report["driver_allocations"]) == train.EPOCHS
+        assert not any(report["driver_allocations"][1:])
+        assert report["launches"] > 0
+    assert reports[0]["reserved"] <= 1.3 * reports[0]["peak"]
+    again = train.train(epochs=1, steps=1, seed=0, device="cpu")
+    assert again.losses[0] == reports[0]["losses"][0]
     pixels = decode(path.read_bytes())
     assert pixels.shape[0] > 300
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 50
