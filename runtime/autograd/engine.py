@@ -44,6 +44,22 @@ class _Buffer:
             self.grads[index] = call(registry["add"], (have, grad))
             self.owned[index] = True
 
+    def add_cut(self, index: int, node: Node, grad: Tensor) -> None:
+        """Add the gradient of a view that is a part of what this is the gradient of: only that part is touched, where
+        the rest was begun by another part."""
+        have = self.grads[index]
+        begun = have is not None
+        if have is None:
+            have = self.grads[index] = zeros(node.recipe.metas[0])  # type: ignore[arg-type]
+        elif not self.owned[index]:
+            have = self.grads[index] = call(registry["copy"], (have,), (None,))
+        self.owned[index] = True
+        whole = Tensor(have.storage, have.meta, have.start)  # a view makes its base one that is shared
+        part = call(node.recipe.record, (whole,), node.statics)
+        if grad.meta.numel:
+            operands = (part, grad) if begun else (grad,)
+            call_into(registry["add" if begun else "copy"], operands, () if begun else (None,), (part,), in_place=True)
+
 
 def run(
     roots: Sequence[Tensor],
@@ -115,20 +131,27 @@ class _Backward:
         return useful
 
     def _send(self, edge: tuple[Any, int], grad: Tensor) -> None:
+        found = self._waiting(edge)
+        if found is not None:
+            found[0].add(found[1], grad, self.create)
+
+    def _waiting(self, edge: tuple[Any, int]) -> tuple[_Buffer, int] | None:
+        """Where gradients that go along `edge` are summed; None if nobody wants them."""
         target, output = edge
         if isinstance(target, Node):
             if self.useful is not None and target not in self.useful and target not in self.wanted_nodes:
-                return
+                return None
             buffer = self.buffers.get(target)
             if buffer is None:
                 buffer = self.buffers[target] = _Buffer(len(target.recipe.out_metas))
                 heapq.heappush(self.heap, (-target.sequence, target))
-            buffer.add(output, grad, self.create)
-        elif self.inputs is None or id(target) in self.wanted_leaves:
-            found = self.leaves.get(id(target))
-            if found is None:
-                found = self.leaves[id(target)] = (target, _Buffer(1))
-            found[1].add(0, grad, self.create)
+            return buffer, output
+        if self.inputs is not None and id(target) not in self.wanted_leaves:
+            return None
+        found = self.leaves.get(id(target))
+        if found is None:
+            found = self.leaves[id(target)] = (target, _Buffer(1))
+        return found[1], 0
 
     def _step(self, node: Node) -> None:
         grads = self.buffers.pop(node).grads
@@ -139,6 +162,13 @@ class _Backward:
                 if grad is not None:
                     self.captured[node, output] = grad
         if self.useful is not None and node not in self.useful:
+            return
+        if node.recipe.cuts and not (node.function or node.freed or self.create or self.state.anomaly):
+            found = self._waiting(node.edges[0])
+            if found is not None:
+                found[0].add_cut(found[1], node, grads[0])  # type: ignore[arg-type]
+            if not self.retain:
+                node.release()
             return
         results = gradients_of(node, grads, self.state)
         for edge, result in zip(node.edges, results, strict=True):

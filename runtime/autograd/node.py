@@ -20,6 +20,7 @@ from ..tensor import Tensor
 __all__ = ["Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name"]
 
 _numbers = itertools.count()
+_CUTS = ("select", "slice", "narrow", "diagonal", "index")
 
 
 class Saved:
@@ -93,11 +94,12 @@ class Recipe:
 
     applications: for each operand that wants a gradient, its rule made ready. saved_operands, saved_outputs:
     positions whose tensors the rules read. seeds: the names of the incoming gradients. metas, out_metas: layouts.
+    cuts: whether the call is a view that leaves elements out, each of the others being in it once.
     """
 
     __slots__ = (
-        "applications", "differentiable", "edges", "metas", "names", "out_metas", "read", "record", "saved_operands",
-        "saved_outputs", "seeds",
+        "applications", "cuts", "differentiable", "edges", "metas", "names", "out_metas", "read", "record",
+        "saved_operands", "saved_outputs", "seeds",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +121,7 @@ class Recipe:
         self.saved_outputs = tuple(i for i, o in enumerate(record.outputs) if o.name in self.read)
         self.seeds = record.detail.get("seeds") or tuple(seed_name(record, i) for i in range(len(record.outputs)))
         self.differentiable = tuple(differentiable)
+        self.cuts = record.detail.get("view") in _CUTS
         own = dict(zip(record.statics, statics, strict=False))
         self.applications = tuple(
             Application(i, rule, layout, own) for i, rule in rules if isinstance(layout := metas[i], Meta)

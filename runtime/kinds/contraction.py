@@ -346,6 +346,8 @@ class _Builder:
         converts = a.dtype.storage != self.element.storage
         shape = contraction_plan.Product(gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, a_along_k, b_along_k, converts)
         chosen = contraction_plan.choose(shape, self.able, self.lanes)
+        if chosen.flip and contraction_plan.turns(shape, self.able, self.lanes):
+            return self._cpu(_turned(gemm), b, a, c)  # whose result is laid out anew instead of A
         if chosen.flip or (chosen.block and not a_along_k and gemm.m[1] != 1):
             gemm, a = self._copied_a(gemm, a)
         # Sums over several blocks of k are collected in C, unless a work-item has room of its own for them.
@@ -442,6 +444,12 @@ class _Builder:
         m, n, k = gemm.m[0], gemm.n[0], gemm.k[0]
         work = gemm.entries * max(m * n * k // _A_MULTIPLICATION, m * k, k * n, m * n)
         self.steps.append(Step(instance, tuple(p.buffer for p in places), geometry, size, local, work))
+
+
+def _turned(gemm: _Gemm) -> _Gemm:
+    """The product of the transposes, the other way around."""
+    (m, am, cm), (n, bn, cn), (k, ak, bk) = gemm.m, gemm.n, gemm.k
+    return _Gemm((n, bn, cn), (m, am, cm), (k, bk, ak), tuple((size, t, s, u) for size, s, t, u in gemm.batch))
 
 
 def _triton() -> ModuleType:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..backends.protocol import Capabilities
 
-__all__ = ["Product", "Schedule", "Tile", "choose", "choose_tile"]
+__all__ = ["Product", "Schedule", "Tile", "choose", "choose_tile", "turns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,13 @@ def choose(product: Product, able: Capabilities, lanes: int) -> Schedule:
     if product.b_along_k and (product.m <= 8 or product.n < 4 * lanes):
         return _dots(product, able.cores, lanes)
     return _gemm(product, able.cores, lanes)
+
+
+def turns(p: Product, able: Capabilities, lanes: int) -> bool:
+    """Whether B'A' had better be computed, and its result transposed, than A be laid out along k."""
+    if p.a_along_k or p.b_along_k or p.converts or 2 * p.n > p.k:
+        return False
+    return not choose(Product(p.n, p.m, p.k, p.batch, False, False), able, lanes).flip
 
 
 def _dots(p: Product, cores: int, lanes: int) -> Schedule:
