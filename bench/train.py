@@ -1,4 +1,4 @@
-"""The suite `train`: training steps of small models, optimizers over many small parameters.
+"""The suite `train`: training steps of small models, loading, optimizers over many small parameters.
 
 A training step is forward, loss, backward and AdamW's step. Its row counts if the losses of its first steps are those
 of the same training in float64 by NumPy; an optimizer's if the parameters are, after some steps.
@@ -16,12 +16,23 @@ from . import train_references as right
 from .cases import Case, Pairs, Work
 from .sites import Site
 
-__all__ = ["cases", "convolutional", "transformer"]
+__all__ = ["Samples", "cases", "convolutional", "transformer"]
 
 Array = np.ndarray[Any, Any]
 _STEPS = 4  # that are checked
 _RATE, _DECAY = 1e-3, 1e-2
 _MANY = 100  # parameters
+_SAMPLES = 2048
+
+
+class Samples:
+    """A dataset of images, 1x8x8, and their numbers, as many loaders of files make them: an array a sample."""
+
+    def __len__(self) -> int:
+        return _SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[Array, int]:
+        return np.full((1, 8, 8), index, np.float32), index
 
 
 def cases() -> Iterator[Case]:
@@ -34,6 +45,7 @@ def cases() -> Iterator[Case]:
     yield Case("training", "step of a transformer, 2 layers of 128, 16x64", partial(transformer, **sizes),
                flops=6 * 16 * 64 * (2 * (12 * 128**2 + 2 * 64 * 128) + 64 * 128), target={"torch": 0.8},
                clock="wall")  # fmt: skip
+    yield Case("data", f"an epoch of {_SAMPLES} samples, 2 workers", _loading, target={"torch": 1.0}, clock="wall")
     for name, options in (("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {"weight_decay": _DECAY})):
         yield Case("optimizer", f"{name}, {_MANY} parameters of 64x10", partial(_optimizer, name, options),
                    target={"torch": 3.0}, tolerance=1e-3, clock="wall")  # fmt: skip
@@ -145,3 +157,21 @@ def _optimizer(name: str, options: dict[str, float], site: Site) -> Work | None:
         return [(np.stack([a for a, _ in moved]), np.stack([b for _, b in moved]))]
 
     return Work(optimizer.step, pairs)
+
+
+def _loading(site: Site) -> Work | None:
+    """All batches of 64, collated by workers that stay."""
+    if site.name == "numpy":
+        return None
+    loader = site.library.utils.data.DataLoader(Samples(), batch_size=64, num_workers=2, persistent_workers=True)
+
+    def epoch() -> list[Any]:
+        return [(images, numbers) for images, numbers in loader]
+
+    def pairs() -> Pairs:
+        found = [(site.host(images), site.host(numbers)) for images, numbers in epoch()]
+        right = np.arange(_SAMPLES)
+        images, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
+        return [(numbers, right), (images, np.broadcast_to(right[:, None, None, None], images.shape))]
+
+    return Work(epoch, pairs)
