@@ -286,7 +286,7 @@ def _renamed(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-uniform, normal, constant, eye, dirac = map(_renamed, (uniform_, normal_, constant_, eye_, dirac_))
-xavier_uniform, xavier_normal = map(_renamed, (xavier_uniform_, xavier_normal_))
-kaiming_uniform, kaiming_normal = map(_renamed, (kaiming_uniform_, kaiming_normal_))
-orthogonal, sparse = map(_renamed, (orthogonal_, sparse_))
+uniform, normal, constant, eye, dirac = (_renamed(f) for f in (uniform_, normal_, constant_, eye_, dirac_))
+xavier_uniform, xavier_normal = _renamed(xavier_uniform_), _renamed(xavier_normal_)
+kaiming_uniform, kaiming_normal = _renamed(kaiming_uniform_), _renamed(kaiming_normal_)
+orthogonal, sparse = _renamed(orthogonal_), _renamed(sparse_)

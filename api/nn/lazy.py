@@ -116,10 +116,9 @@ class _LazyConvolution(LazyModuleMixin):
     groups: int
 
     def _leave(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
+        for name in ("weight", "bias") if bias else ("weight",):
+            setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
         """Draw weight and bias anew, once in_channels is known."""

@@ -124,10 +124,6 @@ class _Uninitialized:
         """Itself: there is nothing to share yet."""
         return self
 
-    def share_memory_(self) -> Any:
-        """Raises `DomainError`: there is no memory yet."""
-        return self.meta
-
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
         if id(self) not in memo:
             memo[id(self)] = _lazy_again(type(self), self.dtype, str(self.device), self.needs)

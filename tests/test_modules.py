@@ -1,0 +1,533 @@
+"""Modules: hooks, states, names, containers, layers that wait for their first input; checkpoints of activations."""
+
+import copy
+import pickle
+import warnings
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad import nn
+from weftgrad.nn.modules import module as everywhere
+from weftgrad.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
+
+
+def linear(weight, bias=None):
+    """A Linear of these values."""
+    weight = np.asarray(weight, np.float32)
+    made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    made.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": np.float32(bias)})
+    return made
+
+
+class Double(nn.Module):
+    def forward(self, x, other=None, *, flag=None):
+        return x * 2
+
+
+# Hooks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_forward_hooks_run_in_order_and_replace():
+    seen = []
+    layer = Double()
+    layer.register_forward_pre_hook(lambda m, args: seen.append("pre"))
+    layer.register_forward_pre_hook(
+        lambda m, args, kwargs: seen.append(sorted(kwargs)) or ((args[0] + 1,), {}), prepend=True, with_kwargs=True
+    )
+    layer.register_forward_hook(lambda m, args, out: seen.append("after") or out * 2)
+    layer.register_forward_hook(
+        lambda m, args, kwargs, out: seen.append((len(args), kwargs)), prepend=True, with_kwargs=True
+    )
+    assert layer(wg.ones(2), flag=3).tolist() == [8, 8]
+    assert seen == [["flag"], "pre", (1, {}), "after"]
+    layer.register_forward_pre_hook(lambda m, args, kwargs: 3, with_kwargs=True)
+    with pytest.raises(ValueError, match="returns None or"):
+        layer(wg.ones(2))
+    with pytest.raises(TypeError, match="hook is a function"):
+        layer.register_forward_hook(3)
+
+
+def test_a_hook_is_called_although_forward_raises():
+    class Broken(nn.Module):
+        def forward(self, x):
+            raise LookupError("broken")
+
+    def also(module, args, out):
+        raise KeyError("second")
+
+    seen = []
+    layer = Broken()
+    layer.register_forward_hook(lambda m, args, out: seen.append("never"))
+    layer.register_forward_hook(lambda m, args, out: seen.append(out), always_call=True)
+    layer.register_forward_hook(also, always_call=True)
+    with pytest.raises(LookupError, match="broken"), pytest.warns(UserWarning, match="second"):
+        layer(1)
+    assert seen == [None]
+
+
+def test_backward_hooks_see_and_replace_gradients():
+    class Parts(nn.Module):
+        def forward(self, a, b, name):
+            return a * 2, b.detach(), name
+
+    seen = []
+
+    def note(module, grad_input, grad_output):
+        seen.append([[None if g is None else g.tolist() for g in grads] for grads in (grad_input, grad_output)])
+
+    layer = Parts()
+    layer.register_full_backward_hook(note)
+    layer.register_full_backward_pre_hook(lambda m, grads: (grads[0] * 3, None, None))
+    layer.register_full_backward_hook(lambda m, gi, go: (gi[0] + 1, None, None))
+    a, b = wg.ones(2, requires_grad=True), wg.ones(2)
+    layer(a, b, "x")[0].sum().backward()
+    assert seen == [[[[6, 6], [0, 0], None], [[3, 3], None, None]]]
+    assert a.grad.tolist() == [7, 7]
+    seen.clear()
+    inner = Double()
+    inner.register_full_backward_hook(note)
+    (inner(b) * a).sum().backward()  # no gradient goes through it, and none is asked of the input
+    assert seen == []
+    inner.scale = nn.Parameter(wg.ones(2))
+    inner.forward = lambda x: x * inner.scale
+    inner(b).sum().backward()
+    assert seen == [[[None], [[1, 1]]]]
+
+
+def test_what_backward_hooks_refuse():
+    x = wg.ones(2, requires_grad=True)
+    layer = nn.Sequential(nn.Identity())
+    handle = layer.register_full_backward_hook(lambda m, gi, go: (gi[0], gi[0]))
+    with pytest.raises(RuntimeError, match="returned 2 gradients, and grad_input has 1"):
+        layer(x).sum().backward()
+    handle.remove()
+    layer.register_full_backward_hook(lambda m, gi, go: None)
+    layer.forward = lambda x: x.mul_(2)
+    with pytest.raises(RuntimeError, match="wrote an argument in place"):
+        layer(x * 1)
+    layer.forward = lambda x: {"out": x}
+    with pytest.warns(UserWarning, match="not dict"):
+        layer(x)
+    with wg.no_grad():
+        layer.forward = lambda x: x
+        assert layer(x) is x
+    changed = Double()
+    changed.register_full_backward_hook(lambda m, gi, go: None)
+    out = changed(x)
+    out += 1  # a result may be written
+    out.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+def test_hooks_of_all_modules():
+    seen = []
+    handles = [
+        everywhere.register_module_forward_pre_hook(lambda m, args: seen.append(f"pre {type(m).__name__}")),
+        everywhere.register_module_forward_hook(lambda m, args, out: seen.append("after")),
+        everywhere.register_module_full_backward_pre_hook(lambda m, go: seen.append("back")),
+        everywhere.register_module_full_backward_hook(lambda m, gi, go: seen.append("through")),
+    ]
+    try:
+        nn.Sequential(Double())(wg.ones(2, requires_grad=True)).sum().backward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert seen == ["pre Sequential", "pre Double", "after", "after", "back", "back", "through", "through"]
+    Double()(wg.ones(2))
+    assert len(seen) == 8
+
+
+# States ---------------------------------------------------------------------------------------------------------------
+
+
+class Counted(nn.Module):
+    _version = 3
+
+    def __init__(self, count=0):
+        super().__init__()
+        self.weight = nn.Parameter(wg.ones(2))
+        self.register_buffer("kept", wg.zeros(1))
+        self.register_buffer("lost", wg.zeros(1), persistent=False)
+        self.register_buffer("none", None)
+        self.count = count
+
+    def get_extra_state(self):
+        return {"count": self.count}
+
+    def set_extra_state(self, state):
+        self.count = state["count"]
+
+
+def test_extra_state_versions_and_hooks_of_state_dicts():
+    seen = []
+    net = nn.Sequential(Counted(5), nn.Identity())
+    net.register_state_dict_pre_hook(lambda m, prefix, keep: seen.append((prefix, keep)))
+    net[0].register_state_dict_post_hook(lambda m, state, prefix, local: state.update({f"{prefix}more": 1}))
+    state = net.state_dict()
+    assert list(state) == ["0.weight", "0.kept", "0._extra_state", "0.more"]
+    assert state._metadata == {"": {"version": 1}, "0": {"version": 3}, "1": {"version": 1}}
+    assert next(iter(net.state_dict(prefix="a.", keep_vars=True))) == "a.0.weight"
+    assert seen == [("", False), ("a.", True)]
+    other = nn.Sequential(Counted(), nn.Identity())
+    other[0]._register_load_state_dict_pre_hook(lambda state, prefix, local, *rest: seen.append((prefix, local)))
+    other[0].register_load_state_dict_pre_hook(lambda m, state, prefix, *rest: state.pop(f"{prefix}more"))
+    other.register_load_state_dict_post_hook(lambda m, keys: keys.unexpected_keys.clear())
+    assert str(other.load_state_dict(OrderedDict(state, b=wg.ones(1)))) == "<All keys matched successfully>"
+    assert other[0].count == 5
+    other.load_state_dict(state)
+    assert seen[-1] == ("0.", {"version": 3})
+    net[0].register_state_dict_post_hook(lambda m, state, prefix, local: {})
+    with pytest.raises(RuntimeError, match="returns None"):
+        net.state_dict()
+
+
+def test_what_does_not_fit_is_listed_and_nothing_is_loaded():
+    net = nn.Sequential(Counted(1), nn.Linear(2, 2))
+    state = net.state_dict()
+    net[0].weight.data.fill_(7)
+    state["1.weight"] = wg.zeros(3, 2)
+    state["1.bias"] = [1.0, 2.0]
+    state["0.other"] = wg.zeros(1)
+    state["2.weight"] = wg.zeros(1)
+    state["0.weight"] = wg.zeros(2)
+    del state["0.kept"], state["0._extra_state"]
+    with pytest.raises(RuntimeError) as info:
+        net.load_state_dict(state)
+    assert isinstance(info.value, ValueError)
+    assert str(info.value) == (
+        "load_state_dict of Sequential: missing: 0.kept, 0._extra_state; unexpected: 2.weight, 0.other; "
+        "1.weight: has shape [3, 2] there and [2, 2] in the module; 1.bias: must be a tensor, not list"
+    )
+    assert net[0].weight.tolist() == [7, 7]
+    del state["1.weight"], state["1.bias"]
+    missing, unexpected = net.load_state_dict(state, strict=False)
+    assert missing == ["0.kept", "0._extra_state", "1.weight", "1.bias"]
+    assert unexpected == ["2.weight", "0.other"]
+    assert net[0].weight.tolist() == [0, 0]
+    with pytest.raises(TypeError, match="takes a mapping"):
+        net.load_state_dict([1])
+
+
+def test_arrays_and_tensors_become_a_modules_state():
+    layer = nn.Linear(2, 2)
+    layer.load_state_dict({"weight": np.eye(2), "bias": np.array([1, 2], np.int32)})
+    assert layer(wg.ones(1, 2)).tolist() == [[2, 3]]
+    given = {"weight": wg.ones(2, 2, dtype=wg.float64), "bias": wg.zeros(2, dtype=wg.float64)}
+    before = layer.weight
+    layer.bias.requires_grad_(False)
+    layer.load_state_dict(given, assign=True)
+    assert layer.weight is not before
+    assert isinstance(layer.weight, nn.Parameter)
+    assert layer.weight.data_ptr() == given["weight"].data_ptr()
+    assert (layer.weight.requires_grad, layer.bias.requires_grad) == (True, False)
+    single = nn.Module()
+    single.value = nn.Parameter(wg.tensor(0.0))
+    single.load_state_dict({"value": wg.tensor([3.0])})
+    assert single.value.item() == 3
+
+
+# Names and copies -----------------------------------------------------------------------------------------------------
+
+
+def test_names_that_cannot_be_given():
+    layer = nn.Linear(2, 2)
+    layer.part = nn.Identity()
+    layer.register_buffer("state", wg.ones(1))
+    one = wg.ones(1)
+    for error, call in (
+        (KeyError, lambda: layer.register_parameter("a.b", None)), (KeyError, lambda: layer.add_module("", None)),
+        (TypeError, lambda: layer.register_buffer(3, None)), (KeyError, lambda: layer.add_module("forward", None)),
+        (KeyError, lambda: layer.register_buffer("weight", None)), (TypeError, lambda: layer.register_buffer("u", 3)),
+        (KeyError, lambda: layer.add_module("state", nn.Identity())), (TypeError, lambda: layer.add_module("u", 3)),
+        (TypeError, lambda: layer.register_parameter("u", one)), (TypeError, lambda: setattr(layer, "weight", one)),
+        (TypeError, lambda: setattr(layer, "part", 3)), (TypeError, lambda: setattr(layer, "state", 3)),
+        (TypeError, lambda: setattr(layer, "weight", nn.Identity())), (ValueError, lambda: layer.train(1)),
+        (AttributeError, lambda: layer.get_submodule("none")), (AttributeError, lambda: layer.get_parameter("state")),
+        (AttributeError, lambda: layer.get_buffer("weight")), (AttributeError, lambda: layer.get_submodule("weight")),
+        (AttributeError, lambda: layer.set_submodule("none", nn.Identity(), strict=True)),
+        (ValueError, lambda: layer.set_submodule("", nn.Identity())), (TypeError, lambda: layer.to(wg.int64)),
+        (TypeError, lambda: layer.to("cpu", unknown=1)), (TypeError, lambda: layer.to([1])),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            call()
+    with pytest.raises(KeyError) as info:
+        layer.register_buffer("weight", None)
+    assert str(info.value) == "attribute 'weight' exists already; a buffer needs another name"
+    layer.set_submodule("part", nn.Tanh())
+    assert isinstance(layer.part, nn.Tanh)
+    assert layer.get_buffer("state") is layer.state
+    layer.state = nn.Parameter(wg.ones(1))  # moves from the buffers to the parameters
+    assert "state" not in dict(layer.named_buffers())
+    assert layer.get_parameter("state") is layer.state
+    layer.plain = 3
+    layer.plain = nn.Buffer(wg.ones(1), persistent=False)
+    assert "plain" in dir(layer)
+    assert "plain" not in layer.state_dict()
+    del layer.plain
+    assert not hasattr(layer, "plain")
+
+
+def test_shared_parts_are_shared_in_copies():
+    net = nn.Module()
+    net.a, net.b = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+    net.b.weight, net.c = net.a.weight, net.a
+    assert [name for name, _ in net.named_parameters()] == ["a.weight"]
+    every = ["a.weight", "b.weight", "c.weight"]
+    assert [name for name, _ in net.named_parameters(remove_duplicate=False)] == every
+    assert [name for name, _ in net.named_modules(remove_duplicate=False)] == ["", "a", "b", "c"]
+    assert len(list(net.modules())) == 3
+    assert list(net.state_dict()) == every
+    calls = []
+    net.register_forward_hook(calls.append)
+    for made in (copy.deepcopy(net.double()), pickle.loads(pickle.dumps(nn.ModuleDict({"x": net.a, "y": net.a})))):
+        one, two = (made.a, made.c) if hasattr(made, "a") else (made["x"], made["y"])
+        assert one is two
+        assert isinstance(one.weight, nn.Parameter)
+        assert one.weight is not net.a.weight
+        assert one.weight.dtype is wg.float64
+    assert len(copy.deepcopy(net)._forward_hooks) == 1
+    buffer = copy.deepcopy(nn.Buffer(wg.ones(2), persistent=False))
+    assert (type(buffer), buffer.persistent) == (nn.Buffer, False)
+    assert pickle.loads(pickle.dumps(buffer)).persistent is False
+
+
+def test_conversions_keep_parameters():
+    layer = nn.Linear(2, 3)
+    layer.register_buffer("count", wg.zeros(1, dtype=wg.int64))
+    before = layer.weight
+    layer.to(wg.zeros(1, dtype=wg.float64)).to("cpu", wg.float64, True)
+    assert layer.weight is before
+    assert (before.dtype, layer.count.dtype) == (wg.float64, wg.int64)
+    layer.type(wg.float32)
+    assert layer.count.dtype is wg.float32
+    layer.to_empty(device="cpu")
+    assert (layer.weight is before, tuple(before.shape), before.requires_grad) == (True, (3, 2), True)
+    frozen = nn.Sequential(nn.Linear(1, 1))
+    frozen[0].train = lambda mode=True: seen.append(mode)
+    seen = []
+    frozen.eval()
+    assert seen == [False]  # parts decide for themselves
+
+
+# Containers -----------------------------------------------------------------------------------------------------------
+
+
+def sizes(parts):
+    return [part.in_features for part in parts]
+
+
+def test_sequences_of_modules():
+    net = nn.Sequential(nn.Linear(1, 1), nn.Linear(2, 2), nn.Linear(3, 3))
+    assert sizes(net + nn.Sequential(nn.Linear(4, 4))) == [1, 2, 3, 4]
+    assert sizes(2 * net[1:]) == [2, 3, 2, 3]
+    assert list(net[1:]._modules) == ["1", "2"]
+    net += nn.Sequential(nn.Linear(5, 5))
+    net *= 2
+    assert net.pop(1).in_features == 2
+    assert sizes(net.insert(-1, nn.Linear(9, 9))) == [1, 3, 5, 1, 2, 3, 9, 5]
+    del net[1:-1]
+    net[0] = nn.Linear(7, 7)
+    assert (sizes(net), list(net._modules)) == ([7, 5], ["0", "1"])
+    assert not [name for name in dir(net) if name.isdigit()]
+    for error, call in (
+        (IndexError, lambda: net[2]), (IndexError, lambda: net.insert(9, net[0])), (ValueError, lambda: net * 0),
+        (TypeError, lambda: net + [1]), (TypeError, lambda: net.append(3)), (TypeError, lambda: net.extend(3)),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            call()
+    listed = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.ReLU()])
+    assert repr(nn.Sequential(listed)) == (
+        "Sequential(\n  (0): ModuleList(\n    (0-1): 2 x Linear(in_features=2, out_features=2, bias=True)\n"
+        "    (2): ReLU()\n  )\n)"
+    )
+    listed += [nn.Tanh()]
+    assert len(listed + [nn.Tanh()]) == 5
+    assert [repr(part) for part in listed[2:]] == ["ReLU()", "Tanh()"]
+    with pytest.raises(NotImplementedError, match="forward"):
+        listed(1)
+    assert repr(nn.ModuleList()) == "ModuleList()"
+
+
+def test_dicts_of_modules():
+    named = nn.ModuleDict({"b": nn.ReLU(), "a": nn.Tanh()})
+    named.update([("c", nn.Sigmoid())])
+    assert list(named) == ["b", "a", "c"]
+    assert isinstance(named.pop("b"), nn.ReLU)
+    assert [name for name, _ in named.items()] == list(named.keys()) == ["a", "c"]
+    named.clear()
+    assert (len(named), list(named.values())) == (0, [])
+    for error, given in ((TypeError, 3), (TypeError, [1]), (ValueError, [("a",)]), (KeyError, {"keys": nn.ReLU()})):
+        with pytest.raises(error):
+            nn.ModuleDict(given)
+    with pytest.raises(NotImplementedError):
+        named(1)
+
+
+def test_parameters_in_lists_and_dicts():
+    listed = nn.ParameterList([wg.ones(2, 3), nn.Parameter(wg.zeros(1)), "text"])
+    listed += [wg.ones(1)]
+    assert repr(listed) == (
+        "ParameterList(\n    (0): Parameter containing: [weftgrad.float32 of size 2x3]\n"
+        "    (1): Parameter containing: [weftgrad.float32 of size 1]\n    (2): Object of type: str\n"
+        "    (3): Parameter containing: [weftgrad.float32 of size 1]\n)"
+    )
+    assert (listed[2], len(listed), list(listed.state_dict())) == ("text", 4, ["0", "1", "3"])
+    assert [tuple(p.shape) for p in listed[:2]] == [(2, 3), (1,)]
+    listed[-2] = wg.ones(4)
+    assert isinstance(listed[2], nn.Parameter)
+    named = nn.ParameterDict({"b": wg.ones(2), "a": wg.ones(1)})
+    assert [name for name, _ in named.named_parameters()] == ["a", "b"]  # a plain dict's, by name
+    named["n"] = 3
+    assert named.setdefault("s", wg.ones(1)) is named["s"]
+    assert (named.get("none", 4), list(reversed(named)), named.popitem()[0]) == (4, ["s", "n", "b", "a"], "s")
+    assert list(named | nn.ParameterDict(OrderedDict(z=wg.ones(1)))) == ["a", "b", "n", "z"]
+    named |= {"y": wg.ones(1)}
+    assert (named.pop("n"), list(named.copy()), "y" in named) == (3, ["a", "b", "y"], True)
+    assert [k for k, v in named.fromkeys(["u", "v"], 1).items() if v == 1] == ["u", "v"]
+    for error, call in (
+        (IndexError, lambda: listed[4]), (TypeError, lambda: listed.extend(listed[0])),
+        (RuntimeError, lambda: listed(1)), (KeyError, lambda: named["none"]), (AttributeError, lambda: named["none"]),
+        (RuntimeError, lambda: named(1)), (TypeError, lambda: named.update(3)),
+        (KeyError, lambda: nn.ParameterDict().popitem()),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            call()
+    named.clear()
+    assert repr(named) == "ParameterDict()"
+
+
+# Layers that wait -----------------------------------------------------------------------------------------------------
+
+
+def test_layers_take_their_sizes_from_the_first_input():
+    net = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
+    assert repr(net[0]) == "LazyLinear(in_features=0, out_features=3, bias=True)"
+    assert [repr(p) for p in net[0].parameters()] == ["<UninitializedParameter>"] * 2
+    loaded, kept = copy.deepcopy(net), pickle.loads(pickle.dumps(net))
+    for call in (lambda: net[0].weight.shape, lambda: net[0].weight + 1):
+        with pytest.raises(RuntimeError, match="no shape yet"):
+            call()
+    assert nn.LazyLinear(3).half().weight.dtype is wg.float16
+    weight = net[0].weight
+    for each in (net, loaded):
+        each[1].forward = lambda x: x  # what it computes is tested elsewhere
+    assert net(wg.ones(4, 2)).shape == (4, 3)
+    assert weight is net[0].weight
+    assert [type(part).__name__ for part in net] == ["Linear", "BatchNorm1d"]
+    assert (tuple(weight.shape), weight.dtype, weight.requires_grad) == ((3, 2), wg.float32, True)
+    assert len(net[0]._forward_pre_hooks) == 0
+    assert 0 < abs(weight.detach().numpy()).max() <= 2**-0.5  # drawn as by Linear
+    loaded.load_state_dict(net.state_dict())
+    assert not loaded[0].has_uninitialized_params()
+    loaded.eval()(wg.ones(4, 2))
+    assert repr(loaded) == repr(net)
+    kept.load_state_dict(loaded.state_dict())
+    empty = nn.LazyLinear(3)
+    empty.load_state_dict(nn.LazyLinear(3).state_dict())
+    assert empty.has_uninitialized_params()
+    with pytest.raises(RuntimeError, match="no shape there yet"):
+        net[0].load_state_dict(empty.state_dict())
+
+
+def test_layers_that_convolve_take_their_channels_from_the_first_input():
+    for kind, shape, expected in (
+        (nn.LazyConv1d, (1, 4, 5), (2, 2, 3)), (nn.LazyConvTranspose1d, (4, 5), (4, 1, 3)),
+    ):  # fmt: skip
+        layer = kind(2, 3, groups=2)
+        layer.forward = lambda x: x  # what it computes is tested elsewhere
+        layer(wg.ones(shape))
+        assert type(layer).__name__ == kind.__name__[4:]
+        assert (layer.in_channels, tuple(layer.weight.shape), tuple(layer.bias.shape)) == (4, expected, (2,))
+    with pytest.raises(ValueError, match="3 and 2 channels do not fall into 2 groups"):
+        nn.LazyConv2d(2, 3, groups=2)(wg.ones(1, 3, 5, 5))
+    with pytest.raises(RuntimeError, match="takes 3 or 4 dimensions"):
+        nn.LazyConv2d(2, 3)(wg.ones(2, 2))
+
+
+# Checkpoints of activations -------------------------------------------------------------------------------------------
+
+
+def deep():
+    wg.manual_seed(3)
+    layers = [nn.Sequential(nn.Linear(32, 32), nn.Dropout(0.5), nn.Sigmoid()) for _ in range(12)]
+    return nn.Sequential(*[nn.Sequential(*layers[i : i + 3]) for i in range(0, 12, 3)])
+
+
+def step(net, how):
+    """The loss, every gradient and the next random number, and the bytes held before backward."""
+    net.zero_grad()
+    wg.manual_seed(7)
+    x = wg.tensor(np.linspace(-1, 0, 256 * 32, dtype=np.float32).reshape(256, 32), requires_grad=True)
+    before = wg.memory_allocated()
+    out = x
+    if how == "sequential":
+        out = checkpoint_sequential(net, 2, x, use_reentrant=False)
+    else:
+        for part in net:
+            out = part(out) if how is None else checkpoint(part, out, use_reentrant=how)
+    held = wg.memory_allocated() - before
+    out.sum().backward()
+    return [x.grad.numpy(), *(p.grad.numpy() for p in net.parameters()), wg.rand(1).item()], held
+
+
+@pytest.mark.parametrize("how", [True, False, "sequential"])
+def test_checkpoints_give_the_same_bits_from_less_memory(how):
+    net = deep()
+    expected, everything = step(net, None)
+    found, held = step(net, how)
+    assert all((a == b).all() if isinstance(a, np.ndarray) else a == b for a, b in zip(expected, found, strict=True))
+    assert held < 0.6 * everything
+
+
+def test_checkpoints_in_checkpoints_higher_derivatives_and_written_values():
+    def inner(x):
+        y = x * 3
+        y.mul_(x)
+        return y.exp()
+
+    def outer(x, *, scale):
+        return checkpoint(inner, x * scale, use_reentrant=False).exp()
+
+    found = []
+    for kept in (False, True):
+        x = wg.tensor([-1.0, 0.5, 0.25], requires_grad=True)
+        y = inner(x * 2).exp() if kept else checkpoint(outer, x, scale=2, use_reentrant=False)
+        (first,) = wg.autograd.grad(y.sum(), x, create_graph=True)
+        (second,) = wg.autograd.grad(first.sum(), x, retain_graph=True)
+        (again,) = wg.autograd.grad(first.sum(), x)
+        assert again.tolist() == second.tolist()
+        found.append((first.tolist(), second.tolist()))
+    assert found[0] == found[1]
+
+
+def test_what_checkpoints_refuse():
+    x = wg.ones(3, requires_grad=True)
+    runs = []
+
+    def fickle(x):
+        runs.append(1)
+        return x.exp() if len(runs) % 2 else x.exp().exp()
+
+    with pytest.raises(CheckpointError, match=r"fickle recorded 1 calls .* and 2 in backward"):
+        checkpoint(fickle, x, use_reentrant=False).sum().backward()
+    middle = x * 2
+    out = checkpoint(wg.exp, middle, use_reentrant=False)
+    middle.zero_()
+    with pytest.raises(RuntimeError, match="modified in place"):
+        out.sum().backward()
+    with pytest.warns(UserWarning, match="none of the arguments requires grad"):
+        checkpoint(wg.exp, wg.ones(3), use_reentrant=True)
+    with pytest.warns(UserWarning, match="pass use_reentrant"):
+        checkpoint(wg.exp, x)
+    with pytest.raises(ValueError, match="use_reentrant=False only"):
+        checkpoint(wg.exp, x, use_reentrant=True, flag=1)
+    with pytest.raises(ValueError, match="'default' or 'none'"):
+        checkpoint(wg.exp, x, use_reentrant=False, determinism_check="x")
+    with pytest.raises(ValueError, match="3 segments"):
+        checkpoint_sequential([wg.exp], 3, x, use_reentrant=False)
+    with wg.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checkpoint(wg.exp, x, use_reentrant=False).node is None
