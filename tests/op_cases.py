@@ -18,6 +18,8 @@ from op_ctc import ctc_cases
 from op_norms import NORMS, norm_cases
 from op_pointwise import *  # noqa: F403
 from op_pointwise import pointwise_cases, pointwise_slopes
+from op_recurrent import recurrent_cases, recurrent_slopes
+from op_references_recurrent import RECURRENT_REFERENCES
 from op_running import *  # noqa: F403
 from op_running import (
     Array,
@@ -53,12 +55,16 @@ def cases(name: str, place: Device, selection: str = "full") -> list[Case]:
     op = specs()[name]
     if name in NORMS:
         return norm_cases(op, place, selection)
+    if name in RECURRENT_REFERENCES:
+        return recurrent_cases(op, place, selection)
     return _CASES[op.kind](op, place, selection) if op.kind in _CASES else []
 
 
 def slopes(name: str, place: Device, selection: str = "full") -> list[Slopes]:
     """The calls of an op whose derivatives are checked; none where it has no derivatives."""
     op = specs()[name]
+    if name in RECURRENT_REFERENCES:
+        return recurrent_slopes(op, place, selection)
     return _SLOPES[op.kind](op, place, selection) if op.kind in _SLOPES and differentiable(op) else []
 
 

@@ -15,6 +15,7 @@ from op_index import INDEX_REFERENCES
 from op_losses import LOSS_REFERENCES
 from op_references_kinds import KIND_REFERENCES
 from op_references_norms import NORM_REFERENCES
+from op_references_recurrent import RECURRENT_REFERENCES
 from op_references_sort import SORT_REFERENCES
 from op_shapes import SHAPE_REFERENCES
 
@@ -344,6 +345,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **KIND_REFERENCES,
     **NORM_REFERENCES,
     **LOSS_REFERENCES,
+    **RECURRENT_REFERENCES,
     **SHAPE_REFERENCES,
     **SORT_REFERENCES,
 }  # fmt: skip
