@@ -200,7 +200,9 @@ def transfer_parametrizations_and_params(
             register_parametrization(to_module, name, function)
         mine = to_module.parametrizations[name]
         for kind in ("_parameters", "_buffers"):
-            getattr(mine, kind).update(getattr(theirs, kind))
+            for key, tensor in getattr(theirs, kind).items():
+                mine._forget(key)
+                getattr(mine, kind)[key] = tensor
     return to_module
 
 
