@@ -773,6 +773,7 @@ class Interpreting:
                 arguments.append(next(values))
         constants = {k: _resolved(v) for k, v in found.constants.items()}
         function = source.functions(source.module_text(step.instance))[found.entry]
+        owned = self.standin.allocations.values() if step.reaches else ()
         interpret.launch(
             function,
             launch.grid,
@@ -780,6 +781,7 @@ class Interpreting:
             arguments,
             constants=constants,
             divisible=found.divisible,
+            reach=[interpret.Region("", a.address, a.address, a.address + a.nbytes) for a in owned],
             name=step.instance.name,
         )
 

@@ -304,7 +304,7 @@ CALLS = (
 ELSEWHERE = {
     "index.count": "test_masks", "index.sum": "test_masks", "index.list": "test_masks",
     "index.count many": "test_masks", "index.list many": "test_masks",
-    "contraction.tma": "test_the_copy_engine",
+    "contraction.tma": "test_the_copy_engine", "pointwise.many": "test_updates_of_many_tensors",
     # The rows of op_shapes.py, op_index.py and op_sort.py, by the generated suite on the interpreter.
     "pad.copy": "test_values", "pad.fold": "test_values", "triangle.copy": "test_values", "pairs.dots": "test_values",
     "pairs.sums": "test_values", "index.bags": "test_values", "sort.search": "test_values",
