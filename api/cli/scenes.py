@@ -126,6 +126,18 @@ def perceptrons(place: Device, dtype: DType) -> Iterator[Call]:
         yield partial(_trained, F.scaled_dot_product_attention, *heads, is_causal=True)
 
 
+@_scene("rnn_tanh_gate", "rnn_relu_gate", "lstm_gates", "gru_gates")
+def sequences(place: Device, dtype: DType) -> Iterator[Call]:
+    """Recurrent networks, in one direction and in both."""
+    from .. import nn
+
+    for batch, width in ((1, 8), (16, 64)):
+        for make in (nn.RNN, partial(nn.RNN, nonlinearity="relu"), nn.LSTM, nn.GRU):
+            for both in (False, True):
+                net = make(width, 2 * width, bidirectional=both).to(place, dtype)
+                yield partial(_trained, net, blank(place, 3, batch, width, dtype=dtype))
+
+
 # Optimisers -----------------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +159,17 @@ def optimisers(place: Device, dtype: DType) -> Iterator[Call]:
     for make in makers:
         yield partial(_stepped, make, place, dtype)
     yield partial(_clipped, nn.utils.clip_grad_norm_, place, dtype)
+
+
+@_scene("unscale_step")
+def scaling(place: Device, dtype: DType) -> Iterator[Call]:
+    """Gradients divided by a scaler's factor."""
+    from ..amp._unscaling import Unscaling
+
+    def unscaled() -> None:
+        Unscaling()([blank(place, *shape, dtype=dtype) for shape in ((3,), (64, 64), (1000, 300))], 0.5)
+
+    yield unscaled
 
 
 def _parameters(place: Device, dtype: DType) -> list[Any]:

@@ -1,0 +1,42 @@
+"""Recurrent networks on Triton's interpreter: packed sequences, forward against the equations, back against OpenCL."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton")
+
+from recurrent_reference import network
+from triton_running import interpreter
+
+import weftgrad as wg
+from weftgrad import nn
+from weftgrad.nn.utils import rnn as packing
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_packed_sequences(kind):
+    place, driver = interpreter("block=64,cores=2")
+    rng = np.random.default_rng(0)
+    net = getattr(nn, kind)(3, 4)
+    there = getattr(nn, kind)(3, 4)
+    there.load_state_dict(net.state_dict())
+    there.to(place)
+    x = rng.uniform(-1, 1, (2, 2, 3)).astype(np.float32)
+    grads = []
+    for own, where in ((net, "cpu"), (there, place)):
+        given = wg.tensor(x, device=where, requires_grad=True)
+        out, _ = own(packing.pack_padded_sequence(given, [2, 1]))
+        found = out.data.detach().cpu().numpy()
+        (out.data * out.data).sum().backward()
+        grads.append([t.grad.cpu().numpy() for t in (given, *own.parameters())])
+    state = {k: v.numpy().astype(np.float64) for k, v in net.state_dict().items()}
+    zero = np.zeros((1, 2, 4))
+    outs, _, _ = network(kind, state, [x[:2, 0], x[:1, 1]], zero, zero, 1, 1)
+    np.testing.assert_allclose(found, np.stack([outs[0][0], outs[1][0], outs[0][1]]), rtol=1e-5, atol=1e-6)
+    for one, other in zip(*grads, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+    gates = f"{kind.lower()}_gates"
+    launched = [step.instance.name for step in driver.launched]
+    assert [launched.count(name) for name in (gates, f"{gates}_grad")] == [2, 2]
