@@ -1,7 +1,8 @@
-"""Optimizers against their formulas in NumPy float64, schedules against their definitions, saving and errors."""
+"""Optimizers against their formulas in NumPy float64: steps, groups, hooks, options, saving and errors."""
 
 import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import weftgrad as wg
 from weftgrad import nn, optim
 from weftgrad.optim import lr_scheduler
+from weftgrad.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 STEPS = 6
 START = np.random.default_rng(0).standard_normal(37)
@@ -37,8 +39,8 @@ def adam(p, t, s, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=Fals
     return p - lr * (s["m"] / (1 - betas[0] ** t)) / (np.sqrt(size / (1 - betas[1] ** t)) + eps)
 
 
-def rmsprop(p, t, s, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False):
-    g = gradient(p) + weight_decay * p
+def rmsprop(p, t, s, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, maximize=False):
+    g = (-1 if maximize else 1) * gradient(p) + weight_decay * p
     s["v"] = alpha * s.get("v", 0) + (1 - alpha) * g * g
     s["a"] = alpha * s.get("a", 0) + (1 - alpha) * g
     step = g / (np.sqrt(s["v"] - (s["a"] ** 2 if centered else 0)) + eps)
@@ -60,6 +62,50 @@ def adadelta(p, t, s, lr=1.0, rho=0.9, eps=1e-6):
     return p - lr * step
 
 
+def adamax(p, t, s, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0):
+    g = gradient(p) + weight_decay * p
+    s["m"] = betas[0] * s.get("m", 0) + (1 - betas[0]) * g
+    s["u"] = np.maximum(betas[1] * s.get("u", 0), np.abs(g) + eps)
+    return p - lr / (1 - betas[0] ** t) * s["m"] / s["u"]
+
+
+def nadam(p, t, s, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled=False):
+    g = gradient(p) + (0 if decoupled else weight_decay * p)
+    p = p * (1 - lr * weight_decay) if decoupled else p
+    now, after = (betas[0] * (1 - 0.5 * 0.96 ** (k * momentum_decay)) for k in (t, t + 1))
+    s["product"] = s.get("product", 1) * now
+    s["m"] = betas[0] * s.get("m", 0) + (1 - betas[0]) * g
+    s["v"] = betas[1] * s.get("v", 0) + (1 - betas[1]) * g * g
+    mean = after * s["m"] / (1 - s["product"] * after) + (1 - now) * g / (1 - s["product"])
+    return p - lr * mean / (np.sqrt(s["v"] / (1 - betas[1] ** t)) + eps)
+
+
+def radam(p, t, s, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled=False):
+    g = gradient(p) + (0 if decoupled else weight_decay * p)
+    p = p * (1 - lr * weight_decay) if decoupled else p
+    s["m"] = betas[0] * s.get("m", 0) + (1 - betas[0]) * g
+    s["v"] = betas[1] * s.get("v", 0) + (1 - betas[1]) * g * g
+    mean, longest = s["m"] / (1 - betas[0] ** t), 2 / (1 - betas[1]) - 1
+    rho = longest - 2 * t * betas[1] ** t / (1 - betas[1] ** t)
+    if rho <= 5:
+        return p - lr * mean
+    r = np.sqrt((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho))
+    return p - lr * mean * r * np.sqrt(1 - betas[1] ** t) / (np.sqrt(s["v"]) + eps)
+
+
+def rprop(p, t, s, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50)):
+    g = gradient(p)
+    turned = np.sign(g * s.get("g", 0))
+    size = s.get("size", lr) * np.where(turned > 0, etas[1], np.where(turned < 0, etas[0], 1))
+    s["size"], s["g"] = np.clip(size, *step_sizes), np.where(turned < 0, 0, g)
+    return p - np.sign(s["g"]) * s["size"]
+
+
+def asgd(p, t, s, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0):
+    eta = lr / (1 + lambd * lr * (t - 1)) ** alpha if t > 1 else lr
+    return (1 - lambd * eta) * p - eta * (gradient(p) + weight_decay * p)
+
+
 def adamw(p, t, s, **options):
     return adam(p, t, s, decoupled=True, **{"weight_decay": 1e-2, **options})
 
@@ -79,9 +125,19 @@ CASES = [
     (optim.AdamW, adamw, {"lr": 0.03, "weight_decay": 0.3, "amsgrad": True}),
     (optim.RMSprop, rmsprop, {}),
     (optim.RMSprop, rmsprop, {"weight_decay": 0.1, "momentum": 0.6, "centered": True, "alpha": 0.8}),
+    (optim.RMSprop, rmsprop, {"momentum": 0.5, "maximize": True}),
+    (optim.RMSprop, rmsprop, {"centered": True}),
     (optim.Adagrad, adagrad, {"lr": 0.1, "lr_decay": 0.2, "weight_decay": 0.1}),
     (optim.Adadelta, adadelta, {}),
+    (optim.Adamax, adamax, {"lr": 0.05, "weight_decay": 0.1, "eps": 1e-3}),
+    (optim.NAdam, nadam, {"lr": 0.05, "weight_decay": 0.1, "momentum_decay": 0.3}),
+    (optim.NAdam, nadam, {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    (optim.RAdam, radam, {"lr": 0.05, "betas": (0.8, 0.9), "weight_decay": 0.1}),  # rectified from step 5 on
+    (optim.RAdam, radam, {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    (optim.Rprop, rprop, {"lr": 0.3, "etas": (0.4, 1.5), "step_sizes": (0.1, 0.8)}),
+    (optim.ASGD, asgd, {"lr": 0.05, "lambd": 0.5, "weight_decay": 0.1}),
 ]
+FEW = (1, 2, 4)  # of these also in float32: the formulas are the same
 
 
 def losses(param):
@@ -99,28 +155,107 @@ def steps(optimizer, params, count=STEPS):
         optimizer.step()
 
 
-@pytest.mark.parametrize(("kind", "formula", "options"), CASES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("kind", "formula", "options", "dtype"),
+    [(*case, "float64") for case in CASES] + [(*CASES[i], "float32") for i in FEW],
+)
 def test_formulas(kind, formula, options, dtype):
     param = nn.Parameter(wg.tensor(START, dtype=getattr(wg, dtype)))
     optimizer = kind([param], **options)
     steps(optimizer, [param])
     expected, state = START.copy(), {}
+    given = {name.removesuffix("_weight_decay") if "decoupled" in name else name: v for name, v in options.items()}
     for t in range(1, STEPS + 1):
-        expected = formula(expected, t, state, **options)
+        expected = formula(expected, t, state, **given)
     tolerance = 2e-5 if dtype == "float32" else 1e-11
+    if kind in (optim.NAdam, optim.ASGD):  # whose products and rates are kept in float32, as PyTorch's are
+        tolerance = 1e-6
     np.testing.assert_allclose(param.detach().numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
-def test_a_step_is_one_kernel_a_parameter():
-    param = nn.Parameter(wg.tensor(START))
-    optimizer = optim.AdamW([param])
-    steps(optimizer, [param], 2)
-    driver = param.device.driver
-    before, version = driver.launches, param._version
+def test_a_step_is_one_kernel_a_group():
+    params = [nn.Parameter(wg.tensor(START[:n])) for n in (37, 5, 1)]
+    optimizer = optim.AdamW(params)
+    steps(optimizer, params, 2)
+    driver = params[0].device.driver
+    before, versions = driver.launches, [p._version for p in params]
     optimizer.step()
     assert driver.launches == before + 1
-    assert param._version == version + 1
+    assert [p._version for p in params] == [v + 1 for v in versions]
+
+
+def test_parameters_of_several_ages():
+    """Each is corrected for the bias of its own steps; they meet in as many kernels as there are ages."""
+    params = [nn.Parameter(wg.tensor(START, dtype=wg.float64)) for _ in range(3)]
+    optimizer = optim.Adam(params, lr=0.05)
+    for count in (1, 2, 3):
+        steps(optimizer, params[:count], 1)
+    before = params[0].device.driver.launches
+    optimizer.step()  # the gradients of the last step, again
+    assert params[0].device.driver.launches == before + 3
+    assert [optimizer.state[p]["step"] for p in params] == [4, 3, 2]
+    for param, count in zip(params, (3, 2, 1), strict=True):
+        expected, state, last = START.copy(), {}, None
+        for t in range(1, count + 1):
+            last = expected
+            expected = adam(expected, t, state, lr=0.05)
+        g = gradient(last)
+        mean, square = 0.9 * state["m"] + 0.1 * g, 0.999 * state["v"] + 0.001 * g * g
+        t = count + 1
+        expected = expected - 0.05 * mean / (1 - 0.9**t) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+        np.testing.assert_allclose(param.detach().numpy(), expected, rtol=1e-11)
+
+
+def test_a_parameter_twice_moves_twice():
+    param, other = nn.Parameter(wg.tensor([1.0])), nn.Parameter(wg.tensor([1.0]))
+    with pytest.warns(UserWarning, match="more than once"):
+        optimizer = optim.SGD([param, param, other], lr=0.25)
+    param.grad = other.grad = wg.tensor([1.0])
+    optimizer.step()
+    assert (param.item(), other.item()) == (0.5, 0.75)
+
+
+def test_the_average_of_asgd():
+    param = nn.Parameter(wg.tensor(START))
+    optimizer = optim.ASGD([param], lr=0.05, t0=2)
+    seen = []
+    for _ in range(6):
+        steps(optimizer, [param], 1)
+        seen.append(param.detach().numpy().copy())
+    # The mean of what came from step t0 + 1 on; the weights are 1/max(1, t - t0) of the step before.
+    average = seen[0]
+    for t in range(1, 6):
+        average = average + (seen[t] - average) / max(1, t - 2)
+    np.testing.assert_allclose(optimizer.state[param]["ax"].numpy(), average, rtol=1e-5)
+
+
+def test_lbfgs_finds_a_minimum():
+    """Of a quadratic function by exact steps in as many as it has dimensions; of Rosenbrock's by line searches."""
+    matrix = np.diag([1.0, 3.0, 10.0]) + 0.5
+    a, b = wg.tensor(matrix), wg.tensor(np.array([1.0, -2.0, 0.5]))
+    for search in (None, "strong_wolfe"):
+        param = nn.Parameter(wg.zeros(3, dtype=wg.float64))
+        optimizer = optim.LBFGS([param], lr=0.5 if search is None else 1, max_iter=60, line_search_fn=search)
+        calls = []
+
+        def closure(optimizer=optimizer, param=param, calls=calls):
+            optimizer.zero_grad()
+            loss = 0.5 * (param * (a * param).sum(1)).sum() - (b * param).sum()
+            loss.backward()
+            calls.append(loss.item())
+            return loss
+
+        assert optimizer.step(closure).item() == calls[0] == 0
+        np.testing.assert_allclose(param.detach().numpy(), np.linalg.solve(matrix, b.numpy()), atol=1e-4)
+        assert optimizer.state[param]["func_evals"] == len(calls) <= 75
+    other = optim.LBFGS([nn.Parameter(wg.zeros(3, dtype=wg.float64))])
+    other.load_state_dict(optimizer.state_dict())
+    assert len(other.state[other._params[0]]["old_dirs"]) == len(optimizer.state[param]["old_dirs"]) > 1
+    with pytest.raises(ValueError, match="one parameter group"):
+        optim.LBFGS([{"params": [param]}, {"params": [nn.Parameter(wg.ones(1))]}])
+    optimizer.param_groups[0]["line_search_fn"] = "armijo"
+    with pytest.raises(RuntimeError, match="strong_wolfe"):
+        optimizer.step(closure)
 
 
 def test_groups_closures_and_missing_gradients():
@@ -159,6 +294,94 @@ def test_saved_state_goes_on_the_same(kind):
         assert (one.detach().numpy() == two.detach().numpy()).all()
 
 
+def test_the_layout_of_saved_state():
+    """Counts are 0-d float32 tensors, as PyTorch's are; numbers, arrays and tensors are taken."""
+    param = nn.Parameter(wg.tensor(START))
+    optimizer = optim.NAdam([("weight", param)])
+    steps(optimizer, [param], 2)
+    saved = optimizer.state_dict()
+    entry = saved["state"][0]
+    assert list(entry) == ["step", "exp_avg", "exp_avg_sq", "mu_product"]
+    assert (entry["step"].dtype, entry["step"].shape, entry["step"].item()) == (wg.float32, (), 2)
+    assert entry["exp_avg"] is optimizer.state[param]["exp_avg"]
+    assert saved["param_groups"][0]["param_names"] == ["weight"]
+    arrays = {**saved, "state": {0: {k: v.numpy() for k, v in entry.items()}}}
+    numbers = {**saved, "state": {0: {**entry, "step": 2, "mu_product": entry["mu_product"].item()}}}
+    for given in (arrays, numbers, pickle.loads(pickle.dumps(saved))):
+        copy_of = nn.Parameter(param.detach().double())
+        other = optim.NAdam([("w", copy_of)])
+        other.load_state_dict(given)
+        state = other.state[copy_of]
+        assert (state["step"], state["mu_product"]) == (2, optimizer.state[param]["mu_product"])
+        assert state["exp_avg"].dtype is wg.float64  # the parameter's
+        assert other.param_groups[0]["param_names"] == ["weight"]
+    clone = copy.deepcopy(optimizer)
+    (own,) = clone.param_groups[0]["params"]
+    own.grad = wg.ones(37)
+    clone.step()
+    assert clone.state[own]["step"] == 3
+    assert optimizer.state[param]["step"] == 2
+
+
+def test_hooks():
+    param = nn.Parameter(wg.ones(2))
+    optimizer, seen = optim.SGD([param], lr=1.0), []
+    param.grad = wg.ones(2)
+    handles = [
+        optimizer.register_step_pre_hook(lambda o, a, k: seen.append(("pre", o is optimizer, a, k))),
+        optimizer.register_step_post_hook(lambda o, a, k: seen.append(("post", param[0].item()))),
+        register_optimizer_step_pre_hook(lambda o, a, k: seen.append("every")),
+        register_optimizer_step_post_hook(lambda o, a, k: seen.append("every after")),
+        optimizer.register_state_dict_pre_hook(lambda o: seen.append("saving")),
+        optimizer.register_state_dict_post_hook(lambda o, d: {**d, "more": 1}),
+        optimizer.register_load_state_dict_pre_hook(lambda o, d: seen.append(d.pop("more"))),
+        optimizer.register_load_state_dict_post_hook(lambda o: seen.append("loaded")),
+    ]
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert seen == ["every", ("pre", True, (), {}), ("post", 0.0), "every after", "saving", 1, "loaded"]
+    for handle in handles:
+        handle.remove()
+    optimizer.step()
+    assert len(seen) == 7
+    optimizer.register_step_pre_hook(lambda o, a, k: ((lambda: 5.0,), k))
+    assert optimizer.step() == 5.0
+
+    class Twice(optim.SGD):
+        def step(self, closure=None):
+            super().step(closure)
+            return super().step(closure)
+
+    twice = Twice([param], lr=1.0)
+    twice.register_step_post_hook(lambda *_: seen.append("once"))
+    twice.step()
+    assert seen[7:] == ["once"]
+
+
+def test_options_of_pytorch():
+    """What chooses an implementation there is taken; what is refused there is refused; lr may be a tensor."""
+    param = nn.Parameter(wg.ones(1))
+    param.grad = wg.ones(1)
+    rate = wg.tensor(0.25)
+    optimizer = optim.SGD([param], lr=rate, foreach=True)
+    schedule = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    optimizer.step()
+    schedule.step()
+    assert (optimizer.param_groups[0]["lr"] is rate, rate.item(), param.item()) == (True, 0.125, 0.75)
+    optim.AdamW([param], fused=True, capturable=True).step()
+    assert repr(optim.Adadelta([param])).startswith("Adadelta (\nParameter Group 0\n    capturable: False\n")
+    for kind, options, error in [
+        (optim.Adam, {"fused": True, "foreach": True}, RuntimeError),
+        (optim.SGD, {"differentiable": True}, NotImplementedError),
+        (optim.Adam, {"betas": (1.0, 0.9)}, ValueError), (optim.Adam, {"betas": (0, 0.9)}, ValueError),
+        (optim.RAdam, {"eps": -1}, ValueError), (optim.NAdam, {"momentum_decay": -1}, ValueError),
+        (optim.Rprop, {"etas": (1.2, 0.5)}, ValueError), (optim.Adadelta, {"rho": 2}, ValueError),
+        (optim.ASGD, {"lr": wg.ones(2)}, ValueError), (optim.Adagrad, {"lr_decay": math.nan}, ValueError),
+    ]:  # fmt: skip
+        with pytest.raises(error):
+            kind([param], **options)
+
+
 def test_errors():
     param = nn.Parameter(wg.ones(2))
     with pytest.raises(ValueError, match="no parameters"):
@@ -177,47 +400,3 @@ def test_errors():
         optim.SGD([param], nesterov=True)
     with pytest.raises(ValueError, match="groups have"):
         optim.SGD([param]).load_state_dict(optim.SGD([param, nn.Parameter(wg.ones(1))]).state_dict())
-
-
-def rates(make, count, lr=0.8):
-    optimizer = optim.SGD([nn.Parameter(wg.ones(1))], lr=lr)
-    schedule = make(optimizer)
-    found = []
-    for _ in range(count):
-        found.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    return found
-
-
-def test_schedules():
-    def check(make, expected, lr=0.8):
-        np.testing.assert_allclose(rates(make, len(expected), lr), expected, rtol=1e-12)
-
-    check(lambda o: lr_scheduler.StepLR(o, 2, 0.5), [0.8, 0.8, 0.4, 0.4, 0.2])
-    check(lambda o: lr_scheduler.MultiStepLR(o, [3, 1], 0.5), [0.8, 0.4, 0.4, 0.2])
-    check(lambda o: lr_scheduler.ExponentialLR(o, 0.5), [0.8, 0.4, 0.2])
-    check(lambda o: lr_scheduler.LambdaLR(o, lambda e: 1 / (1 + e)), [0.8, 0.4, 0.8 / 3])
-    check(lambda o: lr_scheduler.LinearLR(o, 0.25, 1.0, 3), [0.2, 0.4, 0.6, 0.8, 0.8])
-    check(lambda o: lr_scheduler.ConstantLR(o, 0.5, 2), [0.4, 0.4, 0.8])
-    check(lambda o: lr_scheduler.PolynomialLR(o, 4, 2.0), [0.8 * (1 - k / 4) ** 2 for k in range(5)])
-    check(
-        lambda o: lr_scheduler.CosineAnnealingLR(o, 4, 0.1),
-        [0.1 + 0.7 * (1 + math.cos(math.pi * k / 4)) / 2 for k in range(5)],
-    )
-    # PyTorch 2.13: OneCycleLR(SGD(momentum=0.9), max_lr=1, total_steps=10, cycle_momentum=False)
-    check(
-        lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=10, cycle_momentum=False),
-        [0.04, 0.52, 1.0, 0.9504846320134737, 0.8117456539497631, 0.6112620219362893, 0.38874197806371076,
-         0.18825834605023698, 0.04951936798652636, 4e-06],
-    )  # fmt: skip
-
-
-def test_reduce_on_plateau():
-    optimizer = optim.SGD([nn.Parameter(wg.ones(1))], lr=1.0)
-    schedule = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
-    found = []
-    for loss in (3.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0):
-        schedule.step(loss)
-        found.append(optimizer.param_groups[0]["lr"])
-    assert found == [1, 1, 1, 0.5, 0.5, 0.25, 0.25]

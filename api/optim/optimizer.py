@@ -382,4 +382,3 @@ class Optimizer:
 
 
 Optimizer.step = _hooked(Optimizer.step)  # type: ignore[method-assign]
-
