@@ -14,6 +14,7 @@ import numpy as np
 from op_convolution import convolution_rows
 from op_index import INDEX_DTYPES, index_rows
 from op_losses import loss_rows
+from op_resample import resample_rows
 from op_running import (
     Array,
     Case,
@@ -272,7 +273,7 @@ RANDOM = [
 ]  # fmt: skip
 
 TABLE: dict[str, list[Row]] = {}
-_MORE = [*convolution_rows(Row, of), *shape_rows(Row, of), *loss_rows(Row, of, at)]
+_MORE = [*convolution_rows(Row, of), *shape_rows(Row, of), *resample_rows(Row, of, at), *loss_rows(Row, of, at)]
 for _row in (*ROWS, *CONTRACTIONS, *INDEX, *VIEWS, *RANDOM, *_MORE):
     TABLE.setdefault(_row.op, []).append(_row)
 

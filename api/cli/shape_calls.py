@@ -16,7 +16,7 @@ from ..runtime.records import OpRecord
 
 __all__ = ["PLANS", "shape_calls"]
 
-PLANS = ("ctc", "pad", "pairs", "triangle")  # the planners whose ops are called here
+PLANS = ("ctc", "pad", "pairs", "resample", "triangle")  # the planners whose ops are called here
 
 _MODES = ("constant", "reflect", "replicate", "circular")
 _POWERS = (("1", 1.0), ("2", 2.0), ("any", 3.0), ("max", 1.0), ("count", 1.0))
@@ -27,7 +27,9 @@ def shape_calls(
 ) -> Iterator[Callable[[], Any]]:
     """Calls of one op on few and on many elements, with their first derivatives. make: an uninitialised tensor;
     differentiated: the call with its derivative."""
-    of = {"ctc": _sequences, "pad": _pads, "pairs": _pairs, "triangle": _triangles}[str(record.detail["plan"])]
+    of = {"ctc": _sequences, "pad": _pads, "pairs": _pairs, "resample": _resampled, "triangle": _triangles}[
+        str(record.detail["plan"])
+    ]
     for grad in (False, True) if dtype.kind == "f" else (False,):
         for operands, statics in of(record.name, partial(make, place, dtype=dtype, grad=grad)):
             yield partial(differentiated, record, operands, statics)
@@ -60,6 +62,18 @@ def _sequences(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any],
         else:
             losses, alpha = made(samples).detach(), made(samples, times, states).detach()
             yield [losses, given[0].detach(), *given[1:], losses, alpha], (0,)
+
+
+def _resampled(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Along the last dimension and the one before, with few weights an element and with many."""
+    own = made.keywords["dtype"]
+    wide = dtypes.float32 if own.itemsize == 2 else own
+    for shape, dim in (((2, 3, 9, 12), 3), ((16, 16, 32, 32), 3), ((16, 16, 32, 32), 2)):
+        for taps in (1, 2, 3, 4, 5):
+            first = made(2 * shape[dim], dtype=dtypes.int64, grad=False)
+            weights = made(taps, 2 * shape[dim], dtype=wide).detach()
+            for result in sorted({own, wide}, key=str):
+                yield [made(*shape).detach(), first, weights], (dim, result)
 
 
 def _triangles(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:

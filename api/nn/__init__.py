@@ -20,6 +20,7 @@ from .pooling_layers import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .recurrent_cells import *  # noqa: F403
 from .shuffling import *  # noqa: F403
+from .upsampling import *  # noqa: F403
 from .transformers import *  # noqa: F403
 
 __all__ = [

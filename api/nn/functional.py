@@ -15,6 +15,8 @@ from ..matrices import bilinear
 from ..padding import pad
 from ..pooling import *  # noqa: F403
 from ..pooling import __all__ as _pooling_names
+from ..resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
+from ..sampling import affine_grid, grid_sample
 from ..shuffling import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from . import _activations, _class_losses, _ctc, _dropout, _losses, _vector_losses
 from ._activations import *  # noqa: F403
@@ -36,6 +38,7 @@ from ._vector_losses import *  # noqa: F403
 from .attention import scaled_dot_product_attention
 
 __all__ = [
+    "affine_grid",
     "batch_norm",
     "bilinear",
     "channel_shuffle",
@@ -49,8 +52,10 @@ __all__ = [
     "embedding",
     "embedding_bag",
     "fold",
+    "grid_sample",
     "group_norm",
     "instance_norm",
+    "interpolate",
     "layer_norm",
     "linear",
     "local_response_norm",
@@ -65,6 +70,9 @@ __all__ = [
     "rms_norm",
     "scaled_dot_product_attention",
     "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 __all__ += _pooling_names
 for _part in (_activations, _class_losses, _ctc, _dropout, _losses, _vector_losses):
