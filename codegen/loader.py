@@ -61,6 +61,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
         "together": ((bool,), "the gradients of all operands are one op with several results: one kernel"),
         "layout": ((str,), "`contiguous`: fresh results are, whatever the operands' strides"),
         "multi_tensor": ((bool,), "also one kernel for many tensors at once, each result new_NAME written over NAME"),
+        "flag": ((str,), "of a multi-tensor op, the operand of one element that becomes 1 where its result is above 0"),
     },
     "random": {"out": _OUT},
     "reduction": {

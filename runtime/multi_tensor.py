@@ -79,6 +79,8 @@ class _Group:
         self.types = [tensors[indices[0]].meta.dtype for tensors in lists]
         self.sizes = [lists[0][i].meta.numel for i in indices]
         self.itemsizes = np.array([t.itemsize for t in self.types], np.int64)[:, None]
+        if (flag := record.detail.get("flag")) is not None:  # every run of a tensor has the same element
+            self.itemsizes[flag] = 0
         self.tables: dict[int, list[_Table]] = {}
         self.launchers: dict[tuple[int, bool], Any] = {}
         self.parts: list[tuple[slice, Any]] = []
@@ -160,6 +162,7 @@ class MultiTensor:
     def __init__(self, record: OpRecord):
         self.record = record
         self.over: tuple[int, ...] = record.detail["over"]
+        self.flag: int | None = record.detail.get("flag")
         self._metas: list[Meta] = []
         self._buffers: list[Any] = []
         self._starts: list[int] = []
@@ -174,7 +177,8 @@ class MultiTensor:
     def __call__(self, lists: Sequence[list[Tensor]], numbers: Sequence[float]) -> None:
         """Update in place: `lists` has a list of tensors for each tensor operand, all as long, `numbers` the rest.
 
-        Tensors of one index have one shape; results are written over operands, and their versions go up.
+        Tensors of one index have one shape (a flag has one element, and may be one for all); results are written over
+        operands, and their versions go up.
         Raises `ShapeError` or `DeviceError` where tensors of one index do not belong together.
         """
         state = _local.state
@@ -228,14 +232,16 @@ class MultiTensor:
         self._alone = []
         for i, layouts in enumerate(zip(*(map(_meta, tensors) for tensors in lists), strict=True)):
             first = layouts[0]
-            for other in layouts[1:]:
+            for k, other in enumerate(layouts):
                 if other.device is not first.device:
                     self._refuse(DeviceError, "are on different devices", layouts)
-                if other.shape != first.shape:
+                if other.numel != 1 if k == self.flag else other.shape != first.shape:
                     self._refuse(ShapeError, "have different shapes", layouts)
             if not first.numel:
                 continue
-            if not dense(first) or not all(m is first or _alike(m, first) for m in layouts[1:]):
+            if not dense(first) or not all(
+                m is first or k == self.flag or _alike(m, first) for k, m in enumerate(layouts)
+            ):
                 self._alone.append(i)
                 continue
             groups.setdefault((first.device, *[m.dtype for m in layouts]), []).append(i)

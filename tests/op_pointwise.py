@@ -156,7 +156,7 @@ _STEP_NUMBERS = {
     "lr": 0.125, "step_size": 0.25, "weight_decay": 0.25, "sign": -1.0, "momentum": 0.875, "fresh": 0.75,
     "beta1": 0.875, "rest1": 0.125, "beta2": 0.75, "rest2": 0.25, "correction": 0.5, "eps": 0.0625, "decay": 0.96875,
     "alpha": 0.875, "rho": 0.875, "rest": 0.125, "grad_size": 0.25, "mean_size": 0.125, "rectified": 0.75,
-    "slower": 0.5, "faster": 1.25, "least": 0.75, "most": 2.5, "mu": 0.25,
+    "slower": 0.5, "faster": 1.25, "inverse": 0.25, "least": 0.75, "most": 2.5, "mu": 0.25,
 }  # fmt: skip
 
 
@@ -286,7 +286,7 @@ UNUSUAL: dict[str, str] = {
         "a loss of infinities, or of targets that are no probabilities, is undefined; so are formulas for it",
     ),
     **dict.fromkeys(
-        (name for name in ops_of("pointwise") if name.endswith("_step") and name != "rprop_step"),
+        (name for name in ops_of("pointwise") if name.endswith("_step") and name not in ("rprop_step", "unscale_step")),
         "squares and sums of the largest numbers overflow, and so does a parameter that such a step has moved",
     ),
     "gaussian_error": "squares of the largest numbers overflow, as in PyTorch, and some of them are then divided",

@@ -17,7 +17,6 @@ from op_references_kinds import KIND_REFERENCES
 from op_references_norms import NORM_REFERENCES
 from op_references_recurrent import RECURRENT_REFERENCES
 from op_references_sort import SORT_REFERENCES
-from op_resample import RESAMPLE_REFERENCES
 from op_shapes import SHAPE_REFERENCES
 
 Array = Any
@@ -248,6 +247,11 @@ def _extreme(of: Callable[..., Array]) -> Callable[..., Any]:
     return reference
 
 
+def _unscaled(grad: Array, found: Array, inverse: float) -> Any:
+    grad, found = np.broadcast_arrays(grad, found)
+    return grad * inverse, (~np.isfinite(grad)).astype(found.dtype)
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "polygamma": _polygamma,
     "sgd_step": _sgd,
@@ -266,6 +270,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "radam_step": _radam,
     "rprop_step": _rprop,
     "asgd_step": _asgd,
+    "unscale_step": _unscaled,
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
     "lgamma": lambda x: np.where(np.isinf(x), np.inf, sp.gammaln(x)),  # C's and PyTorch's; SciPy has -inf at -inf
     "add_scaled": lambda a, b, alpha: a + alpha * b,
@@ -347,7 +352,6 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **NORM_REFERENCES,
     **LOSS_REFERENCES,
     **RECURRENT_REFERENCES,
-    **RESAMPLE_REFERENCES,
     **SHAPE_REFERENCES,
     **SORT_REFERENCES,
 }  # fmt: skip

@@ -4,8 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
+from vendors import posing
 
 import weftgrad as wg
+from weftgrad.amp._unscaling import Unscaling
 from weftgrad.runtime.errors import ScalerError, WeftgradError
 
 
@@ -98,6 +100,31 @@ def test_gradients_of_any_layout():
     scaler.step(sgd)
     scaler.update()
     assert scaler.get_scale() == 1.0
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def schedules(request, monkeypatch):
+    """The kernels of a CPU, and those of a GPU."""
+    yield from posing({} if request.param == "cpu" else {"style": "gpu", "lanes": 4, "max_group": 64}, monkeypatch)
+
+
+def test_one_kernel_finds_any_element(schedules):
+    """At the ends of vectors, of shares of work-items, and of tensors; and none where there is none."""
+    sizes = (1, 17, 3000, 40)
+    unscaling = Unscaling()
+    bad = [(0, 0, np.nan), (1, 16, np.inf), (2, 0, -np.inf), (2, 2999, np.nan), (3, 31, np.inf)]
+    for place in (*bad, None):
+        arrays = [np.arange(n, dtype=np.float32) for n in sizes]
+        if place is not None:
+            arrays[place[0]][place[1]] = place[2]
+        grads = [wg.tensor(a, device="cpu") for a in arrays]
+        driver = grads[0].device.driver
+        before = driver.launches
+        (found,) = unscaling(grads, 0.5)
+        assert driver.launches == before + 1
+        assert found.item() == (place is not None), place
+        for grad, array in zip(grads, arrays, strict=True):
+            np.testing.assert_array_equal(grad.numpy(), array / 2)
 
 
 def test_optimizers_are_judged_apart_and_the_factor_by_all():

@@ -14,7 +14,7 @@ from typing import Any
 from ..runtime import dtypes
 from ..runtime.errors import ScalerError
 from ..runtime.tensor import Tensor
-from ._unscaling import unscale
+from ._unscaling import Unscaling
 
 __all__ = ["GradScaler"]
 
@@ -28,7 +28,7 @@ def _rounded(value: float) -> float:
 
 
 def _any(found: Iterable[Any]) -> bool:
-    """Whether any of these 0-d tensors is true: waits for their devices."""
+    """Whether any of these tensors of one element is not 0: waits for their devices."""
     return any(each.item() for each in found)
 
 
@@ -55,6 +55,7 @@ class GradScaler:
         self._enabled = bool(enabled)
         self._scale: float | None = None
         self._states: dict[int, dict[str, Any]] = {}
+        self._calls: dict[int, Unscaling] = {}
         if self._enabled:
             if not growth_factor > 1.0:
                 raise ScalerError(f"GradScaler: growth_factor must be above 1, not {growth_factor}")
@@ -107,7 +108,8 @@ class GradScaler:
                 "GradScaler.unscale_: cannot unscale float16 gradients, they may be rounded to 0; keep the parameters "
                 "in float32 and compute under autocast"
             )
-        state["found"] = unscale(grads, _rounded(1.0 / factor))
+        call = self._calls.setdefault(id(optimizer), Unscaling())
+        state["found"] = call(grads, _rounded(1.0 / factor))
         state["stage"] = "unscaled"
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -214,4 +216,4 @@ class GradScaler:
     def __getstate__(self) -> dict[str, Any]:
         if self._states:
             raise ScalerError("GradScaler: can be pickled at the beginning of an iteration, or after update(), only")
-        return dict(self.__dict__)
+        return {**self.__dict__, "_calls": {}}

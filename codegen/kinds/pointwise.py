@@ -71,6 +71,7 @@ def check(op: Op) -> None:
     if isinstance(op.grad, Mapping):
         grad_expressions(op)
     overwritten(op)
+    flag(op)
 
 
 def overwritten(op: Op) -> tuple[int, ...]:
@@ -95,6 +96,18 @@ def overwritten(op: Op) -> tuple[int, ...]:
     return tuple(found)
 
 
+def flag(op: Op) -> int | None:
+    """Of a multi-tensor op, the place among the tensors of the operand that has one element. Raises `SpecError`."""
+    if "flag" not in op.fields:
+        return None
+    names = [p.name for p in op.operands if p.is_tensor]
+    wanted = op.fields["flag"]
+    if wanted not in names[1:] or names.index(wanted) not in overwritten(op):
+        message = f"{wanted!r} is no operand behind the first that a multi-tensor op writes over"
+        raise SpecError(message, file=op.file, line=op.line, field="flag")
+    return names.index(wanted)
+
+
 def render(op: Op, environment: Any) -> Rendered:
     """Kernels of all schedules, in both dialects."""
     found = {k: canonical(e) for k, e in expressions(op).items()}
@@ -111,10 +124,13 @@ def render(op: Op, environment: Any) -> Rendered:
         vector=blocks["vector"],
         scalar=blocks["row"],
         into=overwritten(op),
+        flag=flag(op),
     )
     detail: dict[str, Any] = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
     if overwritten(op):
         detail["over"] = overwritten(op)
+    if flag(op) is not None:
+        detail["flag"] = flag(op)
     sources = {
         "opencl": Source(text, functions(*blocks.values())),
         "triton": triton_source(op, found, op.operands, environment),
@@ -141,6 +157,7 @@ def triton_source(
         block=block,
         random=random,
         into=() if random else overwritten(op),
+        flag=None if random else flag(op),
     )
 
 
