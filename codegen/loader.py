@@ -54,11 +54,14 @@ COMMON: dict[str, tuple[tuple[type, ...], str]] = {
     "autocast": ((str, dict), f"under autocast: {', '.join(AUTOCAST)}; or by device {{cpu: ..., gpu: ...}}"),
 }
 _OUT: tuple[tuple[type, ...], str] = ((str, dict, int, float, bool), "the result: an expression, or several by name")
+_TOGETHER: tuple[tuple[type, ...], str] = (
+    (bool,), "the gradients of all operands are one op with several results: one kernel"
+)  # fmt: skip
 KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
     "pointwise": {
         "out": _OUT,
         "unused": ((bool,), "operands may be unused"),
-        "together": ((bool,), "the gradients of all operands are one op with several results: one kernel"),
+        "together": _TOGETHER,
         "layout": ((str,), "`contiguous`: fresh results are, whatever the operands' strides"),
         "multi_tensor": ((bool,), "also one kernel for many tensors at once, each result new_NAME written over NAME"),
         "flag": ((str,), "of a multi-tensor op, the operand of one element that becomes 1 where its result is above 0"),
@@ -74,6 +77,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
         "out": _OUT,
         "save": ((list,), "values kept for backward beside those inferred"),
         "rows": ((str,), "how a row is given: dim or normalized_shape"),
+        "together": _TOGETHER,
         "order": ((int,), "of a derived op: how many derivatives it is away from one that was written"),
     },
     "contraction": {"out": ((str,), "the equation, as in einsum")},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 
 from ..expr import Expr, Operand, call, name, to_text, topological
 
@@ -19,18 +20,19 @@ def short_name(called: str) -> str:
     return f"{called[: _LONGEST_NAME - 10].rstrip('_')}_x{zlib.crc32(called.encode()):08x}"
 
 
-def shared_parts(expr: Expr, taken: set[str]) -> tuple[dict[str, str], str]:
-    """`expr` as text, with a let for each part that it uses more than once: written out, it would grow without end."""
-    order = topological([expr])
+def shared_parts(exprs: Sequence[Expr], taken: set[str]) -> tuple[dict[str, str], list[str]]:
+    """`exprs` as text, with a let for each part used more than once: written out, it would grow without end."""
+    order = topological(exprs)
     uses = Counter(arg for node in order for arg in node.args)
+    uses.update(exprs)
     lets: dict[str, str] = {}
     new: dict[Expr, Expr] = {}
     for node in order:
         made = call(node.fn, *(new[arg] for arg in node.args)) if node.args else node
-        if node.args and uses[node] > 1 and node is not expr:
+        if node.args and uses[node] > 1:
             key = next(f"part_{i}" for i in range(len(lets), 1_000_000) if f"part_{i}" not in taken)
             taken.add(key)
             lets[key] = to_text(made)
             made = name(key, Operand(node.type, node.scope))
         new[node] = made
-    return lets, to_text(new[expr])
+    return lets, [to_text(new[expr]) for expr in exprs]

@@ -424,7 +424,12 @@ def derive(op: Op) -> dict[str, Derived]:
                 _check_order(op, exprs)
                 found[parameter] = gradient(exprs, seeds, [parameter]).get(parameter)
     rules = {p: found[p.name] for p in wanted if p.name in found}  # None: no gradient reaches it, and that is no error
-    return {p.name: Derived((), None) if e is None else _derived(op, p, e) for p, e in rules.items()}
+    made = {p.name: Derived((), None) if e is None else _derived(op, {p: e}) for p, e in rules.items()}
+    several = {p: e for p, e in rules.items() if e is not None and made[p.name].spec is not None}
+    if op.fields.get("together") and len(several) > 1:
+        shared = _derived(op, several)
+        made |= {p.name: replace(shared, result=f"d_{p.name}") for p in several}
+    return made
 
 
 def _check_order(op: Op, exprs: Mapping[str, Expr]) -> None:
@@ -433,36 +438,47 @@ def _check_order(op: Op, exprs: Mapping[str, Expr]) -> None:
         raise ExprError(f"prod has {MOST_DERIVATIVES_OF_A_PRODUCT} derivatives")
 
 
-def _derived(op: Op, parameter: Param, expr: Expr) -> Derived:
+def _derived(op: Op, exprs: Mapping[Param, Expr]) -> Derived:
+    """The op that computes the gradient of one operand, or those of several as results d_OPERAND."""
     seeds = {seed_name(op, k): r.scope for k, r in results(op).items()}
-    if expr.fn == "name" and parameter.scope != "column" and seeds.get(str(expr.value)) == parameter.scope:
-        return Derived((str(expr.value),), None)
+    if len(exprs) == 1:
+        ((parameter, expr),) = exprs.items()
+        if expr.fn == "name" and parameter.scope != "column" and seeds.get(str(expr.value)) == parameter.scope:
+            return Derived((str(expr.value),), None)
     scopes = {**seeds, **{p.name: p.scope for p in op.operands if p.role != "absent"}}
     scopes |= {k: r.scope for k, r in results(op).items()}
-    used = set(free_names(expr))
+    used = set(free_names(*exprs.values()))
     order = [*seeds, *(p.name for p in op.operands), *op.outputs]
     if not any(scopes.get(n) == "full" for n in used):
         used.add(next(n for n in order if scopes.get(n) == "full"))  # it says how many rows there are
     operands = tuple(n for n in dict.fromkeys(order) if n in used)
     statics = [ast.unparse(a) for a in _static_arguments(op)]
     shown = ", ".join([*(_declared(op, n, scopes[n]) for n in operands), *statics])
-    lets, text = shared_parts(expr, {*scopes, *(p.name for p in op.params)})
-    if parameter.scope == "column":
-        text = f"column_sum({text})"
-    elif parameter.scope == "full" and expr.scope not in _WIDE:
-        text = f"broadcast({text})"
+    lets, texts = shared_parts(list(exprs.values()), {*scopes, *(p.name for p in op.params)})
+    wrapped = [_wrapped(p, e, text) for (p, e), text in zip(exprs.items(), texts, strict=True)]
+    names = [p.name for p in exprs]
+    called = f"{op.name}_grad_{names[0]}" if len(names) == 1 else f"{op.name}_grad"
     spec: dict[str, Any] = {
-        "op": f"{short_name(f'{op.name}_grad_{parameter.name}')}({shown})",
+        "op": f"{short_name(called)}({shown})",
         "kind": "rowwise",
-        "doc": f"Gradient of {op.name} with respect to {parameter.name}.",
+        "doc": f"{'Gradient' if len(names) == 1 else 'Gradients'} of {op.name} with respect to {', '.join(names)}.",
         "dtypes": "float",
         "rows": row_argument(op),
         "order": op.fields.get("order", 0) + 1,
-        "out": named_result(operands, text),
+        "out": named_result(operands, wrapped[0])
+        if len(names) == 1
+        else dict(zip((f"d_{n}" for n in names), wrapped, strict=True)),
     }
     if lets:
         spec["let"] = lets
     return Derived(operands, spec)
+
+
+def _wrapped(parameter: Param, expr: Expr, text: str) -> str:
+    """The text of a gradient, which has the scope of its operand."""
+    if parameter.scope == "column":
+        return f"column_sum({text})"
+    return f"broadcast({text})" if parameter.scope == "full" and expr.scope not in _WIDE else text
 
 
 def _static_arguments(op: Op) -> list[ast.arg]:
