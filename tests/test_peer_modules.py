@@ -1,0 +1,556 @@
+"""Modules beside PyTorch's: the same statements in both packages leave the same log.
+
+Skipped where torch is not installed.
+"""
+
+import copy
+import importlib
+import pickle
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+
+torch = pytest.importorskip("torch")
+
+
+def attempt(log, call, *kinds):
+    """Log whether a call raises one of the expected errors."""
+    try:
+        call()
+        log.append("done")
+    except Exception as error:
+        log.append("refused" if isinstance(error, kinds) else repr(error))
+
+
+def tl(t):
+    return None if t is None else t.detach().tolist()
+
+
+def hooks(lib):
+    """Forward and backward hooks, of a module and of all."""
+    nn = lib.nn
+    log = []
+    m = nn.Linear(3, 2)
+    with lib.no_grad():
+        m.weight.copy_(lib.arange(6).float().reshape(2, 3))
+        m.bias.zero_()
+    m.register_forward_pre_hook(lambda m, a: log.append("pre1"))
+    m.register_forward_pre_hook(
+        lambda m, a, k: (log.append(("pre0", sorted(k))), None)[1], prepend=True, with_kwargs=True
+    )
+    m.register_forward_hook(lambda m, a, o: log.append(("f1", tuple(o.shape))))
+    m.register_forward_hook(lambda m, a, k, o: log.append(("f0", len(a), sorted(k))), prepend=True, with_kwargs=True)
+    m.register_full_backward_pre_hook(lambda m, go: (log.append(("bp", go[0].tolist())), (go[0] * 2,))[1])
+    m.register_full_backward_hook(
+        lambda m, gi, go: log.append(("b", [None if g is None else g.tolist() for g in gi], go[0].tolist()))
+    )
+    x = lib.ones(1, 3, requires_grad=True)
+    m(x).sum().backward()
+    log.append(x.grad.tolist())
+    log.append(m.weight.grad.tolist())
+    log.append("noinputgrad")
+    m(lib.ones(1, 3)).sum().backward()
+    log.append("kw")
+    m(input=x).sum().backward()
+
+    class Two(nn.Module):
+        def forward(self, a, b, flag=3):
+            return (a * 2, b.detach(), a * b)
+
+    t = Two()
+    t.register_full_backward_hook(
+        lambda m, gi, go: log.append(
+            ("two", [None if g is None else g.tolist() for g in gi], [None if g is None else g.tolist() for g in go])
+        )
+    )
+    a = lib.ones(2, requires_grad=True)
+    b = lib.ones(2)
+    o = t(a, b, 5)
+    o[0].sum().backward()
+    log.append(a.grad.tolist())
+    t(a, b)[2].sum().backward()
+    log.append(a.grad.tolist())
+
+    class Bad(nn.Module):
+        def forward(self, x):
+            raise KeyError("no")
+
+    bad = Bad()
+    bad.register_forward_hook(lambda m, a, o: log.append(("always", o)), always_call=True)
+    bad.register_forward_hook(lambda m, a, o: log.append("never"))
+    try:
+        bad(x)
+    except KeyError:
+        log.append("raised")
+    r = nn.ReLU(inplace=True)
+    r.register_full_backward_hook(lambda *a: log.append("inplace"))
+    try:
+        r(x * 2).sum().backward()
+        log.append("fine")
+    except RuntimeError:
+        log.append("refused")
+    h = nn.Linear(3, 2)
+    h.register_full_backward_hook(lambda m, gi, go: (gi[0], gi[0]))
+    try:
+        h(x).sum().backward()
+        log.append("fine")
+    except RuntimeError:
+        log.append("refused")
+    mod = importlib.import_module(f"{lib.__name__}.nn.modules.module")
+    hs = [
+        mod.register_module_forward_pre_hook(lambda m, a: log.append("gpre")),
+        mod.register_module_forward_hook(lambda m, a, o: log.append("gf")),
+        mod.register_module_full_backward_hook(lambda m, gi, go: log.append("gb")),
+        mod.register_module_full_backward_pre_hook(lambda m, go: log.append("gbp")),
+    ]
+    m(x).sum().backward()
+    for q in hs:
+        q.remove()
+    m(x)
+    log.append(len(m._forward_hooks))
+    return log
+
+
+def state(lib):
+    """State dicts, names, copies, conversions."""
+    nn = lib.nn
+    log = []
+
+    class Ver(nn.Module):
+        _version = 3
+
+        def __init__(s):
+            super().__init__()
+            s.w = nn.Parameter(lib.ones(2))
+            s.register_buffer("b", lib.zeros(1))
+            s.register_buffer("t", lib.zeros(1), persistent=False)
+            s.n = None
+            s.register_buffer("none", None)
+            s.register_parameter("pn", None)
+
+        def get_extra_state(s):
+            return {"n": s.n}
+
+        def set_extra_state(s, st):
+            s.n = st["n"]
+
+        def _load_from_state_dict(s, sd, prefix, meta, strict, missing, unexpected, errors):
+            log.append((prefix, dict(meta)))
+            super()._load_from_state_dict(sd, prefix, meta, strict, missing, unexpected, errors)
+
+    class Net(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.a = Ver()
+            s.l = nn.Linear(2, 2)
+            s.again = s.l
+
+        def forward(s, x):
+            return x
+
+    n = Net()
+    n.a.n = 5
+    sd = n.state_dict()
+    log.append(list(sd))
+    log.append({k: dict(v) for k, v in sd._metadata.items()})
+    m = Net()
+    r = m.load_state_dict(sd)
+    log.append(str(r))
+    log.append(m.a.n)
+
+    sd2 = OrderedDict(sd)
+    del sd2["a.w"]
+    sd2["zz.q"] = lib.ones(1)
+    sd2["a.more"] = lib.ones(1)
+    sd2["a.t"] = lib.ones(1)
+    r = m.load_state_dict(sd2, strict=False)
+    log.append((list(r.missing_keys), sorted(r.unexpected_keys)))
+    attempt(log, lambda: m.load_state_dict(sd2), RuntimeError)
+    sd3 = OrderedDict(sd)
+    sd3["l.weight"] = lib.ones(3, 2)
+    attempt(log, lambda: m.load_state_dict(sd3, strict=False), RuntimeError)
+    w = m.l.weight
+    m.load_state_dict(sd, assign=True)
+    log.append(
+        (
+            m.l.weight is w,
+            type(m.l.weight).__name__,
+            m.l.weight.requires_grad,
+            m.l.weight.data_ptr() == sd["l.weight"].data_ptr(),
+        )
+    )
+    log.append(sorted(n.state_dict(prefix="p.", keep_vars=True)))
+    log.append(n.state_dict(keep_vars=True)["l.weight"] is n.l.weight)
+    h = n.register_state_dict_post_hook(lambda mod, d, p, local: log.append(("post", len(d), p, local)))
+    n.l.register_state_dict_pre_hook(lambda mod, p, k: log.append(("pre", p, k)))
+    n.a._register_state_dict_hook(lambda mod, d, p, local: d.__setitem__(p + "x", 1))
+    d = n.state_dict()
+    log.append(list(d))
+    h.remove()
+    m._register_load_state_dict_pre_hook(lambda sd, prefix, *a: log.append(("lp", prefix, len(sd))))
+    m.l.register_load_state_dict_pre_hook(
+        lambda mod, sd, prefix, *a: log.append(("lpm", type(mod).__name__, prefix, len(sd)))
+    )
+    m.register_load_state_dict_post_hook(lambda mod, keys: keys.unexpected_keys.clear())
+    log.append(str(m.load_state_dict(d)))
+    n.l.weight.data.fill_(4.0)
+    k = copy.deepcopy(n.l)
+    log.append(tl(k.weight))
+    log.append(type(k.weight).__name__)
+    k.weight.data.fill_(1.0)
+    log.append(tl(n.l.weight))
+    kk = pickle.loads(pickle.dumps(nn.Sequential(nn.Linear(2, 2), nn.Tanh())))
+    log.append(repr(kk))
+    s = nn.Module()
+    s.p = nn.Parameter(lib.tensor(1.0))
+    s.load_state_dict({"p": lib.tensor([3.0])})
+    log.append(tl(s.p))
+    q = nn.Linear(2, 2)
+    attempt(log, lambda: setattr(q, "weight", lib.ones(2)), TypeError)
+    attempt(log, lambda: q.register_parameter("weight.x", None), KeyError)
+    attempt(log, lambda: q.register_parameter("", None), KeyError)
+    attempt(log, lambda: q.register_parameter("forward", None), KeyError)
+    attempt(log, lambda: q.register_parameter(3, None), TypeError)
+    attempt(log, lambda: q.register_parameter("u", lib.ones(1)), TypeError)
+    attempt(log, lambda: q.register_parameter("u", nn.Parameter(lib.ones(1)) * 2), TypeError)
+    attempt(log, lambda: q.register_buffer("weight", lib.ones(1)), KeyError)
+    attempt(log, lambda: q.register_buffer("u", 3), TypeError)
+    attempt(log, lambda: q.add_module("u", 3), TypeError)
+    attempt(log, lambda: q.add_module("weight", nn.ReLU()), KeyError)
+    q.sub = nn.ReLU()
+    attempt(log, lambda: setattr(q, "sub", 3), TypeError)
+    q.register_buffer("buf", lib.ones(1))
+    attempt(log, lambda: setattr(q, "buf", 3), TypeError)
+    attempt(log, lambda: q.get_submodule("nope"), AttributeError)
+    attempt(log, lambda: q.get_submodule("weight"), AttributeError)
+    attempt(log, lambda: q.get_parameter("sub.w"), AttributeError)
+    attempt(log, lambda: q.get_parameter("buf"), AttributeError)
+    attempt(log, lambda: q.get_buffer("weight"), AttributeError)
+    attempt(log, lambda: q.train(3), ValueError)
+    attempt(log, lambda: q.to(lib.int64), TypeError)
+    attempt(log, lambda: q.nothing, AttributeError)
+    log.append(tl(q.get_buffer("buf")))
+    log.append(tl(q.get_parameter("bias")) is not None)
+    q.set_submodule("sub", nn.Tanh())
+    log.append(repr(q))
+    attempt(log, lambda: q.set_submodule("other", nn.Tanh(), strict=True), AttributeError)
+    q.set_submodule("other", nn.Tanh())
+    log.append(repr(q))
+    q.weight = None
+    log.append([k for k, _ in q.named_parameters()])
+    q.weight = nn.Parameter(lib.ones(1))
+    log.append([k for k, _ in q.named_parameters()])
+    q.bias = nn.ReLU() if False else q.bias
+    q.fresh = 3
+    q.fresh = nn.Parameter(lib.ones(1))
+    log.append("fresh" in q.__dict__)
+    attempt(log, lambda: setattr(q, "fresh", nn.ReLU()), TypeError)
+    log.append([k for k, _ in q.named_parameters()])
+    q.bb = nn.Buffer(lib.ones(1), persistent=False)
+    log.append(sorted(q.state_dict()))
+    log.append("bb" in dir(q))
+    del q.bb
+    log.append(hasattr(q, "bb"))
+
+    class Tied(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.a = nn.Linear(2, 2, bias=False)
+            s.b = nn.Linear(2, 2, bias=False)
+            s.b.weight = s.a.weight
+            s.c = s.a
+
+    t = Tied()
+    log.append([k for k, _ in t.named_parameters()])
+    log.append([k for k, _ in t.named_parameters(remove_duplicate=False)])
+    log.append([k for k, _ in t.named_modules(remove_duplicate=False)])
+    log.append(list(t.state_dict()))
+    t.double()
+    log.append(t.a.weight is t.b.weight)
+    tt = copy.deepcopy(t)
+    log.append(tt.a.weight is tt.b.weight and tt.c is tt.a)
+    tt = pickle.loads(pickle.dumps(t.state_dict()))
+    log.append(list(tt))
+    log.append([len(list(t.modules())), len(list(t.modules(remove_duplicate=False)))])
+    e = nn.Linear(2, 3).to_empty(device="cpu")
+    log.append([type(e.weight).__name__, tuple(e.weight.shape), e.weight.requires_grad])
+    e.to(lib.zeros(1, dtype=lib.float64))
+    log.append(str(e.weight.dtype).split(".")[-1])
+    e.to("cpu", lib.float32, True)
+    e.to(device="cpu", dtype=lib.float16, non_blocking=True)
+    log.append(str(e.weight.dtype).split(".")[-1])
+    c = nn.Module()
+    c.register_buffer("i", lib.ones(1, dtype=lib.int64))
+    c.type(lib.float32)
+    log.append(str(c.i.dtype).split(".")[-1])
+    try:
+        nn.Module.train
+    finally:
+        log.append(repr(nn.Sequential()))
+    log.append(repr(nn.Module()))
+
+    class R(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.x = nn.ReLU()
+
+        def extra_repr(s):
+            return "a=1\nb=2"
+
+    log.append(repr(R()))
+    return log
+
+
+def containers(lib):
+    """Lists and dicts of modules and of parameters."""
+    nn = lib.nn
+    log = []
+
+    def L(n):
+        return nn.Linear(n, n)
+
+    s = nn.Sequential(L(1), L(2), L(3))
+    log.append(repr(s + nn.Sequential(L(4))))
+    log.append(repr(s * 2))
+    log.append(repr(2 * s))
+    t = s[1:]
+    log.append(repr(t))
+    log.append(list(t._modules))
+    s += nn.Sequential(L(5))
+    log.append(len(s))
+    s *= 2
+    log.append([m.in_features for m in s])
+    log.append(s.pop(1).in_features)
+    log.append(list(s._modules))
+    log.append(s.insert(1, L(9)) is s)
+    log.append([m.in_features for m in s])
+    log.append(list(s._modules))
+    s.insert(-1, L(8))
+    log.append([m.in_features for m in s])
+    del s[0:2]
+    log.append(list(s._modules))
+    s[0] = L(7)
+    log.append(s[0].in_features)
+    log.append(s[-1].in_features)
+    attempt(log, lambda: s[100], IndexError)
+    attempt(log, lambda: s.insert(100, L(1)), IndexError)
+    attempt(log, lambda: s.insert(0, 3), TypeError, ValueError, AssertionError)
+    attempt(log, lambda: s + [L(1)], TypeError, ValueError)
+    attempt(log, lambda: s * 0, ValueError)
+    attempt(log, lambda: s * 1.5, TypeError)
+    attempt(log, lambda: s.append(3), TypeError)
+    attempt(log, lambda: s.extend(3), TypeError)
+    d = nn.Sequential(OrderedDict(a=L(1), b=L(2), c=L(3)))
+    del d[1]
+    log.append(list(d._modules))
+    d2 = nn.Sequential(OrderedDict(a=L(1), b=L(2)))
+    log.append(d2.pop(0).in_features)
+    log.append(list(d2._modules))
+    log.append(list(d2[0:1]._modules))
+    d2.append(L(5))
+    log.append(list(d2._modules))
+    log.append("0" in dir(s))
+    log.append([m for m in dir(s) if m.isdigit()])
+    m = nn.ModuleList([L(2), L(2), L(2), nn.ReLU(), L(3)])
+    log.append(repr(m))
+    log.append(repr(m[1:3]))
+    m += [L(1)]
+    log.append(len(m))
+    log.append(repr(m + [L(2)]))
+    log.append(m.insert(0, L(4)))
+    log.append(m.pop(0).in_features)
+    log.append(m.pop(-1).in_features)
+    del m[0]
+    del m[-2:]
+    log.append(list(m._modules))
+    log.append(repr(nn.ModuleList()))
+    m[0] = L(6)
+    log.append(repr(m))
+    attempt(log, lambda: m(1), NotImplementedError)
+    attempt(log, lambda: m[9], IndexError)
+    attempt(log, lambda: m.extend(3), TypeError)
+    log.append(repr(nn.Sequential(m)))
+    e = nn.ModuleDict({"b": L(1), "a": L(2)})
+    log.append(list(e))
+    e.update([["c", L(3)]])
+    log.append(repr(e))
+    log.append(e.pop("b").in_features)
+    log.append(list(e.keys()))
+    log.append([k for k, v in e.items()])
+    log.append(len(e))
+    e.clear()
+    log.append(repr(e))
+    attempt(log, lambda: e["zz"], KeyError)
+    attempt(log, lambda: e.update(3), TypeError)
+    attempt(log, lambda: e.update([1]), TypeError)
+    attempt(log, lambda: e.update([("a",)]), ValueError)
+    attempt(log, lambda: nn.ModuleDict({"keys": L(1)}), KeyError)
+    attempt(log, lambda: nn.ModuleDict({"x": 3}), TypeError)
+    attempt(log, lambda: e(1), NotImplementedError)
+    attempt(log, lambda: nn.ModuleDict({3: L(1)}), TypeError)
+    p = nn.ParameterList([lib.ones(2, 3), nn.Parameter(lib.zeros(1)), 5])
+    log.append(repr(p).replace("weftgrad", "torch"))
+    log.append(len(p))
+    log.append(len(list(p.parameters())))
+    log.append(p[2])
+    p[2] = lib.ones(1)
+    log.append(type(p[2]).__name__)
+    log.append(list(p.state_dict()))
+    log.append(len(p[0:2]))
+    p += [lib.ones(3)]
+    log.append([tuple(x.shape) for x in p])
+    attempt(log, lambda: p(1), RuntimeError)
+    attempt(log, lambda: p.extend(lib.ones(2)), TypeError)
+    attempt(log, lambda: p[10], IndexError)
+    log.append(tuple(p[-1].shape))
+    p.append(lib.ones(2))
+    q = nn.ParameterDict({"b": lib.ones(2), "a": lib.ones(1)})
+    log.append(list(q))
+    log.append(repr(q).replace("weftgrad.Tensor", "torch.nn.parameter.Parameter") if 0 else 0)
+    log.append([k for k, _ in q.named_parameters()])
+    q["z"] = 3
+    log.append(q.setdefault("y", lib.ones(1)).tolist())
+    log.append(q.get("nope", 4))
+    log.append(list(reversed(q)))
+    log.append(q.popitem()[0])
+    log.append(q.pop("z"))
+    q.update([("k", lib.ones(1))])
+    log.append(list(q.keys()))
+    r = q | nn.ParameterDict({"n": lib.ones(1)})
+    log.append(list(r))
+    q |= r
+    log.append(list(q))
+    log.append(list(q.fromkeys(["u", "v"], lib.ones(1))))
+    log.append(len(q))
+    log.append("k" in q)
+    log.append(list(q.copy()))
+    del q["k"]
+    log.append(list(q.state_dict()))
+    q.clear()
+    log.append(len(q))
+    attempt(log, lambda: q["a"], KeyError, AttributeError)
+    attempt(log, lambda: q.update(3), TypeError)
+    attempt(log, lambda: q(1), RuntimeError)
+    log.append(repr(nn.ParameterDict()))
+    i = nn.Identity(54, u=3)
+    log.append(repr(i))
+    log.append(repr(nn.Flatten()))
+    log.append(repr(nn.Unflatten(1, (2, 3))))
+    nn.Unflatten(1, [2, 3]) if 0 else None
+    attempt(log, lambda: nn.Unflatten(1, 5), TypeError)
+    attempt(log, lambda: nn.Unflatten(1, (2, "a")), TypeError)
+    log.append(repr(nn.Unflatten(-1, (3, -1))))
+    log.append(tuple(nn.Unflatten(1, (2, -1))(lib.ones(2, 6)).shape))
+    log.append(tuple(nn.Flatten(0, 1)(lib.ones(2, 3, 4)).shape))
+    for x in [
+        nn.PixelShuffle(2),
+        nn.PixelUnshuffle(2),
+        nn.ChannelShuffle(2),
+        nn.Bilinear(1, 2, 3),
+        nn.CosineSimilarity(),
+        nn.PairwiseDistance(),
+        nn.Linear(2, 3, bias=False),
+        nn.Linear(1, 1),
+    ]:
+        log.append(repr(x))
+    log.append([k for k in nn.CosineSimilarity().__dict__ if not k.startswith("_")])
+    log.append([k for k in nn.PairwiseDistance().__dict__ if not k.startswith("_")])
+    log.append(sorted(k for k in nn.Bilinear(1, 2, 3).__dict__ if not k.startswith("_")))
+    log.append(sorted(k for k in nn.Linear(1, 2).__dict__ if not k.startswith("_")))
+    attempt(log, lambda: nn.Bilinear(0, 1, 1), ValueError)
+    return log
+
+
+def lazy(lib):
+    """Layers that wait for their first input."""
+    nn = lib.nn
+    log = []
+
+    cases = [
+        (nn.LazyLinear, (3,), (2, 4)),
+        (nn.LazyConv1d, (4, 3), (2, 2, 5)),
+        (nn.LazyConv2d, (4, 3, 1, 1, 1, 2), (2, 2, 5, 5)),
+        (nn.LazyConv3d, (2, 2), (2, 2, 3, 3, 3)),
+        (nn.LazyConvTranspose1d, (4, 3), (2, 2, 5)),
+        (nn.LazyConvTranspose2d, (4, 3, 2, 1, 1, 2), (2, 2, 5, 5)),
+        (nn.LazyConvTranspose3d, (2, 2), (2, 3, 3, 3)),
+        (nn.LazyBatchNorm1d, (), (4, 3)),
+        (nn.LazyBatchNorm2d, (), (4, 3, 2, 2)),
+        (nn.LazyBatchNorm3d, (), (4, 3, 2, 2, 2)),
+        (nn.LazyInstanceNorm1d, (1e-05, 0.1, False, True), (4, 3, 4)),
+        (nn.LazyInstanceNorm2d, (1e-05, 0.3, False, True), (4, 3, 4, 2)),
+        (nn.LazyInstanceNorm3d, (1e-05, 0.2, False, True), (4, 3, 4, 2, 2)),
+    ]
+    for cls, a, shape in cases:
+        m = cls(*a)
+        log.append(repr(m))
+        log.append([k for k, _ in m.named_parameters()])
+        log.append([repr(p) for p in m.parameters()])
+        c = copy.deepcopy(m) if lib.__name__ != "torch" else cls(*a)
+        log.append(m.has_uninitialized_params())
+        m.double()
+        log.append(str(m.weight.dtype)[-7:] if m.weight is not None else 0)
+        x = lib.ones(shape, dtype=lib.float64)
+        y = m(x)
+        log.append(tuple(y.shape))
+        log.append(type(m).__name__)
+        log.append([tuple(p.shape) for p in m.parameters()])
+        log.append(len(m._forward_pre_hooks))
+        log.append([p.requires_grad for p in m.parameters()])
+        log.append(repr(m))
+        log.append(sorted(m.state_dict()))
+        c.load_state_dict(m.state_dict())
+        log.append(c.has_uninitialized_params())
+        c.double()
+        c.eval()
+        m.eval()
+        log.append(np.allclose(c(x).detach().numpy(), m(x).detach().numpy()))
+        log.append(type(c).__name__)
+        d = cls(*a)
+        e = cls(*a)
+        d.load_state_dict(e.state_dict())
+        log.append(d.has_uninitialized_params())
+        log.append(sorted(d.state_dict()))
+        f = cls(*a)
+        try:
+            m.load_state_dict(f.state_dict())
+            log.append("loaded")
+        except RuntimeError:
+            log.append("refused")
+    waiting = nn.LazyLinear(3)
+    attempt(log, lambda: waiting.weight.shape, RuntimeError)
+    attempt(log, lambda: waiting.weight + 1, ValueError)
+    attempt(log, lambda: waiting.weight.materialize((3, 2)))
+    log.append(type(waiting.weight).__name__)
+    log.append(tuple(waiting.weight.shape))
+    log.append(isinstance(nn.LazyLinear(3).weight, nn.Parameter))
+    log.append(nn.LazyLinear(3, bias=False).bias)
+    p = nn.UninitializedParameter(requires_grad=False)
+    p.materialize((2,))
+    log.append(p.requires_grad)
+    b = nn.UninitializedBuffer()
+    log.append(repr(b)[:22])
+    b.materialize((2,))
+    log.append(tuple(b.shape))
+    log.append(isinstance(b, nn.Parameter))
+    attempt(log, lambda: nn.LazyConv2d(4, 3)(lib.ones(2, 2)), RuntimeError)
+    attempt(log, lambda: nn.LazyConv2d(4, 3, groups=2)(lib.ones(1, 3, 5, 5)), ValueError)
+    q = pickle.loads(pickle.dumps(nn.LazyLinear(3)))
+    log.append(repr(q))
+    log.append(tuple(q(lib.ones(1, 2)).shape))
+    s = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(2))
+    s(lib.ones(2, 3))
+    log.append(repr(s))
+    return log
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("scene", [hooks, state, containers, lazy])
+def test_both_packages_leave_the_same_log(scene):
+    theirs, ours = scene(torch), scene(wg)
+    assert len(theirs) == len(ours)
+    for i, (expected, found) in enumerate(zip(theirs, ours, strict=True)):
+        assert found == expected, f"entry {i}"
