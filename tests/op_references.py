@@ -17,6 +17,7 @@ from op_references_kinds import KIND_REFERENCES
 from op_references_norms import NORM_REFERENCES
 from op_references_recurrent import RECURRENT_REFERENCES
 from op_references_sort import SORT_REFERENCES
+from op_resample import RESAMPLE_REFERENCES
 from op_shapes import SHAPE_REFERENCES
 
 Array = Any
@@ -352,6 +353,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **NORM_REFERENCES,
     **LOSS_REFERENCES,
     **RECURRENT_REFERENCES,
+    **RESAMPLE_REFERENCES,
     **SHAPE_REFERENCES,
     **SORT_REFERENCES,
 }  # fmt: skip
