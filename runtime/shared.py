@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -25,20 +26,29 @@ PAGE = 4096
 class Segment:
     """Shared memory: `array` is its bytes, `fd` what another process opens it by (-1 once `forget` was called).
 
-    nbytes: the size. hole: bytes at the front that are addresses only, without memory behind them.
+    nbytes: the size. hole: bytes at the front that are addresses only, without memory behind them. content: what is
+    written into it, as (offset, bytes) with ascending offsets; pages that are written whole are not cleared first.
     Raises `SharedMemoryError` where the system has no more; all of it is taken at once, so no later write can fail.
     """
 
     __slots__ = ("__weakref__", "array", "fd", "nbytes")
 
-    def __init__(self, nbytes: int, hole: int = 0, what: str = "a tensor"):
+    def __init__(
+        self,
+        nbytes: int,
+        hole: int = 0,
+        what: str = "a tensor",
+        content: Iterable[tuple[int, np.ndarray[Any, Any]]] = (),
+    ):
         self.fd = -1
         self.nbytes = nbytes
         try:
             self.fd = _nameless()
             os.ftruncate(self.fd, nbytes)
+            for offset, each in content:
+                _write(self.fd, offset, each)
             os.posix_fallocate(self.fd, hole, nbytes - hole)
-            self.array = _mapped(self.fd, nbytes, hole == 0)
+            self.array = _mapped(self.fd, nbytes, hole == 0 and not content)
         except OSError as error:
             self.forget()
             raise SharedMemoryError(
@@ -80,6 +90,13 @@ def _nameless() -> int:
     fd, path = tempfile.mkstemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     os.unlink(path)
     return fd
+
+
+def _write(fd: int, offset: int, content: Any) -> None:
+    left = memoryview(content)
+    while left:
+        done = os.pwrite(fd, left, offset)
+        left, offset = left[done:], offset + done
 
 
 def _mapped(fd: int, nbytes: int, at_once: bool, private: bool = False) -> np.ndarray[Any, Any]:

@@ -26,6 +26,7 @@ from weftgrad.runtime import errors
 from weftgrad.runtime.shared import Segment
 from weftgrad.utils import data
 from weftgrad.utils.data import DataLoader, default_collate, default_convert
+from weftgrad.utils.data.iterating import pin
 from weftgrad.utils.data.packing import Arena
 
 SHM = Path("/dev/shm")
@@ -642,3 +643,23 @@ def test_slots_are_used_again_grow_and_are_given_up():
     assert used[2] == (2, True)  # the first was too small, and is given up
     assert arena.dropped == [1]
     assert arena.place([]) == (None, None, [])
+
+
+def test_batches_are_pinned_where_there_is_a_gpu(cuda):
+    """By the stand-in for the driver library: memory is page-locked, for the GPU that is named."""
+    one, other = iter(DataLoader(Kinds(), 2, pin_memory=True)), iter(DataLoader(Images(4), None, pin_memory=True))
+    batch = next(one)
+    assert all(batch[name].is_pinned() for name in ("array", "tensor", "bfloat16", "flag"))
+    assert batch["pair"].right[0].is_pinned()
+    assert batch["name"] == ["n0", "n1"]
+    assert batch["tensor"].tolist() == [[0, 0.5], [1, 1.5]]
+    image, number = next(other)
+    assert image.is_pinned()
+    assert number == 0
+
+    class Own:
+        def pin_memory(self):
+            return "mine"
+
+    assert pin([Own(), UserDict(a=wg.ones(1, device="cpu"))], "cuda:1")[0] == "mine"
+    assert pin(OrderedDict(a=(wg.ones(1, device="cpu"),)), "cuda:1")["a"][0].is_pinned("cuda:1")

@@ -113,12 +113,12 @@ def share(storages: list[Storage]) -> None:
         for storage in moving:
             offsets.append(at)
             at += -(-storage.nbytes // _ALIGNMENT) * _ALIGNMENT
-        segment = Segment(at, hole, "shared tensors")
+        content = [(o, driver.host_view(s)[: s.nbytes]) for s, o in zip(moving, offsets, strict=True)]
+        segment = Segment(at, hole, "shared tensors", content)
         token = os.urandom(16)
         _segments[token] = segment
         for storage, offset in zip(moving, offsets, strict=True):
             end = offset + storage.nbytes
-            segment.array[offset:end] = driver.host_view(storage)[: storage.nbytes]
             old = Storage(storage.device, storage.nbytes, storage.block, storage._pool, storage.buffer, storage.start)
             old.owner = storage.owner
             storage.owner, storage.buffer, storage.block = segment.array[offset - storage.start : end], None, None

@@ -35,15 +35,12 @@ class Dataset:
         return cls
 
 
-class IterableDataset(Dataset):
+class IterableDataset(Dataset, Iterable[Any]):
     """Samples in the order in which they come: define `__iter__()`.
 
     Every worker of a loader has a copy and would give all samples: let `__iter__` take its share by
     `get_worker_info()`, whose `id` counts `num_workers` workers.
     """
-
-    def __iter__(self) -> Iterator[Any]:
-        raise NotImplementedError(f"{type(self).__name__} defines no __iter__()")
 
     def __add__(self, other: Dataset) -> ChainDataset:  # type: ignore[override]
         return ChainDataset([self, other])

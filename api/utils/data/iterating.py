@@ -30,6 +30,7 @@ class _Iterator:
         self._pins = loader.pin_memory
         self._pin_device = loader.pin_memory_device or None
         self._recipe = Recipe(loader.dataset, loader.collate_fn, loader.iterable, loader.together, loader.drop_last)
+        self._broken = False  # workers ended before the epoch did
         self._begin(loader)
 
     def _begin(self, loader: DataLoader) -> None:
@@ -47,7 +48,7 @@ class _Iterator:
             try:
                 batch = self._next()
             except StopIteration:
-                self.progress.over = True
+                self.progress.over = not self._broken
                 raise
             except Exception:  # this batch is none, and the next one's turn comes
                 self.progress.yielded += 1
@@ -147,6 +148,14 @@ class WorkerIterator(_Iterator):
         self._turn = (self._turn + 1) % self._count
 
     def _next(self) -> Any:
+        try:
+            return self._awaited_next()
+        except KeyboardInterrupt:
+            self._broken = True
+            self.close(0.0)
+            raise
+
+    def _awaited_next(self) -> Any:
         if self._workers is None:
             raise StopIteration
         self._listen(False)
@@ -192,11 +201,8 @@ class WorkerIterator(_Iterator):
                 self._come[task] = kind, value
                 if kind == "end":
                     self._share[number] = False
-        except KeyboardInterrupt:
-            self.close(0.0)
-            raise
         except Exception:
-            self._workers = None
+            self._workers, self._broken = None, True
             raise
 
     def _awaited(self) -> str:

@@ -259,10 +259,8 @@ class Parcel:
         for each in buffers:
             self.places.append((at, each.nbytes))
             at += _aligned(each.nbytes)
-        self.memory = Segment(at, what="the data set's arrays") if at else None
-        for (start, nbytes), each in zip(self.places, buffers, strict=True):
-            assert self.memory is not None
-            self.memory.array[start : start + nbytes] = each
+        content = [(start, each) for (start, _), each in zip(self.places, buffers, strict=True)]
+        self.memory = Segment(at, what="the data set's arrays", content=content) if at else None
 
     @staticmethod
     def open(

@@ -96,6 +96,7 @@ class _Worker:
         self.process = context.Process(target=worker.run, args=(end, *arguments, late), name=name, daemon=True)
         with end:
             self.process.start()
+        self.process.name = str(name)
         sent = parcel if late is None else late.parcel
         assert sent is not None
         self._hand_over(sent, keep)
