@@ -439,7 +439,6 @@ def containers(lib):
     log.append(repr(i))
     log.append(repr(nn.Flatten()))
     log.append(repr(nn.Unflatten(1, (2, 3))))
-    nn.Unflatten(1, [2, 3]) if 0 else None
     attempt(log, lambda: nn.Unflatten(1, 5), TypeError)
     attempt(log, lambda: nn.Unflatten(1, (2, "a")), TypeError)
     log.append(repr(nn.Unflatten(-1, (3, -1))))

@@ -55,12 +55,16 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One dimension split into several."""
+    """One dimension split into several, one of whose sizes may be -1. Raises `ArgumentError` for sizes that are no
+    ints."""
 
     def __init__(self, dim: int, unflattened_size: Any):
         super().__init__()
         self.dim = dim
-        self.unflattened_size = tuple(unflattened_size)
+        sizes = unflattened_size if isinstance(unflattened_size, (tuple, list)) else (unflattened_size,)
+        if sizes is not unflattened_size or any(isinstance(n, bool) or not isinstance(n, int) for n in sizes):
+            raise ArgumentError(f"Unflatten: unflattened_size is a tuple of ints, not {unflattened_size!r}")
+        self.unflattened_size = tuple(sizes)
 
     def forward(self, input: Any) -> Any:
         return input.unflatten(self.dim, self.unflattened_size)
