@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import bare
 import pytest
 
 bare.install()
+
+OPTIMISED = ("test_ops_generated", "test_mutations", "test_bench", "test_demo", "test_examples", "test_digits")
+"""Modules whose kernels on `cpu` are built as users have them: what is about values, speed and training. The others are
+about how calls behave; building kernels is most of what they do, and without the optimiser that takes half the time."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +51,15 @@ def _why_no_gpu() -> str:
         return "" if cuda_api.devices()[0].sm >= 80 else "the GPU is older than compute capability 8.0"
     except DeviceError as error:
         return str(error)
+
+
+@pytest.fixture(autouse=True)
+def built_for_the_module(request: pytest.FixtureRequest) -> None:
+    """Kernels on `cpu` are optimised in the modules of `OPTIMISED`, and quickly built in the others."""
+    if os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu") == "cpu" and importlib.util.find_spec("pyopencl"):
+        import vendors
+
+        vendors.optimise(request.path.stem in OPTIMISED)
 
 
 @pytest.fixture

@@ -9,12 +9,32 @@ from typing import Any
 import pytest
 
 from weftgrad.runtime.backends import opencl
-from weftgrad.runtime.context import _local
+from weftgrad.runtime.context import _local, forget_plans
 from weftgrad.runtime.device import device
+from weftgrad.runtime.errors import DriverNotFound
 
-__all__ = ["posing"]
+__all__ = ["optimise", "posing"]
 
 _compilers: dict[tuple[tuple[str, Any], ...], Any] = {}
+_of_cpu: dict[bool, tuple[Any, Any]] = {}  # as users have it, or not: the compilers for large and for small work
+
+
+def optimise(wanted: bool) -> None:
+    """Have `cpu` run as users have it, or build each kernel once, without the optimiser, whatever the size of its work.
+
+    Where there is no driver, nothing happens.
+    """
+    driver: Any = device("cpu").driver
+    try:
+        driver.require()
+    except DriverNotFound:
+        return
+    if not _of_cpu:
+        plain = opencl.Compiler(driver.context, driver.compiler._handle, replace(driver.capabilities, optimize=False))
+        _of_cpu.update({True: (driver.compiler, driver.quick_compiler), False: (plain, None)})
+    if driver.compiler is not _of_cpu[wanted][0]:
+        driver.compiler, driver.quick_compiler = _of_cpu[wanted]
+        forget_plans()
 
 
 def posing(changes: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

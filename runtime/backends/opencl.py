@@ -120,6 +120,12 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
     return override(found, overrides) if overrides else found
 
 
+# PoCL puts clang's header of all OpenCL built-ins before every program: 18,000 lines, parsed anew in 0.1 s each time.
+# Its include guard, defined beforehand, leaves it out. Kernels here call five functions of it and the barrier, which
+# `header.cl` declares.
+_LEAN = ["-D_OPENCL_H_", "-DWG_DECLARE"]
+
+
 class Compiler:
     """Programs of one OpenCL device in one context, and the kernels found in them. Shared by threads."""
 
@@ -129,6 +135,7 @@ class Compiler:
         self._capabilities = capabilities
         platform = handle.platform
         self._options = [] if capabilities.optimize else ["-cl-opt-disable"]
+        self._lean = _LEAN if "Portable" in platform.name else []
         identity = "\0".join(
             (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)
         )
@@ -206,7 +213,7 @@ class Compiler:
             except cl.Error:
                 pass  # a binary of another build of the driver: make it anew
         try:
-            made = cl.Program(self._context, text).build(self._options, devices=[self._handle], cache_dir=False)
+            made = self._compiled(text)
             self.built += 1
             binary = next(b for b in made.get_info(cl.program_info.BINARIES) if b)
             self._cache.store(text, binary)
@@ -217,6 +224,19 @@ class Compiler:
         except cl.Error as error:
             names = ", ".join(sorted({i.name for i in instances}))
             raise CompileError(f"{names}: does not compile for {self._handle.name}\n{error}") from error
+
+    def _compiled(self, text: str) -> Any:
+        """The program from source: with few declarations where they do; a user's own text may call any built-in."""
+        if self._lean:
+            try:
+                return self._build(text, [*self._options, *self._lean])
+            except cl.Error:
+                if not self.built:
+                    self._lean = []  # not with this version
+        return self._build(text, self._options)
+
+    def _build(self, text: str, options: Sequence[str]) -> Any:
+        return cl.Program(self._context, text).build(list(options), devices=[self._handle], cache_dir=False)
 
 
 class OpenCLEvent:

@@ -20,6 +20,15 @@
 #define WG_PREFETCH(place)
 #endif
 #define WG_UNROLL _Pragma("unroll")
+#ifdef WG_DECLARE // the compiler was told to leave out its own declarations: these are all that kernels here call
+#define WG_OF_A_WORK_ITEM size_t __attribute__((overloadable, const))
+WG_OF_A_WORK_ITEM get_global_id(uint);
+WG_OF_A_WORK_ITEM get_local_id(uint);
+WG_OF_A_WORK_ITEM get_group_id(uint);
+WG_OF_A_WORK_ITEM get_global_size(uint);
+WG_OF_A_WORK_ITEM get_local_size(uint);
+void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
+#endif
 // Every bit inverted; where a kernel calculates with truth values, 0 and 1 exchanged (pointwise.cl.j2).
 #define WG_NOT(x) (~(x))
 // One work-item a work-group: what CPU schedules want, and what lets the compiler drop the work-item loop.
