@@ -20,10 +20,12 @@ from . import gathering as _gathering
 from . import indexing as _indexing
 from . import joining as _joining
 from . import methods as _methods
+from . import numeric as _numeric
 from . import scanning as _scanning
 from . import scattering as _scattering
 from . import shaping as _shaping
 from . import sorting as _sorting
+from ._install import OF_LAYERS as _OF_LAYERS
 from ._install import install_ops as _install_ops
 from .runtime import dtypes as _dtypes
 from .runtime.dtypes import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
@@ -31,7 +33,7 @@ from .runtime.dtypes import bool_ as bool
 from .runtime.tensor import Tensor
 
 _methods.install()
-for _source in (_functions, _gathering, _indexing, _joining, _scanning, _scattering, _sorting, _counting):
+for _source in (_functions, _gathering, _indexing, _joining, _scanning, _scattering, _sorting, _counting, _numeric):
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
 _shaping.install()
@@ -51,6 +53,7 @@ from .joining import *
 from .methods import Size
 from .pooling import adaptive_avg_pool1d, avg_pool1d, max_pool1d, max_pool1d_with_indices, max_pool2d, max_pool3d
 from .pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
+from .numeric import *
 from .printing import set_printoptions
 from .random import *
 from .random import install as _install_random
@@ -96,11 +99,13 @@ def get_default_device() -> Device:
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return _import_module(f".{name}", __name__)
+    if name in _OF_LAYERS:
+        return getattr(_import_module(".nn._torch_names", __name__), name)
     raise AttributeError(f"module 'weftgrad' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_OF_LAYERS})
 
 
 __all__ = sorted(

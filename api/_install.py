@@ -8,7 +8,15 @@ from typing import Any
 from ._generated import ops as generated
 from .runtime.tensor import Tensor
 
-__all__ = ["install_ops", "operators"]
+__all__ = ["OF_LAYERS", "install_ops", "operators"]
+
+# Functions of layers that `torch` has too; `nn._torch_names` has them, so that importing the package imports no layers.
+OF_LAYERS = frozenset((
+    "alpha_dropout", "alpha_dropout_", "batch_norm", "celu", "celu_", "cosine_similarity", "dropout", "dropout_",
+    "embedding_bag", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_",
+    "group_norm", "hardshrink", "instance_norm", "layer_norm", "pairwise_distance", "prelu", "rms_norm", "rrelu",
+    "rrelu_", "selu_", "threshold", "threshold_",
+))  # fmt: skip
 
 # symbol -> (method, reflected method, in-place method)
 _OPERATORS = {

@@ -256,6 +256,12 @@ def _make_plan(
     request = _request(record, operands, statics, into)
     chosen = request.record
     planned = planner(chosen.kind)(request)
+    wanted = planned.outputs[0].dtype if needs and "dtype" in chosen.statics else None
+    if wanted is not None and wanted.kind != "f" and chosen.kind in ("reduction", "scan"):
+        raise GradientError(
+            f"{request.where()}: a result of {wanted.name} has no gradient, but one of the operands wants it; give a "
+            "floating dtype, or take .detach() of the operands"
+        )
     recipe = recipe_of(chosen, request.operands, planned.outputs, needs, statics) if needs else None
     plan = Plan(planned, request, recipe)
     if len(plans) >= _MOST_PLANS:

@@ -58,9 +58,11 @@ def plan(request: Request) -> Planned:
     outputs = request.into or tuple(
         meta(result_of(request, o.result, computed), shown, None, request.device) for o in record.outputs
     )
-    for given in outputs:
+    for given, output in zip(outputs, record.outputs, strict=True):
         if given.shape != shown:
             raise ShapeError(f"{request.where()}: the result has shape {list(shown)}, out has {list(given.shape)}")
+        if output.result == "float" and given.dtype.kind != "f":
+            raise DTypeError(f"{request.where()}: the result is floating and cannot be written to {given.dtype.name}")
     if record.detail.get("empty") == "error":
         for d in dims:
             if not shape[d]:

@@ -1,0 +1,114 @@
+"""Functions composed of ops: against NumPy, and what they refuse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+
+RNG = np.random.default_rng(8)
+X = RNG.standard_normal((4, 5)).astype(np.float32)
+
+
+def near(found, expected):
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=2e-5, atol=2e-6)
+
+
+def test_sums_without_nan():
+    x = X.copy()
+    x[0, 1] = x[3] = np.nan
+    leaf = wg.tensor(x, requires_grad=True)
+    total = wg.nansum(leaf, 1)
+    near(total, np.nansum(x, 1))
+    total.sum().backward()
+    near(leaf.grad, ~np.isnan(x))
+    near(wg.nanmean(wg.tensor(x[:3]), 1, True), np.nanmean(x[:3], 1, keepdims=True))
+    assert math.isnan(wg.nanmean(wg.tensor(x[3])).item())
+    assert wg.nansum(wg.arange(4)).dtype is wg.int64
+    with pytest.raises(RuntimeError, match="float"):
+        wg.nanmean(wg.arange(4))
+
+
+def test_sums_of_products():
+    a, b = RNG.standard_normal((3, 4, 2)).astype(np.float32), RNG.standard_normal((3, 2, 5)).astype(np.float32)
+    near(wg.addbmm(wg.tensor(X), wg.tensor(a), wg.tensor(b), beta=2, alpha=0.5), 2 * X + 0.5 * (a @ b).sum(0))
+    near(wg.tensor(X).addr(wg.tensor(X[:, 0]), wg.tensor(X[0]), alpha=3), X + 3 * np.outer(X[:, 0], X[0]))
+    assert not np.isnan(wg.addr(wg.full((5,), math.nan), wg.ones(4), wg.ones(5), beta=0).numpy()).any()
+    for run in (
+        lambda: wg.addbmm(wg.ones(2, 2), wg.ones(3, 2, 4), wg.ones(3, 2, 4)),
+        lambda: wg.addr(wg.ones(3, 3), wg.ones(3), wg.ones(2)),
+        lambda: wg.addr(wg.arange(3), wg.arange(2), wg.arange(3), alpha=0.5),
+    ):
+        with pytest.raises(RuntimeError):
+            run()
+
+
+def test_parts_of_numbers():
+    values = np.array([0.0, 1.0, 0.75, -3.0, 8.0, 1e-40, 3e38, -1e-45, np.inf, np.nan, 1 - 2**-24], np.float32)
+    mantissa, exponent = wg.frexp(wg.tensor(values))
+    expected = np.frexp(values)
+    np.testing.assert_array_equal(mantissa.numpy(), expected[0])
+    np.testing.assert_array_equal(exponent.numpy()[:-3], expected[1][:-3])
+    assert exponent.dtype is wg.int32
+    near(wg.ldexp(wg.tensor(X), wg.arange(5)), np.ldexp(X, np.arange(5)))
+    found = wg.heaviside(wg.tensor([-2.0, 0.0, 3.0, math.nan]), wg.tensor(0.5))
+    assert found.tolist() == [0, 0.5, 1, 0]
+    with pytest.raises(RuntimeError, match="one with"):
+        wg.heaviside(wg.ones(2), wg.tensor(1))
+    with pytest.raises(RuntimeError, match="derivative"):
+        wg.heaviside(wg.ones(2, requires_grad=True), wg.tensor(1.0))
+
+
+def test_norms_and_powers():
+    norms = np.linalg.norm(X, axis=0)
+    near(wg.renorm(wg.tensor(X), 2, 1, 1.5), X * np.minimum(1, 1.5 / norms))
+    near(wg.vander(wg.tensor(X[0]), 4), np.vander(X[0], 4))
+    assert wg.vander(wg.tensor([2, 3]), increasing=True).tolist() == [[1, 2], [1, 3]]
+    for order in ("fro", 1, -1, math.inf, -math.inf):
+        near(wg.linalg.norm(wg.tensor(X), order), np.linalg.norm(X, order))
+    near(wg.linalg.vector_norm(wg.tensor(X), 3, 1), np.linalg.norm(X, 3, 1))
+    near(wg.linalg.norm(wg.tensor(X)), np.linalg.norm(X))
+    for run, kind in (
+        (lambda: wg.linalg.norm(wg.ones(2, 2, 2), 1), RuntimeError),
+        (lambda: wg.linalg.matrix_norm(wg.ones(2, 2), "nuc"), NotImplementedError),
+        (lambda: wg.linalg.vector_norm(wg.arange(3)), RuntimeError),
+        (lambda: wg.renorm(wg.ones(2), 2, 0, 1), RuntimeError),
+        (lambda: wg.vander(wg.ones(2, 2)), RuntimeError),
+    ):  # fmt: skip
+        with pytest.raises(kind):
+            run()
+
+
+def test_diagonals_in_place():
+    for shape, wrap in (((7, 3), True), ((3, 5), False), ((3, 3, 3), False)):
+        expected = np.zeros(shape, np.float32)
+        np.fill_diagonal(expected, 2.5, wrap)
+        np.testing.assert_array_equal(wg.zeros(*shape).fill_diagonal_(2.5, wrap).numpy(), expected)
+    with pytest.raises(RuntimeError, match="one size"):
+        wg.zeros(2, 3, 3).fill_diagonal_(1)
+
+
+def test_results_that_hold_no_gradient():
+    leaf = wg.ones(3, requires_grad=True)
+    for run in (lambda: leaf.sum(dtype=wg.int64), lambda: wg.cumsum(leaf, 0, dtype=wg.int64)):
+        with pytest.raises(RuntimeError, match="no gradient"):
+            run()
+    with wg.no_grad():
+        assert leaf.sum(dtype=wg.int64).item() == 3
+    with pytest.raises(RuntimeError, match="floating"):
+        wg.mean(wg.ones(3), out=wg.zeros((), dtype=wg.int64))
+
+
+def test_functions_of_layers_by_their_other_names():
+    x = wg.tensor(X)
+    near(wg.layer_norm(x, (5,)), wg.nn.functional.layer_norm(x, (5,)).numpy())
+    assert wg.dropout(x, 0.5, False) is x
+    found = wg.embedding_bag(x, wg.tensor([0, 1, 3]), wg.tensor([0, 2]), False, 2)
+    near(found[0], [X[:2].max(0), X[3]])
+    assert found[1].tolist() == [0, 0, 1]
+    assert found[2].tolist() == [2, 1]
+    assert found[3].tolist() == [X[:2].argmax(0).tolist(), [3] * 5]
+    assert "celu_" in dir(wg)
