@@ -156,6 +156,7 @@ _STEP_NUMBERS = {
     "beta1": 0.875, "rest1": 0.125, "beta2": 0.75, "rest2": 0.25, "correction": 0.5, "eps": 0.0625, "decay": 0.96875,
     "alpha": 0.875, "rho": 0.875, "rest": 0.125, "grad_size": 0.25, "mean_size": 0.125, "rectified": 0.75,
     "slower": 0.5, "faster": 1.25, "inverse": 0.25, "least": 0.75, "most": 2.5, "mu": 0.25,
+    "limit": 0.75, "weight": 0.25,
 }  # fmt: skip
 
 
@@ -291,7 +292,7 @@ UNUSUAL: dict[str, str] = {
         "a loss of infinities, or of targets that are no probabilities, is undefined; so are formulas for it",
     ),
     "gaussian_error": "squares of the largest numbers overflow, as in PyTorch, and some of them are then divided",
-    "lerp": "differences of the largest numbers overflow, as in PyTorch",
+    **dict.fromkeys(("lerp", "average_step"), "differences of the largest numbers overflow, as in PyTorch"),
     "trunc_divide": "for integers; div(rounding_mode='trunc') of floating numbers is trunc(input / other)",
 }
 

@@ -272,6 +272,9 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "rprop_step": _rprop,
     "asgd_step": _asgd,
     "unscale_step": _unscaled,
+    "scale_step": lambda x, factor: (x * factor, np.zeros_like(x * factor)),
+    "limit_step": lambda x, most: np.where(np.isnan(x), x, np.clip(x, -most, most)),
+    "average_step": lambda a, now, weight: (1 - weight) * a + weight * now,
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
     "lgamma": lambda x: np.where(np.isinf(x), np.inf, sp.gammaln(x)),  # C's and PyTorch's; SciPy has -inf at -inf
     "add_scaled": lambda a, b, alpha: a + alpha * b,

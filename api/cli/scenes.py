@@ -144,10 +144,10 @@ def sequences(place: Device, dtype: DType) -> Iterator[Call]:
 @_scene(
     "sgd_step", "sgd_momentum_step", "sgd_nesterov_step", "adam_step", "amsgrad_step", "rmsprop_step",
     "rmsprop_momentum_step", "rmsprop_centred_step", "rmsprop_centred_momentum_step", "adagrad_step", "adadelta_step",
-    "adamax_step", "nadam_step", "radam_step", "rprop_step", "asgd_step",
+    "adamax_step", "nadam_step", "radam_step", "rprop_step", "asgd_step", "scale_step", "limit_step", "average_step",
 )  # fmt: skip
 def optimisers(place: Device, dtype: DType) -> Iterator[Call]:
-    """Two steps of every optimiser, and gradients clipped and set to zero."""
+    """Two steps of every optimiser, gradients clipped and set to zero, and averages of weights."""
     from .. import nn, optim
 
     makers: list[Callable[[Any], Any]] = [
@@ -158,7 +158,9 @@ def optimisers(place: Device, dtype: DType) -> Iterator[Call]:
     ]  # fmt: skip
     for make in makers:
         yield partial(_stepped, make, place, dtype)
-    yield partial(_clipped, nn.utils.clip_grad_norm_, place, dtype)
+    for clip in (nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_):
+        yield partial(_clipped, clip, place, dtype)
+    yield partial(_averaged, place, dtype)
 
 
 @_scene("unscale_step")
@@ -191,6 +193,13 @@ def _stepped(make: Callable[[Any], Any], place: Device, dtype: DType) -> None:
 
 def _clipped(clip: Callable[..., Any], place: Device, dtype: DType) -> None:
     clip(_parameters(place, dtype), 1.0)
+
+
+def _averaged(place: Device, dtype: DType) -> None:
+    from ..optim.swa_utils import get_ema_multi_avg_fn
+
+    found = _parameters(place, dtype)
+    get_ema_multi_avg_fn()([p.grad for p in found], [p.detach() for p in found])
 
 
 # Indexing and reducing ------------------------------------------------------------------------------------------------

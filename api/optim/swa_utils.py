@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from .. import _groups
 from .._generated import ops
 from ..autograd import no_grad
 from ..factories import zeros
@@ -77,10 +78,11 @@ def get_swa_avg_fn() -> Callable[..., Any]:
 
 def _towards(averages: Sequence[Any], current: Sequence[Any], weight: float) -> None:
     """Move averages by `weight` of their distance to `current`."""
-    for average, now in zip(averages, current, strict=True):
-        if average.meta.dtype.kind == "f":
-            average.lerp_(now, weight)
-        else:
+    pairs = list(zip(averages, current, strict=True))
+    moved = [pair for pair in pairs if pair[0].meta.dtype.kind == "f"]
+    _groups.average([average for average, _ in moved], [now for _, now in moved], weight)
+    for average, now in pairs:
+        if average.meta.dtype.kind != "f":
             average.copy_(ops.add(average * (1.0 - weight), now * weight))
 
 

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ... import _groups
 from ..._generated import ops
 from ...autograd import no_grad
 from ...factories import zeros
@@ -48,8 +49,11 @@ def get_total_norm(
         return zeros(())
     place = found[0].meta.device
     with no_grad():
-        norms = [t.norm(order) for t in found]
-        total: Any = stack([n if n.meta.device is place else n.to(place) for n in norms]).norm(order)  # type: ignore[attr-defined]
+        if order == 2.0 and all(t.meta.device is place and t.meta.dtype is found[0].meta.dtype for t in found):
+            total: Any = _groups.norms([t.detach() for t in found]).norm(2.0)  # type: ignore[attr-defined]
+        else:
+            norms = [t.norm(order) for t in found]
+            total = stack([n if n.meta.device is place else n.to(place) for n in norms]).norm(order)  # type: ignore[attr-defined]
     if error_if_nonfinite and not bool(total.isfinite()):
         raise GradientError(
             f"get_total_norm: the norm of order {norm_type} of {len(found)} tensors is {total.item()}; "
@@ -72,7 +76,7 @@ def clip_grads_with_norm_(
             place = grad.meta.device
             if place not in places:
                 places[place] = factor.to(place)
-            grad.mul_(places[place])
+        _groups.scale(grads, [places[grad.meta.device] for grad in grads])
 
 
 def clip_grad_norm_(
@@ -108,5 +112,4 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     """Limit every element of the gradients, in place, to [-clip_value, clip_value]."""
     limit = float(clip_value)
     with no_grad():
-        for grad in _grads(_parameters(parameters, "clip_grad_value_")):
-            grad.clamp_(-limit, limit)
+        _groups.limit(_grads(_parameters(parameters, "clip_grad_value_")), limit)

@@ -1,0 +1,70 @@
+"""What is done to many tensors at once: one kernel for all of a device and dtype, written in place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ._generated import ops
+from .runtime.context import state
+from .runtime.device import meta
+from .runtime.dispatch import call_into, empty
+from .runtime.layout import dense
+from .runtime.multi_tensor import MultiTensor
+from .runtime.records import registry
+from .runtime.tensor import Tensor
+
+__all__ = ["average", "limit", "norms", "scale"]
+
+
+class _Local(threading.local):
+    """A thread's launchers by op: each remembers where the tensors of its last call were."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, MultiTensor] = {}
+
+    def get(self, name: str) -> MultiTensor:
+        if name not in self.found:
+            self.found[name] = MultiTensor(registry[name])
+        return self.found[name]
+
+
+_local = _Local()
+
+
+def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
+    """Multiply each tensor by its factor, a 0-d tensor on its device; nothing is waited for."""
+    alone = state().mode is not None
+    together = [not alone and dense(t.meta) for t in tensors]
+    if any(together):
+        chosen = [[x for x, t in zip(each, together, strict=True) if t] for each in (tensors, factors)]
+        versions = {id(f): (f, f.storage.version) for f in chosen[1]}
+        _local.get("scale_step")(chosen, ())
+        for factor, version in versions.values():
+            factor.storage.version = version  # a flag is an operand to write, but this one stays as it is
+    for tensor, factor, done in zip(tensors, factors, together, strict=True):
+        if not done and tensor.meta.numel:
+            call_into(registry["mul"], (tensor, factor), (), (tensor,), in_place=True)
+
+
+def limit(tensors: Sequence[Tensor], most: float) -> None:
+    """Limit every element to [-most, most]."""
+    if tensors:
+        _local.get("limit_step")([list(tensors)], (most,))
+
+
+def norms(tensors: Sequence[Tensor]) -> Tensor:
+    """The Euclidean norm of each of the tensors, of one device and dtype, in a vector."""
+    first = tensors[0].meta
+    found = empty(meta(first.dtype, (len(tensors),), None, first.device))
+    one = meta(first.dtype, (), None, first.device)
+    for i, tensor in enumerate(tensors):
+        slot = Tensor(found.storage, one, found.start + i * first.dtype.itemsize)
+        ops.euclidean_norm(tensor, out=slot)
+    return found
+
+
+def average(averages: Sequence[Tensor], current: Sequence[Tensor], weight: float) -> None:
+    """Move averages by `weight` of their distance to `current`, tensors of the same shapes and dtypes."""
+    if averages:
+        _local.get("average_step")([list(averages), list(current)], (weight,))
