@@ -138,6 +138,31 @@ def test_transformer(norm_first, batch_first, activation, bias):
         np.testing.assert_allclose(ours(wg.tensor(src), wg.tensor(tgt)).numpy(), right, atol=1e-9)
 
 
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_padding_in_evaluation(norm, batch_first):
+    """What is padded is 0 where PyTorch takes its fast path: at the end, without gradients, in evaluation."""
+    torch.manual_seed(0)
+    stacks = []
+    for library, kind in ((torch, torch.float64), (wg, wg.float64)):
+        layer = library.nn.TransformerEncoderLayer(8, 2, 12, batch_first=batch_first, dtype=kind)
+        last = library.nn.LayerNorm(8, dtype=kind) if norm else None
+        stacks.append(library.nn.TransformerEncoder(layer, 2, last).eval())
+    state = {k: RNG.standard_normal(v.shape) for k, v in stacks[0].state_dict().items()}
+    for stack, library in zip(stacks, (torch, wg), strict=True):
+        stack.load_state_dict({k: library.tensor(v) for k, v in state.items()})
+    x = RNG.standard_normal((3, 5, 8) if batch_first else (5, 3, 8))
+    end = np.array([[0, 0, 0, 1, 1], [0] * 5, [0, 0, 0, 0, 1]], bool)
+    for padding in (end, end[:, ::-1].copy(), np.where(end, -np.inf, 0.0)):
+        for recorded in (False, True):
+            found = []
+            for stack, library in zip(stacks, (torch, wg), strict=True):
+                with library.set_grad_enabled(recorded):
+                    given = {"src_key_padding_mask": library.tensor(padding)}
+                    found.append(stack(library.tensor(x), **given).detach().numpy())
+            np.testing.assert_allclose(found[1], found[0], atol=1e-9)
+
+
 def test_names_and_beginnings():
     """Parameters' names and order, and the spread of what they begin with."""
     with warnings.catch_warnings():

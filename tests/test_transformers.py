@@ -202,6 +202,21 @@ def test_the_causal_mask_is_found(monkeypatch):
     assert seen == [True] * 4 + [False] * 2 + [True] * 2 + [False] * 2
 
 
+def test_padding_is_empty_in_evaluation():
+    """Without gradients; where it is at the end, and PyTorch has a fast path: there it is 0 too."""
+    layer = nn.TransformerEncoderLayer(FEATURES, HEADS, 12, batch_first=True, dtype=wg.float64)
+    stack = nn.TransformerEncoder(layer, 1).eval()
+    x, end = wg.tensor(RNG.standard_normal((2, 4, FEATURES))), np.array([[0, 0, 1, 1], [0, 0, 0, 0]], bool)
+    plain = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    for padding, emptied in ((end, True), (end[:, ::-1].copy(), False)):
+        given = wg.tensor(padding)
+        with wg.no_grad():
+            found, right = (part(x, src_key_padding_mask=given).numpy() for part in (stack, plain))
+        assert right[padding].all()
+        np.testing.assert_array_equal(found, np.where(padding[..., None] & emptied, 0.0, right))
+        np.testing.assert_array_equal(stack(x, src_key_padding_mask=given).detach().numpy(), right)
+
+
 def test_beginnings_and_dropout():
     """Copies of a layer begin alike; projections lie within Glorot's bound; dropout is off in evaluation."""
     wg.manual_seed(5)

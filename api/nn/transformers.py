@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .._generated import ops as _ops
+from ..amp.autocast_mode import is_autocast_enabled
+from ..autograd import is_grad_enabled
 from ..factories import empty, full
 from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, AttentionShapeError, DomainError, ShapeError
@@ -15,6 +17,7 @@ from ..triangles import triu
 from . import functional as F
 from . import init
 from ._heads import Heads, additive, attended
+from .activations import GELU, ReLU
 from .containers import ModuleList
 from .layers import Dropout, Linear
 from .module import Module
@@ -275,8 +278,10 @@ class TransformerEncoder(Module):
     """`num_layers` copies of a layer, one after the other, then `norm`.
 
     Call: `(src, mask=None, src_key_padding_mask=None, is_causal=None)`. A mask is compared with the causal one (the
-    host waits for that) unless `is_causal` says what it is. `enable_nested_tensor` and `mask_check` are taken and
-    change nothing: what is padded is computed like the rest, and nothing attends to it.
+    host waits for that) unless `is_causal` says what it is. enable_nested_tensor: in evaluation without gradients, what
+    is padded is 0 before `norm`, as PyTorch's nested tensors have it, if each sample's padding is at its end (which
+    `mask_check` looks at, and the host waits) and the layers are such as PyTorch has a fast path for; see
+    `use_nested_tensor`. Elsewhere it is computed like the rest.
     """
 
     def __init__(
@@ -291,7 +296,8 @@ class TransformerEncoder(Module):
         self.layers = _copies(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        self.enable_nested_tensor, self.use_nested_tensor, self.mask_check = enable_nested_tensor, False, mask_check
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+        self.use_nested_tensor = enable_nested_tensor and _has_fast_path(encoder_layer)
 
     def forward(
         self,
@@ -304,7 +310,22 @@ class TransformerEncoder(Module):
         x = src
         for layer in self.layers:
             x = layer(x, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
+        if src_key_padding_mask is not None and mask is None and self._empties(src):
+            padded = _ops.ne(src_key_padding_mask, 0)
+            if not self.mask_check or _at_the_end(padded):
+                x = _ops.where(_ops.unsqueeze(padded, -1), 0.0, x)
         return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+
+    def _empties(self, src: Tensor) -> bool:
+        """Whether what is padded is 0."""
+        if (
+            not self.use_nested_tensor
+            or self.layers[0].training
+            or src.meta.ndim != 3
+            or is_autocast_enabled(src.meta.device.type)
+        ):
+            return False
+        return not (is_grad_enabled() and (src.needs or any(p.needs for p in self.layers[0].parameters())))
 
 
 class TransformerDecoder(Module):
@@ -437,6 +458,24 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
 
 def _copies(module: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
+
+
+def _has_fast_path(layer: Module) -> bool:
+    """Whether PyTorch has one kernel for a layer like this, for which it makes nested tensors."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return False
+    attention, function = layer.self_attn, layer.activation
+    known = function in (F.relu, F.gelu) or isinstance(function, (ReLU, GELU))
+    return (
+        known and not layer.norm_first and attention.batch_first and attention._qkv_same_embed_dim
+        and attention.in_proj_bias is not None and layer.norm1.eps == layer.norm2.eps and attention.num_heads % 2 == 0
+    )  # fmt: skip
+
+
+def _at_the_end(padded: Tensor) -> bool:
+    """Whether nothing stands behind what is padded, (N, S); read by the host."""
+    first, then = (_ops.narrow(padded, 1, k, padded.meta.shape[1] - 1) for k in (0, 1))
+    return bool(_ops.all(_ops.logical_or(then, _ops.logical_not(first))))
 
 
 def _length(x: Tensor, layers: ModuleList) -> int | None:
