@@ -90,6 +90,9 @@ class Weights(NamedTuple):
     hr: Tensor | None = None
 
 
+_MANY = 8  # steps from which a product with a transposed weight takes longer than transposing it
+
+
 class Pass:
     """One direction of one layer: `forward` runs it, `backward` goes back. Neither records anything.
 
@@ -178,7 +181,11 @@ class Pass:
         return viewed(self.states, (self.geometry.rows, self.width), None, first)
 
     def _product(self, left: Window, weight: Tensor, result: Window) -> Launch:
-        return Launch(registry["linear_product"], [left, weight], [result])
+        """left @ weight.T, for step after step; over many, it pays to lay the weight out along its columns once."""
+        if self.geometry.length < _MANY:
+            return Launch(registry["linear_product"], [left, weight], [result])
+        turned = transposed(weight)
+        return Launch(registry["mm"], [left, copied(turned, made(weight, *turned.meta.shape))], [result])
 
     def _gates(self, given: Tensor, written: list[Window], follows: int) -> Launch:
         sort = self.sort

@@ -92,6 +92,17 @@ def test_networks_are_their_equations(mode, options):
     check(last, h_n[:, 0], c_n[:, 0])
 
 
+def test_a_long_sequence_is_its_equations():
+    """Over many steps the weights are laid out anew."""
+    net = made("LSTM", bidirectional=True)
+    x, hx = RNG.uniform(-1, 1, (9, 2, FEATURES)), states_of(net, 2)
+    out, (h, c) = net(wg.tensor(x), hx)
+    outs, h_n, c_n = expected(net, np.swapaxes(x, 0, 1), hx)
+    close(out, np.stack(outs, 1))
+    close(h, h_n)
+    close(c, c_n)
+
+
 @pytest.mark.parametrize(("mode", "options"), OPTIONS)
 def test_derivatives_of_networks(mode, options):
     """Against differences: with respect to the input, the states and all parameters; packed and not."""
@@ -223,7 +234,7 @@ def test_dropout_between_one_layer_warns():
 def test_a_step_is_one_product_and_one_kernel_and_nothing_is_allocated_after_the_first():
     net = made("LSTM")
     driver = net.weight_ih_l0.device.driver
-    x = {length: given(length, BATCH, FEATURES) for length in (4, 12)}
+    x = {length: given(length, BATCH, FEATURES) for length in (12, 20)}
 
     def train(length):
         before = driver.launches
@@ -232,8 +243,8 @@ def test_a_step_is_one_product_and_one_kernel_and_nothing_is_allocated_after_the
         driver.synchronize()
         return driver.launches - before
 
-    counted = {length: train(length) for length in (4, 12)}
-    assert counted[12] - counted[4] == 8 * 4  # two launches a step forward, two back
+    counted = {length: train(length) for length in (12, 20)}
+    assert counted[20] - counted[12] == 8 * 4  # two launches a step forward, two back
     before = wg.memory_stats("cpu")["driver_allocations"]
     for _ in range(3):
         train(12)
