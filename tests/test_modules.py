@@ -503,6 +503,20 @@ def test_checkpoints_in_checkpoints_higher_derivatives_and_written_values():
     assert found[0] == found[1]
 
 
+def test_checkpoints_cast_again_what_autocast_cast():
+    layer = linear(np.eye(2), [1, 2])
+    found = []
+    for kept in (True, False):
+        layer.zero_grad()
+        x = wg.tensor([[0.3, 0.7]], requires_grad=True)
+        with wg.autocast("cpu", dtype=wg.bfloat16):
+            y = layer(layer(x)) if kept else checkpoint(lambda x: layer(layer(x)), x, use_reentrant=False)
+        y.sum().backward()  # outside of the region, whose casts are gone
+        found.append((y.dtype, x.grad.tolist(), layer.weight.grad.tolist(), layer.bias.grad.tolist()))
+    assert found[0] == found[1]
+    assert found[0][0] is wg.bfloat16
+
+
 def test_what_checkpoints_refuse():
     x = wg.ones(3, requires_grad=True)
     runs = []

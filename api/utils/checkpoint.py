@@ -115,27 +115,30 @@ def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 class _Replay:
-    """A context with the random numbers and the mode that were current when it was made, and with recording."""
+    """A context with the random numbers, the mode and the autocast region that were current when it was made, and with
+    recording."""
 
     def __init__(self, preserve_rng_state: bool):
         self.generator = (default_generator._seed, default_generator.offset) if preserve_rng_state else None
-        mode = state().mode
+        own = state()
+        mode = own.mode
         while isinstance(mode, _Watch):
             mode = mode._below
-        self.mode = mode
+        self.mode, self.autocast = mode, own.autocast
 
     def __enter__(self) -> None:
         own = state()
-        self.before = own.mode, own.grad, default_generator._seed, default_generator.offset
-        own.mode, own.grad = self.mode, True
+        self.before = own.mode, own.autocast, own.grad
+        self.drawn = default_generator._seed, default_generator.offset
+        own.mode, own.autocast, own.grad = self.mode, self.autocast, True
         if self.generator is not None:
             default_generator._seed, default_generator.offset = self.generator
 
     def __exit__(self, *_: object) -> None:
         own = state()
-        own.mode, own.grad = self.before[:2]
+        own.mode, own.autocast, own.grad = self.before
         if self.generator is not None:
-            default_generator._seed, default_generator.offset = self.before[2:]
+            default_generator._seed, default_generator.offset = self.drawn
 
 
 # Without reentry ------------------------------------------------------------------------------------------------------
@@ -247,7 +250,8 @@ class _Again(Saved):
 
 
 class _Watch(Mode):
-    """Sees every call that was recorded, once."""
+    """Sees every call that was recorded and saved something, once. (Casts save nothing; one may be made in one run, and
+    be there already in the other.)"""
 
     def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
         """Make the call, and look at the node it left."""
@@ -257,8 +261,9 @@ class _Watch(Mode):
         for i, each in enumerate(result if isinstance(result, tuple) else (result,)):
             node = each.node
             if node is not None and node is not seen and (before is None or node is not before[i]):
-                self.recorded(node)
                 seen = node
+                if any(map(_replaceable, (*node.saved, *node.saved_out))):
+                    self.recorded(node)
         return result
 
     def recorded(self, node: Node) -> None:
