@@ -41,8 +41,8 @@ def cases() -> Iterator[Case]:
         products = 64 * (9 * 32 + 9 * 32 * 64) + 64 * 16 * 10
         yield Case("training", f"step of a CNN, 8x8 digits, batch {batch}", partial(convolutional, batch),
                    flops=batch * (6 * products - 2 * 64 * 9 * 32), target={"torch": 0.8}, clock="wall")  # fmt: skip
-    sizes = {"layers": 2, "width": 128, "heads": 4, "rows": 64, "batch": 16, "words": 64}
-    yield Case("training", "step of a transformer, 2 layers of 128, 16x64", partial(transformer, **sizes),
+    yield Case("training", "step of a transformer, 2 layers of 128, 16x64",
+               partial(transformer, layers=2, width=128, heads=4, rows=64, batch=16, words=64),
                flops=6 * 16 * 64 * (2 * (12 * 128**2 + 2 * 64 * 128) + 64 * 128), target={"torch": 0.8},
                clock="wall")  # fmt: skip
     yield Case("data", f"an epoch of {_SAMPLES} samples, 2 workers", _loading, target={"torch": 1.0}, clock="wall")

@@ -22,11 +22,11 @@ _WHERE = "multi_head_attention_forward"
 
 
 class Heads(NamedTuple):
-    """Parameters of attention in `count` heads over `embed_dim` features, as `multi_head_attention_forward` names
+    """Parameters of attention in `num_heads` heads over `embed_dim` features, as `multi_head_attention_forward` names
     them; those of the projections either packed in `in_proj_weight` or one each."""
 
     embed_dim: int
-    count: int
+    num_heads: int
     in_proj_weight: Tensor | None
     in_proj_bias: Tensor | None
     bias_k: Tensor | None
@@ -102,7 +102,7 @@ def attended(
 ) -> tuple[Tensor, Tensor | None]:
     """`multi_head_attention_forward` of operands (L, N, E), or (N, L, E) with `batch_first`; or (L, E)."""
     query, key, value = given
-    batched = _check_shapes(query, key, value, padding, mask, heads.count)
+    batched = _check_shapes(query, key, value, padding, mask, heads.num_heads)
     batch = 0 if batch_first and batched else 1
     if not batched:
         same_key, same_value = key is query, value is key
@@ -127,7 +127,7 @@ def attended(
     if heads.add_zero_attn:
         k, v = pad(k, (0, 0, 0, 1)), pad(v, (0, 0, 0, 1))
     keys = k.meta.shape[2]
-    merged = _merged(padding, mask, (count, heads.count, rows, keys), extra, need_weights, query.meta.dtype)
+    merged = _merged(padding, mask, (count, heads.num_heads, rows, keys), extra, need_weights, query.meta.dtype)
     weights = None
     if need_weights:
         weights = _weights(q, k, merged)
@@ -190,8 +190,8 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor, heads: Heads) -> Non
     width = query.meta.shape[2]
     if width != heads.embed_dim:
         raise AttentionShapeError(f"{_WHERE}: query has {width} features, and the weights are for {heads.embed_dim}")
-    if width % heads.count:
-        raise AttentionShapeError(f"{_WHERE}: {width} features do not fall into {heads.count} heads")
+    if width % heads.num_heads:
+        raise AttentionShapeError(f"{_WHERE}: {width} features do not fall into {heads.num_heads} heads")
     same = (key.meta.shape[:2], value.meta.shape[:2]) if heads.separate else (key.meta.shape, value.meta.shape)
     if same[0] != same[1]:
         raise AttentionShapeError(
@@ -225,23 +225,24 @@ def _projected(
     if heads.separate is not None:
         biases: Sequence[Any] = (None,) * 3 if heads.in_proj_bias is None else _thirds(heads.in_proj_bias, 0)
         q, k, v = (
-            linear(x, w, b) for x, w, b in zip((query, key, value), heads.separate, biases, strict=True)
+            linear(x, w, b)  # type: ignore[arg-type]  # `_check_sizes` found no None
+            for x, w, b in zip((query, key, value), heads.separate, biases, strict=True)
         )  # fmt: skip
     else:
         q, k, v = _packed(query, key, value, heads)
     if heads.bias_k is not None:
-        if static != (None, None):
+        if any(x is not None for x in static):
             raise AttentionShapeError(f"{_WHERE}: bias_k and bias_v cannot be added to static_k and static_v")
         k, v = _longer(k, heads.bias_k, batch), _longer(v, heads.bias_v, batch)
     order = (0, 2, 1, 3) if batch == 0 else (1, 2, 0, 3)
-    width = heads.embed_dim // heads.count
+    width = heads.embed_dim // heads.num_heads
     q, k, v = (
-        _ops.permute(x if x.meta.ndim == 4 else views.reshape(x, (*x.meta.shape[:2], heads.count, width)), order)
+        _ops.permute(x if x.meta.ndim == 4 else views.reshape(x, (*x.meta.shape[:2], heads.num_heads, width)), order)
         for x in (q, k, v)
     )
-    rows = query.meta.shape[batch] * heads.count
-    other_k = _static(static[0], "static_k", rows, width, heads.count)
-    other_v = _static(static[1], "static_v", rows, width, heads.count)
+    rows = query.meta.shape[batch] * heads.num_heads
+    other_k = _static(static[0], "static_k", rows, width, heads.num_heads)
+    other_v = _static(static[1], "static_v", rows, width, heads.num_heads)
     return q, k if other_k is None else other_k, v if other_v is None else other_v
 
 
@@ -252,7 +253,7 @@ def _packed(query: Tensor, key: Tensor, value: Tensor, heads: Heads) -> tuple[Te
     """
     weight, bias, width = heads.in_proj_weight, heads.in_proj_bias, heads.embed_dim
     assert weight is not None
-    own = (heads.count, width // heads.count)
+    own = (heads.num_heads, width // heads.num_heads)
     if query is key and key is value:
         whole = linear(query, weight, bias)
         return _cut(views.reshape(whole, (*query.meta.shape[:2], 3 * own[0], own[1])), 2, 3)  # type: ignore[return-value]

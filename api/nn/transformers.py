@@ -490,7 +490,7 @@ def _is_causal(mask: Tensor | None, given: bool | None, size: int | None) -> boo
     """Whether a mask is the causal one; `given` if that is known."""
     if given is not None or mask is None:
         return given is True
-    if mask.meta.shape != (size, size):
+    if size is None or mask.meta.shape != (size, size):
         return False
     floating = additive(mask, mask.meta.dtype if mask.meta.dtype.kind == "f" else dtypes.float32)
     assert floating is not None
