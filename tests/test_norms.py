@@ -163,6 +163,16 @@ def test_layers_are_printed_and_converted():
     ]
 
 
+def test_states_from_before_batches_were_counted():
+    layer = nn.BatchNorm1d(4)
+    layer(f32(X))
+    old = {k: v * 2 for k, v in layer.state_dict().items() if k != "num_batches_tracked"}
+    assert not layer.load_state_dict(old).missing_keys
+    assert layer.num_batches_tracked.item() == 1
+    with pytest.raises(RuntimeError, match="running_var"):
+        layer.load_state_dict({k: v for k, v in old.items() if k != "running_var"})
+
+
 def test_no_elements():
     layer = nn.BatchNorm1d(4)
     assert layer(wg.ones(0, 4)).shape == (0, 4)

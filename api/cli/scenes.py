@@ -246,6 +246,26 @@ def indexing(place: Device, dtype: DType) -> Iterator[Call]:
         yield partial(_trained, functions.where, mask, made(grad=True), made(grad=True))
 
 
+@_scene(
+    "moments", "deviation", "standardize", "standardize_fixed", "standardize_sums", "standardize_slope",
+    "standardize_slope_inside", "weighted_sums", "move_statistics",
+)  # fmt: skip
+def norms(place: Device, dtype: DType) -> Iterator[Call]:
+    """Batch, group and instance norm of features, signals and images, in training and in evaluation."""
+    from ..nn import functional as F
+
+    for shape in ((8, 6), (8, 6, 5), (64, 16, 8, 8)):
+        x = partial(blank, place, *shape, dtype=dtype, grad=True)
+        one = partial(blank, place, shape[1], dtype=dtype)
+        for training in (True, False):
+            weights = {"weight": one(grad=True), "bias": one(grad=True), "training": training}
+            yield partial(_trained, F.batch_norm, x(), one(), one(), **weights)
+        yield partial(_trained, F.group_norm, x(), 2, one(grad=True), one(grad=True))
+        if len(shape) > 2:
+            yield partial(_trained, F.instance_norm, x(), weight=one(grad=True), bias=one(grad=True))
+            yield partial(_trained, F.instance_norm, x(), one(), one())
+
+
 @_scene("fill", "uniform_fill", "normal_fill", "integer_fill", "mask_counts", "mask_positions")
 def made(place: Device, dtype: DType) -> Iterator[Call]:
     """New tensors, and the arithmetic behind `nonzero`, whose count nobody knows while nothing is computed."""

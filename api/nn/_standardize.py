@@ -16,12 +16,12 @@ from typing import Any
 from .._generated import ops as _ops
 from ..autograd import Function
 from ..runtime import dtypes
-from ..runtime.autograd.rules import view_as
 from ..runtime.context import state
 from ..runtime.device import meta
 from ..runtime.dispatch import call, call_into, empty
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..runtime.views import reshape
 
 __all__ = ["Layout", "Standardize", "StandardizeFixed"]
 
@@ -55,7 +55,7 @@ class Standardize(Function):
         ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, layout: Layout, eps: float,
         running: tuple[Tensor, Tensor] | None, momentum: float,
     ) -> Tensor:  # fmt: skip
-        x = view_as(input, layout.shape)
+        x = _seen(input, layout.shape)
         ctx.mean, variance, ctx.rstd = _statistics(x, layout.axes, eps)
         if running is not None and input.meta.numel:
             _move(running, ctx.mean, variance, layout, momentum)
@@ -65,19 +65,19 @@ class Standardize(Function):
         if layout.shape == input.meta.shape:
             return call(registry["standardize"], operands)  # type: ignore[no-any-return]
         out = empty(meta(input.meta.dtype, input.meta.shape, None, input.meta.device))
-        call_into(registry["standardize"], operands, (), (view_as(out, layout.shape),), in_place=False)
+        call_into(registry["standardize"], operands, (), (_seen(out, layout.shape),), in_place=False)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         input, weight = ctx.saved_tensors
         layout: Layout = ctx.layout
-        x, upstream = view_as(input, layout.shape), view_as(grad, layout.shape)
+        x, upstream = _seen(input, layout.shape), _seen(grad, layout.shape)
         way = _composed if _recorded(input, grad, weight) else _launched
         slope, *sums = way(ctx, upstream, x, _shaped(weight, layout, 1.0))
         found: list[Tensor | None] = [None] * 7
         if slope is not None:
-            found[0] = _narrow(view_as(slope, input.meta.shape), input)
+            found[0] = _narrow(_seen(slope, input.meta.shape), input)
         _of_parameters(ctx, found, weight, *sums)
         return tuple(found)
 
@@ -125,8 +125,18 @@ def _wide(input: Tensor) -> Any:
     return dtypes.float32 if input.meta.dtype.itemsize == 2 else None
 
 
+_VIEW = registry["view"]
+
+
+def _seen(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`tensor` in `shape`. Most are small and contiguous: of those nothing has to be found out."""
+    if tensor.meta.shape == shape:
+        return tensor
+    return call(_VIEW, (tensor,), (shape,)) if tensor.meta.contiguous else reshape(tensor, shape)  # type: ignore[no-any-return]
+
+
 def _shaped(parameter: Tensor | None, layout: Layout, otherwise: float) -> Any:
-    return otherwise if parameter is None else view_as(parameter, layout.per)
+    return otherwise if parameter is None else _seen(parameter, layout.per)
 
 
 def _recorded(*read: Tensor | None) -> bool:
@@ -144,7 +154,7 @@ def _of_parameters(ctx: Any, found: list[Tensor | None], weight: Tensor | None, 
         if like is not None and ctx.needs_input_grad[place]:
             rest = tuple(d for d, (n, m) in enumerate(zip(sums.meta.shape, ctx.layout.per, strict=True)) if n != m)
             total = _ops.sum(sums, rest, True) if rest else sums
-            found[place] = _narrow(view_as(total, like.meta.shape), like)
+            found[place] = _narrow(_seen(total, like.meta.shape), like)
 
 
 def _move(running: tuple[Tensor, Tensor], mean: Tensor, variance: Tensor, layout: Layout, momentum: float) -> None:
@@ -154,7 +164,7 @@ def _move(running: tuple[Tensor, Tensor], mean: Tensor, variance: Tensor, layout
         mean, variance = (_ops.mean(statistic, (0,), True) for statistic in (mean, variance))
     count = layout.count
     unbiased = momentum * (count / (count - 1) if count > 1 else float("nan"))
-    operands = (*running, view_as(mean, channels), view_as(variance, channels))
+    operands = (*running, _seen(mean, channels), _seen(variance, channels))
     call_into(registry["move_statistics"], (*operands, momentum, 1.0 - momentum, unbiased), (), running, in_place=False)
 
 
@@ -178,7 +188,7 @@ class StandardizeFixed(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         input, weight, *statistics = ctx.saved_tensors
         layout: Layout = ctx.layout
-        mean, variance = (view_as(statistic, layout.per) for statistic in statistics)
+        mean, variance = (_seen(statistic, layout.per) for statistic in statistics)
         rstd, scale = _ops.rsqrt(_ops.add(variance, ctx.eps)), _shaped(weight, layout, 1.0)
         recorded = _recorded(input, grad, weight)
         found: list[Tensor | None] = [None] * 7
