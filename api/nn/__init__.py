@@ -20,8 +20,8 @@ from .pooling_layers import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .recurrent_cells import *  # noqa: F403
 from .shuffling import *  # noqa: F403
-from .upsampling import *  # noqa: F403
 from .transformers import *  # noqa: F403
+from .upsampling import *  # noqa: F403
 
 __all__ = [
     "Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "functional", "init", "modules",
