@@ -226,3 +226,13 @@ def test_errors(builtin: type[Exception], fault: str) -> None:
     with pytest.raises(errors.WeftgradError, match=message) as caught:
         call()
     assert isinstance(caught.value, builtin)
+
+
+def test_weights_of_one_pixel_in_half_types():
+    """Their gradient is a matrix product an image, summed over images: exact here, so rounded nowhere."""
+    dtype, rng = wg.bfloat16, np.random.default_rng(0)
+    x, g = (rng.integers(-3, 4, (2, c, 3, 5)).astype(np.float32) for c in (4, 8))
+    images = wg.tensor(x, dtype=dtype, device="cpu")
+    weight = wg.zeros(8, 4, 1, 1, dtype=dtype, device="cpu", requires_grad=True)
+    F.conv2d(images, weight).backward(wg.tensor(g, dtype=dtype, device="cpu"))
+    np.testing.assert_array_equal(weight.grad[:, :, 0, 0].float().numpy(), np.einsum("noyx,niyx->oi", g, x))

@@ -25,7 +25,7 @@ CALLS = {
     "addmm": (lambda t, f, b, x, w: t.addmm(b, x, w.T), (B, X, W)),
     "einsum": (lambda t, f, x, w: t.einsum("ik,jk->ij", x, w), (X, W)),
     "conv2d": (lambda t, f, x, w, b: f.conv2d(x, w, b, padding=1), (IMAGE, KERNEL, B[:4])),
-    "conv1d": (lambda t, f, x, w: f.conv1d(x[0], w[:, :, 0]), (IMAGE, KERNEL)),
+    "conv1d": (lambda t, f, x, w: f.conv1d(x[:, :, 0], w[:, :, 0]), (IMAGE, KERNEL)),
     "conv_transpose2d": (lambda t, f, x, w, b: f.conv_transpose2d(x, w, b, stride=2), (IMAGE, TURNED, B[:4])),
     "attention": (lambda t, f, q: f.scaled_dot_product_attention(q, q, q), (QUERY,)),
     "attention, masked": (lambda t, f, q, m: f.scaled_dot_product_attention(q, q, q, m), (QUERY, QUERY[0, 0, :6, :6])),

@@ -10,6 +10,7 @@ from .._generated import ops as _ops
 from ..bounds import check_bounds, check_classes
 from ..gathering import gather
 from ..runtime import dtypes, views
+from ..runtime.autocast import as_for
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError
 from ..runtime.records import registry
@@ -191,6 +192,7 @@ def multilabel_margin_loss(
         raise ShapeError(f"{where}: takes (N, C) or (C,), not shape {list(input.meta.shape)}")
     if target.meta.dtype is not dtypes.int64:
         raise DTypeError(f"{where}: targets are classes' numbers in int64, not {target.meta.dtype.name}; use .long()")
+    (input,) = as_for(registry["multi_margin_row"], input)
     lead = input.meta.shape[:-1]
     classes = input.meta.shape[-1] if input.meta.ndim else 1
     rows, places = (views.reshape(x, (-1, classes)) for x in (input, target))

@@ -14,7 +14,9 @@ from .. import factories
 from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..runtime import views
+from ..runtime.autocast import as_for
 from ..runtime.errors import ArgumentError, DomainError, ShapeError
+from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ._reducing import alike, broadcasting, check_reduction, legacy, reduced, same_shape, weighted
 
@@ -220,6 +222,7 @@ def hinge_embedding_loss(
     """`input` where the target is 1, max(0, margin - input) where it is -1; their sum where it is neither."""
     reduction = legacy(size_average, reduce, reduction)
     only_tensors("hinge_embedding_loss", input, target)
+    input, target = as_for(registry["soft_margin_error"], input, target)
     apart = _ops.clamp_min(_ops.sub(margin, input), 0)
     losses = _ops.add(_ops.where(_ops.ne(target, 1), apart, 0), _ops.where(_ops.ne(target, -1), input, 0))
     return reduced(losses, reduction, "hinge_embedding_loss")

@@ -12,7 +12,9 @@ from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..padding import pad
 from ..runtime import views
+from ..runtime.autocast import as_for
 from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError, UnsupportedDType
+from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ._standardize import Layout, Standardize, StandardizeFixed
 
@@ -157,6 +159,7 @@ def group_norm(
             f"group_norm: {channels} channels of an input of shape {list(input.meta.shape)} do not fall into "
             f"{num_groups} groups; num_groups must divide them"
         )
+    input, weight, bias = as_for(registry["layer_norm"], input, weight, bias)
     layout = _by_group(input.meta.shape, num_groups, weight is not None or bias is not None)
     return Standardize.apply(input, weight, bias, layout, eps, None, 0.0)  # type: ignore[no-any-return]
 

@@ -8,8 +8,10 @@ from typing import Any
 from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..distances import pairwise_distance
+from ..runtime.autocast import as_for
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.layout import broadcast
+from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ._reducing import check_reduction, legacy, reduced
 
@@ -35,6 +37,7 @@ def margin_ranking_loss(
             "margin_ranking_loss: all tensors need the same number of dimensions, not shapes "
             + ", ".join(str(list(x.meta.shape)) for x in (input1, input2, target))
         )
+    input1, input2, target = as_for(registry["soft_margin_error"], input1, input2, target)
     margins = _ops.add(_ops.mul(_ops.neg(target), _ops.sub(input1, input2)), margin)
     return reduced(_ops.clamp_min(margins, 0), reduction, "margin_ranking_loss")
 
@@ -109,6 +112,7 @@ def _triplet(
     anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, reduction: str,
     where: str,
 ) -> Tensor:  # fmt: skip
+    anchor, positive, negative = as_for(registry["soft_margin_error"], anchor, positive, negative)
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = _ops.minimum(far, distance(positive, negative))

@@ -283,11 +283,14 @@ class Builder:
     ) -> None:
         """Add the launches of a contraction of two operands."""
         record = replace(registry["bmm"], detail={**registry["bmm"].detail, "equation": equation})
-        planned = planner("contraction")(Request(record, layouts, (), self.request.device))
+        request = Request(record, layouts, (), self.request.device)
+        planned = planner("contraction")(request)
+        if planned.outputs[0].dtype is not dtype:  # half types' parts, which are summed before they are rounded
+            into = meta(dtype, planned.outputs[0].shape, None, self.request.device)
+            planned = planner("contraction")(replace(request, into=(into,)))
         places = {0: operands[0], 1: operands[1], 2: target}
         for position, nbytes in enumerate(planned.scratch):
             places[3 + position] = self.allocate(nbytes, 1)
-        assert planned.outputs[0].dtype is dtype
         self.steps += [replace(s, buffers=tuple(places[b] for b in s.buffers)) for s in planned.steps]
 
     def sum(self, source: int, parts: int) -> None:
