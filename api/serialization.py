@@ -169,9 +169,9 @@ class _Writer(pickle.Pickler):
         file.write(_HEADER.pack(_MAGIC, 1, len(text), len(pieces), zlib.crc32(text)))
         file.write(text)
         for low, piece in pieces:
-            file.write(_ENTRY.pack(low, piece.nbytes, zlib.crc32(piece)))
+            file.write(_ENTRY.pack(low, piece.nbytes, zlib.crc32(piece.data)))
         for _, piece in pieces:
-            file.write(piece)
+            file.write(piece.data)
 
     @staticmethod
     def _bytes(storage: Storage, low: int, top: int) -> tuple[int, np.ndarray[Any, Any]]:
@@ -263,10 +263,10 @@ def load(
     table = [_ENTRY.unpack(_exactly(f, _ENTRY.size, "its table")) for _ in range(count)]
     memory = []
     for number, (first, nbytes, check) in enumerate(table):
-        content = np.frombuffer(_exactly(f, nbytes, f"tensor memory {number + 1} of {count}"), np.uint8)
+        content = _exactly(f, nbytes, f"tensor memory {number + 1} of {count}")
         if zlib.crc32(content) != check:
             raise ArgumentError(f"load: the file is damaged: a checksum of tensor memory {number + 1} is wrong")
-        memory.append((first, content))
+        memory.append((first, np.frombuffer(content, np.uint8)))
     return _unpickled(text, memory, map_location, weights_only)
 
 
@@ -334,10 +334,13 @@ class _Trusting(pickle.Unpickler):
     persistent_load: Any
 
 
-class _Reader(pickle._Unpickler):  # type: ignore[name-defined,misc]
+_InPython: Any = pickle._Unpickler  # type: ignore[attr-defined]
+
+
+class _Reader(_InPython):  # type: ignore[misc]
     """An unpickler of what is listed above. (The one in C cannot be told whose state may be set.)"""
 
-    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[int, Any]] = dict(_InPython.dispatch)
     persistent_load: Any
 
     def find_class(self, module: str, name: str) -> Any:
