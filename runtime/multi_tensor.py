@@ -115,7 +115,8 @@ class _Group:
         if len(everything) <= BASES:
             return [(slice(0, count), list(everything.values()))]
         found = []
-        begin, held = 0, {}
+        begin = 0
+        held: dict[int, Any] = {}
         for i in range(count):
             own = {id(tensors[i].storage.buffer): tensors[i].storage.buffer for tensors in chosen}
             if len(held.keys() | own.keys()) > BASES:

@@ -135,7 +135,7 @@ class OneCycleLR(_WithMomentum):
         else:
             plan = [(top, "initial_lr", "max_lr"), (self.total_steps - 1, "max_lr", "min_lr")]
         opposite = {"initial_lr": "max_momentum", "max_lr": "base_momentum", "min_lr": "max_momentum"}
-        self._schedule_phases = [
+        self._schedule_phases: list[dict[str, Any]] = [
             {"end_step": end, "start_lr": a, "end_lr": b, "start_momentum": opposite[a], "end_momentum": opposite[b]}
             for end, a, b in plan
         ]
@@ -160,9 +160,9 @@ class OneCycleLR(_WithMomentum):
         step = self.last_epoch
         if step > self.total_steps:
             raise ArgumentError(f"OneCycleLR: step {step} of {self.total_steps}: the cycle is over")
-        begin: Any = 0.0
+        begin = 0.0
         for phase in self._schedule_phases:
-            end: Any = phase["end_step"]
+            end = phase["end_step"]
             if step <= end or phase is self._schedule_phases[-1]:
                 break
             begin = end

@@ -47,7 +47,7 @@ def strong_wolfe(
     stuck = False
     while tries < most and abs(ends[1].length - ends[0].length) * largest >= tolerance:
         first, last = sorted(p.length for p in ends)
-        further = _minimum(*ends, first, last)
+        further = _minimum(ends[0], ends[1], first, last)
         margin = 0.1 * (last - first)
         near = min(last - further, further - first) < margin
         if near and (stuck or further >= last or further <= first):

@@ -236,8 +236,8 @@ class Optimizer:
             turn = turns[id(params[i])] = turns.get(id(params[i]), -1) + 1
             apart.setdefault((turn, key), []).append(i)
         for number, ((_, key), chosen) in enumerate(apart.items()):
-            lists = [[given[i] for i in chosen] if given else [] for given in (params, grads, states)]
-            self._update(position, number, group, key, *lists)
+            own = [states[i] for i in chosen] if states else []
+            self._update(position, number, group, key, [params[i] for i in chosen], [grads[i] for i in chosen], own)
 
     def _update(
         self, position: int, number: int, group: dict[str, Any], key: Any, params: list[Any], grads: list[Any],
