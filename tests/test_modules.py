@@ -66,6 +66,10 @@ def test_a_hook_is_called_although_forward_raises():
     with pytest.raises(LookupError, match="broken"), pytest.warns(UserWarning, match="second"):
         layer(1)
     assert seen == [None]
+    layer.forward = lambda x: x
+    with pytest.raises(KeyError, match="second"):
+        layer(1)
+    assert seen == [None, "never", 1]  # called once, although another hook raises after it
 
 
 def test_backward_hooks_see_and_replace_gradients():

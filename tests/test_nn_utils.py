@@ -136,7 +136,8 @@ def test_spectral_norm_divides_by_the_largest_singular_value():
         state = layer.state_dict()
         layer.eval()
         before = layer(x).tolist()
-        assert layer(x).tolist() == before  # evaluation leaves the vectors alone
+        rough = spectral(linear(3, 4)[0]).eval()
+        assert rough(x).tolist() == rough(x).tolist()  # evaluation leaves the vectors alone
         again = spectral(linear(3, 4)[0], n_power_iterations=40).eval()
         again.load_state_dict(state)
         assert again(x).tolist() == before
