@@ -72,7 +72,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         """Draw all weights anew, as `Linear` does."""
         self.head.reset_parameters()
         for part in self.tail:
-            for layer in part:
+            for layer in part:  # type: ignore[attr-defined]
                 layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:

@@ -38,8 +38,10 @@ def plan(request: Request) -> Planned:
     spread = ((samples * group,), (group,))
     work = samples * times * states * 32
     if forward:
-        slots = (value, whole, whole, value, value)
-        return Planned(results, (_step(request, "alpha", "alpha", (0, 1, 2, 3, 4), slots, geometry, spread, work),))
+        step = _step(
+            request, "alpha", "alpha", (0, 1, 2, 3, 4), (value, whole, whole, value, value), geometry, spread, work
+        )
+        return Planned(results, (step,))
     scratch = 7
     beta = _step(request, "beta", "beta", (1, 2, 3, scratch), (value, whole, whole, value), geometry, spread, work)
     slots = (value, value, whole, whole, value, value, value, value)

@@ -38,8 +38,8 @@ def plan(request: Request, log_probs: Meta, states: int, results: tuple[Meta, ..
         return Step(made, buffers, geometry, grid, None, work)
 
     if request.record.name == "ctc_alpha":
-        slots = (value, whole, whole, value, value)
-        return Planned(results, (step("alpha", (0, 1, 2, 3, 4), slots, walk, sizes, (samples,), work),))
+        first = step("alpha", (0, 1, 2, 3, 4), (value, whole, whole, value, value), walk, sizes, (samples,), work)
+        return Planned(results, (first,))
     beta = step("beta", (1, 2, 3, 7), (value, whole, whole, value), walk, sizes, (samples,), work)
     wide = min(next_power(classes), _MOST_CLASSES)
     slots = (value, value, whole, whole, value, value, value, value)
