@@ -114,25 +114,23 @@ def _taps(at: Tensor, size: int, mode: str, padding: str, align: bool) -> list[_
     """What samples at `at` (from -1 to 1) read along a dimension of `size`."""
     x = _ops.add(at, 1.0)
     x = _ops.mul(x, (size - 1) / 2) if align else _ops.mul(_ops.sub(_ops.mul(x, float(size)), 1.0), 0.5)
+    found: list[_Tap] = []
     if mode == "bicubic":
         below = _ops.floor(x.detach())  # type: ignore[attr-defined]
         t = _ops.sub(x, below)
         weights = [_far(_ops.add(t, 1.0)), _near(t), _near(_ops.sub(1.0, t)), _far(_ops.sub(2.0, t))]
-        places = [_padded(_ops.add(below, float(k)), size, padding, align) for k in range(-1, 3)]
-        found: list[_Tap] = []
-        for whole, weight in zip(places, weights, strict=True):
-            place, inside = _inside(_ops.round(whole), size, padding)
+        for k, weight in enumerate(weights, -1):
+            whole = _ops.round(_padded(_ops.add(below, float(k)), size, padding, align))
+            place, inside = _inside(whole, size, padding)
             found.append((place, weight, inside))
         return found
     x = _padded(x, size, padding, align)
     if mode == "nearest":
         place, inside = _inside(_ops.round(x.detach()), size, padding)  # type: ignore[attr-defined]
         # The places have a gradient, of zeros.
-        weight = _ops.add(_ops.mul(_ops.sign(x), 0.0), 1.0) if at.needs else None
-        return [(place, weight, inside)]
+        return [(place, _ops.add(_ops.mul(_ops.sign(x), 0.0), 1.0) if at.needs else None, inside)]
     below = _ops.floor(x.detach())  # type: ignore[attr-defined]
     above = _ops.sub(x, below)
-    found: list[_Tap] = []
     for k, weight in enumerate((_ops.sub(_ops.add(below, 1.0), x), above)):
         # At the border the further neighbour has the weight 0: it may be any, but must be one.
         place, inside = _inside(_ops.add(below, float(k)), size, "zeros")

@@ -94,8 +94,8 @@ def _launched(ctx: Any, grad: Tensor, x: Tensor, weight: Any) -> tuple[Tensor | 
         return _ops.standardize_slope(*operands, slopes, shifts, part), slopes, shifts
     inner = tuple(d for d in layout.axes if d not in shared)
     one = weight if isinstance(weight, Tensor) else _ops.full_like_as(shifts, 1.0)
-    weighted = _ops.weighted_sums(slopes, shifts, one, inner, True)
-    return _ops.standardize_slope_inside(*operands, *weighted, part), slopes, shifts
+    first, second = _ops.weighted_sums(slopes, shifts, one, inner, True)
+    return _ops.standardize_slope_inside(*operands, first, second, part), slopes, shifts
 
 
 def _composed(ctx: Any, grad: Tensor, x: Tensor, weight: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -117,7 +117,8 @@ def _statistics(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, T
     if x.meta.dtype.itemsize <= 4 and x.meta.device.driver.capabilities.fp64:
         return call(registry["moments"], (x, eps), (axes, True, dtypes.float64))  # type: ignore[no-any-return]
     mean = _ops.mean(x, axes, True, dtype=_wide(x))
-    return mean, *_ops.deviation(x, mean, axes, True, eps=eps)
+    variance, rstd = _ops.deviation(x, mean, axes, True, eps=eps)
+    return mean, variance, rstd
 
 
 def _wide(input: Tensor) -> Any:
@@ -181,8 +182,9 @@ class StandardizeFixed(Function):
     ) -> Tensor:  # fmt: skip
         ctx.save_for_backward(input, weight, mean, variance)
         ctx.layout, ctx.eps, ctx.biased = layout, eps, bias
-        given = [_shaped(p, layout, 1.0) for p in (mean, variance, weight)]
-        return _ops.standardize_fixed(input, *given, _shaped(bias, layout, 0.0), eps)
+        at, spread = _seen(mean, layout.per), _seen(variance, layout.per)
+        scale, shift = _shaped(weight, layout, 1.0), _shaped(bias, layout, 0.0)
+        return _ops.standardize_fixed(input, at, spread, scale, shift, eps)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -200,9 +202,9 @@ class StandardizeFixed(Function):
             )
         if any(ctx.needs_input_grad[1:3]):
             if recorded:
-                sums = _ops.mul(grad, _ops.mul(_ops.sub(input, mean), rstd)), grad
+                slopes, shifts = _ops.mul(grad, _ops.mul(_ops.sub(input, mean), rstd)), grad
             else:
                 shared = tuple(d for d, n in enumerate(layout.per) if n == 1)
-                sums = _ops.standardize_sums(grad, input, mean, rstd, shared, True)
-            _of_parameters(ctx, found, weight, *sums)
+                slopes, shifts = _ops.standardize_sums(grad, input, mean, rstd, shared, True)
+            _of_parameters(ctx, found, weight, slopes, shifts)
         return tuple(found)
