@@ -12,7 +12,9 @@ import weftgrad as wg
 from weftgrad import nn
 from weftgrad.nn.utils import rnn as packing
 from weftgrad.runtime import errors
+from weftgrad.runtime.dispatch import call
 from weftgrad.runtime.modes import Mode
+from weftgrad.runtime.records import registry
 
 FEATURES, SIZE, BATCH, LENGTH = 3, 4, 3, 4
 LENGTHS = [2, 4, 4]  # no step has one row alone, which would be kernels of its own
@@ -141,6 +143,17 @@ def test_derivatives_of_networks(mode, options):
             close(one, other.detach().numpy())
     if mode == "RNN_RELU":  # second derivatives of the ops themselves are the generated suite's
         assert wg.autograd.gradgradcheck(joined, [x, *operands], atol=1e-7, rtol=1e-6)
+
+
+def test_gradients_in_one_kernel_derive_further():
+    """The third derivative of tanh, which is derived while this runs; and the gradient of what was broadcast."""
+    record = registry["rnn_tanh_gate"]
+    x, h = given(1, SIZE, grad=True), given(3, SIZE)
+    value = call(record, (x, h))[0]
+    t = value.detach().numpy()
+    for order, wanted in enumerate((1 - t**2, -2 * t * (1 - t**2), (1 - t**2) * (6 * t**2 - 2))):
+        (value,) = wg.autograd.grad(value.sum(), [x], create_graph=order < 2)
+        np.testing.assert_allclose(value.detach().numpy(), wanted.sum(0, keepdims=True), atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["RNNCell", "GRUCell", "LSTMCell"])

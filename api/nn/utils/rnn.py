@@ -204,7 +204,11 @@ def pack_padded_sequence(
         if rows == list(range(flat.meta.shape[0]))
         else flat.index_select(0, _index(rows, input))
     )
-    return PackedSequence(data, tensor(counts, dtype="int64"), None if enforce_sorted else _index(order, input))
+    batch_sizes = tensor(counts, dtype="int64")
+    if enforce_sorted:
+        return PackedSequence(data, batch_sizes)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return PackedSequence(data, batch_sizes, _index(order, input), _index(back, input))
 
 
 def pad_packed_sequence(
