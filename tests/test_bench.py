@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import json
 import math
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ SCALE = 200  # no power of two, so that blocks are not full
 # The interpreter adds into a table one element at a time.
 ROWS = [*(c for c in gpu.cases(SCALE) if c.group != "index"), *(c for c in gpu.cases(2000) if c.group == "index")]
 TRITON = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+HOST = pytest.mark.skipif(os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu") != "cpu", reason="another device is tested")
 
 
 def right(case: Case, site: Site) -> bool:
@@ -44,7 +46,7 @@ def right(case: Case, site: Site) -> bool:
 
 
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: case.name)
-@pytest.mark.parametrize("device", ["cpu", pytest.param("interpreter", marks=TRITON)])
+@pytest.mark.parametrize("device", [pytest.param("cpu", marks=HOST), pytest.param("interpreter", marks=TRITON)])
 def test_gpu_rows(device: str, case: Case) -> None:
     assert right(case, OurSite(device, SCALE)) or "replayed" in case.name
 
@@ -91,6 +93,7 @@ def test_the_command_on_a_gpu(
     assert found["host"][0]["peers"].keys() >= {"cpu"}
 
 
+@HOST
 def test_cpu_rows() -> None:
     """The rows of the host's cores, with the least sizes of each sort."""
     done = {case.group for case in core.cases() if case.matches(" 64K") or case.matches(" 512") or case.matches("1K")
@@ -101,6 +104,7 @@ def test_cpu_rows() -> None:
 SMALL_ROWS = ("3x3 32x1x28x28", "average 3x3/2", "scatter_add 1M", "logcumsumexp", "topk 100", "1x8x512x64", "tril")
 
 
+@HOST
 def test_rows_of_the_op_library() -> None:
     """A row or two of each sort gives what it should, its gradient too."""
     chosen = [case for case in library.cases() if any(case.matches(text) for text in SMALL_ROWS)]

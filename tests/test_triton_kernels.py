@@ -29,13 +29,14 @@ def test_no_op_has_kernels_for_one_target_only():
 
 @pytest.mark.slow
 def test_every_kernel_compiles(rows):
-    """Each of those that differ by their formula alone for one target, in turn; the others for all."""
+    """Those that are planned for each target by itself, for all; the others for some, in turn."""
     assert not [(r.kernel, r.target, r.error) for r in rows if r.error]
     assert len({r.kernel for r in rows}) > 500
     for target in ("sm_80", "sm_90", "sm_100", "gfx942"):
         found = {r.kernel for r in rows if r.target == target}
         assert len(found) > 200, target
-        assert {"softmax_whole", "sum_tiles", "contraction_multiply"} <= found, target
+        assert {"convolution_forward", "contraction_multiply"} <= found, target
+        assert {"softmax_whole", "softmax_swept"} & found, target
 
 
 @pytest.mark.slow

@@ -104,14 +104,18 @@ def compiled(
 ) -> Iterable[Row]:
     """A row for each kernel and target, in order; `jobs` processes compile.
 
-    in_turn: kernels of one pattern that differ by their formula alone are compiled for one target each, in turn.
+    in_turn: kernels that are planned alike for every target are compiled for some, in turn: those of one pattern that
+    differ by their formula alone for one each, others for every second.
     """
     found = planned(targets, ops, dtype)
     work = [(target, step) for target, steps in found.items() for step in steps]
     if in_turn:
-        alike = sorted({step.instance.entry for _, step in work if _of_a_formula(step)})
-        turn = {entry: targets[i % len(targets)] for i, entry in enumerate(alike)}
-        work = [(target, step) for target, step in work if turn.get(step.instance.entry, target) == target]
+        turn: dict[str, Sequence[str]] = {}
+        for of_a_formula in (True, False):
+            alike = {s.instance.entry for _, s in work if not _differs(s) and _of_a_formula(s) is of_a_formula}
+            every = len(targets) if of_a_formula else 2
+            turn |= {entry: targets[i % every :: every] for i, entry in enumerate(sorted(alike))}
+        work = [(target, step) for target, step in work if target in turn.get(step.instance.entry, targets)]
     if jobs <= 1:
         yield from (measured(*each) for each in work)
         return
