@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import json
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
