@@ -8,6 +8,7 @@ from .containers import *  # noqa: F403
 from .convolutions import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .embeddings import *  # noqa: F403
+from .fractional import *  # noqa: F403
 from .layers import *  # noqa: F403
 from .lazy import *  # noqa: F403
 from .losses import *  # noqa: F403

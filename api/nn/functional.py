@@ -10,6 +10,8 @@ from ..columns import fold, unfold
 from ..convolutions import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ..distances import cosine_similarity, pairwise_distance, pdist
 from ..embeddings import embedding, embedding_bag, one_hot
+from ..fractional import *  # noqa: F403
+from ..fractional import __all__ as _fractional_names
 from ..functions import linear
 from ..matrices import bilinear
 from ..padding import pad
@@ -74,6 +76,6 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
-__all__ += _pooling_names
+__all__ += _pooling_names + _fractional_names
 for _part in (_activations, _class_losses, _ctc, _dropout, _losses, _vector_losses):
     __all__ += _part.__all__
