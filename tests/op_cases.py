@@ -186,7 +186,9 @@ def custom_cases(op: Op, place: Device, selection: str) -> list[Case]:
 
 
 def custom_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
-    """Derivatives of the same."""
+    """Derivatives of the same; that of sequences of labels is an op of its own, with cases."""
+    if op.name.startswith("ctc"):
+        return []
     return (attention_slopes if op.name.startswith("attention") else table_slopes)(op, place, selection)
 
 
