@@ -10,6 +10,7 @@ import pytest
 import weftgrad as wg
 from weftgrad import nn, optim
 from weftgrad.optim import lr_scheduler
+from weftgrad.optim.line_search import strong_wolfe
 from weftgrad.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 STEPS = 6
@@ -227,6 +228,53 @@ def test_the_average_of_asgd():
     for t in range(1, 6):
         average = average + (seen[t] - average) / max(1, t - 2)
     np.testing.assert_allclose(optimizer.state[param]["ax"].numpy(), average, rtol=1e-5)
+
+
+def test_directions_of_lbfgs():
+    """Those of the dense BFGS formula (Nocedal and Wright 2006, equation 7.16), from steps that are kept."""
+    curved = lambda p: np.array([2.0, 7.0, 0.5]) * p + 4 * p**3  # noqa: E731
+    param = nn.Parameter(wg.tensor([1.0, -2.0, 3.0], dtype=wg.float64))
+    optimizer = optim.LBFGS([param], lr=0.3, max_iter=1, history_size=3)
+
+    def closure():
+        param.grad = wg.tensor(curved(param.detach().numpy()))
+        return (param * param).detach().sum()
+
+    at, pairs, last = param.detach().numpy().copy(), [], None
+    for turn in range(6):
+        slope = curved(at)
+        if last is not None:
+            s, y = at - last[0], slope - last[1]
+            pairs = [*pairs, (s, y)][-3:]
+        step = 0.3 * min(1, 1 / np.abs(slope).sum()) if turn == 0 else 0.3
+        inverse = np.eye(3) * (pairs[-1][0] @ pairs[-1][1] / (pairs[-1][1] @ pairs[-1][1]) if pairs else 1)
+        for s, y in pairs:
+            beside = np.eye(3) - np.outer(y, s) / (y @ s)
+            inverse = beside.T @ inverse @ beside + np.outer(s, s) / (y @ s)
+        last, at = (at, slope), at - step * inverse @ slope
+        optimizer.step(closure)
+        np.testing.assert_allclose(param.detach().numpy(), at, rtol=1e-9)
+
+
+@pytest.mark.parametrize("length", [1e-3, 0.3, 4.0, 90.0])
+@pytest.mark.parametrize("function", [
+    lambda t: ((t - 3) ** 2, 2 * (t - 3)),
+    lambda t: (-t / (t * t + 2), (t * t - 2) / (t * t + 2) ** 2),  # More and Thuente 1994, 5.1
+    lambda t: (math.cos(t) - 2 * t + t * t / 50, -math.sin(t) - 2 + t / 25),
+])  # fmt: skip
+def test_strong_wolfe(function, length):
+    asked = []
+
+    def at(t):
+        asked.append(t)
+        return function(t)[0], t, function(t)[1]
+
+    start, slope = function(0.0)
+    loss, grad, found, calls = strong_wolfe(at, length, 1.0, start, 0.0, slope, tolerance=1e-9, most=40)
+    assert (loss, grad, calls) == (function(found)[0], found, len(asked))
+    assert loss <= start + 1e-4 * found * slope
+    assert abs(function(found)[1]) <= 0.9 * abs(slope)
+    assert strong_wolfe(at, length, 1.0, start, 0.0, slope, tolerance=1e-9, most=1)[3] <= 2
 
 
 def test_lbfgs_finds_a_minimum():
