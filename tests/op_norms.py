@@ -15,14 +15,15 @@ from weftgrad.runtime.device import Device
 # Shape of the input, dimensions of a statistic: rows in memory, and columns.
 _GEOMETRY = (((4, 6, 40), (0, 2)), ((12, 33), (0,)))
 
-
+_HALVES = ("moments", "standardize", "standardize_sums", "standardize_slope")
 NORMS = frozenset(NORM_OPS)
 
 
 def norm_cases(op: Op, place: Device, selection: str) -> list[Case]:
-    """Both geometries in float32, and the first with a half type beside statistics in float32."""
-    found = [_case(op, place, shape, axes, "float32") for shape, axes in _GEOMETRY]
-    if selection in ("full", "small") and has(place, "float16"):
+    """Both geometries in float32 (reductions), and of some a half type beside statistics in float32."""
+    shapes = _GEOMETRY if op.kind == "reduction" else _GEOMETRY[:1]
+    found = [_case(op, place, shape, axes, "float32") for shape, axes in shapes]
+    if op.name in _HALVES and selection in ("full", "small") and has(place, "float16"):
         found.append(_case(op, place, *_GEOMETRY[0], "float16"))
     return found
 

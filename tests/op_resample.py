@@ -13,12 +13,10 @@ Array = Any
 
 
 def resample_rows(Row: Any, of: Callable[..., Any], at: Callable[..., Any]) -> list[Any]:
-    """Along an inner dimension, in vectors and in fewer elements, along the last one, and with many weights."""
+    """Along an inner dimension, with many weights, and along the last one, with few."""
     return [
-        Row("resample", (of(3, 7, 5), at(5, 9), of(3, 9)), {"dim": 1, "dtype": None}, False),
         Row("resample", (of(2, 7, 33), at(2, 3), of(6, 3)), {"dim": -2, "dtype": None}, False),
         Row("resample", (of(5, 17), at(16, 41), of(2, 41)), {"dim": 1, "dtype": None}, False),
-        Row("resample", (of(5, 17), at(8, 3), of(9, 3)), {"dim": 1, "dtype": None}, False),
     ]
 
 
