@@ -12,7 +12,7 @@ from .runtime.device import Device, meta
 from .runtime.dispatch import empty
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, DeviceError, GradientError
-from .runtime.storage import Storage
+from .runtime.storage import Hold, Storage
 from .runtime.tensor import Tensor
 from .runtime.views import contiguous
 
@@ -20,10 +20,13 @@ __all__ = ["adopt", "fill", "from_host", "host_array", "is_pinned", "pinned", "t
 
 
 class _Exported:
-    """What an exported array keeps alive: the storage whose memory it shows."""
+    """What an exported array keeps alive: the storage whose memory it shows, and that memory if the storage moves."""
 
     def __init__(self, storage: Storage, interface: dict[str, Any]):
         self.storage = storage
+        if storage.owner is None:
+            storage.owner = Hold()
+        self.owner = storage.owner
         self.__array_interface__ = interface
 
 

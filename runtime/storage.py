@@ -8,7 +8,19 @@ if TYPE_CHECKING:
     from .device import Device
     from .pool import Block, Pool
 
-__all__ = ["Storage"]
+__all__ = ["Hold", "Storage"]
+
+
+class Hold:
+    """What arrays over a storage's memory hold beside the storage, which may move (into shared memory).
+
+    kept: the storage of the memory that was left, for as long as arrays show it.
+    """
+
+    __slots__ = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept: Storage | None = None
 
 
 class Storage:
@@ -18,8 +30,8 @@ class Storage:
     start: where the storage begins in that buffer, in bytes.
     version: counts writes in place. A saved tensor remembers it, and backward refuses another.
     pending: the event of the last launch that was queued with it, where the backend keeps that (`cpu`).
-    owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; None where the pool owns the block. In host
-    memory it is the bytes that `buffer` is over.
+    owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; in host memory it is the bytes that `buffer` is
+    over. Where the pool owns the block it is None, or a `Hold` once arrays were made over it.
 
     The block returns to its pool the moment the last reference goes: work already queued on the same stream runs
     before any later work that reuses it.

@@ -13,7 +13,7 @@ from collections import namedtuple
 import numpy as np
 
 import weftgrad as wg
-from weftgrad.utils.data import Dataset, IterableDataset, get_worker_info
+from weftgrad.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 Pair = namedtuple("Pair", "left right")
 
@@ -142,20 +142,18 @@ def as_list(batch):
 
 
 class Kept(Dataset):
-    """Keeps every batch that it collates, and gives them again in the second half."""
+    """Keeps every batch that it collates, and gives all of them again in the second half."""
 
     def __init__(self):
         self.kept = []
 
     def __len__(self):
-        return 8
+        return 32
 
     def __getitem__(self, i):
-        from weftgrad.utils.data import default_collate
-
-        if i < 4:
+        if i < 16:
             self.kept.append(default_collate([np.full(1000, i, np.int64)]))
-        return self.kept[i % 4]
+        return self.kept[i % 16]
 
 
 class Locked(Dataset):

@@ -74,8 +74,10 @@ def unknown(data):
 
 
 def test_sharing_moves_a_storage_and_all_its_views():
-    whole = numbers(4, 3)
+    first, whole = numbers(100), numbers(4, 3)
+    assert whole.start != first.start  # one of them is not at the front of its buffer
     view, array, version = whole[1:], whole.numpy(), whole._version
+    first.share_memory_()
     address = whole.data_ptr()
     assert not whole.is_shared()
     assert whole.share_memory_() is whole
@@ -86,9 +88,13 @@ def test_sharing_moves_a_storage_and_all_its_views():
     assert view.tolist() == [[3, 4, 5], [6, 7, 8], [9, 10, 11]]
     whole.add_(1.0)  # a kernel on memory that begins in the middle of its buffer
     assert view.tolist() == [[4, 5, 6], [7, 8, 9], [10, 11, 12]]
-    filled = [numbers(4, 3) for _ in range(8)]  # whatever takes the memory over
-    assert array.tolist() == np.arange(12).reshape(4, 3).tolist()  # an array shows what it was made of
-    del filled
+    other = [wg.tensor(np.full((4, 3), -1.0, np.float32), device="cpu") for _ in range(8)]
+    assert array.tolist() == np.arange(12).reshape(4, 3).tolist()  # an array shows the memory it was made of
+    left = array.__array_interface__["data"][0]
+    assert left not in [t.data_ptr() for t in other]
+    del array
+    other += [wg.tensor(np.full((4, 3), -1.0, np.float32), device="cpu") for _ in range(8)]
+    assert left in [t.data_ptr() for t in other]  # free again
     place = sharing.place_of(whole.storage)
     assert whole.share_memory_() is whole
     assert sharing.place_of(whole.storage) is place
@@ -101,6 +107,11 @@ def test_storages_of_every_origin_are_shared():
     adopted.add_(1.0)
     assert adopted.tolist() == [1, 2, 3, 4, 5]
     assert source.tolist() == [0, 1, 2, 3, 4]
+    adopted = wg.from_numpy(np.arange(10000.0))
+    array = adopted.numpy()
+    adopted.share_memory_()
+    np.full(10000, -1.0)
+    assert array.tolist() == list(range(10000))
     halves = numbers(3, dtype=wg.bfloat16).share_memory_()
     assert (halves.dtype, halves.tolist()) == (wg.bfloat16, [0, 1, 2])
     empty = wg.empty(0, 3, device="cpu").share_memory_()

@@ -20,11 +20,9 @@ already. So views sent apart share memory on the other side too, and a tensor th
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Iterable
 from multiprocessing import process, util
@@ -35,7 +33,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from ..runtime.device import device
 from ..runtime.errors import DeviceError, WorkerError
 from ..runtime.shared import PAGE, Segment
-from ..runtime.storage import Storage
+from ..runtime.storage import Hold, Storage
 from ..runtime.tensor import Tensor
 
 __all__ = ["PATIENCE", "Place", "desk", "is_shared", "place_of", "share", "share_tensors", "storage_at"]
@@ -56,7 +54,6 @@ class Place(NamedTuple):
 
 _lock = threading.RLock()
 _places: WeakKeyDictionary[Storage, Place] = WeakKeyDictionary()
-_left: WeakKeyDictionary[Storage, Storage] = WeakKeyDictionary()  # the memory that a shared storage came from
 _segments: WeakValueDictionary[bytes, Segment] = WeakValueDictionary()
 _storages: WeakValueDictionary[tuple[bytes, int], Storage] = WeakValueDictionary()
 
@@ -119,20 +116,14 @@ def share(storages: list[Storage]) -> None:
         _segments[token] = segment
         for storage, offset in zip(moving, offsets, strict=True):
             end = offset + storage.nbytes
-            old = Storage(storage.device, storage.nbytes, storage.block, storage._pool, storage.buffer, storage.start)
-            old.owner = storage.owner
+            block, owner = storage.block, storage.owner
+            foreign = owner if block is None else None
+            old = Storage(storage.device, storage.nbytes, block, storage._pool, storage.buffer, storage.start, foreign)
             storage.owner, storage.buffer, storage.block = segment.array[offset - storage.start : end], None, None
-            if old.block is not None and _exported(storage, moving, storages):
-                _left[storage] = old  # else its memory is free from here on
+            if isinstance(owner, Hold):
+                owner.kept = old  # else its memory is free as soon as nothing runs that uses it
             _places[storage] = Place(token, offset, storage.nbytes, segment)
             _storages[token, offset] = storage
-
-
-def _exported(storage: Storage, *lists: list[Storage]) -> bool:
-    """Whether something other than tensors (a NumPy array) may point to the storage's memory."""
-    if sys.getrefcount(storage) <= 3 + len(lists):  # one tensor, these lists, two calls
-        return False
-    return not all(isinstance(each, Tensor) or any(each is own for own in lists) for each in gc.get_referrers(storage))
 
 
 def storage_at(segment: Segment, token: bytes, offset: int, nbytes: int) -> Storage:
