@@ -18,18 +18,22 @@ __all__ = ["average", "limit", "norms", "scale"]
 
 
 class _Local(threading.local):
-    """A thread's launchers by op: each remembers where the tensors of its last call were."""
+    """A thread's launchers by op: each remembers where the tensors of its last call were, but keeps none of them."""
 
     def __init__(self) -> None:
         self.found: dict[str, MultiTensor] = {}
 
-    def get(self, name: str) -> MultiTensor:
-        if name not in self.found:
-            self.found[name] = MultiTensor(registry[name])
-        return self.found[name]
-
 
 _local = _Local()
+
+
+def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = ()) -> None:
+    if name not in _local.found:
+        _local.found[name] = MultiTensor(registry[name])
+    update = _local.found[name]
+    update(lists, numbers)
+    if any(t.meta.device.driver.target == "triton" for t in lists[0]):
+        update.release()  # these launches hold the tensors; others hold whole buffers of the pool
 
 
 def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
@@ -39,7 +43,7 @@ def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
     if any(together):
         chosen = [[x for x, t in zip(each, together, strict=True) if t] for each in (tensors, factors)]
         versions = {id(f): (f, f.storage.version) for f in chosen[1]}
-        _local.get("scale_step")(chosen, ())
+        _update("scale_step", chosen)
         for factor, version in versions.values():
             factor.storage.version = version  # a flag is an operand to write, but this one stays as it is
     for tensor, factor, done in zip(tensors, factors, together, strict=True):
@@ -50,7 +54,7 @@ def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
 def limit(tensors: Sequence[Tensor], most: float) -> None:
     """Limit every element to [-most, most]."""
     if tensors:
-        _local.get("limit_step")([list(tensors)], (most,))
+        _update("limit_step", [list(tensors)], (most,))
 
 
 def norms(tensors: Sequence[Tensor]) -> Tensor:
@@ -67,4 +71,4 @@ def norms(tensors: Sequence[Tensor]) -> Tensor:
 def average(averages: Sequence[Tensor], current: Sequence[Tensor], weight: float) -> None:
     """Move averages by `weight` of their distance to `current`, tensors of the same shapes and dtypes."""
     if averages:
-        _local.get("average_step")([list(averages), list(current)], (weight,))
+        _update("average_step", [list(averages), list(current)], (weight,))
