@@ -79,7 +79,7 @@ def _plain(node: Node, values: dict[str, Any], each: Application) -> Tensor | No
         operands[0] = call(registry["full_like_as"], (_any_tensor(values), operands[0]), (None,))
     if each.summed is not None:
         total = call(each.summed, operands, (each.summed_dims, True))
-        return view_as(total, each.layout.shape)
+        return _taken_as(total, each.layout.shape)
     return call(each.record, operands, each.statics)  # type: ignore[no-any-return]
 
 
@@ -124,6 +124,14 @@ def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return reshape(tensor, shape)
 
 
+def _taken_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`tensor`, of which nobody else knows, in another shape of as many elements: no view, which a leaf would copy."""
+    own = tensor.meta
+    if own.shape == shape or tensor.needs or not own.contiguous:
+        return view_as(tensor, shape)
+    return Tensor(tensor.storage, meta(own.dtype, shape, None, own.device), tensor.start)
+
+
 def expand_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """`tensor` broadcast to `shape` without copying."""
     if tensor.meta.shape == shape:
@@ -142,7 +150,7 @@ def sum_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     dims = [*range(lead), *(lead + d for d, n in enumerate(shape) if n == 1 and own[lead + d] != 1)]
     if dims:
         tensor = call(registry["sum"], (tensor,), (tuple(dims), True, None))
-    tensor = view_as(tensor, tensor.meta.shape[lead:]) if lead else tensor
+        tensor = _taken_as(tensor, tensor.meta.shape[lead:])
     return expand_to(tensor, shape)
 
 
