@@ -86,7 +86,8 @@ class Launch:
         every = [o for o in (*operands, *outs) if not isinstance(o, float)]
         self.tensors = [o.view if isinstance(o, Window) else o for o in every]
         self.numbers = [o for o in operands if isinstance(o, float)]
-        self.moving = [o for o in every if isinstance(o, Window) and o.follows != FIXED]
+        windows = [o for o in every if isinstance(o, Window) and o.follows != FIXED]
+        self.moving = [(w.view, w.base, w.pitch, w.follows) for w in windows]
         self.plans: dict[int, Plan] = {}
         self.stream = current_stream(self.tensors[0].meta.device)
         self.watched = state().mode is not None
@@ -97,8 +98,8 @@ class Launch:
         plan = self.plans.get(n)
         if plan is None:
             plan = self.plans[n] = self._plan(n, rows)
-        for window in self.moving:
-            window.view.start = window.base + rows[window.follows] * window.pitch
+        for view, base, pitch, follows in self.moving:
+            view.start = base + rows[follows] * pitch
         if plan.run is not None:
             plan.run(self.tensors, self.numbers, self.stream)
 
