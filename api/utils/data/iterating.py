@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.errors import NotSupported
 from ...runtime.tensor import Tensor
 from .fetching import Fetcher, Recipe
 from .worker import Failure
@@ -219,7 +220,7 @@ class WorkerIterator(_Iterator):
 
 
 def pin(data: Any, device: Any = None) -> Any:
-    """`data` with its `cpu` tensors in page-locked memory for a CUDA device; as it is where there is none.
+    """`data` with its `cpu` tensors in page-locked memory for a CUDA device; as it is where there is none to use.
 
     Containers are gone into; other objects are asked by their `pin_memory()`, if they have it.
     """
@@ -227,7 +228,10 @@ def pin(data: Any, device: Any = None) -> Any:
 
     if not cuda_devices():
         return data
-    return _pinned(data, device)
+    try:
+        return _pinned(data, device)
+    except NotSupported:  # the GPU is too old for kernels
+        return data
 
 
 def _pinned(data: Any, device: Any) -> Any:
