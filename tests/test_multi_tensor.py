@@ -125,6 +125,7 @@ def test_more_buffers_than_a_launch_has(update):
     launched = launches()
     update(lists, NUMBERS)
     assert launches() - launched == -(-count // (BASES // 3))
+    wg.synchronize("cpu")  # before the arrays are read
     for p, b, *each in zip(owned[0], owned[2], *given, strict=True):
         np.testing.assert_allclose((p, b), moved(*each), rtol=1e-5, atol=1e-6)
     check(update, lists, values(lists))

