@@ -17,10 +17,12 @@ import numpy as np
 from ._checks import only_tensors
 from ._generated import ops as _ops
 from .runtime import dtypes
+from .runtime.autocast import as_for
 from .runtime.context import current_stream
 from .runtime.device import meta
 from .runtime.dispatch import empty
 from .runtime.errors import ArgumentError, DTypeError, NotSupported, ShapeError
+from .runtime.records import OpRecord
 from .runtime.tensor import Tensor
 from .runtime.views import reshape
 
@@ -31,6 +33,9 @@ _KEYS = -0.75  # the cubic kernel's slope (Keys 1981)
 
 # An element that a sample reads along one dimension: its place (int64), its weight, whether it lies in the image.
 _Tap = tuple[Tensor, Tensor | None, Tensor | None]
+
+
+_SAMPLED = OpRecord("grid_sample", "composite", (), autocast=("float32", "widest"))  # for it is made of many ops
 
 
 def grid_sample(
@@ -50,6 +55,7 @@ def grid_sample(
             f"{where}: mode is one of {', '.join(_MODES)} and padding_mode of {', '.join(_PADDINGS)}, not {mode!r} and "
             f"{padding_mode!r}"
         )
+    input, grid = as_for(_SAMPLED, input, grid)
     _check(input, grid, mode)
     if align_corners is None:
         _warn(where)

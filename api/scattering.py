@@ -16,10 +16,11 @@ from ._generated import ops
 from .bounds import bounds_check
 from .indexing import without_negatives
 from .runtime import dtypes, layout, views
+from .runtime.autocast import as_for
 from .runtime.dispatch import call, call_into
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
-from .runtime.records import registry
+from .runtime.records import OpRecord, registry
 from .runtime.spelling import store, with_axis
 from .runtime.tensor import Tensor
 from .values import apart, clone, tensor_value
@@ -132,7 +133,8 @@ def scatter(
 @with_axis
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`input` with `src` added where `index` says (see `scatter_add_`)."""
-    only_tensors("scatter_add", src)
+    only_tensors("scatter_add", input, src)
+    input, src = as_for(registry["scatter_add"], input, src)
     return _scatter("scatter_add", input, dim, index, src, "scatter_add", out)
 
 
@@ -221,10 +223,14 @@ def index_add(
     return _indexed(_put_add_at, input, dim, index, _scaled(source, alpha, "index_add"), "index_add", out)
 
 
+_COPIED = OpRecord("index_copy", "composite", (), autocast=("widest", ""))  # of `put_at`, which is index_put's as well
+
+
 @with_axis
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`input` with the slices of `source` at `index` (see `index_copy_`)."""
-    only_tensors("index_copy", source)
+    only_tensors("index_copy", input, source)
+    input, source = as_for(_COPIED, input, source)
     return _indexed(_put_at, input, dim, index, source, "index_copy", out)
 
 

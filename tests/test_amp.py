@@ -142,6 +142,13 @@ def test_dtypes_of_results(place, half):
         assert wg.cat([low, x]).dtype is wg.stack([low, x]).dtype is wg.float32
         assert wg.dot(low[0], x[0]).dtype is wg.float32
         assert (x.double() @ w.double().T).dtype is wg.float64
+        of_torchs_gpus = wg.float32 if gpu else half
+        assert F.group_norm(low.reshape(1, 2, 12), 2).dtype is F.layer_norm(low, (6,)).dtype is of_torchs_gpus
+        grid = ones(1, 2, 2, 2, device=place)
+        assert F.grid_sample(low.reshape(1, 1, 4, 6), grid, align_corners=False).dtype is wg.float32
+        index = wg.tensor([0, 1], device=place)
+        write = wg.scatter_add if gpu else wg.index_copy
+        assert write(b, 0, index, low[0, :2]).dtype is wg.float32
         losses = [
             F.mse_loss(low, low), F.l1_loss(low, x), F.huber_loss(low, low), F.kl_div(low, low, reduction="batchmean"),
             F.cross_entropy(low, wg.tensor([1, 2, 3, 4], device=place)), F.binary_cross_entropy_with_logits(low, low),
