@@ -28,3 +28,4 @@ __all__ = [
     "Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "functional", "init", "modules",
     "utils",
 ]  # fmt: skip
+__all__ += sorted(n for n, v in globals().items() if isinstance(v, type) and not n.startswith("_") and n not in __all__)
