@@ -14,7 +14,6 @@ from typing import Any
 from ..runtime import dtypes
 from ..runtime.errors import ScalerError
 from ..runtime.tensor import Tensor
-from ._unscaling import Unscaling
 
 __all__ = ["GradScaler"]
 
@@ -55,7 +54,7 @@ class GradScaler:
         self._enabled = bool(enabled)
         self._scale: float | None = None
         self._states: dict[int, dict[str, Any]] = {}
-        self._calls: dict[int, Unscaling] = {}
+        self._calls: dict[int, Any] = {}
         if self._enabled:
             if not growth_factor > 1.0:
                 raise ScalerError(f"GradScaler: growth_factor must be above 1, not {growth_factor}")
@@ -108,6 +107,8 @@ class GradScaler:
                 "GradScaler.unscale_: cannot unscale float16 gradients, they may be rounded to 0; keep the parameters "
                 "in float32 and compute under autocast"
             )
+        from ._unscaling import Unscaling  # which imports what only optimizers need
+
         call = self._calls.setdefault(id(optimizer), Unscaling())
         state["found"] = call(grads, _rounded(1.0 / factor))
         state["stage"] = "unscaled"
