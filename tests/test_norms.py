@@ -191,7 +191,7 @@ ERRORS = {
     "dtype": (lambda: F.group_norm(ones(2, 4), 2, ones(4).double()), DTypeError, "weight is float64"),
     "integers": (lambda: F.batch_norm(ones(2, 3).long(), None, None, None, None, True), UnsupportedDType, "int64"),
     "a value": (lambda: F.batch_norm(ones(1, 3), None, None, None, None, True), ShapeError, "more than one value"),
-    "one of two": (lambda: F.batch_norm(ones(2, 3), ones(3), None, training=True), ShapeError, "both be given"),
+    "one of two": (lambda: F.batch_norm(ones(2, 3), ones(3), None, training=True), ArgumentError, "both be given"),
     "eps": (lambda: F.batch_norm(ones(2, 3), None, None, training=True, eps=0), ArgumentError, "eps"),
     "momentum": (lambda: F.batch_norm(ones(2, 3), None, None, None, None, True, None), ArgumentError, "momentum"),
     "groups": (lambda: F.group_norm(ones(2, 3), 2), ShapeError, "divide"),

@@ -13,7 +13,7 @@ from .._generated import ops as _ops
 from ..padding import pad
 from ..runtime import views
 from ..runtime.autocast import as_for
-from ..runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError, UnsupportedDType
+from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfRange, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ._standardize import Layout, Standardize, StandardizeFixed
@@ -106,13 +106,13 @@ def _channels(input: Tensor, where: str, **given: Tensor | None) -> int:
 
 
 def _running(mean: Tensor | None, var: Tensor | None, own: bool, where: str) -> tuple[Tensor, Tensor] | None:
-    """Both running statistics, or None. Raises `ArgumentError` for one of them, or for none where they are needed."""
+    """Both running statistics, or None. Raises `DomainError` for one of them, or for none where they are needed."""
     if mean is not None and var is not None:
         return mean, var
     if mean is not None or var is not None:
-        raise ShapeError(f"{where}: running_mean and running_var must both be given, or neither")
+        raise DomainError(f"{where}: running_mean and running_var must both be given, or neither")
     if not own:
-        raise ShapeError(f"{where}: without statistics of the input, running_mean and running_var must be given")
+        raise DomainError(f"{where}: without statistics of the input, running_mean and running_var must be given")
     return None
 
 
