@@ -66,6 +66,7 @@ def test_values_and_gradients(name):
 
 def test_recorded_gradients():
     """Composed of ops where they are recorded: what the kernels give, and its change along a direction."""
+
     def ours(x, *weight):
         return F.instance_norm(x, None, None, *weight)
 
