@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from op_running import Array, Case, rounded, tensor
+from op_references import REFERENCES
+from op_running import Array, Case, Slopes, caller, rounded, tensor
 
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
@@ -76,6 +77,9 @@ def _references(row: Given, logs: Array, grad: Array) -> tuple[Array, Array, Arr
     return losses, np.log(alpha), slope
 
 
+REFERENCES |= {"ctc_alpha": enumerated, "ctc_gradient": enumerated}
+
+
 def ctc_cases(op: Op, place: Device, selection: str) -> list[Case]:
     """Both batches in float32; the first in float64 too."""
     found = []
@@ -108,3 +112,17 @@ def ctc_cases(op: Op, place: Device, selection: str) -> list[Case]:
         tolerance = (1e-12, 1e-12) if dtype == "float64" else (2e-5, 2e-5)
         found.append(Case(f"{dtype}, {row}", operands, [logs, grad], expected, kinds, statics, tolerance))
     return found
+
+
+def ctc_slopes(op: Op, place: Device) -> list[Slopes]:
+    """The losses of logits: the gradient is that through log_softmax."""
+    if op.name != "ctc_alpha":
+        return []
+    call = caller(op)
+    logits = np.random.default_rng(6).standard_normal((4, 2, 3))
+    rest = (tensor(np.array([1, 2, 2]), "int64", place), tensor(np.array([[4, 2, 0], [3, 1, 2]]), "int64", place))
+
+    def losses(x: Any) -> Any:
+        return call(x.log_softmax(2), *rest, statics=(5, 0))[0]
+
+    return [Slopes("of logits", losses, [tensor(logits, "float64", place, True)], ("log_probs",))]

@@ -35,23 +35,14 @@ def _slopes_drawn(x: Array, lower: float, span: float, seed: int, offset: int, d
     return np.where(x > 0, x, x * (lower + span * uniform_numbers(x.shape, seed, offset, dtype)))
 
 
-def _alpha_dropout(
-    x: Array, p: float, scale: float, shift: float, low: float, seed: int, offset: int, dtype: str
-) -> Array:
-    return np.where(uniform_numbers(x.shape, seed, offset, dtype) < p, low, x * scale + shift)
-
-
 def loss_rows(Row: Any, of: Callable[..., Any], at: Callable[..., Any]) -> list[Any]:
     """Rows of losses' ops of one a row, and of activations that draw."""
     stream = {"seed": 0xDEADBEEF12345678, "offset": 5}
-    moved = {"p": 0.3, "scale": 1.5, "shift": 0.25, "low": -1.0, **stream}
     return [
         Row("cosine_row", (of(5, 17), of(5, 17)), {"dim": -1, "eps": 1e-12}),
         Row("multi_margin_row", (of(5, 9), at(9, 5)), {"dim": -1, "margin": 1.0, "power": 1.0}),
         Row("multi_margin_row", (of(4, 9), at(9, 4)), {"dim": 1, "margin": 0.5, "power": 2.0}),
         Row("rrelu_draw", (of(5, 17),), {"lower": 0.25, "span": 0.5, **stream}),
-        Row("rrelu_draw", (of(3, 5, 18, layout="turned"),), {"lower": 0.25, "span": 0.5, **stream}, False),
-        Row("alpha_dropout_draw", (of(5, 17),), moved),
     ]
 
 
@@ -60,5 +51,4 @@ LOSS_REFERENCES: dict[str, Callable[..., Array]] = {
     "cosine_row": _cosine,
     "multi_margin_row": _multi_margin,
     "rrelu_draw": _slopes_drawn,
-    "alpha_dropout_draw": _alpha_dropout,
 }

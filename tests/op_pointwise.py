@@ -291,7 +291,6 @@ UNUSUAL: dict[str, str] = {
         ("logits_error", "weighted_logits_error", "probability_error", "divergence", "log_divergence"),
         "a loss of infinities, or of targets that are no probabilities, is undefined; so are formulas for it",
     ),
-    "gaussian_error": "squares of the largest numbers overflow, as in PyTorch, and some of them are then divided",
     **dict.fromkeys(("lerp", "average_step"), "differences of the largest numbers overflow, as in PyTorch"),
     "trunc_divide": "for integers; div(rounding_mode='trunc') of floating numbers is trunc(input / other)",
 }

@@ -1,6 +1,6 @@
 """Dropout: elements, or whole channels, are zero or take the value that `selu` saturates at.
 
-No mask of elements is kept: backward draws the same numbers again. Probabilities are of being dropped.
+`dropout` keeps no mask: backward draws the same numbers again. Probabilities are of being dropped.
 """
 
 from __future__ import annotations
@@ -106,8 +106,9 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
         return input
     if p == 1:
         return dropout(input, 1.0, True, inplace)
-    numbers = (float(p), *_alpha(p))
-    return _drawn("alpha_dropout_draw", _floating(input, "alpha_dropout"), numbers, inplace)
+    scale, shift, low = _alpha(p)
+    one = _ops.full_like_as(_floating(input, "alpha_dropout").detach(), 1, dtype=None)  # type: ignore[attr-defined]
+    return _moved(input, _drawn("dropout_draw", one, (float(p), scale), False), scale, shift, low, inplace)
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
@@ -118,7 +119,11 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     if p == 1:
         return feature_dropout(input, 1.0, True, inplace)
     scale, shift, low = _alpha(p)
-    kept = _kept(input, p, scale, "feature_alpha_dropout")
+    return _moved(input, _kept(input, p, scale, "feature_alpha_dropout"), scale, shift, low, inplace)
+
+
+def _moved(input: Tensor, kept: Tensor, scale: float, shift: float, low: float, inplace: bool) -> Tensor:
+    """input * scale + shift where `kept` is the scale, `low` where it is 0."""
     moved = _ops.add(_ops.mul(kept, (shift - low) / scale), low)
     if inplace:
         return input.mul_(kept).add_(moved)  # type: ignore[attr-defined,no-any-return]
