@@ -22,7 +22,7 @@ from .runtime.context import state
 from .runtime.device import meta
 from .runtime.dispatch import call, empty, refresh
 from .runtime.errors import FreedGraphError
-from .runtime.records import OpRecord, registry
+from .runtime.records import OpRecord, Rule, registry
 from .runtime.tensor import Tensor
 
 __all__ = ["layer"]
@@ -83,12 +83,11 @@ def _slice(tensor: Tensor, d: int) -> Tensor:
 def _record(sort: Sort, geometry: Geometry, operands: list[Any], outs: list[Tensor], passes: list[Pass]) -> None:
     """Make the node of a call: what backward needs lies in `saved`, and goes when the node is released."""
     layouts = [o.meta for o in outs]
-    recipe = Recipe(OpRecord(sort.name, "custom", (), gradients={}), (), layouts, (), [True] * len(outs))
-    node = Node(recipe, (), (), ())
     wanted = [i for i, o in enumerate(operands) if o is not None and o.needs]
-    node.edges = tuple(
-        (operands[i].node, operands[i].output) if operands[i].node is not None else (operands[i], 0) for i in wanted
-    )
+    metas = [None if o is None else o.meta for o in operands]
+    record = OpRecord(sort.name, "custom", (), gradients={})
+    recipe = Recipe(record, metas, layouts, [(i, Rule()) for i in wanted], [True] * len(outs))
+    node = Node(recipe, operands, (), ())
     saved = [None if o is None else Saved(o, False) for o in operands]
     node.saved = (sort, geometry, wanted, saved, passes)
     node.function = _backward

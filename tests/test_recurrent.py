@@ -315,6 +315,14 @@ def test_modes_see_every_step():
     assert [seen.names.count(name) for name in ("gru_gates", "gru_gates_grad")] == [LENGTH, LENGTH]
 
 
+def test_anomaly_detection_names_the_network():
+    net = made("GRU")
+    with wg.autograd.detect_anomaly():
+        last = net(given(2, 1, FEATURES))[1]
+        with pytest.raises(errors.AnomalyError, match="backward of gru"):
+            last.backward(wg.full((1, 1, SIZE), float("nan"), dtype=wg.float64))
+
+
 # Packing
 
 
