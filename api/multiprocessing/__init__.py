@@ -19,6 +19,7 @@ import multiprocessing as _standard
 from importlib import import_module as _import_module
 from multiprocessing import *  # noqa: F403
 from multiprocessing import context as _context
+from multiprocessing import forkserver as _forkserver
 from multiprocessing import process as _process
 from typing import Any
 
@@ -40,6 +41,9 @@ __all__ = [
 ]  # fmt: skip
 
 _install()
+_server: Any = _forkserver._forkserver
+if _server._preload_modules == ["__main__"]:  # unless the program chose others: processes begin with weftgrad there
+    _server.set_forkserver_preload(["__main__", "weftgrad.utils.data.worker"])
 _STRATEGIES = {"file_descriptor", "file_system"}
 
 

@@ -1,7 +1,7 @@
 """What runs in a loader's worker process: it makes the batches that it is told to, and nothing else.
 
 Nothing here launches a kernel or opens a driver; a data set that does so itself gets one thread. The forkserver imports
-this module ahead (see `workers`), so that a new worker has little left to do.
+this module ahead (see `multiprocessing`), so that a new worker has little left to do.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import signal
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from multiprocessing import forkserver, process
+from multiprocessing import process
 from time import monotonic
 from typing import Any
 
@@ -29,7 +29,6 @@ from .packing import Lease, Parcel, unpack
 
 __all__ = ["Workers", "start_context"]
 
-_PRELOADED = "weftgrad.utils.data.worker"
 _FDS = 32  # descriptors in one packet
 _HINTS = {
     signal.SIGKILL: " Was it the system, short of memory? Use fewer workers, smaller batches, a lower prefetch_factor.",
@@ -184,9 +183,6 @@ class Workers:
         self.timeout = timeout
         context = start_context(context)
         parcel = _parcel(value)
-        server: Any = forkserver
-        if context.get_start_method() == "forkserver" and server._forkserver._preload_modules == ["__main__"]:
-            context.set_forkserver_preload(["__main__", _PRELOADED])
         self._workers: list[_Worker] = []
         self._finish = weakref.finalize(self, _end, self._workers, os.getpid(), worker.GRACE)
         try:
