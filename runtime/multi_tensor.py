@@ -86,14 +86,14 @@ class _Group:
         self.parts: list[tuple[slice, Any]] = []
 
     def launches(self, lists: Sequence[Sequence[Tensor]], stream: Any) -> list[tuple[Any, list[Any]]]:
-        """(launcher, its buffers and what it may reach) of every launch, for tensors where they are now."""
+        """(launcher, its buffers) of every launch, for tensors where they are now. None holds a tensor."""
         chosen = [[tensors[i] for i in self.indices] for tensors in lists]
         found = []
         if self.driver.target == "triton":
             starts = np.array([[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in chosen], np.int64)
             wide = not bool((starts % _WIDE).any())
             launch, table = self._launch(0, slice(0, len(self.indices)), starts, wide, stream)
-            found.append((launch, [table, *(t for tensors in chosen for t in tensors)]))
+            found.append((launch, [table]))
             return found
         for number, (part, buffers) in enumerate(self._split(chosen)):
             numbers = {id(b): n for n, b in enumerate(buffers)}
@@ -173,7 +173,7 @@ class MultiTensor:
         self._groups: list[_Group] = []
         self._alone: list[int] = []
         self._written: list[int] = []
-        self._launches: list[tuple[Any, Any, list[Any]]] = []
+        self._launches: list[tuple[Any, Any, list[Any], list[int]]] = []
 
     def __call__(self, lists: Sequence[list[Tensor]], numbers: Sequence[float]) -> None:
         """Update in place: `lists` has a list of tensors for each tensor operand, all as long, `numbers` the rest.
@@ -203,8 +203,8 @@ class MultiTensor:
             self._place(lists, storages, state)
             self._starts = starts
         pending = None
-        for stream, launch, bound in self._launches:
-            launch(bound, numbers, stream)
+        for stream, launch, bound, reached in self._launches:
+            launch([*bound, *[everything[i] for i in reached]] if reached else bound, numbers, stream)
             first = bound[0]
             if type(first) is _Base and first.pending is not None:
                 pending, first.pending = first.pending, None
@@ -228,7 +228,11 @@ class MultiTensor:
             stream = (state.streams or {}).get(group.device) or group.driver.default_stream
             if hasattr(stream, "capture"):  # a table that is written in a graph is there when the graph runs
                 self._captures.append((stream, stream.capture))
-            self._launches += [(stream, launch, bound) for launch, bound in group.launches(lists, stream)]
+            reached: list[int] = []
+            if group.driver.target == "triton" and getattr(stream, "capture", self) is not None:
+                # Which addresses in the table lead to: the interpreter looks at it, a graph keeps it.
+                reached = [k * len(lists[0]) + i for k in range(len(lists)) for i in group.indices]
+            self._launches += [(stream, *launch, reached) for launch in group.launches(lists, stream)]
         self._buffers = [s.buffer for s in storages]  # after those of host memory were attached
 
     def _arrange(self, lists: Sequence[Sequence[Tensor]], metas: list[Meta]) -> None:

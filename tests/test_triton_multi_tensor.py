@@ -1,5 +1,8 @@
 """One kernel for many tensors on the Triton target: in the interpreter, and by the CUDA backend on a stand-in."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from cuda_running import captured
@@ -50,9 +53,22 @@ def test_memory_behind_a_tensor_is_out_of_reach():
     update = MultiTensor(registry["sgd_step"])
     lists = drawn(PLACE, wg.float32, (64, 64))
     update(lists, NUMBERS)
-    (_, launch, bound), = update._launches
+    ((_, launch, bound, reached),) = update._launches
+    everything = [*lists[0], *lists[1]]
     with pytest.raises(LaunchError, match="outside"):
-        launch(bound[:-1], NUMBERS, None)  # without the last gradient
+        launch([*bound, *[everything[i] for i in reached[:-1]]], NUMBERS, None)  # without the last gradient
+
+
+def test_gradients_are_let_go():
+    """What a step keeps for the next one holds no tensor."""
+    param = wg.ones(40, device=PLACE, requires_grad=True)
+    optimizer = optim.SGD([param], lr=0.5)
+    (param * param).sum().backward()
+    held = weakref.ref(param.grad)
+    optimizer.step()
+    optimizer.zero_grad()
+    gc.collect()
+    assert held() is None
 
 
 def test_on_cuda(cuda, computing):
