@@ -65,7 +65,7 @@ def _sequences(name: str, made: Any) -> Iterator[tuple[list[Any], tuple[Any, ...
             yield [losses, given[0].detach(), *given[1:], losses, alpha], (0,)
 
 
-def _resampled(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _resampled(name: str, made: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
     """Along the last dimension and the one before, with few weights an element and with many."""
     own = made.keywords["dtype"]
     wide = dtypes.float32 if own.itemsize == 2 else own
