@@ -30,10 +30,7 @@ _local = _Local()
 def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = ()) -> None:
     if name not in _local.found:
         _local.found[name] = MultiTensor(registry[name])
-    update = _local.found[name]
-    update(lists, numbers)
-    if any(t.meta.device.driver.target == "triton" for t in lists[0]):
-        update.release()  # these launches hold the tensors; others hold whole buffers of the pool
+    _local.found[name](lists, numbers)
 
 
 def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:

@@ -216,10 +216,6 @@ class MultiTensor:
         if self._alone:
             self._singly(self._alone, lists, numbers)
 
-    def release(self) -> None:
-        """Let go of the last call's tensors, which launches of some devices hold; the next call finds them anew."""
-        self._launches, self._captures, self._buffers, self._starts = [], [], [], []
-
     def _place(self, lists: Sequence[list[Tensor]], storages: list[Storage], state: Any) -> None:
         """Write the tables of where tensors are now."""
         self._streams = state.streams
