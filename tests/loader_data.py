@@ -171,6 +171,20 @@ class Locked(Dataset):
         return i
 
 
+class Gated(Dataset):
+    """Sample 0 waits for a gate to open; the others do not."""
+
+    def __init__(self, gate, count):
+        self.gate, self.count = gate, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        assert i or self.gate.wait(100)
+        return i
+
+
 # What processes of weftgrad.multiprocessing run -----------------------------------------------------------------------
 
 

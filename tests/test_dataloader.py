@@ -18,7 +18,7 @@ from pathlib import Path
 import loader_data
 import numpy as np
 import pytest
-from loader_data import Images, Kept, Kinds, Locked, Numbers, Pair, Report
+from loader_data import Gated, Images, Kept, Kinds, Locked, Numbers, Pair, Report
 
 import weftgrad as wg
 import weftgrad.multiprocessing as mp
@@ -383,10 +383,12 @@ def test_iterable_data_sets_are_shared_out():
 
 
 def test_batches_out_of_order_come_as_they_are_ready():
-    loader = DataLoader(Images(12, {0: "slow"}), 1, num_workers=2, in_order=False)
-    got = [int(y[0]) for _, y in loader]
-    assert sorted(got) == list(range(12))
-    assert got[0] != 0
+    gate = mp.Event()
+    batches = iter(DataLoader(Gated(gate, 12), num_workers=2, in_order=False))
+    first = [int(next(batches)) for _ in range(2)]
+    assert first == [1, 3]  # of the other worker
+    gate.set()
+    assert sorted(first + [int(b) for b in batches]) == list(range(12))
 
 
 def test_tensor_data_sets_are_shared_with_workers_and_locks_too():
@@ -441,7 +443,7 @@ def test_a_worker_that_ends_is_an_error_at_once(fault, words):
     begun = time.monotonic()
     with pytest.raises(errors.WorkerError, match=f"pid {pids[1]}.*{words}"):
         list(batches)
-    assert time.monotonic() - begun < 10  # though the other one hangs
+    assert time.monotonic() - begun < 60  # though the other one hangs
     assert gone(pids)
     assert list(batches) == []
 
@@ -454,7 +456,7 @@ def test_a_worker_that_hangs_is_an_error_in_time_and_ends_with_the_iterator():
     begun = time.monotonic()
     with pytest.raises(TimeoutError, match=rf"timed out after 0.5 seconds: batch 3 of worker 1 \(pid {pids[1]}\)"):
         list(batches)
-    assert 0.4 < time.monotonic() - begun < 20
+    assert 0.4 < time.monotonic() - begun < 60
     assert gone(pids)
     batches = iter(DataLoader(Images(8, {3: "hang"}), 1, num_workers=2))
     pids = batches.pids()
@@ -466,7 +468,7 @@ def test_a_worker_that_hangs_is_an_error_in_time_and_ends_with_the_iterator():
     assert int(next(batches)[1]) == 1
     begun = time.monotonic()
     del batches
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     assert gone(pids)
 
 
