@@ -10,7 +10,6 @@ from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
 from . import init
-from .dropouts import Dropout as Dropout
 from .module import Module
 from .parameter import Parameter
 

@@ -19,7 +19,8 @@ from . import init
 from ._heads import Heads, additive, attended
 from .activations import GELU, ReLU
 from .containers import ModuleList
-from .layers import Dropout, Linear
+from .dropouts import Dropout
+from .layers import Linear
 from .module import Module
 from .normalization import LayerNorm
 from .parameter import Parameter
