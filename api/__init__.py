@@ -50,6 +50,8 @@ from .factories import *
 from .functions import *
 from .gathering import *
 from .joining import *
+from .legacy import *
+from .legacy import install as _install_legacy
 from .methods import Size
 from .pooling import adaptive_avg_pool1d, avg_pool1d, max_pool1d, max_pool1d_with_indices, max_pool2d, max_pool3d
 from .pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
@@ -68,12 +70,14 @@ from .sorting import *
 from .streams import *
 
 _install_random()
+_install_legacy()
 globals().update({k: v for k, v in _namespaces["torch"].items() if k not in globals()})
 
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
 dtype = DType
 strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
+channels_last, channels_last_3d = "channels_last", "channels_last_3d"  # tensors stay row-major
 get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_default_dtype
 inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, _functions.math.e
 __version__ = "0.1.0"

@@ -93,7 +93,9 @@ class Conversions:
 
     def type(self, dtype: Any = None) -> Any:
         """The dtype's name, or the tensor converted to `dtype`."""
-        return f"weftgrad.{self.meta.dtype.name}" if dtype is None else self.to(dtype=dtype)
+        if dtype is None:
+            return f"weftgrad.{self.meta.dtype.name}"
+        return self.to(dtype=dtype.dtype if isinstance(getattr(dtype, "dtype", None), DType) else dtype)
 
     def type_as(self, other: Tensor) -> Any:
         """Converted to the dtype of `other`."""
@@ -152,6 +154,18 @@ class Conversions:
         """As int32."""
         return self.to(dtype=dtypes.int32)
 
+    def short(self) -> Any:
+        """As int16."""
+        return self.to(dtype=dtypes.int16)
+
+    def char(self) -> Any:
+        """As int8."""
+        return self.to(dtype=dtypes.int8)
+
+    def byte(self) -> Any:
+        """As uint8."""
+        return self.to(dtype=dtypes.uint8)
+
     def bool(self) -> Any:
         """As bool."""
         return self.to(dtype=dtypes.bool_)
@@ -204,6 +218,11 @@ class Conversions:
 
     def __repr__(self) -> str:
         return printing.show(self)  # type: ignore[arg-type]
+
+    def __format__(self, spec: str) -> str:
+        if not self.meta.ndim:  # one number shows as that
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
 
     def __len__(self) -> Any:
         if not self.meta.ndim:

@@ -113,7 +113,10 @@ class _Methods:
         return int(self.meta.dtype.itemsize)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether elements lie row-major without gaps."""
+        """Whether elements lie row-major without gaps; or with channels last, if `memory_format` says so."""
+        if memory_format in ("channels_last", "channels_last_3d"):
+            dims = 4 if memory_format == "channels_last" else 5
+            return bool(self.meta.ndim == dims and self.movedim(1, -1).is_contiguous())  # type: ignore[attr-defined]
         return bool(self.meta.contiguous)
 
     def data_ptr(self) -> int:

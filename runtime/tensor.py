@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Extra", "Tensor"]
 
+_NONE: Any = object()
+
 
 class Extra:
     """What few tensors have: a gradient, hooks, the tensor they are a view of.
@@ -44,10 +46,15 @@ class Tensor:
 
     storage: Storage
     meta: Meta
+    extra: Extra | None
 
     def __init__(
-        self, storage: Storage, meta: Meta, start: int, needs: bool = False, node: Node | None = None, output: int = 0
-    ):
+        self, storage: Storage = _NONE, meta: Meta = _NONE, start: int = _NONE, needs: bool = False,
+        node: Node | None = None, output: int = 0,
+    ):  # fmt: skip
+        if meta.__class__ is not Meta:  # a user's call, of sizes or data
+            storage, meta, start = Tensor.read(storage, meta, start, needs, node, output)
+            needs, node, output = False, None, 0
         self.storage = storage
         self.meta = meta
         self.start = start
@@ -55,6 +62,11 @@ class Tensor:
         self.node = node
         self.output = output
         self.extra: Extra | None = None
+
+    @staticmethod
+    def read(*given: Any) -> tuple[Storage, Meta, int]:
+        """What a user's call of the class is meant to make: the api knows, and replaces this."""
+        raise NotImplementedError
 
     if TYPE_CHECKING:  # the api installs methods and operators at import; a type checker cannot see them
 

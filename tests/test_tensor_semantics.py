@@ -306,3 +306,37 @@ def test_anomaly_mode_names_the_call_that_made_nan() -> None:
         with pytest.raises(AnomalyError, match=r"(?s)sqrt.*test_anomaly_mode_names_the_call"):
             (y * 0).sum().backward()
     (y * 0).sum().backward()  # outside, NaN passes
+
+
+def test_a_number_formats_as_a_number():
+    assert f"{wg.tensor(1.5):.3f} {wg.tensor(3):5d} {wg.tensor(True)}" == "1.500     3 True"
+    assert f"{wg.tensor([1, 2])}" == "tensor([1, 2])"
+    with pytest.raises(TypeError):
+        f"{wg.tensor([1, 2]):.2f}"
+
+
+def test_older_constructors_take_sizes_or_data():
+    made = (wg.Tensor(), wg.Tensor(4), wg.Tensor(2, 3), wg.Tensor(2, 3, 4), wg.Tensor(1, 2, 3, 4, 5))
+    assert [tuple(t.shape) for t in made] == [
+        (0,), (4,), (2, 3), (2, 3, 4), (1, 2, 3, 4, 5),
+    ]  # fmt: skip
+    assert wg.Tensor([1, 2]).tolist() == [1.0, 2.0] and wg.Tensor((1, 2)).dtype is wg.float32
+    assert wg.Tensor(wg.Size([1, 2])).shape == (1, 2)
+    data = wg.Tensor([3])
+    assert wg.Tensor(data).data_ptr() == data.data_ptr()
+    assert wg.nn.Parameter(wg.Tensor(2, 1)).requires_grad
+    longs = wg.LongTensor([1, 2])
+    assert longs.dtype is wg.int64
+    assert [isinstance(longs, kind) for kind in (wg.LongTensor, wg.FloatTensor)] == [True, False]
+    assert longs.type(wg.ByteTensor).dtype is longs.byte().dtype is wg.uint8
+    assert (longs.char().dtype, longs.short().dtype) == (wg.int8, wg.int16)
+    for wrong in (1.5, True, longs):
+        with pytest.raises(TypeError):
+            wg.Tensor(wrong)
+
+
+def test_channels_last_is_seen_in_strides():
+    x = wg.ones(2, 3, 4, 5)
+    assert x.permute(0, 3, 1, 2).is_contiguous(memory_format=wg.channels_last)
+    assert not x.is_contiguous(memory_format=wg.channels_last)
+    assert x.to(memory_format=wg.channels_last).contiguous(memory_format=wg.channels_last).is_contiguous()
