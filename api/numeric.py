@@ -16,7 +16,7 @@ from .runtime.autocast import alike
 from .runtime.dispatch import call
 from .runtime.errors import DomainError, DTypeError, GradientError, ShapeError
 from .runtime.records import registry
-from .runtime.spelling import spelled, store
+from .runtime.spelling import spelled, store, with_axis
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -68,6 +68,7 @@ def _numbers(input: Tensor) -> Tensor:
     return ops.where(ops.isnan(input), 0, input) if input.meta.dtype.kind == "f" else input
 
 
+@with_axis
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Exponentials along `dim` divided by their sum, of the input converted to `dtype`.
 
@@ -76,6 +77,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = 
     return _along(ops.softmax, input, dim, dtype, out)
 
 
+@with_axis
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of `softmax`, without underflow."""
     return _along(ops.log_softmax, input, dim, dtype, out)

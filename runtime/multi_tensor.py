@@ -88,7 +88,7 @@ class _Group:
     def launches(self, lists: Sequence[Sequence[Tensor]], stream: Any) -> list[tuple[Any, list[Any]]]:
         """(launcher, its buffers) of every launch, for tensors where they are now. None holds a tensor."""
         chosen = [[tensors[i] for i in self.indices] for tensors in lists]
-        found = []
+        found: list[tuple[Any, list[Any]]] = []
         if self.driver.target == "triton":
             starts = np.array([[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in chosen], np.int64)
             wide = not bool((starts % _WIDE).any())
