@@ -1,4 +1,4 @@
-"""PyTorch's older constructors: `Tensor(...)`, `FloatTensor(...)`, `LongTensor(...)` and the rest, one for each dtype."""
+"""PyTorch's older constructors: `Tensor(...)`, `FloatTensor(...)`, `LongTensor(...)`, one for each dtype."""
 
 from __future__ import annotations
 

@@ -320,7 +320,8 @@ def test_older_constructors_take_sizes_or_data():
     assert [tuple(t.shape) for t in made] == [
         (0,), (4,), (2, 3), (2, 3, 4), (1, 2, 3, 4, 5),
     ]  # fmt: skip
-    assert wg.Tensor([1, 2]).tolist() == [1.0, 2.0] and wg.Tensor((1, 2)).dtype is wg.float32
+    assert wg.Tensor([1, 2]).tolist() == [1.0, 2.0]
+    assert wg.Tensor((1, 2)).dtype is wg.float32
     assert wg.Tensor(wg.Size([1, 2])).shape == (1, 2)
     data = wg.Tensor([3])
     assert wg.Tensor(data).data_ptr() == data.data_ptr()

@@ -7,18 +7,16 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
-from ._checks import only_tensors
-from .runtime.autograd import engine
-from .runtime.autograd.node import Node, Recipe
-from .runtime.context import state
-from .runtime.errors import ArgumentError, GradientError
-from .runtime.modes import Mode
-from .runtime.records import OpRecord
-from .runtime.tensor import Tensor
+from .._checks import only_tensors
+from ..runtime.autograd import engine
+from ..runtime.context import state
+from ..runtime.errors import ArgumentError, GradientError
+from ..runtime.modes import Mode
+from ..runtime.tensor import Tensor
 
 __all__ = [
-    "Function", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
-    "inference_mode", "is_grad_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "Function", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck",
+    "gradgradcheck", "inference_mode", "is_grad_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 
 
@@ -202,101 +200,7 @@ def set_detect_anomaly(mode: bool) -> None:
 anomaly_mode = detect_anomaly
 
 
-class _Context:
-    """What `forward` leaves for `backward` of one custom function call."""
-
-    def __init__(self) -> None:
-        self._saved: tuple[Tensor | None, ...] = ()
-        self._versions: tuple[int, ...] = ()
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.dirty: tuple[Tensor, ...] = ()
-        self.fixed: set[int] = set()
-        self.freed = False
-
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for backward, with their versions."""
-        self._saved = tensors
-        self._versions = tuple(0 if t is None else t.storage.version for t in tensors)
-
-    @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved. Raises `GradientError` if one was modified since, or the graph was freed."""
-        if self.freed:
-            raise GradientError("the saved tensors of this function were freed; pass retain_graph=True to backward")
-        for tensor, version in zip(self._saved, self._versions, strict=True):
-            if tensor is not None and tensor.storage.version != version:
-                raise GradientError(
-                    f"a tensor of shape {list(tensor.meta.shape)} saved for backward was modified in place: it has "
-                    f"version {tensor.storage.version}, and was saved at version {version}"
-                )
-        return self._saved
-
-    def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which inputs `forward` wrote in place."""
-        self.dirty = tensors
-
-    def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which results have no gradient."""
-        self.fixed.update(id(t) for t in tensors)
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Accepted for compatibility; missing gradients are passed as None when False."""
-        self.materialize = value
-
-    materialize = True
-
-
-class Function:
-    """A differentiable function with its own backward: define static `forward(ctx, …)` and `backward(ctx, *grads)`."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("a Function defines forward(ctx, ...)")
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError("a Function defines backward(ctx, *grads)")
-
-    @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Call `forward`, and record `backward` if an argument requires grad."""
-        ctx = _Context()
-        recorded = state().grad
-        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs for a in args)
-        with no_grad():
-            result = cls.forward(ctx, *args)
-        if not recorded or not any(ctx.needs_input_grad):
-            return result
-        outs = result if isinstance(result, tuple) else (result,)
-        tensors = [o.view_as(o) if any(o is a for a in args) and o not in ctx.dirty else o for o in outs]
-        _attach(cls, ctx, args, tensors)
-        return tuple(tensors) if isinstance(result, tuple) else tensors[0]
-
-
-def _attach(cls: type[Function], ctx: _Context, args: tuple[Any, ...], outs: list[Tensor]) -> None:
-    positions = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
-    metas = tuple(a.meta if isinstance(a, Tensor) else None for a in args)
-    record = OpRecord(cls.__name__, "custom", (), gradients={})
-    recipe = Recipe(record, metas, [o.meta for o in outs], (), [True] * len(outs))
-    node = Node(recipe, (), (), ())
-    node.edges = tuple((args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions)
-
-    def run(current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        from .factories import zeros_like
-
-        ctx.freed = current.freed
-        filled = [zeros_like(o) if g is None and ctx.materialize else g for g, o in zip(grads, shells, strict=True)]
-        found = cls.backward(ctx, *filled)
-        found = found if isinstance(found, tuple) else (found,)
-        if len(found) < len(args):
-            found = (*found, *[None] * (len(args) - len(found)))
-        return [found[i] for i in positions]
-
-    shells = [Tensor(o.storage, o.meta, o.start) for o in outs]
-    node.function = run
-    for i, out in enumerate(outs):
-        if id(out) not in ctx.fixed and out.meta.dtype.kind == "f":
-            out.node, out.output, out.needs = node, i, True
-
-
-from .gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402, F401  (they are made of the above)
+from ..gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402, F401  (they are made of the above)
+from . import functional  # noqa: E402, F401
+from .function import Function  # noqa: E402
+from .variable import Variable  # noqa: E402

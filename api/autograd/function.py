@@ -1,0 +1,156 @@
+"""Differentiable functions with their own backward: `Function` and what it is told about a call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..runtime.autograd.node import Node, Recipe
+from ..runtime.context import state
+from ..runtime.errors import GradientError
+from ..runtime.records import OpRecord
+from ..runtime.tensor import Tensor
+from . import no_grad
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+
+class FunctionCtx:
+    """What `forward` leaves for `backward` of one custom function call."""
+
+    def __init__(self) -> None:
+        self._saved: tuple[Tensor | None, ...] = ()
+        self._versions: tuple[int, ...] = ()
+        self.needs_input_grad: tuple[bool, ...] = ()
+        self.dirty: tuple[Tensor, ...] = ()
+        self.fixed: set[int] = set()
+        self.freed = False
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for backward, with their versions."""
+        self._saved = tensors
+        self._versions = tuple(0 if t is None else t.storage.version for t in tensors)
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What was saved. Raises `GradientError` if one was modified since, or the graph was freed."""
+        if self.freed:
+            raise GradientError("the saved tensors of this function were freed; pass retain_graph=True to backward")
+        for tensor, version in zip(self._saved, self._versions, strict=True):
+            if tensor is not None and tensor.storage.version != version:
+                raise GradientError(
+                    f"a tensor of shape {list(tensor.meta.shape)} saved for backward was modified in place: it has "
+                    f"version {tensor.storage.version}, and was saved at version {version}"
+                )
+        return self._saved
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say which inputs `forward` wrote in place."""
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say which results have no gradient."""
+        self.fixed.update(id(t) for t in tensors)
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Accepted for compatibility; missing gradients are passed as None when False."""
+        self.materialize = value
+
+    materialize = True
+
+
+class Function:
+    """A differentiable function with its own backward: define static `forward(ctx, …)` and `backward(ctx, *grads)`.
+
+    Or `forward(…)` and `setup_context(ctx, inputs, output)`, which keeps what `backward` needs.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("a Function defines forward(ctx, ...)")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Where a subclass defines it, `forward` takes no `ctx`, and this one notes what backward needs."""
+        raise NotImplementedError("a Function that defines setup_context does so with (ctx, inputs, output)")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("a Function defines backward(ctx, *grads)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Call `forward`, and record `backward` if an argument requires grad."""
+        ctx = FunctionCtx()
+        recorded = state().grad
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs for a in args)
+        with no_grad():
+            if cls.setup_context is Function.setup_context:
+                result = cls.forward(ctx, *args)
+            else:
+                result = cls.forward(*args)
+                cls.setup_context(ctx, args, result)
+        if not recorded or not any(ctx.needs_input_grad):
+            return result
+        outs = result if isinstance(result, tuple) else (result,)
+        tensors = [o.view_as(o) if any(o is a for a in args) and o not in ctx.dirty else o for o in outs]
+        _attach(cls, ctx, args, tensors)
+        return tuple(tensors) if isinstance(result, tuple) else tensors[0]
+
+
+def _attach(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outs: list[Tensor]) -> None:
+    positions = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
+    metas = tuple(a.meta if isinstance(a, Tensor) else None for a in args)
+    record = OpRecord(cls.__name__, "custom", (), gradients={})
+    recipe = Recipe(record, metas, [o.meta for o in outs], (), [True] * len(outs))
+    node = Node(recipe, (), (), ())
+    node.edges = tuple((args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions)
+
+    def run(current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        from ..factories import zeros_like
+
+        ctx.freed = current.freed
+        filled = [zeros_like(o) if g is None and ctx.materialize else g for g, o in zip(grads, shells, strict=True)]
+        found = cls.backward(ctx, *filled)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) < len(args):
+            found = (*found, *[None] * (len(args) - len(found)))
+        return [found[i] for i in positions]
+
+    shells = [Tensor(o.storage, o.meta, o.start) for o in outs]
+    node.function = run
+    for i, out in enumerate(outs):
+        if id(out) not in ctx.fixed and out.meta.dtype.kind == "f":
+            out.node, out.output, out.needs = node, i, True
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a `backward` that cannot be differentiated: a second derivative then raises `GradientError`.
+
+    Without it the derivative would be that of the ops inside, wrong if they see something as constant that is none.
+    """
+
+    @functools.wraps(backward)
+    def once(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            found = backward(ctx, *grads)
+        if not state().grad or not any(isinstance(g, Tensor) and g.needs for g in grads):
+            return found
+        if isinstance(found, tuple):
+            return tuple(_Once.apply(f, *grads) if isinstance(f, Tensor) else f for f in found)
+        return _Once.apply(found, *grads)
+
+    return once
+
+
+class _Once(Function):
+    """A value that depends on what requires grad, and has no derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any, *grads: Any) -> Any:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise GradientError("backward of a function that is once_differentiable cannot be differentiated again")

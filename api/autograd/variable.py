@@ -1,0 +1,21 @@
+"""`Variable`, PyTorch's older name of a tensor that is differentiated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime.tensor import Tensor
+
+__all__ = ["Variable"]
+
+
+class _IsTensor(type):
+    def __call__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
+        return data.detach().requires_grad_(requires_grad)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Tensor)
+
+
+class Variable(metaclass=_IsTensor):
+    """`Variable(data, requires_grad=False)` is a leaf over the memory of `data`; every tensor is an instance."""

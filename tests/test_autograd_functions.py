@@ -1,0 +1,106 @@
+"""`autograd.function` and `autograd.functional`: own backwards, Jacobians, Hessians, products with vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad.autograd import Function, functional
+from weftgrad.autograd.function import once_differentiable
+from weftgrad.runtime.errors import GradientError
+
+A = np.array([1.0, 2.0])
+
+
+def leaf(values: Any = A) -> Any:
+    return wg.tensor(values, dtype=wg.float64, device="cpu", requires_grad=True)
+
+
+class Scaled(Function):
+    """factor · x², whose forward knows no context."""
+
+    @staticmethod
+    def forward(x: Any, factor: float) -> Any:
+        return x * x * factor
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, ctx.factor = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad * x * (2 * ctx.factor), None
+
+
+class Once(Scaled):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Any) -> Any:
+        return Scaled.backward(ctx, grad)
+
+
+def test_a_context_may_be_set_up_apart():
+    x = leaf()
+    (first,) = wg.autograd.grad(Scaled.apply(x, 3.0).sum(), x, create_graph=True)
+    assert first.tolist() == [6.0, 12.0]
+    assert wg.autograd.grad(first.sum(), x)[0].tolist() == [6.0, 6.0]
+
+
+def test_once_differentiable_refuses_the_second_derivative():
+    x = leaf()
+    (first,) = wg.autograd.grad(Once.apply(x, 3.0).sum(), x)
+    assert first.tolist() == [6.0, 12.0]
+    assert not first.requires_grad
+    (again,) = wg.autograd.grad((Once.apply(x, 3.0) * x).sum(), x, create_graph=True)
+    with pytest.raises(GradientError, match="once_differentiable"):
+        again.sum().backward()
+
+
+def test_variables_are_tensors():
+    x = wg.autograd.Variable(wg.tensor(A), requires_grad=True)
+    assert x.requires_grad
+    assert isinstance(x, wg.autograd.Variable)
+
+
+def cube(x: Any) -> Any:
+    return (x * x * x).sum() * x[0]
+
+
+def parts(x: Any, y: Any) -> Any:
+    return x * y, x.sum()
+
+
+def test_jacobians_and_hessians():
+    x, y = leaf(), leaf(A + 2)
+    assert functional.jacobian(lambda t: t * t * t[0], x).tolist() == [[3.0, 0.0], [4.0, 4.0]]
+    product, total = functional.jacobian(parts, (x, y))
+    assert [t.tolist() for t in product] == [[[3.0, 0.0], [0.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]]
+    assert [t.tolist() for t in total] == [[1.0, 1.0], [0.0, 0.0]]
+    expected = np.array([[12.0, 12.0], [12.0, 12.0]])  # x0^4 + x0 x1^3: 12 x0^2, 3 x1^2, 6 x0 x1
+    assert functional.hessian(cube, x).tolist() == expected.tolist()
+    blocks = functional.hessian(lambda p, q: (p * q).sum(), (x, y))
+    assert [[b.tolist() for b in row] for row in blocks] == [
+        [[[0.0, 0.0]] * 2, [[1.0, 0.0], [0.0, 1.0]]],
+        [[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0]] * 2],
+    ]
+    slope = functional.jacobian(lambda t: t * t, x, create_graph=True)
+    assert wg.autograd.grad(slope.sum(), x)[0].tolist() == [2.0, 2.0]
+    with pytest.raises(GradientError, match="strict"):
+        functional.jacobian(lambda t: wg.ones(2), x, strict=True)
+
+
+def test_products_with_vectors():
+    x, v = leaf(), leaf([1.0, -2.0]).detach()
+    value, found = functional.jvp(lambda t: t * t * t[0], x, v)  # J = [[3, 0], [4, 4]]
+    assert (value.tolist(), found.tolist()) == ([1.0, 4.0], [3.0, -4.0])
+    assert functional.vjp(lambda t: t * t * t[0], x, v)[1].tolist() == [-5.0, -8.0]
+    for product in (functional.hvp, functional.vhp):
+        value, found = product(cube, x, v)
+        assert (value.item(), found.tolist()) == (9.0, [-12.0, -12.0])
+    with pytest.raises(GradientError, match="shapes"):
+        functional.jvp(cube, x, wg.ones(3))
