@@ -26,20 +26,29 @@ def set_printoptions(
     _options.update({k: v for k, v in given.items() if v is not None})
 
 
+def _whole(array: np.ndarray[Any, Any]) -> bool:
+    """Whether floats are shown as `1.`: where all finite ones are whole, and near enough to do without exponents."""
+    values = np.abs(array[np.isfinite(array) & (array != 0)].astype(np.float64))
+    if not values.size:
+        return True
+    low, high = values.min(), values.max()
+    return bool((values == np.ceil(values)).all() and high / low <= 1000 and high <= 1e8)
+
+
 def show(tensor: Tensor) -> str:
     """`tensor([...])` with what is not the default: dtype, device, and the history."""
     layout = tensor.meta
     array = _hosting.host_array(tensor)
     floats = layout.dtype.kind == "f"
     options: dict[str, Any] = {"max_line_width" if k == "linewidth" else k: v for k, v in _options.items()}
-    body = np.array2string(
-        array, separator=", ", prefix="tensor(", floatmode="maxprec" if floats else "fixed", **options
-    )
+    mode = "maxprec" if floats and _whole(array) else "fixed"
+    body = np.array2string(array, separator=", ", prefix="tensor(", floatmode=mode, **options)
+    body = body.replace(", ..., ", ",  ..., ")
     notes = []
     if not layout.numel and layout.shape != (0,):
         notes.append(f"size={layout.shape}")
-    shown = (dtypes.default_dtype(), dtypes.int64, dtypes.bool_)
-    if layout.dtype not in shown or not layout.numel:
+    shown = (dtypes.default_dtype(), dtypes.int64, dtypes.bool_) if layout.numel else (dtypes.default_dtype(),)
+    if layout.dtype not in shown:
         notes.append(f"dtype={layout.dtype!r}")
     if layout.device.type != "cpu":
         notes.append(f"device='{layout.device}'")

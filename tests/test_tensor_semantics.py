@@ -341,3 +341,19 @@ def test_channels_last_is_seen_in_strides():
     assert x.permute(0, 3, 1, 2).is_contiguous(memory_format=wg.channels_last)
     assert not x.is_contiguous(memory_format=wg.channels_last)
     assert x.to(memory_format=wg.channels_last).contiguous(memory_format=wg.channels_last).is_contiguous()
+
+
+def test_tensors_are_shown_with_one_number_of_digits():
+    """What PyTorch shows: whole numbers bare, others with four digits, large ranges with exponents."""
+    nan, inf = float("nan"), float("inf")
+    for values, shown in (
+        ([1.0, nan, inf, -2.5], "tensor([ 1.0000,     nan,     inf, -2.5000])"),
+        ([1.0, -2.0], "tensor([ 1., -2.])"),
+        ([1e-8, 1.0], "tensor([1.0000e-08, 1.0000e+00])"),
+        ([1.0, 2000.0], "tensor([1.0000e+00, 2.0000e+03])"),
+        (2.5, "tensor(2.5000)"),
+        ([], "tensor([])"),
+    ):
+        assert repr(wg.tensor(values, device="cpu")) == shown
+    assert repr(wg.zeros(0, 3, device="cpu")) == "tensor([], size=(0, 3))"
+    assert repr(wg.tensor(np.arange(2000), device="cpu")) == "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"
