@@ -1,4 +1,4 @@
-"""`weftgrad bench`: runs a suite, prints a table, keeps JSON and Markdown."""
+"""`weftgrad bench`: runs a suite, prints a table, keeps JSON, Markdown, CSV, a page and plots; compares reports."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
+
+from ..runtime.errors import ArgumentError
+from . import outputs
 
 __all__ = ["register", "run"]
 
@@ -39,24 +42,44 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of interleaved samples (default: 5)")
     parser.add_argument("--cases", choices=("cpu", "gpu"), help="rows for cpu or gpu (default: what the devices are)")
     parser.add_argument("--scale", type=int, default=1, help=argparse.SUPPRESS)  # divides sizes, to try GPU rows out
+    outputs.add_options(parser)
     parser.set_defaults(run=run)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, print, and write. Exit status 1 if a result is wrong or failed; a slow one is only marked."""
+    """Measure, print, and write. Exit status 1 if a result is wrong or failed; a slow one is only marked.
+
+    With reports to show or to compare, nothing is measured.
+    """
+    if options.report and options.compare:
+        raise ArgumentError("bench: --report and --compare are two commands: give one of them")
+    if options.report:
+        return outputs.from_files(options)
+    if options.compare and len(options.compare) > 1:
+        return outputs.compare_files(options)
+    return _measure(options)
+
+
+def _measure(options: argparse.Namespace) -> int:
+    """Run a suite."""
     import weftgrad as wg
 
-    from ..runtime.errors import ArgumentError
     from . import report
+    from .colours import painter
     from .machine import describe
+    from .rows import entries, load
     from .sites import sites
 
+    old = load(options.compare[0]) if options.compare else None  # a wrong file is told before an hour of measuring
+    if options.plots:
+        outputs.needs_plots()
+    paint = painter(sys.stdout)
     names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
     if len(set(names)) < len(names):
         raise ArgumentError(f"bench: --device names a device twice: {options.device}")
     places = sites(names, options.scale)
-    found: dict[str, Any] = {"machine": describe(places), "host": [], "kernels": []}
+    found: dict[str, Any] = {"suite": options.suite, "machine": describe(places), "host": [], "kernels": []}
     print(report.title(found["machine"]))
     parts = (("host", _host, report.HOST_HEAD, report.host_line),
              ("kernels", _kernels, report.KERNEL_HEAD, report.kernel_line))  # fmt: skip
@@ -66,16 +89,23 @@ def run(options: argparse.Namespace) -> int:
             for row in measure(options, places):
                 if not found[part]:
                     print(f"\n{head}")
-                print(line(row), flush=True)
+                print(line(row, paint), flush=True)
                 found[part].append(row)
                 _write(options, found)  # after every row: a run may be ended from outside
     except KeyboardInterrupt:
         print("interrupted: what was measured so far is kept", file=sys.stderr)
         interrupted = True
     _write(options, found)
-    print(*(f"written to {path}" for path in (options.output, options.markdown) if path), sep="\n")
+    written = [path for path in (options.output, options.markdown) if path]
+    if found["kernels"]:
+        print(*outputs.roof_lines(entries([found])), sep="\n")
+    if found["host"] or found["kernels"]:
+        written += outputs.write(options, [found])
+    print(*(f"written to {path}" for path in written), sep="\n")
     if interrupted:
         return 130  # as every command here, and a shell's
+    if old is not None and outputs.compared(old, found, options.threshold):
+        return 1
     return 1 if any(row.get("wrong") for part, *_ in parts for row in found[part]) else 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .colours import Paint, by_share, plain
+
 __all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "markdown", "title"]
 
 Row = dict[str, Any]
@@ -21,14 +23,15 @@ def title(machine: Row) -> str:
     return devices + (f", torch {torch} on {machine['torch']}" if machine["torch"] else ", without torch")
 
 
-def host_line(row: Row) -> str:
+def host_line(row: Row, paint: Paint = plain) -> str:
     """One row of host costs."""
     if "problem" in row:
-        return f"{row['name']:28s} {row['problem']}"
+        return f"{row['name']:28s} {paint(row['problem'], 'bad')}"
     least, middle = row["target_us"]
     others = "  ".join(f"{name} {t['least'] * 1e6:.2f}" for name, t in row["peers"].items())
+    times = paint(f"{row['least'] * 1e6:8.2f} {row['median'] * 1e6:8.2f}", "good" if row["met"] else "bad")
     return (
-        f"{row['name']:28s} {row['least'] * 1e6:8.2f} {row['median'] * 1e6:8.2f} {least:5.0f} / {middle:<4.0f} "
+        f"{row['name']:28s} {times} {least:5.0f} / {middle:<4.0f} "
         f"{' ' if row['met'] else 'x'}  {others}"
     ).rstrip()
 
@@ -43,12 +46,17 @@ def _rates(row: Row) -> tuple[str, str, str]:
     )
 
 
-def kernel_line(row: Row) -> str:
-    """One row of kernels."""
+def kernel_line(row: Row, paint: Paint = plain) -> str:
+    """One row of kernels: ratios coloured by their aims, the share of a copy by itself."""
     if "problem" in row:
-        return f"{row['name']:48s} {row['problem']}"
+        return f"{row['name']:48s} {paint(row['problem'], 'bad')}"
     rate, copy, flops = _rates(row)
-    shown = "  ".join(f"{name} {a:.2f} ({b:.2f})" for name, (a, b) in row["ratios"].items() if name != "copy")
+    roles = dict.fromkeys(row["target"] or {}, "good") | dict.fromkeys(row["missed"], "bad")
+    shown = "  ".join(
+        paint(f"{name} {a:.2f} ({b:.2f})", roles.get(name, ""))
+        for name, (a, b) in row["ratios"].items() if name != "copy"
+    )  # fmt: skip
+    copy = paint(f"{copy:>7s}", by_share(row["ratios"]["copy"][0])) if copy else copy
     missed = "   x " + ", ".join(f"{n} {row['target'][n]}" for n in row["missed"]) if row["missed"] else ""
     notes = "".join(f"   {note}" for note in row["notes"])
     return (

@@ -36,7 +36,7 @@ class Use:
 
 FOREIGN = {
     # The build environment has jinja2 and yaml, nothing else: codegen has to import without NumPy.
-    "jinja2": Use(("codegen/**",)),
+    "jinja2": Use(("codegen/**", "bench/page.py"), lazy=True),
     "yaml": Use(("codegen/**",)),
     "numpy": Use(("runtime/**", "api/**", "bench/**")),
     "setuptools": Use(("codegen/build_backend.py",)),

@@ -1,0 +1,33 @@
+"""Colours of a terminal: for streams that are one, unless NO_COLOR says otherwise (no-color.org)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import IO
+
+__all__ = ["Paint", "by_share", "painter", "plain"]
+
+Paint = Callable[[str, str], str]
+_CODES = {"good": "32", "fair": "33", "bad": "31", "head": "1", "faint": "2"}
+
+
+def plain(text: str, role: str) -> str:
+    """The text as it is."""
+    return text
+
+
+def painter(stream: IO[str]) -> Paint:
+    """A function that colours a text by its role (`good`, `fair`, `bad`, `head`, `faint`; empty: none)."""
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return plain
+
+    def paint(text: str, role: str) -> str:
+        return f"\x1b[{_CODES[role]}m{text}\x1b[0m" if role and text.strip() else text
+
+    return paint
+
+
+def by_share(share: float | None) -> str:
+    """The role of a share of what the device was measured to do."""
+    return "" if share is None else "good" if share >= 0.8 else "fair" if share >= 0.5 else "bad"

@@ -1,0 +1,180 @@
+"""What a run or reports of earlier ones become: files of several formats, tables on a terminal, a comparison."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..runtime.errors import ArgumentError
+from . import changes
+from .changes import Change, Comparison
+from .colours import Paint, by_share, painter
+from .roofline import Roof, rates, roofs, share
+from .rows import Entry, Section, entries, load, number, sections
+
+__all__ = ["add_options", "compare_files", "compared", "from_files", "needs_plots", "roof_lines", "write"]
+
+Report = dict[str, Any]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options that say what is written, and those that read reports instead of measuring."""
+    parser.add_argument("--html", type=Path, metavar="FILE", help="one page with tables and plots, for a browser")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="a folder for plots, PNG and SVG (needs matplotlib)")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="a line for each row and contender")
+    parser.add_argument("--jsonl", type=Path, metavar="FILE", help="the same as JSON, a line for each")
+    parser.add_argument(
+        "--report", type=Path, nargs="+", metavar="FILE",
+        help="measure nothing: show these reports (of --output) and write what the options above name",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compare", type=Path, nargs="+", metavar=("OLD", "NEW"),
+        help="compare two reports, or with one, what is measured now; exit status 1 if a row became slower or wrong",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threshold", type=float, default=changes.THRESHOLD, metavar="PART",
+        help="the least slowing that counts, where samples do not spread more: 0.1 for a tenth, on a quiet machine "
+        "(default: %(default)s)",
+    )  # fmt: skip
+
+
+def needs_plots() -> None:
+    """ArgumentError where plots cannot be drawn."""
+    from . import plots
+
+    if not plots.available():
+        raise ArgumentError('bench: --plots needs matplotlib: pip install "weftgrad[bench]"')
+
+
+def write(options: argparse.Namespace, reports: Sequence[Report]) -> list[Path]:
+    """Write the files that are made of all rows together; returns them."""
+    from . import page, plots, tables
+
+    found = entries(reports)
+    written = []
+    if options.plots:
+        needs_plots()
+    for path, text in (
+        (options.html, lambda: page.html(reports, found, plots.svg(found) if plots.available() else None)),
+        (options.csv, lambda: tables.as_csv(found)), (options.jsonl, lambda: tables.as_json_lines(reports, found)),
+    ):  # fmt: skip
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text(), encoding="utf-8")
+            written.append(path)
+    return written + (plots.write(found, options.plots) if options.plots else [])
+
+
+def from_files(options: argparse.Namespace) -> int:
+    """Show reports and write what was asked for. Exit status 0."""
+    from . import report
+
+    if options.output:
+        raise ArgumentError("bench: --output is for what is measured, and --report measures nothing")
+    reports = [load(path) for path in options.report]
+    found = entries(reports)
+    measured, paint = roofs(found), painter(sys.stdout)
+    for section in sections(found):
+        print(f"\n{paint(section.title, 'head')}")
+        print(*_lines(section, measured.get(section.hardware), paint), sep="\n")
+    print(*roof_lines(found), sep="\n")
+    written = write(options, reports)
+    if options.markdown:
+        options.markdown.parent.mkdir(parents=True, exist_ok=True)
+        options.markdown.write_text("\n".join(map(report.markdown, reports)), encoding="utf-8")
+        written.append(options.markdown)
+    print(*(f"written to {path}" for path in written), sep="\n")
+    return 0
+
+
+def roof_lines(found: Sequence[Entry]) -> list[str]:
+    """What each piece of hardware was measured to do at most."""
+    from .page import roof_text
+
+    return [f"\n{name}, measured: {roof_text(roof)}" for name, roof in roofs(found).items()]
+
+
+def compare_files(options: argparse.Namespace) -> int:
+    """Two reports beside each other."""
+    if len(options.compare) > 2:
+        raise ArgumentError(f"bench: --compare takes one or two reports, not {len(options.compare)}")
+    old, new = (load(path) for path in options.compare)
+    return compared(old, new, options.threshold)
+
+
+def compared(old: Report, new: Report, threshold: float) -> int:
+    """Print how rows changed. Exit status 1 if one became slower, or has a problem that it did not have."""
+    found = changes.compare(old, new, threshold)
+    paint = painter(sys.stdout)
+    print(f"{'row':58s} {'min us':>10s} {'was':>10s} {'change':>8s} {'medians':>8s} {'peers':>7s} {'counts':>7s}")
+    for change in found.changes:
+        print(_change_line(change, paint))
+    print(_summary(found, paint))
+    return 1 if found.regressions else 0
+
+
+def _change_line(change: Change, paint: Paint) -> str:
+    name = f"{change.new.name} ({change.new.device})"
+    if change.old.time is None or change.new.time is None:
+        role = {"broken": "bad", "mended": "good"}.get(change.verdict, "faint")
+        return f"{name:58s} {paint(change.new.problem or change.verdict, role)}"
+    role = {"slower": "bad", "faster": "good"}.get(change.verdict, "")
+    control = f"{change.control - 1:+.0%}" if abs(change.control - 1) >= 0.005 else ""
+    verdict = change.verdict if change.verdict != "same" else ""
+    return (
+        f"{name:58s} {number(change.new.time['least'] * 1e6):>10s} {number(change.old.time['least'] * 1e6):>10s} "
+        f"{paint(f'{change.least - 1:>+8.0%}', role)} {_median(change)} {control:>7s} {change.threshold:>7.0%} "
+        f"{paint(verdict, role)}"
+    ).rstrip()
+
+
+def _median(change: Change) -> str:
+    """The change of the median, with a mark where it is more than its samples leave open."""
+    beyond = change.median > 1 + change.open_median or change.median < 1 / (1 + change.open_median)
+    return f"{change.median - 1:+.0%}{'!' if beyond else ' '}".rjust(8)
+
+
+def _summary(found: Comparison, paint: Paint) -> str:
+    verdicts = [change.verdict for change in found.changes]
+    words = [f"{len(verdicts)} rows"] + [
+        paint(f"{verdicts.count(v)} {v}", role)
+        for v, role in (("slower", "bad"), ("broken", "bad"), ("faster", "good"), ("mended", "good"))
+        if v in verdicts
+    ]
+    lines = [", ".join(words) + f"; peers of all rows changed by {found.drift - 1:+.0%} (middle)"]
+    for names, what in ((found.missing, "no longer measured"), (found.added, "new")):
+        if names:
+            lines.append(f"{what}: {', '.join(names[:8])}" + (f" and {len(names) - 8} more" if len(names) > 8 else ""))
+    return "\n".join(lines)
+
+
+def _lines(section: Section, roof: Roof | None, paint: Paint) -> list[str]:
+    """A section's rows, with the share of the roofline where a row has one."""
+    peers = section.peers
+    lines = [f"{'row':48s} {'min us':>10s} {'median':>10s} {'GB/s':>7s} {'GFLOP/s':>8s} {'of roof':>8s}  "
+             + "  ".join(f"{n + ' / ours':>16s}" for n in peers)]  # fmt: skip
+    for entry in section.entries:
+        if entry.time is None:
+            lines.append(f"{entry.name:48s} {paint(str(entry.problem), 'bad')}")
+            continue
+        part = share(entry, roof)
+        moved, done = (number(rate * 1e-9) if rate else "" for rate in rates(entry))
+        times = [number(entry.time[n] * 1e6) for n in ("least", "median")]
+        shown = f"{part:.0%}" if part is not None else ""
+        role = "" if entry.limits is None else "bad" if entry.missed else "good"
+        cells = [paint(f"{time:>10s}", role) for time in times]
+        lines.append(f"{entry.name:48s} {' '.join(cells)} {moved:>7s} {done:>8s} "
+                     f"{paint(f'{shown:>8s}', by_share(part))}  {_ratios(entry, peers, paint)}".rstrip())  # fmt: skip
+    return lines
+
+
+def _ratios(entry: Entry, peers: list[str], paint: Paint) -> str:
+    cells = []
+    for peer in peers:
+        ratio = entry.ratio(peer)
+        role = "" if peer not in entry.aims else "bad" if peer in entry.missed else "good"
+        cells.append(paint(f"{ratio[0]:8.2f} ({ratio[1]:.2f})".rjust(16), role) if ratio else " " * 16)
+    return "  ".join(cells)

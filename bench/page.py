@@ -1,0 +1,155 @@
+"""A report as one HTML page that needs nothing else: style, script and plots are in it, and it asks no network.
+
+Names come from files and drivers, so the template escapes everything, and the page's policy runs its own script alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import weftgrad as wg
+
+from .roofline import Roof, rates, roofs, share
+from .rows import Entry, Section, number, sections, suite_of
+
+__all__ = ["html", "roof_text"]
+
+Cell = dict[str, Any]
+_FOLDER = Path(__file__).parent / "html"
+
+
+def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: Mapping[str, str] | None) -> str:
+    """The page. plots: SVG by title; None where matplotlib is missing."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "report.js.j2"))
+    measured = roofs(entries)
+    found = sections(entries)
+    return environment.get_template("report.html.j2").render(
+        title="weftgrad bench: " + ", ".join(dict.fromkeys(e.hardware for e in entries)),
+        style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
+        machines=[_machine(report) for report in reports],
+        roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in measured.items()],
+        groups=sorted({entry.group for entry in entries}),
+        tables=[_table(section, measured.get(section.hardware)) for section in found],
+        plots=None if plots is None else [
+            {"title": title, "data": base64.b64encode(svg.encode()).decode()} for title, svg in plots.items()
+        ],
+    )  # fmt: skip
+
+
+def roof_text(roof: Roof) -> str:
+    """`54.2 GB/s (4096x1024 + row), fp32 358 GFLOP/s (NN 2048)`."""
+    parts = [(f"{number(best.rate * 1e-9)} {unit}", best.row)
+             for best, unit in ((roof.bandwidth, "GB/s"), *((b, f"GFLOP/s {k}") for k, b in roof.peaks.items()))
+             if best]  # fmt: skip
+    return "; ".join(f"{rate} by {row}" for rate, row in parts) or "nothing that has bytes or operations"
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _machine(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in the head of the page about one report."""
+    machine = report["machine"]
+    facts = []
+    for device in machine["devices"]:
+        facts.append((str(device["device"]), ", ".join(filter(None, (
+            str(device["name"]), device.get("cores") and f"{device['cores']} cores or compute units",
+            device.get("memory") and f"{device['memory'] / 2**30:.1f} GiB", device.get("driver"),
+        )))))  # fmt: skip
+    versions = machine["versions"]
+    facts += [
+        ("torch on", machine.get("torch") or "not installed"), ("host", f"{machine.get('cores')} cores"),
+        ("system", machine.get("system")), ("driver", machine.get("driver")), ("Python", machine.get("python")),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
+    ]  # fmt: skip
+    caption = f"{suite_of(dict(report))}, {str(machine['date'])[:16].replace('T', ' ')}"
+    return {"caption": caption, "facts": [(name, value) for name, value in facts if value]}
+
+
+def _table(section: Section, roof: Roof | None) -> dict[str, Any]:
+    columns, rows = (_host if section.part == "host" else _kernels)(section, roof)
+    heads = [{"name": name, "help": help, "number": numeric} for name, help, numeric in columns]
+    return {"title": section.title, "columns": heads, "rows": rows}
+
+
+def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[dict[str, Any]]]:
+    peers = section.peers
+    columns = [
+        ("row", "what is computed", False), ("min µs", "least time of a call", True), ("median µs", "", True),
+        ("GB/s", "bytes by the least time", True), ("GFLOP/s", "operations by the least time", True),
+        ("of roofline", "share of the most that was measured; what stays in caches may have more", True),
+        *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s least time by ours", True),
+                                           (f"{n}, medians", f"{n}'s median by ours", True))),
+        ("of a copy", "bandwidth by that of a copy", True), ("aim", "least ratios that the project set itself", False),
+        ("error", "largest, relative to the largest value", True), ("notes", "", False),
+    ]  # fmt: skip
+    if not any(entry.copy for entry in section.entries):
+        columns = [column for column in columns if column[0] != "of a copy"]
+    rows = []
+    for entry in section.entries:
+        moved, done = rates(entry)
+        part = share(entry, roof)
+        cells = [_text(entry.name), *_times(entry, ""), _number(moved and moved * 1e-9), _number(done and done * 1e-9),
+                 _number(part, f"{part:.0%}" if part is not None else "", bar=part)]  # fmt: skip
+        for peer in peers:
+            both = entry.ratio(peer) or (None, None)
+            role = "missed" if peer in entry.missed else "met" if peer in entry.aims else ""
+            cells += [_number(both[0], role=role), _number(both[1])]
+        if any(column[0] == "of a copy" for column in columns):
+            role = "missed" if "copy" in entry.missed else "met" if "copy" in entry.aims else ""
+            cells.append(_number(entry.copy and entry.copy[0], role=role))
+        cells += [_text(", ".join(f"{n} {aim:g}" for n, aim in entry.aims.items()), "missed" * bool(entry.missed)),
+                  _number(entry.error, f"{entry.error:.0e}" if entry.error is not None else ""),
+                  _text(entry.problem or "; ".join(entry.notes), "wide" + " missed" * bool(entry.problem))]  # fmt: skip
+        rows.append(_row(entry, cells))
+    return columns, rows
+
+
+def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[dict[str, Any]]]:
+    peers = section.peers
+    columns = [
+        ("call", "pipelined, small shapes", False), ("min µs", "", True), ("median µs", "", True),
+        ("aim min µs", "", True), ("aim median µs", "", True), *((f"{n} min µs", "", True) for n in peers),
+        ("notes", "", False),
+    ]  # fmt: skip
+    rows = []
+    for entry in section.entries:
+        limits = entry.limits or (None, None)
+        role = "" if entry.limits is None else "missed" if entry.missed else "met"
+        cells = [_text(entry.name), *_times(entry, role), *(_number(limit and limit * 1e6) for limit in limits),
+                 *(_number(entry.peers[n]["least"] * 1e6) if n in entry.peers else _number(None) for n in peers),
+                 _text(entry.problem or "", "missed")]  # fmt: skip
+        rows.append(_row(entry, cells))
+    return columns, rows
+
+
+def _row(entry: Entry, cells: list[Cell]) -> dict[str, Any]:
+    return {"group": entry.group, "missed": bool(entry.missed or entry.problem), "cells": cells}
+
+
+def _times(entry: Entry, role: str) -> list[Cell]:
+    if entry.time is None:
+        return [_number(None), _number(None)]
+    return [_number(entry.time[n] * 1e6, role=role) for n in ("least", "median")]
+
+
+def _text(text: str, role: str = "") -> Cell:
+    return {"text": text, "value": None, "role": role, "bar": None}
+
+
+def _number(value: float | None, text: str | None = None, *, role: str = "", bar: float | None = None) -> Cell:
+    """A cell that sorts by its value; an empty one stays last."""
+    shown = ("" if value is None else number(value)) if text is None else text
+    return {"text": shown, "value": value, "role": f"number {role}".strip(),
+            "bar": None if bar is None else round(60 * min(bar, 1.0), 1)}  # fmt: skip

@@ -1,0 +1,323 @@
+"""Plots of reports: a roofline for each device, sizes for each op, bars of ratios to peers. matplotlib draws them.
+
+Names are drawn as they are: mathematical markup in them is not interpreted.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .roofline import Roof, rates, roofs
+from .rows import Entry, Section, number, sections
+
+__all__ = ["available", "svg", "write"]
+
+Drawing = Callable[[Any], None]
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6f6f6f")  # Okabe and Ito's palette
+_SIZE = re.compile(r"(.*\D)\s(\d+)([KMG]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_FIXED = {"torch": "#d55e00", "numpy": "#009e73"}  # in every plot
+_ROUND = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9))
+_MOST_BARS = 34  # rows of a figure
+_MOST_SWEEPS = 9  # ops of a figure
+
+
+def available() -> bool:
+    """Whether matplotlib is installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def svg(entries: Sequence[Entry]) -> dict[str, str]:
+    """All plots by title, as SVG elements without a prologue."""
+    found = {}
+    for title, _, figure in _figures(entries):
+        text = io.StringIO()
+        _save(figure, text, "svg")
+        found[title] = text.getvalue()[text.getvalue().index("<svg") :]
+    return found
+
+
+def write(entries: Sequence[Entry], folder: Path) -> list[Path]:
+    """Write all plots into `folder`, as PNG and SVG; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for _, name, figure in _figures(entries):
+        for kind in ("png", "svg"):
+            _save(figure, folder / f"{name}.{kind}", kind)
+            written.append(folder / f"{name}.{kind}")
+    return written
+
+
+def _save(figure: Any, target: Any, kind: str) -> None:
+    import matplotlib
+
+    # Without dates and random identifiers: the same rows give the same file. Text stays text, which is much shorter.
+    settings = {"svg.hashsalt": "weftgrad", "svg.fonttype": "none"}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script that the font has not
+        metadata = {"Date": None, "Creator": None, "Format": None, "Type": None} if kind == "svg" else None
+        figure.savefig(target, format=kind, dpi=110, metadata=metadata)
+
+
+def _figures(entries: Sequence[Entry]) -> Iterator[tuple[str, str, Any]]:
+    """Title, name of a file and figure of each plot."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    taken: set[str] = set()
+    for title, size, draw in _plans(entries):
+        base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
+        name = next(n for n in (base, *(f"{base}-{i}" for i in range(2, 1000))) if n not in taken)
+        taken.add(name)
+        with matplotlib.rc_context({"text.parse_math": False, "font.size": 9, "axes.titlesize": 10}):
+            figure = Figure(figsize=size, layout="constrained")
+            figure.suptitle(title)
+            draw(figure)
+        yield title, name, figure
+
+
+def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float], Drawing]]:
+    """What there is to draw: title, size in inches, and a function that fills a figure."""
+    kernels = [e for e in entries if e.part == "kernel" and e.time is not None]
+    for hardware, roof in roofs(kernels).items():
+        own = [e for e in kernels if e.hardware == hardware]
+        panels = [p for p in _PANELS if any(p.place(e, roof) for e in own)]
+        if panels:
+            devices = ", ".join(dict.fromkeys(e.device for e in own))
+            yield (f"Roofline, {hardware} ({devices})", (1 + 5.5 * len(panels), 4.6),
+                   partial(_roofline, entries=own, roof=roof, panels=panels))  # fmt: skip
+    for section in sections(kernels):
+        sweeps = [(op, found) for op, found in _sweeps(section).items() if len(found) > 2]
+        for part, chosen in enumerate(_parts(sweeps, _MOST_SWEEPS)):
+            columns = min(3, len(chosen))
+            rows = -(-len(chosen) // columns)
+            more = f", {part + 1}" if part else ""
+            yield (f"Sizes, {section.title}{more}", (0.6 + 3.9 * columns, 0.9 + 2.9 * rows),
+                   partial(_sizes, sweeps=chosen, grid=(rows, columns)))  # fmt: skip
+    for suite in dict.fromkeys(e.suite for e in kernels):
+        rows_of = list(_ratios([e for e in kernels if e.suite == suite]).items())
+        colours = _colours(sorted({name for _, found in rows_of for name in found}))
+        count = -(-len(rows_of) // _MOST_BARS)
+        each = -(-len(rows_of) // max(count, 1))
+        for part, some in enumerate(_parts(rows_of, each)):
+            series = sorted({name for _, found in some for name in found})
+            high = 1.5 + len(some) * max(0.2, 0.09 + 0.11 * len(series))
+            more = f", {part + 1} of {count}" if count > 1 else ""
+            yield f"Ratios to peers, {suite}{more}", (9.0, high), partial(_bars, rows=some, colours=colours)
+
+
+def _colours(names: Sequence[str]) -> dict[str, str]:
+    """A colour for each name, the same one for torch and numpy wherever they are."""
+    free = [colour for colour in _COLOURS if colour not in _FIXED.values()]
+    others = [name for name in names if name not in _FIXED]
+    return _FIXED | {name: free[i % len(free)] for i, name in enumerate(others)}
+
+
+def _parts(items: list[Any], most: int) -> Iterator[list[Any]]:
+    for begin in range(0, len(items), max(most, 1)):
+        yield items[begin : begin + most]
+
+
+# --- Roofline ---------------------------------------------------------------------------------------------------------
+
+
+class _Panel:
+    """A way to show rows under a roof: by intensity, or where a row has bytes or operations alone, by their number."""
+
+    def __init__(self, title: str, across: str, up: str, unit: float):
+        self.title, self.across, self.up, self.unit = title, across, up, unit
+
+    def place(self, entry: Entry, roof: Roof) -> tuple[float, float] | None:
+        """Where the row is, in bytes, operations and seconds."""
+        moved, done = rates(entry)
+        if moved and done:
+            return (entry.flops / entry.bytes, done) if self.across.startswith("op") else None
+        if moved:
+            return (entry.bytes, moved) if self.across.startswith("by") else None
+        return (entry.flops, done) if done and self.across.startswith("wo") else None
+
+
+_PANELS = (
+    _Panel("rows with bytes and operations", "operations a byte", "GFLOP/s", 1e-9),
+    _Panel("rows with bytes", "bytes a call", "GB/s", 1e-9),
+    _Panel("rows with operations", "work of a call, operations", "GFLOP/s", 1e-9),
+)
+
+
+def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_Panel]) -> None:
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        placed = [(e, place) for e in entries if (place := panel.place(e, roof))]
+        groups = list(dict.fromkeys((e.device, e.group) for e, _ in placed))
+        several = len({device for device, _ in groups}) > 1
+        for i, (device, group) in enumerate(groups):
+            points = [place for e, place in placed if (e.device, e.group) == (device, group)]
+            axes.scatter([x for x, _ in points], [y * panel.unit for _, y in points], s=26, alpha=0.85, linewidths=0.5,
+                         edgecolors="white", color=_COLOURS[i % len(_COLOURS)], marker="os^Dv"[i // len(_COLOURS) % 5],
+                         label=f"{group} ({device})" if several else group, zorder=3)  # fmt: skip
+        xs = [x for _, (x, _) in placed]
+        low, high = min(xs) / 2, max(xs) * 2
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        kinds = {e.kind for e, _ in placed}
+        if panel is _PANELS[1]:
+            lines = [("", roof.bandwidth)] if roof.bandwidth else []
+        else:
+            lines = [(f"{kind}: ", peak) for kind, peak in roof.peaks.items() if kind in kinds]
+        bandwidth = roof.bandwidth if panel is _PANELS[0] else None
+        for style, (kind, best) in enumerate(lines):
+            ends = [low, high]
+            if bandwidth:  # the slope up to the ridge, then level
+                ridge = best.rate / bandwidth.rate
+                ends = sorted({low, high, min(max(ridge, low), high)})
+                levels = [min(best.rate, x * bandwidth.rate) for x in ends]
+            else:
+                levels = [best.rate for _ in ends]
+            label = f"{kind}{number(best.rate * panel.unit)} {panel.up} by {best.row}"
+            dashes = ("-", "--", ":", "-.")[style % 4]
+            axes.plot(ends, [y * panel.unit for y in levels], dashes, color="black", linewidth=1.2, label=label)
+        bottom = min(y for _, (_, y) in placed) * panel.unit
+        _ticks(axes, bottom / 2, axes.get_ylim()[1] * 1.2)
+        axes.set_xlim(low, high)
+        axes.set(xlabel=panel.across, ylabel=panel.up, title=panel.title)
+        axes.grid(True, which="major", alpha=0.3)
+        axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
+
+
+# --- Sizes ------------------------------------------------------------------------------------------------------------
+
+
+def _sweeps(section: Section) -> dict[str, list[tuple[int, str, Entry]]]:
+    """Rows that differ by a size at the end of their name, by what stands before it."""
+    found: dict[str, list[tuple[int, str, Entry]]] = {}
+    for entry in section.entries:
+        match = _SIZE.fullmatch(entry.name)
+        if match:
+            size = int(match[2]) * _UNITS[match[3]]
+            found.setdefault(f"{entry.group}: {match[1]}", []).append((size, match[2] + match[3], entry))
+    return {op: sorted(rows, key=lambda row: row[0]) for op, rows in found.items()}
+
+
+def _sizes(figure: Any, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], grid: tuple[int, int]) -> None:
+    names = list(dict.fromkeys(n for _, rows in sweeps for _, _, e in rows for n in (e.device, *e.peers)))
+    colours = _colours(names)
+    drawn: dict[str, Any] = {}
+    all_axes = figure.subplots(*grid, squeeze=False).flat
+    for axes, (op, rows) in zip(all_axes, sweeps, strict=False):
+        first = rows[0][2]
+        unit = "GB/s" if first.bytes else "GFLOP/s" if first.flops else "µs"
+        for name in names:
+            points = [(size, value) for size, _, e in rows if (value := _height(e, name, unit)) is not None]
+            if points:
+                (drawn[name],) = axes.plot(*zip(*points, strict=True), "o-", markersize=4, linewidth=1.4,
+                                           color=colours[name])  # fmt: skip
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(*_apart([(size, label) for size, label, _ in rows]))
+        axes.minorticks_off()
+        low, high = axes.get_ylim()
+        _ticks(axes, low, high)
+        axes.set(title=op, ylabel=unit)
+        axes.grid(True, alpha=0.3)
+    for axes in list(figure.axes)[len(sweeps) :]:
+        axes.set_visible(False)
+    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=6, frameon=False)
+
+
+def _height(entry: Entry, name: str, unit: str) -> float | None:
+    time = entry.time if name == entry.device else entry.peers.get(name)
+    if time is None:
+        return None
+    amount = entry.bytes if unit == "GB/s" else entry.flops
+    return float(time["least"] * 1e6) if unit == "µs" else amount / time["least"] * 1e-9
+
+
+def _apart(sizes: list[tuple[int, str]]) -> tuple[list[int], list[str]]:
+    """Places and labels of ticks; a label too near the one before is left out."""
+    part = (max(size for size, _ in sizes) / min(size for size, _ in sizes)) ** 0.12
+    shown: list[tuple[int, str]] = []
+    for size, label in sizes:
+        if not shown or size > shown[-1][0] * part:
+            shown.append((size, label))
+    return [size for size, _ in shown], [label for _, label in shown]
+
+
+def _ticks(axes: Any, low: float, high: float) -> None:
+    """Round numbers, written out, up a logarithmic axis."""
+    ticks = _round_ticks(low, high)
+    axes.set_yticks(ticks, [f"{tick:g}" if tick < 1e6 else f"{tick:.0e}" for tick in ticks])
+    axes.tick_params(axis="y", which="minor", left=False, labelleft=False)
+    axes.set_ylim(low, high)
+
+
+def _round_ticks(low: float, high: float) -> list[float]:
+    """Four round numbers or more between two, the roundest ones that are so many."""
+    found: list[float] = []
+    for parts in _ROUND:
+        found = [m * 10.0**p for p in range(-12, 13) for m in parts if low <= m * 10.0**p <= high]
+        if len(found) > 3:
+            break
+    return found
+
+
+# --- Ratios -----------------------------------------------------------------------------------------------------------
+
+
+def _ratios(entries: list[Entry]) -> dict[str, dict[str, tuple[tuple[float, float], bool]]]:
+    """By row and series (peer, and the device where several are shown): ratios, and whether an aim was missed."""
+    places = dict.fromkeys((e.hardware, e.device) for e in entries)
+    libraries = {n for e in entries for n in e.peers} - {device for _, device in places}
+    found: dict[str, dict[str, tuple[tuple[float, float], bool]]] = {}
+    for entry in entries:
+        for peer in entry.peers:
+            ratio = entry.ratio(peer)
+            # Two devices of ours in a run: the first is compared with the other, not both with each other.
+            if ratio and (peer in libraries or entry.device == next(iter(places))[1]):
+                where = f", {entry.hardware} ({entry.device})" if len(places) > 1 else ""
+                row = found.setdefault(f"{entry.group}: {entry.name}", {})
+                row[f"{peer}{where}"] = (ratio, peer in entry.missed)
+    return found
+
+
+def _bars(
+    figure: Any, rows: list[tuple[str, dict[str, tuple[tuple[float, float], bool]]]], colours: dict[str, str]
+) -> None:  # fmt: skip
+    axes = figure.subplots()
+    series = sorted({name for _, found in rows for name in found})
+    thick = 0.8 / len(series)
+    values = [value for _, found in rows for ratio, _ in found.values() for value in ratio]
+    for i, name in enumerate(series):
+        places = []
+        for y, (_, found) in enumerate(rows):
+            if name in found:  # bars of a row lie around its middle, however many it has
+                own = [n for n in series if n in found]
+                places.append((y + (own.index(name) - (len(own) - 1) / 2) * thick, *found[name]))
+        bars = axes.barh([y for y, _, _ in places], [ratio[0] - 1 for _, ratio, _ in places], thick * 0.92, left=1,
+                         color=colours[name], label=f"{name} / ours, minima")  # fmt: skip
+        for bar, (_, _, missed) in zip(bars, places, strict=True):
+            if missed:
+                bar.set(hatch="////", edgecolor="white", linewidth=0)
+        axes.scatter([ratio[1] for _, ratio, _ in places], [y for y, _, _ in places], marker="|", s=28, color="black",
+                     linewidths=1.2, zorder=3, label="medians" if i == len(series) - 1 else None)  # fmt: skip
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xscale("log")
+    low, high = min(*values, 0.5) / 1.15, max(*values, 2) * 1.15
+    ticks = _round_ticks(low, high)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(low, high)
+    axes.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_axisbelow(True)
+    axes.grid(True, axis="x", alpha=0.3)
+    axes.set_xlabel("the other's time by ours: right of 1 ours is faster\nhatched: an aim was missed", fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)

@@ -1,0 +1,76 @@
+"""Entries as flat records, one a contender, for CSV and JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from .roofline import rates, roofs, share
+from .rows import Entry, suite_of
+
+__all__ = ["FIELDS", "as_csv", "as_json_lines", "records"]
+
+Record = dict[str, Any]
+FIELDS = (
+    "suite", "part", "group", "name", "device", "hardware", "contender", "ours", "least_s", "median_s", "p20_s",
+    "p80_s", "samples", "late", "ratio_least", "ratio_median", "aim", "missed", "bytes", "flops", "gb_per_s",
+    "gflop_per_s", "roofline", "kind", "clock", "error", "problem", "notes", "date",
+)  # fmt: skip
+"""Columns. contender: who ran; ratio: its time by the device's; roofline: the share of what was measured at most."""
+
+
+def records(entries: Sequence[Entry]) -> Iterator[Record]:
+    """One for the device of each entry, and one for each other contender of the row, with the ratio to it."""
+    measured = roofs(entries)
+    for entry in entries:
+        moved, done = rates(entry)
+        fixed = dict.fromkeys(FIELDS) | {
+            "suite": entry.suite, "part": entry.part, "group": entry.group, "name": entry.name, "device": entry.device,
+            "hardware": entry.hardware, "bytes": entry.bytes or None, "flops": entry.flops or None,
+            "kind": entry.kind or None, "clock": entry.clock, "date": entry.date,
+        }  # fmt: skip
+        yield fixed | _times(entry.time) | {
+            "contender": entry.device, "ours": True, "missed": bool(entry.missed),
+            "aim": entry.limits[0] if entry.limits else None,
+            "gb_per_s": moved and moved * 1e-9, "gflop_per_s": done and done * 1e-9,
+            "roofline": share(entry, measured.get(entry.hardware)), "error": entry.error, "problem": entry.problem,
+            "notes": "; ".join(entry.notes) or None,
+        }  # fmt: skip
+        for peer, time in entry.peers.items():
+            least, median = entry.ratio(peer) or (None, None)
+            yield fixed | _times(time) | {
+                "contender": peer, "ours": False, "ratio_least": least, "ratio_median": median,
+                "aim": entry.aims.get(peer), "missed": peer in entry.missed if peer in entry.aims else None,
+                "gb_per_s": entry.bytes / time["least"] * 1e-9 if entry.bytes else None,
+                "gflop_per_s": entry.flops / time["least"] * 1e-9 if entry.flops else None,
+            }  # fmt: skip
+
+
+def as_csv(entries: Sequence[Entry]) -> str:
+    """A head and a line for each record. Text that a spreadsheet would take for a formula begins with `'`."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in record.items()} for record in records(entries))
+    return text.getvalue()
+
+
+def as_json_lines(reports: Iterable[Record], entries: Sequence[Entry]) -> str:
+    """A line for each report's machine (`part` is `machine`), then one for each record."""
+    heads = [{"part": "machine", "suite": suite_of(report)} | report["machine"] for report in reports]
+    return "".join(json.dumps(line) + "\n" for line in [*heads, *records(entries)])
+
+
+def _times(time: Record | None) -> Record:
+    if time is None:
+        return {}
+    return {f"{n}_s": time[n] for n in ("least", "median", "p20", "p80")} | {n: time[n] for n in ("samples", "late")}
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value

@@ -1,0 +1,358 @@
+"""What is made of a benchmark's rows: rooflines, a page, plots, CSV and JSON lines. Nothing is measured here."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from weftgrad.bench import command, page, plots, rows, tables
+from weftgrad.bench.colours import painter, plain
+from weftgrad.bench.report import host_line, kernel_line
+from weftgrad.bench.roofline import roofs, share
+from weftgrad.runtime.errors import ArgumentError
+
+HOSTILE = "<script>alert(1)</script>\"'&$x^2"
+
+
+def timing(least: float, median: float | None = None, spread: float = 0.02) -> dict[str, Any]:
+    """Seconds, with samples that lie near each other."""
+    median = median or least * 1.03
+    return {"least": least, "median": median, "p20": least * (1 + spread / 2), "p80": median * (1 + spread),
+            "samples": 15, "late": 0}  # fmt: skip
+
+
+def kernel(name: str, group: str = "elementwise", **facts: Any) -> dict[str, Any]:
+    times = facts.pop("times", {"cpu": timing(1e-3), "torch": timing(2e-3), "numpy": timing(5e-4)})
+    first, *others = times or {"": {}}
+    measured = {"least": times[first]["least"], "times": times, "ratios": {
+        n: [times[n][k] / times[first][k] for k in ("least", "median")] for n in others
+    }} if times else {}  # fmt: skip
+    return {"group": group, "name": name, "bytes": 0, "flops": 0, "target": None, "precision": "highest",
+            "clock": "device", "errors": {"cpu": 1e-7}, "notes": [], "missed": []} | measured | facts  # fmt: skip
+
+
+def report(*kernels: dict[str, Any], hosts: tuple[dict[str, Any], ...] = (), **machine: Any) -> dict[str, Any]:
+    head = {"date": "2026-01-02T03:04:05+00:00", "devices": [{"device": "cpu", "name": "Cores", "cores": 2,
+            "memory": 1 << 30}], "torch": "cpu", "cores": 2, "system": "Linux", "python": "3.12", "driver": None,
+            "versions": {"weftgrad": "0.1.0", "numpy": "2.4", "torch": "2.13"}}  # fmt: skip
+    return {"suite": "core", "machine": head | machine, "host": list(hosts), "kernels": list(kernels)}
+
+
+@pytest.fixture
+def sample() -> dict[str, Any]:
+    """Rows of every sort: with bytes, operations, both, neither, missed, broken, and with hostile names."""
+    sizes = [kernel(f"add {n}M", bytes=12 * n << 20, times={"cpu": timing(2e-4 * n), "torch": timing(3e-4 * n)})
+             for n in (1, 4, 16)]  # fmt: skip
+    host = {"name": "add", "target_us": [8, 12], "met": False, "peers": {"torch": timing(1e-6)}} | timing(9e-6)
+    return report(
+        *sizes,
+        kernel("NN 512", "matmul", flops=2 * 512**3, bytes=12 * 512**2, target={"torch": 2.5}, missed=["torch"]),
+        kernel("bf16 NN 512", "matmul", flops=2 * 512**3),
+        kernel("sort 1M", "sort"),
+        kernel(HOSTILE, "hostile", notes=[HOSTILE]),
+        kernel("wrong", problem="WRONG: relative error 1", times={}),
+        hosts=(host, {"name": "view", "wrong": True, "problem": "broken"}),
+        devices=[{"device": "cpu", "name": f"Cores {HOSTILE}", "cores": 2, "memory": 1 << 30}],
+    )
+
+
+class Page(HTMLParser):
+    """Fails on elements that are not closed in order; collects identifiers of tags, texts and attributes."""
+
+    VOID = frozenset({"meta", "input", "img", "br", "link"})
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert len({name for name, _ in attrs}) == len(attrs)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def run(*given: str) -> int:
+    chosen = command.options(argparse.ArgumentParser()).parse_args(given)
+    return int(chosen.run(chosen))
+
+
+def saved(path: Path, found: dict[str, Any]) -> str:
+    path.write_text(json.dumps(found), encoding="utf-8")
+    return str(path)
+
+
+# Reading
+
+
+def test_files_that_are_no_reports_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    for text, words in (("{", "not JSON"), ("[]", "no report"), ('{"kernels": [], "host": []}', "no report")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ArgumentError, match=words):
+            rows.load(path)
+    with pytest.raises(ArgumentError, match="cannot be read"):
+        rows.load(tmp_path / "missing.json")
+    with pytest.raises(ArgumentError, match="no report"):
+        rows.load(Path(saved(path, report(kernel("add", times={"cpu": timing(0.0)})))))
+
+
+def test_suites_of_reports_that_do_not_name_them() -> None:
+    for group, suite in (("matmul", "core"), ("scan", "ops"), ("optimizer", "train")):
+        old = report(kernel("x", group))
+        del old["suite"]
+        assert rows.suite_of(old) == suite
+    assert rows.suite_of(report(kernel("x", "scan"))) == "core"  # its own word counts
+
+
+def test_names_move_no_cursor() -> None:
+    (entry,) = rows.entries([report(kernel("a\x1b[2J\nb\u202e"))])
+    assert entry.name == "a\ufffd[2J\ufffdb\ufffd"
+
+
+def test_the_latest_of_equal_rows_is_kept() -> None:
+    reports = [report(kernel("add", times={"cpu": timing(seconds)}), date=date)
+               for seconds, date in ((2.0, "2026-02"), (1.0, "2026-01"))]  # fmt: skip
+    (entry,) = rows.entries(reports)
+    assert entry.time
+    assert entry.time["least"] == 2.0
+
+
+def test_every_device_has_its_rows_and_the_first_one_the_aims() -> None:
+    row = kernel("add", times={"cuda:0": timing(1e-3), "opencl:0": timing(4e-3), "torch": timing(2e-3)},
+                 target={"torch": 2.5}, missed=["torch"], ratios={"copy": [0.5, 0.4]})  # fmt: skip
+    devices = [{"device": name, "name": "Card"} for name in ("cuda:0", "opencl:0")]
+    first, second = rows.entries([report(row, devices=devices, torch="cuda:0")])
+    assert first.ratio("torch") == pytest.approx((2.0, 2.0))
+    assert second.ratio("torch") == pytest.approx((0.5, 0.5))
+    assert first.ratio("opencl:0") == pytest.approx((4.0, 4.0))
+    assert (first.missed, first.copy, first.beside) == (("torch",), (0.5, 0.4), {"torch"})
+    assert (second.missed, second.copy, second.beside) == ((), None, set())
+    assert [s.title for s in rows.sections([first, second])] == ["Card (cuda:0): core", "Card (opencl:0): core"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.012345, "0.0123"), (0.92, "0.920"), (4.5678, "4.57"), (12.34, "12.3"), (1234.5, "1234"), (0, "0")],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert rows.number(value) == text
+
+
+# Rooflines
+
+
+def test_a_roof_is_what_was_measured() -> None:
+    """The bandwidth is that of large rows or of copies, a peak that of its kind, and torch on the same cores counts."""
+    large = kernel("large", bytes=64 << 20, times={"cpu": timing(2e-3), "torch": timing(1e-3)})
+    cached = kernel("cached", bytes=1 << 20, times={"cpu": timing(1e-6)})
+    product = kernel("mm", flops=10**9, bytes=1 << 20, times={"cpu": timing(1e-2), "torch": timing(5e-3)})
+    half = kernel("mm bf16", flops=10**9, times={"cpu": timing(2e-3)})
+    found = rows.entries([report(large, cached, product, half)])
+    roof = roofs(found)["Cores"]
+    assert roof.bandwidth
+    assert (roof.bandwidth.rate, roof.bandwidth.row) == (pytest.approx((64 << 20) / 1e-3), "large (torch)")
+    assert {kind: best.rate for kind, best in roof.peaks.items()} == pytest.approx({"fp32": 2e11, "bf16": 5e11})
+    shares = {e.name: share(e, roof) for e in found}
+    assert shares["large"] == pytest.approx(0.5)
+    assert shares["mm"] == pytest.approx(0.5)  # of the peak: it is far from moving too many bytes
+    assert shares["mm bf16"] == pytest.approx(1.0)
+    copy = kernel("copy", "roofline", bytes=1 << 20, times={"cpu": timing(1e-4)})
+    measured = roofs(rows.entries([report(large, cached, copy)]))["Cores"].bandwidth
+    assert measured
+    assert measured.row == "copy (cpu)"
+
+
+def test_torch_on_other_hardware_is_no_roof() -> None:
+    row = kernel("large", bytes=64 << 20, times={"cpu": timing(2e-3), "torch": timing(1e-5)})
+    roof = roofs(rows.entries([report(row, torch="cuda:0")]))["Cores"]
+    assert roof.bandwidth
+    assert roof.bandwidth.row == "large (cpu)"
+
+
+# Lines of text
+
+
+def test_csv_and_json_lines(sample: dict[str, Any]) -> None:
+    found = rows.entries([sample])
+    lines = list(csv.DictReader(io.StringIO(tables.as_csv(found))))
+    assert tuple(lines[0]) == tables.FIELDS
+    torch = next(r for r in lines if r["name"] == "NN 512" and r["contender"] == "torch")
+    assert (torch["aim"], torch["missed"], torch["ours"]) == ("2.5", "True", "False")
+    assert float(torch["ratio_least"]) == pytest.approx(2.0)
+    assert {r["name"]: r["problem"] for r in lines}["wrong"].startswith("WRONG")
+    head, *records = map(json.loads, tables.as_json_lines([sample], found).splitlines())
+    assert (head["part"], head["cores"]) == ("machine", 2)
+    assert [r["name"] for r in records] == [r["name"] for r in lines]
+    assert next(r for r in records if r["name"] == "add 4M")["gb_per_s"] == pytest.approx((48 << 20) / 8e-4 * 1e-9)
+
+
+def test_a_spreadsheet_runs_nothing() -> None:
+    text = tables.as_csv(rows.entries([report(kernel("=1+1"), kernel("a,b"))]))
+    assert {r["name"] for r in csv.DictReader(io.StringIO(text))} == {"'=1+1", "a,b"}
+
+
+# The page
+
+
+@pytest.fixture
+def made(sample: dict[str, Any]) -> str:
+    """The page, with a plot that stands for others."""
+    found = rows.entries([sample])
+    return page.html([sample], found, {"A <plot>": '<svg xmlns="http://www.w3.org/2000/svg"/>'})
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else(made: str) -> None:
+    read = Page(made)
+    assert {"link", "iframe", "object", "base"}.isdisjoint(read.tags)
+    assert "//" not in "".join(value for name, value in read.attributes if name in ("src", "href", "action"))
+    assert not re.findall(r"https?:|url\(|@import|\bfetch\b|XMLHttpRequest|\bimport\b", made)
+    sources = [value for name, value in read.attributes if name == "src"]
+    assert [source.partition(",")[0] for source in sources] == ["data:image/svg+xml;base64"]
+    (policy,) = (value for name, value in read.attributes if name == "content" and value.startswith("default-src"))
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_names_are_text_on_the_page(made: str) -> None:
+    read = Page(made)
+    assert read.tags.count("script") == 1
+    assert "alert(1)</script>" not in made
+    assert any(HOSTILE in text for text in read.texts)
+    assert not {name for name, _ in read.attributes if name.startswith("on")}
+
+
+def test_the_page_tells_rows(made: str) -> None:
+    read = Page(made)
+    assert read.tags.count("tr") == made.count("data-missed") + made.count("<thead>") + made.count('<th scope="row">')
+    assert made.count('data-missed="1"') == 4  # NN 512, wrong, and both host costs
+    assert "WRONG: relative error 1" in read.texts
+    assert {"torch / ours", "torch, medians", "numpy / ours", "of roofline", "aim"} <= set(read.texts)
+
+
+def test_the_page_does_without_plots(sample: dict[str, Any]) -> None:
+    text = page.html([sample], rows.entries([sample]), None)
+    assert "matplotlib is not installed" in text
+    assert "img" not in Page(text).tags
+
+
+# Plots
+
+
+def test_plots(sample: dict[str, Any], tmp_path: Path) -> None:
+    """One of each kind, as SVG that parses and asks no network, and as PNG of some size."""
+    pytest.importorskip("matplotlib")
+    from matplotlib.image import imread
+
+    found = rows.entries([sample])
+    files = {path.name: path for path in plots.write(found, tmp_path / "made")}
+    stems = {name.partition(".")[0] for name in files}
+    assert {stem.partition("-")[0] for stem in stems} == {"roofline", "sizes", "ratios"}
+    assert set(files) == {f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")}
+    for name, path in files.items():
+        if name.endswith("png"):
+            image = imread(path)
+            assert min(image.shape[:2]) > 200
+            assert image[..., :3].std() > 0.02  # something is drawn
+        else:
+            ElementTree.parse(path)
+            references = re.findall(r"(\S*)=?[\"'(](https?://[^\"')\s]+)", path.read_text(encoding="utf-8"))
+            assert all(name.startswith("xmlns") or "DTD" in address for name, address in references)
+
+
+def test_plots_of_several_devices_and_of_nothing() -> None:
+    pytest.importorskip("matplotlib")
+    row = kernel("add 4M", bytes=48 << 20, times={"cuda:0": timing(1e-3), "torch": timing(2e-3)})
+    reports = [report(row, devices=[{"device": "cuda:0", "name": name}], torch="cuda:0") for name in ("One", "Other")]
+    found = plots.svg(rows.entries(reports))
+    assert set(found) == {"Roofline, One (cuda:0)", "Roofline, Other (cuda:0)", "Ratios to peers, core"}
+    assert all(text.startswith("<svg") for text in found.values())
+    assert plots.svg(rows.entries([report()])) == {}
+
+
+# The command
+
+
+def test_reports_become_files(sample: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a report alone: no device is opened, nothing is measured."""
+    made = {name: tmp_path / "to" / name for name in ("a.html", "a.csv", "a.jsonl", "a.md")}
+    source = saved(tmp_path / "found.json", sample)
+    assert run("--report", source, "--csv", str(made["a.csv"]), "--jsonl", str(made["a.jsonl"]),
+               "--markdown", str(made["a.md"])) == 0  # fmt: skip
+    out = capsys.readouterr().out
+    assert re.search(r"NN 512 +1000 +1030 .* 2\.00 \(2\.00\)", out)
+    assert "measured: " in out
+    assert "\x1b" not in out
+    assert all(path.stat().st_size for name, path in made.items() if name != "a.html")
+    with pytest.raises(ArgumentError, match="--output"):
+        run("--report", source, "--output", str(tmp_path / "x.json"))
+
+
+def test_an_html_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "available", lambda: False)
+    source = saved(tmp_path / "found.json", report(kernel("add")))
+    assert run("--report", source, "--html", str(tmp_path / "a.html")) == 0
+    assert "Cores (cpu): core" in Page((tmp_path / "a.html").read_text(encoding="utf-8")).texts
+    with pytest.raises(ArgumentError, match="matplotlib"):
+        run("--report", source, "--plots", str(tmp_path / "plots"))
+
+
+# Colours
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert painter(Terminal())("x", "bad") == "\x1b[31mx\x1b[0m"
+    assert painter(Terminal())("x", "") == "x"
+    assert painter(io.StringIO()) is plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert painter(Terminal()) is plain
+
+
+def test_lines_are_coloured_by_aims_and_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is the same but for the colours."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    paint = painter(Terminal())
+    row = kernel("add", bytes=3000, least=1e-6, missed=["torch"], target={"torch": 1.0, "numpy": 1.0, "copy": 0.9},
+                 ratios={"copy": [0.95, 0.9], "torch": [0.5, 0.5], "numpy": [2.0, 2.0]})  # fmt: skip
+    host = {"name": "exp", "target_us": (12, 12), "met": True, "peers": {}} | timing(9e-6)
+    for line, of in ((kernel_line, row), (host_line, host), (kernel_line, {"name": "mm", "problem": "WRONG"})):
+        assert re.sub(r"\x1b\[\d+m", "", line(of, paint)) == line(of)  # type: ignore[operator]
+    assert "\x1b[31mtorch 0.50" in kernel_line(row, paint)
+    assert "\x1b[32mnumpy 2.00" in kernel_line(row, paint)
+    assert re.search(r"\x1b\[32m +0\.95\x1b", kernel_line(row, paint))
+
+
+def test_plots_on_the_page_are_the_drawn_ones(made: str) -> None:
+    (data,) = re.findall(r"base64,([^\"]+)", made)
+    assert ElementTree.fromstring(base64.b64decode(data)).tag.endswith("svg")
