@@ -11,6 +11,8 @@ from typing import Any
 from cuda_standin import Gpu, Standin, image_of
 
 import weftgrad as wg
+from weftgrad.runtime import device as devices
+from weftgrad.runtime.autograd.engine import forget_ones
 from weftgrad.runtime.backends import cuda_api, cuda_launch
 from weftgrad.runtime.backends.protocol import Instance, Slot, Step
 from weftgrad.runtime.context import state
@@ -68,14 +70,17 @@ def in_place(*gpus: Gpu) -> Iterator[Standin]:
     own = state()
     plans, own.plans = own.plans, {}
     places = [wg.device(name) for name in NAMES]
-    drivers = [place._driver for place in places]
+    drivers, default = [place._driver for place in places], devices._default
     for place in places:
         place._driver = None
     cuda_api.use(made)
+    forget_ones()  # in the memory of another stand-in
     try:
         yield made
     finally:
+        forget_ones()
         own.plans = plans
+        devices._default = default  # where none was chosen, the stand-in may have been
         for place, driver in zip(places, drivers, strict=True):
             place._driver = driver
         cuda_api.use(None)

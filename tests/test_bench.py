@@ -21,7 +21,6 @@ from weftgrad.bench.clocks import DeviceClock
 from weftgrad.bench.measure import compare
 from weftgrad.bench.report import host_line, kernel_line, markdown
 from weftgrad.bench.sites import NumpySite, OurSite, Site, sites
-from weftgrad.runtime.autograd.engine import forget_ones
 from weftgrad.runtime.errors import ArgumentError
 
 SCALE = 200  # no power of two, so that blocks are not full
@@ -56,16 +55,8 @@ def test_rows_with_numpy() -> None:
     assert {case.name.split()[0] for case in ROWS if right(case, site)} >= {"add", "exp", "fp32", "sum", "matmul"}
 
 
-@pytest.fixture
-def forgetful() -> Iterator[None]:
-    """No gradient that is kept for later is in the memory of another stand-in."""
-    forget_ones()
-    yield
-    forget_ones()
-
-
 @TRITON
-def test_a_training_step_is_replayed(forgetful: None, cuda: Any, computing: Any) -> None:
+def test_a_training_step_is_replayed(cuda: Any, computing: Any) -> None:
     site = OurSite("cuda", SCALE)
     eager, replayed = (case for case in ROWS if case.group == "training")
     assert right(eager, site)
@@ -75,9 +66,7 @@ def test_a_training_step_is_replayed(forgetful: None, cuda: Any, computing: Any)
 
 
 @TRITON
-def test_the_command_on_a_gpu(
-    forgetful: None, cuda: Any, computing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_on_a_gpu(cuda: Any, computing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the stand-in, whose events tell no time, but kernels, events and graphs are used as on a GPU."""
     cuda.cuDriverGetVersion = lambda: (0, 13010)
     monkeypatch.setattr(DeviceClock, "most", 2)
