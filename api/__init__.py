@@ -41,8 +41,11 @@ _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "spe
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
 
+from .amp import GradScaler
 from .amp.autocast_mode import *
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .composed import *
+from .composed import install as _install_composed
 from .convolutions import *
 from .counting import *
 from .determinism import *
@@ -61,6 +64,7 @@ from .random import *
 from .random import install as _install_random
 from .recurrent import *
 from .runtime.device import Device, device, set_default_device
+from .runtime.errors import OutOfMemoryError
 from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .scanning import *
 from .scattering import *
@@ -71,6 +75,7 @@ from .streams import *
 
 _install_random()
 _install_legacy()
+_install_composed()
 globals().update({k: v for k, v in _namespaces["torch"].items() if k not in globals()})
 
 half, float, double = float16, float32, float64
@@ -79,6 +84,7 @@ dtype = DType
 strided, contiguous_format, preserve_format = "strided", "contiguous_format", "preserve_format"
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"  # tensors stay row-major
 get_default_dtype, set_default_dtype = _dtypes.default_dtype, _dtypes.set_default_dtype
+newaxis = None
 inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, _functions.math.e
 __version__ = "0.1.0"
 

@@ -133,6 +133,26 @@ class _Methods:
         return False
 
     @property
+    def is_cpu(self) -> bool:
+        """Whether the device is `cpu`."""
+        return bool(self.meta.device.type == "cpu")
+
+    @property
+    def is_sparse(self) -> bool:
+        """False: every tensor is dense."""
+        return False
+
+    @property
+    def is_quantized(self) -> bool:
+        """False: there are no quantized dtypes."""
+        return False
+
+    @property
+    def layout(self) -> str:
+        """`weftgrad.strided`: every tensor is dense."""
+        return "strided"
+
+    @property
     def is_cuda(self) -> bool:
         """Whether the device is a CUDA device."""
         return bool(self.meta.device.type == "cuda")

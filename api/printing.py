@@ -41,7 +41,7 @@ def show(tensor: Tensor) -> str:
     array = _hosting.host_array(tensor)
     floats = layout.dtype.kind == "f"
     options: dict[str, Any] = {"max_line_width" if k == "linewidth" else k: v for k, v in _options.items()}
-    mode = "maxprec" if floats and _whole(array) else "fixed"
+    mode: Any = "maxprec" if floats and _whole(array) else "fixed"
     body = np.array2string(array, separator=", ", prefix="tensor(", floatmode=mode, **options)
     body = body.replace(", ..., ", ",  ..., ")
     notes = []

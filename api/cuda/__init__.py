@@ -18,13 +18,13 @@ from ..runtime.backends import cuda_devices
 from ..runtime.context import current_stream as _stream_of
 from ..runtime.device import Device, default_device
 from ..runtime.device import device as to_device
-from ..runtime.errors import ArgumentError, CaptureError
+from ..runtime.errors import ArgumentError, CaptureError, OutOfMemoryError
 from ..runtime.tensor import Tensor
 from ..streams import Event, stream
 from . import amp
 
 __all__ = [
-    "CUDAGraph", "Event", "Stream", "amp", "current_device", "current_stream", "default_stream", "device_count",
+    "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "amp", "current_device", "current_stream", "default_stream", "device_count",
     "empty_cache", "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
     "get_rng_state_all", "graph", "initial_seed", "is_available", "is_bf16_supported",
     "is_current_stream_capturing", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",

@@ -58,6 +58,8 @@ class _Table(Module):
             "norm_type": (self.norm_type, 2.0), "scale_grad_by_freq": (self.scale_grad_by_freq, False),
         }  # fmt: skip
         shown = {name: value for name, (value, usual) in known.items() if value != usual} | more
+        if more and "padding_idx" in shown:
+            shown["padding_idx"] = shown.pop("padding_idx")  # where PyTorch shows it: behind the mode
         return ", ".join([str(self.num_embeddings), str(self.embedding_dim), *(f"{k}={v}" for k, v in shown.items())])
 
 
