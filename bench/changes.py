@@ -48,12 +48,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows that both reports have, in the new one's order, and the names of those that only one has."""
+    """All rows that both reports have, in the new one's order, and the names of those that only one has.
+
+    drift: the middle change of peers. moved: devices that are other hardware than in the old report.
+    """
 
     changes: list[Change]
     missing: list[str]
     added: list[str]
     drift: float
+    moved: list[str]
 
     @property
     def regressions(self) -> list[Change]:
@@ -77,7 +81,10 @@ def compare(old: dict[str, Any], new: dict[str, Any], threshold: float = THRESHO
     moved = [change for key in common for change in _peer_changes(before[key], after[key], peers)]
     drift = statistics.median(moved) if len(moved) >= _ENOUGH else 1.0
     changes = [_change(before[key], after[key], peers, drift, threshold) for key in common]
-    return Comparison(changes, _names(before, after), _names(after, before), drift)
+    moved_to = dict.fromkeys(
+        f"{c.new.device} was {c.old.hardware}, is {c.new.hardware}" for c in changes if c.old.hardware != c.new.hardware
+    )
+    return Comparison(changes, _names(before, after), _names(after, before), drift, list(moved_to))
 
 
 def _names(these: dict[Any, Entry], those: dict[Any, Entry]) -> list[str]:

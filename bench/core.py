@@ -55,7 +55,7 @@ def cases() -> Iterator[Case]:
         for ta, tb in ((0, 0), (0, 1), (1, 0), (1, 1)) if n in (777, 1024) else ((0, 0),):
             product = _product(ta, tb)
             yield _case("matmul", f"{'NT'[ta]}{'NT'[tb]} {n}", _normal((n, n), (n, n)),
-                        lambda _, x, y, f=product: f(x, y), product, flops=2 * n**3,
+                        lambda _, x, y, f=product: f(x, y), product, flops=2 * n**3, bytes=12 * n**2,
                         target={"torch": 0.85, "numpy": 0.9})  # fmt: skip
 
 

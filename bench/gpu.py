@@ -241,7 +241,8 @@ def _products(side: Callable[[int], int]) -> Iterator[Case]:
             for transposed in (False, True) if dtype == "bfloat16" and size == 4096 else (False,):
                 label = _SHORT[dtype] + (f" {precision}" if dtype == "float32" else "") + " NT" * transposed
                 yield Case("matmul", f"matmul {label} {size}", partial(_product, n, dtype, transposed), flops=2 * n**3,
-                           target=target, tolerance=tolerance, precision=precision)  # fmt: skip
+                           bytes=3 * _WIDTH[dtype] * n**2, target=target, tolerance=tolerance,
+                           precision=precision)  # fmt: skip
 
 
 def _product(n: int, dtype: str, transposed: bool, site: Site) -> Work | None:
@@ -271,4 +272,5 @@ def _convolutions(side: Callable[[int], int]) -> Iterator[Case]:
         work = _simple(lambda f, x, w: f.nn.functional.conv2d(x, w, padding=1), references.conv2d,
                        [(images, channels, height, height), (channels, channels, 3, 3)], dtype, most=3)  # fmt: skip
         yield Case("convolution", f"conv2d {_SHORT[dtype]} 32x128x56x56 by 128x3x3", work,
-                   flops=2 * images * height**2 * channels**2 * 9, tolerance=_TOLERANCE[dtype] * 2)  # fmt: skip
+                   flops=2 * images * height**2 * channels**2 * 9, tolerance=_TOLERANCE[dtype] * 2,
+                   bytes=_WIDTH[dtype] * channels * (2 * images * height**2 + 9 * channels))  # fmt: skip

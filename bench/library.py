@@ -54,6 +54,7 @@ def _convolutions() -> Iterator[Case]:
         rank = len(image) - 2
         out = [(n + 2 * padding - k) // stride + 1 for n, k in zip(image[2:], weight[2:], strict=True)]
         flops = 2 * image[0] * math.prod(weight) * math.prod(out)
+        size = 4 * (math.prod(image) + math.prod(weight) + image[0] * weight[0] * math.prod(out))
 
         def convolved(f: Any, x: Any, w: Any, r: int = rank, s: int = stride, p: int = padding, g: int = groups) -> Any:
             return getattr(f.nn.functional, f"conv{r}d")(x, w, stride=s, padding=p, groups=g)
@@ -62,7 +63,7 @@ def _convolutions() -> Iterator[Case]:
             return right.convolution(x, w, s, p, g)
 
         yield from _rows(
-            "convolution", name, _normal(image, weight), convolved, reference, 0.8, (0, 1), 0.7, flops=flops
+            "convolution", name, _normal(image, weight), convolved, reference, 0.8, (0, 1), 0.7, flops=flops, bytes=size
         )
     yield from _rows("convolution", "transposed 2x2/2 8x64x28x28 to 32", _normal((8, 64, 28, 28), (64, 32, 2, 2)),
                      lambda f, x, w: f.nn.functional.conv_transpose2d(x, w, stride=2), right.transposed, 0.8, (0, 1),
@@ -147,7 +148,8 @@ def _attention() -> Iterator[Case]:
             return right.attention(q, k, v, c)
 
         yield from _rows("attention", label, _normal(shape, shape, shape), attended, reference, goal, (0, 1, 2), None,
-                         flops=4 * 8 * shape[2] ** 2 * 64 // (2 if causal else 1), together=True)  # fmt: skip
+                         flops=4 * 8 * shape[2] ** 2 * 64 // (2 if causal else 1), bytes=16 * math.prod(shape),
+                         together=True)  # fmt: skip
 
 
 def _shapes() -> Iterator[Case]:
@@ -164,7 +166,7 @@ def _shapes() -> Iterator[Case]:
         yield from _rows("shape", f"{name} 2048x2048", _normal(matrix), call, reference, None, bytes=8 << 22)
     yield from _rows("shape", "einsum bij,bkj->bik 16x256", _normal((16, 256, 256), (16, 256, 256)),
                      lambda f, x, y: f.einsum("bij,bkj->bik", x, y), lambda x, y: x @ y.transpose(0, 2, 1), None,
-                     flops=2 * 16 * 256**3)  # fmt: skip
+                     flops=2 * 16 * 256**3, bytes=12 * 16 * 256**2)  # fmt: skip
     for p in (2.0, 1.0):
         yield from _rows("shape", f"cdist p={p:.0f} 1000x1000x64", _normal((1000, 64), (1000, 64)),
                          lambda f, x, y, p=p: f.cdist(x, y, p), lambda x, y, p=p: right.distances(x, y, p),

@@ -145,6 +145,7 @@ def _summary(found: Comparison, paint: Paint) -> str:
         if v in verdicts
     ]
     lines = [", ".join(words) + f"; peers of all rows changed by {found.drift - 1:+.0%} (middle)"]
+    lines += [paint(f"another device: {words}", "fair") for words in found.moved]
     for names, what in ((found.missing, "no longer measured"), (found.added, "new")):
         if names:
             lines.append(f"{what}: {', '.join(names[:8])}" + (f" and {len(names) - 8} more" if len(names) > 8 else ""))

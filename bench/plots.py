@@ -20,7 +20,7 @@ __all__ = ["available", "svg", "write"]
 
 Drawing = Callable[[Any], None]
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6f6f6f")  # Okabe and Ito's palette
-_SIZE = re.compile(r"(.*\D)\s(\d+)([KMG]?)")
+_SIZE = re.compile(r"(.+)\s(\d+)([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _FIXED = {"torch": "#d55e00", "numpy": "#009e73"}  # in every plot
 _ROUND = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9))
@@ -214,7 +214,7 @@ def _sizes(figure: Any, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], 
     all_axes = figure.subplots(*grid, squeeze=False).flat
     for axes, (op, rows) in zip(all_axes, sweeps, strict=False):
         first = rows[0][2]
-        unit = "GB/s" if first.bytes else "GFLOP/s" if first.flops else "µs"
+        unit = "GFLOP/s" if first.flops else "GB/s" if first.bytes else "µs"
         for name in names:
             points = [(size, value) for size, _, e in rows if (value := _height(e, name, unit)) is not None]
             if points:
@@ -320,4 +320,5 @@ def _bars(
     axes.set_axisbelow(True)
     axes.grid(True, axis="x", alpha=0.3)
     axes.set_xlabel("the other's time by ours: right of 1 ours is faster\nhatched: an aim was missed", fontsize=8)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    columns = max(1, min(3, 110 // (16 + max(map(len, series)))))  # as many as 9 inches hold
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)

@@ -51,7 +51,7 @@ def report(*kernels: dict[str, Any], hosts: tuple[dict[str, Any], ...] = (), **m
 @pytest.fixture
 def sample() -> dict[str, Any]:
     """Rows of every sort: with bytes, operations, both, neither, missed, broken, and with hostile names."""
-    sizes = [kernel(f"add {n}M", bytes=12 * n << 20, times={"cpu": timing(2e-4 * n), "torch": timing(3e-4 * n)})
+    sizes = [kernel(f"add fp32 {n}M", bytes=12 * n << 20, times={"cpu": timing(2e-4 * n), "torch": timing(3e-4 * n)})
              for n in (1, 4, 16)]  # fmt: skip
     host = {"name": "add", "target_us": [8, 12], "met": False, "peers": {"torch": timing(1e-6)}} | timing(9e-6)
     return report(
@@ -207,7 +207,7 @@ def test_csv_and_json_lines(sample: dict[str, Any]) -> None:
     head, *records = map(json.loads, tables.as_json_lines([sample], found).splitlines())
     assert (head["part"], head["cores"]) == ("machine", 2)
     assert [r["name"] for r in records] == [r["name"] for r in lines]
-    assert next(r for r in records if r["name"] == "add 4M")["gb_per_s"] == pytest.approx((48 << 20) / 8e-4 * 1e-9)
+    assert next(r for r in records if r["name"] == "add fp32 4M")["gb_per_s"] == pytest.approx((48 << 20) / 8e-4 * 1e-9)
 
 
 def test_a_spreadsheet_runs_nothing() -> None:

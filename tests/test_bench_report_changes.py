@@ -133,6 +133,13 @@ def test_rows_are_matched() -> None:
         compare(old, report(2) | {"suite": "ops"})
 
 
+def test_another_device_is_told() -> None:
+    other = report(2)
+    other["machine"]["devices"][0]["name"] = "More cores"
+    assert compare(report(1), other).moved == ["cpu was Cores, is More cores"]
+    assert compare(report(1), report(2)).moved == []
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {}
     for name, found in {"old": report(1), "same": report(2), "new": report(3, factors={"row 3": 2.0})}.items():
