@@ -68,10 +68,15 @@ def _measure(options: argparse.Namespace) -> int:
     from . import report
     from .colours import painter
     from .machine import describe
-    from .rows import entries, load
+    from .rows import entries, load, suite_of
     from .sites import sites
 
     old = load(options.compare[0]) if options.compare else None  # a wrong file is told before an hour of measuring
+    if old is not None and suite_of(old) != options.suite:
+        raise ArgumentError(
+            f"bench: {options.compare[0]} has the suite {suite_of(old)}, and {options.suite} would be measured: "
+            f"give --suite {suite_of(old)}"
+        )
     if options.plots:
         outputs.needs_plots()
     paint = painter(sys.stdout)

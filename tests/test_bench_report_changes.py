@@ -159,3 +159,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(str(files["old"]), str(files["new"]), "--threshold", "3") == 0
     with pytest.raises(ArgumentError, match="one or two"):
         run(*map(str, files.values()))
+    with pytest.raises(ArgumentError, match="give --suite core"):  # told before anything is measured
+        run(str(files["old"]), "--suite", "ops")
