@@ -356,3 +356,19 @@ def test_lines_are_coloured_by_aims_and_shares(monkeypatch: pytest.MonkeyPatch) 
 def test_plots_on_the_page_are_the_drawn_ones(made: str) -> None:
     (data,) = re.findall(r"base64,([^\"]+)", made)
     assert ElementTree.fromstring(base64.b64decode(data)).tag.endswith("svg")
+
+
+def test_kept_pages_ask_no_network() -> None:
+    """Those beside the kept results, drawings included: addresses in them are names of namespaces."""
+    kept = sorted((Path(page.__file__).parent / "results").glob("*.html"))
+    assert kept
+    for path in kept:
+        text = path.read_text(encoding="utf-8")
+        assert "http" not in text.replace("http-equiv", "")
+        drawings = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", text)
+        assert drawings
+        for data in drawings:
+            svg = base64.b64decode(data).decode()
+            ElementTree.fromstring(svg)
+            assert not re.findall(r"(?<!xmlns=\")(?<!xmlns:xlink=\")https?://", svg)
+            assert "<script" not in svg
