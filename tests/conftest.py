@@ -56,10 +56,11 @@ def _why_no_gpu() -> str:
 @pytest.fixture(autouse=True)
 def built_for_the_module(request: pytest.FixtureRequest) -> None:
     """Kernels on `cpu` are optimised in the modules of `OPTIMISED`, and quickly built in the others."""
-    if os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu") == "cpu" and importlib.util.find_spec("pyopencl"):
+    about = os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu")
+    if about in ("cpu", "interpreter") and importlib.util.find_spec("pyopencl"):
         import vendors
 
-        vendors.optimise(request.path.stem in OPTIMISED)
+        vendors.optimise(about == "cpu" and request.path.stem in OPTIMISED)
 
 
 @pytest.fixture

@@ -322,6 +322,7 @@ def test_optimizers_do_not_look() -> None:
                 assert sum(e.endswith("_step_many") for e in entries) == 1, entries  # of weight and bias together
 
 
+@pytest.mark.slow
 def test_the_demo_trains_as_on_the_cpu() -> None:
     """Weights, order and dropout are drawn alike on every device, so losses differ by roundings only."""
     interpreted, plain = (train(epochs=1, seed=3, device=d, steps=4, batch_size=8) for d in ("interpreter", "cpu"))
