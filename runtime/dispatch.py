@@ -17,7 +17,7 @@ from .context import State, _local
 from .device import Device, Meta
 from .errors import ArgumentError, DeviceError, GradientError, ShapeError
 from .kinds import Planned, Request, planner
-from .layout import has_internal_overlap
+from .layout import disjoint, has_internal_overlap
 from .records import OpRecord, registry
 from .storage import Storage
 from .tensor import Extra, Tensor
@@ -181,9 +181,7 @@ def call_into(
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
-def plan_into(
-    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]
-) -> Plan:
+def plan_into(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]) -> Plan:
     """The plan of a call that writes to `outs` and records nothing, for callers that launch it again and again, on
     tensors of the same layouts: they look after overlaps, versions and modes themselves."""
     state = _local.state
@@ -215,11 +213,21 @@ def _check_overlap(record: OpRecord, out: Tensor, operand: Tensor) -> None:
     same = operand.start == out.start and operand.meta.strides == out.meta.strides
     if same and operand.meta.shape == out.meta.shape:
         return
-    if operand.meta.numel and out.meta.numel and _extents_meet(operand, out):
+    if operand.meta.numel and out.meta.numel and _extents_meet(operand, out) and not _interleave(operand, out):
         raise ShapeError(
             f"{record.name}: the result and an operand share memory but are not the same elements; "
             "call .clone() on one of them first"
         )
+
+
+def _interleave(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are known to lie in one stretch of memory without a common element, as two columns do."""
+    size = a.meta.dtype.itemsize
+    if b.meta.dtype.itemsize != size:
+        return False
+    low = min(a.start, b.start)
+    starts = ((a.start - low) // size, (b.start - low) // size)
+    return disjoint((a.meta.shape, a.meta.strides, starts[0]), (b.meta.shape, b.meta.strides, starts[1]))
 
 
 def _extents_meet(a: Tensor, b: Tensor) -> bool:

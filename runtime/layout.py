@@ -11,6 +11,7 @@ from .errors import ShapeError
 __all__ = [
     "broadcast",
     "collapse",
+    "disjoint",
     "expand_strides",
     "has_internal_overlap",
     "normalize_dim",
@@ -155,3 +156,36 @@ def dense(layout: Meta) -> bool:
 def strides_like(layout: Meta) -> tuple[int, ...]:
     """Strides that `empty_like` gives: the layout's own if dense, else contiguous."""
     return layout.strides if dense(layout) else contiguous_strides(layout.shape)
+
+
+def disjoint(*views: tuple[Sequence[int], Sequence[int], int]) -> bool:
+    """Whether two views (shape, strides, start; in elements) certainly have no element in common.
+
+    Positions are written as digits, one for each stride of either view and one for single elements. Where no sum of
+    lower digits reaches the next stride that is unambiguous, and the views are disjoint if for one digit their ranges
+    are. Other layouts (strides that do not nest) count as not disjoint.
+    """
+    steps = sorted({s for shape, strides, _ in views for n, s in zip(shape, strides, strict=True) if n > 1 and s} | {1})
+    lows: list[list[int]] = []
+    highs: list[list[int]] = []
+    for shape, strides, start in views:
+        counts = dict.fromkeys(steps, 1)
+        for n, s in zip(shape, strides, strict=True):
+            if n > 1 and s:
+                if counts[s] > 1:
+                    return False
+                counts[s] = n
+        digits = []
+        for step in reversed(steps):
+            digits.append(start // step)
+            start %= step
+        lows.append(digits[::-1])
+        highs.append([low + counts[step] - 1 for low, step in zip(lows[-1], steps, strict=True)])
+    reach = 0
+    for step, *top in zip(steps, *highs, strict=True):
+        if reach >= step:
+            return False
+        reach += max(top) * step
+    return any(
+        max(low) > min(high) for low, high in zip(zip(*lows, strict=True), zip(*highs, strict=True), strict=True)
+    )

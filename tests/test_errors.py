@@ -346,9 +346,11 @@ def test_writes_that_overlap() -> None:
     windows = tensor(6).as_strided((3, 3), (1, 1))
     with raises(errors.ShapeError, RuntimeError, "several indices", ".clone()"):
         windows.mul_(2)
-    even, odd = memory[::2], memory[1::2]  # their extents meet, their elements do not
+    even, odd = memory[::2], memory[1::2]
     with raises(errors.ShapeError, RuntimeError, "share memory"):
-        wg.add(even, 1, out=odd)
+        wg.add(even, 1, out=memory[:3])
+    wg.add(even, 1, out=odd)  # their extents meet, their elements do not
+    assert odd.tolist() == [n + 1 for n in even.tolist()]
 
 
 # Memory

@@ -10,7 +10,8 @@ import pytest
 
 import weftgrad as wg
 from weftgrad.autograd import gradcheck, gradgradcheck
-from weftgrad.runtime.errors import VersionError
+from weftgrad.runtime.errors import ShapeError, VersionError
+from weftgrad.runtime.layout import disjoint
 
 Write = Callable[[Any, Any], Any]
 
@@ -66,3 +67,39 @@ def test_a_later_write_is_still_noticed() -> None:
     y.cos_()
     with pytest.raises(VersionError, match="sin"):
         z.sum().backward()
+
+
+def test_parts_that_lie_between_each_other_are_no_overlap() -> None:
+    """As boxes are written: corners plus sizes, each two columns of one tensor."""
+    expected = np.arange(24.0).reshape(6, 4)
+    boxes = wg.tensor(expected, device="cpu")
+    boxes[:, 2:] += boxes[:, :2]
+    expected[:, 2:] += expected[:, :2]
+    boxes[:, 0::2] += boxes[:, 1::2]
+    expected[:, 0::2] += expected[:, 1::2]
+    np.testing.assert_array_equal(boxes.numpy(), expected)
+    with pytest.raises(ShapeError, match="share memory"):
+        boxes[:, 1:] += boxes[:, :3]
+
+
+def test_disjoint_views_are_told_from_those_that_meet() -> None:
+    rng = np.random.default_rng(0)
+    whole = np.arange(5 * 6 * 12).reshape(5, 6, 12)
+
+    def part() -> Any:
+        turned = np.transpose(whole, rng.permutation(3) if rng.random() < 0.4 else None)
+        where = []
+        for size in turned.shape:
+            low, high = sorted(rng.integers(0, size + 1, 2))
+            where.append(slice(low, max(high, low + 1), rng.integers(1, 3)) if low < size else slice(None))
+        return turned[tuple(where)]
+
+    found = {True: 0, False: 0}
+    for _ in range(400):
+        a, b = part(), part()
+        low = min(a.flat[0], b.flat[0])
+        views = [(v.shape, tuple(s // 8 for s in v.strides), int(v.flat[0] - low)) for v in (a, b)]
+        apart = disjoint(*views)
+        assert not (apart and np.intersect1d(a, b).size), views
+        found[apart] += 1
+    assert min(found.values()) > 50, found
