@@ -35,7 +35,7 @@ def _values(
 
 
 def recurrent_cases(op: Op, place: Device, selection: str) -> list[Case]:
-    """Slices of matrices in float32, whose rows have vectors and elements beyond; on the main device a half type too."""
+    """Slices of matrices in float32, whose rows have vectors and elements beyond; on the main device half types."""
     rng = np.random.default_rng(len(op.name))
     forms = [("float32", 5, 35)]
     if selection == "full":
