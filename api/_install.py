@@ -86,10 +86,15 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _converted(function: Callable[..., Any], tensor: Tensor, other: Any, reflected: bool) -> Any:
-    """NumPy scalars are numbers; anything else is not ours to handle."""
+    """NumPy scalars are numbers, arrays tensors of their dtype; anything else is not ours to handle."""
     import numpy as np
 
     if isinstance(other, np.generic):
         number = other.item()
         return function(number, tensor) if reflected else function(tensor, number)
+    if isinstance(other, np.ndarray):
+        from .factories import tensor as made
+
+        array = made(other, device=tensor.meta.device)
+        return function(array, tensor) if reflected else function(tensor, array)
     return NotImplemented

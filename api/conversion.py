@@ -255,6 +255,8 @@ class Conversions:
     def __contains__(self, item: Any) -> Any:
         return _builtin_bool((self == item).any())  # type: ignore[union-attr]
 
+    __array_priority__ = 1000  # NumPy leaves operators on its arrays and ours to us
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         array = _hosting.to_numpy(self)  # type: ignore[arg-type]
         return array if dtype is None else array.astype(dtype)

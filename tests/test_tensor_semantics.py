@@ -357,3 +357,28 @@ def test_tensors_are_shown_with_one_number_of_digits():
         assert repr(wg.tensor(values, device="cpu")) == shown
     assert repr(wg.zeros(0, 3, device="cpu")) == "tensor([], size=(0, 3))"
     assert repr(wg.tensor(np.arange(2000), device="cpu")) == "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"
+
+
+def test_switches_of_backends():
+    import weftgrad.backends.cudnn as cudnn
+
+    cudnn.benchmark = True  # nothing to see: it may be set
+    assert wg.backends.cudnn is cudnn
+    assert not wg.backends.mps.is_available()
+    before = wg.get_float32_matmul_precision()
+    try:
+        for allowed, precision in ((True, "high"), (False, "highest")):
+            wg.backends.cuda.matmul.allow_tf32 = allowed
+            assert wg.get_float32_matmul_precision() == precision
+            assert wg.backends.cuda.matmul.allow_tf32 is allowed
+    finally:
+        wg.set_float32_matmul_precision(before)
+
+
+def test_operators_take_arrays():
+    x, array = leaf([1.0, 2.0]), np.array([3.0, 5.0])
+    for found, expected in ((x * array, [3, 10]), (array - x, [2, 3]), (array / x, [3, 2.5]), (x + array[0], [4, 5])):
+        assert isinstance(found, wg.Tensor)
+        assert found.tolist() == expected
+    (x * array).sum().backward()
+    assert x.grad.tolist() == array.tolist()
