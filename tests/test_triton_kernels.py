@@ -34,7 +34,7 @@ def test_every_kernel_compiles(rows):
     assert len({r.kernel for r in rows}) > 500
     for target in ("sm_80", "sm_90", "sm_100", "gfx942"):
         found = {r.kernel for r in rows if r.target == target}
-        assert len(found) > 200, target
+        assert len(found) > 150, target
         assert {"convolution_forward", "contraction_multiply"} <= found, target
 
 

@@ -105,7 +105,7 @@ def compiled(
     """A row for each kernel and target, in order; `jobs` processes compile.
 
     in_turn: kernels that are planned alike for every target are compiled for some, in turn: those of one pattern that
-    differ by their formula alone for one each, others for every second.
+    differ by their formula alone for one each, others for every second; of those of second derivatives every third.
     """
     found = planned(targets, ops, dtype)
     work = [(target, step) for target, steps in found.items() for step in steps]
@@ -115,6 +115,8 @@ def compiled(
             alike = {s.instance.entry for _, s in work if not _differs(s) and _of_a_formula(s) is of_a_formula}
             every = len(targets) if of_a_formula else 2
             turn |= {entry: targets[i % every :: every] for i, entry in enumerate(sorted(alike))}
+        second = [entry for entry in sorted(turn) if entry.count("_grad_") > 1]
+        turn |= {entry: () for i, entry in enumerate(second) if i % 3}
         work = [(target, step) for target, step in work if target in turn.get(step.instance.entry, targets)]
     if jobs <= 1:
         yield from (measured(*each) for each in work)
