@@ -287,7 +287,7 @@ def test_layers_of_tables() -> None:
     layer = nn.EmbeddingBag(10, 3, mode="sum", padding_idx=-1, dtype=wg.float64)
     assert layer.padding_idx == 9
     assert not host(layer.weight)[9].any()
-    assert str(layer) == "EmbeddingBag(10, 3, padding_idx=9, mode='sum')"
+    assert str(layer) == "EmbeddingBag(10, 3, mode='sum', padding_idx=9)"
     index, offsets = wg.tensor(BAGGED), wg.tensor(OFFSETS)
     same(layer(index, offsets), host(F.embedding_bag(index, layer.weight, offsets, mode="sum", padding_idx=9)))
     given = nn.EmbeddingBag.from_pretrained(wg.tensor(TABLE), mode="max")
