@@ -112,7 +112,7 @@ def test_kernels_compile_while_others_are_interpreted():
 
     def interpret():
         x, y = np.ones(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
-        while not stop.is_set():
+        while not stop.wait(0.001):  # a moment in which the other thread may take the lock
             run(arithmetic, x, x, y, OP="mul", BLOCK=BLOCK)
 
     thread = threading.Thread(target=interpret)
