@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -176,7 +177,7 @@ class Compiler:
             if binary is None:
                 return False
             try:
-                made = cl.Program(self._context, [self._handle], [binary]).build(self._options, devices=[self._handle])
+                made = self._finished(binary)
             except cl.Error:
                 return False
             self._batches[key] = made
@@ -207,7 +208,7 @@ class Compiler:
         binary = self._cache.load(text)
         if binary is not None:
             try:
-                made = cl.Program(self._context, [self._handle], [binary]).build(self._options, devices=[self._handle])
+                made = self._finished(binary)
                 self.loaded += 1
                 return made
             except cl.Error:
@@ -220,7 +221,7 @@ class Compiler:
             if len(instances) > 1:
                 self._cache.index([self._source([i]) for i in instances], text)
             # A binary holds finished kernels, where a program from source compiles each at its first launch.
-            return cl.Program(self._context, [self._handle], [binary]).build(self._options, devices=[self._handle])
+            return self._finished(binary)
         except cl.Error as error:
             names = ", ".join(sorted({i.name for i in instances}))
             raise CompileError(f"{names}: does not compile for {self._handle.name}\n{error}") from error
@@ -236,7 +237,17 @@ class Compiler:
         return self._build(text, self._options)
 
     def _build(self, text: str, options: Sequence[str]) -> Any:
-        return cl.Program(self._context, text).build(list(options), devices=[self._handle], cache_dir=False)
+        with warnings.catch_warnings():  # Intel's compiler logs what it vectorised, and pyopencl warns of any log
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            return cl.Program(self._context, text).build(list(options), devices=[self._handle], cache_dir=False)
+
+    def _finished(self, binary: bytes) -> Any:
+        """The program of a binary."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            return cl.Program(self._context, [self._handle], [binary]).build(
+                self._options, devices=[self._handle]
+            )
 
 
 class OpenCLEvent:
