@@ -351,6 +351,9 @@ class Standin(types.SimpleNamespace):
     def cuInit(self, Flags: int) -> tuple[CUresult]:
         return (self._enter("cuInit"),)
 
+    def cuDriverGetVersion(self) -> tuple[CUresult, int]:
+        return OK, 13010
+
     def cuGetErrorName(self, error: int) -> tuple[CUresult, bytes]:
         return OK, CUresult(error).name.encode()
 

@@ -60,6 +60,7 @@ class CudaDriver:
         self.device = device
         self.info = info
         self.name = info.name
+        self.identity = f"{info.name}, CUDA {cuda_api.driver_version()}"  # what timings hold for
         self.capabilities = override(
             Capabilities(
                 style="triton",

@@ -146,6 +146,12 @@ def ask(name: str, *arguments: Any) -> Any:
     return None if len(found) == 1 else found[1] if len(found) == 2 else found[1:]
 
 
+def driver_version() -> str:
+    """The version of CUDA that the driver has, as in `13.1`."""
+    found = int(ask("cuDriverGetVersion"))
+    return f"{found // 1000}.{found % 1000 // 10}"
+
+
 def failure(name: str, code: Any, last: str = "") -> Exception:
     """The error for a function that returned `code`. `last`: what was launched last, if that is known."""
     words = _words(_library, code)

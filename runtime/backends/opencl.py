@@ -101,6 +101,13 @@ def devices() -> tuple[DeviceInfo, ...]:
     return tuple(sorted(found, key=lambda info: not info.is_gpu))
 
 
+def identity_of(info: DeviceInfo) -> str:
+    """Platform, device and driver with their versions: what timings hold for."""
+    platform, handle = info.handle.platform, info.handle
+    parts = (platform.name, platform.version, handle.name, handle.driver_version)
+    return ", ".join(" ".join(part.split()) for part in parts)
+
+
 def capabilities_of(info: DeviceInfo) -> Capabilities:
     """What schedules are chosen by, from what the driver says; `WEFTGRAD_CAPABILITIES` overrides fields for tests,
     as in `style=gpu,fp64=0,max_group=64,local_memory=16384`."""
@@ -360,6 +367,7 @@ class OpenCLDriver:
         self.info = info or found[index]
         self.handle = self.info.handle
         self.name = self.info.name
+        self.identity = identity_of(self.info)
         self.capabilities = override(capabilities_of(self.info), overrides)
         self.budget = Budget(default_limit(self.capabilities.memory))
         self.launches = 0

@@ -92,6 +92,7 @@ class CpuDriver(HostDriver):
     def __init__(self, device: Device):
         super().__init__(device)
         self.name = "host memory"
+        self.identity = ""  # of the driver, once it is open
         self.opened = False
         self._lock = threading.RLock()
         self._retired: deque[tuple[Any, ...]] = deque()  # owner, buffer, the last event when it was retired
@@ -125,6 +126,7 @@ class CpuDriver(HostDriver):
         )
         self._handles = handles
         self.name = info.name.removeprefix("pthread-")
+        self.identity = opencl.identity_of(info)
         self.opened = True
         for stream in self._streams:
             stream.open()

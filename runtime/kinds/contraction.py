@@ -18,6 +18,7 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ShapeError
 from ..layout import collapse, pack_longs, padded
+from ..schedules import Choice, choose
 from . import Planned, Request, contraction_plan
 from .pointwise import compute_dtype, elementwise_parts, result_dtype
 
@@ -345,8 +346,9 @@ class _Builder:
         a_along_k, b_along_k = self._product(gemm)
         converts = a.dtype.storage != self.element.storage
         shape = contraction_plan.Product(gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, a_along_k, b_along_k, converts)
-        chosen = contraction_plan.choose(shape, self.able, self.lanes)
-        if chosen.flip and contraction_plan.turns(shape, self.able, self.lanes):
+        wanted = self._chosen(shape)
+        chosen = contraction_plan.choose(shape, self.able, self.lanes, wanted)
+        if chosen.flip and contraction_plan.turns(shape, self.able, self.lanes, wanted):
             return self._cpu(_turned(gemm), b, a, c)  # whose result is laid out anew instead of A
         if chosen.flip or (chosen.block and not a_along_k and gemm.m[1] != 1):
             gemm, a = self._copied_a(gemm, a)
@@ -357,6 +359,12 @@ class _Builder:
         columns = _ceil(there.n[0], chosen.columns)
         self._launch(there, a, b, place, chosen, b_along_k, columns, part_step)
         self._settle(gemm, there, c, place, chosen.parts, part_step)
+
+    def _chosen(self, p: contraction_plan.Product) -> Choice:
+        """What a schedule says of the product; ops with the same one share it."""
+        sizes = {"m": p.m, "n": p.n, "k": p.k, "batch": p.batch}
+        layout = ("N" if p.a_along_k else "T") + ("T" if p.b_along_k else "N") + "*" * p.converts
+        return choose(self.request, "contraction", sizes, self.element.name, "product", layout)
 
     def _copied_a(self, gemm: _Gemm, a: _Place) -> tuple[_Gemm, _Place]:
         """A laid out along k, once for the batch entries that share it."""
@@ -412,7 +420,7 @@ class _Builder:
     def _gpu(self, gemm: _Gemm, a: _Place, b: _Place, c: _Place) -> None:
         a_along_k, b_along_k = self._product(gemm)
         shape = contraction_plan.Product(gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, a_along_k, b_along_k)
-        tile = contraction_plan.choose_tile(shape, self.able, self.element.itemsize)
+        tile = contraction_plan.choose_tile(shape, self.able, self.element.itemsize, self._chosen(shape))
         there, place, part_step = self._result(gemm, c, tile.parts, False)
         rows, columns = tile.gy * tile.tm, tile.gx * tile.tn
         flags = {"GX": tile.gx, "GY": tile.gy, "TM": tile.tm, "TN": tile.tn, "KC": tile.kc}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..backends.protocol import Capabilities
+from ..schedules import Choice, spaces
 
 __all__ = ["Product", "Schedule", "Tile", "choose", "choose_tile", "turns"]
 
@@ -65,34 +66,34 @@ class Tile:
     parts: int
 
 
-_ITEM = 64 * 1024  # multiplications that are worth a work-item of their own
-_ROWS = 264  # rows a work-item packs a panel for, at most: more gain little, and cost balance
+# How much a work-item takes is a schedule's choice (`chosen`, of codegen/schedules.yaml); what follows is what `auto`
+# means there.
 _PACK_A = 512 * 1024  # elements of A from which work-items pack its rows: it is past a second-level cache
-_PANELS = 8  # panels that share packed rows: their sums stay in a second-level cache too
 _FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
 _FLIP_COLUMNS = 100  # columns of B that pay for it
 
 
-def choose(product: Product, able: Capabilities, lanes: int) -> Schedule:
-    """The CPU schedule of `product`."""
+def choose(product: Product, able: Capabilities, lanes: int, chosen: Choice | None = None) -> Schedule:
+    """The CPU schedule of `product`, with what is `chosen` (default: what is shipped for any device)."""
+    chosen = chosen or spaces["opencl-cpu/contraction"].fallback
     if product.b_along_k and (product.m <= 8 or product.n < 4 * lanes):
-        return _dots(product, able.cores, lanes)
-    return _gemm(product, able.cores, lanes)
+        return _dots(product, able.cores, chosen)
+    return _gemm(product, able.cores, lanes, chosen)
 
 
-def turns(p: Product, able: Capabilities, lanes: int) -> bool:
+def turns(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> bool:
     """Whether B'A' had better be computed, and its result transposed, than A be laid out along k."""
     if p.a_along_k or p.b_along_k or p.converts or 2 * p.n > p.k:
         return False
-    return not choose(Product(p.n, p.m, p.k, p.batch, False, False), able, lanes).flip
+    return not choose(Product(p.n, p.m, p.k, p.batch, False, False), able, lanes, chosen).flip
 
 
-def _dots(p: Product, cores: int, lanes: int) -> Schedule:
-    mr, nv = (1, 4) if p.m == 1 else (4, 5) if p.n < 64 else (4, 6)
+def _dots(p: Product, cores: int, chosen: Choice) -> Schedule:
+    mr, nv = chosen["dots"] or ((1, 4) if p.m == 1 else (4, 5) if p.n < 64 else (4, 6))
     if p.n == 1:
         mr, nv = (4, 1) if p.m > 1 else (1, 1)
     depth, parts = _split(p, cores, p.m * p.n * p.batch)
-    wanted = _shares(p, cores, parts)
+    wanted = _shares(p, cores, parts, chosen)
     entries = _ceil(p.batch, wanted)
     wanted = _ceil(wanted, _ceil(p.batch, entries))
     columns = _round(_ceil(p.n, wanted), nv)
@@ -119,43 +120,48 @@ def _tile(p: Product, lanes: int) -> tuple[int, int, int]:
     return _WIDE[tall < square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
 
 
-def _gemm(p: Product, cores: int, lanes: int) -> Schedule:
-    mr, nv, kc = _tile(p, lanes)
+def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
+    mr, nv, kc = chosen["tile"] or _tile(p, lanes)
+    most = chosen["rows"]
     panels = _ceil(p.n, nv * lanes)
     depth, parts = _split(p, cores, _ceil(p.m, mr) * panels * p.batch * 64)
-    wanted = _shares(p, cores, parts)
+    wanted = _shares(p, cores, parts, chosen)
     if p.batch >= 4 * cores and p.batch * parts >= wanted:
         rows, entries = p.m, _ceil(p.batch, wanted)
     else:
         items = panels * p.batch * parts
-        blocks = max(_ceil(p.m, _ROWS), min(_ceil(min(2 * cores, wanted), items), _ceil(p.m, 5 * mr)))
+        blocks = max(_ceil(p.m, most), min(_ceil(min(2 * cores, wanted), items), _ceil(p.m, 5 * mr)))
         rows, entries = _ceil(p.m, blocks), 1
     if parts > 1:
         entries = 1
-    large = p.m * p.k >= (_PACK_A if p.a_along_k else _FLIP) and panels >= _PANELS // 2
-    if large and p.m > _ROWS // 2 and p.batch < 4 * cores and parts == 1:
-        return _packed(p, cores, lanes, mr, nv, kc)
+    large = p.m * p.k >= (chosen["whole"] or (_PACK_A if p.a_along_k else _FLIP))
+    if large and panels >= chosen["panels"] // 2 and p.m > most // 2 and p.batch < 4 * cores and parts == 1:
+        return _packed(p, cores, lanes, (mr, nv, kc), chosen)
     flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
-    pack = p.b_along_k or p.m > 32
+    if chosen["flip"] is not None and not p.a_along_k:
+        flip = bool(chosen["flip"])
+    pack = p.b_along_k or (p.m > 32 if chosen["pack"] is None else bool(chosen["pack"]))
     return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
 
 
-def _packed(p: Product, cores: int, lanes: int, mr: int, nv: int, kc: int) -> Schedule:
-    """Both operands packed: equal work-items of at most `_ROWS` rows by `_PANELS` panels."""
+def _packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, int], chosen: Choice) -> Schedule:
+    """Both operands packed: equal work-items of at most so many rows by so many panels."""
+    mr, nv, kc = tile
+    most, together = chosen["rows"], chosen["panels"]
     panels = _ceil(p.n, nv * lanes)
-    groups = _ceil(panels, _PANELS)
-    blocks = max(_ceil(p.m, _ROWS), _ceil(2 * cores, groups * p.batch))
-    while groups * blocks * p.batch % cores and blocks < 2 * _ceil(p.m, _ROWS):
+    groups = _ceil(panels, together)
+    blocks = max(_ceil(p.m, most), _ceil(2 * cores, groups * p.batch))
+    while groups * blocks * p.batch % cores and blocks < 2 * _ceil(p.m, most):
         blocks += 1
     columns = _ceil(panels, groups) * nv * lanes
     rows = _round(_ceil(p.m, blocks), mr)
-    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=_ROWS, panels=_PANELS)
+    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=most, panels=together)
 
 
-def _shares(p: Product, cores: int, parts: int) -> int:
-    """Work-items worth having: equal and few, none smaller than `_ITEM`."""
+def _shares(p: Product, cores: int, parts: int, chosen: Choice) -> int:
+    """Work-items worth having: equal and few, none smaller than what is worth one."""
     work = p.m * p.n * p.k * p.batch
-    return max(1, min(work // _ITEM, 4 * cores // min(parts, 4)))
+    return max(1, min(work // chosen["item"], chosen["shares"] * cores // min(parts, chosen["shares"])))
 
 
 def _split(p: Product, cores: int, results: int) -> tuple[int, int]:
@@ -166,12 +172,13 @@ def _split(p: Product, cores: int, results: int) -> tuple[int, int]:
     return depth, _ceil(p.k, depth)
 
 
-def choose_tile(p: Product, able: Capabilities, itemsize: int) -> Tile:
+def choose_tile(p: Product, able: Capabilities, itemsize: int, chosen: Choice | None = None) -> Tile:
     """The GPU schedule of `p`, within the device's group size and local memory."""
-    gx = gy = 16 if able.max_group >= 256 else 8 if able.max_group >= 64 else 4
+    chosen = chosen or spaces["opencl-gpu/contraction"].fallback
+    gx = gy = chosen["side"] or (16 if able.max_group >= 256 else 8 if able.max_group >= 64 else 4)
     small = min(p.m, p.n) <= 2 * gx
-    tm = tn = 2 if small else 4
-    kc = 16
+    tm = tn = chosen["work"] or (2 if small else 4)
+    kc = chosen["kc"]
     while kc > 1 and kc * (gx * tn + gy * tm + 2) * itemsize > able.local_memory:
         kc //= 2
     groups = _ceil(p.m, gy * tm) * _ceil(p.n, gx * tn) * p.batch

@@ -16,12 +16,13 @@ from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError, UnsupportedDType
 from ..layout import broadcast, collapse, expand_strides, pack_longs, preserved_strides, split
 from ..records import Output
+from ..schedules import Choice, choose
 from . import Planned, Request, slot
 
 __all__ = ["compute_dtype", "elementwise_parts", "plan", "result_dtype"]
 
 _CLASSES = {"bool": "b", "integer": "ui", "float": "f", "numeric": "uif", "integral": "bui", "all": "buif"}
-_STREAM = 8 << 20  # bytes of result from which stores bypass the caches
+_STREAM = 8 << 20  # bytes of result from which stores bypass the caches, where that is not a schedule's choice
 
 
 def plan(request: Request) -> Planned:
@@ -165,13 +166,14 @@ def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], co
         from .triton import pointwise as triton
 
         return triton.step(request, given, sizes, strides, element)
-    lanes = able.lanes if able.style == "cpu" or able.lanes <= 4 else 4
+    chosen = choose(request, "pointwise", {"numel": outputs[0].numel}, computed.name)
+    lanes = chosen["width"] or (able.lanes if able.style == "cpu" or able.lanes <= 4 else 4)
     if element in ("double", "long") and able.style == "cpu":
         lanes //= 2
     flat = len(sizes) <= 1 and all(s in ((), (0,), (1,)) for s in strides)
     if flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
-        return _flat(request, given, strides, outputs, element, lanes)
-    return _strided(request, given, sizes, strides, outputs, element, lanes)
+        return _flat(request, given, strides, outputs, element, lanes, chosen)
+    return _strided(request, given, sizes, strides, outputs, element, lanes, chosen)
 
 
 def _instance(
@@ -185,8 +187,11 @@ def _instance(
     return Instance(name, text.source, f"{name}_{entry}", element, lanes, given.slots, every, text.functions)
 
 
-def elementwise_parts(numel: int, cores: int) -> int:
-    """How many work-items share `numel` elements on a CPU: few and equal (see ARCHITECTURE.md, schedules)."""
+def elementwise_parts(numel: int, cores: int, a_core: int | None = None) -> int:
+    """How many work-items share `numel` elements on a CPU: few and equal (see ARCHITECTURE.md, schedules), or as many
+    `a_core`, where a schedule says so."""
+    if a_core is not None:
+        return a_core * cores
     if numel <= 32 * 1024:
         return 1
     return cores if numel <= 512 * 1024 else 4 * cores
@@ -208,18 +213,19 @@ def _flat(
     outputs: tuple[Meta, ...],
     element: str,
     lanes: int,
+    chosen: Choice,
 ) -> Step:
     able, numel = request.capabilities, outputs[0].numel
     classes = _classes(given, strides)
     if able.style == "gpu":
-        local, items = min(128, able.max_group), -(-numel // lanes)
+        local, items = min(chosen["group"], able.max_group), -(-numel // lanes)
         instance = _instance(request, given, "grid", element, lanes, classes)
         size = (-(-items // local) * local,)
         return Step(instance, given.buffers, pack_longs((numel, lanes)), size, (local,), numel, given.numbers)
-    streams = request.into is None and outputs[0].nbytes >= _STREAM
+    streams = request.into is None and outputs[0].nbytes >= chosen["stream"]
     if streams and outputs[0].dtype.storage == element and outputs[0].dtype is not dtypes.bool_:
         classes += (("STREAM", "1"),)
-    chunk, items = split(numel, elementwise_parts(numel, able.cores), 64)
+    chunk, items = split(numel, elementwise_parts(numel, able.cores, chosen["parts"]), 64)
     instance = _instance(request, given, "contiguous", element, lanes, classes)
     return Step(instance, given.buffers, pack_longs((numel, chunk)), (items,), (1,), numel, given.numbers)
 
@@ -232,6 +238,7 @@ def _strided(
     outputs: tuple[Meta, ...],
     element: str,
     lanes: int,
+    chosen: Choice,
 ) -> Step:
     able, numel = request.capabilities, outputs[0].numel
     if not sizes:
@@ -241,12 +248,12 @@ def _strided(
     table = [*sizes[:-1], *(x for s in strides for x in s)]
     defines = (("OUTER", str(rank)), *_classes(given, strides))
     if able.style == "gpu":
-        local = min(128, able.max_group)
+        local = min(chosen["group"], able.max_group)
         instance = _instance(request, given, "grid_strided", element, 1, defines)
         size = (-(-numel // local) * local,)
         geometry = pack_longs((rows, inner, *table))
         return Step(instance, given.buffers, geometry, size, (local,), numel, given.numbers)
-    parts = elementwise_parts(numel, able.cores)
+    parts = elementwise_parts(numel, able.cores, chosen["parts"])
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
     instance = _instance(request, given, "rows", element, lanes, defines)

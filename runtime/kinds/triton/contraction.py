@@ -22,6 +22,8 @@ from ...backends.protocol import Instance, Slot, Step
 from ...dtypes import DType
 from ...layout import collapse
 from ...precision import input_precision
+from ...schedules import Choice
+from ...schedules import choose as choose_schedule
 from . import index_type, next_power, strided_extent
 from .tiles import TMA, WHOLE, Tile, choose, largest, tiles_for
 
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["move", "product"]
 
 _SHALLOW = 4  # k up to which products are summed without tensor cores
-_GROUP = 8  # tiles that are walked downwards before the next column of them
 _ALONE = 4096  # elements that a program of `dots` holds
 _PACKED = 64  # rows or columns that read an operand again, from which one that is contiguous neither way is copied
 _ODD = 512  # m, n and k from which operands are copied to rows that the copy engine takes
@@ -55,6 +56,7 @@ class _Product:
             self.summed = dtypes.int32  # the same modulo the type's range, and the type that multipliers have
 
     def plan(self) -> None:
+        self.chosen = self._chosen()
         self._pack()
         m, k = self.gemm.m[0], self.gemm.k[0]
         if m == 1:
@@ -63,7 +65,14 @@ class _Product:
             self._tiles("multiply", WHOLE, "whole")
         elif not self._tma():
             kind = {2: "half", 8: "double"}.get(self.dtype.itemsize) or input_precision(self.able.sm)
-            self._tiles("tile", tiles_for(self.dtype.itemsize, self.able.sm, self._even()), kind)
+            tiles = tiles_for(self.dtype.itemsize, self.able.sm, self._even())
+            self._tiles("tile", (Tile(*self.chosen["tile"]),) if self.chosen["tile"] else tiles, kind)
+
+    def _chosen(self) -> Choice:
+        (m, am, _), (n, bn, _), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
+        sizes = {"m": m, "n": n, "k": k, "batch": self.gemm.entries}
+        layout = "TNX"[_unit((m, am), (k, ak))] + "TNX"[_unit((k, bk), (n, bn))]
+        return choose_schedule(self.builder.request, "contraction", sizes, self.dtype.name, "product", layout)
 
     # layouts
 
@@ -169,8 +178,8 @@ class _Product:
         (m, am, cm), (n, bn, cn), (k, ak, bk) = there.m, there.n, there.k
         defines: dict[str, str | int] = {
             "A": _unit((m, am), (k, ak)), "B": _unit((k, bk), (n, bn)), "R": _unit((m, cm), (n, cn)),
-            "BATCH": len(there.batch), "BM": tile.bm, "BN": tile.bn, "BK": tile.bk, "GROUP": _GROUP,
-            "num_warps": tile.warps, "num_stages": tile.stages,
+            "BATCH": len(there.batch), "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
+            "GROUP": self.chosen["group"], "num_warps": tile.warps, "num_stages": tile.stages,
         }  # fmt: skip
         if entry == "tile":
             precision = kind if self.dtype is dtypes.float32 else "ieee"
@@ -208,7 +217,7 @@ class _Product:
     def _tma(self) -> bool:
         """Plan the schedule of that name where the operands allow it and there is enough to do; whether it is so."""
         g = self.gemm
-        if not self._engine or len(g.batch) > 1 or g.k[0] < _TMA_DEPTH:
+        if not self.chosen["tma"] or not self._engine or len(g.batch) > 1 or g.k[0] < _TMA_DEPTH:
             return False
         if self.a.dtype is not self.dtype or self.b.dtype is not self.dtype:
             return False
@@ -226,7 +235,7 @@ class _Product:
         defines: dict[str, str | int] = {
             "D": self.dtype.name, "A": a_unit, "B": b_unit, "R": _unit((m, cm), (n, cn)), "WRITES": int(writes),
             "EVEN": int(k % tile.bk == 0), "PRECISION": "ieee", "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
-            "GROUP": _GROUP, "num_warps": tile.warps, "num_stages": tile.stages,
+            "GROUP": self.chosen["group"], "num_warps": tile.warps, "num_stages": tile.stages,
         }  # fmt: skip
         # An operand that all entries share has one entry, and a step that a descriptor can have.
         shared = [entries if s else 1 for s in steps]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ... import dtypes
 from ...backends.protocol import Step
+from ...schedules import choose
 from .. import Request
 from ..pointwise import Operands
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
@@ -44,8 +45,12 @@ def step(
         defines.setdefault(f"NUMBER{k}", -1)
     values = [m for m, o in zip(given.layouts, request.record.operands, strict=False) if o.type == "value" and m]
     defines["WG_BOOL"] = int(all(m.dtype is dtypes.bool_ for m in values))
-    block = min(request.capabilities.block, max(_LEAST_BLOCK, next_power(numel)))
-    if _HEAVY & set(request.record.texts[request.device.driver.target].functions):
+    dtype = next(m for m in given.layouts if m is not None).dtype.name
+    chosen = choose(request, "pointwise", {"numel": numel}, dtype)
+    block = min(chosen["block"] or request.capabilities.block, max(_LEAST_BLOCK, next_power(numel)))
+    if chosen["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = chosen["warps"]
+    if chosen["block"] is None and _HEAVY & set(request.record.texts[request.device.driver.target].functions):
         block = min(block, _HEAVY_BLOCK)
     if len(sizes) <= 1 and all(written) and all(s in ((), (0,), (1,)) for s in strides):
         defines.update(INDEX=index_type([numel]), BLOCK=block)
