@@ -35,6 +35,7 @@ _UNARY = (
 )
 BUILTIN: dict[str, str] = {name: f"{name}({{x}})" for name in _UNARY.split()} | {
     "abs": "fabs({x})",
+    "reciprocal_guess": "1 / {x}",
     "round": "rint({x})",
     "atan2": "atan2({x}, {y})",
     "hypot": "hypot({x}, {y})",

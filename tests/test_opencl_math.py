@@ -4,6 +4,7 @@ Errors are counted in units in the last place (ULP). Every function runs as a sc
 agree bit for bit. The first device of the first platform is taken; PoCL is enough.
 """
 
+import copy
 import math
 import warnings
 from collections.abc import Callable
@@ -238,6 +239,24 @@ def test_special_functions_in_float(device):
         expected = reference(inside.astype(np.float64))
         keep = np.abs(expected) > (0.05 if name in ("lgamma", "digamma") else 0)
         check(name, allowed, device.both(name, "float", inside)[keep], expected[keep], inside[keep])
+
+
+def test_float_functions_where_the_processor_lacks_what_they_prefer(device):
+    """Tables looked up by permutations, scaling and guesses of reciprocals need AVX-512: without it, other branches."""
+    names = ["exp", "exp2", "tanh", "logistic", "erf"]
+    plain = copy.copy(device)
+    plain.kernels = {}
+    text = "#undef __AVX512F__\n" + math_library.program_text(names, "float", [LANES], TEXTS)
+    plain.build(text + "".join(kernel_text(name, "float") for name in names))
+    x = inputs(np.float32, np.random.default_rng(1))
+    for name in names:
+        if name in UNARY:
+            allowed, _, reference = UNARY[name]
+            check(name, allowed, plain.both(name, "float", x), reference(x.astype(WIDE)), x)
+        else:
+            allowed, reference = SPECIAL[name]
+            keep = ~(np.abs(x) <= 1e-36)
+            check(name, allowed, plain.both(name, "float", x)[keep], reference(x.astype(np.float64))[keep], x[keep])
 
 
 @pytest.mark.parametrize("element", FLOATS)

@@ -1,7 +1,7 @@
-// needs:
+// needs: scale
 // exp(x) * 2^k with no intermediate overflow. Cody & Waite: n = round(x / ln 2) by adding 1.5 * 2^23, r = x - n ln 2 in
-// two parts, e^r = 1 + r + r^2 P(r) with P our own minimax fit (relative error 2^-28); 2^n as two factors, so that
-// subnormal results and 2^128 come out right. NaN passes through the clamps because every test on it is false.
+// two parts, e^r = 1 + r + r^2 P(r) with P our own minimax fit (relative error 2^-28). NaN passes through the clamps
+// because every test on it is false.
 static inline __attribute__((overloadable)) F wg_exp_scaled(F x, I k) {
     x = x < K(-110.0) ? (F)(K(-110.0)) : x;
     x = x > K(100.0) ? (F)(K(100.0)) : x;
@@ -14,7 +14,5 @@ static inline __attribute__((overloadable)) F wg_exp_scaled(F x, I k) {
     p = p * r + K(0.16666518);
     p = p * r + K(0.5);
     p = p * r + 1;
-    F y = p * r + 1;
-    I h = i >> 1;
-    return (y * AS_F((h + 127) << 23)) * AS_F((i - h + 127) << 23);
+    return wg_scale(p * r + 1, i);
 }
