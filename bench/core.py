@@ -83,16 +83,16 @@ def _case(
     reference: Callable[..., Any], *, numpy: bool = True, sample: int | None = None, **facts: Any,
 ) -> Case:  # fmt: skip
     def make(site: Site) -> Work | None:
-        if site.name == "numpy" and not numpy:
+        if site.arrays and not numpy:
             return None
-        operands = [site.tensor(a) for a in arrays()]
+        operands, run = [site.tensor(a) for a in arrays()], site.ready(function)
 
         def pairs() -> Pairs:
             wide = [a.astype(np.float64)[:sample] for a in arrays()]
-            return [(site.host(function(site.library, *operands)[:sample] if sample else
-                               function(site.library, *operands)), np.asarray(reference(*wide)))]  # fmt: skip
+            result = run(*operands)
+            return [(site.host(result[:sample] if sample else result), np.asarray(reference(*wide)))]
 
-        return Work(lambda: function(site.library, *operands), pairs)
+        return Work(lambda: run(*operands), pairs)
 
     return Case(group, name, make, **facts)
 

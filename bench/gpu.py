@@ -48,12 +48,11 @@ def _simple(
     """Work of one op `function(library, *operands)` on random operands, looked at in places of its first dimension."""
 
     def make(site: Site) -> Work | None:
-        if site.name == "numpy" and not (numpy and dtype == "float32"):
+        if site.arrays and not (numpy and dtype == "float32"):
             return None
-        operands, call = rotated(
-            site, lambda: [site.normal(*s, dtype=dtype) for s in shapes], partial(function, site.library)
-        )
-        return Work(call, lambda: sampled(site, reference, operands, function(site.library, *operands), most, cut))
+        run = site.ready(function)
+        operands, call = rotated(site, lambda: [site.normal(*s, dtype=dtype) for s in shapes], run)
+        return Work(call, lambda: sampled(site, reference, operands, run(*operands), most, cut))
 
     return make
 
@@ -84,7 +83,7 @@ def _elementwise(length: Callable[[int], int], side: Callable[[int], int]) -> It
 
 
 def _copy(n: int, site: Site) -> Work | None:
-    if site.name == "numpy":
+    if not site.modules:
         return None
     source, target = site.normal(n), site.normal(n)
 
@@ -117,12 +116,13 @@ def _whole(
     """As `_simple`, of one operand of which every element is in every result."""
 
     def make(site: Site) -> Work | None:
-        if site.name == "numpy" and dtype != "float32":
+        if site.arrays and dtype != "float32":
             return None
-        operands, call = rotated(site, lambda: [operand(site)], partial(function, site.library))
+        run = site.ready(function)
+        operands, call = rotated(site, lambda: [operand(site)], run)
 
         def pairs() -> Pairs:
-            result = site.host(function(site.library, *operands))
+            result = site.host(run(*operands))
             return [(result, np.asarray(reference(site.host(operands[0]))))]
 
         return Work(call, pairs)
@@ -167,7 +167,7 @@ def _slopes(site: Site, result: Any, wanted: list[Any], grad: Any = None) -> Cal
 
 
 def _softmax_slope(rows: int, width: int, dtype: str, site: Site) -> Work | None:
-    if site.name == "numpy":
+    if not site.modules:
         return None
     x, g = site.normal(rows, width, dtype=dtype, grad=True), site.normal(rows, width, dtype=dtype)
     call = _slopes(site, site.library.softmax(x, 1), [x], g)
@@ -175,7 +175,7 @@ def _softmax_slope(rows: int, width: int, dtype: str, site: Site) -> Work | None
 
 
 def _layer_norm_slope(rows: int, width: int, dtype: str, site: Site) -> Work | None:
-    if site.name == "numpy":
+    if not site.modules:
         return None
     x, w, b = (site.normal(*shape, dtype=dtype, grad=True) for shape in ((rows, width), (width,), (width,)))
     g = site.normal(rows, width, dtype=dtype)
@@ -189,7 +189,7 @@ def _layer_norm_slope(rows: int, width: int, dtype: str, site: Site) -> Work | N
 
 
 def _cross_entropy(rows: int, width: int, dtype: str, backward: bool, site: Site) -> Work | None:
-    if site.name == "numpy":
+    if not site.modules:
         return None
     x, target = site.normal(rows, width, dtype=dtype, grad=backward), site.integers(width, rows)
     function = site.library.nn.functional.cross_entropy
@@ -214,7 +214,7 @@ def _embedding(side: Callable[[int], int]) -> Iterator[Case]:
 
 
 def _embedding_work(count: int, width: int, taken: int, dtype: str, backward: bool, site: Site) -> Work | None:
-    if site.name == "numpy":
+    if not site.modules:
         return None
     w, index = site.normal(count, width, dtype=dtype, grad=backward), site.integers(count, taken)
     function = site.library.nn.functional.embedding
@@ -246,12 +246,10 @@ def _products(side: Callable[[int], int]) -> Iterator[Case]:
 
 
 def _product(n: int, dtype: str, transposed: bool, site: Site) -> Work | None:
-    if site.name == "numpy" and dtype != "float32":
+    if site.arrays and dtype != "float32":
         return None
 
-    def function(x: Any, y: Any) -> Any:
-        return x @ (y.t() if transposed else y)
-
+    function = site.ready(lambda _, x, y: x @ (y.T if transposed else y))
     operands, call = rotated(site, lambda: [site.normal(n, n, dtype=dtype) for _ in range(2)], function)
     x, y = operands
 

@@ -185,12 +185,12 @@ def _rows(
     slope_goal = goal if slope_goal == -1.0 else slope_goal
 
     def forward(site: Site) -> Work | None:
-        if site.name == "numpy":
-            return None if numpy is None else Work(lambda: numpy(*arrays()), list)
-        operands = [site.tensor(a) for a in arrays()]
+        if site.arrays:
+            return None if numpy is None or site.name != "numpy" else Work(lambda: numpy(*arrays()), list)
+        operands, run = [site.tensor(a) for a in arrays()], site.ready(function)
         return Work(
-            lambda: function(site.library, *operands),
-            lambda: [(site.host(function(site.library, *operands)), np.asarray(reference(*_wide(arrays()))))],
+            lambda: run(*operands),
+            lambda: [(site.host(run(*operands)), np.asarray(reference(*_wide(arrays()))))],
         )
 
     yield Case(group, name, forward, target=_target(goal), **facts)
@@ -212,15 +212,17 @@ def _gradient(
     """The backward pass alone, of a graph that is kept."""
 
     def make(site: Site) -> Work | None:
-        if site.name == "numpy":
+        if site.arrays:
             return None
         operands = [site.tensor(a, grad=i in wanted) for i, a in enumerate(arrays())]
-        result = function(site.library, *operands)
-        seed = np.random.default_rng(1).standard_normal(tuple(result.shape), dtype=np.float32)
-        grads, leaves = site.tensor(seed), [operands[i] for i in wanted]
+        seeds: list[Array] = []
 
-        def call() -> Any:
-            return site.library.autograd.grad(result, leaves, grads, retain_graph=True)
+        def seeded(shape: tuple[int, ...]) -> Array:
+            seeds.append(np.random.default_rng(1).standard_normal(shape, dtype=np.float32))
+            return seeds[0]
+
+        call = site.slopes(function, operands, wanted, seeded)
+        seed = seeds[0]
 
         def pairs() -> Pairs:
             rng, wide = np.random.default_rng(2), _wide(arrays())

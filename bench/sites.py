@@ -1,10 +1,12 @@
-"""Where contenders run: this project's devices, torch on the same card or the same cores, numpy."""
+"""Where contenders run: this project's devices here; peers, one file each, in `peers`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,33 +16,47 @@ import weftgrad as wg
 from .clocks import Clock, DeviceClock, WallClock
 from .measure import PAUSE
 
-__all__ = ["NumpySite", "OurSite", "Site", "TorchSite", "is_gpu", "sites", "torch_or_none"]
+__all__ = ["CACHES", "NotOffered", "OurSite", "Site", "cores", "is_gpu", "last_level_cache", "sites"]
 
 Array = np.ndarray[Any, Any]
 _FILL = 1 << 26  # elements, float32: what is written ahead of a sample, and more than a last-level cache holds
-_CACHES = 128 << 20  # bytes, twice the largest last-level cache of a GPU: operands of fewer are rotated
+CACHES = 128 << 20  # bytes, twice the largest last-level cache of a GPU: operands of fewer are rotated
 
 
-def torch_or_none() -> Any:
-    """The torch module if it is installed, set to this machine's cores."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    torch.set_num_threads(os.cpu_count() or 1)
-    return torch
+class NotOffered(AttributeError):
+    """What a row calls is not part of a peer's library: the peer has no part in the row."""
+
+
+def cores() -> int:
+    """The cores that this process may use: how many threads every contender gets."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def last_level_cache() -> int:
+    """Bytes of the host's largest cache; 32 MiB where it does not say."""
+    found = [32 << 20]
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text(encoding="ascii").strip()
+        found.append(int(text[:-1]) << {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0) if text[:-1].isdigit() else 0)
+    return max(found)
 
 
 class Site:
     """A library on a device. weftgrad and torch have the same names for all that cases use.
 
     name: `cuda:0`, `torch`, `numpy`. gpu: time is taken by the device. cache: bytes that operands should exceed.
+    arrays: the library has NumPy's names and no gradients. modules: it has modules, optimizers, loaders as PyTorch's.
+    checked: rows of a peer have to be right too before they have a speed. place: the device by the library's name.
     """
 
     name: str
     library: Any
     device: Any = None
     ours = False
+    arrays = False
+    modules = True
+    checked = False
     gpu = False
     graphs = False
     cache = 0
@@ -49,6 +65,10 @@ class Site:
     def __init__(self, scale: int = 1):
         self.scale = scale
         self._clock: Clock | None = None
+
+    @property
+    def place(self) -> str:
+        return "cpu" if self.device is None else str(self.device)
 
     def wait(self) -> None:
         """Wait until all work is done."""
@@ -111,6 +131,26 @@ class Site:
         finally:
             self.library.set_float32_matmul_precision(before)
 
+    def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function(library, *operands)` as a function of the operands: compiled ahead where the library does that."""
+        return partial(function, self.library)
+
+    def slopes(self, function: Callable[..., Any], operands: Sequence[Any], wanted: Sequence[int],
+               seed: Callable[[tuple[int, ...]], Array]) -> Callable[[], Any]:  # fmt: skip
+        """A call that goes back once more through `function(library, *operands)`, which is computed here and kept.
+
+        It gives the gradients by the operands `wanted`, made with gradients, for one of the result that `seed` makes.
+        """
+        result = function(self.library, *operands)
+        grads = self.like(seed(tuple(result.shape)), result)
+        leaves = [operands[i] for i in wanted]
+        grad = self.library.autograd.grad
+        return lambda: grad(result, leaves, grads, retain_graph=True)
+
+    def like(self, array: Array, other: Any) -> Any:
+        """An array's values in the dtype of a tensor."""
+        return self.tensor(array).to(other.dtype)
+
     def replayed(self, step: Callable[[], Any]) -> Callable[[], Any]:
         """The replay of `step` as a CUDA graph, captured after it was run three times."""
         cuda = self.library.cuda
@@ -133,14 +173,14 @@ class OurSite(Site):
     library = wg
     ours = True
 
-    def __init__(self, device: Any, scale: int = 1):
+    def __init__(self, device: Any, scale: int = 1, label: str = ""):
         super().__init__(scale)
         self.device = wg.device(device)
-        self.name = str(self.device)
+        self.name = label or str(self.device)
         able = self.device.driver.capabilities
         self.gpu = self.device.type == "cuda" or is_gpu(self.device)
         self.graphs = self.device.type == "cuda"
-        self.cache = _CACHES if self.gpu and scale == 1 else 0
+        self.cache = CACHES if self.gpu and scale == 1 else 0
         self.memory = able.memory if self.gpu else 0
 
     def wait(self) -> None:
@@ -153,100 +193,19 @@ class OurSite(Site):
         wg.empty_cache(self.device)
 
 
-class TorchSite(Site):
-    """torch, on the host's cores or on a GPU."""
-
-    name = "torch"
-
-    def __init__(self, torch: Any, device: str, scale: int = 1):
-        super().__init__(scale)
-        self.library, self.device = torch, torch.device(device)
-        self.gpu = self.graphs = self.device.type == "cuda"
-        self.cache = _CACHES if self.gpu and scale == 1 else 0
-        if self.gpu:
-            torch.cuda.set_device(self.device)
-            self.memory = torch.cuda.get_device_properties(self.device).total_memory
-
-    def wait(self) -> None:
-        if self.gpu:
-            self.library.cuda.synchronize(self.device)
-
-    def _event(self) -> Any:
-        return self.library.cuda.Event(enable_timing=True)
-
-    def release(self) -> None:
-        if self.gpu:
-            self.library.cuda.empty_cache()
-
-    @contextmanager
-    def precision(self, name: str) -> Iterator[None]:
-        """Also of convolutions, which torch would otherwise round to tf32 whatever is set for matrices."""
-        cudnn = self.library.backends.cudnn
-        before = cudnn.allow_tf32
-        cudnn.allow_tf32 = name != "highest"
-        try:
-            with super().precision(name):
-                yield
-        finally:
-            cudnn.allow_tf32 = before
-
-
-class NumpySite(Site):
-    """numpy: a tensor is an array, and a random one is float32."""
-
-    name = "numpy"
-    library = np
-
-    def seed(self) -> None:
-        self._random = np.random.default_rng(0)
-
-    def tensor(self, array: Array, grad: bool = False) -> Any:
-        return array
-
-    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
-        if dtype != "float32" or grad:
-            raise TypeError("numpy is a peer for float32 without gradients")
-        return self._random.standard_normal(shape, dtype=np.float32)
-
-    def uniform(self, *shape: int) -> Any:
-        return self._random.random(shape, dtype=np.float32)
-
-    def integers(self, high: int, *shape: int) -> Any:
-        return self._random.integers(0, high, shape)
-
-    def host(self, tensor: Any) -> Array:
-        array = np.asarray(tensor)
-        return array.astype(np.float64) if array.dtype.kind == "f" else array
-
-    @contextmanager
-    def precision(self, name: str) -> Iterator[None]:
-        yield
-
-
 def is_gpu(device: Any) -> bool:
     """Whether a device of this project has the schedules of GPUs, and is one."""
     return device.type not in ("cpu", "interpreter") and device.driver.capabilities.style != "cpu"
 
 
-def sites(devices: Sequence[str], scale: int = 1) -> list[Site]:
-    """The contenders: the devices, then torch where it is installed, then numpy if one of the devices is `cpu`."""
-    own = [OurSite(name, scale) for name in devices]
-    found: list[Site] = list(own)
-    torch = torch_or_none()
-    if torch is not None:
-        found.append(TorchSite(torch, _card(torch, own), scale))
-    if any(site.device.type == "cpu" for site in own):
-        found.append(NumpySite(scale))
-    return found
+def sites(
+    devices: Sequence[str], scale: int = 1, peers: Sequence[str] | None = None, label: str = ""
+) -> list[Site]:  # fmt: skip
+    """The contenders: the devices, then the peers named, or all that are installed and have a place beside them.
 
+    label: the first device's name in a report.
+    """
+    from .peers import beside
 
-def _card(torch: Any, own: Sequence[OurSite]) -> str:
-    """torch's name for the first of the devices that is a GPU torch has too; else `cpu`."""
-    if torch.cuda.is_available():
-        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        for site in own:
-            if site.device.type == "cuda" and site.device.index < len(names):
-                return f"cuda:{site.device.index}"
-            if site.gpu and site.device.driver.name in names:
-                return f"cuda:{names.index(site.device.driver.name)}"
-    return "cpu"
+    own = [OurSite(name, scale, label if i == 0 else "") for i, name in enumerate(devices)]
+    return [*own, *beside(own, scale, peers)]

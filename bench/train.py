@@ -53,7 +53,7 @@ def cases() -> Iterator[Case]:
 
 def convolutional(batch: int, site: Site, channels: Sequence[int] = (32, 64)) -> Work | None:
     """Two convolutions of 3x3, each with relu, the largest of each 2x2, and a linear map to 10 classes."""
-    if site.name == "numpy":
+    if not site.modules:
         return None
     nn = site.library.nn
     one, two = channels
@@ -70,7 +70,7 @@ def transformer(
     site: Site, *, layers: int, width: int, heads: int, rows: int, batch: int, words: int
 ) -> Work | None:  # fmt: skip
     """An embedding, a learned position, causal encoder layers and a linear map to what comes next."""
-    if site.name == "numpy":
+    if not site.modules:
         return None
     library, nn = site.library, site.library.nn
 
@@ -134,7 +134,7 @@ def _scaled(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def _optimizer(name: str, options: dict[str, float], site: Site) -> Work | None:
     """A step over many small parameters whose gradients stay; torch's goes through them one by one."""
-    if site.name == "numpy":
+    if not site.modules:
         return None
     rng = np.random.default_rng(0)
     begin = {str(i): rng.standard_normal((64, 10), dtype=np.float32) for i in range(_MANY)}
@@ -161,7 +161,7 @@ def _optimizer(name: str, options: dict[str, float], site: Site) -> Work | None:
 
 def _loading(site: Site) -> Work | None:
     """All batches of 64, collated by workers that stay."""
-    if site.name == "numpy":
+    if not site.modules:
         return None
     loader = site.library.utils.data.DataLoader(Samples(), batch_size=64, num_workers=2, persistent_workers=True)
 

@@ -20,7 +20,8 @@ from weftgrad.bench.cases import Case, Work, error_of, pieces, rotated
 from weftgrad.bench.clocks import DeviceClock
 from weftgrad.bench.measure import compare
 from weftgrad.bench.report import host_line, kernel_line, markdown
-from weftgrad.bench.sites import NumpySite, OurSite, Site, sites
+from weftgrad.bench.peers.numpy import NumpySite
+from weftgrad.bench.sites import OurSite, Site, sites
 from weftgrad.runtime.errors import ArgumentError
 
 SCALE = 200  # no power of two, so that blocks are not full

@@ -1,0 +1,82 @@
+"""CuPy, on the CUDA device that is measured: NumPy's names, timed by the device's events.
+
+Written by CuPy's documentation (`cupy.cuda.Event`, `get_elapsed_time` in milliseconds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..clocks import DeviceClock
+from ..sites import CACHES, OurSite, Site
+from .numpy import NumpySite
+
+__all__ = ["CupySite", "site"]
+
+
+class _Event:
+    """An event of CuPy with the names that clocks call."""
+
+    def __init__(self, cupy: Any):
+        self._cupy = cupy
+        self._event = cupy.cuda.Event()
+
+    def record(self) -> None:
+        self._event.record()
+
+    def query(self) -> bool:
+        return bool(self._event.done)
+
+    def synchronize(self) -> None:
+        self._event.synchronize()
+
+    def elapsed_time(self, end: _Event) -> float:
+        return float(self._cupy.cuda.get_elapsed_time(self._event, end._event))
+
+
+class CupySite(NumpySite):
+    """cupy on one GPU, float32 without gradients."""
+
+    name = "cupy"
+    checked = True
+
+    def __init__(self, cupy: Any, index: int, scale: int = 1):
+        super().__init__(scale)
+        self.library, self.gpu, self.index = cupy, True, index
+        self.cache = CACHES if scale == 1 else 0
+        cupy.cuda.Device(index).use()
+        self.memory = int(cupy.cuda.Device(index).mem_info[1])
+
+    @property
+    def place(self) -> str:
+        return f"cuda:{self.index}"
+
+    def wait(self) -> None:
+        self.library.cuda.get_current_stream().synchronize()
+
+    def _device_clock(self) -> DeviceClock:
+        filler = self.library.zeros(max(1024, (1 << 26) // self.scale**2), np.float32)
+        return DeviceClock(self._event, lambda: filler.fill(0), self.wait)
+
+    def _event(self) -> Any:
+        return _Event(self.library)
+
+    def release(self) -> None:
+        self.library.get_default_memory_pool().free_all_blocks()
+
+    def tensor(self, array: Any, grad: bool = False) -> Any:
+        return self.library.asarray(array)
+
+    def host(self, tensor: Any) -> Any:
+        return super().host(self.library.asnumpy(tensor))
+
+
+def site(own: Sequence[OurSite], scale: int) -> Site | None:
+    """On the first of the devices that is CUDA's."""
+    import cupy
+
+    index = next((each.device.index or 0 for each in own if each.device.type == "cuda"), None)
+    return None if index is None else CupySite(cupy, index, scale)

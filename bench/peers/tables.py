@@ -1,0 +1,27 @@
+"""PyTorch's names over another library: what rows call, as far as a table has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..sites import NotOffered
+
+__all__ = ["Names"]
+
+
+class Names:
+    """A library whose `exp` and `nn.functional.gelu` are entries of a table; any other name raises `NotOffered`."""
+
+    def __init__(self, table: Mapping[str, Callable[..., Any]], library: str, prefix: str = ""):
+        self._table, self._library, self._prefix = table, library, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self._prefix}{name}"
+        if full in self._table:
+            return self._table[full]
+        if any(entry.startswith(f"{full}.") for entry in self._table):
+            return Names(self._table, self._library, f"{full}.")
+        raise NotOffered(f"{self._library}: no {full} in its table")

@@ -1,0 +1,131 @@
+"""tinygrad, on its default device of the machine that is measured; every row's function is compiled by `TinyJit`.
+
+Its tensors are lazy, so a call ends with `realize`, and its methods have PyTorch's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..clocks import Clock, WallClock
+from ..measure import PAUSE
+from ..sites import OurSite, Site
+from .tables import Names
+
+__all__ = ["TinygradSite", "site"]
+
+Array = np.ndarray[Any, Any]
+
+
+class TinygradSite(Site):
+    """tinygrad on one of its devices: `CPU`, `CL`, `CUDA`, …"""
+
+    name = "tinygrad"
+    modules = False
+    checked = True
+
+    def __init__(self, tinygrad: Any, device: str, scale: int = 1):
+        super().__init__(scale)
+        self.tiny, self.device = tinygrad, device
+        self.library = Names(_table(tinygrad.Tensor), "tinygrad")
+
+    @property
+    def place(self) -> str:
+        return "cpu" if self.device == "CPU" else self.device.lower()
+
+    def clock(self, kind: str) -> Clock:
+        return WallClock(self.wait, PAUSE)
+
+    def wait(self) -> None:
+        self.tiny.Device[self.device].synchronize()
+
+    def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def realized(*operands: Any) -> Any:
+            return self._realized(function(self.library, *operands))
+
+        return self.tiny.TinyJit(realized)  # type: ignore[no-any-return]
+
+    def _realized(self, result: Any) -> Any:
+        if isinstance(result, tuple | list):
+            return tuple(each.realize() for each in result)
+        return result.realize()
+
+    def slopes(self, function: Callable[..., Any], operands: Sequence[Any], wanted: Sequence[int],
+               seed: Callable[[tuple[int, ...]], Array]) -> Callable[[], Any]:  # fmt: skip
+        """tinygrad keeps no forward pass: what it saves is computed again on the way back where that is cheaper."""
+        shape = tuple(function(self.library, *operands).shape)
+        grads = self.tensor(seed(shape))
+
+        def back(g: Any, *given: Any) -> Any:
+            result = function(self.library, *given)
+            return self._realized(tuple(result.gradient(*[given[i] for i in wanted], gradient=g)))
+
+        compiled = self.tiny.TinyJit(back)
+        return lambda: compiled(grads, *operands)
+
+    def seed(self) -> None:
+        self.tiny.Tensor.manual_seed(0)
+
+    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
+        made = self.tiny.Tensor(np.ascontiguousarray(array), device=self.device)
+        return (made.cast(dtype) if dtype else made).contiguous().realize()
+
+    def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
+        return self.tiny.Tensor.randn(*shape, device=self.device).cast(dtype).contiguous().realize()
+
+    def uniform(self, *shape: int) -> Any:
+        return self.tiny.Tensor.rand(*shape, device=self.device).realize()
+
+    def integers(self, high: int, *shape: int) -> Any:
+        return self.tiny.Tensor.randint(*shape, high=high, device=self.device).realize()
+
+    def host(self, tensor: Any) -> Array:
+        if tensor.dtype in (self.tiny.dtypes.bfloat16, self.tiny.dtypes.half):
+            tensor = tensor.float()
+        array = np.asarray(tensor.numpy())
+        return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+    @contextmanager
+    def precision(self, name: str) -> Iterator[None]:
+        yield
+
+
+def _table(tensor: Any) -> dict[str, Callable[..., Any]]:
+    """What rows call, by PyTorch's names and in its order of arguments."""
+
+    def conv(x: Any, w: Any, stride: int = 1, padding: int = 0, groups: int = 1) -> Any:
+        return x.conv2d(w, groups=groups, stride=stride, padding=padding)
+
+    plain = ("exp", "tanh", "sigmoid", "sqrt", "log", "sin", "softmax", "log_softmax", "cumsum", "gather", "sort",
+             "relu", "mean", "matmul", "add", "sub", "mul")  # fmt: skip
+    table: dict[str, Callable[..., Any]] = {name: getattr(tensor, name) for name in plain}
+    return table | {
+        "sum": lambda x, d=None: x.sum(d), "mm": tensor.matmul, "bmm": tensor.matmul,
+        "topk": lambda x, k, d=-1: x.topk(k, d), "cat": lambda tensors, d=0: tensors[0].cat(*tensors[1:], dim=d),
+        "roll": tensor.roll, "flip": tensor.flip, "tril": tensor.tril, "einsum": tensor.einsum,
+        "nn.functional.gelu": lambda x: x * 0.5 * (1 + (x * 0.5**0.5).erf()),
+        "nn.functional.relu": tensor.relu, "nn.functional.silu": tensor.silu,
+        "nn.functional.layer_norm": lambda x, shape, w=None, b=None: (
+            y := x.layernorm(tuple(range(-len(shape), 0))), y if w is None else y * w + b)[1],
+        "nn.functional.conv1d": conv, "nn.functional.conv2d": conv, "nn.functional.conv3d": conv,
+        "nn.functional.scaled_dot_product_attention": lambda q, k, v, is_causal=False: (
+            q.scaled_dot_product_attention(k, v, is_causal=is_causal)),
+        "nn.functional.max_pool2d": lambda x, n, s=None, p=0: x.max_pool2d((n, n), s, padding=p),
+        "nn.functional.avg_pool2d": lambda x, n, s=None, p=0: x.avg_pool2d((n, n), s, padding=p),
+    }  # fmt: skip
+
+
+def site(own: Sequence[OurSite], scale: int) -> Site | None:
+    """On CUDA beside a CUDA device, on the host's cores beside those."""
+    import tinygrad
+    from tinygrad import Device
+
+    device = "CUDA" if any(each.device.type == "cuda" for each in own) else "CPU"
+    if device == "CPU" and own and own[0].gpu:
+        return None
+    Device[device]  # opens it: a compiler may be missing, and an error says which
+    return TinygradSite(tinygrad, device, scale)
