@@ -19,8 +19,8 @@ from weftgrad.bench import command, core, gpu, library, references
 from weftgrad.bench.cases import Case, Work, error_of, pieces, rotated
 from weftgrad.bench.clocks import DeviceClock
 from weftgrad.bench.measure import compare
-from weftgrad.bench.report import host_line, kernel_line, markdown
 from weftgrad.bench.peers.numpy import NumpySite
+from weftgrad.bench.report import host_line, kernel_line, markdown
 from weftgrad.bench.sites import OurSite, Site, sites
 from weftgrad.runtime.errors import ArgumentError
 
