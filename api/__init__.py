@@ -89,8 +89,8 @@ inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, 
 __version__ = "0.1.0"
 
 _LAZY = (
-    "amp", "autograd", "backends", "cpu", "cuda", "func", "linalg", "multiprocessing", "nn", "ops", "optim", "special",
-    "testing", "utils",
+    "amp", "autograd", "backends", "cpu", "cuda", "func", "linalg", "multiprocessing", "nn", "ops", "optim", "profiler",
+    "special", "testing", "utils",
 )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = (
 
 def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
     """Multiply each tensor by its factor, a 0-d tensor on its device; nothing is waited for."""
-    alone = state().mode is not None
+    alone = state().watched()
     together = [not alone and dense(t.meta) for t in tensors]
     if any(together):
         chosen = [[x for x, t in zip(each, together, strict=True) if t] for each in (tensors, factors)]

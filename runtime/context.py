@@ -30,6 +30,15 @@ class State:
         with _lock:
             _states.add(self)
 
+    def watched(self) -> bool:
+        """Whether a mode wants every call by itself, on tensors of its own; a `passive` one only looks on."""
+        mode = self.mode
+        while mode is not None:
+            if not mode.passive:
+                return True
+            mode = mode._below
+        return False
+
 
 _lock = threading.Lock()
 _states: WeakSet[State] = WeakSet()

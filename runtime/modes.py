@@ -25,9 +25,13 @@ __all__ = ["Mode"]
 
 
 class Mode:
-    """A context in which every call of this thread goes through `call`."""
+    """A context in which every call of this thread goes through `call`.
+
+    passive: it only looks on, so that one launch for many tensors need not become one a tensor for its sake.
+    """
 
     _below: Mode | None = None
+    passive = False
 
     def __enter__(self) -> Self:
         own = state()

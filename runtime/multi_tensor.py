@@ -183,7 +183,7 @@ class MultiTensor:
         Raises `ShapeError` or `DeviceError` where tensors of one index do not belong together.
         """
         state = _local.state
-        if state.mode is not None:
+        if state.mode is not None and state.watched():
             self._singly(range(len(lists[0])), lists, numbers)
             return
         everything = [t for tensors in lists for t in tensors]

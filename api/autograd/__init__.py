@@ -204,3 +204,11 @@ from ..gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402, 
 from . import functional  # noqa: E402, F401
 from .function import Function  # noqa: E402
 from .variable import Variable  # noqa: E402
+
+
+def __getattr__(name: str) -> Any:
+    if name == "profiler":
+        from importlib import import_module
+
+        return import_module(".profiler", __name__)
+    raise AttributeError(f"module 'weftgrad.autograd' has no attribute {name!r}")

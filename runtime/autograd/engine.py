@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
+from .. import tracing
 from ..context import State, _local, current_stream
 from ..device import Meta
 from ..dispatch import call, call_into
@@ -78,7 +79,10 @@ def run(
     before = state.grad
     state.grad = create
     try:
-        return _Backward(state, retain, create, inputs).run(roots, grads)
+        backward = _Backward(state, retain, create, inputs)
+        if (recording := tracing.current) is not None:
+            backward._step = recording.backward(backward._step)  # type: ignore[method-assign]
+        return backward.run(roots, grads)
     finally:
         state.grad = before
 

@@ -23,7 +23,7 @@ from ..pool import Budget
 from ..storage import Storage
 from ..triton import compile as compiler
 from ..triton.signature import signature
-from . import cuda_api, cuda_memory
+from . import cuda_api, cuda_launch, cuda_memory
 from .cuda_api import ask
 from .cuda_launch import Kernel, Scratch, bind, load
 from .cuda_streams import CudaEvent, CudaStream
@@ -90,7 +90,10 @@ class CudaDriver:
         self.context = ask("cuDevicePrimaryCtxRetain", info.handle)
         self.memory = cuda_memory.DeviceMemory(self)
         self.pinned = cuda_memory.PinnedMemory(self)
+        self.launch = cuda_api.library().cuLaunchKernel  # looked up at each launch: a profiler puts its own here
         self.default_stream = self.new_stream()
+        if cuda_launch.tracer is not None:
+            cuda_launch.tracer.watch(self)
 
     # waiting
 

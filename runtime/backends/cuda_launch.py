@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Kernel", "Scratch", "bind", "load"]
 
+# Who wants to hear of launches while a profiler lasts: it puts a function in the place of `CudaDriver.launch`.
+tracer: Any = None
+
 # Bytes of shared memory that a kernel may ask for without being allowed more.
 _FREE_SHARED = 48 * 1024
 # The types numbers are calculated in that are narrower than what is passed: their values have to fit all the same.
@@ -173,7 +176,7 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
         """A launch failed: once more if only the context was not ours, else the error."""
         if code in cuda_api.WRONG_CONTEXT:
             cuda_api.activate(driver)
-            code = space["launch"](function, *grid, threads, 1, 1, shared, stream.handle, block.address, 0)[0]
+            code = driver.launch(function, *grid, threads, 1, 1, shared, stream.handle, block.address, 0)[0]
         if code:
             raise launch_error(driver, step, code, threads, shared, tensors)
 
@@ -202,7 +205,7 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
         "        held = room(each, stream)",
         "    if stream.capture is not None:",
         "        stream.capture.keep(tensors)",
-        f"    code = launch(function, {grid[0]}, {grid[1]}, {grid[2]}, threads, 1, 1, shared, stream.handle, "
+        f"    code = driver.launch(function, {grid[0]}, {grid[1]}, {grid[2]}, threads, 1, 1, shared, stream.handle, "
         "parameters, 0)[0]",
         "    if code:",
         "        again(code, function, threads, shared, stream, tensors)",
@@ -223,7 +226,6 @@ def bind(driver: CudaDriver, step: Step) -> Callable[[list[Any], Sequence[Any], 
         fit=fit,
         step=step,
         room=room,
-        launch=cuda_api.library().cuLaunchKernel,
         parameters=block.address,
         again=again,
         entry=step.instance.entry,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from ..device import Device
 from ..errors import DriverNotFound, LaunchError
 from ..pool import Pool
 from ..storage import Storage
+from ..tracing import Launch
 from ..triton import source
 from ..triton.signature import signature
 from .arguments import Scratch, fit
@@ -26,7 +28,7 @@ from .host import HostDriver
 from .overrides import override
 from .protocol import Capabilities, Instance, Step
 
-__all__ = ["InterpreterDriver", "InterpreterEvent", "InterpreterStream", "check_version"]
+__all__ = ["InterpreterDriver", "InterpreterEvent", "InterpreterStream", "InterpreterTracer", "check_version"]
 
 _OLDEST, _NEWER = (3, 6), (3, 10)
 _ALIGNMENT = 16
@@ -181,6 +183,7 @@ class InterpreterDriver(HostDriver):
             arguments = [given[name] if name in given else next(values) for name in declared]
             reach = [_region(t) for t in tensors[len(step.buffers) :]] if step.reaches else ()
             aligned = all(region.address % _ALIGNMENT == 0 for region in regions)
+            begin = time.perf_counter_ns()
             launch(
                 kernel,
                 step.global_size,
@@ -192,8 +195,27 @@ class InterpreterDriver(HostDriver):
                 name=step.instance.name,
             )
             self.launches += 1
+            if InterpreterTracer.launches is not None:
+                end, thread = time.perf_counter_ns(), threading.get_ident()
+                entry = step.instance.entry
+                InterpreterTracer.launches.append(Launch(entry, str(self.device), 0, thread, begin, end, begin, end))
 
         return run
+
+
+class InterpreterTracer:
+    """Notes launches by the host's clock (`runtime.tracing`)."""
+
+    launches: ClassVar[list[Launch] | None] = None
+
+    def __init__(self, launches: list[Launch]):
+        self._launches = launches
+
+    def start(self) -> None:
+        InterpreterTracer.launches = self._launches
+
+    def stop(self) -> None:
+        InterpreterTracer.launches = None
 
 
 def _kernel(instance: Instance) -> Any:

@@ -42,6 +42,11 @@ except ImportError as error:  # pragma: no cover - exercised in a subprocess wit
 
 __all__ = ["DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "devices"]
 
+# How every kernel is queued, and the properties of streams' queues: looked up at each use, because a profiler puts
+# others in their place while it lasts (`opencl_tracing`).
+enqueue: Callable[..., Any] = cl.enqueue_nd_range_kernel
+queue_flags = 0
+
 _forked = False
 
 
@@ -289,7 +294,7 @@ class OpenCLStream:
 
     def __init__(self, driver: OpenCLDriver):
         self.driver = driver
-        self.queue = cl.CommandQueue(driver.context, driver.handle)
+        self.queue = cl.CommandQueue(driver.context, driver.handle, properties=queue_flags)
         self.pool = Pool(driver.memory, driver.budget, self, str(driver.device))
         self._profiling = False
 
@@ -321,11 +326,14 @@ class OpenCLStream:
 
     def profile(self) -> None:
         """Turn into a queue that keeps times; costs about 3 us a launch from then on."""
-        self.queue.finish()
-        self.queue = cl.CommandQueue(
-            self.driver.context, self.driver.handle, properties=cl.command_queue_properties.PROFILING_ENABLE
-        )
         self._profiling = True
+        self.renew()
+
+    def renew(self) -> None:
+        """Change to a queue of the properties that are wanted now, when what was queued is done."""
+        self.queue.finish()
+        flags = cl.command_queue_properties.PROFILING_ENABLE if self._profiling else queue_flags
+        self.queue = cl.CommandQueue(self.driver.context, self.driver.handle, properties=flags)
 
 
 class DeviceMemory:
@@ -456,7 +464,7 @@ class OpenCLDriver:
     def prepare(self, step: Step) -> Callable[..., None]:
         kernel = self.compiler.kernel(step.instance)
         arguments = bind(kernel, step)
-        enqueue, size, local = cl.enqueue_nd_range_kernel, step.global_size, step.local_size
+        size, local = step.global_size, step.local_size
         name = step.instance.name
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: OpenCLStream) -> None:

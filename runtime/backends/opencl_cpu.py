@@ -52,6 +52,12 @@ class CpuStream:
     def open(self) -> None:
         self.queue, self.quick = self.driver.queues(self.profiling)
 
+    def renew(self) -> None:
+        """Change to queues of the properties that are wanted now, when what was queued is done."""
+        if self.queue is not None:
+            self.synchronize()
+            self.open()
+
     def synchronize(self) -> None:
         if self.queue is not None:
             self.driver.check_fork()
@@ -143,7 +149,7 @@ class CpuDriver(HostDriver):
     def queues(self, profiling: bool) -> tuple[Any, Any]:
         """A pooled queue and, where there is one, a calling-thread queue."""
         cl = self._opencl.cl
-        flags = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
+        flags = cl.command_queue_properties.PROFILING_ENABLE if profiling else self._opencl.queue_flags
         made = [cl.CommandQueue(self.context, handle, properties=flags) for handle in self._handles]
         return made[0], made[1] if len(made) > 1 and not profiling else None
 
@@ -245,14 +251,14 @@ class CpuDriver(HostDriver):
     def _prepare_large(self, step: Step) -> Callable[..., None]:
         kernel = self.compiler.kernel(step.instance)
         arguments = self._opencl.bind(kernel, step)
-        enqueue, size, local = self._opencl.cl.enqueue_nd_range_kernel, step.global_size, step.local_size
-        failure = self._opencl.cl.Error
+        opencl, size, local = self._opencl, step.global_size, step.local_size
+        failure = opencl.cl.Error
         used = step.buffers
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
             arguments(tensors, scalars)
             try:
-                stream.pending = event = enqueue(stream.queue, kernel, size, local)
+                stream.pending = event = opencl.enqueue(stream.queue, kernel, size, local)
             except failure as error:
                 raise self._opencl.launch_error(step.instance.name, step, self.name, error) from error
             for i in used:
@@ -264,8 +270,8 @@ class CpuDriver(HostDriver):
     def _prepare_small(self, step: Step) -> Callable[..., None]:
         kernel = self.quick_compiler.kernel(step.instance)  # type: ignore[union-attr]
         arguments = self._opencl.bind(kernel, step)
-        enqueue, size, local = self._opencl.cl.enqueue_nd_range_kernel, step.global_size, step.local_size
-        failure = self._opencl.cl.Error
+        opencl, size, local = self._opencl, step.global_size, step.local_size
+        failure = opencl.cl.Error
         large: Callable[..., None] | None = None
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
@@ -278,7 +284,7 @@ class CpuDriver(HostDriver):
                 stream.pending = None
             arguments(tensors, scalars)
             try:
-                enqueue(stream.quick, kernel, size, local)
+                opencl.enqueue(stream.quick, kernel, size, local)
             except failure as error:
                 raise self._opencl.launch_error(step.instance.name, step, self.name, error) from error
             self.launches += 1

@@ -1,0 +1,29 @@
+"""Profiling as PyTorch has it: what the host did, what devices ran for it, and when.
+
+    with wg.profiler.profile(record_shapes=True) as prof:
+        with wg.profiler.record_function("forward"):
+            model(x)
+    print(prof.key_averages().table(sort_by="self_device_time_total", row_limit=10))
+    prof.export_chrome_trace("trace.json")        # for Perfetto or chrome://tracing
+
+Kernels' times come from the devices' own clocks (`runtime.tracing`), on `cpu` too, whose kernels run beside the host.
+While no profile lasts, none of this is on any call's way.
+"""
+
+from __future__ import annotations
+
+from .events import EventList, FunctionEvent, FunctionEventAvg
+from .profile import (
+    ProfilerAction,
+    ProfilerActivity,
+    profile,
+    schedule,
+    supported_activities,
+    tensorboard_trace_handler,
+)
+from .recording import record_function
+
+__all__ = [
+    "EventList", "FunctionEvent", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "profile",
+    "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
+]  # fmt: skip

@@ -1,0 +1,100 @@
+"""A profile in Chrome's trace event format (JSON), which Perfetto and chrome://tracing show: one process for the host,
+one for each device, arrows from launches to kernels, and counters of memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..runtime.errors import ArgumentError
+from ..runtime.tracing import Recording
+from .events import EventList, FunctionEvent
+
+__all__ = ["trace", "write"]
+
+_CATEGORIES = {
+    "op": "cpu_op", "annotation": "user_annotation", "launch": "runtime", "backward": "autograd", "copy": "memcpy",
+    "compile": "compile", "kernel": "kernel",
+}  # fmt: skip
+
+
+def trace(events: EventList, recordings: Sequence[Recording], metadata: dict[str, Any]) -> dict[str, Any]:
+    """The trace. Times are microseconds since the profile began."""
+    host = os.getpid()
+    devices = list(dict.fromkeys([e.device for e in events if e.is_kernel] + [
+        level.device for recording in recordings for level in recording.levels
+    ]))  # fmt: skip
+    places = {name: host + 1 + i for i, name in enumerate(devices)}
+    threads = {t: i for i, t in enumerate(dict.fromkeys(e.thread for e in events if not e.is_kernel))}
+    found: list[dict[str, Any]] = [*_names(host, "host", 0), *_threads(host, [f"thread {i}" for i in threads.values()])]
+    for i, (name, place) in enumerate(places.items()):
+        streams = sorted({e.stream for e in events if e.is_kernel and e.device == name})
+        found += [*_names(place, f"device {name}", i + 1)]
+        found += [_meta("thread_name", place, stream, name=f"stream {stream}") for stream in streams]
+    ran = {event.launch: event.name for event in events if event.is_kernel}
+    for event in events:
+        lane = (places[event.device], event.stream) if event.is_kernel else (host, threads[event.thread])
+        named = f"launch {ran[event.launch]}" if not event.is_kernel and event.launch in ran else event.name
+        found.append(_complete(event, named, *lane))
+        if event.launch is not None and event.launch in ran:
+            found.append(_arrow(event, *lane))
+    origin = recordings[0].begin
+    for recording in recordings:
+        found += [
+            {"ph": "C", "name": f"memory of {level.device}", "pid": places[level.device], "tid": 0,
+             "ts": (level.at - origin) / 1e3,
+             "args": {"in use": level.allocated, "cached": level.reserved - level.allocated}}
+            for level in recording.levels
+        ]  # fmt: skip
+    return {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": found, **metadata}
+
+
+def write(path: str | os.PathLike[str], made: dict[str, Any]) -> None:
+    """Write a trace; compressed where the name ends in `.gz`. Raises `ArgumentError` where it cannot be written."""
+    text = json.dumps(made, separators=(",", ":"))
+    try:
+        if os.fspath(path).endswith(".gz"):
+            with gzip.open(path, "wt", encoding="utf-8") as packed:
+                packed.write(text)
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise ArgumentError(f"export_chrome_trace: {os.fspath(path)} cannot be written: {error.strerror}") from None
+
+
+def _complete(event: FunctionEvent, name: str, process: int, thread: int) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if event.input_shapes:
+        details["Input Dims"] = list(event.input_shapes)
+    if event.stack:
+        details["Call stack"] = "; ".join(event.stack)
+    if event.memory:
+        details["bytes"] = event.memory
+    if event.launch is not None:
+        details["correlation"] = event.launch
+    return {"ph": "X", "cat": _CATEGORIES.get(event.category, event.category), "name": name, "pid": process,
+            "tid": thread, "ts": event.time_range.start, "dur": max(event.time_range.elapsed_us(), 0.0),
+            "args": details}  # fmt: skip
+
+
+def _arrow(event: FunctionEvent, process: int, thread: int) -> dict[str, Any]:
+    """An end of the arrow from a launch to its kernel."""
+    end: dict[str, Any] = {"bp": "e"} if event.is_kernel else {}
+    return {"ph": "f" if event.is_kernel else "s", "id": event.launch, "cat": "launch", "name": "launch",
+            "pid": process, "tid": thread, "ts": event.time_range.start} | end  # fmt: skip
+
+
+def _names(process: int, name: str, order: int) -> Iterable[dict[str, Any]]:
+    return (_meta("process_name", process, 0, name=name), _meta("process_sort_index", process, 0, sort_index=order))
+
+
+def _threads(process: int, names: Sequence[str]) -> list[dict[str, Any]]:
+    return [_meta("thread_name", process, i, name=name) for i, name in enumerate(names)]
+
+
+def _meta(what: str, process: int, thread: int, **details: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": details}

@@ -1,0 +1,298 @@
+"""Profiles: what ran, for whom and when; nothing that runs is changed by being looked at."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
+from weftgrad.runtime import tracing
+from weftgrad.runtime.context import state
+from weftgrad.runtime.errors import ArgumentError
+
+_ROWS, _COLUMNS = 64, 4096  # more elements than the calling thread takes on itself
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    yield
+    assert tracing.current is None
+    assert state().mode is None
+    wg.ones(2, device="cpu") + 1  # queues work as before
+
+
+def program(x: Any) -> Any:
+    """Calls, a backward pass."""
+    with record_function("forward"):
+        loss = (x * 2.0 + 1.0).sum()
+    loss.backward()
+    return loss
+
+
+def operand() -> Any:
+    return wg.tensor(np.linspace(0, 1, _ROWS * _COLUMNS, dtype=np.float32).reshape(_ROWS, _COLUMNS), device="cpu",
+                     requires_grad=True)  # fmt: skip
+
+
+def named(found: Any, name: str) -> Any:
+    return next(event for event in found if event.key == name)
+
+
+def test_calls_and_the_kernels_they_queued() -> None:
+    x = operand()
+    program(x)
+    with profile(record_shapes=True) as prof:
+        program(x)
+    events = prof.events()
+    mul = named(events, "mul")
+    assert mul.cpu_parent.key == "forward"
+    assert mul.input_shapes == ([_ROWS, _COLUMNS], [])
+    assert [child.key for child in mul.cpu_children] == ["launch"]
+    assert [kernel.name.startswith("mul") for kernel in mul.kernels] == [True]
+    assert named(events, "sum_backward").category == "backward"
+    kernels = [event for event in events if event.is_kernel]
+    launches = {event.launch: event for event in events if event.category == "launch"}
+    assert len(kernels) == len(launches) >= 4
+    total = max(event.time_range.end for event in events)
+    for kernel in kernels:  # by the device's own clock, brought to the host's: after it was queued, before the end
+        assert launches[kernel.launch].time_range.start - 300 < kernel.time_range.start < kernel.time_range.end
+        assert kernel.time_range.end < total + 5000
+    forward = named(events, "forward")
+    assert forward.device_time_total == pytest.approx(sum(
+        k.duration for e in events for k in e.kernels if not e.is_kernel and _is_in(e, forward)
+    ))  # fmt: skip
+    assert forward.cpu_time_total == pytest.approx(
+        forward.self_cpu_time_total + sum(c.cpu_time_total for c in forward.cpu_children)
+    )
+
+
+def _is_in(event: Any, outer: Any) -> bool:
+    while event is not None and event is not outer:
+        event = event.cpu_parent
+    return event is outer
+
+
+def test_times_are_those_of_the_work() -> None:
+    """A kernel of 64 times the work takes longer, and the device's times fill the host's wait for it."""
+    small, large = wg.ones(1 << 17, device="cpu"), wg.ones(1 << 23, device="cpu")
+    for x in (small, large):
+        x + 1.0
+    wg.synchronize()
+    with profile() as prof:
+        small + 1.0
+        large + 1.0
+        wg.synchronize()
+    first, second = (event for event in prof.events() if event.is_kernel)
+    assert second.device_time_total > 4 * first.device_time_total > 0
+    assert second.time_range.start >= first.time_range.end - 1
+
+
+def test_what_runs_is_the_same() -> None:
+    """Results, launches and steps of many parameters at once are those without a profile."""
+    def run() -> tuple[list[Any], int]:
+        rng = np.random.default_rng(0)
+        weights = [wg.tensor(rng.standard_normal((8, 8), dtype=np.float32), device="cpu", requires_grad=True)
+                   for _ in range(3)]  # fmt: skip
+        optimizer = wg.optim.SGD(weights, lr=0.1)
+        before = wg.launches("cpu")
+        x = wg.ones(8, 8, device="cpu")
+        for weight in weights:
+            x = x @ weight
+        x.sum().backward()
+        optimizer.step()
+        return [w.tolist() for w in weights], wg.launches("cpu") - before
+
+    expected = run()
+    with profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        found = run()
+    assert found == expected
+    step = named(prof.events(), "Optimizer.step#SGD.step")
+    assert len(step.kernels) == 1  # for all three
+    assert run() == expected
+
+
+def test_sums_and_their_table(tmp_path: Path) -> None:
+    x = operand()
+    with profile(with_stack=True, record_shapes=True) as prof:
+        for _ in range(3):
+            program(x)
+    sums = prof.key_averages()
+    total = next(e for e in sums if e.key == "sum")
+    assert total.count == 3
+    assert total.device_time == pytest.approx(total.device_time_total / 3)
+    lines = sums.table(sort_by="self_cuda_time_total", row_limit=4).splitlines()
+    assert lines[1].split()[0] == "Name"
+    assert len(lines) == 4 + 4 + 2
+    top = max(sums, key=lambda e: e.self_device_time_total)
+    assert lines[3].split()[0] == top.key
+    own = sum(e.self_device_time_total for e in sums if e.is_kernel)
+    assert lines[-1] == f"Self Device time total: {wg.profiler.events.in_words(own)}"
+    assert sum(e.self_device_time_total for e in sums if not e.is_kernel) == pytest.approx(own)  # each kernel once
+    assert "ms" not in sums.table(time_unit="us")
+    for options, words in (({"sort_by": "wall"}, "sort_by is one of"), ({"time_unit": "h"}, "time_unit is s, ms")):
+        with pytest.raises(ArgumentError, match=words):
+            sums.table(**options)
+    shaped = prof.key_averages(group_by_input_shape=True).table()
+    assert f"[[{_ROWS}, {_COLUMNS}], []]" in shaped
+    prof.export_stacks(tmp_path / "stacks")
+    assert all("test_profiler.py" in line for line in (tmp_path / "stacks").read_text().splitlines())
+    assert "dispatch.py" not in (tmp_path / "stacks").read_text()
+
+
+def test_a_trace(tmp_path: Path) -> None:
+    """Perfetto's format: complete events that nest, an arrow from each launch to its kernel, names of processes."""
+    x = operand()
+    with profile(profile_memory=True) as prof:
+        program(x)
+    prof.add_metadata_json("origin", '{"a": 1}')
+    for name in ("trace.json", "trace.json.gz"):
+        prof.export_chrome_trace(tmp_path / name)
+    found = json.loads((tmp_path / "trace.json").read_text())
+    with gzip.open(tmp_path / "trace.json.gz", "rt") as file:
+        assert json.load(file) == found
+    assert found["origin"] == {"a": 1}
+    events = found["traceEvents"]
+    assert {e["ph"] for e in events} == {"M", "X", "s", "f", "C"}
+    for end in "sf":
+        numbers = [e["id"] for e in events if e["ph"] == end]
+        assert sorted(numbers) == sorted(set(numbers))
+    kernels = {e["args"]["correlation"]: e for e in events if e.get("cat") == "kernel"}
+    assert {e["id"] for e in events if e["ph"] == "f"} == set(kernels)
+    titles = {e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert titles == {"host", "device cpu"}
+    assert {e["name"] for e in events if e.get("cat") == "runtime"} >= {f"launch {k['name']}" for k in kernels.values()}
+    levels = [e["args"] for e in events if e["ph"] == "C"]
+    assert all(level["in use"] >= 0 and level["cached"] >= 0 for level in levels)
+    with pytest.raises(ArgumentError, match="cannot be written: No such file"):
+        prof.export_chrome_trace(tmp_path / "missing" / "trace.json")
+
+
+def test_memory_of_calls() -> None:
+    x = operand()
+    program(x)
+    x.grad = None
+    with profile(profile_memory=True) as prof:
+        y = x * 2.0
+    (mul,) = (e for e in prof.key_averages() if e.key == "mul")
+    assert mul.self_cpu_memory_usage == _ROWS * _COLUMNS * 4
+    assert mul.self_device_memory_usage == 0
+    del y
+
+
+def test_a_schedule() -> None:
+    action = schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2)
+    none, warm, record, save = ProfilerAction
+    assert [action(i) for i in range(11)] == [none, none, warm, record, save, none, warm, record, save, none, none]
+    assert schedule(wait=2, warmup=0, active=1, skip_first_wait=1)(0) is save
+    for bad in ({"wait": -1, "warmup": 0, "active": 1}, {"wait": 0, "warmup": 0, "active": 0}):
+        with pytest.raises(ArgumentError, match="numbers of steps"):
+            schedule(**bad)
+    ready: list[tuple[int, list[str]]] = []
+    x = operand()
+
+    def keep(prof: profile) -> None:
+        ready.append((prof.step_num, [e.name for e in prof.events() if e.name.startswith("ProfilerStep")]))
+
+    with profile(schedule=schedule(wait=1, warmup=1, active=2, repeat=2), on_trace_ready=keep) as prof:
+        for _ in range(9):
+            x * 2.0
+            prof.step()
+    assert ready == [(4, ["ProfilerStep#2", "ProfilerStep#3"]), (8, ["ProfilerStep#6", "ProfilerStep#7"])]
+    assert next(e for e in prof.key_averages() if e.key == "mul").count == 2
+
+
+def test_other_modes_come_and_go() -> None:
+    """The profile is at the bottom of the stack, and leaves it from wherever it is."""
+    x = wg.ones(4, 4, device="cpu")
+    outer = wg.autocast("cpu", dtype=wg.bfloat16)
+    prof = profile()
+    with outer:
+        prof.start()
+        x @ x
+    x + 1.0
+    with wg.autocast("cpu", dtype=wg.bfloat16):
+        prof.stop()
+        assert (x @ x).dtype is wg.bfloat16
+    assert (x @ x).dtype is wg.float32
+    names = [e.name for e in prof.events()]
+    assert "mm" in names
+    assert "add" in names
+
+
+def test_ranges() -> None:
+    @record_function("decorated")
+    def work(n: int) -> int:
+        return work(n - 1) if n else 0
+
+    work(2)  # nobody records
+    with profile() as prof:
+        work(2)
+        with pytest.raises(ZeroDivisionError), wg.autograd.profiler.record_function("raises"):
+            1 / 0
+    (found,) = (e for e in prof.key_averages() if e.key == "decorated")
+    assert found.count == 3
+    assert found.is_user_annotation
+    assert [e.name for e in prof.events() if e.cpu_parent is None][-1] == "raises"
+
+
+def test_what_is_refused() -> None:
+    prof = profile()
+    with pytest.raises(ArgumentError, match="nothing was recorded"):
+        prof.key_averages()
+    with profile(), pytest.raises(ArgumentError, match="another profile lasts"):
+        prof.start()
+    for given, words in (({"activities": ["cpu"]}, "ProfilerActivity"), ({"with_flops": True}, "with_flops")):
+        with pytest.raises(ArgumentError, match=words):
+            profile(**given)
+    with pytest.raises(RuntimeError, match=r"^mine$"), profile():
+        raise RuntimeError("mine")
+
+
+def test_activities() -> None:
+    x = wg.ones(8, device="cpu")
+    with profile(activities=[ProfilerActivity.CUDA]) as prof:
+        x + 1.0
+    assert prof.events() == []  # cpu's kernels run on the host's cores
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        x + 1.0
+    assert {e.category for e in prof.events()} == {"op", "launch", "kernel"}
+
+
+def test_clocks_meet() -> None:
+    from weftgrad.runtime.backends.opencl_tracing import meeting
+
+    assert meeting([(0, 100), (40, 60), (50, 90)]) == 55
+    assert meeting([(0, 10), (20, 24)]) == 22  # they moved against each other: the look that took least
+
+
+def test_cuda(cuda: Any, compiled: Any) -> None:
+    """On the stand-in for the driver, whose clock counts what is queued: launches between events; replays as one."""
+    from cuda_running import buffers, captured, driver_of, make_step
+
+    driver = driver_of()
+    run = driver.launcher([make_step()], ())
+    given = buffers(driver)
+    stream = driver.default_stream
+    with profile() as prof:
+        for _ in range(2):
+            run(given, [1, 1, 1], stream)
+        graph = captured(driver, lambda: run(given, [1, 1, 1], stream))[0]
+        graph.replay()
+    found = [e for e in prof.events() if e.is_kernel]
+    assert [(e.name, e.device) for e in found] == [("scale_flat", "cuda:0")] * 2 + [("graph replay", "cuda:0")]
+    for event, later in pairwise(found):  # a kernel begins where its first event is, and ends where its second is
+        assert 0 < event.device_time_total <= 2000.001
+        assert event.time_range.end <= later.time_range.start + 0.001
+    asked = len(cuda.launches)
+    run(given, [1, 1, 1], stream)
+    driver.synchronize()
+    assert len(cuda.launches) == asked + 1
+    assert len(prof.events()) == len([e for e in prof.events() if not e.is_kernel]) + 3
