@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from . import schedules
 from .autograd.node import Node, Recipe, recipe_of
 from .context import State, _local
 from .device import Device, Meta
@@ -272,6 +273,8 @@ def _make_plan(
         )
     recipe = recipe_of(chosen, request.operands, planned.outputs, needs, statics) if needs else None
     plan = Plan(planned, request, recipe)
+    if schedules.on_plan is not None:
+        schedules.on_plan(plan, request, operands)
     if len(plans) >= _MOST_PLANS:
         for old in list(plans)[: _MOST_PLANS // 4]:  # the oldest: dicts keep insertion order
             del plans[old]

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice", "Question", "Space", "choose", "declare", "device_class", "device_key", "forget", "frozen", "is_frozen",
-    "planning", "spaces",
+    "keep", "known", "planning", "spaces",
+    "tunes_misses",
 ]  # fmt: skip
 
 Choice = Mapping[str, Any]
@@ -201,6 +202,11 @@ def _tuned(device: str) -> Mapping[str, Choice | None]:
     return found
 
 
+def known(device: str) -> Mapping[str, Choice | None]:
+    """What is kept for a device, by key: the choice, or None where the shipped one was found to be best."""
+    return _tuned(device)
+
+
 def keep(device: str, found: Mapping[str, Choice | None]) -> None:
     """Take note of choices (None: the shipped one is best), and have everything planned anew."""
     from .context import forget_plans
@@ -252,6 +258,11 @@ def _tune_first(plan: Any, request: Any, operands: Any) -> None:
     from .tuning.missed import tune
 
     tune(plan, request, operands)
+
+
+def tunes_misses() -> bool:
+    """Whether calls are tuned when they are first planned."""
+    return on_plan is _tune_first
 
 
 if os.environ.get("WEFTGRAD_TUNE") == "1":

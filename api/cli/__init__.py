@@ -1,4 +1,4 @@
-"""The command line: `weftgrad devices | generate | show OP | check SPEC | prebuild | compile | demo | bench`.
+"""The command line: `weftgrad devices | generate | show OP | check SPEC | prebuild | compile | tune | demo | bench`.
 
 A command is a module with `register(subparsers)`, which adds a parser whose `run` default takes the parsed options and
 returns the exit status. Commands of other packages are found through the entry-point group `weftgrad.commands`.
@@ -18,7 +18,7 @@ from ..runtime.errors import SpecError, WeftgradError
 
 __all__ = ["main", "parser"]
 
-_OWN = ("devices", "generate", "show", "check", "prebuild", "compile")
+_OWN = ("devices", "generate", "show", "check", "prebuild", "compile", "tune")
 
 
 def parser() -> argparse.ArgumentParser:
