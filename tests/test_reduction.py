@@ -21,6 +21,7 @@ from weftgrad.codegen.loader import load_file, load_text
 from weftgrad.codegen.model import SpecError, SpecErrors
 from weftgrad.codegen.render import environment, record_literals, render_all
 from weftgrad.runtime import dispatch, dtypes
+from weftgrad.runtime.backends.opencl_cpu import SMALL
 from weftgrad.runtime.context import _local
 from weftgrad.runtime.device import device, meta
 from weftgrad.runtime.errors import DTypeError, IndexOutOfRange, ShapeError
@@ -108,7 +109,7 @@ def run_all(cases: list[Case]) -> None:
     quick, pooled = {}, {}
     for record, operands, given, _ in cases:
         for step in dispatch.plan_for(record, operands, statics(record, given)).steps:
-            (quick if step.work <= 32 * 1024 and driver.quick_compiler else pooled)[step.instance] = True
+            (quick if step.work <= SMALL and driver.quick_compiler else pooled)[step.instance] = True
     for compiler, instances in ((driver.quick_compiler, list(quick)), (driver.compiler, list(pooled))):
         for i in range(0, len(instances), 24):
             compiler.build(instances[i : i + 24])

@@ -86,7 +86,8 @@ class Step:
 
     geometry: what depends on shapes only: the bytes of a struct, or for Triton one integer or tuple of integers a
     parameter. global_size: work-items, or for Triton programs.
-    work: elements touched, by which a CPU device chooses between the calling thread and its workers.
+    work: by which a CPU device chooses between the calling thread and its workers: elements touched, if one takes a
+    core half a nanosecond, in proportion if not.
     integers: positions of scalars that are 64-bit integers whatever the compute type is (seeds, offsets, counts).
     reaches: the kernel follows addresses in a table to tensors that are given behind `buffers`.
     """
