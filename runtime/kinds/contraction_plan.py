@@ -68,7 +68,9 @@ class Tile:
 
 # How much a work-item takes is a schedule's choice (`chosen`, of codegen/schedules.yaml); what follows is what `auto`
 # means there.
-_PACK_A = 512 * 1024  # elements of A from which work-items pack its rows: it is past a second-level cache
+_PACK_A = 60 * 1024  # elements of A from which work-items pack its rows
+_PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
+_FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
 _FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
 _FLIP_COLUMNS = 100  # columns of B that pay for it
 
@@ -83,9 +85,9 @@ def choose(product: Product, able: Capabilities, lanes: int, chosen: Choice | No
 
 def turns(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> bool:
     """Whether B'A' had better be computed, and its result transposed, than A be laid out along k."""
-    if p.a_along_k or p.b_along_k or p.converts or 2 * p.n > p.k:
+    if p.a_along_k or p.converts or 2 * p.n > p.k:
         return False
-    return not choose(Product(p.n, p.m, p.k, p.batch, False, False), able, lanes, chosen).flip
+    return not choose(Product(p.n, p.m, p.k, p.batch, p.b_along_k, False), able, lanes, chosen).flip
 
 
 def _dots(p: Product, cores: int, chosen: Choice) -> Schedule:
@@ -117,7 +119,7 @@ def _tile(p: Product, lanes: int) -> tuple[int, int, int]:
     if p.n <= 2 * lanes:
         return min(_NARROW[_ceil(p.n, lanes)], key=lambda tile: _round(p.m, tile[0]))
     square, tall = (_round(p.n, nv * lanes) for _, nv, _ in _WIDE)
-    return _WIDE[tall < square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
+    return _WIDE[8 * tall <= 7 * square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
 
 
 def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
@@ -125,37 +127,48 @@ def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
     most = chosen["rows"]
     panels = _ceil(p.n, nv * lanes)
     depth, parts = _split(p, cores, _ceil(p.m, mr) * panels * p.batch * 64)
+    if panels * p.batch == 1 and p.m <= _FEW and p.k >= _LONG:  # parts of k pack B once, blocks of rows each
+        depth = _round(_ceil(p.k, max(cores, parts)), kc)
+        parts = _ceil(p.k, depth)
     wanted = _shares(p, cores, parts, chosen)
     if p.batch >= 4 * cores and p.batch * parts >= wanted:
         rows, entries = p.m, _ceil(p.batch, wanted)
     else:
         items = panels * p.batch * parts
         blocks = max(_ceil(p.m, most), min(_ceil(min(2 * cores, wanted), items), _ceil(p.m, 5 * mr)))
+        while items * blocks % cores and items * (blocks - 1) >= cores:
+            blocks -= 1
+        if parts > 1 and items >= cores:
+            blocks = 1
         rows, entries = _ceil(p.m, blocks), 1
     if parts > 1:
         entries = 1
-    large = p.m * p.k >= (chosen["whole"] or (_PACK_A if p.a_along_k else _FLIP))
+    large = p.m * p.k >= (chosen["whole"] or _PACK_A)
     if large and panels >= chosen["panels"] // 2 and p.m > most // 2 and p.batch < 4 * cores and parts == 1:
         return _packed(p, cores, lanes, (mr, nv, kc), chosen)
     flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
     if chosen["flip"] is not None and not p.a_along_k:
         flip = bool(chosen["flip"])
-    pack = p.b_along_k or (p.m > 32 if chosen["pack"] is None else bool(chosen["pack"]))
+    pack = p.b_along_k or (rows > 32 if chosen["pack"] is None else bool(chosen["pack"]))
     return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
 
 
 def _packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, int], chosen: Choice) -> Schedule:
-    """Both operands packed: equal work-items of at most so many rows by so many panels."""
+    """Both operands packed, in work-items of equal size that are shared out evenly. A is packed once a group of
+    panels, B once a block of rows: of the ways to cut the result, the one that packs least."""
     mr, nv, kc = tile
-    most, together = chosen["rows"], chosen["panels"]
-    panels = _ceil(p.n, nv * lanes)
-    groups = _ceil(panels, together)
-    blocks = max(_ceil(p.m, most), _ceil(2 * cores, groups * p.batch))
-    while groups * blocks * p.batch % cores and blocks < 2 * _ceil(p.m, most):
-        blocks += 1
+    most, together = _PACKED_ROWS * chosen["rows"], chosen["panels"]
+    panels, wanted = _ceil(p.n, nv * lanes), _ceil(2 * cores, p.batch)
+    ways = []
+    for groups in range(_ceil(panels, together), _ceil(panels, together) + wanted):
+        blocks = max(_ceil(p.m, most), _ceil(wanted, groups))
+        while groups * blocks * p.batch % cores and blocks < 2 * wanted + _ceil(p.m, most):
+            blocks += 1
+        ways.append((groups * p.m + blocks * p.n, groups, blocks))
+    _, groups, blocks = min(ways)
     columns = _ceil(panels, groups) * nv * lanes
     rows = _round(_ceil(p.m, blocks), mr)
-    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=most, panels=together)
+    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=_round(most, mr), panels=together)
 
 
 def _shares(p: Product, cores: int, parts: int, chosen: Choice) -> int:
