@@ -2,8 +2,11 @@
 
 Runs where oclgrind is installed. Its exit status says nothing, so the log must be empty. Inputs are filled by
 kernels: oclgrind 21.10 takes host writes at an offset into a buffer for missing. Optimisation is off, because its
-interpreter lacks what clang's optimiser and inliner emit (`freeze`, `noalias.scope.decl`), and
-vectors have 8 lanes, because it takes shuffles of 16 for uninitialised, and those of two vectors are left out.
+interpreter lacks what clang's optimiser and inliner emit (`freeze`, `noalias.scope.decl`), and vectors have 8 lanes,
+because it takes shuffles of 16 for uninitialised, and those of two vectors are left out. All memory is taken before any
+kernel is built: what it knows of a buffer's items (`ShadowMemory`, in its plugin Uninitialized) stays, with its length,
+when a larger buffer takes the number of a released one, a program's constants for example, and what is written past
+that length then counts as missing.
 """
 
 import os
@@ -22,6 +25,9 @@ from weftgrad._generated import ops
 
 o = wg.device("opencl:0")
 assert "Oclgrind" in o.driver.name, o.driver.name
+for size in (1 << 20, 8):  # and given back: segments of large and of small blocks, in which all that follows has room
+    wg.empty(size, dtype=wg.uint8, device=o)
+taken = wg.memory_stats(o)["driver_allocations"]
 
 def full(*shape, value=0.5, dtype=wg.float32):
     return wg.full(shape, value, dtype=dtype, device=o)
@@ -29,6 +35,7 @@ def full(*shape, value=0.5, dtype=wg.float32):
 
 END = """
 wg.synchronize(o)
+assert wg.memory_stats(o)["driver_allocations"] == taken, "take more memory before the first kernel"
 print("done")
 """
 
@@ -92,11 +99,6 @@ for line, dim in (((5, 37), 1), ((5, 19), 0), ((2000,), 0)):
     if dim:
         (z.cumprod(dim) + z.cummax(dim).values + z.logcumsumexp(dim)).sum().backward()
 wg.rand(5, 7, device=o); wg.randn(9, device=o); wg.nn.functional.dropout(x, 0.5)
-"""
-
-# In a process of its own: behind all of the above, though behind neither half of it, the simulator takes what the first
-# pass has just written for missing in the second, although it reads the right digits there.
-SORTING = """
 from weftgrad.runtime.kinds import sort as sorting
 sorting._SEPARATE, sorting._LEAST_PART = 60, 100  # short rows take the schedules of long ones
 row = full(1, 530, value=528, dtype=wg.int16)
@@ -115,7 +117,7 @@ for value in (1.0, 2.0):
 
 
 @pytest.mark.parametrize("style", ["style=gpu,lanes=4,max_group=64", "style=cpu,lanes=8"], ids=["gpu", "cpu"])
-@pytest.mark.parametrize("script", [MOST, SORTING, MANY], ids=["most", "sorting", "many"])
+@pytest.mark.parametrize("script", [MOST, MANY], ids=["most", "many"])
 def test_kernels_are_clean(script: str, style: str, tmp_path: Path) -> None:
     log = tmp_path / "oclgrind.log"
     environment = os.environ | {"WEFTGRAD_CAPABILITIES": style, "WEFTGRAD_CACHE": "off"}
