@@ -51,6 +51,19 @@ def test_a_context_may_be_set_up_apart():
     assert wg.autograd.grad(first.sum(), x)[0].tolist() == [6.0, 6.0]
 
 
+def test_what_was_saved_goes_with_backward():
+    """A loss that is still held holds no memory of what led to it, and never that of results nobody saved."""
+    x = leaf(np.ones(1 << 16))
+    wg.empty_cache("cpu")
+    before = wg.memory_stats("cpu")["allocated"]
+    loss = Scaled.apply(Scaled.apply(x + 1, 3.0), 2.0).sum()
+    assert wg.memory_stats("cpu")["allocated"] - before < 2.5 * x.nbytes  # the two arguments
+    loss.backward()
+    assert wg.memory_stats("cpu")["allocated"] - before < 1.5 * x.nbytes  # the gradient
+    with pytest.raises(GradientError):
+        loss.backward()
+
+
 def test_once_differentiable_refuses_the_second_derivative():
     x = leaf()
     (first,) = wg.autograd.grad(Once.apply(x, 3.0).sum(), x)

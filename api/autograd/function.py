@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.autograd.node import Node, Recipe
+from ..runtime.autograd.view_rules import zeros
 from ..runtime.context import state
+from ..runtime.device import Meta
 from ..runtime.errors import GradientError
 from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
@@ -99,6 +101,26 @@ class Function:
         return tuple(tensors) if isinstance(result, tuple) else tensors[0]
 
 
+class _Backward:
+    """A call's way back. It holds neither arguments nor results: only what was saved stays, and until `release`."""
+
+    def __init__(self, cls: type[Function], ctx: FunctionCtx, count: int, positions: list[int], layouts: list[Meta]):
+        self.cls, self.ctx, self.count, self.positions, self.layouts = cls, ctx, count, positions, layouts
+
+    def __call__(self, current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        ctx = self.ctx
+        ctx.freed = current.freed
+        filled = [zeros(m) if g is None and ctx.materialize else g for g, m in zip(grads, self.layouts, strict=True)]
+        found = self.cls.backward(ctx, *filled)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) < self.count:
+            found = (*found, *[None] * (self.count - len(found)))
+        return [found[i] for i in self.positions]
+
+    def release(self) -> None:
+        self.ctx.freed, self.ctx._saved, self.ctx._versions = True, (), ()
+
+
 def _attach(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outs: list[Tensor]) -> None:
     positions = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
     metas = tuple(a.meta if isinstance(a, Tensor) else None for a in args)
@@ -107,19 +129,7 @@ def _attach(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outs: 
     node = Node(recipe, (), (), ())
     node.edges = tuple((args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions)
 
-    def run(current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        from ..factories import zeros_like
-
-        ctx.freed = current.freed
-        filled = [zeros_like(o) if g is None and ctx.materialize else g for g, o in zip(grads, shells, strict=True)]
-        found = cls.backward(ctx, *filled)
-        found = found if isinstance(found, tuple) else (found,)
-        if len(found) < len(args):
-            found = (*found, *[None] * (len(args) - len(found)))
-        return [found[i] for i in positions]
-
-    shells = [Tensor(o.storage, o.meta, o.start) for o in outs]
-    node.function = run
+    node.function = _Backward(cls, ctx, len(args), positions, [o.meta for o in outs])
     for i, out in enumerate(outs):
         if id(out) not in ctx.fixed and out.meta.dtype.kind == "f":
             out.node, out.output, out.needs = node, i, True

@@ -253,3 +253,5 @@ class Node:
         """Drop what was saved: backward has been through."""
         self.saved = self.saved_out = ()
         self.freed = True
+        if self.function is not None and (release := getattr(self.function, "release", None)) is not None:
+            release()
