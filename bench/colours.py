@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Any
 
-__all__ = ["Paint", "by_share", "painter", "plain"]
+__all__ = ["Paint", "by_share", "painter", "plain", "printable"]
 
 Paint = Callable[[str, str], str]
 _CODES = {"good": "32", "fair": "33", "bad": "31", "head": "1", "faint": "2"}
@@ -26,6 +26,11 @@ def painter(stream: IO[str]) -> Paint:
         return f"\x1b[{_CODES[role]}m{text}\x1b[0m" if role and text.strip() else text
 
     return paint
+
+
+def printable(value: Any) -> str:
+    """For a terminal and a page: what moves a cursor or hides is shown as a replacement character."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
 
 
 def by_share(share: float | None) -> str:

@@ -56,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("bench: --report and --compare are two commands: give one of them")
     if options.report:
         return outputs.from_files(options)
+    if options.timeline:
+        return outputs.timeline(options)
     if options.compare and len(options.compare) > 1:
         return outputs.compare_files(options)
     return _measure(options)
@@ -68,8 +70,9 @@ def _measure(options: argparse.Namespace) -> int:
     from . import report
     from .colours import painter
     from .machine import describe
-    from .rows import entries, load, suite_of
+    from .rows import FORMAT, entries, load, suite_of
     from .sites import sites
+    from .steps import watched
 
     old = load(options.compare[0]) if options.compare else None  # a wrong file is told before an hour of measuring
     if old is not None and suite_of(old) != options.suite:
@@ -77,14 +80,14 @@ def _measure(options: argparse.Namespace) -> int:
             f"bench: {options.compare[0]} has the suite {suite_of(old)}, and {options.suite} would be measured: "
             f"give --suite {suite_of(old)}"
         )
-    if options.plots:
-        outputs.needs_plots()
+    outputs.check(options)
     paint = painter(sys.stdout)
     names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
     if len(set(names)) < len(names):
         raise ArgumentError(f"bench: --device names a device twice: {options.device}")
     places = sites(names, options.scale)
-    found: dict[str, Any] = {"suite": options.suite, "machine": describe(places), "host": [], "kernels": []}
+    found: dict[str, Any] = {"format": FORMAT, "suite": options.suite, "machine": describe(places)}
+    found |= {"host": [], "kernels": []}
     print(report.title(found["machine"]))
     parts = (("host", _host, report.HOST_HEAD, report.host_line),
              ("kernels", _kernels, report.KERNEL_HEAD, report.kernel_line))  # fmt: skip
@@ -100,6 +103,8 @@ def _measure(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("interrupted: what was measured so far is kept", file=sys.stderr)
         interrupted = True
+    if options.suite == "train" and not interrupted:
+        found |= watched(options, places)
     _write(options, found)
     written = [path for path in (options.output, options.markdown) if path]
     if found["kernels"]:

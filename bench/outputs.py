@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +15,9 @@ from . import changes
 from .changes import Change, Comparison
 from .colours import Paint, by_share, painter
 from .roofline import Roof, rates, roofs, share
-from .rows import Entry, Section, entries, load, number, sections
+from .rows import FORMAT, Entry, Section, entries, load, number, sections
 
-__all__ = ["add_options", "compare_files", "compared", "from_files", "needs_plots", "roof_lines", "write"]
+__all__ = ["add_options", "check", "compare_files", "compared", "from_files", "roof_lines", "timeline", "write"]
 
 Report = dict[str, Any]
 
@@ -35,18 +37,42 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="compare two reports, or with one, what is measured now; exit status 1 if a row became slower or wrong",
     )  # fmt: skip
     parser.add_argument(
+        "--timeline", type=Path, metavar="FILE",
+        help="measure nothing: a trace of host and device (JSON, for Perfetto) of a training step, or of a --program",
+    )  # fmt: skip
+    parser.add_argument(
+        "--program", nargs=argparse.REMAINDER, metavar="PROGRAM.py",
+        help="for --timeline, and last: the program to run, with its arguments",
+    )  # fmt: skip
+    parser.add_argument(
         "--threshold", type=float, default=changes.THRESHOLD, metavar="PART",
         help="the least slowing that counts, where samples do not spread more: 0.1 for a tenth, on a quiet machine "
         "(default: %(default)s)",
     )  # fmt: skip
 
 
-def needs_plots() -> None:
-    """ArgumentError where plots cannot be drawn."""
+def check(options: argparse.Namespace) -> None:
+    """ArgumentError where a file that is asked for cannot be written or drawn: before anything is measured."""
     from . import plots
 
-    if not plots.available():
+    if options.plots and not plots.available():
         raise ArgumentError('bench: --plots needs matplotlib: pip install "weftgrad[bench]"')
+    for name in ("output", "markdown", "html", "csv", "jsonl", "timeline", "plots"):
+        path = getattr(options, name, None)
+        if path is not None and (problem := _problem(path, name == "plots")):
+            raise ArgumentError(f"bench: --{name} {path} cannot be written: {problem}; name another")
+
+
+def _problem(path: Path, folder: bool) -> str:
+    """What keeps a file, or a folder of files, from being written; empty if nothing does."""
+    if path.exists() and path.is_dir() is not folder:
+        return "it is no folder" if folder else "it is a folder"
+    place = path
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if place != path and not place.is_dir():
+        return f"{place} is no folder"
+    return "" if os.access(place, os.W_OK) else f"no permission to write to {place}"
 
 
 def write(options: argparse.Namespace, reports: Sequence[Report]) -> list[Path]:
@@ -55,17 +81,15 @@ def write(options: argparse.Namespace, reports: Sequence[Report]) -> list[Path]:
 
     found = entries(reports)
     written = []
-    if options.plots:
-        needs_plots()
     for path, text in (
-        (options.html, lambda: page.html(reports, found, plots.svg(found) if plots.available() else None)),
+        (options.html, lambda: page.html(reports, found, plots.svg(found, reports) if plots.available() else None)),
         (options.csv, lambda: tables.as_csv(found)), (options.jsonl, lambda: tables.as_json_lines(reports, found)),
     ):  # fmt: skip
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text(), encoding="utf-8")
             written.append(path)
-    return written + (plots.write(found, options.plots) if options.plots else [])
+    return written + (plots.write(found, options.plots, reports) if options.plots else [])
 
 
 def from_files(options: argparse.Namespace) -> int:
@@ -74,6 +98,7 @@ def from_files(options: argparse.Namespace) -> int:
 
     if options.output:
         raise ArgumentError("bench: --output is for what is measured, and --report measures nothing")
+    check(options)
     reports = [load(path) for path in options.report]
     found = entries(reports)
     measured, paint = roofs(found), painter(sys.stdout)
@@ -84,8 +109,53 @@ def from_files(options: argparse.Namespace) -> int:
     written = write(options, reports)
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text("\n".join(map(report.markdown, reports)), encoding="utf-8")
+        try:
+            text = "\n".join(map(report.markdown, reports))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ArgumentError(f"bench: a report lacks what Markdown shows: {type(error).__name__} {error}") from None
+        options.markdown.write_text(text, encoding="utf-8")
         written.append(options.markdown)
+    print(*(f"written to {path}" for path in written), sep="\n")
+    return 0
+
+
+def timeline(options: argparse.Namespace) -> int:
+    """Write the trace of a training step or a program, and what else was asked for of it. Exit status 0."""
+    import weftgrad as wg
+    from weftgrad.profiler import profile
+
+    from . import steps
+    from .machine import describe
+    from .sites import OurSite
+
+    check(options)
+    name = str(wg.device((options.device or str(wg.device())).partition(",")[0]))
+    site = OurSite(name)
+    report: Report = {"format": FORMAT, "suite": "train", "machine": None, "host": [], "kernels": [], "curves": []}
+    if options.program:
+        run = steps.program(options.program[0], options.program[1:])
+        with profile(profile_memory=True) as made:
+            run()
+            wg.synchronize()
+        row = steps.drawn(" ".join(options.program), name, made.events())
+    else:
+        case = next(steps.cases_of(options), None)
+        if case is None:
+            raise ArgumentError(f"bench: --timeline: no training step has {options.only!r} in its name")
+        step, curve = steps.memory_of(case.name, name, lambda: case.on(site).call)
+        report["curves"].append(curve)
+        row, made = steps.record(case.name, name, step)
+    report |= {"machine": describe([site]), "timelines": [row]}
+    options.timeline.parent.mkdir(parents=True, exist_ok=True)
+    made.export_chrome_trace(options.timeline)
+    print(made.key_averages().table(sort_by="self_device_time_total", row_limit=16))
+    (line,) = steps.timelines(report)
+    print(f"{line.name} on {name}: {line.summary}")
+    written = [options.timeline, *write(options, [report])]
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        written.append(options.output)
     print(*(f"written to {path}" for path in written), sep="\n")
     return 0
 

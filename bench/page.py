@@ -13,10 +13,14 @@ from typing import Any
 
 import weftgrad as wg
 
+from .colours import printable
 from .roofline import Roof, rates, roofs, share
 from .rows import Entry, Section, number, sections, suite_of
+from .step_tables import number_cell as _number
+from .step_tables import step_tables
+from .step_tables import text_cell as _text
 
-__all__ = ["html", "roof_text"]
+__all__ = ["html", "machine_facts", "roof_text"]
 
 Cell = dict[str, Any]
 _FOLDER = Path(__file__).parent / "html"
@@ -34,12 +38,12 @@ def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: 
     measured = roofs(entries)
     found = sections(entries)
     return environment.get_template("report.html.j2").render(
-        title="weftgrad bench: " + ", ".join(dict.fromkeys(e.hardware for e in entries)),
+        title="weftgrad bench: " + ", ".join(_hardware(reports, entries)),
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
-        machines=[_machine(report) for report in reports],
+        machines=[machine_facts(report) for report in reports],
         roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in measured.items()],
-        groups=sorted({entry.group for entry in entries}),
-        tables=[_table(section, measured.get(section.hardware)) for section in found],
+        groups=sorted({entry.group for entry in entries} | ({"steps"} if any(step_tables(reports)) else set())),
+        tables=[_table(section, measured.get(section.hardware)) for section in found] + list(step_tables(reports)),
         plots=None if plots is None else [
             {"title": title, "data": base64.b64encode(svg.encode()).decode()} for title, svg in plots.items()
         ],
@@ -54,11 +58,17 @@ def roof_text(roof: Roof) -> str:
     return "; ".join(f"{rate} by {row}" for rate, row in parts) or "nothing that has bytes or operations"
 
 
+def _hardware(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> list[str]:
+    """Names of all devices; a report of steps alone has no entries."""
+    names = [e.hardware for e in entries] or [printable(d["name"]) for r in reports for d in r["machine"]["devices"]]
+    return list(dict.fromkeys(names))
+
+
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _machine(report: Mapping[str, Any]) -> dict[str, Any]:
+def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
     """What stands in the head of the page about one report."""
     machine = report["machine"]
     facts = []
@@ -142,14 +152,3 @@ def _times(entry: Entry, role: str) -> list[Cell]:
     if entry.time is None:
         return [_number(None), _number(None)]
     return [_number(entry.time[n] * 1e6, role=role) for n in ("least", "median")]
-
-
-def _text(text: str, role: str = "") -> Cell:
-    return {"text": text, "value": None, "role": role, "bar": None}
-
-
-def _number(value: float | None, text: str | None = None, *, role: str = "", bar: float | None = None) -> Cell:
-    """A cell that sorts by its value; an empty one stays last."""
-    shown = ("" if value is None else number(value)) if text is None else text
-    return {"text": shown, "value": value, "role": f"number {role}".strip(),
-            "bar": None if bar is None else round(60 * min(bar, 1.0), 1)}  # fmt: skip

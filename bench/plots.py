@@ -8,11 +8,12 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import step_plots
 from .roofline import Roof, rates, roofs
 from .rows import Entry, Section, number, sections
 
@@ -37,21 +38,21 @@ def available() -> bool:
     return True
 
 
-def svg(entries: Sequence[Entry]) -> dict[str, str]:
-    """All plots by title, as SVG elements without a prologue."""
+def svg(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]] = ()) -> dict[str, str]:
+    """All plots by title, as SVG elements without a prologue. reports: whose curves and timelines are drawn as well."""
     found = {}
-    for title, _, figure in _figures(entries):
+    for title, _, figure in _figures(entries, reports):
         text = io.StringIO()
         _save(figure, text, "svg")
         found[title] = text.getvalue()[text.getvalue().index("<svg") :]
     return found
 
 
-def write(entries: Sequence[Entry], folder: Path) -> list[Path]:
+def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Mapping[str, Any]] = ()) -> list[Path]:
     """Write all plots into `folder`, as PNG and SVG; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for _, name, figure in _figures(entries):
+    for _, name, figure in _figures(entries, reports):
         for kind in ("png", "svg"):
             _save(figure, folder / f"{name}.{kind}", kind)
             written.append(folder / f"{name}.{kind}")
@@ -69,13 +70,13 @@ def _save(figure: Any, target: Any, kind: str) -> None:
         figure.savefig(target, format=kind, dpi=110, metadata=metadata)
 
 
-def _figures(entries: Sequence[Entry]) -> Iterator[tuple[str, str, Any]]:
+def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Any]]:
     """Title, name of a file and figure of each plot."""
     import matplotlib
     from matplotlib.figure import Figure
 
     taken: set[str] = set()
-    for title, size, draw in _plans(entries):
+    for title, size, draw in (*_plans(entries), *step_plots.plans(reports)):
         base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
         name = next(n for n in (base, *(f"{base}-{i}" for i in range(2, 1000))) if n not in taken)
         taken.add(name)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import ArgumentError
+from .colours import printable as _text
 
-__all__ = ["Entry", "Section", "entries", "load", "number", "sections", "suite_of"]
+__all__ = ["FORMAT", "Entry", "Section", "entries", "load", "number", "sections", "suite_of"]
 
 Row = dict[str, Any]
+FORMAT = 1  # of reports' files; a number that goes up when an older reader would show something wrong
 _KINDS = {"fp32": "fp32", "float32": "fp32", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16",
           "fp64": "fp64", "float64": "fp64"}  # fmt: skip
 
@@ -27,7 +29,10 @@ class Entry:
     peers: the same of the others in the row. beside: those of them that ran on this device's hardware. aims: the least
     ratios that the project set itself, by peer; missed: those it did not reach. copy: bandwidth by a copy's, of minima
     and of medians. limits: seconds that the least and the median of a host cost should keep to. error: relative to
-    the largest value.
+    the largest value. dtype: as the row says it. against: what results were checked with. facts: what was found out
+    about the row on this device beside its time, as far as the report has it: `schedule` (kernels, a list), `launches`,
+    `cold_ms` and `warm_ms` of compiling, `peak_bytes`, `driver_allocations`, `accuracy` (`abs`, `rel`, `ulp`),
+    `host_us` (the least that the host took to queue a call).
     """
 
     suite: str
@@ -51,6 +56,9 @@ class Entry:
     clock: str
     notes: tuple[str, ...]
     problem: str | None
+    dtype: str = ""
+    against: str = ""
+    facts: Row = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -90,18 +98,45 @@ class Section:
 def load(path: Path) -> Row:
     """A report that `weftgrad bench --output` wrote. ArgumentError says what is wrong with a file that is none."""
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ArgumentError(f"bench: {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ArgumentError(f"bench: {path} is not JSON: {error}") from None
+    except ValueError:
+        raise ArgumentError(f"bench: {path} is not JSON: it is no text in UTF-8") from None
+    if not text.strip():
+        raise ArgumentError(f"bench: {path} is empty: nothing was measured into it; run it again with --output")
     try:
-        list(entries([report]))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError) as error:
+        report = json.loads(text)
+    except ValueError as error:
+        cut = getattr(error, "pos", 0) >= len(text.rstrip())
+        remedy = "; it ends too early: copy or measure it again" if cut else ""
+        raise ArgumentError(f"bench: {path} is not JSON: {error}{remedy}") from None
+    except RecursionError:
+        raise ArgumentError(f"bench: {path} is no report of `weftgrad bench --output`: nested too deeply") from None
+    if isinstance(report, dict) and isinstance(report.get("format"), int) and report["format"] > FORMAT:
+        raise ArgumentError(
+            f"bench: {path} is of format {report['format']}, of a newer weftgrad, and this one reads up to {FORMAT}: "
+            "pip install --upgrade weftgrad"
+        )
+    try:
+        _prove(report)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         raise ArgumentError(
             f"bench: {path} is no report of `weftgrad bench --output`: {type(error).__name__} {error}"
         ) from None
     return dict(report)
+
+
+def _prove(report: Row) -> None:
+    """Read everything that is shown of a report, so that a file in which something is amiss is refused as a whole."""
+    from . import page, steps, tables
+
+    found = entries([report])
+    page.machine_facts(report)
+    for _ in tables.records(found):
+        pass
+    steps.curves(report)
+    steps.timelines(report)
 
 
 def suite_of(report: Row) -> str:
@@ -150,9 +185,10 @@ def _entries(report: Row) -> Iterator[Entry]:
     shared = {"suite": suite, "date": _text(machine["date"])}
     for row in report["host"]:
         broken = "problem" in row
+        device = _text(row.get("device", first))
         peers = {} if broken else {_text(n): _timing(t) for n, t in row["peers"].items()}
         low, middle = (float(t) * 1e-6 for t in row.get("target_us", (0, 0)))
-        yield Entry(**shared, part="host", group="host", name=_text(row["name"]), device=first, hardware=own[first],
+        yield Entry(**shared, part="host", group="host", name=_text(row["name"]), device=device, hardware=own[device],
                     bytes=0, flops=0, kind="", time=None if broken else _timing(row), peers=peers, beside=frozenset(),
                     aims={}, missed=() if broken or row["met"] else ("limit",), copy=None,
                     limits=None if broken else (low, middle), error=None, clock="wall", notes=(),
@@ -164,9 +200,10 @@ def _entries(report: Row) -> Iterator[Entry]:
             "bytes": int(row["bytes"]), "flops": int(row["flops"]), "clock": str(row.get("clock", "device")),
             "notes": tuple(map(_text, row.get("notes", ()))), "limits": None,
         }  # fmt: skip
+        main = _text(row.get("device", first))  # a row of a report put together from several names its one device
         for device, hardware in own.items():
             mine = times.get(device)
-            if mine is None and (device != first or "problem" not in row):
+            if mine is None and (device != main or "problem" not in row):
                 continue
             aims = row.get("target") or {}
             copy = row.get("ratios", {}).get("copy")
@@ -174,21 +211,30 @@ def _entries(report: Row) -> Iterator[Entry]:
                 **facts, device=device, hardware=hardware, time=mine,
                 peers={n: t for n, t in times.items() if n != device},
                 beside=frozenset(n for n in times if _is_beside(n, device, machine)),
-                aims={_text(n): float(a) for n, a in aims.items()} if device == first else {},
-                missed=tuple(map(_text, row.get("missed", ()))) if device == first else (),
-                copy=(float(copy[0]), float(copy[1])) if copy and device == first else None,
-                error=row.get("errors", {}).get(device),
+                aims={_text(n): float(a) for n, a in aims.items()} if device == main else {},
+                missed=tuple(map(_text, row.get("missed", ()))) if device == main else (),
+                copy=(float(copy[0]), float(copy[1])) if copy and device == main else None,
+                error=None if (error := row.get("errors", {}).get(device)) is None else float(error),
+                dtype=_text(row.get("dtype", "")), against=_text(row.get("against", "")),
+                facts=_facts(row, device, mine),
                 problem=_text(row.get("problem", "not measured")) if mine is None else None,
             )  # fmt: skip
 
 
-def _text(value: Any) -> str:
-    """For a terminal and a page: what moves a cursor or hides is shown as a replacement character."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
+def _facts(row: Row, device: str, mine: Row | None) -> Row:
+    """What the row says about a device; the host's times are among the samples."""
+    found = dict(row.get("facts", {}).get(device, {}))
+    if mine is not None and mine["host"]:
+        found["host_us"] = mine["host"] * 1e6
+    return found
 
 
 def _is_beside(name: str, device: str, machine: Row) -> bool:
     """Whether torch or numpy ran on what is `device`: their times show what it can do as well as ours."""
+    for each in machine["devices"]:
+        if _text(each["device"]) == device and "places" in each:
+            place = each["places"].get(name)
+            return bool(place == "cpu" if each.get("kind") == "CPU" else place and place != "cpu")
     if name == "numpy":
         return device == "cpu"
     return name == "torch" and machine.get("torch") in (device, device.partition(":")[0])
@@ -204,8 +250,9 @@ def _kind(row: Row) -> str:
 
 def _timing(found: Row) -> Row:
     least, median = float(found["least"]), float(found["median"])
-    if not (least > 0 and median > 0):
-        raise ValueError(f"a time of {least} s")
-    return {"least": least, "median": median, "p20": float(found.get("p20", median)),
-            "p80": float(found.get("p80", median)), "samples": int(found.get("samples", 1)),
-            "late": int(found.get("late", 0))}  # fmt: skip
+    p20, p80 = float(found.get("p20", median)), float(found.get("p80", median))
+    for seconds in (least, median, p20, p80):
+        if not 0 < seconds < float("inf"):  # nor NaN
+            raise ValueError(f"a time of {seconds} s")
+    return {"least": least, "median": median, "p20": p20, "p80": p80, "samples": int(found.get("samples", 1)),
+            "late": int(found.get("late", 0)), "host": float(found.get("host", 0.0))}  # fmt: skip

@@ -1,0 +1,68 @@
+"""Cells of the page's tables, and its tables of steps: memory step by step, kernels of a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .rows import number
+from .steps import Timeline, curves, timelines
+
+__all__ = ["number_cell", "step_tables", "text_cell"]
+
+Cell = dict[str, Any]
+
+
+def text_cell(text: str, role: str = "") -> Cell:
+    """A cell of words."""
+    return {"text": text, "value": None, "role": role, "bar": None}
+
+
+def number_cell(value: float | None, text: str | None = None, *, role: str = "", bar: float | None = None) -> Cell:
+    """A cell that sorts by its value; an empty one stays last. bar: a share to show as a bar beside it."""
+    shown = ("" if value is None else number(value)) if text is None else text
+    return {"text": shown, "value": value, "role": f"number {role}".strip(),
+            "bar": None if bar is None else round(60 * min(bar, 1.0), 1)}  # fmt: skip
+
+
+def step_tables(reports: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Tables of the reports' curves and timelines."""
+    for report in reports:
+        for curve in curves(report):
+            heads = [("step", "", True), ("in use", "behind the step", True), ("peak", "most in use within it", True),
+                     ("held", "from the driver, behind the step", True), ("taken", "segments, from the driver", True),
+                     ("given back", "segments, to the driver", True)]  # fmt: skip
+            rows = [[number_cell(i + 1, str(i + 1)), *(number_cell(step[n], _bytes(step[n])) for n in
+                     ("allocated", "peak", "reserved")), number_cell(step["driver_allocations"]),
+                     number_cell(step["driver_frees"])] for i, step in enumerate(curve.steps)]  # fmt: skip
+            yield _table(f"Memory: {curve.name} ({curve.device})", heads, rows)
+        for line in timelines(report):
+            heads = [("kernel", "", False), ("device", "", False), ("times", "in the step", True),
+                     ("µs", "all of them together", True), ("of the step", "", True)]  # fmt: skip
+            yield _table(f"Timeline: {line.name} ({line.device}), {line.summary}", heads, list(_kernels(line)))
+
+
+def _kernels(line: Timeline) -> Iterator[list[Cell]]:
+    """The timeline's kernels, those that took longest first."""
+    spent: dict[tuple[str, str], list[float]] = {}
+    for lane, bars in line.bars.items():
+        if lane not in ("host", "calls"):
+            for _, length, name in bars:
+                spent.setdefault((name, lane), []).append(length)
+    for (name, lane), times in sorted(spent.items(), key=lambda item: -sum(item[1])):
+        part = sum(times) / line.span if line.span else 0.0
+        yield [text_cell(name), text_cell(lane), number_cell(len(times), str(len(times))), number_cell(sum(times)),
+               number_cell(part, f"{part:.1%}", bar=part)]  # fmt: skip
+
+
+def _table(title: str, heads: Sequence[tuple[str, str, bool]], rows: Sequence[list[Cell]]) -> dict[str, Any]:
+    columns = [{"name": name, "help": help, "number": numeric} for name, help, numeric in heads]
+    return {"title": title, "columns": columns,
+            "rows": [{"group": "steps", "missed": False, "cells": cells} for cells in rows]}  # fmt: skip
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.2f} {unit}"
+    return f"{count} bytes"

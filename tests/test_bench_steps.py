@@ -1,0 +1,118 @@
+"""Timelines of host and device, and curves of memory: measured, kept in reports, drawn, shown on the page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weftgrad as wg
+from weftgrad.bench import command, outputs, page, plots, rows, steps
+from weftgrad.runtime import tracing
+from weftgrad.runtime.errors import ArgumentError
+
+HEAD = {"date": "2026", "devices": [{"device": "cpu", "name": "Cores"}], "torch": None, "versions": {}}
+CURVE = {"name": "step", "device": "cpu", "steps": [
+    {"allocated": 1 << 20, "peak": 3 << 20, "reserved": 4 << 20, "driver_allocations": 2, "driver_frees": 0},
+    {"allocated": 1 << 20, "peak": 3 << 20, "reserved": 4 << 20, "driver_allocations": 0, "driver_frees": 1},
+]}  # fmt: skip
+LINE = {"name": "step", "device": "cpu", "span": 100.0, "bars": {
+    "host": ["0.0 30.0 a name with spaces", "10.0 10.0 inner"], "calls": ["0.0 5.0 mul"],
+    "cpu": ["20.0 40.0 mul_rows", "50.0 30.0 other", "90.0 5.0 mul_rows"],
+}}  # fmt: skip
+
+
+def report(**more: Any) -> dict[str, Any]:
+    return {"suite": "train", "machine": HEAD, "host": [], "kernels": []} | more
+
+
+def run(*given: str) -> int:
+    chosen = command.options(argparse.ArgumentParser()).parse_args(given)
+    return int(chosen.run(chosen))
+
+
+def test_what_lanes_were_busy() -> None:
+    (line,) = steps.timelines(report(timelines=[LINE]))
+    assert line.bars["host"][0] == (0.0, 30.0, "a name with spaces")
+    assert line.busy("host") == 30.0  # what is nested counts once
+    assert line.busy("cpu") == pytest.approx(65.0)  # what overlaps, too
+    assert line.summary == "100 us; busy: host 30%, cpu 65%"
+
+
+def test_memory_of_steps() -> None:
+    """Of a step that keeps a tensor more each time: what is in use grows by it, the peak is above, segments come."""
+    kept: list[Any] = []
+
+    def make() -> Any:
+        def step() -> None:
+            kept.append(wg.ones(1 << 20, device="cpu"))
+            wg.ones(1 << 20, device="cpu")
+
+        return step
+
+    _, curve = steps.memory_of("growing", "cpu", make)
+    (found,) = steps.curves({"curves": [curve]})
+    grown = [b["allocated"] - a["allocated"] for a, b in zip(found.steps, found.steps[1:], strict=False)]
+    assert grown == [4 << 20] * (len(found.steps) - 1)
+    assert all(s["allocated"] + (4 << 20) <= s["peak"] <= s["reserved"] for s in found.steps[1:])
+    assert sum(s["driver_allocations"] for s in found.steps) >= 3
+
+
+def test_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any program's timeline: its arguments reach it, its kernels are in the trace and in the report."""
+    monkeypatch.setattr(plots, "available", lambda: False)
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nimport weftgrad as wg\nassert sys.argv[1:] == ['--n', '2']\n"
+                       "(wg.ones(70000, device='cpu') + 1.0).tolist()\nsys.exit(0)\n")  # fmt: skip
+    trace, made = tmp_path / "new" / "trace.json", tmp_path / "report.json"
+    shown = tmp_path / "page.html"
+    assert run("--device", "cpu", "--timeline", str(trace), "--output", str(made), "--html", str(shown),
+               "--program", str(program), "--n", "2") == 0  # fmt: skip
+    out = capsys.readouterr().out
+    assert "busy: host" in out
+    names = {e["name"] for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") == "kernel"}
+    (line,) = steps.timelines(rows.load(made))
+    assert {name for _, _, name in line.bars["cpu"]} == names
+    assert any(name.startswith("add") for name in names)
+    assert "--n 2" in shown.read_text()
+    missing = str(tmp_path / "none.py")
+    for arguments, words in ((["--program", missing], "is no file"), (["--only", "x y"], "no training")):
+        with pytest.raises(ArgumentError, match=words):
+            run("--device", "cpu", "--timeline", str(trace), *arguments)
+    with pytest.raises(AssertionError):  # the program's own
+        run("--device", "cpu", "--timeline", str(trace), "--program", str(program))
+    assert tracing.current is None
+
+
+def test_they_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = plots.svg([], [report(curves=[CURVE], timelines=[LINE])])
+    assert set(found) == {"Memory, step (cpu)", "Timeline, step (cpu)"}
+    assert "mul_rows 45%" in found["Timeline, step (cpu)"]
+    assert "busy 65%" in found["Timeline, step (cpu)"]
+    assert "MiB" in found["Memory, step (cpu)"]
+
+
+def test_they_are_on_the_page() -> None:
+    text = page.html([report(curves=[CURVE], timelines=[LINE])], [], None)
+    assert "100 us; busy: host 30%, cpu 65%" in text
+    assert "3.00 MiB" in text
+
+
+def test_files_with_something_amiss() -> None:
+    for given in ({"timelines": [LINE | {"bars": {"cpu": ["x"]}}]}, {"curves": [CURVE | {"steps": [{}]}]}):
+        with pytest.raises((KeyError, ValueError)):
+            [*steps.timelines(given), *steps.curves(given)]
+
+
+def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    below, file = str(tmp_path / "file" / "a"), str(tmp_path / "file")
+    for given, words in ((["--csv", str(tmp_path)], "it is a folder"), (["--html", below], "is no folder"),
+                         (["--plots", file], "it is no folder")):  # fmt: skip
+        chosen = command.options(argparse.ArgumentParser()).parse_args(given)
+        with pytest.raises(ArgumentError, match=words):
+            outputs.check(chosen)
