@@ -17,6 +17,7 @@ from ..dtypes import DType
 from ..errors import DTypeError, NotSupported, ShapeError
 from ..layout import expand_strides, pack_longs, split
 from ..records import Operand
+from ..schedules import choose
 from . import Planned, Request
 
 __all__ = ["Builder", "Sizes", "plan", "takes"]
@@ -25,7 +26,6 @@ _RESULTS = {"attention": "forward", "attention_query": "query", "attention_key_v
 _LARGEST = 1024
 # Rows and vectors of the register tile, for up to so many vectors of positions in lanes.
 _TILES = ((1, (8, 1)), (2, (8, 2)), (1 << 62, (4, 4)))
-_BLOCK = 64  # positions that are packed at a time: with the scores they stay in a second-level cache
 
 
 def takes(query: Meta, key: Meta, value: Meta) -> bool:
@@ -142,6 +142,8 @@ class Builder:
         mask = self.layouts.get("mask")
         self.mask = 0 if mask is None else 1 if mask.dtype is dtypes.bool_ else 2
         self.steps: list[Step] = []
+        shape = {"heads": sizes.batch * sizes.heads, "rows": sizes.rows, "keys": sizes.keys, "features": self.head}
+        self.chosen = choose(request, "attention", shape, first.dtype.name)
 
     def _static(self, name: str) -> object:
         return self.request.static(name) if name in self.request.record.statics else False
@@ -219,14 +221,15 @@ class Builder:
         """The CPU's schedules."""
         lanes = self.able.lanes // (2 if self.element.itemsize == 8 else 1)
         count, heads = self.side()
-        mr, nv = next((t for most, t in _TILES if count <= most * lanes), _TILES[-1][1])
+        mr, nv = self.chosen["tile"] or next((t for most, t in _TILES if count <= most * lanes), _TILES[-1][1])
         blocks = -(-count // (lanes * nv))
         row, step = self.strides("mask")[2:]
         along, lane = (row, step) if self.kind == "key_value" else (step, row)
         iota = ", ".join(map(str, range(lanes)))
         integers = "int" if self.element.itemsize == 4 else "long"
         defines: dict[str, object] = {
-            "HEAD": self.head, "MR": mr, "NV": nv, "BLOCK": _BLOCK, "CAUSAL": int(self.causal), "MASK": self.mask,
+            "HEAD": self.head, "MR": mr, "NV": nv, "BLOCK": self.chosen["block"], "CAUSAL": int(self.causal),
+            "MASK": self.mask,
             "LAYOUT": 0 if lane == 0 else 1 if lane == 1 else 2 if along == 1 else 3, "DROPOUT": int(self.dropping),
             "FAST": int(self.element.itemsize == 4), "INDEX": f"ulong{lanes}", "IOTA": f"((ulong{lanes})({iota}))",
             "LANE": f"(({integers}{lanes})({iota}))",
@@ -236,8 +239,8 @@ class Builder:
     def grid(self) -> None:
         """The GPU's schedules."""
         count, heads = self.side()
-        group = min(64, self.able.max_group)
-        tile = 32
+        group = min(self.chosen["group"], self.able.max_group)
+        tile = self.chosen["tile"]
         while tile > 1 and 2 * tile * self.head * self.element.itemsize > self.able.local_memory // 2:
             tile //= 2
         defines: dict[str, object] = {

@@ -9,6 +9,8 @@ is no padding, it is a matrix product, and is planned as one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
@@ -17,6 +19,7 @@ from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
+from ..schedules import Choice, choose
 from . import Planned, Request, planner
 from .pointwise import compute_dtype, elementwise_parts
 
@@ -189,6 +192,14 @@ class Builder:
         self.lanes = self.able.lanes // (2 if element.itemsize == 8 else 1) if self.able.style == "cpu" else 1
         self.steps: list[Step] = []
         self.scratch: list[int] = []
+
+    @cached_property
+    def chosen(self) -> Choice:
+        """What a schedule says of it."""
+        s = self.sizes
+        sizes = {"batch": s.batch, "ins": s.ins, "outs": s.outs, "pixels": prod(s.out), "taps": s.count}
+        layout = "".join(map(str, s.stride)) + "+" + "".join(map(str, s.dilation))
+        return choose(self.request, "convolution", sizes, self.layouts[0].dtype.name, layout=layout)
 
     @property
     def target(self) -> int:

@@ -18,12 +18,9 @@ __all__ = ["launch"]
 
 _TILES = ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1))  # channels, vectors: what fits 32 registers
 _SUMS = ((4, 6), (6, 4), (2, 9), (1, 9))  # outputs, pairs of input and tap
-_WEIGHTS = 256 * 1024  # bytes of weights that stay in a second-level cache beside the planes
 _SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
-_PIECES = 8  # that use them
 _OUTER = {4: 6, 3: 8, 2: 12, 1: 14}  # vectors of outputs, pairs of input and tap
 _PIXELS = 128  # that stay in a first-level cache with four vectors of channels each
-_BAND = 24 * 1024  # bytes of rows that a work-item keeps
 _MOST_TAPS = 49  # of a kernel whose taps are written out
 _ROWS = (False, False, True)
 _HEADER = 5  # numbers of a class before its taps' places
@@ -104,7 +101,7 @@ def _band(builder: Builder) -> bool:
             for n, w, k, p, d, row in zip(spread, s.size, s.taps, pad, s.dilation, _ROWS, strict=True)
         ]
     _, down, across = axes
-    room = _BAND // builder.element.itemsize - 2 * lanes
+    room = builder.chosen["band"] // builder.element.itemsize - 2 * lanes
     reach, parts = down.extent - wide[0], down.phases * across.phases  # rows more than a band's own
     band = min(wide[0], room // (parts * across.extent) - reach)
     if band < 1:
@@ -197,7 +194,8 @@ def _direct(
     largest = [-(-n // c) for n, c in zip(out, classes, strict=True)]
     columns, rows = axes[2].extent, axes[1].extent
     pixels = ((largest[0] - 1) * rows + largest[1]) * columns
-    mr, nv = _tile(outs, pixels, builder.lanes)
+    chosen = builder.chosen
+    mr, nv = chosen["tile"] or _tile(outs, pixels, builder.lanes)
     blocks, count = -(-outs // mr), classes[0] * classes[1] * classes[2]
     packed = builder.allocate(count * s.groups * blocks * ins * most * mr)
     table = builder.allocate(count * (_HEADER + most), 8)
@@ -212,9 +210,9 @@ def _direct(
     )  # fmt: skip
     tiles = -(-pixels // (nv * builder.lanes))
     images = tiles * s.batch * s.groups * count
-    wanted = -(-4 * able.cores // images)
+    wanted = -(-chosen["shares"] * able.cores // images)
     if images > 2:  # the same weights for all of them, before the next ones
-        wanted = max(wanted, blocks * ins * most * mr * builder.element.itemsize // _WEIGHTS)
+        wanted = max(wanted, blocks * ins * most * mr * builder.element.itemsize // chosen["weights"])
     chunk, chunks = split(blocks, min(wanted, blocks))
     geometry = [s.groups, outs, ins, blocks, chunk, chunks, planes.plane, rows, columns, most]
     bias, dtype = _bias(builder)
@@ -258,9 +256,10 @@ def _weight(builder: Builder) -> None:
         r, t = tile
         return -(-s.outs // r) * -(-pairs // t) * (r * t + 0.5 * (r + t) + 1)
 
-    mr, tb = min(_SUMS, key=cost)
-    blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * _PIECES)), builder.result.numel
-    chunk, parts = split(s.batch, -(-4 * able.cores // (pieces * s.groups * blocks)))
+    chosen = builder.chosen
+    mr, tb = chosen["sums"] or min(_SUMS, key=cost)
+    blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * chosen["pieces"])), builder.result.numel
+    chunk, parts = split(s.batch, -(-chosen["shares"] * able.cores // (pieces * s.groups * blocks)))
     whole = parts == 1
     target = builder.target if whole else builder.allocate(parts * total)
     pixels = ((s.out[0] - 1) * extents[1] + s.out[1]) * extents[2]
@@ -272,7 +271,7 @@ def _weight(builder: Builder) -> None:
         "weight", (x.buffer, g.buffer, target),
         (builder.element, builder.element, builder.result.dtype if whole else builder.element), tuple(geometry),
         (pieces, s.groups * blocks, parts), total * s.batch * s.out[0] * s.out[1] * s.out[2] // 8,
-        MR=mr, TB=tb, PIECES=_PIECES,
+        MR=mr, TB=tb, PIECES=chosen["pieces"],
     )  # fmt: skip
     if not whole:
         builder.sum(target, parts)
@@ -284,7 +283,8 @@ def _outer(builder: Builder, axes: tuple[_Axis, ...], x: _Planes) -> None:
     pairs, total, pixels = s.ins * s.count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
     vectors = -(-s.outs // lanes)
     # Loads and products of a tile, over its products.
-    nv = min(_OUTER, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / _OUTER[n]))
+    chosen = builder.chosen
+    nv = chosen["outer"] or min(_OUTER, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / _OUTER[n]))
     mr, blocks = _OUTER[nv], -(-vectors // nv)
     turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)
@@ -294,8 +294,8 @@ def _outer(builder: Builder, axes: tuple[_Axis, ...], x: _Planes) -> None:
         (s.groups, s.outs, pixels, nv, int(flat), first, second, *s.out, *space), (s.batch * s.groups, blocks),
         s.batch * s.groups * s.outs * pixels * 2,
     )  # fmt: skip
-    pieces = -(-pairs // (mr * _PIECES))
-    chunk, parts = split(s.batch, -(-4 * able.cores // (pieces * s.groups * blocks)))
+    pieces = -(-pairs // (mr * chosen["pieces"]))
+    chunk, parts = split(s.batch, -(-chosen["shares"] * able.cores // (pieces * s.groups * blocks)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
     images, span = max(1, _PIXELS // pixels), max(1, _PIXELS // s.out[2])
     geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.plane, axes[1].extent, axes[2].extent, *s.out]
@@ -303,7 +303,7 @@ def _outer(builder: Builder, axes: tuple[_Axis, ...], x: _Planes) -> None:
     builder.launch(
         "outer", (x.buffer, turned, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
-        (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, PIECES=_PIECES,
+        (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, PIECES=chosen["pieces"],
     )  # fmt: skip
     if parts > 1:
         builder.sum(target, parts)

@@ -20,14 +20,16 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_longs, split
+from ..schedules import Choice, choose
 from . import Planned, Request, slot
 from .pointwise import _CLASSES, compute_dtype, elementwise_parts
 
-__all__ = ["LIMITS", "WIDE", "Walk", "is_bool", "plan", "result_of", "state_bytes", "state_slot", "vector_defines"]
+__all__ = [
+    "LIMITS", "WIDE", "Walk", "is_bool", "plan", "result_of", "schedule", "state_bytes", "state_slot", "vector_defines",
+]  # fmt: skip
 
 _BLOCK = 4096  # elements after which a row's running states join the total: errors of a long sum stay small
 _RUN = 256  # the same for the elements of one column
-_LEAST = 4096  # elements that are worth a work-item of their own
 WIDE = frozenset(("float", "double", "int", "long"))  # elements whose vectors can hold positions
 LIMITS = {
     "float": ("(-INFINITY)", "INFINITY"),
@@ -80,6 +82,12 @@ def plan(request: Request) -> Planned:
         return Planned(outputs, *of_triton(request, outputs, walk, element))
     steps, scratch = (_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, walk, element)
     return Planned(outputs, steps, scratch)
+
+
+def schedule(request: Request, walk: Walk) -> Choice:
+    """What is chosen for a reduction."""
+    main = request.tensors[walk.main][1]
+    return choose(request, "reduction", {"results": walk.results, "count": walk.count}, main.dtype.name)
 
 
 def _static(request: Request, name: str, default: object) -> object:
@@ -267,7 +275,9 @@ def _cpu(
     request: Request, outputs: tuple[Meta, ...], walk: Walk, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     lanes = _lanes(request, walk, element)
-    parts = elementwise_parts(walk.results * walk.count, request.capabilities.cores)
+    chosen = schedule(request, walk)
+    least = chosen["least"]
+    parts = elementwise_parts(walk.results * walk.count, request.capabilities.cores, chosen["parts"])
     width, length = walk.kept[-1], walk.reduced[-1]
     beside = walk.kept_strides[walk.main][-1] == 1 and width >= lanes
     wide = _widened(request, walk, lanes) if lanes > 1 else None
@@ -276,11 +286,11 @@ def _cpu(
     elif lanes > 1 and beside and walk.count:
         entry, chunk, size, inner = "columns", *_columns(request, walk, lanes, parts)
     elif lanes > 1 and length >= lanes:
-        entry, chunk, size, inner = "rows", *_rows(walk, parts)
+        entry, chunk, size, inner = "rows", *_rows(walk, parts, least)
     else:
         entry, inner = "general", None
         result_chunk, items = split(walk.results, parts)
-        wanted = min(-(-parts // items), max(walk.count // _LEAST, 1))
+        wanted = min(-(-parts // items), max(walk.count // least, 1))
         run, splits = split(max(walk.count, 1), wanted)
         chunk, size = (result_chunk, 0, run), (items, 1, splits)
     splits = size[2] if entry != "rows" else size[1] * size[2]
@@ -322,14 +332,14 @@ def vector_defines(lanes: int) -> list[tuple[str, str]]:
     return [("VECTOR", "1"), ("IOTA", f"((L)({count}))"), ("ROW_IOTA", f"((M)({count}))")]
 
 
-def _rows(walk: Walk, parts: int) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
+def _rows(walk: Walk, parts: int, least: int) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
     """Chunks of results, outer and innermost reduced elements; how many of each; classes of the inner strides."""
     length = walk.reduced[-1]
     outer = walk.count // length
     result_chunk, items = split(walk.results, parts)
-    wanted = min(-(-parts // items), max(walk.count // _LEAST, 1))
+    wanted = min(-(-parts // items), max(walk.count // least, 1))
     row_chunk, row_items = split(outer, wanted)
-    run, run_items = split(length, min(-(-wanted // row_items), max(length // _LEAST, 1)), 64)
+    run, run_items = split(length, min(-(-wanted // row_items), max(length // least, 1)), 64)
     return (result_chunk, row_chunk, run), (items, row_items, run_items), [s[-1] for s in walk.strides]
 
 
@@ -364,15 +374,16 @@ def _gpu(
     request: Request, outputs: tuple[Meta, ...], walk: Walk, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     able = request.capabilities
+    chosen = schedule(request, walk)
     state = sum(state_bytes(t, element) if t != "mask" else 4 for t in request.record.detail["fields"])
     group = 1
-    while group * 2 <= min(256, able.max_group) and group * 2 * state <= able.local_memory:
+    while group * 2 <= min(chosen["group"], able.max_group) and group * 2 * state <= able.local_memory:
         group *= 2
     beside = walk.kept_strides[walk.main][-1] == 1 and walk.kept[-1] > 1
     across = _across(walk.results, walk.count, group, 32 if beside and walk.reduced[-1] > 1 else 1)
     groups = -(-walk.results // across)
     deep = group // across
-    wanted = max(1, 4 * able.cores // groups)
+    wanted = max(1, chosen["groups"] * able.cores // groups)
     run, splits = split(max(walk.count, 1), min(wanted, max(walk.count // (deep * 8), 1)))
     size, local = (groups * group, splits), (group, 1)
     define = [("GROUP", str(group))]

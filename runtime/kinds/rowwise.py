@@ -16,15 +16,11 @@ from ..device import Meta, contiguous_strides, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, ShapeError, UnsupportedDType
 from ..layout import collapse, normalize_dim, pack_longs, split
+from ..schedules import choose
 from . import Planned, Request, slot
 from .pointwise import compute_dtype, elementwise_parts, result_dtype
 
 __all__ = ["RowPlanner", "plan"]
-
-_WIDEST_GROUP = 256
-# Bytes of result from which stores bypass the caches. More than elementwise: between the stores of two rows lie sweeps
-# that only read, so that the caches take the stores along, until the result is past what they hold.
-STREAM = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +150,7 @@ class RowPlanner:
         self.scopes = tuple(scope for _, _, scope in layouts)
         strides = [rows.strides(m, scope) for m, _, scope in layouts]
         self._measure(rows, [outer for outer, _ in strides], [inner for _, inner in strides])
+        self.chosen = choose(request, "rowwise", {"rows": self.rows, "n": self.n}, computed.name)
         self.columns = [k for k in range(len(layouts) - len(outputs), len(layouts)) if self.scopes[k] == "column"]
 
     def _measure(self, rows: Rows, outer: list[tuple[int, ...]], inner: list[tuple[int, ...]]) -> None:
@@ -264,7 +261,8 @@ class RowPlanner:
         while lanes > max(self.n, 2):
             lanes //= 2
         entry = "long" if self.n >= lanes else "short"
-        chunk, parts = split(self.rows, elementwise_parts(self.rows * self.n, self.able.cores)) if self.rows else (0, 0)
+        wanted = elementwise_parts(self.rows * self.n, self.able.cores, self.chosen["parts"])
+        chunk, parts = split(self.rows, wanted) if self.rows else (0, 0)
         if self.columns:
             return self._with_sums(entry, lanes, parts, chunk, 1, defines=self._classes())
         keep = entry == "long" and bool(self.request.record.detail.get("keep"))
@@ -275,11 +273,15 @@ class RowPlanner:
         return Planned(self.outputs, (step,), (parts * kept * self.scratch_bytes,) if keep else ())
 
     def _streams(self, lanes: int) -> list[tuple[str, str]]:
-        """Results so large that storing them had better bypass the caches: whole aligned vectors of a fresh tensor."""
+        """Results so large that storing them had better bypass the caches: whole aligned vectors of a fresh tensor.
+
+        That is more than elementwise: between the stores of two rows lie sweeps that only read, so that the caches take
+        the stores along, until the result is past what they hold.
+        """
         found = []
         for k, layout in enumerate(self.outputs, len(self.slots) - len(self.outputs)):
             whole = self.n % lanes == 0 and lanes == self.lanes and self.step[k] == (1,)
-            fresh = self.request.into is None and layout.nbytes >= STREAM and self.scopes[k] == "full"
+            fresh = self.request.into is None and layout.nbytes >= self.chosen["stream"] and self.scopes[k] == "full"
             if whole and fresh and layout.dtype.storage == self.element:
                 found.append((f"STREAM{k}", "1"))
         return found
@@ -300,7 +302,7 @@ class RowPlanner:
         across = [s[-1] for s in self.stride]
         if not size:
             size, stride = (1,), [(0,)] * len(stride)
-        parts = elementwise_parts(self.rows * self.n, self.able.cores)
+        parts = elementwise_parts(self.rows * self.n, self.able.cores, self.chosen["parts"])
         chunk, items = split(slabs, parts)
         block, blocks = split(width, -(-parts // items), self.lanes)
         keep = bool(self.request.record.detail.get("keep"))
@@ -317,7 +319,7 @@ class RowPlanner:
 
     def _group(self) -> Planned:
         """A work-group a row; where there are sums over rows, a work-group many rows."""
-        most = min(self.able.max_group, _WIDEST_GROUP, self.able.local_memory // (2 * self.scratch_bytes))
+        most = min(self.able.max_group, self.chosen["group"], self.able.local_memory // (2 * self.scratch_bytes))
         group = 1
         while group * 2 <= most and group < max(self.n, 32):
             group *= 2

@@ -19,17 +19,15 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dim, pack_longs, split
+from ..schedules import Choice, choose
 from . import Planned, Request, slot
 from .pointwise import _CLASSES, _STREAM, compute_dtype, elementwise_parts
 from .reduction import LIMITS, WIDE, is_bool, result_of, state_bytes, state_slot, vector_defines
 
-__all__ = ["Lines", "plan"]
+__all__ = ["Lines", "plan", "schedule"]
 
-_LEAST = 16384  # elements of a line that are worth a share of their own
 _LAST = {2: "s1", 4: "s3", 8: "s7", 16: "sf"}  # a vector's last lane
 _TURNED = {2: "s10", 4: "s3210", 8: "s76543210", 16: "sfedcba9876543210"}  # and its lanes from last to first
-_TILE = 32  # vectors, or lines without vectors, that are walked side by side
-_GPU_ITEMS = 64  # work-items a core of a GPU, below which lines are cut
 
 
 def plan(request: Request) -> Planned:
@@ -56,6 +54,12 @@ def plan(request: Request) -> Planned:
 
         return Planned(outputs, *of_triton(request, outputs, lines, element))
     return Planned(outputs, *(_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, lines, element))
+
+
+def schedule(request: Request, lines: Lines) -> Choice:
+    """What is chosen for a scan."""
+    main = request.tensors[lines.main][1]
+    return choose(request, "scan", {"lines": lines.number, "count": lines.count}, main.dtype.name)
 
 
 def _static(request: Request, name: str, default: object) -> object:
@@ -191,8 +195,10 @@ def _cpu(
     request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     able = request.capabilities
+    chosen = schedule(request, lines)
+    least = chosen["least"]
     lanes = _lanes(request, lines, element)
-    parts = elementwise_parts(lines.number * lines.count, able.cores)
+    parts = elementwise_parts(lines.number * lines.count, able.cores, chosen["parts"])
     given = len(request.tensors)
     beside = [s[-1] for s in lines.kept_strides]
     ways = [abs(a) for a in lines.along]
@@ -200,7 +206,7 @@ def _cpu(
     if lanes > 1 and lines.count >= lanes and ways[lines.main] <= 1 and ways[given] == 1:
         forward = -1 if lines.backwards else 1
         chunk, items = split(lines.number, parts)
-        run, shares = _shares(lines, -(-min(parts, able.cores) // items), _LEAST, lanes)
+        run, shares = _shares(lines, -(-min(parts, able.cores) // items), least, lanes)
         classes = [0 if a == 0 else 1 if a == forward else 2 for a in lines.along]  # a flipped operand is strided
         defines = [*_vectors(lanes, lines.backwards), *((f"CLASS{i}", str(c)) for i, c in enumerate(classes))]
         defines += _streamed(request, outputs, element, given)
@@ -211,15 +217,15 @@ def _cpu(
     if lanes > 1 and width >= lanes and flat:
         chunk, items = split(lines.number // width, parts)
         columns, pieces = split(width, -(-min(parts, able.cores) // items), 4 * lanes)
-        run, shares = _shares(lines, -(-min(parts, able.cores) // (items * pieces)), max(_LEAST // width, 64))
+        run, shares = _shares(lines, -(-min(parts, able.cores) // (items * pieces)), max(least // width, 64))
         defines = [*_vectors(lanes, False), *((f"CLASS{i}", str(b)) for i, b in enumerate(beside[:given]))]
-        defines += [("TILE", str(_TILE))]
+        defines += [("TILE", str(chosen["tile"]))]
         launch = _Launch("columns", (chunk, columns, run), shares, (items, pieces), one, lanes, tuple(defines))
         return _steps(request, outputs, lines, element, launch)
     along_first = lines.number == 1 or ways[lines.main] <= abs(beside[lines.main])
-    tile = 1 if along_first else _TILE
+    tile = 1 if along_first else chosen["tile"]
     chunk, items = split(lines.number, parts, tile)
-    run, shares = _shares(lines, -(-min(parts, able.cores) // items), max(_LEAST // lines.number, 64))
+    run, shares = _shares(lines, -(-min(parts, able.cores) // items), max(least // lines.number, 64))
     general = (("TILE", str(tile)), ("GROUP", "1"))
     launch = _Launch("general", (chunk, 0, run), shares, (items,), one[:2], 1, general)
     return _steps(request, outputs, lines, element, launch)
@@ -244,11 +250,12 @@ def _gpu(
     request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     able = request.capabilities
+    chosen = schedule(request, lines)
     number, count = lines.number, lines.count
     beside = lines.kept_strides[lines.main][-1] == 1 and lines.kept[-1] >= 16 and abs(lines.along[lines.main]) != 1
     if beside or count < 4:
         group = min(64, able.max_group)
-        run, shares = _shares(lines, able.cores * _GPU_ITEMS // number, 64, 1)
+        run, shares = _shares(lines, able.cores * chosen["items"] // number, 64, 1)
         defines = (("TILE", "1"), ("GROUP", str(group)))
         size = (-(-number // group) * group,)
         return _steps(
@@ -256,7 +263,7 @@ def _gpu(
         )
     state = sum(state_bytes(t, element) for t in request.record.detail["fields"])
     group = 1
-    while group * 2 <= min(256, able.max_group) and group * 2 * state <= able.local_memory:
+    while group * 2 <= min(chosen["group"], able.max_group) and group * 2 * state <= able.local_memory:
         group *= 2
     deep = 1
     while deep < group and deep < count:

@@ -19,6 +19,7 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ..layout import collapse, normalize_dim, pack_longs, split
+from ..schedules import Choice, choose
 from . import Planned, Request, slot
 from .pointwise import elementwise_parts
 
@@ -27,7 +28,6 @@ __all__ = ["RANKED", "Rows", "levels", "plan"]
 RANKED = 512  # elements of a row or part in which an element's rank is counted
 _LEAST_PART = 16384  # elements of a row that are worth a core of their own
 _SEPARATE = 4096  # elements up to which rows are sorted whole, however few there are
-_GPU_PARTS = 64  # parts a core of a GPU
 _GPU_LEAST = 256
 _RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _INFINITE = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
@@ -62,6 +62,11 @@ class Rows:
     @property
     def form(self) -> int:
         return {"b": 0, "u": 0, "i": 1, "f": 2}[self.dtype.kind]
+
+    def schedule(self) -> Choice:
+        """What is chosen for it."""
+        sizes = {"rows": self.rows, "n": self.n, "k": self.k}
+        return choose(self.request, "sort", sizes, self.dtype.name, "sort")
 
     @property
     def infinite(self) -> int:
@@ -132,6 +137,8 @@ class _Launches:
     def __init__(self, rows: Rows):
         self.rows = rows
         self.able = rows.request.capabilities
+        self.chosen = rows.schedule()
+        self.least = self.chosen.get("part") or _LEAST_PART
         self.wide = rows.bits > 32 or rows.n >= 1 << 32
         self.item = 16 if self.wide else 8
         self.steps: list[Step] = []
@@ -191,10 +198,10 @@ class _Cpu(_Launches):
     def launches(self) -> tuple[list[Step], list[int]]:
         r, cores = self.rows, self.able.cores
         few = 8 * r.k + 256 <= r.n  # so that most elements are only looked at
-        if r.rows >= cores or r.n <= _SEPARATE:
+        if r.rows >= cores or r.n <= (self.chosen["separate"] or _SEPARATE):
             self._whole(r.n, r.rows, 0, few)
         elif few:
-            part, parts = split(r.n, max(1, min(cores // r.rows, r.n // max(_LEAST_PART, 4 * r.k))))
+            part, parts = split(r.n, max(1, min(cores // r.rows, r.n // max(self.least, 4 * r.k))))
             if parts == 1:
                 self._whole(r.n, r.rows, 0, few)
             else:
@@ -202,7 +209,7 @@ class _Cpu(_Launches):
                 self._rows(r.n, parts, part, r.rows * parts, kept, few, SOURCE=0, TARGET=1)
                 self._rows(parts * r.k, 1, parts * r.k, r.rows, kept, False, SOURCE=1, TARGET=0)
         else:
-            self.passes(max(1, min(cores // r.rows, r.n // _LEAST_PART)))
+            self.passes(max(1, min(cores // r.rows, r.n // self.least)))
         return self.steps, self.scratch
 
     def _whole(self, n: int, units: int, kept: int, few: bool) -> None:
@@ -210,7 +217,7 @@ class _Cpu(_Launches):
 
     def _rows(self, n: int, parts: int, part: int, units: int, kept: int, few: bool, **defines: int) -> None:
         total = units * part
-        most = self.able.cores * (4 if part < _LEAST_PART else 1)  # each has scratch of its own
+        most = self.able.cores * (4 if part < self.least else 1)  # each has scratch of its own
         chunk, items = split(units, min(elementwise_parts(total * 8, self.able.cores), most))
         capacity = (min(part, 2 * self.rows.k + 192) if few else part) + 64  # they are read 64 at a time
         work = self.allocate(items * 2 * capacity * self.item)
@@ -228,11 +235,11 @@ class _Gpu(_Launches):
 
     def launches(self) -> tuple[list[Step], list[int]]:
         r, able = self.rows, self.able
-        self.group = min(64, able.max_group)
+        self.group = min(self.chosen["group"], able.max_group)
         if r.n <= RANKED or 4 * r.k <= RANKED:
             self._ranked()
         else:
-            wanted = able.cores * _GPU_PARTS // r.rows
+            wanted = able.cores * self.chosen["parts"] // r.rows
             self.passes(max(1, min(wanted, r.n // _GPU_LEAST)))
         return self.steps, self.scratch
 

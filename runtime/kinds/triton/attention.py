@@ -51,7 +51,7 @@ def launch(builder: Builder) -> None:
         "D": query.name if query.itemsize == 2 else builder.element.name, "PRECISION": input_precision(able.sm),
         "WIDTH": max(_LEAST, next_power(s.width)), "DEPTH": depth, "BM": mine, "BN": other,
         "CAUSAL": int(builder.causal), "MASK": builder.mask, "DROPOUT": int(builder.dropping), "num_warps": warps,
-        "num_stages": 2,
+        "num_stages": builder.chosen["stages"],
     })  # fmt: skip
     count, heads = builder.side()
     tables = [strides[n][:3] if n != "mask" else strides[n] for n in names]
@@ -65,7 +65,8 @@ def _blocks(builder: Builder) -> tuple[int, int, int]:
     features = next_power(max(s.width, s.depth))
     half = builder.layouts["query"].dtype.itemsize == 2
     table = _HALF if half else _DOUBLE if builder.element.itemsize == 8 else _SINGLE
-    mine, other, warps = next(sizes for most, sizes in table.items() if features <= most)[_KINDS.index(builder.kind)]
+    tabled = next(sizes for most, sizes in table.items() if features <= most)[_KINDS.index(builder.kind)]
+    mine, other, warps = builder.chosen["blocks"] or tabled
     rows, keys = (s.keys, s.rows) if builder.kind == "key_value" else (s.rows, s.keys)
     return min(mine, max(_LEAST, next_power(rows))), min(other, max(_LEAST, next_power(keys))), warps
 

@@ -31,7 +31,8 @@ def launch(builder: Builder) -> None:
         "weight": (s.outs, s.ins * s.count, pixels),
     }[kind]
     precise = builder.element.name == "float64"
-    tile = _tile(down, across, deep, most=_LEAST if precise else 64)
+    chosen = builder.chosen
+    tile = chosen["tile"] or _tile(down, across, deep, most=_LEAST if precise else 64)
     tiles = (-(-down // tile[0]), -(-across // tile[1]))
     programs = tiles[0] * tiles[1] * s.groups  # all along x: the grid's other sides end at 65535
     extents = [strided_extent(m.shape, m.strides) for m in layouts]
@@ -40,6 +41,8 @@ def launch(builder: Builder) -> None:
         "D": _multiplied(layouts[0].dtype, layouts[1].dtype, builder.element), "PRECISION": input_precision(able.sm),
         "BM": tile[0], "BN": tile[1], "BK": tile[2],
     }  # fmt: skip
+    if chosen["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = chosen["warps"]
     strides = [(first, second, *space) for first, second, space in map(builder.strides, (0, 1))]
     geometry: Geometry = (
         pixels, s.size, s.out, s.groups, s.ins, s.outs, s.taps, s.stride, s.padding, s.dilation, *strides, *tiles
@@ -54,7 +57,7 @@ def launch(builder: Builder) -> None:
     elif kind == "input":
         _add(builder, kind, (0, 1, 2), dtypes, geometry, (programs,), work, defines)
     else:
-        wanted = max(1, 2 * able.cores // programs)
+        wanted = max(1, chosen["parts"] * able.cores // programs)
         run, parts = split(max(pixels, 1), max(1, min(wanted, pixels // _PIXELS)), tile[2])
         target, kept = (2, builder.result.dtype) if parts == 1 else (
             builder.allocate(parts * builder.result.numel), builder.element

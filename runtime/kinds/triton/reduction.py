@@ -7,7 +7,7 @@ from ...backends.protocol import Slot, Step
 from ...device import Meta
 from ...layout import split
 from .. import Request, slot
-from ..reduction import Walk, is_bool, state_bytes, state_slot
+from ..reduction import Walk, is_bool, schedule, state_bytes, state_slot
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["LIGHT", "LIMITS", "steps"]
@@ -40,9 +40,12 @@ def steps(
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
     heavy = set(record.texts[request.device.driver.target].functions) - LIGHT
-    tall, wide = _tile(walk, (able.block // 2 if heavy else 2 * able.block) // max(1, len(states) // 2))
+    chosen = schedule(request, walk)
+    light = chosen["elements"] * able.block
+    tall, wide = _tile(walk, (able.block // 2 if heavy else light) // max(1, len(states) // 2))
     programs = -(-walk.results // tall)
-    run, splits = split(max(walk.count, 1), max(1, min(4 * able.cores // programs, tall * walk.count // _LEAST)), wide)
+    wanted = chosen["programs"] * able.cores // programs
+    run, splits = split(max(walk.count, 1), max(1, min(wanted, tall * walk.count // _LEAST)), wide)
     lowest, highest = (0, 1) if element == "uchar" and is_bool(request) else LIMITS[element]
     extents = [walk.results * max(walk.count, splits)]
     extents += [strided_extent(walk.kept, s) for s in walk.kept_strides]
@@ -51,6 +54,8 @@ def steps(
         "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(walk.kept), "REDUCED": len(walk.reduced),
         "WG_BOOL": int(is_bool(request)), "INDEX": index_type([sum(extents)]),
     }  # fmt: skip
+    if chosen["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = chosen["warps"]
     for k in range(len(inputs)):
         defines[f"BESIDE{k}"] = int(walk.kept_strides[k] == (1,))
         defines[f"ALONG{k}"] = int(walk.strides[k] == (1,))

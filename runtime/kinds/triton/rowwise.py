@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["planned"]
 
-_WHOLE = 16384  # elements of the longest row that is taken whole: 64 KiB of registers, with 16 warps
 _BESIDE = 32  # rows that a program takes at least where neighbouring rows, and not a row's elements, lie side by side
 _FINISH_ROWS, _FINISH_BLOCK = 32, 64
 
@@ -23,7 +22,7 @@ _FINISH_ROWS, _FINISH_BLOCK = 32, 64
 def planned(rows: RowPlanner) -> Planned:
     """The launches of a rowwise op."""
     able = rows.able
-    most = min(_WHOLE, 16 * able.block)
+    most = min(rows.chosen["whole"], 16 * able.block)
     whole = rows.n <= most
     block = next_power(rows.n) if whole else min(most, 4 * able.block)
     tall = 1
@@ -31,7 +30,7 @@ def planned(rows: RowPlanner) -> Planned:
         apart = any(s != (1,) for s, scope in zip(rows.step, rows.scopes, strict=True) if scope == "full")
         least = _BESIDE if apart and rows.size[-1] > 1 else 1
         tall = max(1, min(next_power(rows.rows), max(least, able.block // block), most // block))
-    warps = max(4, min(16, tall * block // 512))
+    warps = max(4, min(16, tall * block // rows.chosen["warps"]))
     programs = -(-rows.rows // tall)
     run = tall
     if rows.columns:

@@ -9,7 +9,7 @@ from ...device import Meta
 from ...layout import split
 from .. import Request, slot
 from ..reduction import is_bool, state_bytes, state_slot
-from ..scan import Lines
+from ..scan import Lines, schedule
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 from .reduction import LIGHT, LIMITS
 
@@ -32,7 +32,8 @@ def steps(
     heavy = set(record.texts[request.device.driver.target].functions) - LIGHT
     tall, wide = _tile(lines, (able.block // 2 if heavy else able.block) // max(1, len(states) // 2))
     programs = -(-lines.number // tall)
-    wanted = min(4 * able.cores // programs, tall * lines.count // _LEAST, _MOST)
+    chosen = schedule(request, lines)
+    wanted = min(chosen["programs"] * able.cores // programs, tall * lines.count // _LEAST, _MOST)
     run, shares = split(lines.count, max(1, wanted), wide)
     lowest, highest = (0, 1) if element == "uchar" and is_bool(request) else LIMITS[element]
     ends = [abs(b) + abs(a) * lines.count for b, a in zip(lines.begin, lines.along, strict=True)]
@@ -42,6 +43,8 @@ def steps(
         "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(lines.kept), "WG_BOOL": int(is_bool(request)),
         "INDEX": index_type([sum(extents)]), "RESULTS": tall, "BLOCK": wide, "REVERSED": int(lines.backwards),
     }  # fmt: skip
+    if chosen["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = chosen["warps"]
     for k, (a, beside) in enumerate(zip(lines.along, lines.kept_strides, strict=True)):
         defines[f"BESIDE{k}"] = int(beside == (1,))
         defines[f"WAY{k}"] = a if abs(a) < 2 else 2

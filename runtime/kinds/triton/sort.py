@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["launch", "search_step"]
 
-_BLOCK = 256  # items that a program of radix sort moves at a time
 _SCANNED = 1024
 _TILE = 256  # elements whose ranks a program counts
 _COMPARED = 2048  # pairs that it compares at a time
@@ -89,14 +88,16 @@ def _ranked(r: Rows) -> tuple[list[Step], list[int]]:
 
 def _passes(r: Rows) -> tuple[list[Step], list[int]]:
     able = r.request.capabilities
-    part, parts = split(r.n, max(1, min(4 * able.cores // r.rows, -(-r.n // _BLOCK))), _BLOCK)
+    chosen = r.schedule()
+    block = chosen["block"]
+    part, parts = split(r.n, max(1, min(chosen["parts"] * able.cores // r.rows, -(-r.n // block))), block)
     counts = r.rows * (parts * 16 + 2)
     common = _defines(r, max(2 * r.rows * r.n, counts))
     steps = []
     for shift in range(0, r.bits, 4):
         first, last = int(shift == 0), int(shift + 4 == r.bits)
         top = 8 if last and r.form else 0
-        defines = common | {"FIRST": first, "BLOCK": _BLOCK}
+        defines = common | {"FIRST": first, "BLOCK": block}
         geometry: Geometry = (r.rows, r.n, parts, part, shift, top, r.steps[0], r.sizes, r.strides[0])
         steps.append(_step(r, "count", (0, 3, 5), geometry, r.rows * parts, r.rows * r.n, defines))
         sums: Defines = {"INDEX": common["INDEX"], "FIRST": first, "LAST": last, "BLOCK": _SCANNED}
