@@ -35,9 +35,12 @@ class Plan:
     outputs: (layout, bytes) of each result. run: the launcher, None where there is nothing to launch. tensors,
     numbers: positions of the tensors and of the numbers among the operands; whole: all operands are tensors.
     view: bytes by which a view starts after its operand. recipe: how to record the call for backward, or None.
+    single: the result's layout and bytes where all that there is to do is to compute it from tensors.
     """
 
-    __slots__ = ("device", "driver", "numbers", "outputs", "planned", "recipe", "run", "tensors", "view", "whole")
+    __slots__ = (
+        "device", "driver", "numbers", "outputs", "planned", "recipe", "run", "single", "tensors", "view", "whole",
+    )  # fmt: skip
 
     def __init__(self, planned: Planned, request: Request, recipe: Recipe | None):
         operands = request.operands
@@ -51,6 +54,8 @@ class Plan:
         self.view = planned.view
         self.recipe = recipe
         self.run = request.device.driver.launcher(planned.steps, planned.scratch) if planned.steps else None
+        plain = len(self.outputs) == 1 and self.whole and self.run is not None and recipe is None
+        self.single = self.outputs[0] if plain and self.view is None else None
 
 
 def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
@@ -88,6 +93,12 @@ def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = (
     device, driver = plan.device, plan.driver
     streams = state.streams
     stream = driver.default_stream if streams is None else streams.get(device) or driver.default_stream
+    if plan.single is not None:
+        layout, nbytes = plan.single
+        storage = driver.allocate(nbytes, stream)
+        out = Tensor(storage, layout, storage.start)
+        plan.run((*operands, out), (), stream)  # type: ignore[misc]
+        return out
     outs = []
     for layout, nbytes in plan.outputs:
         if nbytes:

@@ -23,6 +23,7 @@ from ..device import Device
 from ..errors import DriverNotFound
 from ..pool import Pool
 from ..storage import Storage
+from .arguments import bind_launch
 from .host import HostDriver
 from .protocol import Capabilities, Instance, Step
 
@@ -270,25 +271,29 @@ class CpuDriver(HostDriver):
 
     def _prepare_small(self, step: Step) -> Callable[..., None]:
         kernel = self.quick_compiler.kernel(step.instance)  # type: ignore[union-attr]
-        arguments = self._opencl.bind(kernel, step)
-        opencl, size, local = self._opencl, step.global_size, step.local_size
-        failure = opencl.cl.Error
         large: Callable[..., None] | None = None
 
-        def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
-            nonlocal large
-            pending = stream.pending
-            if pending is not None or stream.quick is None:
-                if stream.quick is None or pending.command_execution_status > 0:
-                    large = large or self._prepare_large(step)
-                    return large(tensors, scalars, stream)
-                stream.pending = None
-            arguments(tensors, scalars)
-            try:
-                opencl.enqueue(stream.quick, kernel, size, local)
-            except failure as error:
-                raise self._opencl.launch_error(step.instance.name, step, self.name, error) from error
-            self.launches += 1
-            return None
+        def busy(stream: CpuStream) -> bool:
+            """Whether the pooled queue has work, behind which this must wait."""
+            if stream.quick is None or (stream.pending is not None and stream.pending.command_execution_status > 0):
+                return True
+            stream.pending = None
+            return False
 
-        return run
+        def pooled(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
+            nonlocal large
+            large = large or self._prepare_large(step)
+            large(tensors, scalars, stream)
+
+        def told(error: Exception) -> Exception:
+            return self._opencl.launch_error(step.instance.name, step, self.name, error)  # type: ignore[no-any-return]
+
+        head = ["if (stream.pending is not None or stream.quick is None) and busy(stream):",
+                "    return pooled(tensors, scalars, stream)"]  # fmt: skip
+        tail = ["try:", "    opencl.enqueue(stream.quick, kernel, size, local)", "except failure as problem:",
+                "    raise told(problem) from problem", "driver.launches += 1"]  # fmt: skip
+        names = {
+            "busy": busy, "pooled": pooled, "told": told, "opencl": self._opencl, "kernel": kernel,
+            "size": step.global_size, "local": step.local_size, "failure": self._opencl.cl.Error, "driver": self,
+        }  # fmt: skip
+        return bind_launch(kernel, step, head, tail, names)  # type: ignore[no-any-return]
