@@ -32,8 +32,13 @@ def _sides(padding: Ints, space: int) -> list[tuple[int, int]]:
     return list(zip(padding[:space], padding[-space:], strict=True))
 
 
+def _exact(x: Array) -> Array:
+    """Integers as int64, in which sums wrap around as in any narrower type; all else as float64."""
+    return x.astype(np.int64 if x.dtype.kind in "iu" else np.float64)
+
+
 def _wide(image: Array, padding: Ints) -> Array:
-    return np.pad(image.astype(np.float64), ((0, 0), (0, 0), *_sides(padding, image.ndim - 2)))
+    return np.pad(_exact(image), ((0, 0), (0, 0), *_sides(padding, image.ndim - 2)))
 
 
 def convolution(
@@ -43,8 +48,8 @@ def convolution(
     out = tuple(
         (n - d * (k - 1) - 1) // s + 1 for n, d, k, s in zip(wide.shape[2:], dilation, taps, stride, strict=True)
     )
-    w = _grouped(weight.astype(np.float64), groups, 0)
-    total = np.zeros((x.shape[0], groups, weight.shape[0] // groups, *out))
+    w = _grouped(_exact(weight), groups, 0)
+    total = np.zeros((x.shape[0], groups, weight.shape[0] // groups, *out), w.dtype)
     for tap, seen in _seen(wide, taps, out, stride, dilation):
         total += np.einsum("ngc...,goc->ngo...", _grouped(seen, groups, 1), w[(..., *tap)])
     total = total.reshape(x.shape[0], weight.shape[0], *out)
@@ -54,8 +59,8 @@ def convolution(
 def convolution_input(
     grad: Array, weight: Array, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array:
-    whole = _wide(np.zeros((grad.shape[0], weight.shape[1] * groups, *size)), padding)
-    g, w = _grouped(grad.astype(np.float64), groups, 1), _grouped(weight.astype(np.float64), groups, 0)
+    whole = _wide(np.zeros((grad.shape[0], weight.shape[1] * groups, *size), grad.dtype), padding)
+    g, w = _grouped(_exact(grad), groups, 1), _grouped(_exact(weight), groups, 0)
     for tap, seen in _seen(whole, weight.shape[2:], grad.shape[2:], stride, dilation):
         seen += np.einsum("ngo...,goc->ngc...", g, w[(..., *tap)]).reshape(seen.shape)
     return whole[(..., *(slice(a, a + n) for (a, _), n in zip(_sides(padding, len(size)), size, strict=True)))]
@@ -65,8 +70,8 @@ def convolution_weight(
     x: Array, grad: Array, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array:
     outs, pixels = grad.shape[1], int(np.prod(grad.shape[2:]))
-    g = grad.astype(np.float64).reshape(len(grad), groups, outs // groups, pixels)
-    found = np.zeros((outs, x.shape[1] // groups, *size))
+    g = _exact(grad).reshape(len(grad), groups, outs // groups, pixels)
+    found = np.zeros((outs, x.shape[1] // groups, *size), g.dtype)
     for tap, seen in _seen(_wide(x, padding), size, grad.shape[2:], stride, dilation):
         flat = seen.reshape(len(x), groups, x.shape[1] // groups, pixels)
         found[(..., *tap)] = np.einsum("ngcp,ngop->goc", flat, g).reshape(outs, -1)

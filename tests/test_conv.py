@@ -40,6 +40,25 @@ def transposed(space: int) -> tuple[Any, Any]:
     return getattr(F, f"conv_transpose{space}d"), getattr(nn, f"ConvTranspose{space}d")
 
 
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+@pytest.mark.parametrize("dtype", ["int64", "int16"])
+def test_integers(device: str, dtype: str) -> None:
+    """Sums wrap around as NumPy's do; one pixel, groups and strides; transposed ones too."""
+    if device == "interpreter":
+        pytest.importorskip("triton")
+    high = np.iinfo(dtype).max
+    for kernel, step, groups in (((3, 3), 1, 1), ((2, 3), 2, 2), ((1, 1), 1, 1)):
+        x, w, b = (RNG.integers(-high, high, n).astype(dtype) for n in ((2, 4, 5, 7), (6, 4 // groups, *kernel), (6,)))
+        tensors = [wg.tensor(a, device=device) for a in (x, w, b)]
+        numbers = (step, step), (1, 1), (1, 1), groups
+        found = F.conv2d(*tensors, step, 1, 1, groups)
+        assert found.dtype is getattr(wg, dtype)
+        same(found.cpu(), convolution(x, w, b, *numbers).astype(dtype))
+        back = F.conv_transpose2d(found, tensors[1], None, step, 1, 0, groups).cpu()
+        pair = [a.cpu().numpy() for a in (found, tensors[1])]
+        same(back, convolution_input(*pair, back.shape[2:], *numbers).astype(dtype))
+
+
 @pytest.mark.parametrize("space", [1, 2, 3])
 def test_forms(space: int) -> None:
     """Numbers for all dimensions, a number each, lists; with a batch and without; the names that users have."""

@@ -67,7 +67,8 @@ def plan(request: Request) -> Planned:
         return Planned((result,))
     if not all(m.numel for _, m in request.tensors):  # the weight's gradient of an empty batch
         return Planned((result,), _zeros(request, result))
-    builder = Builder(request, sizes, dtypes.float32 if computed.itemsize == 2 else computed, result)
+    half = computed.is_floating_point and computed.itemsize == 2
+    builder = Builder(request, sizes, dtypes.float32 if half else computed, result)
     if builder.able.style == "triton":
         from .triton.convolution import launch
 

@@ -33,6 +33,8 @@ def launch(builder: Builder) -> None:
     precise = builder.element.name == "float64"
     chosen = builder.chosen
     tile = chosen["tile"] or _tile(down, across, deep, most=_LEAST if precise else 64)
+    if not builder.element.is_floating_point:
+        tile = (tile[0], tile[1], 1)
     tiles = (-(-down // tile[0]), -(-across // tile[1]))
     programs = tiles[0] * tiles[1] * s.groups  # all along x: the grid's other sides end at 65535
     extents = [strided_extent(m.shape, m.strides) for m in layouts]
