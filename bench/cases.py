@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ __all__ = ["Case", "Pairs", "Work", "error_of", "pieces", "rotated", "sampled"]
 
 Array = np.ndarray[Any, Any]
 Pairs = Sequence[tuple[Array, Array]]
+_LARGE = 8 << 20  # bytes
+_WORDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "float16": "float16",
+          "bfloat16": "bfloat16", "float64": "float64", "int64": "int64", "int32": "int32"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,9 @@ class Case:
     make: prepares the work on a site; None where the site has no part in it. bytes and flops: of a call, for the
     derived columns. target: the least ratios that the project set itself, by peer: peer's time by ours, and for `copy`
     the bandwidth by that of a copy within the device. tolerance: of an error relative to the largest value.
-    precision: how exactly float32 matrices are multiplied. clock: `device` or `wall`.
+    precision: how exactly float32 matrices are multiplied. clock: `device` or `wall`. dtype: of what is computed, where
+    the name has no word for it (`bf16`, `float16`) and it is not float32. against: what results are checked with.
+    values: pairs are of results' values, and not of numbers made of them.
     """
 
     group: str
@@ -45,6 +51,15 @@ class Case:
     tolerance: float = 1e-4
     precision: str = "highest"
     clock: str = "device"
+    dtype: str = ""
+    against: str = "NumPy in float64"
+    values: bool = True
+
+    @property
+    def element(self) -> str:
+        """The dtype that is computed in: `float32`."""
+        words = re.split(r"[\s,]+", self.name)
+        return self.dtype or next((_WORDS[w] for w in words if w in _WORDS), "float32")
 
     def on(self, site: Site) -> Work | None:
         """The work on a site, with the same random numbers every time."""
@@ -94,10 +109,14 @@ def sampled(
 def rotated(
     site: Site, prepare: Callable[[], Sequence[Any]], function: Callable[..., Any]
 ) -> tuple[Sequence[Any], Callable[[], Any]]:
-    """Operands, and a call of `function` with those or others like them in turn, so that caches do not hold them."""
+    """Operands, and a call of `function` with those or others like them in turn, so that caches do not hold them.
+
+    On the host those of 8 MiB and more take turns: smaller ones are in a cache when a program has just made them.
+    """
     first = prepare()
-    size = sum(math.prod(t.shape) * t.dtype.itemsize for t in first)
-    count = max(1, min(16, -(-site.cache // max(size, 1))))
+    size = sum(math.prod(t.shape) * t.dtype.itemsize for t in first if hasattr(t, "shape"))
+    wanted = site.cache or (site.host_cache if size >= _LARGE and not site.gpu else 0)
+    count = max(1, min(16, -(-wanted // max(size, 1))))
     others = [first, *(prepare() for _ in range(count - 1))]
     turns = itertools.cycle(others)
     return first, lambda: function(*next(turns))

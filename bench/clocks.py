@@ -11,10 +11,12 @@ __all__ = ["Clock", "DeviceClock", "WallClock"]
 
 
 class Clock(Protocol):
-    """Times calls. pause: seconds of quiet before a sample. most: calls a sample may have."""
+    """Times calls. pause: seconds of quiet before a sample. most: calls a sample may have. host: seconds that the host
+    took to queue a call of the last sample."""
 
     pause: float
     most: int
+    host: float
 
     def time(self, call: Callable[[], Any], n: int) -> tuple[float, bool]:
         """Seconds that `n` calls took, and whether the device may have waited for the host meanwhile."""
@@ -29,11 +31,13 @@ class WallClock:
     def __init__(self, wait: Callable[[], Any], pause: float = 0.0):
         self.wait = wait
         self.pause = pause
+        self.host = 0.0
 
     def time(self, call: Callable[[], Any], n: int) -> tuple[float, bool]:
         begin = time.perf_counter()
         for _ in range(n):
             call()
+        self.host = (time.perf_counter() - begin) / n
         self.wait()
         return time.perf_counter() - begin, False
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import gc
+import atexit
 import json
+import os
+import shutil
 import sys
-from collections import deque
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import asdict
+import tempfile
 from pathlib import Path
-from subprocess import CalledProcessError
 from typing import Any
 
 from ..runtime.errors import ArgumentError
 from . import outputs
 
 __all__ = ["register", "run"]
+
+SUITES = ("device", "core", "ops", "train", "specs")
 
 
 def register(subparsers: Any) -> None:
@@ -28,20 +28,48 @@ def register(subparsers: Any) -> None:
 def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add what the command takes to `parser`."""
     parser.add_argument(
-        "--suite", default="core", choices=("core", "ops", "train"),
-        help="what to measure: the core, the op library, or training"
-    )
+        "spec", nargs="?", type=Path, metavar="SPEC.yaml",
+        help="a spec file of your own: its ops are measured as the suite `specs` measures the package's",
+    )  # fmt: skip
+    parser.add_argument(
+        "--suite", choices=SUITES,
+        help="what to measure: the device itself, the core (default), the op library, training, or `specs`: any ops by "
+        "name, in any dtypes and shapes (default where --ops, --shapes or a spec file is given)",
+    )  # fmt: skip
     parser.add_argument(
         "--device",
-        help="the device to measure, or several with commas between: the first is compared with the others "
-        "(default: the one that `weftgrad devices` marks)",
-    )
+        help="the device to measure (default: the one that `weftgrad devices` marks); several with commas between, "
+        "interleaved in one process, the first compared with the others; or all: every device of every backend, each "
+        "in a process of its own, among them OpenCL drivers that are installed but not loaded here (opencl:0@intelocl)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--icd", type=Path, action="append", default=[], metavar="LIBRARY",
+        help="for --device all: one more OpenCL driver, its library or its .icd file",
+    )  # fmt: skip
     parser.add_argument("--only", default="", help="only groups or rows whose name contains this")
+    parser.add_argument("--ops", default="", metavar="NAME,…", help="the ops of the suite specs")
+    parser.add_argument(
+        "--dtypes", metavar="NAME,…", help="only rows of these dtypes; the suite specs makes rows for each"
+    )
+    parser.add_argument("--shapes", metavar="1024,256x1024", help="the shapes of the suite specs")
+    parser.add_argument(
+        "--peers", metavar="NAME,…",
+        help="libraries to compare with: torch, numpy, cupy, jax, tinygrad, or none (default: what is installed)",
+    )  # fmt: skip
     parser.add_argument("--output", type=Path, help="a JSON file to write")
     parser.add_argument("--markdown", type=Path, help="a file for the tables as Markdown")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of interleaved samples (default: 5)")
+    parser.add_argument(
+        "--time", metavar="10m", help="how long to measure at most: rows get fewer rounds, and groups take turns"
+    )
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE",
+        help="go on with an interrupted run: rows that this report (of --output) has are kept, the rest is added to it",
+    )  # fmt: skip
     parser.add_argument("--cases", choices=("cpu", "gpu"), help="rows for cpu or gpu (default: what the devices are)")
     parser.add_argument("--scale", type=int, default=1, help=argparse.SUPPRESS)  # divides sizes, to try GPU rows out
+    parser.add_argument("--label", default="", help=argparse.SUPPRESS)  # what `apart` calls the device in reports
+    parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)  # where `apart` wants its rows
     outputs.add_options(parser)
     parser.set_defaults(run=run)
     return parser
@@ -65,15 +93,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace) -> int:
     """Run a suite."""
-    import weftgrad as wg
+    from . import apart
+    from .rows import load, suite_of
 
-    from . import report
-    from .colours import painter
-    from .machine import describe
-    from .rows import FORMAT, entries, load, suite_of
-    from .sites import sites
-    from .steps import watched
-
+    _settle(options)
     old = load(options.compare[0]) if options.compare else None  # a wrong file is told before an hour of measuring
     if old is not None and suite_of(old) != options.suite:
         raise ArgumentError(
@@ -81,177 +104,183 @@ def _measure(options: argparse.Namespace) -> int:
             f"give --suite {suite_of(old)}"
         )
     outputs.check(options)
+    before = load(options.resume) if options.resume else None
+    if before is not None and suite_of(before) != options.suite:
+        raise ArgumentError(
+            f"bench: --resume: {options.resume} has the suite {suite_of(before)}, not {options.suite}: give --suite "
+            f"{suite_of(before)}, or another --output and no --resume"
+        )
+    if apart.wanted(options.device):
+        places = apart.chosen(options.device, options.icd)
+        print("one after another, each in a process of its own: " + ", ".join(place.name for place in places))
+        if before is not None:
+            _same_run(before, [place.name for place in places], options.resume)
+        found, interrupted = apart.measure(options, places, before, lambda report: _write(options, report))
+    else:
+        found, interrupted = _here(options, before)
+    return _finished(options, found, interrupted, old)
+
+
+def _settle(options: argparse.Namespace) -> None:
+    """What options say together; ArgumentError where they do not go together."""
+    from .peers import parse
+    from .running import seconds_of
+
+    of_specs = [f"--{name}" for name in ("ops", "shapes") if getattr(options, name)]
+    of_specs += ["a spec file"] * (options.spec is not None)
+    if options.suite is None:
+        options.suite = "specs" if of_specs else "core"
+    if of_specs and options.suite != "specs":
+        raise ArgumentError(f"bench: {of_specs[0]} is for the suite specs, and --suite is {options.suite}")
+    if options.spec is not None and not options.spec.is_file():
+        raise ArgumentError(f"bench: there is no spec file {options.spec}")
+    if options.rounds < 1:
+        raise ArgumentError(f"bench: --rounds is 1 or more, not {options.rounds}")
+    if options.time:
+        seconds_of(options.time)
+    parse(options.peers)
+    if options.resume and not options.output and not options.part:
+        options.output = options.resume
+    if options.label:
+        return
+    # PoCL keeps compiled programs itself, and what compiling costs is measured: its files are for this run alone.
+    if "POCL_CACHE_DIR" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="weftgrad-bench-")
+        os.environ["POCL_CACHE_DIR"] = folder
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _here(options: argparse.Namespace, before: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
+    """Measure in this process, printing rows as they come; the report and whether it was interrupted."""
+    import weftgrad as wg
+
+    from . import report
+    from .colours import painter
+    from .machine import describe
+    from .peers import parse
+    from .rows import FORMAT
+    from .running import host_rows, kernel_rows
+    from .sites import sites
+    from .steps import watched
+
     paint = painter(sys.stdout)
     names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
     if len(set(names)) < len(names):
         raise ArgumentError(f"bench: --device names a device twice: {options.device}")
-    places = sites(names, options.scale)
+    places = sites(names, options.scale, parse(options.peers), options.label)
     found: dict[str, Any] = {"format": FORMAT, "suite": options.suite, "machine": describe(places)}
     found |= {"host": [], "kernels": []}
-    print(report.title(found["machine"]))
-    parts = (("host", _host, report.HOST_HEAD, report.host_line),
-             ("kernels", _kernels, report.KERNEL_HEAD, report.kernel_line))  # fmt: skip
+    if before is not None:
+        _same_run(before, [site.name for site in places if site.ours], options.resume, found["machine"])
+        for part in ("host", "kernels"):
+            found[part] = [row for row in before[part] if "problem" not in row]
+    print(("\n" if options.label else "") + report.title(found["machine"]))
+    if before is not None:
+        print(f"{len(found['host']) + len(found['kernels'])} rows are there already")
+    parts = (
+        ("host", host_rows(options, places, {row["name"] for row in found["host"]}), report.HOST_HEAD,
+         report.host_line),
+        ("kernels", kernel_rows(options, places, list(found["kernels"])), report.KERNEL_HEAD, report.kernel_line),
+    )  # fmt: skip
     interrupted = False
     try:
-        for part, measure, head, line in parts:
-            for row in measure(options, places):
-                if not found[part]:
+        for part, made, head, line in parts:
+            for count, row in enumerate(made):
+                if not count:
                     print(f"\n{head}")
-                print(line(row, paint), flush=True)
                 found[part].append(row)
+                if part == "kernels":
+                    _share(found, row)
+                print(line(row, paint), flush=True)
                 _write(options, found)  # after every row: a run may be ended from outside
+        if options.suite == "train":
+            found |= watched(options, places)
     except KeyboardInterrupt:
-        print("interrupted: what was measured so far is kept", file=sys.stderr)
+        print("\ninterrupted: what was measured so far is kept", file=sys.stderr)
         interrupted = True
-    if options.suite == "train" and not interrupted:
-        found |= watched(options, places)
+    return found, interrupted
+
+
+def _same_run(before: dict[str, Any], names: list[str], path: Path, machine: dict[str, Any] | None = None) -> None:
+    """ArgumentError unless an interrupted run was of these devices, on this machine, with these versions."""
+    old = before["machine"]
+    differences = []
+    theirs = [device["device"] for device in old["devices"]]
+    if machine is None:  # each device's process compares the rest
+        if not set(theirs) <= set(names):
+            differences.append(f"devices: {', '.join(theirs)} then, {', '.join(names)} now")
+    else:
+        if theirs != names:
+            differences.append(f"devices: {', '.join(theirs)} then, {', '.join(names)} now")
+        else:
+            for then, now in zip(old["devices"], machine["devices"], strict=True):
+                differences += [f"{now['device']}: {then.get(key)} then, {now.get(key)} now"
+                                for key in ("name", "driver") if then.get(key) != now.get(key)]  # fmt: skip
+        for key in ("system", "python", "cores", "threads", "commit", "specs", "driver"):
+            if old.get(key) != machine.get(key):
+                differences.append(f"{key}: {old.get(key)} then, {machine.get(key)} now")
+        for name, version in machine["versions"].items():
+            if old["versions"].get(name) != version:
+                differences.append(f"{name}: {old['versions'].get(name)} then, {version} now")
+    if differences:
+        raise ArgumentError(
+            f"bench: --resume: {path} is of another run, and its rows do not belong beside new ones ("
+            + "; ".join(differences) + "): leave --resume away and give another --output"
+        )
+
+
+def _share(found: dict[str, Any], row: dict[str, Any] | None = None) -> None:
+    """Note with a row, or with all of them, which part of the measured roof each device reaches, as far as rows go."""
+    from .roofline import roofs, share
+    from .rows import entries
+
+    measured = entries([found])
+    roof = roofs(measured)
+    by_name = {(e.group, e.name, e.device): e for e in measured if e.part == "kernel"}
+    for each in found["kernels"] if row is None else [row]:
+        for device in each.get("times", ()):
+            entry = by_name.get((each["group"], each["name"], device))
+            part = share(entry, roof.get(entry.hardware)) if entry is not None else None
+            if part is not None:
+                each.setdefault("share", {})[device] = part
+
+
+def _finished(
+    options: argparse.Namespace, found: dict[str, Any], interrupted: bool, old: dict[str, Any] | None
+) -> int:  # fmt: skip
+    """Write and print what is made of all rows; the exit status."""
+    from . import summary
+    from .rows import entries
+
+    if found["kernels"]:
+        _share(found)
     _write(options, found)
+    if options.part:
+        return 130 if interrupted else 0
     written = [path for path in (options.output, options.markdown) if path]
     if found["kernels"]:
-        print(*outputs.roof_lines(entries([found])), sep="\n")
+        print(*outputs.roof_lines(entries([found])), *summary.lines(entries([found])), sep="\n")
     if found["host"] or found["kernels"]:
         written += outputs.write(options, [found])
     print(*(f"written to {path}" for path in written), sep="\n")
     if interrupted:
+        if options.output:
+            print(f"go on with: --resume {options.output}", file=sys.stderr)
         return 130  # as every command here, and a shell's
     if old is not None and outputs.compared(old, found, options.threshold):
         return 1
-    return 1 if any(row.get("wrong") for part, *_ in parts for row in found[part]) else 0
+    return 1 if any(row.get("wrong") for part in ("host", "kernels") for row in found[part]) else 0
 
 
 def _write(options: argparse.Namespace, found: dict[str, Any]) -> None:
-    """The files that were asked for."""
+    """The files that were asked for; each is whole at any time, whatever ends this process."""
     from . import report
 
     for path, text in ((options.output, lambda: json.dumps(found, indent=1) + "\n"),
+                       (options.part, lambda: json.dumps(found)),
                        (options.markdown, lambda: report.markdown(found))):  # fmt: skip
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text(), encoding="utf-8")
-
-
-def _host(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, Any]]:
-    """Rows of host costs: of the first device, and of its peers but numpy."""
-    from . import core
-    from .measure import host_cost
-
-    if options.suite != "core":
-        return
-    first = places[0]
-    rounds = max(1, 30 // options.scale)
-    for case in core.host_cases(first.gpu):
-        if options.only not in f"host {case.name}":
-            continue
-        try:
-            times = {
-                site.name: host_cost(case.make(site), site.wait, calls=case.calls, rounds=rounds)
-                for site in places
-                if site.name != "numpy"
-            }
-        except Exception as failure:  # the other rows are still worth having
-            yield {"name": case.name, "wrong": True, "problem": _words(failure)}
-            continue
-        mine = times.pop(first.name)
-        met = all(t * 1e6 <= goal for t, goal in zip((mine.least, mine.median), case.target, strict=True))
-        peers = {name: asdict(t) for name, t in times.items()}
-        yield {"name": case.name, **asdict(mine), "target_us": case.target, "met": met, "peers": peers}
-    if options.only in "host first result" and options.scale == 1:
-        try:
-            seconds = core.first_result(first.name)
-        except CalledProcessError as failure:
-            yield {"name": "first result, warm process", "wrong": True, "problem": _words(failure)}
-            return
-        yield {"name": "first result, warm process", "least": seconds, "median": seconds, "target_us": (1e6, 1e6),
-               "met": seconds <= 1, "peers": {}}  # fmt: skip
-
-
-def _kernels(options: argparse.Namespace, places: list[Any]) -> Iterator[dict[str, Any]]:
-    from . import core, gpu, library, train
-    from .sites import is_gpu
-
-    own = [site for site in places if site.ours]
-    present = any(site.device.type == "interpreter" or is_gpu(site.device) for site in own)
-    on_gpu = options.cases == "gpu" or (present and not options.cases)
-    if options.suite != "core":
-        selected = deque((library if options.suite == "ops" else train).cases())
-    else:
-        selected = deque(gpu.cases(options.scale) if on_gpu else core.cases())
-    compared = any("copy" in (case.target or {}) and case.matches(options.only) for case in selected)
-    copies: list[tuple[int, float]] = []
-    while selected:
-        case = selected.popleft()
-        if not (case.matches(options.only) or (compared and case.group == "roofline")):
-            continue
-        row = _measured(case, places, options.rounds, copies)
-        if row is None:
-            continue
-        if case.group == "roofline" and "problem" not in row:
-            times = row["times"]
-            least = min(times[n]["least"] for n in (places[0].name, "torch") if n in times and _together(places, n))
-            copies.append((case.bytes, case.bytes / least))
-        yield row
-        gc.collect()
-        for site in places:
-            site.release()
-
-
-def _together(places: list[Any], name: str) -> bool:
-    """Whether a contender runs where the first one does, GPU or host."""
-    return any(site.name == name and site.gpu == places[0].gpu for site in places)
-
-
-def _measured(case: Any, places: list[Any], rounds: int, copies: list[tuple[int, float]]) -> dict[str, Any] | None:
-    """One case on all sites, checked and timed; None where the first device has no part in it."""
-    from .cases import error_of
-    from .measure import compare
-
-    row: dict[str, Any] = {
-        "group": case.group, "name": case.name, "bytes": case.bytes, "flops": case.flops, "target": case.target,
-        "precision": case.precision, "clock": case.clock, "errors": {}, "notes": [],
-    }  # fmt: skip
-    first = places[0]
-    contenders = {}
-    with ExitStack() as stack:
-        for site in places:
-            if site.memory and 2 * len(places) * case.bytes > site.memory:
-                if site is first:
-                    return row | {"problem": "skipped: too large for this device"}
-                continue
-            try:
-                stack.enter_context(site.precision(case.precision))
-                work = case.on(site)
-                if work is None:
-                    if site is first:
-                        return None
-                    continue
-                if site.ours:
-                    error = row["errors"][site.name] = error_of(work.pairs())
-                    if not error <= case.tolerance:
-                        raise ArithmeticError(f"WRONG: relative error {error:.1e}, more than {case.tolerance:.1e}")
-                work.call()
-                site.wait()
-            except Exception as failure:  # the other rows are still worth having
-                row["wrong"] = row.get("wrong", False) or site.ours
-                if site is first:
-                    return row | {"problem": _words(failure)}
-                row["notes"].append(f"{site.name}: {_words(failure)}")
-                continue
-            contenders[site.name] = (work.call, site.clock(case.clock))
-        try:
-            times = compare(contenders, rounds=rounds)
-        except Exception as failure:
-            return row | {"problem": _words(failure), "wrong": True}
-    mine = times[first.name]
-    ratios = {n: (t.least / mine.least, t.median / mine.median) for n, t in times.items() if n != first.name}
-    if copies and "copy" in (case.target or {}):
-        # The least copy that moves as many bytes: a launch costs a short one a share of its bandwidth, too.
-        bandwidth = min([c for c in copies if c[0] >= case.bytes] or [max(copies)])[1]
-        ratios["copy"] = tuple(case.bytes / t / bandwidth for t in (mine.least, mine.median))
-    row["missed"] = [n for n, goal in (case.target or {}).items() if n in ratios and ratios[n][0] < goal]
-    row["notes"] += [f"{n}: host late in {t.late} of {t.samples}" for n, t in times.items() if t.late]
-    return row | {"least": mine.least, "times": {n: asdict(t) for n, t in times.items()}, "ratios": ratios}
-
-
-def _words(failure: Exception) -> str:
-    """An error on one line."""
-    return f"{type(failure).__name__}: {failure}".removeprefix("ArithmeticError: ").partition("\n")[0]
+            beside = path.with_name(f".{path.name}.{os.getpid()}")
+            beside.write_text(text(), encoding="utf-8")
+            beside.replace(path)

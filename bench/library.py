@@ -198,7 +198,7 @@ def _rows(
     for wanted in [tuple(slopes)] if together else [(i,) for i in slopes]:
         label = "gradient" if together or len(slopes) == 1 else f"gradient by {('input', 'weight')[wanted[0]]}"
         make = _gradient(arrays, function, reference, wanted)
-        yield Case(group, f"{name}, {label}", make, target=_target(slope_goal), **facts)
+        yield Case(group, f"{name}, {label}", make, target=_target(slope_goal), values=False, **facts)
 
 
 def _target(goal: float | None) -> dict[str, float] | None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import weftgrad as wg
 
-from .sites import OurSite, Site
+from ..codegen.generate import own_specs
+from .sites import OurSite, Site, cores, is_gpu, last_level_cache
 
 __all__ = ["describe"]
+
+_PACKAGES = ("weftgrad", "numpy", "torch", "cupy", "jax", "tinygrad", "triton", "cuda-bindings", "pyopencl",
+             "pocl-binary-distribution", "intel-opencl-rt")  # fmt: skip
 
 
 def describe(sites: Sequence[Site]) -> dict[str, Any]:
@@ -22,10 +29,10 @@ def describe(sites: Sequence[Site]) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "devices": [_device(site) for site in sites if isinstance(site, OurSite)],
         "torch": next((str(site.device) for site in sites if site.name == "torch"), None),
-        "cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version(),
-        "versions": {name: _version(name) for name in
-                     ("weftgrad", "numpy", "torch", "triton", "cuda-bindings", "pyopencl", "pocl-binary-distribution")},
-        "driver": _driver(),
+        "places": {site.name: site.place for site in sites if not site.ours},
+        "cores": os.cpu_count(), "threads": cores(), "cache": last_level_cache(), "system": platform.platform(),
+        "python": platform.python_version(), "versions": {name: _version(name) for name in _PACKAGES},
+        "driver": _driver(), "commit": _commit(), "specs": _specs(),
     }  # fmt: skip
 
 
@@ -40,10 +47,12 @@ def _version(name: str) -> str | None:
 
 
 def _device(site: OurSite) -> dict[str, Any]:
-    driver = site.device.driver
+    """kind: what schedules and labels go by; a CPU is one whoever's driver runs it. platform: of OpenCL."""
+    driver: Any = site.device.driver
     able = driver.capabilities
     found: dict[str, Any] = {
-        "device": site.name, "name": driver.name, "schedules": able.style, "cores": able.cores, "memory": able.memory
+        "device": site.name, "name": _hardware(driver.name), "schedules": able.style, "cores": able.cores,
+        "memory": able.memory, "kind": "GPU" if site.gpu or is_gpu(site.device) else "CPU",
     }  # fmt: skip
     if site.device.type == "cuda":
         from ..runtime.backends.cuda_api import ask
@@ -51,10 +60,41 @@ def _device(site: OurSite) -> dict[str, Any]:
         version = int(ask("cuDriverGetVersion"))
         found["sm"] = able.sm
         found["driver"] = f"CUDA {version // 1000}.{version % 1000 // 10}"
-    elif site.device.type == "opencl":
-        handle = driver.handle  # type: ignore[attr-defined]
-        found["driver"] = f"{handle.platform.version}, {handle.driver_version}"
+    elif hasattr(driver, "compiler"):
+        handle = driver.compiler._handle
+        found["platform"] = handle.platform.name
+        found["driver"] = f"{' '.join(handle.platform.version.split())}, {handle.driver_version}"
     return found
+
+
+def _hardware(name: str) -> str:
+    """A driver's name for a device, without what PoCL puts ahead of the processor's: one processor has one name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return name
+    models = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
+    return next((model for model in models if model and name.endswith(model)), name)
+
+
+def _commit() -> str | None:
+    """The commit of a checkout; None for an installed package."""
+    folder = Path(__file__).resolve().parent.parent
+    if not (folder / ".git").exists():
+        return None
+    try:
+        command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _specs() -> str:
+    """A digest of the specs that kernels are generated from."""
+    digest = hashlib.sha256()
+    for path in own_specs():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _driver() -> str | None:

@@ -26,6 +26,7 @@ class Timing:
     """Seconds a call: the least, the median, and the 20th and 80th percentile of the samples.
 
     late: in how many samples the device may have waited for the host, which then show the host's time.
+    host: the least seconds that the host took to queue a call; of the whole call where nothing is queued.
     """
 
     least: float
@@ -34,6 +35,7 @@ class Timing:
     p80: float
     samples: int
     late: int = 0
+    host: float = 0.0
 
 
 def compare(
@@ -41,12 +43,12 @@ def compare(
 ) -> dict[str, Timing]:
     """Time all contenders in turn. A sample lasts about `sample` seconds and there are 3 a round."""
     counts: dict[str, int] = {}
-    times: dict[str, list[tuple[float, bool]]] = {name: [] for name in contenders}
+    times: dict[str, list[tuple[float, bool, float]]] = {name: [] for name in contenders}
     for name, (call, clock) in contenders.items():
         clock.time(call, 1)  # compiles
         once = clock.time(call, 1)
         if once[0] > _SLOW:
-            times[name].append(once)
+            times[name].append((*once, clock.host))
             continue
         took, _ = clock.time(call, 3)
         counts[name] = max(1, min(clock.most, int(sample * 3 / max(took, 1e-9))))
@@ -57,8 +59,11 @@ def compare(
             clock.time(call, 1)
             for _ in range(3):
                 seconds, late = clock.time(call, count)
-                times[name].append((seconds / count, late))
-    return {name: _summary([s for s, _ in found], sum(late for _, late in found)) for name, found in times.items()}
+                times[name].append((seconds / count, late, clock.host))
+    return {
+        name: _summary([s for s, _, _ in found], sum(late for _, late, _ in found), min(host for *_, host in found))
+        for name, found in times.items()
+    }
 
 
 def host_cost(run: Callable[[], object], settle: Callable[[], object], *, calls: int = 100, rounds: int = 30) -> Timing:
@@ -75,8 +80,8 @@ def host_cost(run: Callable[[], object], settle: Callable[[], object], *, calls:
     return _summary(times)
 
 
-def _summary(values: list[float], late: int = 0) -> Timing:
+def _summary(values: list[float], late: int = 0, host: float = 0.0) -> Timing:
     ordered = sorted(values)
     last = len(ordered) - 1
     middle = statistics.median(ordered)
-    return Timing(ordered[0], middle, ordered[last // 5], ordered[last * 4 // 5], len(ordered), late)
+    return Timing(ordered[0], middle, ordered[last // 5], ordered[last * 4 // 5], len(ordered), late, host)

@@ -11,16 +11,23 @@ __all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "markdown", "
 Row = dict[str, Any]
 HOST_HEAD = f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}   others, min us"
 KERNEL_HEAD = (
-    f"{'kernel':48s} {'us':>10s} {'GB/s':>7s} {'of copy':>7s} {'GFLOP/s':>9s}   others' time by ours, "
-    "minima (medians): above 1 we win"
+    f"{'kernel':48s} {'us':>10s} {'GB/s':>7s} {'of copy':>7s} {'GFLOP/s':>9s} {'of roof':>7s}   others' time by "
+    "ours, minima (medians): above 1 we win"
 )
 
 
 def title(machine: Row) -> str:
     """What ran: `NVIDIA H200 (cuda:0), torch 2.11.0 on cuda:0`."""
-    devices = " beside ".join(f"{d['name']} ({d['device']})" for d in machine["devices"])
+    devices = " beside ".join(f"{d['name']} ({_place(d)})" for d in machine["devices"])
     torch = machine["versions"]["torch"]
     return devices + (f", torch {torch} on {machine['torch']}" if machine["torch"] else ", without torch")
+
+
+def _place(device: Row) -> str:
+    """`cpu; CPU by Portable Computing Language`: a driver for CPUs is told from the hardware it runs on."""
+    if device.get("kind") != "CPU":
+        return str(device["device"])
+    return f"{device['device']}; CPU" + (f" by {device['platform']}" if "platform" in device else "")
 
 
 def host_line(row: Row, paint: Paint = plain) -> str:
@@ -57,10 +64,13 @@ def kernel_line(row: Row, paint: Paint = plain) -> str:
         for name, (a, b) in row["ratios"].items() if name != "copy"
     )  # fmt: skip
     copy = paint(f"{copy:>7s}", by_share(row["ratios"]["copy"][0])) if copy else copy
+    share = max(row.get("share", {}).values(), default=None)
+    roof = paint(f"{share:7.0%}" if share is not None else " " * 7, by_share(share))
     missed = "   x " + ", ".join(f"{n} {row['target'][n]}" for n in row["missed"]) if row["missed"] else ""
     notes = "".join(f"   {note}" for note in row["notes"])
     return (
-        f"{row['name']:48s} {row['least'] * 1e6:10.1f} {rate:>7s} {copy:>7s} {flops:>9s}   {shown}{missed}{notes}"
+        f"{row['name']:48s} {row['least'] * 1e6:10.1f} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "
+        f"{shown}{missed}{notes}"
     ).rstrip()
 
 

@@ -129,10 +129,14 @@ def load(path: Path) -> Row:
 
 def _prove(report: Row) -> None:
     """Read everything that is shown of a report, so that a file in which something is amiss is refused as a whole."""
-    from . import page, steps, tables
+    from . import page, steps, tables, terminal
+    from .colours import plain
 
     found = entries([report])
     page.machine_facts(report)
+    for section in sections(found):
+        page.table(section, None)
+        terminal.lines(section, None, plain)
     for _ in tables.records(found):
         pass
     steps.curves(report)
@@ -181,8 +185,8 @@ def number(value: float) -> str:
 def _entries(report: Row) -> Iterator[Entry]:
     machine, suite = report["machine"], suite_of(report)
     own = {_text(d["device"]): _text(d["name"]) for d in machine["devices"]}
-    first = next(iter(own))
-    shared = {"suite": suite, "date": _text(machine["date"])}
+    first = list(own)[0]  # noqa: RUF015  (IndexError where there is none)
+    shared: Row = {"suite": suite, "date": _text(machine["date"])}
     for row in report["host"]:
         broken = "problem" in row
         device = _text(row.get("device", first))

@@ -20,6 +20,7 @@ __all__ = ["CACHES", "NotOffered", "OurSite", "Site", "cores", "is_gpu", "last_l
 
 Array = np.ndarray[Any, Any]
 _FILL = 1 << 26  # elements, float32: what is written ahead of a sample, and more than a last-level cache holds
+_MOST_TURNS = 512 << 20  # bytes
 CACHES = 128 << 20  # bytes, twice the largest last-level cache of a GPU: operands of fewer are rotated
 
 
@@ -64,6 +65,8 @@ class Site:
 
     def __init__(self, scale: int = 1):
         self.scale = scale
+        # What operands on the host that do not fit into caches should exceed together, by taking turns.
+        self.host_cache = min(last_level_cache(), _MOST_TURNS) if scale == 1 else 0
         self._clock: Clock | None = None
 
     @property
@@ -95,9 +98,12 @@ class Site:
         """Start random numbers anew."""
         self.library.manual_seed(0)
 
-    def tensor(self, array: Array, grad: bool = False) -> Any:
-        """An array's values."""
-        return self.library.tensor(array, device=self.device, requires_grad=grad)
+    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
+        """An array's values, in another dtype if one is named."""
+        if not dtype:
+            return self.library.tensor(array, device=self.device, requires_grad=grad)
+        made = self.library.tensor(array, device=self.device).to(getattr(self.library, dtype))
+        return made.requires_grad_() if grad else made
 
     def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
         """Normal random numbers, made on the device."""

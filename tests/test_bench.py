@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weftgrad.bench import command, core, gpu, library, references
+from weftgrad.bench import command, core, gpu, library, references, running
 from weftgrad.bench.cases import Case, Work, error_of, pieces, rotated
 from weftgrad.bench.clocks import DeviceClock
 from weftgrad.bench.measure import compare
@@ -215,7 +215,7 @@ def test_a_device_clock_keeps_the_device_busy(monkeypatch: pytest.MonkeyPatch) -
 
 def test_slow_contenders_are_measured_once() -> None:
     class Clock:
-        pause, most = 0.0, 7
+        pause, most, host = 0.0, 7, 0.0
 
         def __init__(self, seconds: float):
             self.seconds = seconds
@@ -272,7 +272,7 @@ def test_an_interrupted_run_keeps_its_rows_and_says_so_by_its_status(
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(command, "_host", interrupted)
+    monkeypatch.setattr(running, "host_rows", interrupted)
     path = tmp_path / "rows.json"
     chosen = options("--device", "cpu", "--output", str(path))
     assert chosen.run(chosen) == 130

@@ -67,8 +67,8 @@ class CupySite(NumpySite):
     def release(self) -> None:
         self.library.get_default_memory_pool().free_all_blocks()
 
-    def tensor(self, array: Any, grad: bool = False) -> Any:
-        return self.library.asarray(array)
+    def tensor(self, array: Any, grad: bool = False, dtype: str = "") -> Any:
+        return self.library.asarray(super().tensor(array, grad, dtype))
 
     def host(self, tensor: Any) -> Any:
         return super().host(self.library.asnumpy(tensor))

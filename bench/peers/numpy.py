@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..sites import OurSite, Site, is_gpu
+from ..sites import NotOffered, OurSite, Site, is_gpu
 
 __all__ = ["NumpySite", "site"]
 
@@ -26,7 +26,9 @@ class NumpySite(Site):
     def seed(self) -> None:
         self._random = self.library.random.default_rng(0)
 
-    def tensor(self, array: Array, grad: bool = False) -> Any:
+    def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
+        if dtype and dtype != array.dtype.name:
+            raise NotOffered(f"{self.name} has no {dtype}" if dtype == "bfloat16" else f"{self.name}: not in {dtype}")
         return array
 
     def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:

@@ -1,0 +1,169 @@
+"""What a row tells beside its times: error by three measures, schedules, compile times, memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import weftgrad as wg
+
+from ..runtime.backends.protocol import Instance, Step
+from ..runtime.context import state
+from .cases import Pairs
+from .sites import Site
+
+__all__ = ["accuracy", "compile_times", "facts", "poison", "schedules", "steps_of"]
+
+_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}  # of a fraction
+_LEAST = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}  # exponent of a normal number
+_serial = itertools.count()
+_compiled: dict[tuple[Any, Instance], tuple[float, float]] = {}
+
+
+def accuracy(pairs: Pairs, dtype: str) -> dict[str, float]:
+    """The largest error of all values: absolute, relative to its own value, and in units of `dtype`'s last place.
+
+    A unit in the last place is the distance of two neighbouring numbers of `dtype` at the expected value. Values near 0
+    that came out of sums of large ones have large relative errors whoever computes them.
+    """
+    worst = {"abs": 0.0, "rel": 0.0, "ulp": 0.0}
+    for found, expected in pairs:
+        if not expected.size or expected.dtype.kind not in "fiu":
+            continue
+        finite = np.isfinite(expected)
+        wide = expected[finite].astype(np.float64)
+        error, size = np.abs(found[finite].astype(np.float64) - wide), np.abs(wide)
+        if not error.size:
+            continue
+        worst["abs"] = max(worst["abs"], float(error.max()))
+        if size.any():
+            worst["rel"] = max(worst["rel"], float((error[size > 0] / size[size > 0]).max()))
+        if dtype in _BITS:
+            unit = np.exp2(np.maximum(np.frexp(size)[1] - 1, _LEAST[dtype]) - _BITS[dtype])
+            worst["ulp"] = max(worst["ulp"], float((error / unit).max()))
+    return worst
+
+
+def poison(site: Site, result: Any) -> None:
+    """Fill memory that the next results of these sizes will get: NaN where they are floats, -1 otherwise.
+
+    The pool gives a block that was freed last to the next request of its size, so what a kernel leaves unwritten shows.
+    """
+    library = site.library
+    for each in result if isinstance(result, tuple | list) else [result]:
+        if isinstance(each, wg.Tensor) and each.numel():
+            # More than one: the pool may have others of that size free.
+            value = float("nan") if each.dtype.is_floating_point else each.dtype is wg.bool or -1
+            filled = [library.full(tuple(each.shape), value, dtype=each.dtype, device=each.device) for _ in range(3)]
+            site.wait()
+            del filled
+
+
+def steps_of(site: Site, call: Callable[[], Any]) -> list[Step]:
+    """What a call launches, planned anew. Launches that are kept ready (optimizers, replays) are not among it."""
+    driver: Any = site.device.driver
+    found: list[Step] = []
+    own = state()
+    plans, own.plans = own.plans, {}
+    inner = driver.launcher
+
+    def launcher(steps: Sequence[Step], scratch: Sequence[int]) -> Any:
+        found.extend(steps)
+        return inner(steps, scratch)
+
+    driver.launcher = launcher
+    try:
+        call()
+        site.wait()
+    finally:
+        del driver.launcher
+        own.plans = plans
+    return found
+
+
+def schedules(steps: Sequence[Step]) -> list[str]:
+    """Kernels by name and how often each is launched: `softmax_long`, `add_rows x2`."""
+    counts: dict[str, int] = {}
+    for step in steps:
+        counts[step.instance.entry] = counts.get(step.instance.entry, 0) + 1
+    return [f"{name} x{n}" if n > 1 else name for name, n in counts.items()]
+
+
+def compile_times(site: Site, steps: Sequence[Step]) -> tuple[float, float] | None:
+    """Seconds that building the kernels of `steps` takes from nothing, and from the cache; None off OpenCL.
+
+    Built one after the other, as first calls build them, by compilers of their own with an empty cache. The text ends
+    in a comment that no earlier one had: drivers that keep compiled programs themselves do not know it.
+    """
+    driver: Any = site.device.driver
+    if not hasattr(driver, "compiler"):
+        return None
+    from ..runtime.backends.opencl import Compiler
+    from ..runtime.backends.opencl_cpu import SMALL
+
+    class Fresh(Compiler):
+        note = f"\n// {os.getpid()} {time.time_ns()} {next(_serial)}\n"
+
+        def _source(self, instances: Sequence[Instance]) -> str:
+            return super()._source(instances) + self.note
+
+    total = [0.0, 0.0]
+    quick = getattr(driver, "quick_compiler", None)
+    done: set[tuple[Any, Instance]] = set()
+    for step in steps:
+        compiler = quick if quick is not None and step.work <= SMALL else driver.compiler
+        key = (compiler, step.instance)
+        if key in done:
+            continue
+        done.add(key)
+        if key not in _compiled:
+            _compiled[key] = _built(
+                partial(Fresh, compiler._context, compiler._handle, compiler._capabilities), step.instance
+            )
+        total = [a + b for a, b in zip(total, _compiled[key], strict=True)]
+    return total[0], total[1]
+
+
+def _built(compiler: Callable[[], Any], instance: Instance) -> tuple[float, float]:
+    """Seconds of a first build and of a second one that finds the binary."""
+    before = os.environ.get("WEFTGRAD_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["WEFTGRAD_CACHE"] = folder
+        try:
+            times = []
+            for _ in range(2):
+                made = compiler()
+                begin = time.perf_counter()
+                made.build([instance])
+                times.append(time.perf_counter() - begin)
+        finally:
+            if before is None:
+                del os.environ["WEFTGRAD_CACHE"]
+            else:
+                os.environ["WEFTGRAD_CACHE"] = before
+    return times[0], times[1]
+
+
+def facts(site: Site, call: Callable[[], Any]) -> dict[str, Any]:
+    """Of a call on one of our devices: `schedule`, `launches`, `cold_ms` and `warm_ms` of compiling, `peak_bytes` (most
+    in use during the call, its operands included) and `driver_allocations` of a call that is not the first."""
+    steps = steps_of(site, call)
+    found: dict[str, Any] = {"schedule": schedules(steps), "launches": len(steps)}
+    times = compile_times(site, steps)
+    if times is not None:
+        found |= {"cold_ms": times[0] * 1e3, "warm_ms": times[1] * 1e3}
+    wg.reset_peak_memory_stats(site.device)
+    before = wg.memory_stats(site.device)
+    result = call()
+    site.wait()
+    after = wg.memory_stats(site.device)
+    del result
+    return found | {"peak_bytes": after["allocated_peak"],
+                    "driver_allocations": after["driver_allocations"] - before["driver_allocations"]}  # fmt: skip
