@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Any
 from ..runtime.errors import ArgumentError
 from . import changes
 from .changes import Change, Comparison
-from .colours import Paint, by_share, painter
-from .roofline import Roof, rates, roofs, share
-from .rows import FORMAT, Entry, Section, entries, load, number, sections
+from .colours import Paint, painter
+from .roofline import roofs
+from .rows import FORMAT, Entry, entries, load, number, sections
+from .terminal import lines
 
-__all__ = ["add_options", "check", "compare_files", "compared", "from_files", "roof_lines", "timeline", "write"]
+__all__ = ["add_options", "check", "compare_files", "compared", "from_files", "roof_lines", "show", "timeline", "write"]
 
 Report = dict[str, Any]
 
@@ -101,11 +103,7 @@ def from_files(options: argparse.Namespace) -> int:
     check(options)
     reports = [load(path) for path in options.report]
     found = entries(reports)
-    measured, paint = roofs(found), painter(sys.stdout)
-    for section in sections(found):
-        print(f"\n{paint(section.title, 'head')}")
-        print(*_lines(section, measured.get(section.hardware), paint), sep="\n")
-    print(*roof_lines(found), sep="\n")
+    show(found)
     written = write(options, reports)
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
@@ -158,6 +156,16 @@ def timeline(options: argparse.Namespace) -> int:
         written.append(options.output)
     print(*(f"written to {path}" for path in written), sep="\n")
     return 0
+
+
+def show(found: Sequence[Entry]) -> None:
+    """Print a table for each device and suite, coloured by the share of what the device was measured to do at most."""
+    measured, paint = roofs(found), painter(sys.stdout)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for section in sections(found):
+        print(f"\n{paint(section.title, 'head')}")
+        print(*lines(section, measured.get(section.hardware), paint, width), sep="\n")
+    print(*roof_lines(found), sep="\n")
 
 
 def roof_lines(found: Sequence[Entry]) -> list[str]:
@@ -220,32 +228,3 @@ def _summary(found: Comparison, paint: Paint) -> str:
         if names:
             lines.append(f"{what}: {', '.join(names[:8])}" + (f" and {len(names) - 8} more" if len(names) > 8 else ""))
     return "\n".join(lines)
-
-
-def _lines(section: Section, roof: Roof | None, paint: Paint) -> list[str]:
-    """A section's rows, with the share of the roofline where a row has one."""
-    peers = section.peers
-    lines = [f"{'row':48s} {'min us':>10s} {'median':>10s} {'GB/s':>7s} {'GFLOP/s':>8s} {'of roof':>8s}  "
-             + "  ".join(f"{n + ' / ours':>16s}" for n in peers)]  # fmt: skip
-    for entry in section.entries:
-        if entry.time is None:
-            lines.append(f"{entry.name:48s} {paint(str(entry.problem), 'bad')}")
-            continue
-        part = share(entry, roof)
-        moved, done = (number(rate * 1e-9) if rate else "" for rate in rates(entry))
-        times = [number(entry.time[n] * 1e6) for n in ("least", "median")]
-        shown = f"{part:.0%}" if part is not None else ""
-        role = "" if entry.limits is None else "bad" if entry.missed else "good"
-        cells = [paint(f"{time:>10s}", role) for time in times]
-        lines.append(f"{entry.name:48s} {' '.join(cells)} {moved:>7s} {done:>8s} "
-                     f"{paint(f'{shown:>8s}', by_share(part))}  {_ratios(entry, peers, paint)}".rstrip())  # fmt: skip
-    return lines
-
-
-def _ratios(entry: Entry, peers: list[str], paint: Paint) -> str:
-    cells = []
-    for peer in peers:
-        ratio = entry.ratio(peer)
-        role = "" if peer not in entry.aims else "bad" if peer in entry.missed else "good"
-        cells.append(paint(f"{ratio[0]:8.2f} ({ratio[1]:.2f})".rjust(16), role) if ratio else " " * 16)
-    return "  ".join(cells)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ import weftgrad as wg
 from .colours import printable
 from .roofline import Roof, rates, roofs, share
 from .rows import Entry, Section, number, sections, suite_of
+from .step_tables import in_bytes, step_tables
 from .step_tables import number_cell as _number
-from .step_tables import step_tables
 from .step_tables import text_cell as _text
 
-__all__ = ["html", "machine_facts", "roof_text"]
+__all__ = ["html", "machine_facts", "roof_text", "table"]
 
 Cell = dict[str, Any]
 _FOLDER = Path(__file__).parent / "html"
@@ -42,8 +42,9 @@ def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: 
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
         machines=[machine_facts(report) for report in reports],
         roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in measured.items()],
+        devices=list(dict.fromkeys(e.device for e in entries)),
         groups=sorted({entry.group for entry in entries} | ({"steps"} if any(step_tables(reports)) else set())),
-        tables=[_table(section, measured.get(section.hardware)) for section in found] + list(step_tables(reports)),
+        tables=[table(section, measured.get(section.hardware)) for section in found] + list(step_tables(reports)),
         plots=None if plots is None else [
             {"title": title, "data": base64.b64encode(svg.encode()).decode()} for title, svg in plots.items()
         ],
@@ -75,11 +76,12 @@ def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
     for device in machine["devices"]:
         facts.append((str(device["device"]), ", ".join(filter(None, (
             str(device["name"]), device.get("cores") and f"{device['cores']} cores or compute units",
-            device.get("memory") and f"{device['memory'] / 2**30:.1f} GiB", device.get("driver"),
+            device.get("memory") and f"{device['memory'] / 2**30:.1f} GiB", device.get("driver"), device.get("kind"),
         )))))  # fmt: skip
     versions = machine["versions"]
     facts += [
         ("torch on", machine.get("torch") or "not installed"), ("host", f"{machine.get('cores')} cores"),
+        ("commit", machine.get("commit")), ("specs", machine.get("specs")),
         ("system", machine.get("system")), ("driver", machine.get("driver")), ("Python", machine.get("python")),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
     ]  # fmt: skip
@@ -87,10 +89,13 @@ def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
     return {"caption": caption, "facts": [(name, value) for name, value in facts if value]}
 
 
-def _table(section: Section, roof: Roof | None) -> dict[str, Any]:
+def table(section: Section, roof: Roof | None) -> dict[str, Any]:
+    """A section as the template takes it: columns, and rows of cells."""
     columns, rows = (_host if section.part == "host" else _kernels)(section, roof)
-    heads = [{"name": name, "help": help, "number": numeric} for name, help, numeric in columns]
-    return {"title": section.title, "columns": heads, "rows": rows}
+    details = {name for name, *_ in _DETAILS}
+    heads = [{"name": name, "help": help, "number": numeric, "detail": name in details}
+             for name, help, numeric in columns]  # fmt: skip
+    return {"title": section.title, "device": section.device, "columns": heads, "rows": rows}
 
 
 def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[dict[str, Any]]]:
@@ -102,10 +107,14 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         *(pair for n in peers for pair in ((f"{n} / ours", f"{n}'s least time by ours", True),
                                            (f"{n}, medians", f"{n}'s median by ours", True))),
         ("of a copy", "bandwidth by that of a copy", True), ("aim", "least ratios that the project set itself", False),
-        ("error", "largest, relative to the largest value", True), ("notes", "", False),
+        ("error", "largest, relative to the largest value", True),
+        *((name, help, numeric) for name, help, numeric, _ in _DETAILS), ("notes", "", False),
     ]  # fmt: skip
+    given = {name for name, _, _, cell in _DETAILS if any(cell(entry)["text"] for entry in section.entries)}
+    left_out = {name for name, *_ in _DETAILS} - given
     if not any(entry.copy for entry in section.entries):
-        columns = [column for column in columns if column[0] != "of a copy"]
+        left_out.add("of a copy")
+    columns = [column for column in columns if column[0] not in left_out]
     rows = []
     for entry in section.entries:
         moved, done = rates(entry)
@@ -120,10 +129,53 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
             role = "missed" if "copy" in entry.missed else "met" if "copy" in entry.aims else ""
             cells.append(_number(entry.copy and entry.copy[0], role=role))
         cells += [_text(", ".join(f"{n} {aim:g}" for n, aim in entry.aims.items()), "missed" * bool(entry.missed)),
-                  _number(entry.error, f"{entry.error:.0e}" if entry.error is not None else ""),
+                  _number(entry.error, f"{entry.error:.1g}" if entry.error is not None else ""),
+                  *(_detail(cell(entry)) for name, _, _, cell in _DETAILS if name in given),
                   _text(entry.problem or "; ".join(entry.notes), "wide" + " missed" * bool(entry.problem))]  # fmt: skip
         rows.append(_row(entry, cells))
     return columns, rows
+
+
+def _detail(cell: Cell) -> Cell:
+    return cell | {"role": f"{cell['role']} detail".strip()}
+
+
+def _fact(name: str, unit: Callable[[float], str] = number) -> Callable[[Entry], Cell]:
+    """A cell of one of a row's facts, empty where the report has none."""
+
+    def cell(entry: Entry) -> Cell:
+        value = entry.facts.get(name)
+        return _number(None) if value is None else _number(float(value), unit(float(value)))
+
+    return cell
+
+
+def _error(which: str) -> Callable[[Entry], Cell]:
+    def cell(entry: Entry) -> Cell:
+        value = (entry.facts.get("accuracy") or {}).get(which)
+        return _number(None) if value is None else _number(float(value), f"{value:.2g}")
+
+    return cell
+
+
+# Columns that are shown by choice: name, help, whether numbers, and the cell of a row.
+_DETAILS: tuple[tuple[str, str, bool, Callable[[Entry], Cell]], ...] = (
+    ("abs error", "largest", True, _error("abs")), ("rel error", "largest, relative to the value", True, _error("rel")),
+    ("ulp", "largest error in units of the last place", True, _error("ulp")),
+    ("host µs", "what the host took to queue a call", True, _fact("host_us")),
+    ("cold ms", "compiling the kernels from nothing", True, _fact("cold_ms")),
+    ("warm ms", "loading the kernels from the cache", True, _fact("warm_ms")),
+    ("peak", "most memory in use during a call", True, _fact("peak_bytes", in_bytes)),
+    ("driver allocs", "segments taken from the driver, by a call that is not the first", True,
+     _fact("driver_allocations", "{:.0f}".format)),
+    ("p20 µs", "20th percentile", True, lambda e: _number(e.time["p20"] * 1e6) if e.time else _number(None)),
+    ("p80 µs", "80th percentile", True, lambda e: _number(e.time["p80"] * 1e6) if e.time else _number(None)),
+    ("samples", "", True, lambda e: _number(e.time["samples"], str(e.time["samples"])) if e.time else _number(None)),
+    ("dtype", "", False, lambda e: _text(e.dtype or e.kind)), ("clock", "", False, lambda e: _text(e.clock)),
+    ("kernels", "what a call launches: op and schedule", False,
+     lambda e: _text(", ".join(map(printable, e.facts.get("schedule") or ())), "wide")),
+    ("against", "what results were checked with", False, lambda e: _text(e.against)),
+)  # fmt: skip
 
 
 def _host(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, bool]], list[dict[str, Any]]]:

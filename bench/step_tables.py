@@ -8,7 +8,7 @@ from typing import Any
 from .rows import number
 from .steps import Timeline, curves, timelines
 
-__all__ = ["number_cell", "step_tables", "text_cell"]
+__all__ = ["in_bytes", "number_cell", "step_tables", "text_cell"]
 
 Cell = dict[str, Any]
 
@@ -32,14 +32,15 @@ def step_tables(reports: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]
             heads = [("step", "", True), ("in use", "behind the step", True), ("peak", "most in use within it", True),
                      ("held", "from the driver, behind the step", True), ("taken", "segments, from the driver", True),
                      ("given back", "segments, to the driver", True)]  # fmt: skip
-            rows = [[number_cell(i + 1, str(i + 1)), *(number_cell(step[n], _bytes(step[n])) for n in
+            rows = [[number_cell(i + 1, str(i + 1)), *(number_cell(step[n], in_bytes(step[n])) for n in
                      ("allocated", "peak", "reserved")), number_cell(step["driver_allocations"]),
                      number_cell(step["driver_frees"])] for i, step in enumerate(curve.steps)]  # fmt: skip
-            yield _table(f"Memory: {curve.name} ({curve.device})", heads, rows)
+            yield _table(f"Memory: {curve.name} ({curve.device})", curve.device, heads, rows)
         for line in timelines(report):
             heads = [("kernel", "", False), ("device", "", False), ("times", "in the step", True),
                      ("µs", "all of them together", True), ("of the step", "", True)]  # fmt: skip
-            yield _table(f"Timeline: {line.name} ({line.device}), {line.summary}", heads, list(_kernels(line)))
+            title = f"Timeline: {line.name} ({line.device}), {line.summary}"
+            yield _table(title, line.device, heads, list(_kernels(line)))
 
 
 def _kernels(line: Timeline) -> Iterator[list[Cell]]:
@@ -55,14 +56,17 @@ def _kernels(line: Timeline) -> Iterator[list[Cell]]:
                number_cell(part, f"{part:.1%}", bar=part)]  # fmt: skip
 
 
-def _table(title: str, heads: Sequence[tuple[str, str, bool]], rows: Sequence[list[Cell]]) -> dict[str, Any]:
-    columns = [{"name": name, "help": help, "number": numeric} for name, help, numeric in heads]
-    return {"title": title, "columns": columns,
+def _table(
+    title: str, device: str, heads: Sequence[tuple[str, str, bool]], rows: Sequence[list[Cell]]
+) -> dict[str, Any]:  # fmt: skip
+    columns = [{"name": name, "help": help, "number": numeric, "detail": False} for name, help, numeric in heads]
+    return {"title": title, "device": device, "columns": columns,
             "rows": [{"group": "steps", "missed": False, "cells": cells} for cells in rows]}  # fmt: skip
 
 
-def _bytes(count: int) -> str:
+def in_bytes(count: float) -> str:
+    """`1.50 MiB`."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.2f} {unit}"
-    return f"{count} bytes"
+    return f"{count:.0f} bytes"

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from .colours import printable
 from .roofline import rates, roofs, share
 from .rows import Entry, suite_of
 
@@ -17,9 +18,14 @@ Record = dict[str, Any]
 FIELDS = (
     "suite", "part", "group", "name", "device", "hardware", "contender", "ours", "least_s", "median_s", "p20_s",
     "p80_s", "samples", "late", "ratio_least", "ratio_median", "aim", "missed", "bytes", "flops", "gb_per_s",
-    "gflop_per_s", "roofline", "kind", "clock", "error", "problem", "notes", "date",
+    "gflop_per_s", "roofline", "kind", "dtype", "clock", "error", "error_abs", "error_rel", "error_ulp", "against",
+    "host_s", "schedule", "launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations", "problem", "notes",
+    "date",
 )  # fmt: skip
-"""Columns. contender: who ran; ratio: its time by the device's; roofline: the share of what was measured at most."""
+"""Columns. contender: who ran; ratio: its time by the device's; roofline: the share of what was measured at most.
+error: relative to the largest value; error_abs, error_rel (to the value itself), error_ulp: the largest of all values;
+against: what results were checked with. host_s: what the host took to queue a call. cold_ms, warm_ms: to compile, from
+nothing and from the cache. peak_bytes: most in use during a call."""
 
 
 def records(entries: Sequence[Entry]) -> Iterator[Record]:
@@ -30,7 +36,7 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
         fixed = dict.fromkeys(FIELDS) | {
             "suite": entry.suite, "part": entry.part, "group": entry.group, "name": entry.name, "device": entry.device,
             "hardware": entry.hardware, "bytes": entry.bytes or None, "flops": entry.flops or None,
-            "kind": entry.kind or None, "clock": entry.clock, "date": entry.date,
+            "kind": entry.kind or None, "dtype": entry.dtype or None, "clock": entry.clock, "date": entry.date,
         }  # fmt: skip
         yield fixed | _times(entry.time) | {
             "contender": entry.device, "ours": True, "missed": bool(entry.missed),
@@ -38,7 +44,7 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
             "gb_per_s": moved and moved * 1e-9, "gflop_per_s": done and done * 1e-9,
             "roofline": share(entry, measured.get(entry.hardware)), "error": entry.error, "problem": entry.problem,
             "notes": "; ".join(entry.notes) or None,
-        }  # fmt: skip
+        } | _facts(entry)  # fmt: skip
         for peer, time in entry.peers.items():
             least, median = entry.ratio(peer) or (None, None)
             yield fixed | _times(time) | {
@@ -64,10 +70,21 @@ def as_json_lines(reports: Iterable[Record], entries: Sequence[Entry]) -> str:
     return "".join(json.dumps(line) + "\n" for line in [*heads, *records(entries)])
 
 
+def _facts(entry: Entry) -> Record:
+    """What was found out about the row beside its time."""
+    facts = entry.facts
+    named = {n: facts.get(n) for n in ("launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations")}
+    errors = facts.get("accuracy") or {}
+    return named | {f"error_{n}": errors.get(n) for n in ("abs", "rel", "ulp")} | {
+        "schedule": ", ".join(map(printable, facts.get("schedule") or ())) or None, "against": entry.against or None,
+    }  # fmt: skip
+
+
 def _times(time: Record | None) -> Record:
     if time is None:
         return {}
-    return {f"{n}_s": time[n] for n in ("least", "median", "p20", "p80")} | {n: time[n] for n in ("samples", "late")}
+    counts = {n: time[n] for n in ("samples", "late")} | ({"host_s": time["host"]} if time.get("host") else {})
+    return {f"{n}_s": time[n] for n in ("least", "median", "p20", "p80")} | counts
 
 
 def _cell(value: Any) -> Any:

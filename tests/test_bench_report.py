@@ -50,6 +50,10 @@ def report(*kernels: dict[str, Any], hosts: tuple[dict[str, Any], ...] = (), **m
 
 @pytest.fixture
 def sample() -> dict[str, Any]:
+    return every_sort()
+
+
+def every_sort() -> dict[str, Any]:
     """Rows of every sort: with bytes, operations, both, neither, missed, broken, and with hostile names."""
     sizes = [kernel(f"add fp32 {n}M", bytes=12 * n << 20, times={"cpu": timing(2e-4 * n), "torch": timing(3e-4 * n)})
              for n in (1, 4, 16)]  # fmt: skip
@@ -303,7 +307,7 @@ def test_reports_become_files(sample: dict[str, Any], tmp_path: Path, capsys: py
     assert run("--report", source, "--csv", str(made["a.csv"]), "--jsonl", str(made["a.jsonl"]),
                "--markdown", str(made["a.md"])) == 0  # fmt: skip
     out = capsys.readouterr().out
-    assert re.search(r"NN 512 +1000 +1030 .* 2\.00 \(2\.00\)", out)
+    assert re.search(r"NN 512 +1000 +1030 .* 2\.00 +\(2\.00\)", out)
     assert "measured: " in out
     assert "\x1b" not in out
     assert all(path.stat().st_size for name, path in made.items() if name != "a.html")

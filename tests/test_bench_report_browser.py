@@ -1,6 +1,10 @@
 """The report's page in a real browser, where one is installed: it sorts and filters, and asks no network.
 
-The page is served unchanged and shown inside another one, which presses its buttons and posts what it sees.
+Any browser: the page is served unchanged and shown inside another one, which presses its buttons and posts what it
+sees. Chromium: the file of a real report is opened as users do, with mouse and keys, wide and narrow, light and dark.
+
+To run them, install a browser (`apt install chromium`) and name this file to pytest. WEFTGRAD_PICTURES=DIR keeps
+pictures of what was seen.
 """
 
 from __future__ import annotations
@@ -15,13 +19,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import chromium
 import pytest
 
-from weftgrad.bench import page, rows
+from weftgrad.bench import page, plots, rows
 
-NAMES = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome", "google-chrome-stable", "firefox",
-         "firefox-esr")  # fmt: skip
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+BROWSER = chromium.PATH or shutil.which("firefox") or shutil.which("firefox-esr")
+RESULTS = Path(page.__file__).parent / "results"
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs chromium or firefox")
 
@@ -135,3 +139,89 @@ def test_sorting_and_filtering(served: Served, tmp_path: Path) -> None:
     assert seen["hidden"] == [True]
     assert seen["colour"] == "600"  # the style is not kept out by the page's policy
     assert set(served.asked) <= {"/", "/report.html", "/favicon.ico"}
+
+
+# Contrast by WCAG 2.2: of a text's colour with what is behind it.
+CONTRAST = """(selector) => {
+  const probe = document.body.appendChild(document.createElement("div"));
+  const shown = (colour) => { probe.style.color = colour; return getComputedStyle(probe).color; };
+  const rgb = (colour) => shown(colour).match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255);
+  const light = (c) => c.map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const [a, b] = [rgb(getComputedStyle(document.querySelector(selector)).color), rgb("Canvas")].map(light);
+  probe.remove();
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+}"""
+FIRST = "[...document.querySelectorAll('.rows')].find((t) => t.tBodies[0].rows.length > 20)"
+NAMES = f"[...{FIRST}.tBodies[0].rows].map((r) => r.cells[0].textContent)"
+TIMES = f"[...{FIRST}.tBodies[0].rows].map((r) => Number(r.cells[1].dataset.value)).filter((v) => !isNaN(v))"
+
+
+@pytest.mark.skipif(chromium.PATH is None, reason="needs chromium")
+def test_a_users_browser(tmp_path: Path) -> None:
+    report = rows.load(next(RESULTS.glob("*ops*.json")))
+    report |= {"curves": [{"name": "step", "device": "cpu", "steps": [dict.fromkeys(
+        ("allocated", "peak", "reserved", "driver_allocations", "driver_frees"), 1)]}]}  # fmt: skip
+    found = rows.entries([report])
+    drawn = plots.svg(found, [report]) if plots.available() else {}
+    file = tmp_path / "report.html"
+    file.write_text(page.html([report], found, drawn), encoding="utf-8")
+    pictures = Path(os.environ.get("WEFTGRAD_PICTURES") or tmp_path)
+    with chromium.Chromium(tmp_path) as browser:
+        wide = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.ask("Emulation.setDeviceMetricsOverride", **wide)
+        browser.open(file.as_uri())
+        assert [a for a in browser.asked if not a.startswith("data:")] == [file.as_uri()]
+        images = browser.value("Promise.all([...document.images].map((i) => i.decode().then(() => i.naturalWidth)))")
+        assert len(images) == len(drawn)
+        assert all(size > 200 for size in images)
+
+        # The mouse on a head sorts by it, once more the other way.
+        before = browser.value(NAMES)
+        head = f"{FIRST}.tHead.rows[0].cells[1].querySelector('button')"
+        browser.click(head)
+        up = browser.value(TIMES)
+        assert up == sorted(up)
+        assert browser.value(NAMES) != before
+        browser.picture(pictures / "sorted.png")
+        # Keys: Tab leads from one head to the next, Enter and space press it.
+        browser.press("Enter", 13, "\r")
+        assert browser.value(TIMES) == up[::-1]
+        browser.press("Tab", 9)
+        assert browser.value(f"document.activeElement === {head.replace('cells[1]', 'cells[2]')}")
+        browser.press(" ", 32, " ")
+        assert browser.value(f"{FIRST}.tHead.rows[0].cells[2].getAttribute('aria-sort')") == "ascending"
+
+        # The filter, typed; the number of rows is told.
+        browser.click("document.querySelector('.filter input[type=search]')")
+        for letter in "sum":
+            browser.press(letter, ord(letter.upper()), letter)
+        left = "[...document.querySelectorAll('.rows tbody tr:not([hidden])')]"
+        shown = browser.value(f"{left}.map((r) => r.textContent + r.dataset.group)")
+        assert shown
+        assert all("sum" in text.lower() for text in shown)
+        assert browser.value("document.querySelector('output').value") == f"{len(shown)} rows"
+        details = "document.querySelectorAll('.rows th.detail:not([style])')[0]?.offsetWidth > 0"
+        assert not browser.value(details)
+        browser.click("document.querySelector('.filter input[name=details]')")
+        assert browser.value(details)
+        browser.picture(pictures / "details.png")
+        browser.value("document.querySelector('.filter').reset(); filter()")
+
+        # Every control has a name, and the page fits a telephone: only tables scroll sideways.
+        tree = browser.ask("Accessibility.getFullAXTree")["nodes"]
+        roles = ("button", "searchbox", "combobox", "checkbox", "link")
+        controls = [n for n in tree if n.get("role", {}).get("value") in roles]
+        assert len(controls) > 20
+        assert all(n["name"].get("value") for n in controls)
+        browser.ask("Emulation.setDeviceMetricsOverride", **(wide | {"width": 360, "height": 740, "mobile": True}))
+        assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        browser.picture(pictures / "narrow.png")
+        browser.ask("Emulation.setDeviceMetricsOverride", **wide)
+        for scheme in ("light", "dark"):
+            browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            for selector in ("h1", ".missed", ".rows td", "nav a"):
+                assert browser.value(f"({CONTRAST})({json.dumps(selector)})") >= 4.5, (scheme, selector)
+            browser.picture(pictures / f"{scheme}.png")
+        assert browser.complaints == []
+        assert [a for a in browser.asked if not a.startswith("data:")] == [file.as_uri()]

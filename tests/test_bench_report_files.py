@@ -1,0 +1,147 @@
+"""Reports on terminals of any width, with everything that rows tell, and files in which something is amiss."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_bench_report import Page, Terminal, every_sort, kernel, report, timing
+
+from weftgrad.bench import page, rows, tables, terminal
+from weftgrad.bench.colours import painter, plain
+from weftgrad.bench.roofline import roofs
+from weftgrad.runtime.errors import ArgumentError
+
+
+@pytest.fixture
+def sample() -> dict[str, Any]:
+    return every_sort()
+
+
+# Terminals
+
+
+def test_lines_are_as_wide_as_the_terminal(sample: dict[str, Any]) -> None:
+    """Columns that matter less go first, then names are cut in the middle; without a terminal nothing is left out."""
+    sample["kernels"] += [kernel("加算 of wide letters and a long name that goes on", bytes=1 << 26)]
+    found = rows.entries([sample])
+    measured = roofs(found)
+    for section in rows.sections(found):
+        roof = measured.get(section.hardware)
+        full = terminal.lines(section, roof, plain)
+        for width in (200, 120, 80, 60, 40):
+            shown = terminal.lines(section, roof, plain, width)
+            assert len(shown) == len(full)
+            assert max(map(terminal.wide, shown)) <= width
+            assert "min us" in shown[0]
+        assert terminal.lines(section, roof, plain, 1000) == full
+    kernels = rows.sections(found)[1]
+    assert "torch / ours" in terminal.lines(kernels, roof, plain, 80)[0]
+    assert "of roof" in terminal.lines(kernels, roof, plain, 60)[0]
+    assert "…" in terminal.lines(kernels, roof, plain, 40)[-1]
+
+
+def test_lines_are_coloured_by_their_share_of_the_roof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    made = [kernel(f"row {i}", bytes=64 << 20, times={"cpu": timing(1e-3 / part)})
+            for i, part in enumerate((1.0, 0.6, 0.1))]  # fmt: skip
+    found = rows.entries([report(*made)])
+    (section,) = rows.sections(found)
+    coloured = terminal.lines(section, roofs(found)["Cores"], painter(Terminal()))[1:]
+    assert [re.findall(r"\x1b\[(\d+)m *(\d+%)", line) for line in coloured] == [
+        [("32", "100%")], [("33", "60%")], [("31", "10%")]
+    ]  # fmt: skip
+    bare = terminal.lines(section, roofs(found)["Cores"], plain)[1:]
+    assert [re.sub(r"\x1b\[\d*m", "", line) for line in coloured] == bare
+
+
+# Everything a row has
+
+
+def test_every_fact_is_in_every_format(sample: dict[str, Any]) -> None:
+    """What is found out beside times is in CSV, JSON lines and on the page."""
+    row = sample["kernels"][0]
+    row |= {"dtype": "float32", "against": "NumPy in float64", "facts": {"cpu": {
+        "schedule": ["add_rows x2", "sum_columns"], "launches": 3, "cold_ms": 41.5, "warm_ms": 1.25,
+        "peak_bytes": 3 << 20, "driver_allocations": 7, "accuracy": {"abs": 1e-6, "rel": 2e-6, "ulp": 1.5},
+    }}}  # fmt: skip
+    row["times"]["cpu"]["host"] = 4.5e-6
+    found = rows.entries([sample])
+    first = next(csv.DictReader(io.StringIO(tables.as_csv([e for e in found if e.part == "kernel"]))))
+    expected = {"dtype": "float32", "against": "NumPy in float64", "schedule": "add_rows x2, sum_columns",
+                "launches": "3", "cold_ms": "41.5", "warm_ms": "1.25", "peak_bytes": str(3 << 20),
+                "driver_allocations": "7", "error_abs": "1e-06", "error_rel": "2e-06", "error_ulp": "1.5",
+                "host_s": "4.5e-06"}  # fmt: skip
+    assert {name: first[name] for name in expected} == expected
+    read = Page(page.html([sample], found, {}))
+    assert {"add_rows x2, sum_columns", "41.5", "1.25", "3.00 MiB", "7", "1.5", "4.50"} <= set(read.texts)
+    assert {"kernels", "cold ms", "peak", "ulp", "host µs"} <= set(read.texts)
+
+
+# Files with something amiss
+
+
+WRONG = (None, "text", float("nan"), [], -1, {}, float("inf"))
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths to everything in a report."""
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+def test_a_file_is_refused_or_shown(tmp_path: Path, sample: dict[str, Any]) -> None:
+    """Whatever is missing or of another type: the file is refused with words, or all of it can be shown."""
+    facts = {"schedule": ["a"], "launches": 1, "peak_bytes": 1, "accuracy": {"ulp": 1, "abs": 1, "rel": 1}}
+    sample["kernels"] = [sample["kernels"][3] | {"facts": {"cpu": facts}}]
+    sample |= {"curves": [{"name": "a", "device": "cpu", "steps": [dict.fromkeys(
+        ("allocated", "peak", "reserved", "driver_allocations", "driver_frees"), 1)]}],
+        "timelines": [{"name": "a", "device": "cpu", "span": 1.0, "bars": {"cpu": ["0.0 1.0 k"]}}]}  # fmt: skip
+    text, path = json.dumps(sample), tmp_path / "found.json"
+    outcomes = {"refused": 0, "shown": 0}
+    for i, place in enumerate(places(sample)):
+        for value in ("gone", WRONG[i % 3], WRONG[3 + i % 4]):
+            made = json.loads(text)
+            inner = made
+            for key in place[:-1]:
+                inner = inner[key]
+            if value == "gone":
+                del inner[place[-1]]
+            else:
+                inner[place[-1]] = value
+            path.write_text(json.dumps(made), encoding="utf-8")
+            try:
+                loaded = rows.load(path)
+            except ArgumentError as error:
+                outcomes["refused"] += str(path) in str(error)
+                continue
+            found = rows.entries([loaded])
+            measured = roofs(found)
+            for section in rows.sections(found):
+                terminal.lines(section, measured.get(section.hardware), plain, 80)
+            tables.as_csv(found)
+            tables.as_json_lines([loaded], found)
+            outcomes["shown"] += 1
+    assert min(outcomes.values()) > 50
+
+
+def test_files_of_other_times(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    for text, words in (("", "is empty"), ('{"kernels": [', "ends too early"), ("[" * 100000, "nested too deeply"),
+                        (json.dumps(report() | {"format": rows.FORMAT + 1}), "newer weftgrad")):  # fmt: skip
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ArgumentError, match=words):
+            rows.load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ArgumentError, match="no text"):
+        rows.load(path)
