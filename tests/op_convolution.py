@@ -107,11 +107,12 @@ _CASES: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
     ((2, 2, 4, 5, 6), (3, 2, 2, 3, 2), (4, 3, 5), _named(3, (1, 2, 1), (1, 1, 0), (2, 1, 1))),
     ((1, 4, 3, 4, 9), (36, 2, 2, 2, 3), (2, 3, 4), _named(3, (1, 1, 2), groups=2)),
 ]
-# Planes that do not fit what a work-item keeps of them.
+# Planes that do not fit what a work-item keeps of them, and more outputs.
 _LARGE: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
     ((1, 2, 80, 90), (2, 1, 3, 3), (80, 90), _named(2, padding=(1, 1), groups=2)),
     ((1, 2, 40, 34), (3, 2, 3, 3), (40, 34), _named(2, padding=(1, 1))),
     ((2, 3, 12, 20), (66, 3, 3, 3), (12, 20), _named(2, padding=(1, 1))),
+    ((2, 5, 7, 53), (32, 5, 3, 3), (4, 27), _named(2, (2, 2), (1, 1))),  # whole vectors of outputs
 ]
 
 

@@ -1,12 +1,13 @@
 """A convolution's schedules on CPUs: operands are copied to padded planes (`pad`) and blocks of weights (`pack`), then
-whole vectors of pixels are computed for several channels at a time (`direct`); the weight's gradient multiplies planes
+whole vectors of pixels are computed for several channels at a time (`direct`), or whole vectors of channels for several
+pixels (`channels`); the weight's gradient multiplies planes
 with planes (`weight`), in parts of the batch that are summed (`sum`). How planes lie, and what phases and classes are,
 is said in templates/opencl/convolution.cl.j2.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from .. import dtypes
@@ -17,6 +18,10 @@ from .convolution import Builder, Triple
 __all__ = ["launch"]
 
 _TILES = ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1))  # channels, vectors: what fits 32 registers
+_RUNS = ((14, 2), (7, 4), (8, 2), (14, 1))  # neighbours in a row, vectors of channels
+_RUN_TILES = 4  # of them that use weights
+_DEEP = 4608  # of these at a time, which stay in a first-level cache
+_STEPS = (1, 2)  # of neighbours that are outputs, for which a schedule is compiled
 _SUMS = ((4, 6), (6, 4), (2, 9), (1, 9))  # outputs, pairs of input and tap
 _SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
 _OUTER = {4: 6, 3: 8, 2: 12, 1: 14}  # vectors of outputs, pairs of input and tap
@@ -40,6 +45,7 @@ class _Axis:
     pad: int
     extent: int
     period: int
+    full: int = 0
 
 
 def launch(builder: Builder) -> None:
@@ -61,7 +67,7 @@ def _read(size: int, out: int, taps: int, stride: int, pad: int, apart: int, row
         end = out + last * apart // stride
         low, high = max(0, -(begin // stride)), min(end, max(0, -((begin - size) // stride)))
         extent, shared = max(extent, end), min(shared, low, max(end - high, 0))
-    return _Axis(phases, stride, apart, pad, max(out, extent - shared * row), period)
+    return _Axis(phases, stride, apart, pad, max(out, extent - shared * row), period, max(out, extent))
 
 
 def _spread(size: int, out: int, taps: int, stride: int, pad: int, apart: int, row: bool) -> tuple[_Axis, int, int]:
@@ -78,7 +84,8 @@ def _spread(size: int, out: int, taps: int, stride: int, pad: int, apart: int, r
     end = lead + max(highest, default=0) + 1
     count = -(-size // stride)
     shared = max(0, min(lead, end - (lead + out)))
-    return _Axis(1, 1, 0, lead, max(count, end - shared * row), period), min(stride, size), most
+    axis = _Axis(1, 1, 0, lead, max(count, end - shared * row), period, max(count, end))
+    return axis, min(stride, size), most
 
 
 def _band(builder: Builder) -> bool:
@@ -126,36 +133,46 @@ def _band(builder: Builder) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Planes:
-    """Padded copies: buffer, elements of a plane, and between neighbours and phases along each dimension."""
+    """Padded copies: buffer, elements between images, planes, and neighbours and phases along each dimension."""
 
     buffer: int
+    image: int
     plane: int
     at: Triple
     phase_at: Triple
 
 
-def _planes(builder: Builder, operand: int, axes: tuple[_Axis, ...], behind: int = 0) -> _Planes:
+def _planes(builder: Builder, operand: int, axes: tuple[_Axis, ...], behind: int = 0, mixed: bool = False) -> _Planes:
     """The launch that copies an operand to planes. behind: zeros after a plane and a row of it, for sums over whole
-    vectors, in which what lies there counts; elsewhere it is computed with and dropped."""
+    vectors, in which what lies there counts; elsewhere it is computed with and dropped. mixed: rows of all channels lie
+    beside each other, for what reads a row of them at a time."""
     layout, lanes = builder.layouts[operand], builder.lanes
     depth, rows, columns = (a.extent for a in axes)
-    part = depth * rows * columns
-    plane = part * axes[0].phases * axes[1].phases * axes[2].phases
-    plane = -(-(plane + columns + behind) // lanes) * lanes
+    phases = (axes[0].phases, axes[1].phases, axes[2].phases)
     batch, channels = layout.shape[:2]
+    if mixed:
+        plane = columns * phases[2]
+        row = plane * channels
+        at, phase_at = (rows * row, row, 1), (depth * rows * row * phases[1], depth * rows * row, columns)
+        image, rest = depth * rows * row * phases[0] * phases[1], 0
+    else:
+        part = depth * rows * columns
+        used = part * phases[0] * phases[1] * phases[2]
+        plane = -(-(used + columns + behind) // lanes) * lanes
+        at, phase_at = (rows * columns, columns, 1), (part * phases[2] * phases[1], part * phases[2], part)
+        image, rest = channels * plane, plane - used
     first, second, space = builder.strides(operand)
     size = (1,) * (5 - layout.ndim) + layout.shape[2:]
-    made = builder.allocate((batch * channels + 1) * plane + 8 * lanes)
+    made = builder.allocate(batch * image + plane + 8 * lanes)
     geometry: list[int] = [channels, *size, first, second, *space]
     for values in zip(*((a.phases, a.step, a.apart, a.pad, a.extent) for a in axes), strict=True):
         geometry += values
     near, far = space[2] * axes[2].step == 1, space[2] == 1 and axes[2].step == 2 and lanes > 1
     builder.launch(
-        "pad", (operand, made), (layout.dtype, builder.element), (*geometry, plane), (batch * channels,),
-        batch * channels * plane, ROWS=1 if near else 2 if far else 0,
+        "pad", (operand, made), (layout.dtype, builder.element), (*geometry, image, plane, *at[:2], *phase_at, rest),
+        (batch * channels,), batch * image, ROWS=1 if near else 2 if far else 0,
     )  # fmt: skip
-    phase_at = (part * axes[2].phases * axes[1].phases, part * axes[2].phases, part)
-    return _Planes(made, plane, (rows * columns, columns, 1), phase_at)
+    return _Planes(made, image, plane, at, phase_at)
 
 
 def _images(builder: Builder) -> tuple[_Axis, ...]:
@@ -188,40 +205,71 @@ def _direct(
     strides: tuple[int, ...], classes: Triple,
 ) -> None:  # fmt: skip
     """Planes, packed weights, and the product. strides: of the weight along group, output, input and space."""
-    s, able = builder.sizes, builder.able
+    s, able, lanes = builder.sizes, builder.able, builder.lanes
     spread = builder.kind == "input"
-    planes = _planes(builder, 0, axes)
     largest = [-(-n // c) for n, c in zip(out, classes, strict=True)]
     columns, rows = axes[2].extent, axes[1].extent
     pixels = ((largest[0] - 1) * rows + largest[1]) * columns
     chosen = builder.chosen
-    mr, nv = chosen["tile"] or _tile(outs, pixels, builder.lanes)
+    (mr, nv), cost = _tile(outs, pixels, lanes)
+    mr, nv = chosen["tile"] or (mr, nv)
+    may_run = lanes > 1 and (spread or s.stride[2] in _STEPS) and not chosen["tile"]
+    run = (chosen["run"] or _run(outs, largest, lanes, cost)) if may_run else None
+    step: Triple = (1, 1, 1)
+    if run:
+        mr, nv = run[1] * lanes, run[1]
+        if not spread:  # pixels are read `stride` apart from one plane
+            step = s.stride
+            along = zip(s.out, s.taps, s.stride, s.padding, s.dilation, strict=True)
+            axes = tuple(_Axis(1, 1, d, p, (n - 1) * q + (k - 1) * d + 1, 1) for n, k, q, p, d in along)
+        else:
+            axes = tuple(replace(a, extent=a.full) for a in axes)
+    planes = _planes(builder, 0, axes, mixed=bool(run))
     blocks, count = -(-outs // mr), classes[0] * classes[1] * classes[2]
     packed = builder.allocate(count * s.groups * blocks * ins * most * mr)
     table = builder.allocate(count * (_HEADER + most), 8)
-    area = (out[1] * out[2], out[2], 1)
+    area = _row_major(out)
     to = tuple(a * c for a, c in zip(area, classes, strict=True))
     geometry: list[int] = [outs, ins, most, mr, int(spread), *strides, *s.taps, *(a.period for a in axes)]
-    geometry += [*s.stride, *s.dilation, *planes.at, *planes.phase_at, *s.padding, *(a.pad for a in axes)]
+    geometry += s.stride if spread else (a.step for a in axes)
+    near = zip(s.taps, strides[3:], _row_major(s.taps), strict=True)
+    follow = strides[2] == s.count and all(n == 1 or a == b for n, a, b in near)
+    squares = run and not spread and outs % mr == 0 and follow
+    geometry += [*s.dilation, *planes.at, *planes.phase_at, *s.padding, *(a.pad for a in axes)]
     builder.launch(
         "pack", (1, packed, table), (builder.layouts[1].dtype, builder.element, dtypes.int64),
         (*geometry, *out, *classes, *area), (blocks, s.groups, count),
-        s.groups * blocks * ins * s.count * mr,
+        s.groups * blocks * ins * s.count * mr, SQUARES=int(bool(squares)),
     )  # fmt: skip
-    tiles = -(-pixels // (nv * builder.lanes))
+    if run:
+        lines = largest[0] * largest[1]
+        band, tiles = split(lines, -(-chosen["shares"] * able.cores // (s.batch * s.groups * count)))
+    else:
+        tiles = -(-pixels // (nv * lanes))
     images = tiles * s.batch * s.groups * count
     wanted = -(-chosen["shares"] * able.cores // images)
     if images > 2:  # the same weights for all of them, before the next ones
         wanted = max(wanted, blocks * ins * most * mr * builder.element.itemsize // chosen["weights"])
     chunk, chunks = split(blocks, min(wanted, blocks))
-    geometry = [s.groups, outs, ins, blocks, chunk, chunks, planes.plane, rows, columns, most]
+    geometry = [s.groups, outs, ins, blocks, chunk, chunks, planes.plane]
+    geometry += (a * q for a, q in zip(planes.at[:2], step, strict=False)) if run else (rows, columns)
     bias, dtype = _bias(builder)
+    geometry += [most, out[0] * out[1] * out[2], *to, int(builder.bias is not None)]
+    defines = {"MR": mr, "NV": nv}
+    if run:
+        depth, _ = split(ins, -(-ins * most * mr // _DEEP))
+        geometry += [planes.image, band, depth]
+        defines = {"PIXELS": run[0], "NV": nv, "STEP": step[2], "TILES": _RUN_TILES}
     builder.launch(
-        "direct", (planes.buffer, packed, table, bias, builder.target),
-        (builder.element, builder.element, dtypes.int64, dtype, builder.result.dtype),
-        (*geometry, out[0] * out[1] * out[2], *to, int(builder.bias is not None)),
-        (tiles, s.batch * s.groups, chunks * count), builder.result.numel * ins * most // 8, MR=mr, NV=nv,
+        "channels" if run else "direct", (planes.buffer, packed, table, bias, builder.target),
+        (builder.element, builder.element, dtypes.int64, dtype, builder.result.dtype), tuple(geometry),
+        (tiles, s.batch * s.groups, chunks * count), builder.result.numel * ins * most // 8, **defines,
     )  # fmt: skip
+
+
+def _row_major(size: Triple) -> Triple:
+    """Strides of what is contiguous."""
+    return size[1] * size[2], size[2], 1
 
 
 def _bias(builder: Builder) -> tuple[int, DType]:
@@ -230,15 +278,27 @@ def _bias(builder: Builder) -> tuple[int, DType]:
     return at, builder.layouts[at].dtype
 
 
-def _tile(outs: int, pixels: int, lanes: int) -> tuple[int, int]:
-    """Channels and vectors of one tile: what wastes least and loads least."""
+def _tile(outs: int, pixels: int, lanes: int) -> tuple[tuple[int, int], float]:
+    """Channels and vectors of one tile of `direct`, what wastes least and loads least; and what all tiles cost."""
     vectors = -(-pixels // lanes)
 
     def cost(tile: tuple[int, int]) -> float:
         r, v = tile
         return -(-outs // r) * -(-vectors // v) * (r * v + 0.5 * (r + v) + 1)
 
-    return min(_TILES, key=cost)
+    found = min(_TILES, key=cost)
+    return found, cost(found)
+
+
+def _run(outs: int, size: list[int], lanes: int, limit: float) -> tuple[int, int] | None:
+    """Pixels and vectors of one tile of `channels`; none where `direct` costs no more."""
+
+    def cost(run: tuple[int, int]) -> float:
+        n, v = run
+        return size[0] * size[1] * -(-size[2] // n) * -(-outs // (v * lanes)) * (n * v + 0.2 * n + 0.8 * v)
+
+    best = min(_RUNS, key=cost)
+    return best if cost(best) < limit else None
 
 
 def _weight(builder: Builder) -> None:
