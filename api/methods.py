@@ -372,6 +372,17 @@ class _Methods:
         self.node.hooks[key] = (self.output, hook)  # type: ignore[attr-defined]
         return Handle(self.node.hooks, key)
 
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Handle:
+        """Call `hook(tensor)` whenever a backward has added to this leaf's `grad`: to take a step of an optimizer then,
+        for example. It must return None. Raises `GradientError` for what is no leaf, or wants no gradient."""
+        if not self.needs or self.node is not None:
+            raise GradientError("register_post_accumulate_grad_hook: takes leaves that require grad")
+        extra = self.more()  # type: ignore[attr-defined]
+        extra.stored = extra.stored or {}
+        key = next(_hook_ids)
+        extra.stored[key] = hook
+        return Handle(extra.stored, key)
+
     def retain_grad(self) -> None:
         """Keep the gradient of this non-leaf tensor in `grad`."""
         if self.node is None or self.more().retains:  # type: ignore[attr-defined]

@@ -21,13 +21,15 @@ class Extra:
 
     base: the tensor whose history a write into this view rewrites. seen: the base's `rewrites` when this view's node
     was made; behind it, the node is made anew (see `autograd.inplace`). rewrites: how often this base was rewritten.
+    stored: hooks that are called when a gradient was added to `grad`.
     """
 
-    __slots__ = ("base", "grad", "hooks", "retains", "rewrites", "seen")
+    __slots__ = ("base", "grad", "hooks", "retains", "rewrites", "seen", "stored")
 
     def __init__(self, base: Tensor | None = None, seen: int = 0) -> None:
         self.grad: Tensor | None = None
         self.hooks: dict[int, Any] | None = None
+        self.stored: dict[int, Any] | None = None
         self.retains = False
         self.base = base
         self.seen = seen

@@ -117,3 +117,31 @@ def test_products_with_vectors():
         assert (value.item(), found.tolist()) == (9.0, [-12.0, -12.0])
     with pytest.raises(GradientError, match="shapes"):
         functional.jvp(cube, x, wg.ones(3))
+
+
+def test_a_leaf_tells_when_its_gradient_is_stored():
+    """An optimizer a parameter, that steps in backward and forgets the gradient, ends where a step at a time does."""
+    nets = [wg.nn.Linear(3, 2) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    parts = {p: wg.optim.SGD([p], 0.1, momentum=0.9) for p in nets[0].parameters()}
+    whole = wg.optim.SGD(nets[1].parameters(), 0.1, momentum=0.9)
+
+    def step(parameter):
+        assert parameter.grad is not None
+        parts[parameter].step()
+        parts[parameter].zero_grad()
+
+    handles = [p.register_post_accumulate_grad_hook(step) for p in nets[0].parameters()]
+    for x in wg.randn(3, 4, 3):
+        for net in nets:
+            net(x).square().sum().backward()
+        whole.step()
+        whole.zero_grad()
+    assert all(p.grad is None and (p == q).all() for p, q in zip(*(net.parameters() for net in nets), strict=True))
+    handles[0].remove()
+    nets[0](x).sum().backward()
+    assert [p.grad is None for p in nets[0].parameters()] == [False, True]
+    wg.autograd.grad(nets[0](x).sum(), list(nets[0].parameters()))  # stores nothing
+    for other in (wg.ones(2), nets[0](x)):
+        with pytest.raises(RuntimeError, match="leaves"):
+            other.register_post_accumulate_grad_hook(step)

@@ -217,6 +217,10 @@ class _Backward:
                 buffer.grads[0] = grad
             if self.inputs is None and grad is not None:
                 accumulate(leaf, grad, self.create, taken)
+                buffer.grads[0] = grad = None  # a hook may let go of it
+                if leaf.extra.stored:  # type: ignore[union-attr]
+                    for hook in list(leaf.extra.stored.values()):  # type: ignore[union-attr]
+                        hook(leaf)
         if self.inputs is None:
             return []
         found: list[Tensor | None] = []
