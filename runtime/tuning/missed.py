@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from .. import schedules
+from .. import schedules, tracing
 from ..context import state
 from ..errors import ArgumentError, WeftgradError
 from ..kinds import Request
@@ -41,7 +41,7 @@ def seconds() -> float:
 
 def may_tune(driver: Any) -> bool:
     """Whether this thread's work may be held up now to time kernels on a device."""
-    if schedules.is_frozen() or getattr(driver, "captures", 0):
+    if schedules.is_frozen() or tracing.current is not None or getattr(driver, "captures", 0):
         return False
     streams = state().streams
     return streams is None or streams.get(driver.device) in (None, driver.default_stream)

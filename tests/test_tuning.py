@@ -1,0 +1,562 @@
+"""Schedules as data, and the search for better ones: every candidate is right, what is found is kept and used, and
+nothing is tuned where that would disturb what runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import vendors
+
+import weftgrad as wg
+from weftgrad.cli import main
+from weftgrad.cli.samples import collecting
+from weftgrad.codegen import schedules as declared
+from weftgrad.nn import functional as F
+from weftgrad.runtime import schedules
+from weftgrad.runtime.backends.protocol import Step
+from weftgrad.runtime.context import set_stream, state
+from weftgrad.runtime.device import device
+from weftgrad.runtime.dispatch import plan_for
+from weftgrad.runtime.errors import ArgumentError, CompileError
+from weftgrad.runtime.records import registry
+from weftgrad.runtime.tuning import missed, search, store
+from weftgrad.runtime.tuning.measure import Call, Trials, differ
+from weftgrad.runtime.tuning.record import Recording
+
+CPU: Any = device("cpu")
+STYLES: dict[str, dict[str, Any]] = {
+    "cpu": {"cores": 16},
+    "gpu": {"style": "gpu", "lanes": 4, "max_group": 512, "local_memory": 48 * 1024, "cores": 40},
+    "triton": {"style": "triton", "sm": 90, "cores": 132, "lanes": 4, "max_group": 1024, "local_memory": 227 * 1024},
+}
+PREFIX = {"cpu": "opencl-cpu/", "gpu": "opencl-gpu/", "triton": "triton/"}
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Tuned schedules in a file of the test's own, and none known afterwards. Kernels stay in the user's cache."""
+    monkeypatch.setattr(store, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.delenv("WEFTGRAD_TUNE", raising=False)
+    schedules.forget()
+    yield tmp_path / "cache" / "schedules.json"
+    monkeypatch.undo()
+    schedules.forget()
+
+
+@pytest.fixture(params=STYLES)
+def style(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """`cpu` as a device of this style. What is planned for Triton does not run there."""
+    pose = vendors.posing(STYLES[request.param], monkeypatch)
+    next(pose)
+    if request.param == "triton":
+        monkeypatch.setattr(CPU.driver, "target", "triton", raising=False)
+    yield request.param
+    next(pose, None)
+
+
+def recorded(run: Callable[[], object]) -> list[Call]:
+    """The calls of `run` that have a choice, without running them."""
+    with collecting(CPU), Recording() as recording:
+        run()
+    return [use.call for use in recording.uses() if use.asked and use.call.record.kind != "random"]
+
+
+def products() -> None:
+    for m, n, k in ((70, 150, 37), (5, 70, 300)):
+        wg.mm(wg.empty(m, k), wg.empty(k, n))
+        wg.mm(wg.empty(k, m).t(), wg.empty(k, n))
+        wg.mm(wg.empty(m, k), wg.empty(n, k).t())
+
+
+def convolutions() -> None:
+    for ins, outs in ((3, 9), (1, 1)):
+        x, w = wg.empty(2, ins, 9, 9, requires_grad=True), wg.empty(outs, ins, 3, 3, requires_grad=True)
+        F.conv2d(x, w, padding=1).sum().backward()
+
+
+def rows() -> None:
+    wg.empty(13, 37).softmax(-1)
+    wg.empty(37, 40).softmax(0)
+    wg.empty(40, 300).sum(1)
+    wg.empty(300, 40).sum(0)
+    wg.empty(3, 20000).amax(1)
+    wg.empty(33, 70) + wg.empty(70, 33).t()
+    wg.empty(33, 70) * wg.empty(33, 70)
+
+
+def lines() -> None:
+    wg.empty(5, 300).cumsum(1)
+    wg.empty(70, 20).cumsum(0)
+    wg.empty(2, 9000).cumsum(1)
+    wg.empty(3, 300).sort(1)
+    wg.empty(1, 5000).sort(1)
+
+
+def heads() -> None:
+    q, k, v = (wg.empty(1, 2, n, 8, requires_grad=True) for n in (37, 41, 41))
+    F.scaled_dot_product_attention(q, k, v).sum().backward()
+
+
+SMALL = {f.__name__: f for f in (products, convolutions, rows, lines, heads)}
+
+
+def large() -> None:
+    """What is large enough, or of such a form, that each parameter makes a difference on some device."""
+    for m, n, k in ((1024, 1024, 1024), (16, 4096, 4096), (3, 4096, 512), (300, 300, 300), (2, 900, 900), (8, 40, 900),
+                    (100, 128, 4096)):  # fmt: skip
+        wg.mm(wg.empty(m, k), wg.empty(k, n))
+        wg.mm(wg.empty(k, m).t(), wg.empty(k, n))
+        wg.mm(wg.empty(m, k), wg.empty(n, k).t())
+    wg.mm(wg.empty(2048, 1024, dtype=wg.float16), wg.empty(1024, 2048, dtype=wg.float16))
+    wg.bmm(wg.empty(80, 100, 64), wg.empty(80, 64, 64))
+    wg.mm(wg.empty(512, 128, dtype=wg.float16), wg.empty(128, 512, dtype=wg.float16))
+    for ins, outs, side in ((3, 64, 64), (64, 128, 28), (1, 1, 200), (2, 4, 100), (256, 256, 14), (4, 48, 28)):
+        x, w = wg.empty(16, ins, side, side, requires_grad=True), wg.empty(outs, ins, 3, 3, requires_grad=True)
+        F.conv2d(x, w, padding=1).sum().backward()
+    for shape in ((4096, 3000), (64, 50257), (20, 14000), (4096, 5000), (4096, 3008), (1024, 3008), (4096, 100)):
+        wg.empty(*shape).softmax(-1)
+        wg.empty(*shape) + wg.empty(*shape)
+        for dim in (0, 1):
+            wg.empty(*shape).sum(dim)
+            wg.empty(*shape).cumsum(dim)
+    wg.empty(1 << 22).sum()
+    wg.empty(1, 1 << 22).cumsum(1)
+    for n in (20000, 40000):
+        wg.empty(1, n).cumsum(1)
+    wg.empty(1, 1 << 22).sort(1)
+    wg.empty(1, 1 << 19).sort(1)
+    wg.empty(1, 3000).sort(1)
+    wg.empty(1, 20000).sort(1)
+    wg.empty(2, 100).sort(1)
+    for n in (16, 1024):
+        q, k, v = (wg.empty(4, 8, n, 64, requires_grad=True) for _ in range(3))
+        F.scaled_dot_product_attention(q, k, v).sum().backward()
+
+
+@cache
+def large_calls() -> tuple[Call, ...]:
+    return tuple(recorded(large))
+
+
+# --- Spaces -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_parameter_of_every_space_changes_some_plan(style: str) -> None:
+    """A parameter that no planner reads, or a value that nothing follows from, would be searched for nothing."""
+    moved: set[tuple[str, str, Any]] = set()
+    for call in large_calls():
+        planned, asked = call.plan()
+        for space, names in {q.space.name: (q.space, q.names) for q in asked}.values():
+            for parameter, (_, values) in space.parameters.items():
+                for value in values:
+                    changed = {**space.fallback, parameter: value}
+                    if (space.name, parameter, value) in moved or not space.allows(changed, names):
+                        continue
+                    if call.plan({space.name: changed})[0] != planned:
+                        moved.add((space.name, parameter, value))
+    ours = [space for name, space in schedules.spaces.items() if name.startswith(PREFIX[style])]
+    assert ours
+    every = {(s.name, p, v) for s in ours for p, (_, values) in s.parameters.items() for v in values}
+    shipped = {(s.name, p, v) for s in ours for p, v in s.fallback.items()}
+    assert sorted(every - moved - shipped, key=repr) == []
+
+
+@pytest.mark.parametrize("style", ["cpu", "gpu"], indirect=True)
+@pytest.mark.parametrize("group", SMALL)
+def test_every_candidate_gives_the_same_results(style: str, group: str) -> None:
+    """All choices that differ from the shipped one in one parameter; those of several are made of the same parts."""
+    seen: set[tuple[Step, ...]] = set()
+    for call in recorded(SMALL[group]):
+        planned, asked = call.plan()
+        trials = Trials(call, planned)
+        plans = {planned: "shipped"}
+        for space, names in {q.space.name: (q.space, q.names) for q in asked}.values():
+            for choice in search.neighbours(space, space.fallback, names):
+                found, _ = call.plan({space.name: choice})
+                changes = {k: v for k, v in choice.items() if v != space.fallback[k]}
+                plans.setdefault(found, f"{space.name} {changes}")
+        plans = {p: how for p, how in plans.items() if p.steps not in seen}
+        seen.update(p.steps for p in plans)
+        trials.build(list(plans))
+        expected = trials.results(trials.prepare(planned))
+        assert all(np.isfinite(e).all() for e in expected)
+        for found, how in plans.items():
+            assert not differ(expected, trials.results(trials.prepare(found)), planned.outputs), f"{call}: {how}"
+
+
+def test_what_is_declared_is_checked() -> None:
+    good: dict[str, Any] = {
+        "sizes": ["n"], "parameters": {"p": {"values": ["auto", 1, [2, 3]]}}, "constraints": ["p is None or n > 1"],
+        "defaults": {"fallback": {"p": "auto"}, "pocl": [{"when": "n <= 8", "set": {"p": [2, 3]}}]},
+    }  # fmt: skip
+    (space,) = declared.parse({"triton/some": good})
+    assert space.parameters[0].values == (None, 1, (2, 3))
+    assert space.defaults["pocl"][0].choice == {"p": (2, 3)}
+    for changes, complaint in (
+        ({"constraints": ["__import__('os')"]}, "calls something|names"), ({"constraints": ["q > 1"]}, "names 'q'"),
+        ({"constraints": ["[n for n in (1,)]"]}, "no arithmetic"), ({"constraints": ["n >"]}, "no expression"),
+        ({"defaults": {"fallback": {}}}, "each of p"), ({"defaults": {"fallback": {"p": 7}}}, "no value 7"),
+        ({"defaults": {"fallback": {"p": 1}, "sm_70": {}}}, "sm_80"), ({"more": 1}, "has the fields"),
+        ({"parameters": {"n": {"values": [1]}}}, "the name of another"), ({"parameters": {"p": {}}}, "list of values"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=complaint):
+            declared.parse({"triton/some": {**good, **changes}})
+    with pytest.raises(ValueError, match="TARGET/KIND"):
+        declared.parse({"cuda/some": good})
+
+
+def test_defaults_of_a_class_of_devices_hold_where_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = schedules.spaces["opencl-cpu/pointwise"]
+    rule = (compile("numel <= 4096", "<test>", "eval"), {"parts": 8})
+    changed = schedules.Space(
+        space.name, "", space.sizes, space.parameters, space.fallback, space.constraints, {"pocl": (rule,)}
+    )
+    monkeypatch.setitem(schedules.spaces, space.name, changed)
+    monkeypatch.setattr(CPU.driver, "identity", "Portable Computing Language, of the test")
+    schedules._keys.clear()
+    assert schedules.device_class(CPU.driver) == "pocl"
+    parts = [plan_for(registry["exp"], [wg.empty(n)]).steps[0].global_size[0] for n in (4096, 4097)]
+    assert parts == [8 * CPU.driver.capabilities.cores, 1]
+    monkeypatch.setattr(CPU.driver, "identity", "Intel(R) OpenCL, of the test")
+    schedules._keys.clear()
+    assert schedules.device_class(CPU.driver) == "intel_cpu"
+    monkeypatch.undo()
+    schedules._keys.clear()
+    for space in schedules.spaces.values():
+        assert set(space.defaults) <= set(declared.CLASSES)
+
+
+# --- The search -------------------------------------------------------------------------------------------------------
+
+
+class Scripted(Trials):
+    """A clock that tells what a choice is said to take, and results that are wrong where it says so."""
+
+    seconds: Callable[[Any], float]
+    wrong: Callable[[Any], bool]
+    samples: dict[Any, int]
+
+    def prepare(self, planned: Any) -> Any:
+        run = super().prepare(planned)
+
+        def ran(*given: Any) -> None:
+            run(*given)
+
+        ran.planned = planned  # type: ignore[attr-defined]
+        return ran
+
+    def sample(self, run: Any, n: int) -> float:
+        parts = run.planned.steps[0].global_size[0]
+        Scripted.samples[parts] = Scripted.samples.get(parts, 0) + 1
+        return Scripted.seconds(parts)
+
+    def results(self, run: Any) -> list[Any]:
+        found = super().results(run)
+        return [f + 1 for f in found] if Scripted.wrong(run.planned.steps[0].global_size[0]) else found
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
+    monkeypatch.setattr(search, "Trials", Scripted)
+    Scripted.samples = {}
+    Scripted.wrong = staticmethod(lambda parts: False)  # type: ignore[method-assign,assignment]
+    return Scripted
+
+
+def some(numel: int = 40_000) -> Call:
+    return Call(registry["exp"], (wg.empty(numel).meta,), (), CPU)
+
+
+def test_the_fastest_that_is_right_is_found_and_kept(scripted: Any, kept: Path) -> None:
+    cores = CPU.driver.capabilities.cores
+    # The fastest gives other results; then comes what has 4 parts a core. What is slow is measured least.
+    scripted.seconds = staticmethod(lambda parts: {2 * cores: 1e-3, 4 * cores: 2e-3, 8 * cores: 9e-3}.get(parts, 3e-3))
+    scripted.wrong = staticmethod(lambda parts: parts == 2 * cores)
+    found = search.tune(some(), 60.0)
+    assert found is not None
+    (choice,) = found.choices.values()
+    assert choice is not None
+    assert choice["parts"] == 4
+    assert (found.before, found.after) == (3e-3, 2e-3)
+    assert found.wrong >= 1
+    assert scripted.samples[8 * cores] < scripted.samples[4 * cores]
+    before = plan_for(registry["exp"], [wg.empty(40_000)])
+    y = wg.ones(40_000).exp()
+    plans = len(state().plans)
+    assert plans
+    assert search.keep([found])
+    assert not state().plans
+    after = plan_for(registry["exp"], [wg.empty(40_000)])
+    assert before.steps[0].global_size == (cores,)
+    assert after.steps[0].global_size == (4 * cores,)
+    assert plan_for(registry["exp"], [wg.empty(33_000)]).steps[0].global_size == (4 * cores,)  # of the same class
+    assert plan_for(registry["exp"], [wg.empty(70_000)]).steps[0].global_size == (cores,)
+    assert np.array_equal(wg.ones(40_000).exp().numpy(), y.numpy())
+    schedules.forget()  # another process reads the file
+    assert plan_for(registry["exp"], [wg.empty(40_000)]).steps == after.steps
+    assert list(json.loads(kept.read_text())["devices"]) == [schedules.device_key(CPU.driver)]
+
+
+def test_what_is_not_faster_beyond_noise_is_not_kept(scripted: Any) -> None:
+    scripted.seconds = staticmethod(lambda parts: 1e-3 if parts == CPU.driver.capabilities.cores else 0.985e-3)
+    found = search.tune(some(), 60.0)
+    assert found is not None
+    assert list(found.choices.values()) == [None]
+    assert found.gain == 1.0
+
+
+def test_a_budget_is_kept_to(scripted: Any) -> None:
+    def slow(parts: int) -> float:
+        time.sleep(0.005)
+        return 5e-3
+
+    scripted.seconds = staticmethod(slow)
+    begin = time.perf_counter()
+    assert search.tune(some(), 0.05) is not None
+    assert time.perf_counter() - begin < 5.0  # with what is built, and the last race
+
+
+def test_a_candidate_that_fails_is_dropped(scripted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = CPU.driver.capabilities.cores
+    scripted.seconds = staticmethod(lambda parts: {2 * cores: 1e-3, 4 * cores: 2e-3}.get(parts, 3e-3))
+    prepare = scripted.prepare
+
+    def failing(self: Any, planned: Any) -> Any:
+        if planned.steps[0].global_size[0] == 2 * cores:
+            raise CompileError("not this one")
+        return prepare(self, planned)
+
+    monkeypatch.setattr(scripted, "prepare", failing)
+    found = search.tune(some(), 60.0)
+    assert found is not None
+    (choice,) = found.choices.values()
+    assert choice is not None
+    assert (choice["parts"], found.failed > 0) == (4, True)
+
+
+# --- What is kept -----------------------------------------------------------------------------------------------------
+
+WRITER = """
+import sys
+from weftgrad.runtime.tuning import store
+for i in range(40):
+    assert store.merge("some device", {f"{sys.argv[1]} {i}": {"choice": None}})
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing(kept: Path, tmp_path: Path) -> None:
+    import os
+
+    environment = {**os.environ, "WEFTGRAD_CACHE": str(kept.parent)}
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, name], env=environment, cwd=tmp_path) for name in "ab"]
+    assert [w.wait(60) for w in writers] == [0, 0]
+    assert sorted(store.choices("some device")) == sorted(f"{name} {i}" for name in "ab" for i in range(40))
+    assert {p.name for p in kept.parent.iterdir()} == {"schedules.json", "schedules.lock"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"version": 99, "devices": {}}', '{"version": 1, "devices": {"d": {"k": 7}}}', "\0" * 10],
+)
+def test_a_file_that_cannot_be_read_is_put_aside(kept: Path, text: str) -> None:
+    kept.parent.mkdir()
+    kept.write_text(text)
+    with pytest.warns(UserWarning, match="holds no tuned schedules"):
+        wg.ones(3).exp()
+    schedules.forget()
+    assert wg.ones(4).exp().shape == (4,)  # without another warning
+    assert kept.with_suffix(".unreadable").read_text() == text
+    assert store.merge("d", {"k": {"choice": {"tile": (1, 2)}}})
+    assert store.choices("d") == {"k": {"tile": (1, 2)}}
+
+
+def test_a_choice_of_another_version_is_not_used() -> None:
+    device = schedules.device_key(CPU.driver)
+    key = next(q.key for q in some().plan()[1])
+    shipped = plan_for(registry["exp"], [wg.empty(40_000)])
+    whole = {"parts": 4, "width": None, "stream": 8388608}
+    for choice in ({"parts": 4}, {**whole, "parts": 5}, {**whole, "width": 64}, {**whole, "more": 1}):
+        schedules.keep(device, {key: choice})
+        assert plan_for(registry["exp"], [wg.empty(40_000)]) == shipped
+
+
+def test_without_a_place_to_write_it_lasts_as_long_as_the_process(scripted: Any, monkeypatch: pytest.MonkeyPatch,
+                                                                  tmp_path: Path) -> None:  # fmt: skip
+    cores = CPU.driver.capabilities.cores
+    scripted.seconds = staticmethod(lambda parts: 2e-3 if parts == 4 * cores else 3e-3)
+    (tmp_path / "file").write_text("")
+    for folder in (None, tmp_path / "file" / "cache"):
+        monkeypatch.setattr(store, "cache_folder", lambda f=folder: f)
+        schedules.forget()
+        found = search.tune(some(), 60.0)
+        assert found is not None
+        assert not search.keep([found])
+        assert plan_for(registry["exp"], [wg.empty(40_000)]).steps[0].global_size == (4 * cores,)
+        assert store.entries() == {}
+
+
+# --- When nothing is tuned --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """`WEFTGRAD_TUNE=1`, with a search that finds what it is told; the calls it was asked about."""
+    calls: list[Call] = []
+
+    def tune(call: Call, seconds: float) -> search.Outcome:
+        assert seconds == 0.5
+        calls.append(call)
+        _, asked = call.plan()
+        choices = {q.key: {**q.answer, "parts": 8} for q in asked}
+        return search.Outcome(call, choices, 2e-3, 1e-3, 1, 0, 0)
+
+    monkeypatch.setattr(search, "tune", tune)
+    monkeypatch.setattr(schedules, "on_plan", schedules._tune_first)
+    return calls
+
+
+def test_misses_are_tuned_once(asked_for: list[Call]) -> None:
+    cores = CPU.driver.capabilities.cores
+    x = wg.ones(40_000)
+    asked_for.clear()
+    for _ in range(3):
+        y = x.exp()
+    assert [c.record.name for c in asked_for] == ["exp"]
+    assert plan_for(registry["exp"], [x]).steps[0].global_size == (8 * cores,)
+    wg.ones(39_000).exp()  # of the same class
+    assert [c.record.name for c in asked_for] == ["exp"]
+    np.testing.assert_allclose(y.numpy(), np.e, rtol=1e-6)
+
+
+def test_nothing_is_tuned_where_it_would_disturb(asked_for: list[Call], monkeypatch: pytest.MonkeyPatch) -> None:
+    x = wg.ones(40_000)
+    asked_for.clear()
+    before_all = schedules.known(schedules.device_key(CPU.driver))
+    with schedules.frozen():  # a region that is timed
+        x.exp()
+    monkeypatch.setattr(CPU.driver, "captures", 1, raising=False)  # a graph is captured
+    x.sin()
+    monkeypatch.undo()
+    monkeypatch.setattr(schedules, "on_plan", schedules._tune_first)
+    before = set_stream(CPU, CPU.driver.new_stream())
+    try:
+        x.cos()
+        CPU.driver.synchronize()
+    finally:
+        set_stream(CPU, before)
+    with wg.profiler.profile():
+        x.tan()
+    with missed._lock:  # another thread tunes
+        x.tanh()
+    assert asked_for == []
+    assert schedules.known(schedules.device_key(CPU.driver)) == before_all
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", "inf", "nan"])
+def test_a_budget_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("WEFTGRAD_TUNE_SECONDS", text)
+    with pytest.raises(ArgumentError, match="WEFTGRAD_TUNE_SECONDS"):
+        missed.seconds()
+
+
+# --- What a program uses, and the command -----------------------------------------------------------------------------
+
+PROGRAM = """
+import sys
+import weftgrad as wg
+import helper
+x = wg.ones(64, 30, requires_grad=True)
+for _ in range(int(sys.argv[1])):
+    helper.step(x)
+print("ran", sys.argv[1:])
+"""
+HELPER = """
+import weftgrad as wg
+def step(x):
+    (x @ wg.ones(30, 50)).exp().sum().backward()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path / "program.py"
+
+
+def test_what_a_program_calls_is_recorded_with_its_gradients(program: Path, capsys: Any) -> None:
+    from weftgrad.runtime.tuning.program import uses_of
+
+    found = {(u.call.record.name, str(u.call)): u for u in uses_of([str(program), "5", "--fast"])}
+    assert capsys.readouterr().out == "ran ['5', '--fast']\n"
+    counts = {name: use.count for (name, _), use in found.items()}
+    assert counts["mm"] == counts["exp"] == counts["mm_grad_input"] == counts["sum"] == 5
+    assert all(use.seconds > 0 for use in found.values())
+    uses = [use for (name, _), use in found.items() if name == "mm"]
+    assert "float32 64x64x32x1 NN" in uses[0].asked[0].key
+    assert schedules.on_plan is None
+    with Recording(), pytest.raises(ArgumentError, match="goes on already"), Recording():
+        pass
+
+
+def test_a_program_is_tuned_for_what_it_calls(scripted: Any, program: Path, kept: Path, capsys: Any) -> None:
+    scripted.seconds = staticmethod(lambda size: 1e-3)
+    assert main(["tune", "--time", "2s", "--verify", "--from", str(program), "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "mm(input float32[64, 30], mat2 float32[30, 50])" in shown
+    assert "as shipped" in shown
+    assert "program.py: " in shown
+    keys = next(iter(json.loads(kept.read_text())["devices"].values()))
+    assert any(key.startswith("opencl-cpu/contraction product float32") for key in keys)
+    assert main(["tune", "--show"]) == 0
+    assert "opencl-cpu/contraction product float32" in capsys.readouterr().out
+    assert main(["tune", "--clear"]) == 0
+    assert f"{len(keys)} tuned schedules forgotten" in capsys.readouterr().out
+    assert main(["tune", "--show"]) == 0
+    assert "nothing is kept" in capsys.readouterr().out
+
+
+def test_an_interrupted_search_keeps_what_it_found(asked_for: list[Call], monkeypatch: pytest.MonkeyPatch,
+                                                   capsys: Any) -> None:  # fmt: skip
+    tune = search.tune
+
+    def once(call: Call, seconds: float) -> Any:
+        if asked_for:
+            raise KeyboardInterrupt
+        return tune(call, 0.5)
+
+    monkeypatch.setattr(schedules, "on_plan", None)
+    monkeypatch.setattr(search, "tune", once)
+    assert main(["tune", "--ops", "exp,add", "--shapes", "300x300"]) == 130
+    shown = capsys.readouterr().out
+    assert "interrupted" in shown
+    assert "2.00x" in shown
+    assert len(schedules.known(schedules.device_key(CPU.driver))) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [(["--ops", "nothing"], "no usual shapes"), (["--ops", "conv2d", "--shapes", "7"], "takes none of these shapes"),
+     (["--verify"], "--verify runs the program"), (["--from", "/nowhere.py"], "no program"),
+     (["--from"], "needs a program")],
+)  # fmt: skip
+def test_what_cannot_be_tuned_is_told(words: list[str], complaint: str, capsys: Any) -> None:
+    assert main(["tune", *words]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_no_warning_without_a_file() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert store.entries() == {}
+        assert store.clear() == 0
