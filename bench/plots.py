@@ -1,4 +1,4 @@
-"""Plots of reports: a roofline for each device, sizes for each op, bars of ratios to peers. matplotlib draws them.
+"""Plots of reports, drawn by matplotlib: a roofline for each device, sizes for each op; bars and steps are elsewhere.
 
 Names are drawn as they are: mathematical markup in them is not interpreted.
 """
@@ -13,19 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import step_plots
+from . import bar_plots, step_plots
+from .plot_axes import COLOURS, colours, parts, round_ticks, ticks_up
 from .roofline import Roof, rates, roofs
 from .rows import Entry, Section, number, sections
 
 __all__ = ["available", "svg", "write"]
 
 Drawing = Callable[[Any], None]
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6f6f6f")  # Okabe and Ito's palette
 _SIZE = re.compile(r"(.+)\s(\d+)([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_FIXED = {"torch": "#d55e00", "numpy": "#009e73"}  # in every plot
-_ROUND = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9))
-_MOST_BARS = 34  # rows of a figure
 _MOST_SWEEPS = 9  # ops of a figure
 
 
@@ -99,34 +96,13 @@ def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float],
                    partial(_roofline, entries=own, roof=roof, panels=panels))  # fmt: skip
     for section in sections(kernels):
         sweeps = [(op, found) for op, found in _sweeps(section).items() if len(found) > 2]
-        for part, chosen in enumerate(_parts(sweeps, _MOST_SWEEPS)):
+        for part, chosen in enumerate(parts(sweeps, _MOST_SWEEPS)):
             columns = min(3, len(chosen))
             rows = -(-len(chosen) // columns)
             more = f", {part + 1}" if part else ""
             yield (f"Sizes, {section.title}{more}", (0.6 + 3.9 * columns, 0.9 + 2.9 * rows),
                    partial(_sizes, sweeps=chosen, grid=(rows, columns)))  # fmt: skip
-    for suite in dict.fromkeys(e.suite for e in kernels):
-        rows_of = list(_ratios([e for e in kernels if e.suite == suite]).items())
-        colours = _colours(sorted({name for _, found in rows_of for name in found}))
-        count = -(-len(rows_of) // _MOST_BARS)
-        each = -(-len(rows_of) // max(count, 1))
-        for part, some in enumerate(_parts(rows_of, each)):
-            series = sorted({name for _, found in some for name in found})
-            high = 1.5 + len(some) * max(0.2, 0.09 + 0.11 * len(series))
-            more = f", {part + 1} of {count}" if count > 1 else ""
-            yield f"Ratios to peers, {suite}{more}", (9.0, high), partial(_bars, rows=some, colours=colours)
-
-
-def _colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each name, the same one for torch and numpy wherever they are."""
-    free = [colour for colour in _COLOURS if colour not in _FIXED.values()]
-    others = [name for name in names if name not in _FIXED]
-    return _FIXED | {name: free[i % len(free)] for i, name in enumerate(others)}
-
-
-def _parts(items: list[Any], most: int) -> Iterator[list[Any]]:
-    for begin in range(0, len(items), max(most, 1)):
-        yield items[begin : begin + most]
+    yield from bar_plots.plans(kernels)
 
 
 # --- Roofline ---------------------------------------------------------------------------------------------------------
@@ -163,7 +139,7 @@ def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_P
         for i, (device, group) in enumerate(groups):
             points = [place for e, place in placed if (e.device, e.group) == (device, group)]
             axes.scatter([x for x, _ in points], [y * panel.unit for _, y in points], s=26, alpha=0.85, linewidths=0.5,
-                         edgecolors="white", color=_COLOURS[i % len(_COLOURS)], marker="os^Dv"[i // len(_COLOURS) % 5],
+                         edgecolors="white", color=COLOURS[i % len(COLOURS)], marker="os^Dv"[i // len(COLOURS) % 5],
                          label=f"{group} ({device})" if several else group, zorder=3)  # fmt: skip
         xs = [x for _, (x, _) in placed]
         low, high = min(xs) / 2, max(xs) * 2
@@ -175,6 +151,8 @@ def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_P
         else:
             lines = [(f"{kind}: ", peak) for kind, peak in roof.peaks.items() if kind in kinds]
         bandwidth = roof.bandwidth if panel is _PANELS[0] else None
+        if bandwidth and lines:  # so that the slope is there, whatever rows there are
+            low = min(low, min(best.rate for _, best in lines) / bandwidth.rate / 6)
         for style, (kind, best) in enumerate(lines):
             ends = [low, high]
             if bandwidth:  # the slope up to the ridge, then level
@@ -187,7 +165,11 @@ def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_P
             dashes = ("-", "--", ":", "-.")[style % 4]
             axes.plot(ends, [y * panel.unit for y in levels], dashes, color="black", linewidth=1.2, label=label)
         bottom = min(y for _, (_, y) in placed) * panel.unit
-        _ticks(axes, bottom / 2, axes.get_ylim()[1] * 1.2)
+        ticks_up(axes, bottom / 2, axes.get_ylim()[1] * 1.2)
+        if panel is _PANELS[0]:
+            ticks = round_ticks(low, high)
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         axes.set_xlim(low, high)
         axes.set(xlabel=panel.across, ylabel=panel.up, title=panel.title)
         axes.grid(True, which="major", alpha=0.3)
@@ -210,7 +192,7 @@ def _sweeps(section: Section) -> dict[str, list[tuple[int, str, Entry]]]:
 
 def _sizes(figure: Any, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], grid: tuple[int, int]) -> None:
     names = list(dict.fromkeys(n for _, rows in sweeps for _, _, e in rows for n in (e.device, *e.peers)))
-    colours = _colours(names)
+    chosen = colours(names)
     drawn: dict[str, Any] = {}
     all_axes = figure.subplots(*grid, squeeze=False).flat
     for axes, (op, rows) in zip(all_axes, sweeps, strict=False):
@@ -220,13 +202,13 @@ def _sizes(figure: Any, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], 
             points = [(size, value) for size, _, e in rows if (value := _height(e, name, unit)) is not None]
             if points:
                 (drawn[name],) = axes.plot(*zip(*points, strict=True), "o-", markersize=4, linewidth=1.4,
-                                           color=colours[name])  # fmt: skip
+                                           color=chosen[name])  # fmt: skip
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(*_apart([(size, label) for size, label, _ in rows]))
         axes.minorticks_off()
         low, high = axes.get_ylim()
-        _ticks(axes, low, high)
+        ticks_up(axes, low, high)
         axes.set(title=op, ylabel=unit)
         axes.grid(True, alpha=0.3)
     for axes in list(figure.axes)[len(sweeps) :]:
@@ -250,76 +232,3 @@ def _apart(sizes: list[tuple[int, str]]) -> tuple[list[int], list[str]]:
         if not shown or size > shown[-1][0] * part:
             shown.append((size, label))
     return [size for size, _ in shown], [label for _, label in shown]
-
-
-def _ticks(axes: Any, low: float, high: float) -> None:
-    """Round numbers, written out, up a logarithmic axis."""
-    ticks = _round_ticks(low, high)
-    axes.set_yticks(ticks, [f"{tick:g}" if tick < 1e6 else f"{tick:.0e}" for tick in ticks])
-    axes.tick_params(axis="y", which="minor", left=False, labelleft=False)
-    axes.set_ylim(low, high)
-
-
-def _round_ticks(low: float, high: float) -> list[float]:
-    """Four round numbers or more between two, the roundest ones that are so many."""
-    found: list[float] = []
-    for parts in _ROUND:
-        found = [m * 10.0**p for p in range(-12, 13) for m in parts if low <= m * 10.0**p <= high]
-        if len(found) > 3:
-            break
-    return found
-
-
-# --- Ratios -----------------------------------------------------------------------------------------------------------
-
-
-def _ratios(entries: list[Entry]) -> dict[str, dict[str, tuple[tuple[float, float], bool]]]:
-    """By row and series (peer, and the device where several are shown): ratios, and whether an aim was missed."""
-    places = dict.fromkeys((e.hardware, e.device) for e in entries)
-    libraries = {n for e in entries for n in e.peers} - {device for _, device in places}
-    found: dict[str, dict[str, tuple[tuple[float, float], bool]]] = {}
-    for entry in entries:
-        for peer in entry.peers:
-            ratio = entry.ratio(peer)
-            # Two devices of ours in a run: the first is compared with the other, not both with each other.
-            if ratio and (peer in libraries or entry.device == next(iter(places))[1]):
-                where = f", {entry.hardware} ({entry.device})" if len(places) > 1 else ""
-                row = found.setdefault(f"{entry.group}: {entry.name}", {})
-                row[f"{peer}{where}"] = (ratio, peer in entry.missed)
-    return found
-
-
-def _bars(
-    figure: Any, rows: list[tuple[str, dict[str, tuple[tuple[float, float], bool]]]], colours: dict[str, str]
-) -> None:  # fmt: skip
-    axes = figure.subplots()
-    series = sorted({name for _, found in rows for name in found})
-    thick = 0.8 / len(series)
-    values = [value for _, found in rows for ratio, _ in found.values() for value in ratio]
-    for i, name in enumerate(series):
-        places = []
-        for y, (_, found) in enumerate(rows):
-            if name in found:  # bars of a row lie around its middle, however many it has
-                own = [n for n in series if n in found]
-                places.append((y + (own.index(name) - (len(own) - 1) / 2) * thick, *found[name]))
-        bars = axes.barh([y for y, _, _ in places], [ratio[0] - 1 for _, ratio, _ in places], thick * 0.92, left=1,
-                         color=colours[name], label=f"{name} / ours, minima")  # fmt: skip
-        for bar, (_, _, missed) in zip(bars, places, strict=True):
-            if missed:
-                bar.set(hatch="////", edgecolor="white", linewidth=0)
-        axes.scatter([ratio[1] for _, ratio, _ in places], [y for y, _, _ in places], marker="|", s=28, color="black",
-                     linewidths=1.2, zorder=3, label="medians" if i == len(series) - 1 else None)  # fmt: skip
-    axes.axvline(1, color="black", linewidth=1)
-    axes.set_xscale("log")
-    low, high = min(*values, 0.5) / 1.15, max(*values, 2) * 1.15
-    ticks = _round_ticks(low, high)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlim(low, high)
-    axes.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_axisbelow(True)
-    axes.grid(True, axis="x", alpha=0.3)
-    axes.set_xlabel("the other's time by ours: right of 1 ours is faster\nhatched: an aim was missed", fontsize=8)
-    columns = max(1, min(3, 110 // (16 + max(map(len, series)))))  # as many as 9 inches hold
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)

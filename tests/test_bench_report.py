@@ -292,7 +292,11 @@ def test_plots_of_several_devices_and_of_nothing() -> None:
     row = kernel("add 4M", bytes=48 << 20, times={"cuda:0": timing(1e-3), "torch": timing(2e-3)})
     reports = [report(row, devices=[{"device": "cuda:0", "name": name}], torch="cuda:0") for name in ("One", "Other")]
     found = plots.svg(rows.entries(reports))
-    assert set(found) == {"Roofline, One (cuda:0)", "Roofline, Other (cuda:0)", "Ratios to peers, core"}
+    assert set(found) == {
+        *(f"Roofline, {name} (cuda:0)" for name in ("One", "Other")), "Devices, core",
+        *(f"Ratios to peers, core, {name} (cuda:0)" for name in ("One", "Other")),
+    }  # fmt: skip
+    assert "One (cuda:0), minima" in found["Devices, core"]
     assert all(text.startswith("<svg") for text in found.values())
     assert plots.svg(rows.entries([report()])) == {}
 
