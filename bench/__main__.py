@@ -3,8 +3,15 @@
 import argparse
 import sys
 
+from ..runtime.errors import WeftgradError
 from .command import options
 
 made = options(argparse.ArgumentParser(prog="python -m weftgrad.bench", allow_abbrev=False))
 chosen = made.parse_args()
-sys.exit(chosen.run(chosen))
+try:
+    sys.exit(chosen.run(chosen))
+except (WeftgradError, OSError) as error:  # which say all there is to say
+    print(f"weftgrad: {error}", file=sys.stderr)
+    sys.exit(2)
+except KeyboardInterrupt:
+    sys.exit(130)

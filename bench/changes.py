@@ -12,6 +12,7 @@ was the machine. A row without peers is held against the middle change of all pe
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ class Change:
 
     least and median: the new time by the old one, of minima and medians; control: the part of that which peers had as
     well; threshold: the change of the minimum that counts, 0.5 for a half; open_median: the same of the median.
-    verdict: `slower`, `faster`, `same`, `broken` (right before, now with a problem) or `mended`.
+    verdict: `slower`, `faster`, `same`, `broken` (right before, now with a problem), `mended`, or `skipped` (measured
+    before, and now left out for want of time or memory, which says nothing).
     """
 
     old: Entry
@@ -67,15 +69,15 @@ class Comparison:
 
 def compare(old: dict[str, Any], new: dict[str, Any], threshold: float = THRESHOLD) -> Comparison:
     """Match rows by suite, part, name and device. ArgumentError if the reports have none in common."""
-    if not threshold > 0:
-        raise ArgumentError(f"bench: --threshold must be above 0, not {threshold}")
+    if not 0 < threshold < math.inf:
+        raise ArgumentError(f"bench: --threshold must be above 0, as 0.5 for a half, not {threshold}")
     before, after = ({entry.key: entry for entry in entries([report])} for report in (old, new))
     common = [key for key in after if key in before]
     if not common:
         suites, devices = ({key[i] for key in (*before, *after)} for i in (0, 4))
         raise ArgumentError(
             f"bench: the reports have no row in common (suites {', '.join(sorted(suites))}; "
-            f"devices {', '.join(sorted(devices))})"
+            f"devices {', '.join(sorted(devices))}): measure the same suite on the same device twice"
         )
     peers = _same_peers(old, new)
     moved = [change for key in common for change in _peer_changes(before[key], after[key], peers)]
@@ -107,6 +109,8 @@ def _peer_changes(old: Entry, new: Entry, peers: Iterable[str]) -> list[float]:
 def _change(old: Entry, new: Entry, peers: frozenset[str], drift: float, threshold: float) -> Change:
     if old.time is None or new.time is None:
         verdict = "same" if old.time is new.time else "broken" if new.time is None else "mended"
+        if verdict == "broken" and (new.problem or "").startswith("skipped"):
+            verdict = "skipped"
         return Change(old, new, 1.0, 1.0, 1.0, threshold, threshold, verdict)
     least, median = (new.time[n] / old.time[n] for n in ("least", "median"))
     control = _control(_peer_changes(old, new, peers) or [drift])

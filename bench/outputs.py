@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import ArgumentError
-from . import changes
+from . import changes, summary
 from .changes import Change, Comparison
 from .colours import Paint, painter
 from .roofline import roofs
@@ -165,7 +165,7 @@ def show(found: Sequence[Entry]) -> None:
     for section in sections(found):
         print(f"\n{paint(section.title, 'head')}")
         print(*lines(section, measured.get(section.hardware), paint, width), sep="\n")
-    print(*roof_lines(found), sep="\n")
+    print(*roof_lines(found), *summary.lines(found), sep="\n")
 
 
 def roof_lines(found: Sequence[Entry]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import weftgrad as wg
 
+from . import summary
 from .colours import printable
 from .roofline import Roof, rates, roofs, share
 from .rows import Entry, Section, number, sections, suite_of
@@ -40,6 +41,7 @@ def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: 
     return environment.get_template("report.html.j2").render(
         title="weftgrad bench: " + ", ".join(_hardware(reports, entries)),
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
+        summary=[line.strip() for line in summary.lines(entries)],
         machines=[machine_facts(report) for report in reports],
         roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in measured.items()],
         devices=list(dict.fromkeys(e.device for e in entries)),

@@ -14,6 +14,7 @@ import pytest
 
 from weftgrad.bench import command
 from weftgrad.bench.changes import compare
+from weftgrad.bench.rows import entries
 from weftgrad.runtime.errors import ArgumentError
 
 NAMES = [f"row {i}" for i in range(12)]
@@ -161,3 +162,92 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         run(*map(str, files.values()))
     with pytest.raises(ArgumentError, match="give --suite core"):  # told before anything is measured
         run(str(files["old"]), "--suite", "ops")
+
+
+# What else reports may be
+
+
+def kept() -> dict[str, Any]:
+    """A report that was really measured."""
+    path = min((Path(command.__file__).parent / "results").glob("*ops*.json"))
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_a_kept_report_beside_itself() -> None:
+    found = compare(kept(), kept())
+    assert [change.new.key for change in found.changes] == [entry.key for entry in entries([kept()])]
+    assert {change.verdict for change in found.changes} == {"same"}
+    assert (found.missing, found.added, found.moved) == ([], [], [])
+
+
+def test_every_row_ten_times_slower_is_found() -> None:
+    """In a real report, whose samples spread as they do: every row whose peers kept their times."""
+    new = kept()
+    own = [device["device"] for device in new["machine"]["devices"]]
+    count = 0
+    for times in (row["times"] for row in new["kernels"] if "times" in row):
+        for device in set(own) & set(times):
+            times[device] |= {k: times[device][k] * 10 for k in ("least", "median", "p20", "p80")}
+            count += 1
+    assert len(compare(kept(), new).regressions) == count > 40
+
+
+def test_what_was_skipped_is_not_broken() -> None:
+    old, new = report(1), report(1)
+    new["kernels"][2] = {"group": "g", "name": "row 2", "bytes": 0, "flops": 0, "problem": "skipped: too large"}
+    found = compare(old, new)
+    assert found.changes[2].verdict == "skipped"
+    assert not found.regressions
+    assert not compare(new, old).regressions
+
+
+def test_a_wrong_row_is_no_control_for_others() -> None:
+    """Peers of rows that are wrong have no times that count; the rest decides."""
+    old, new = report(1), report(2, factors={"row 3": 1.8})
+    for at in (0, 1):
+        new["kernels"][at] = {"group": "g", "name": f"row {at}", "bytes": 0, "flops": 0, "problem": "WRONG"}
+    assert sorted(slower(old, new)) == ["row 0", "row 1", "row 3"]
+
+
+def test_one_sample_each() -> None:
+    """As of a run with little time: no spread is known, the threshold alone decides."""
+    old, new = report(1, peers=False), report(1, peers=False)
+    for found, seconds in ((old, 1e-3), (new, 1.4e-3)):
+        for row in found["kernels"]:
+            row["times"]["cpu"] = dict.fromkeys(("least", "median", "p20", "p80"), seconds) | {"samples": 1, "late": 0}
+    assert not slower(old, new)
+    assert len(slower(old, new, threshold=0.3)) == len(NAMES)
+
+
+def test_rows_of_one_name() -> None:
+    """The last one of a report counts, and nothing is counted twice."""
+    old, new = report(1), report(1)
+    new["kernels"].append(new["kernels"][0] | {"times": {"cpu": sampled(random.Random(5), 5e-3, 0.05)}})
+    assert slower(old, new) == ["row 0"]
+
+
+@pytest.mark.parametrize("threshold", ["0", "-1", "nan", "inf"])
+def test_thresholds_that_are_none(threshold: str) -> None:
+    with pytest.raises(ArgumentError, match="above 0"):
+        compare(report(1), report(1), float(threshold))
+
+
+@pytest.mark.parametrize("given", [[], [0.0], [-1e-3], [float("nan")], [float("inf")]])
+def test_times_that_are_none(given: list[float], tmp_path: Path) -> None:
+    """Reports are refused as they are read, with the file's name, by the command too; its status is that of misuse."""
+    bad, good = tmp_path / "bad.json", tmp_path / "good.json"
+    found = report(1)
+    for seconds in given:
+        found["kernels"][0]["times"]["cpu"]["least"] = seconds
+    good.write_text(json.dumps(report(1)), encoding="utf-8")
+    bad.write_text(json.dumps(found) if given else "", encoding="utf-8")
+    for files in ((bad, good), (good, bad)):
+        chosen = command.options(argparse.ArgumentParser()).parse_args(["--compare", *map(str, files)])
+        with pytest.raises(ArgumentError, match=r"bad\.json"):
+            chosen.run(chosen)
+
+
+def test_reports_of_different_suites(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"no row in common \(suites core, ops; .* the same suite"):
+        compare(report(1), report(1) | {"suite": "ops"})
