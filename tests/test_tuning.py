@@ -176,22 +176,47 @@ def test_every_parameter_of_every_space_changes_some_plan(style: str) -> None:
 def test_every_candidate_gives_the_same_results(style: str, group: str) -> None:
     """All choices that differ from the shipped one in one parameter; those of several are made of the same parts."""
     seen: set[tuple[Step, ...]] = set()
-    for call in recorded(SMALL[group]):
-        planned, asked = call.plan()
-        trials = Trials(call, planned)
-        plans = {planned: "shipped"}
-        for space, names in {q.space.name: (q.space, q.names) for q in asked}.values():
-            for choice in search.neighbours(space, space.fallback, names):
-                found, _ = call.plan({space.name: choice})
-                changes = {k: v for k, v in choice.items() if v != space.fallback[k]}
-                plans.setdefault(found, f"{space.name} {changes}")
-        plans = {p: how for p, how in plans.items() if p.steps not in seen}
-        seen.update(p.steps for p in plans)
-        trials.build(list(plans))
-        expected = trials.results(trials.prepare(planned))
-        assert all(np.isfinite(e).all() for e in expected)
-        for found, how in plans.items():
-            assert not differ(expected, trials.results(trials.prepare(found)), planned.outputs), f"{call}: {how}"
+    assert sum(candidates_agree(call, seen) for call in recorded(SMALL[group])) > 3
+
+
+def test_every_candidate_gives_the_same_results_on_triton() -> None:
+    """By the interpreter; sorts, whose candidates differ in numbers of programs only, would take it half a minute."""
+    pytest.importorskip("triton")
+    place = device("interpreter")
+
+    def empty(*shape: int, **more: Any) -> Any:
+        return wg.empty(*shape, device=place, **more)
+
+    with collecting(place), Recording() as recording:
+        empty(33, 70) + empty(70, 33).t()
+        wg.mm(empty(20, 33).t(), empty(20, 40))
+        empty(13, 37).softmax(-1)
+        empty(40, 30).sum(1)
+        empty(5, 30).cumsum(1)
+        q, k, v = (empty(1, 2, n, 8, requires_grad=True) for n in (17, 21, 21))
+        F.scaled_dot_product_attention(q, k, v).sum().backward()
+        F.conv2d(empty(2, 3, 5, 5, requires_grad=True), empty(4, 3, 3, 3, requires_grad=True)).sum().backward()
+    calls = [use.call for use in recording.uses() if use.asked]
+    assert sum(candidates_agree(call, set()) for call in calls) > 40
+
+
+def candidates_agree(call: Call, seen: set[tuple[Step, ...]]) -> int:
+    """How many plans differ from the shipped one, by one parameter; all give the same results."""
+    planned, asked = call.plan()
+    trials = Trials(call, planned)
+    plans = {planned: "shipped"}
+    for space, names in {q.space.name: (q.space, q.names) for q in asked}.values():
+        for choice in search.neighbours(space, space.fallback, names):
+            changes = {k: v for k, v in choice.items() if v != space.fallback[k]}
+            plans.setdefault(call.plan({space.name: choice})[0], f"{space.name} {changes}")
+    plans = {p: how for p, how in plans.items() if p.steps not in seen}
+    seen.update(p.steps for p in plans)
+    trials.build(list(plans))
+    expected = trials.results(trials.prepare(planned))
+    assert all(np.isfinite(e).all() for e in expected)
+    for found, how in plans.items():
+        assert not differ(expected, trials.results(trials.prepare(found)), planned.outputs), f"{call}: {how}"
+    return len(plans) - 1
 
 
 def test_what_is_declared_is_checked() -> None:
@@ -513,13 +538,14 @@ def test_a_program_is_tuned_for_what_it_calls(scripted: Any, program: Path, kept
     scripted.seconds = staticmethod(lambda size: 1e-3)
     assert main(["tune", "--time", "2s", "--verify", "--from", str(program), "3"]) == 0
     shown = capsys.readouterr().out
-    assert "mm(input float32[64, 30], mat2 float32[30, 50])" in shown
+    assert "have a choice of schedules" in shown
     assert "as shipped" in shown
     assert "program.py: " in shown
     keys = next(iter(json.loads(kept.read_text())["devices"].values()))
-    assert any(key.startswith("opencl-cpu/contraction product float32") for key in keys)
+    assert all(key.startswith("opencl-cpu/") and " float32 " in key for key in keys)
     assert main(["tune", "--show"]) == 0
-    assert "opencl-cpu/contraction product float32" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert all(key in listed for key in keys)
     assert main(["tune", "--clear"]) == 0
     assert f"{len(keys)} tuned schedules forgotten" in capsys.readouterr().out
     assert main(["tune", "--show"]) == 0

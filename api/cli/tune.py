@@ -229,11 +229,11 @@ def _verify(program: Sequence[str]) -> None:
         spent = after.children_user + after.children_system - before.children_user - before.children_system
         times[setting].append((time.perf_counter() - begin, spent))
     wall = {k: min(t for t, _ in found) for k, found in times.items()}
-    spent = {k: min(t for _, t in found) for k, found in times.items()}
+    processor = {k: min(t for _, t in found) for k, found in times.items()}
     gain = wall["off"] / wall["use"]
     print(
         f"{program[0]}: {wall['off']:.2f} s as shipped, {wall['use']:.2f} s tuned ({gain:.2f}x); "
-        f"processor time {spent['off']:.2f} s and {spent['use']:.2f} s; both with starting"
+        f"processor time {processor['off']:.2f} s and {processor['use']:.2f} s; both with starting"
     )
 
 

@@ -92,7 +92,7 @@ OPS: dict[str, tuple[Callable[[Any, Shape], None], tuple[Shape, ...]]] = {
 
 
 def uses(place: Device, ops: Sequence[str] | None, types: Sequence[DType], shapes: Sequence[Shape] | None) -> list[Any]:
-    """What these ops come to on a device, each called once. Raises `ArgumentError` for an op that is not among `OPS`,
+    """What these ops come to on a device, each called a few times. Raises `ArgumentError` for an op that is not among `OPS`,
     and where none of the shapes fits one."""
     from ..random import rand
     from ..runtime.tuning.record import Recording
@@ -107,7 +107,8 @@ def uses(place: Device, ops: Sequence[str] | None, types: Sequence[DType], shape
             for dtype in types:
                 for shape in shapes or usual:
                     try:
-                        call(lambda *s, _d=dtype, **k: rand(*s, dtype=_d, device=place, **k), shape)
+                        for _ in range(3):  # the first time builds, or touches memory first
+                            call(lambda *s, _d=dtype, **k: rand(*s, dtype=_d, device=place, **k), shape)
                         ran += 1
                     except (WeftgradError, ValueError) as error:  # that many sizes, or that dtype, the op does not take
                         last = error

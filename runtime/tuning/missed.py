@@ -41,7 +41,7 @@ def seconds() -> float:
 
 def may_tune(driver: Any) -> bool:
     """Whether this thread's work may be held up now to time kernels on a device."""
-    if schedules.is_frozen() or tracing.current is not None or getattr(driver, "captures", 0):
+    if schedules.is_frozen() or tracing.current is not None or getattr(driver, "captures", False):
         return False
     streams = state().streams
     return streams is None or streams.get(driver.device) in (None, driver.default_stream)

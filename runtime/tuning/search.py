@@ -208,6 +208,8 @@ class _Search:
                     try:
                         each.times.append(self.trials.sample(each.run, self.calls))
                     except (WeftgradError, RuntimeError):
+                        if each is contenders[0]:  # which ran before: it is the device that has failed
+                            raise
                         self.failed += 1
                         ranked.remove(each)
                         contenders.remove(each)
