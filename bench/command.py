@@ -125,6 +125,7 @@ def _settle(options: argparse.Namespace) -> None:
     """What options say together; ArgumentError where they do not go together."""
     from .peers import parse
     from .running import seconds_of
+    from .sweep import dtypes_of
 
     of_specs = [f"--{name}" for name in ("ops", "shapes") if getattr(options, name)]
     of_specs += ["a spec file"] * (options.spec is not None)
@@ -139,6 +140,8 @@ def _settle(options: argparse.Namespace) -> None:
     if options.time:
         seconds_of(options.time)
     parse(options.peers)
+    if options.dtypes:
+        dtypes_of(options.dtypes)
     if options.resume and not options.output and not options.part:
         options.output = options.resume
     if options.label:

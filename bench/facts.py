@@ -46,7 +46,8 @@ def accuracy(pairs: Pairs, dtype: str) -> dict[str, float]:
         if size.any():
             worst["rel"] = max(worst["rel"], float((error[size > 0] / size[size > 0]).max()))
         if dtype in _BITS:
-            unit = np.exp2(np.maximum(np.frexp(size)[1] - 1, _LEAST[dtype]) - _BITS[dtype])
+            power = np.where(size > 0, np.frexp(size)[1] - 1, _LEAST[dtype])
+            unit = np.exp2(np.maximum(power, _LEAST[dtype]) - _BITS[dtype])
             worst["ulp"] = max(worst["ulp"], float((error / unit).max()))
     return worst
 

@@ -12,7 +12,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 import weftgrad as wg
 from weftgrad import testing
 
+from ..codegen.generate import own_specs
 from ..codegen.loader import load_file
 from ..codegen.model import MISSING, Op, SpecErrors
 from ..runtime.errors import ArgumentError, SpecError
@@ -95,20 +96,17 @@ def _subjects(spec: Path | None, names: str) -> Iterator[_Subject]:
         except SpecErrors as error:
             raise SpecError(str(error)) from None
     else:
-        from ..codegen.generate import own_specs
-
         wanted = wanted or list(_OPS)
-        ops = {op.name: op for path in own_specs() for op in load_file(path, trust=True)}
         found = {}
         for name in wanted:
             path = name if callable(getattr(wg, name, None)) else f"nn.functional.{name}"
-            function = _by_path(wg, path)
-            if name in ops and function is not None:
-                found[name] = _Subject(ops[name], function, path)
+            op, function = _own_op(name), _by_path(wg, path)
+            if op is not None and function is not None:
+                found[name] = _Subject(op, function, path)
     for name in wanted or found:
         if name not in found:
             where = str(spec) if spec is not None else "weftgrad"
-            raise ArgumentError(f"bench: --ops: {where} has no op {name!r}")
+            raise ArgumentError(f"bench: --ops: {where} has no op {name!r} with a spec of that name")
         if found[name].op.kind not in _KINDS:
             kind = found[name].op.kind
             raise ArgumentError(
@@ -116,6 +114,19 @@ def _subjects(spec: Path | None, names: str) -> Iterator[_Subject]:
                 f"{', '.join(_KINDS)}. The suite `ops` has rows of the others"
             )
         yield found[name]
+
+
+def _own_op(name: str) -> Op | None:
+    """An op of the package as its spec has it. Reading all files would take seconds."""
+    for path in own_specs():
+        if f'op: "{name}(' in path.read_text(encoding="utf-8"):
+            return _own_file(path).get(name)
+    return None
+
+
+@cache
+def _own_file(path: Path) -> dict[str, Op]:
+    return {op.name: op for op in load_file(path, trust=True)}
 
 
 def _by_path(library: Any, path: str) -> Callable[..., Any] | None:
@@ -190,22 +201,22 @@ def _arrays(op: Op, shape: Shape, dtype: str) -> list[Array]:
 
 
 def _call(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The op as a function of its tensors alone: numbers get their default, or 0.5, and `dim` the last one."""
+    """The op as a function of its tensors alone: numbers that it needs are 0.5, `dim` is the last one, and what has a
+    default keeps it. `dim` is said where it has one, because PyTorch's softmax needs it."""
     keywords: dict[str, Any] = {}
     places: list[Any] = []
     for param in op.params:
         if param.role == "tensor":
             places.append(None)
-            continue
-        value = param.default
-        if value is MISSING:
-            value = 0.5 if param.role in ("scalar", "number") else -1 if param.name == "dim" else MISSING
-        if value is MISSING:
-            raise ArgumentError(f"bench: {op.name} needs {param.name}, for which no rule here has a value")
-        if param.keyword:
-            keywords[param.name] = value
+        elif param.default is not MISSING:
+            if param.name == "dim" and param.default is not None:
+                keywords["dim"] = param.default
+        elif param.role in ("scalar", "number"):
+            places.append((0.5,))
+        elif param.name == "dim":
+            places.append((-1,))
         else:
-            places.append((value,))
+            raise ArgumentError(f"bench: {op.name} needs {param.name}, for which no rule here has a value")
 
     def call(*tensors: Any) -> Any:
         rest = iter(tensors)
