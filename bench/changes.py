@@ -25,6 +25,7 @@ __all__ = ["THRESHOLD", "Change", "Comparison", "compare"]
 
 # Two runs of the same kernels, six minutes apart on a shared machine, had 5 minima in 46 that differed by 29 to 40 %.
 THRESHOLD = 0.5
+_PEERS = ("numpy", "torch", "cupy", "jax", "tinygrad")
 _ENOUGH = 5  # changes of peers that show how the machine changed
 
 
@@ -95,11 +96,13 @@ def _names(these: dict[Any, Entry], those: dict[Any, Entry]) -> list[str]:
 
 def _same_peers(old: dict[str, Any], new: dict[str, Any]) -> frozenset[str]:
     """Libraries whose version and place did not change between the reports."""
-    versions = [report["machine"]["versions"] for report in (old, new)]
-    found = {name for name in ("numpy", "torch") if versions[0].get(name) == versions[1].get(name)}
-    if old["machine"].get("torch") != new["machine"].get("torch"):
+    before, after = old["machine"], new["machine"]
+    found = {name for name in _PEERS if before["versions"].get(name) == after["versions"].get(name)}
+    if before.get("torch") != after.get("torch"):
         found.discard("torch")
-    return frozenset(found)
+    places = before.get("places") or {}, after.get("places") or {}
+    moved = {name for name in places[0] if name in places[1] and places[0][name] != places[1][name]}
+    return frozenset(found - moved)
 
 
 def _peer_changes(old: Entry, new: Entry, peers: Iterable[str]) -> list[float]:

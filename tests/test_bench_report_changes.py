@@ -82,6 +82,13 @@ def test_peers_of_another_version_are_no_control() -> None:
     assert len(slower(report(1), other)) == len(NAMES)
 
 
+def test_peers_that_moved_are_no_control() -> None:
+    old, new = report(1), report(2, machine=1.8)
+    for found, place in ((old, "cpu"), (new, "cuda:0")):
+        found["machine"]["places"] = {"torch": place, "numpy": place}
+    assert len(slower(old, new)) == len(NAMES)
+
+
 def test_a_faster_peer_flags_nothing() -> None:
     """Only what became slower itself is a regression, whatever peers did."""
     new = report(2)
