@@ -1,8 +1,9 @@
 """A convolution's schedules on CPUs: operands are copied to padded planes (`pad`) and blocks of weights (`pack`), then
 whole vectors of pixels are computed for several channels at a time (`direct`), or whole vectors of channels for several
-pixels (`channels`); the weight's gradient multiplies planes
-with planes (`weight`), in parts of the batch that are summed (`sum`). How planes lie, and what phases and classes are,
-is said in templates/opencl/convolution.cl.j2.
+pixels (`channels`). The weight's gradient multiplies planes with planes (`weight`) or with vectors of channels (`turn`,
+`outer`), in parts of the batch that are summed (`sum`). Single channels are padded where they are used: `band`, and
+`single` for the weight's gradient. How planes lie, and what phases and classes are, is said in
+templates/opencl/convolution.cl.j2.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _SPAN = 1024  # elements of a plane that stay in a first-level cache beside thos
 _OUTER = {4: 6, 3: 8, 2: 12, 1: 14}  # vectors of outputs, pairs of input and tap
 _PIXELS = 128  # that stay in a first-level cache with four vectors of channels each
 _MOST_TAPS = 49  # of a kernel whose taps are written out
+_MOST_SUMS = 28  # vectors of a work-item's sums
+_KEPT = 224  # of all of its outputs' sums, which stay in a first-level cache
 _ROWS = (False, False, True)
 _HEADER = 5  # numbers of a class before its taps' places
 
@@ -50,10 +53,8 @@ class _Axis:
 
 def launch(builder: Builder) -> None:
     """Add the launches of one convolution to `builder`."""
-    if builder.kind == "weight":
-        _weight(builder)
-    elif not _band(builder):
-        (_forward if builder.kind == "forward" else _input)(builder)
+    if not _band(builder):
+        {"forward": _forward, "input": _input, "weight": _weight}[builder.kind](builder)
 
 
 def _read(size: int, out: int, taps: int, stride: int, pad: int, apart: int, row: bool) -> _Axis:
@@ -89,46 +90,72 @@ def _spread(size: int, out: int, taps: int, stride: int, pad: int, apart: int, r
 
 
 def _band(builder: Builder) -> bool:
-    """Add the launch of a convolution of single channels, if it is one that a work-item can keep the rows of."""
-    s, lanes = builder.sizes, builder.lanes
+    """Add the launches of a convolution of single channels, if it is one that a work-item can keep the rows of."""
+    s, lanes, kind = builder.sizes, builder.lanes, builder.kind
     flat = s.size[0] == s.out[0] == s.taps[0] == 1 and s.padding[0] == 0
-    if s.ins != 1 or s.outs > (2 if builder.kind == "forward" else 1) or not flat or s.count > _MOST_TAPS:
+    fits = {
+        "forward": s.outs <= 2 and s.count <= _MOST_TAPS,
+        "input": s.outs == 1 and s.count <= _MOST_TAPS,
+        "weight": 1 < lanes <= s.out[2] and s.count <= _MOST_SUMS and builder.strides(1)[2][2] == 1,
+    }
+    if s.ins != 1 or not flat or not fits[kind]:
         return False
-    up = (1, 1)
-    wide: tuple[int, int]
-    if builder.kind == "forward":
-        axes = list(_images(builder))
-        given, wide = s.size, s.out[1:]
-    else:  # the gradient's elements `stride` apart, and the kernel turned around
-        up, given, wide = s.stride[1:], s.out, s.size[1:]
+    up, given, wide = (1, 1), s.size, s.out
+    axes = _images(builder)
+    if kind == "input":  # the gradient's elements `stride` apart, and the kernel turned around
+        up, given, wide = s.stride[1:], s.out, s.size
         pad = [d * (k - 1) - p for d, k, p in zip(s.dilation, s.taps, s.padding, strict=True)]
         spread = [(n - 1) * q + 1 for n, q in zip(s.out, s.stride, strict=True)]
-        axes = [
-            _read(n, w, k, 1, p, d, row)
-            for n, w, k, p, d, row in zip(spread, s.size, s.taps, pad, s.dilation, _ROWS, strict=True)
-        ]
+        along = zip(spread, s.size, s.taps, pad, s.dilation, _ROWS, strict=True)
+        axes = tuple(_read(n, w, k, 1, p, d, row) for n, w, k, p, d, row in along)
     _, down, across = axes
     room = builder.chosen["band"] // builder.element.itemsize - 2 * lanes
-    reach, parts = down.extent - wide[0], down.phases * across.phases  # rows more than a band's own
-    band = min(wide[0], room // (parts * across.extent) - reach)
+    reach, parts = down.extent - wide[1], down.phases * across.phases  # rows more than a band's own
+    band = min(wide[1], room // (parts * across.extent) - reach)
     if band < 1:
         return False
     first, second, space = builder.strides(0)
     rows = 1 if space[2] * across.step == 1 else 2 if space[2] == 1 and across.step == 2 and lanes > 1 else 0
-    out, _, weight = builder.strides(1)
-    geometry = [s.groups, s.outs, first, second, out, *weight[1:], *given[1:], *space[1:], *wide, s.taps[2]]
-    geometry += [int(builder.kind == "input")]
+    geometry = [s.groups, s.outs, first, second, *given[1:], *space[1:], *wide[1:], s.taps[2]]
     for values in zip(*((a.phases, a.step, a.apart, a.pad) for a in (down, across)), strict=True):
         geometry += values
+    geometry += [*up, down.period, across.period, across.extent, band + reach, band]
+    defines = {"TAPS": s.count, "ROWS": 3 if up != (1, 1) else rows, "ROOM": room + 2 * lanes}
+    if kind == "weight":
+        _single(builder, geometry, defines)
+        return True
+    out, _, weight = builder.strides(1)
     bias, dtype = _bias(builder)
     builder.launch(
         "band", (0, 1, bias, builder.target),
         (builder.layouts[0].dtype, builder.layouts[1].dtype, dtype, builder.result.dtype),
-        (*geometry, *up, down.period, across.period, across.extent, band + reach, band, int(builder.bias is not None)),
-        (s.batch * s.groups, -(-wide[0] // band)), builder.result.numel * s.count // 4, TAPS=s.count,
-        ROWS=3 if up != (1, 1) else rows, ROOM=room + 2 * lanes,
+        (*geometry, out, *weight[1:], int(kind == "input"), int(builder.bias is not None)),
+        (s.batch * s.groups, -(-wide[1] // band)), builder.result.numel * s.count // 4, **defines,
     )  # fmt: skip
     return True
+
+
+def _single(builder: Builder, geometry: list[int], defines: dict[str, int]) -> None:
+    """The weight's gradient of single channels, from bands of rows."""
+    s, total = builder.sizes, builder.result.numel
+    # Vectors read, and products, of a tile of outputs.
+    mr = min(
+        range(1, _MOST_SUMS // s.count + 1),
+        key=lambda r: -(-s.outs // r) * (r * s.count + 0.5 * s.count + r + 2),
+    )
+    most = _KEPT // (mr * s.count)
+    blocks, shares = split(-(-s.outs // mr), -(-s.outs // (mr * most)))
+    chunk, parts = split(s.batch, -(-builder.chosen["shares"] * builder.able.cores // (s.groups * shares)))
+    target = builder.target if parts == 1 else builder.allocate(parts * total)
+    first, second, space = builder.strides(1)
+    builder.launch(
+        "single", (0, 1, target),
+        (*(m.dtype for m in builder.layouts), builder.result.dtype if parts == 1 else builder.element),
+        (*geometry, s.batch, chunk, shares, blocks, first, second, space[1], total), (s.groups * shares, parts),
+        total * s.batch * s.out[1] * s.out[2] // 8, MR=mr, BLOCKS=most, **defines,
+    )  # fmt: skip
+    if parts > 1:
+        builder.sum(target, parts)
 
 
 @dataclass(frozen=True, slots=True)
