@@ -7,14 +7,15 @@ A backend brings a `MemorySource`; a device has one `Budget`; each of its stream
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .blocks import Block, Runs, Segment
 from .budget import Budget, Event, MemorySource
 from .errors import ArgumentError, OutOfMemoryError
 from .memory_stats import BlockInfo, PoolStats, SegmentInfo
+from .rehearsal import Plan, Rehearsal
 
 __all__ = ["Block", "Budget", "Event", "MemorySource", "Pool", "Segment"]
 
@@ -30,44 +31,6 @@ _SMALL_SHARE = 1024  # and no more than this part of what the pool holds
 _PATIENCE = 512  # allocations without a new segment before merging turns lazy
 _SLACK = 1.3  # times the peak in use, beyond which free segments go back and growth is no more than a request
 _TRIMS = 3  # times they do at one peak, so that a program that repeats itself comes to rest
-
-
-class Segment:
-    """One driver allocation, cut into a chain of blocks."""
-
-    __slots__ = ("first", "handle", "serial", "size", "small")
-
-    def __init__(self, handle: Any, size: int, small: bool, serial: int) -> None:
-        self.handle = handle
-        self.size = size
-        self.small = small
-        self.serial = serial  # age: ties in best fit go to the oldest segment, so that young ones empty
-        self.first: Block
-
-
-class Block:
-    """A run of bytes in a segment: kernels address `segment.handle` at `offset`.
-
-    offset and size are bytes, multiples of 512; requested is what was asked for, 0 while the block is free.
-    """
-
-    __slots__ = ("bin", "marks", "merged", "next", "offset", "pool", "prev", "requested", "segment", "size")
-
-    def __init__(self, pool: Pool, segment: Segment, offset: int, size: int) -> None:
-        self.pool = pool
-        self.segment = segment
-        self.offset = offset
-        self.size = size
-        self.requested = 0
-        self.prev: Block | None = None
-        self.next: Block | None = None
-        self.merged = False  # in the pool's sorted list, merged with its free neighbours
-        self.bin: list[Block] = []  # where the block goes when freed
-        self.marks: list[Event | Callable[[], Event]] | None = None
-
-    def __repr__(self) -> str:
-        state = f"{self.requested} requested" if self.requested else "free"
-        return f"Block(offset={self.offset}, size={self.size}, {state})"
 
 
 class Pool:
@@ -99,7 +62,11 @@ class Pool:
         If the pool would come to hold more than 1.3 times its peak in use, its free segments go back first (pieces of
         the wrong size, left from growing), and the new one is no larger than it must be. They go three times at one
         peak at most: a program that repeats itself comes to rest, even one that cannot do with 1.3.
-    7.  If the driver has no more, or the budget's limit would be passed: a segment of just the request; then wait for
+    7.  An optimizer's first step ends what will come again and again: then everything that is needed once more is
+        known. `rehearsal` has recorded it, computes what the next step takes, and asks the driver for that, so that no
+        later step has to. Until the pool must grow after all, sizes of which few are in use at once have no bins but
+        are merged at the next search, and merging the others is put off.
+    8.  If the driver has no more, or the budget's limit would be passed: a segment of just the request; then wait for
         blocks that other streams use (`record_stream`) and try best fit; then wait for the device, give back this
         pool's free segments and ask again; then those of all pools of the budget, and ask again; then best fit among
         the blocks of the other kind; then `OutOfMemoryError`.
@@ -124,7 +91,10 @@ class Pool:
         self._freed: deque[Block] = deque()
         self.free = self._freed.append  # no Python frame: 2 in the class docstring is literally true
         self._bins: dict[int, list[Block]] = {}
-        self._merged: dict[bool, list[tuple[int, int, int, Block]]] = {True: [], False: []}  # size, age, offset; sorted
+        self._runs = Runs()
+        self._loose: list[Block] = []  # freed, and merged at the next search
+        self._plan: Plan | None = None
+        self.rehearsal: Rehearsal | None = None
         self._marked: list[Block] = []  # freed, and their events not made yet
         self._waiting: list[tuple[Block, list[Event]]] = []  # freed, and their events not complete
         self._serial = 0
@@ -281,8 +251,13 @@ class Pool:
                     raise self._out_of_memory(nbytes)
             finally:
                 budget.searching = False
-        block.bin = self._bins.setdefault(size, [])
+        block.bin = self._home(size)
         return block
+
+    def _home(self, size: int) -> list[Block]:
+        """Where a block of `size` goes when freed: its bin, or the list of what is merged at the next search."""
+        plan = self._plan
+        return self._bins.setdefault(size, []) if plan is None or plan.bins(size) else self._loose
 
     def _find(self, size: int) -> Block | None:
         if self._marked or self._waiting:
@@ -290,13 +265,15 @@ class Pool:
             bin = self._bins.get(size)
             if bin:
                 return bin.pop()
-        small = self._is_small(size)
-        lazy = self._allocations >= self._lazy_from
-        block = self._best_fit(size, small) if lazy else None
+        while self._loose:
+            self._runs.join(self._loose.pop())
+        lazy = self._plan is not None or self._allocations >= self._lazy_from
+        block = self._fit(size) if lazy else None
         if block is None:
             self._merge()
-            block = self._best_fit(size, small)
+            block = self._fit(size)
         if block is None:
+            self._plan = None
             self._trim(size)
             grown = self._segment_size(size)
             block = self._new_segment(grown, size)
@@ -304,7 +281,14 @@ class Pool:
                 block = self._new_segment(size, size)
         return block
 
+    def _fit(self, size: int) -> Block | None:
+        small = self._is_small(size)
+        block = self._runs.best_fit(size, small)
+        return self._runs.best_fit(size, not small) if block is None and self._plan is not None else block
+
     def _is_small(self, size: int) -> bool:
+        if self._plan is not None:
+            return size <= self._plan.small
         return size <= min(_SMALL, (self._reserved[True] + self._reserved[False]) // _SMALL_SHARE)
 
     def _trim(self, size: int) -> None:
@@ -323,7 +307,7 @@ class Pool:
         if self._marked or self._waiting:
             self._settle(wait=True)
             self._merge()
-            block = self._best_fit(size, small)
+            block = self._runs.best_fit(size, small)
             if block is not None:
                 return block
         block = None
@@ -340,54 +324,15 @@ class Pool:
         if block is None:  # another thread may have freed something while this one waited
             self._drain()
             self._merge()
-            block = self._best_fit(size, small)
-        return block or self._best_fit(size, not small)
-
-    def _best_fit(self, size: int, small: bool) -> Block | None:
-        merged = self._merged[small]
-        at = bisect_left(merged, (size,))
-        if at == len(merged):
-            return None
-        block = merged.pop(at)[3]
-        block.merged = False
-        self._cut(block, size)
-        return block
-
-    def _cut(self, block: Block, size: int) -> None:
-        """Shorten `block` to `size`; what remains becomes a free block behind it."""
-        if block.size == size:
-            return
-        rest = Block(self, block.segment, block.offset + size, block.size - size)
-        rest.prev, rest.next = block, block.next
-        if block.next is not None:
-            block.next.prev = rest
-        block.next = rest
-        block.size = size
-        self._insert(rest)
-
-    def _insert(self, block: Block) -> None:
-        block.merged = True
-        insort(self._merged[block.segment.small], (block.size, block.segment.serial, block.offset, block))
-
-    def _remove(self, block: Block) -> None:
-        merged = self._merged[block.segment.small]
-        del merged[bisect_left(merged, (block.size, block.segment.serial, block.offset))]
-        block.merged = False
+            block = self._runs.best_fit(size, small)
+        return block or self._runs.best_fit(size, not small)
 
     def _merge(self) -> None:
         """Empty the bins into the sorted list, merging neighbours."""
-        for bin in list(self._bins.values()):
+        join = self._runs.join
+        for bin in [self._loose, *self._bins.values()]:
             while bin:
-                block = bin.pop()
-                after, before = block.next, block.prev
-                if after is not None and after.merged:
-                    self._remove(after)
-                    self._absorb(block, after)
-                if before is not None and before.merged:
-                    self._remove(before)
-                    self._absorb(before, block)
-                    block = before
-                self._insert(block)
+                join(bin.pop())
         if len(self._bins) >= self._sweep_at:
             self._sweep_bins()
             self._sweep_at = 64 + 2 * len(self._bins)
@@ -397,18 +342,11 @@ class Pool:
         old, self._bins = self._bins, {}
         for block in self._blocks():
             if block.requested and block.marks is None:
-                block.bin = self._bins.setdefault(block.size, [])
+                block.bin = self._home(block.size)
         for size, bin in old.items():  # a finalizer that allocated meanwhile may have drained into them
             for block in bin:
                 block.bin = self._bins.setdefault(size, [])
                 block.bin.append(block)
-
-    def _absorb(self, block: Block, after: Block) -> None:
-        block.size += after.size
-        block.next = after.next
-        if after.next is not None:
-            after.next.prev = block
-        after.prev = after.next = None
 
     def _settle(self, wait: bool) -> None:
         """Put freed blocks into their bins whose events are complete; with `wait`, wait for those that are not."""
@@ -440,7 +378,7 @@ class Pool:
             if left:
                 self._waiting.append((block, left))
             else:
-                block.bin = self._bins.setdefault(block.size, [])
+                block.bin = self._home(block.size)
                 block.bin.append(block)
 
     def _segment_size(self, size: int) -> int:
@@ -452,7 +390,7 @@ class Pool:
         step = max(_PAGE, 1 << (segment.bit_length() - 5))
         return -(-segment // step) * step
 
-    def _new_segment(self, segment_size: int, size: int) -> Block | None:
+    def _new_segment(self, segment_size: int, size: int, small: bool | None = None) -> Block | None:
         """The first `size` bytes of a new segment; None if the limit or the driver says no."""
         budget = self._budget
         if budget.limit is not None and budget.reserved + segment_size > budget.limit:
@@ -465,7 +403,8 @@ class Pool:
             if isinstance(error, MemoryError):
                 return None
             raise
-        small = self._is_small(size)
+        if small is None:
+            small = self._is_small(size)
         self._serial += 1
         if self._allocations >= self._lazy_from > 0:
             self._patience *= 2
@@ -476,7 +415,7 @@ class Pool:
         self._driver_allocations += 1
         self._reserved[small] += segment_size
         self._reserved_peak = max(self._reserved_peak, sum(self._reserved.values()))
-        self._cut(block, size)
+        self._runs.cut(block, size)
         return block
 
     def _retire_segments(self) -> None:
@@ -484,7 +423,7 @@ class Pool:
         for segment in list(self._segments):
             block = segment.first
             if block.merged and block.next is None:
-                self._remove(block)
+                self._runs.remove(block)
                 del self._segments[segment]
                 self._reserved[segment.small] -= segment.size
                 self._driver_frees += 1

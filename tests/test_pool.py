@@ -16,8 +16,13 @@ from hypothesis import strategies as st
 from weftgrad.runtime import errors, memory_stats
 from weftgrad.runtime.backends.fake import FakeEvent, FakeSource
 from weftgrad.runtime.pool import Budget, Pool
+from weftgrad.runtime.rehearsal import rehearse
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
+
+
+class Who:
+    """Who asks for a rehearsal."""
 
 
 def make(limit=None, capacity=None):
@@ -145,6 +150,7 @@ STEPS = st.lists(
         st.tuples(st.just("empty"), st.just(0)),
         st.tuples(st.just("limit"), st.one_of(st.none(), st.integers(0, 64 * MiB))),
         st.tuples(st.just("fail"), st.integers(1, 3)),
+        st.tuples(st.just("rehearse"), st.integers(0, 1 << 16)),
     ),
     max_size=60,
 )
@@ -162,7 +168,7 @@ def attempt(pool, nbytes):
 def test_any_program(steps, capacity, rng):
     source, budget, _ = make(capacity=capacity)
     pools = [Pool(source, budget), Pool(source, budget)]
-    live, events, guarded = [], [], []
+    live, events, guarded, who = [], [], [], Who()
     for what, value in steps:
         if what == "allocate":
             pool = rng.choice(pools)
@@ -197,6 +203,14 @@ def test_any_program(steps, capacity, rng):
             budget.empty_cache()
             if value is None or value >= budget.reserved:
                 budget.set_limit(value)
+        elif what == "rehearse":
+            rehearsal = pools[0].rehearsal
+            if rehearsal is None:
+                rehearse(pools[0], who)
+            else:
+                rehearsal.provide([value] * (value % 3))
+                lasting, rest = live[: value % 5], live[value % 5 :]
+                rehearsal.ended(who, lasting, rest[: value % 7], value % 2 == 0)
         elif what == "fail":
             source.fail_allocations.add(source.allocate_calls + value)
         check(source, budget, *pools, live=live)
@@ -216,11 +230,13 @@ def layers(widths, batch):
     return [(4 * a * b, 4 * b, 4 * batch * a, 4 * batch * b) for a, b in pairwise(widths)]
 
 
-def train(pool, model, iterations):
+def train(pool, model, iterations, rehearsed=False):
     """Weights and optimiser state that stay, activations kept for backward, gradients until the next one."""
     take, give = pool.allocate, pool.free
     weights = [(take(w), take(b)) for w, b, _, _ in model]
-    state, gradients, grown = None, [], []
+    state, gradients, grown, who = None, [], [], Who()
+    rehearsal = rehearse(pool, who) if rehearsed else None
+    take = pool.allocate  # as it is recorded
     for _ in range(iterations):
         before = pool.stats().driver_allocations
         saved = []
@@ -241,17 +257,22 @@ def train(pool, model, iterations):
             upstream = downstream
         give(upstream)
         if state is None:
+            if rehearsal is not None:
+                rehearsal.provide(size for w, b, _, _ in model for size in (w, b, w, b))
             state = [take(size) for w, b, _, _ in model for size in (w, b, w, b)]
         for w, b, _, _ in model:
             for size in (w, b):
                 step = take(size), take(size)
                 give(step[0])
                 give(step[1])
+        if rehearsal is not None:
+            rehearsal.ended(who, [*sum(weights, ()), *state], gradients, kept=False)
+            rehearsal, take = None, pool.allocate
         grown.append(pool.stats().driver_allocations - before)
     return grown, (weights, state, gradients)
 
 
-@pytest.mark.parametrize(
+NETWORKS = pytest.mark.parametrize(
     ("widths", "batch"),
     [
         ([784, 512, 256, 10], 128),
@@ -265,6 +286,80 @@ def train(pool, model, iterations):
     ],
     ids=str,
 )
+
+
+@NETWORKS
+def test_a_rehearsed_loop_takes_its_memory_in_the_first_step(widths, batch):
+    source, budget, pool = make()
+    grown, kept = train(pool, layers(widths, batch), 16, rehearsed=True)
+    stats = pool.stats()
+    print(grown, stats.reserved_peak / stats.allocated_peak)  # shown when it fails
+    assert sum(grown[1:]) == 0
+    assert stats.reserved_peak <= 1.3 * stats.allocated_peak
+    assert "allocate" not in vars(pool)  # nothing is recorded any longer
+    check(source, budget, pool, live=[b for part in kept for b in (sum(part, ()) if type(part[0]) is tuple else part)])
+
+
+def test_what_was_not_rehearsed_is_served_too():
+    """Twice the batch, half the batch, and the old one again: memory grows for the first, and no block overlaps."""
+    source, budget, pool = make()
+    widths = [784, 700, 333, 517, 129, 10]
+    train(pool, layers(widths, 100), 3, rehearsed=True)
+    held = pool.stats().reserved
+    train(pool, layers(widths, 200), 3)
+    assert pool.stats().reserved > held
+    grown, _ = train(pool, layers(widths, 50), 8)
+    assert sum(grown[4:]) == 0
+    assert source.violations == []
+    assert budget.reserved == source.held
+
+
+def test_two_optimizers_rehearse_one_loop():
+    _, _, pool = make()
+    first, second = Who(), Who()
+    assert rehearse(pool, first) is rehearse(pool, second)
+    weights = [pool.allocate(MiB) for _ in range(8)]
+    grown = []
+    rehearsal = pool.rehearsal
+    for _ in range(4):
+        before = pool.stats().driver_allocations
+        for who, own in ((first, weights[:4]), (second, weights[4:])):
+            work = [pool.allocate((3 + i) * MiB) for i in range(5)]
+            gradients = [pool.allocate(MiB) for _ in own]
+            for block in (*work, *gradients):
+                pool.free(block)
+            if not grown:
+                rehearsal.ended(who, own, [], kept=False)
+        grown.append(pool.stats().driver_allocations - before)
+    assert grown[1:] == [0, 0, 0]
+    assert pool.rehearsal is None
+
+
+def test_a_rehearsal_ends_without_its_memory():
+    """No memory ahead of time, nobody left who steps, or far too much before: it is as if there was none."""
+    source, budget, pool = make(limit=16 * MiB)
+    who = Who()
+    rehearsal = rehearse(pool, who)
+    kept = pool.allocate(6 * MiB)
+    pool.free(pool.allocate(6 * MiB))
+    rehearsal.provide([10 * MiB])  # over the limit
+    budget.set_limit(6 * MiB)
+    rehearsal.ended(who, [], [], kept=False)
+    assert pool.rehearsal is None
+    check(source, budget, pool, live=[kept])
+    rehearse(pool, Who())  # dies at once
+    other = pool.allocate(MiB) if budget.set_limit(None) is None else None
+    assert pool.rehearsal is None
+    long = rehearse(pool, who)
+    for _ in range(1 << 15):
+        pool.free(pool.allocate(1000))
+    pool.allocate(1000)
+    assert pool.rehearsal is not long
+    assert "allocate" not in vars(pool)
+    assert other is not None
+
+
+@NETWORKS
 def test_training_comes_to_rest(widths, batch):
     source, budget, pool = make()
     grown, kept = train(pool, layers(widths, batch), 16)

@@ -53,6 +53,9 @@ class SGD(Optimizer):
         if not states:
             return [0.0] * len(params)
         found = [1.0 - number(group["dampening"])] * len(states)
+        if self._rehearsals:
+            new = [p for p, state in zip(params, states, strict=True) if state.get("momentum_buffer") is None]
+            self._provide(group, new, like=1)
         for i, state in enumerate(states):
             if state.get("momentum_buffer") is None:
                 state["momentum_buffer"] = zeros_like(params[i])

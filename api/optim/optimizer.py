@@ -20,6 +20,7 @@ from ..runtime.context import current_stream
 from ..runtime.errors import ArgumentError, CaptureError, DomainError
 from ..runtime.multi_tensor import MultiTensor
 from ..runtime.records import registry
+from ..runtime.rehearsal import Rehearsal, rehearse
 from ..runtime.tensor import Tensor
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required"]
@@ -81,6 +82,8 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
             found = step(self, *args, **kwargs)
         finally:
             self._stepping = False
+        if self._rehearsals:
+            self._rehearsed()
         for hook in (*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()):
             hook(self, args, kwargs)
         return found
@@ -105,6 +108,8 @@ class Optimizer:
     _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
     _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Any]
     _optimizer_load_state_dict_post_hooks: OrderedDict[int, Any]
+    _rehearsals: tuple[Rehearsal, ...] = ()  # of pools that hold parameters, until the first step
+    _keeps = False  # gradients are filled with zeros, not dropped
     _stepping = False
     _opt_called = False  # schedulers warn where they come first
     _counts: tuple[str, ...] = ("step",)  # state that is a number here and a 0-d tensor in a state_dict
@@ -128,6 +133,11 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+        streams = [current_stream(d) for d in dict.fromkeys(p.meta.device for p in self._every_param())]
+        self._rehearsals = tuple(rehearse(s.pool, self) for s in streams if getattr(s, "capture", None) is None)
+
+    def _every_param(self) -> Iterable[Any]:
+        return chain.from_iterable(group["params"] for group in self.param_groups)
 
     def _prepare(self) -> None:
         for name in _HOOKS:
@@ -192,6 +202,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the parameters' gradients, or fill them with zeros."""
+        self._keeps = not set_to_none
         for group in self.param_groups:
             for param in group["params"]:
                 if param.extra is None or param.extra.grad is None:
@@ -254,10 +265,42 @@ class Optimizer:
         own = self.state
         states = [own[param] for param in params]
         if not all(states):
+            if self._rehearsals:
+                self._provide(group, [p for p, s in zip(params, states, strict=True) if not s])
             for param, state in zip(params, states, strict=True):
                 if not state:
                     self.start(param, state, group)
         return states
+
+    def _provide(self, group: dict[str, Any], params: list[Any], like: int | None = None) -> None:
+        """Memory of its own for the state that `params` are about to get: `like` tensors as the parameter, or what
+        `start` makes, as the least of them tells."""
+        if not params:
+            return
+        least = min(params, key=lambda p: p.meta.numel)
+        tried: dict[str, Any] = {"like": [least] * (like or 0)}
+        if like is None:
+            self.start(least, tried, group)
+        made = [(t.meta.nbytes, t.meta.dtype.itemsize, t.meta.shape == least.meta.shape) for t in _tensors(tried)]
+        for rehearsal in self._rehearsals:
+            own = [p for p in params if current_stream(p.meta.device).pool is rehearsal.pool]
+            rehearsal.provide(p.meta.numel * item if same else size for p in own for size, item, same in made)
+
+    def _rehearsed(self) -> None:
+        """The first step is done: pools get ready for the next, so that it asks no driver for memory."""
+        params = list(self._every_param())
+        grads = [p.extra.grad for p in params if p.extra is not None and p.extra.grad is not None]
+        if not grads:
+            return
+        rehearsals, self._rehearsals = self._rehearsals, ()
+        lasting = [t.storage.block for t in (*params, *_tensors(self.state))]
+        streams = [current_stream(d) for d in dict.fromkeys(p.meta.device for p in params)]
+        pools = [s.pool for s in streams if getattr(s, "capture", None) is None]
+        for rehearsal in rehearsals:
+            if rehearsal.pool in pools:
+                rehearsal.ended(self, lasting, [g.storage.block for g in grads], self._keeps)
+            else:
+                rehearsal.leave(self)
 
     def _check_capture(self, param: Any) -> None:
         if getattr(current_stream(param.meta.device), "capture", None) is not None:
@@ -381,6 +424,15 @@ class Optimizer:
         if isinstance(value, (list, tuple)):
             return type(value)(self._taken(None, v, param) for v in value)
         return value
+
+
+def _tensors(value: Any) -> Iterable[Tensor]:
+    """Tensors in containers within containers."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(each)
 
 
 Optimizer.step = _hooked(Optimizer.step)  # type: ignore[method-assign]
