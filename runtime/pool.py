@@ -62,10 +62,11 @@ class Pool:
         If the pool would come to hold more than 1.3 times its peak in use, its free segments go back first (pieces of
         the wrong size, left from growing), and the new one is no larger than it must be. They go three times at one
         peak at most: a program that repeats itself comes to rest, even one that cannot do with 1.3.
-    7.  An optimizer's first step ends what will come again and again: then everything that is needed once more is
-        known. `rehearsal` has recorded it, computes what the next step takes, and asks the driver for that, so that no
-        later step has to. Until the pool must grow after all, sizes of which few are in use at once have no bins but
-        are merged at the next search, and merging the others is put off.
+    7.  A training loop repeats itself from its second step on, and that one needs more than the first. So what an
+        optimizer's first step takes is recorded (`rehearsal`), and what the next one will take is computed and asked
+        of the driver at once, which no later step has to do then. Until the pool must grow after all, sizes of which
+        there would be too many blocks have no bins but are merged at the next search, and best fit looks in both kinds
+        of segments before anything is merged.
     8.  If the driver has no more, or the budget's limit would be passed: a segment of just the request; then wait for
         blocks that other streams use (`record_stream`) and try best fit; then wait for the device, give back this
         pool's free segments and ask again; then those of all pools of the budget, and ask again; then best fit among

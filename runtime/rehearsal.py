@@ -172,10 +172,10 @@ class Rehearsal:
                 self._carve(found, [size])
         total = -(-(sum(rest) + shared) // _PAGE) * _PAGE
         if total:
-            block = pool._new_segment(total, total, False)
-            if block is None:  # there is no such memory: go on as ever
+            made = pool._new_segment(total, total, False)
+            if made is None:  # there is no such memory: go on as ever
                 return
-            self._carve(block, rest)
+            self._carve(made, rest)
         spare = pool._new_segment(4 * plan.small, 4 * plan.small, True)
         if spare is not None:
             runs.insert(spare)
