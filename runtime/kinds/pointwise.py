@@ -1,12 +1,14 @@
 """Pointwise ops: every element of the result from the operands' elements at the same index, broadcast.
 
 Schedules: `contiguous` (CPU: a work-item a run of elements, in vectors), `rows` (CPU: any strides; the innermost
-dimension in vectors, the others by an odometer), `grid` (GPU: a vector a work-item) and `grid_strided` (GPU: an
-element a work-item).
+dimension in vectors, the others by an odometer), `tiles` (CPU: rows beside operands that are contiguous in another
+dimension, such as a transposed matrix: tiles turned in registers), `grid` (GPU: a vector a work-item) and
+`grid_strided` (GPU: an element a work-item).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .. import dtypes
@@ -270,6 +272,9 @@ def _strided(
         geometry = pack_longs((rows, inner, *table))
         return Step(instance, given.buffers, geometry, size, (local,), numel, given.numbers)
     parts = elementwise_parts(numel, able.cores, chosen["parts"])
+    across = _across(given, sizes, strides, len(outputs), lanes)
+    if across is not None:
+        return _tiles(request, given, sizes, strides, across, element, lanes, parts)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
     instance = _instance(request, given, "rows", element, lanes, defines)
@@ -277,3 +282,47 @@ def _strided(
     together = inner >= lanes and all(m is None or s[-1] in (0, 1) for m, s in zip(given.layouts, strides, strict=True))
     work = _work(request, numel, element) if together else max(numel, _work(request, numel, element))
     return Step(instance, given.buffers, geometry, (row_items, items), (1, 1), work, given.numbers)
+
+
+def _across(
+    given: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]], results: int, lanes: int
+) -> int | None:
+    """The dimension in which an operand is contiguous that is not so in the innermost one, if results are there and
+    both dimensions fill vectors."""
+    if lanes < 4 or sizes[-1] < lanes or any(s[-1] != 1 for s in strides[-results:]):
+        return None
+    for layout, own in zip(given.layouts[:-results], strides, strict=False):
+        if layout is not None and own[-1] not in (0, 1):
+            found = next((d for d, size in enumerate(sizes[:-1]) if own[d] == 1 and size >= lanes), None)
+            if found is not None:
+                return found
+    return None
+
+
+def _tiles(
+    request: Request,
+    given: Operands,
+    sizes: tuple[int, ...],
+    strides: list[tuple[int, ...]],
+    across: int,
+    element: str,
+    lanes: int,
+    parts: int,
+) -> Step:
+    """The launch of `tiles`: `across` becomes the last but one dimension."""
+    order = [*(d for d in range(len(sizes) - 1) if d != across), across, len(sizes) - 1]
+    sizes = tuple(sizes[d] for d in order)
+    strides = [tuple(s[d] for d in order) for s in strides]
+    inner, rank = sizes[-1], len(sizes) - 1
+    block = 4 * lanes
+    numel = math.prod(sizes)
+    blocks = numel // (sizes[-2] * inner) * -(-sizes[-2] // block)
+    chunk, items = split(blocks, parts)
+    columns, column_items = split(inner, -(-parts // items), block)
+    turned = tuple((f"TURN{i}", "1") for i, s in enumerate(strides) if s[-2] == 1 and s[-1] not in (0, 1))
+    defines = (("OUTER", str(rank)), *_classes(given, strides), *turned)
+    instance = _instance(request, given, "tiles", element, lanes, defines)
+    table = [*sizes[:-1], *(x for s in strides for x in s)]
+    geometry = pack_longs((sizes[-2], inner, blocks, chunk, columns, *table))
+    work = max(numel, _work(request, numel, element))
+    return Step(instance, given.buffers, geometry, (items, column_items), (1, 1), work, given.numbers)

@@ -168,6 +168,129 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
 }
 #endif
 
+#ifdef SCHEDULE_TILES
+// Operands that are contiguous across rows (TURNk) beside results that are so within them: tiles of LANES rows and
+// columns are read as they lie and turned in registers, within blocks of BLOCK for the sake of caches and pages.
+#define BLOCK (4 * LANES)
+#if LANES == 16
+#define ZIP_LOW(T, a, b) ((T)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7))
+#define ZIP_HIGH(T, a, b) ((T)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf))
+#elif LANES == 8
+#define ZIP_LOW(T, a, b) ((T)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3))
+#define ZIP_HIGH(T, a, b) ((T)(a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7))
+#else
+#define ZIP_LOW(T, a, b) ((T)(a.s0, b.s0, a.s1, b.s1))
+#define ZIP_HIGH(T, a, b) ((T)(a.s2, b.s2, a.s3, b.s3))
+#endif
+// Rows zipped with those half as many further on, as often as 2 goes into LANES: columns.
+#define TURN(T, t) { \
+    WG_UNROLL for (int z = 1; z < LANES; z *= 2) { \
+        T zipped[LANES]; \
+        WG_UNROLL for (int l = 0; l < LANES / 2; l++) { \
+            zipped[2 * l] = ZIP_LOW(T, t[l], t[l + LANES / 2]); \
+            zipped[2 * l + 1] = ZIP_HIGH(T, t[l], t[l + LANES / 2]); \
+        } \
+        WG_UNROLL for (int l = 0; l < LANES; l++) t[l] = zipped[l]; \
+    } \
+}
+// across: rows that lie side by side in what is turned, the last but one dimension. A work-item has chunk blocks of them
+// and as many columns as columns.
+typedef struct {
+    long across, n, blocks, chunk, columns;
+    long size[OUTER], stride[3][OUTER + 1];
+} NAME(Geometry);
+
+WG_ONE kernel void NAME(sigmoid_grad_input_tiles)(global const S0 *p0, global const S1 *p1, global S2 *p2, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+    global const S0 *x0 = WG_AT(const S0, p0, dyn.offset[0]);
+    global const S1 *x1 = WG_AT(const S1, p1, dyn.offset[1]);
+    global S2 *x2 = WG_AT(S2, p2, dyn.offset[2]);
+    long block = (long)get_global_id(0) * geo.chunk;
+    const long last = block + geo.chunk < geo.blocks ? block + geo.chunk : geo.blocks;
+    const long first = (long)get_global_id(1) * geo.columns;
+    const long end = first + geo.columns < geo.n ? first + geo.columns : geo.n;
+    const long a_row = (geo.across + BLOCK - 1) / BLOCK;
+    for (; block < last; block++) {
+        const long from = block % a_row * BLOCK, to = from + BLOCK < geo.across ? from + BLOCK : geo.across;
+        long o0 = 0; long o1 = 0; long o2 = 0; 
+#if OUTER > 1
+        long rest = block / a_row;
+        WG_UNROLL for (int d = OUTER - 2; d >= 0; d--) {
+            const long at = rest % geo.size[d];
+            rest /= geo.size[d];
+            o0 += at * geo.stride[0][d]; o1 += at * geo.stride[1][d]; o2 += at * geo.stride[2][d]; 
+        }
+#endif
+        for (long left = first; left < end; left += BLOCK) {
+            const long right = left + BLOCK < end ? left + BLOCK : end;
+            long row = from;
+            for (; row < to; row += LANES) {
+                long i = left;
+                for (; row + LANES <= to && i + LANES <= right; i += LANES) {
+#ifdef TURN0
+                    V t0[LANES];
+                    WG_UNROLL for (int l = 0; l < LANES; l++) t0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0][OUTER]);
+                    TURN(V, t0)
+#endif
+#ifdef TURN1
+                    V t1[LANES];
+                    WG_UNROLL for (int l = 0; l < LANES; l++) t1[l] = READV1(x1 + o1 + row + (i + l) * geo.stride[1][OUTER]);
+                    TURN(V, t1)
+#endif
+                    for (int l = 0; l < LANES; l++) {
+#ifdef TURN0
+                        const V v0 = t0[l];
+#else
+                        global const S0 *r0 = x0 + o0 + (row + l) * geo.stride[0][OUTER - 1];
+#if CLASS0 == 1
+                        const V v0 = READV0(r0 + i);
+#elif CLASS0 == 2
+                        V v0;
+                        WG_UNROLL for (int m = 0; m < LANES; m++) v0[m] = READ0(r0 + (i + m) * geo.stride[0][OUTER]);
+#else
+                        const C one0 = READ0(r0);
+                        const V v0 = (V)(one0);
+#endif
+#endif
+#ifdef TURN1
+                        const V v1 = t1[l];
+#else
+                        global const S1 *r1 = x1 + o1 + (row + l) * geo.stride[1][OUTER - 1];
+#if CLASS1 == 1
+                        const V v1 = READV1(r1 + i);
+#elif CLASS1 == 2
+                        V v1;
+                        WG_UNROLL for (int m = 0; m < LANES; m++) v1[m] = READ1(r1 + (i + m) * geo.stride[1][OUTER]);
+#else
+                        const C one1 = READ1(r1);
+                        const V v1 = (V)(one1);
+#endif
+#endif
+                        V y0;
+                        NAME(sigmoid_grad_input_vector)(v0, v1, &y0);
+                        STOREV2(x2 + o2 + (row + l) * geo.stride[2][OUTER - 1] + i, y0);
+                    }
+                }
+                // What fills no tile.
+                for (long r = row; r < row + LANES && r < to; r++) {
+                    for (long c = i; c < right; c++) {
+                        const long q0 = o0 + r * geo.stride[0][OUTER - 1] + c * geo.stride[0][OUTER];
+                        const long q1 = o1 + r * geo.stride[1][OUTER - 1] + c * geo.stride[1][OUTER];
+                        const long q2 = o2 + r * geo.stride[2][OUTER - 1] + c * geo.stride[2][OUTER];
+                        C y0;
+                        NAME(sigmoid_grad_input_scalar)(READ0(x0 + q0), READ1(x1 + q1), &y0);
+                        STORE2(x2 + q2, y0);
+                    }
+                }
+            }
+        }
+    }
+}
+#undef BLOCK
+#undef ZIP_LOW
+#undef ZIP_HIGH
+#undef TURN
+#endif
+
 #ifdef SCHEDULE_GRID_STRIDED
 kernel void NAME(sigmoid_grad_input_grid_strided)(global const S0 *p0, global const S1 *p1, global S2 *p2, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
     const long index = get_global_id(0);
