@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .rows import number
-from .steps import Timeline, curves, timelines
+from .steps import HOST, Timeline, curves, timelines
 
 __all__ = ["in_bytes", "number_cell", "step_tables", "text_cell"]
 
@@ -47,7 +47,7 @@ def _kernels(line: Timeline) -> Iterator[list[Cell]]:
     """The timeline's kernels, those that took longest first."""
     spent: dict[tuple[str, str], list[float]] = {}
     for lane, bars in line.bars.items():
-        if lane not in ("host", "calls"):
+        if lane not in HOST:
             for _, length, name in bars:
                 spent.setdefault((name, lane), []).append(length)
     for (name, lane), times in sorted(spent.items(), key=lambda item: -sum(item[1])):

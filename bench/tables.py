@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .colours import printable
 from .roofline import rates, roofs, share
 from .rows import Entry, suite_of
+from .steps import curves
 
 __all__ = ["FIELDS", "as_csv", "as_json_lines", "records"]
 
@@ -64,10 +65,17 @@ def as_csv(entries: Sequence[Entry]) -> str:
     return text.getvalue()
 
 
-def as_json_lines(reports: Iterable[Record], entries: Sequence[Entry]) -> str:
-    """A line for each report's machine (`part` is `machine`), then one for each record."""
+def as_json_lines(reports: Sequence[Record], entries: Sequence[Entry]) -> str:
+    """A line for each report's machine (`part` is `machine`), then one for each record, each step of a curve of memory
+    (`memory`) and each timeline (`timeline`: its bars as in a report)."""
     heads = [{"part": "machine", "suite": suite_of(report)} | report["machine"] for report in reports]
-    return "".join(json.dumps(line) + "\n" for line in [*heads, *records(entries)])
+    steps: list[Record] = []
+    for report in reports:
+        for curve in curves(report):
+            named = {"part": "memory", "name": curve.name, "device": curve.device}
+            steps += [named | {"step": i + 1} | step for i, step in enumerate(curve.steps)]
+        steps += [{"part": "timeline"} | line for line in report.get("timelines", ())]
+    return "".join(json.dumps(line) + "\n" for line in [*heads, *records(entries), *steps])
 
 
 def _facts(entry: Entry) -> Record:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import weftgrad as wg
-from weftgrad.bench import command, outputs, page, plots, rows, steps
+from weftgrad.bench import command, outputs, page, plots, rows, steps, tables
 from weftgrad.runtime import tracing
 from weftgrad.runtime.errors import ArgumentError
 
@@ -94,6 +94,14 @@ def test_they_are_drawn(tmp_path: Path) -> None:
     assert "mul_rows 45%" in found["Timeline, step (cpu)"]
     assert "busy 65%" in found["Timeline, step (cpu)"]
     assert "MiB" in found["Memory, step (cpu)"]
+
+
+def test_they_are_lines_of_json() -> None:
+    text = tables.as_json_lines([report(curves=[CURVE], timelines=[LINE])], [])
+    head, first, second, line = map(json.loads, text.splitlines())
+    assert [each["part"] for each in (head, first, second, line)] == ["machine", "memory", "memory", "timeline"]
+    assert (first["step"], second["step"], second["driver_frees"]) == (1, 2, 1)
+    assert line["bars"] == LINE["bars"]
 
 
 def test_they_are_on_the_page() -> None:
