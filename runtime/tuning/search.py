@@ -4,7 +4,7 @@ Around the best choice so far, all that differ from it in one parameter are cand
 some drawn from the whole space. Those whose plans are alike are one candidate. Candidates race by successive halving
 (Jamieson and Talwalkar 2016): a few samples each, the clearly slower ones drop out, the others get twice as many, until
 one is left. What wins is believed if its results are those of the shipped schedule, and kept if it beats that in a race
-of the two alone by more than noise, in its minimum and in its median.
+of the two alone by more than noise: in its minimum, its median, and the minimum of each of several heats.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = ["Outcome", "candidates", "keep", "neighbours", "tune"]
 _GAIN = 1.03  # times that the best choice must be faster, in minima; what is less is noise
 _DROP = (1.6, 1.25, 1.12, 1.06)  # times the best from which a candidate is dropped, by round
 _FIRST = 2  # samples of a candidate in the first round
-_LAST = 12  # samples of each in the race of the best against the shipped
+_LAST = 10  # samples of each in a heat of the race of the best against the shipped
+_HEATS = 4
 _DRAWN = 24  # candidates from the whole space
 _BATCH = 6  # kernels that are built together
 
@@ -90,16 +91,15 @@ def tune(call: Call, seconds: float) -> Outcome | None:
 
     The caller sees to it that nothing else runs on the device.
     """
-    deadline = time.perf_counter() + seconds
     planned, asked = call.plan()
     if not asked or not planned.steps:
         return None
-    return _Search(call, planned, asked, deadline).outcome()
+    return _Search(call, planned, asked, seconds).outcome()
 
 
 class _Search:
-    def __init__(self, call: Call, planned: Planned, asked: Sequence[Question], deadline: float):
-        self.call, self.asked, self.deadline = call, asked, deadline
+    def __init__(self, call: Call, planned: Planned, asked: Sequence[Question], seconds: float):
+        self.call, self.asked = call, asked
         self.spaces = {q.space.name: q for q in reversed(asked)}
         self.trials = Trials(call, planned)
         self.seen = {planned}
@@ -112,6 +112,7 @@ class _Search:
         self.calls = self.trials.calls(self.shipped.run)
         self.tried = 1
         self.building = 0.2  # seconds that a kernel takes to be built: what the last ones took
+        self.deadline = time.perf_counter() + seconds  # what is shipped had to be built anyway
 
     def late(self) -> bool:
         return time.perf_counter() >= self.deadline
@@ -238,11 +239,14 @@ class _Search:
         """Seconds of the shipped choice, and of the best if it is faster beyond noise, in turns."""
         runs = [self.shipped] if best is self.shipped else [self.shipped, best]
         times: list[list[float]] = [[] for _ in runs]
-        for _ in range(_LAST):
-            for mine, each in zip(times, runs, strict=True):
-                mine.append(self.trials.sample(each.run, self.calls))
-        if best is self.shipped:
-            return min(times[0]), None
+        for _ in range(_HEATS):
+            for _ in range(_LAST):
+                for mine, each in zip(times, runs, strict=True):
+                    mine.append(self.trials.sample(each.run, self.calls))
+            if best is self.shipped:
+                return min(times[0]), None
+            if min(times[1][-_LAST:]) * (1 + _GAIN) / 2 > min(times[0][-_LAST:]):
+                return min(times[0]), None  # not this time
         before, after = min(times[0]), min(times[1])
         faster = before >= _GAIN * after and statistics.median(times[0]) >= statistics.median(times[1])
         return before, after if faster else None
