@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..runtime.schedules import frozen
 from .clocks import Clock
 
 __all__ = ["PAUSE", "Timing", "compare", "host_cost"]
@@ -52,14 +53,15 @@ def compare(
             continue
         took, _ = clock.time(call, 3)
         counts[name] = max(1, min(clock.most, int(sample * 3 / max(took, 1e-9))))
-    for _ in range(rounds):
-        for name, count in counts.items():
-            call, clock = contenders[name]
-            time.sleep(clock.pause)
-            clock.time(call, 1)
-            for _ in range(3):
-                seconds, late = clock.time(call, count)
-                times[name].append((seconds / count, late, clock.host))
+    with frozen():
+        for _ in range(rounds):
+            for name, count in counts.items():
+                call, clock = contenders[name]
+                time.sleep(clock.pause)
+                clock.time(call, 1)
+                for _ in range(3):
+                    seconds, late = clock.time(call, count)
+                    times[name].append((seconds / count, late, clock.host))
     return {
         name: _summary([s for s, _, _ in found], sum(late for _, late, _ in found), min(host for *_, host in found))
         for name, found in times.items()
@@ -72,11 +74,12 @@ def host_cost(run: Callable[[], object], settle: Callable[[], object], *, calls:
         run()
     settle()
     times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - begin) / calls)
-        settle()
+    with frozen():
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            run()
+            times.append((time.perf_counter() - begin) / calls)
+            settle()
     return _summary(times)
 
 
