@@ -277,11 +277,12 @@ def _finished(
 
 def _write(options: argparse.Namespace, found: dict[str, Any]) -> None:
     """The files that were asked for; each is whole at any time, whatever ends this process."""
-    from . import report
+    from .markdown import as_markdown
+    from .rows import entries
 
     for path, text in ((options.output, lambda: json.dumps(found, indent=1) + "\n"),
                        (options.part, lambda: json.dumps(found)),
-                       (options.markdown, lambda: report.markdown(found))):  # fmt: skip
+                       (options.markdown, lambda: as_markdown([found], entries([found])))):  # fmt: skip
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             beside = path.with_name(f".{path.name}.{os.getpid()}")

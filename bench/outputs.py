@@ -96,7 +96,7 @@ def write(options: argparse.Namespace, reports: Sequence[Report]) -> list[Path]:
 
 def from_files(options: argparse.Namespace) -> int:
     """Show reports and write what was asked for. Exit status 0."""
-    from . import report
+    from .markdown import as_markdown
 
     if options.output:
         raise ArgumentError("bench: --output is for what is measured, and --report measures nothing")
@@ -107,11 +107,7 @@ def from_files(options: argparse.Namespace) -> int:
     written = write(options, reports)
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            text = "\n".join(map(report.markdown, reports))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ArgumentError(f"bench: a report lacks what Markdown shows: {type(error).__name__} {error}") from None
-        options.markdown.write_text(text, encoding="utf-8")
+        options.markdown.write_text(as_markdown(reports, found), encoding="utf-8")
         written.append(options.markdown)
     print(*(f"written to {path}" for path in written), sep="\n")
     return 0

@@ -1,4 +1,4 @@
-"""A report as text for a terminal, and as Markdown."""
+"""A report's rows as lines of a terminal, as they are measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from .colours import Paint, by_share, plain
 
-__all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "markdown", "title"]
+__all__ = ["HOST_HEAD", "KERNEL_HEAD", "host_line", "kernel_line", "title"]
 
 Row = dict[str, Any]
 HOST_HEAD = f"{'host cost, pipelined':28s} {'min us':>8s} {'median':>8s} {'target':>12s}   others, min us"
@@ -72,49 +72,3 @@ def kernel_line(row: Row, paint: Paint = plain) -> str:
         f"{row['name']:48s} {row['least'] * 1e6:10.1f} {rate:>7s} {copy:>7s} {flops:>9s} {roof}   "
         f"{shown}{missed}{notes}"
     ).rstrip()
-
-
-def markdown(report: Row) -> str:
-    """Tables to paste into a document. A missed target is set bold, with the target behind it."""
-    machine = report["machine"]
-    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items() if v)
-    drivers = "; ".join(filter(None, [machine["driver"], *(d.get("driver") for d in machine["devices"])]))
-    lines = [
-        f"{machine['date'][:10]}: {title(machine)}. Python {machine['python']}, {versions}."
-        + (f" Drivers: {drivers}." if drivers else ""), ""
-    ]  # fmt: skip
-    if report["host"]:
-        peers = list(dict.fromkeys(name for row in report["host"] for name in row.get("peers", {})))
-        lines += _head(["host cost of an eager op, pipelined", "min µs", "median µs", "aim", *peers])
-        for row in report["host"]:
-            if "problem" in row:
-                lines.append(_line([row["name"], row["problem"], *[""] * (len(peers) + 2)]))
-                continue
-            cells = [f"{row['least'] * 1e6:.2f}", f"{row['median'] * 1e6:.2f}"]
-            cells = cells if row["met"] else [f"**{cell}**" for cell in cells]
-            shown = [f"{row['peers'][n]['least'] * 1e6:.2f}" if n in row["peers"] else "" for n in peers]
-            lines.append(_line([row["name"], *cells, " / ".join(f"{t:.0f}" for t in row["target_us"]), *shown]))
-        lines.append("")
-    rows = report["kernels"]
-    peers = list(dict.fromkeys(n for row in rows for n in row.get("ratios", {}) if n != "copy"))
-    if rows:
-        lines += _head(["kernel", "µs", "GB/s", "of a copy", "GFLOP/s", *(f"{n} / ours" for n in peers), "aim"])
-    for row in rows:
-        if "problem" in row:
-            lines.append(_line([row["name"], row["problem"], *[""] * (len(peers) + 4)]))
-            continue
-        rate, copy, flops = _rates(row)
-        bold = {name: f"**{row['ratios'][name][0]:.2f}**" for name in row["missed"]}
-        shown = [bold.get(n, f"{row['ratios'][n][0]:.2f}") if n in row["ratios"] else "" for n in peers]
-        aims = ", ".join(f"{n} {goal}" for n, goal in (row["target"] or {}).items())
-        least = f"{row['least'] * 1e6:.1f}"
-        lines.append(_line([row["name"], least, rate, bold.get("copy", copy), flops, *shown, aims]))
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _head(cells: list[str]) -> list[str]:
-    return [_line(cells), "|" + " --- |" * len(cells)]

@@ -20,7 +20,7 @@ from weftgrad.bench.cases import Case, Work, error_of, pieces, rotated
 from weftgrad.bench.clocks import DeviceClock
 from weftgrad.bench.measure import compare
 from weftgrad.bench.peers.numpy import NumpySite
-from weftgrad.bench.report import host_line, kernel_line, markdown
+from weftgrad.bench.report import host_line, kernel_line
 from weftgrad.bench.sites import OurSite, Site, sites
 from weftgrad.runtime.errors import ArgumentError
 
@@ -326,9 +326,6 @@ def test_devices_are_named_once() -> None:
 
 
 def test_missed_targets_are_marked() -> None:
-    machine = {"date": "2026-01-02T03", "devices": [{"name": "Card", "device": "cuda:0", "driver": "CUDA 13.0"}],
-               "torch": "cuda:0", "versions": {"torch": "2.11", "numpy": "2.5"}, "python": "3.12",
-               "driver": None}  # fmt: skip
     row = {"name": "add", "bytes": 3000, "flops": 0, "least": 1e-6, "missed": ["copy"],
            "ratios": {"copy": [0.5, 0.4], "torch": [1.5, 1.25]}, "target": {"copy": 0.9, "torch": 1.0},
            "notes": ["torch: host late in 1 of 3"]}  # fmt: skip
@@ -339,15 +336,3 @@ def test_missed_targets_are_marked() -> None:
     assert "torch 1.50 (1.25)" in line
     assert line.endswith("host late in 1 of 3")
     assert host_line(host).split() == ["exp", "9.00", "13.00", "12", "/", "12", "x", "torch", "4.00"]
-    text = markdown(
-        {
-            "machine": machine,
-            "host": [host, {"name": "view", "problem": "broken"}],
-            "kernels": [row, {"name": "mm", "problem": "WRONG"}],
-        }
-    )
-    assert "Card (cuda:0), torch 2.11 on cuda:0" in text
-    assert "| exp | **9.00** | **13.00** | 12 / 12 | 4.00 |" in text
-    assert "| view | broken |  |  |  |" in text
-    assert "| add | 1.0 | 3.0 | **0.50** |  | 1.50 | copy 0.9, torch 1.0 |" in text
-    assert "| mm | WRONG |  |  |  |  |  |" in text

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_bench_report import Page, Terminal, every_sort, kernel, report, timing
 
-from weftgrad.bench import page, rows, tables, terminal
+from weftgrad.bench import markdown, page, rows, tables, terminal
 from weftgrad.bench.colours import painter, plain
 from weftgrad.bench.roofline import roofs
 from weftgrad.runtime.errors import ArgumentError
@@ -85,6 +85,29 @@ def test_every_fact_is_in_every_format(sample: dict[str, Any]) -> None:
     assert {"kernels", "cold ms", "peak", "ulp", "host µs"} <= set(read.texts)
 
 
+def test_markdown(sample: dict[str, Any]) -> None:
+    """Tables whose rows have as many cells as their heads; missed aims bold; columns of what no row has left out."""
+    row = sample["kernels"][0]
+    row |= {"facts": {"cpu": {"schedule": ["add_rows x2"], "peak_bytes": 3 << 20, "accuracy": {"ulp": 1.5}}}}
+    sample |= {"timelines": [{"name": "step", "device": "cpu", "span": 9.0, "bars": {"cpu": ["0.0 9.0 k"]}}]}
+    sample["kernels"][-2]["name"] = "a | b <i> `c` d_e"
+    text = markdown.as_markdown([sample], rows.entries([sample]))
+    tables_ = re.findall(r"(?:^\|.*\n)+", text, re.M)
+    assert len(tables_) == 2
+    for lines in (table.splitlines() for table in tables_):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+    host, kernels = tables_
+    assert "| add | **9.00** | **9.27** | 0.11 | 0.11 | 8.00 / 12.0 µs |" in host
+    assert re.search(r"^\| NN 512 \|.*\| \*\*2\.00\*\* \|.*torch 2\.5 \|", kernels, re.M)
+    assert "a \\| b \\<i> \\`c\\` d\\_e" in kernels
+    assert "WRONG: relative error 1" in kernels
+    assert {"of roofline", "peak", "ulp", "kernels"} <= set(kernels.splitlines()[0].split(" | "))
+    assert "cold ms" not in kernels
+    assert "3.00 MiB" in kernels
+    assert "Cores \\<script>" in text
+    assert "- step on cpu: 9 us; busy: host 0%, cpu 100%" in text
+
+
 # Files with something amiss
 
 
@@ -131,6 +154,7 @@ def test_a_file_is_refused_or_shown(tmp_path: Path, sample: dict[str, Any]) -> N
                 terminal.lines(section, measured.get(section.hardware), plain, 80)
             tables.as_csv(found)
             tables.as_json_lines([loaded], found)
+            markdown.as_markdown([loaded], found)
             outcomes["shown"] += 1
     assert min(outcomes.values()) > 50
 

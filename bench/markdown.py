@@ -1,0 +1,112 @@
+"""Reports as Markdown, to paste into a document: a table a device and suite, a column for all that its rows have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import summary
+from .colours import printable
+from .page import machine_facts, roof_text
+from .roofline import Roof, rates, roofs, share
+from .rows import Entry, Section, number, sections
+from .step_tables import in_bytes
+from .steps import curves, timelines
+
+__all__ = ["as_markdown"]
+
+_Column = tuple[str, list[str]]
+
+
+def as_markdown(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> str:
+    """What was measured and with what, tables of rows, what devices reached at most, steps. A missed aim is bold."""
+    blocks: list[list[str]] = []
+    for report in reports:
+        facts = machine_facts(report)
+        blocks.append([f"**{_safe(facts['caption'])}**"])
+        blocks.append([f"- {_safe(str(name))}: {_safe(str(value))}" for name, value in facts["facts"]])
+    measured = roofs(entries)
+    for section in sections(entries):
+        blocks += [[f"### {_safe(section.title)}"], _table(section, measured.get(section.hardware))]
+    blocks += [[f"{_safe(name)}, measured: {_safe(roof_text(roof))}"] for name, roof in measured.items()]
+    if means := summary.lines(entries):
+        blocks.append([_safe(means[0].strip()), "", *(f"- {_safe(line.strip())}" for line in means[1:])])
+    blocks += [_steps(report) for report in reports if report.get("curves") or report.get("timelines")]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _table(section: Section, roof: Roof | None) -> list[str]:
+    rows = section.entries
+    columns: list[_Column] = [("row", [_safe(e.name) for e in rows])]
+
+    def column(title: str, cell: Callable[[Entry], str | None]) -> None:
+        """A column, if a row has something in it."""
+        cells = [cell(e) or "" for e in rows]
+        if any(cells):
+            columns.append((title, [_safe(text) for text in cells]))
+
+    def fact(title: str, name: str, unit: Callable[[float], str] = number) -> None:
+        column(title, lambda e: None if e.facts.get(name) is None else unit(float(e.facts[name])))
+
+    def bold(text: str, marked: bool) -> str:
+        return f"**{text}**" if marked else text
+
+    for title, which in (("min µs", "least"), ("median µs", "median")):
+        column(title, lambda e, n=which: bold(  # type: ignore[misc]
+            number(e.time[n] * 1e6), e.limits is not None and bool(e.missed)) if e.time else None)  # fmt: skip
+    for at, title in enumerate(("GB/s", "GFLOP/s")):
+        column(title, lambda e, i=at: number(rate * 1e-9) if (rate := rates(e)[i]) else None)  # type: ignore[misc]
+    column("of roofline", lambda e: None if (part := share(e, roof)) is None else f"{part:.0%}")
+    column("of a copy", lambda e: bold(number(e.copy[0]), "copy" in e.missed) if e.copy else None)
+    for peer in section.peers:
+        column(f"{peer} / ours", lambda e, p=peer: bold(  # type: ignore[misc]
+            f"{both[0]:.2f}", p in e.missed) if (both := e.ratio(p)) else None)  # fmt: skip
+        column("(medians)", lambda e, p=peer: f"{both[1]:.2f}" if (both := e.ratio(p)) else None)  # type: ignore[misc]
+    column("aim", _aim)
+    column("error", lambda e: None if e.error is None else f"{e.error:.1g}")
+    for which in ("abs", "rel", "ulp"):
+        column({"ulp": "ulp"}.get(which, f"{which} error"), lambda e, n=which: None  # type: ignore[misc]
+               if (value := (e.facts.get("accuracy") or {}).get(n)) is None else f"{float(value):.2g}")  # fmt: skip
+    fact("host µs", "host_us")
+    fact("cold ms", "cold_ms")
+    fact("warm ms", "warm_ms")
+    fact("peak", "peak_bytes", in_bytes)
+    fact("driver allocs", "driver_allocations", "{:.0f}".format)
+    column("kernels", lambda e: ", ".join(map(printable, e.facts.get("schedule") or ())))
+    column("notes", lambda e: e.problem or "; ".join(e.notes))
+    heads, cells = zip(*columns, strict=True)
+    numbers = {"row", "aim", "kernels", "notes"}
+    rule = ["---" if head in numbers else "---:" for head in heads]
+    return [_line(heads), _line(rule), *map(_line, zip(*cells, strict=True))]
+
+
+def _aim(entry: Entry) -> str:
+    if entry.limits:
+        return " / ".join(number(limit * 1e6) for limit in entry.limits) + " µs"
+    return ", ".join(f"{name} {aim:g}" for name, aim in entry.aims.items())
+
+
+def _steps(report: Mapping[str, Any]) -> list[str]:
+    """Timelines in a line each; of memory the first and the last step."""
+    lines = [f"- {_safe(line.name)} on {_safe(line.device)}: {_safe(line.summary)}" for line in timelines(report)]
+    for curve in curves(report):
+        if curve.steps:
+            first, last = curve.steps[0], curve.steps[-1]
+            taken = [step["driver_allocations"] for step in (first, last)]
+            lines.append(
+                f"- {_safe(curve.name)} on {_safe(curve.device)}: peak {in_bytes(last['peak'])}, held "
+                f"{in_bytes(last['reserved'])}; segments taken from the driver: {taken[0]} in the first step, {taken[1]} "
+                f"in step {len(curve.steps)}"
+            )
+    return lines
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _safe(text: str) -> str:
+    """Text that stays in its cell, and is no markup but for our own bold."""
+    for mark in ("\\", "|", "<", "`", "_"):
+        text = text.replace(mark, f"\\{mark}")
+    return text
