@@ -73,13 +73,13 @@ def _checked() -> None:
     """Nothing is left to check."""
 
 
-def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -> None:
+def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -> bool:
     """Raise `IndexOutOfRange` unless all of `target`, integers, are in [0, classes) or equal to `ignore_index`.
 
-    When that is raised is as with `check_bounds`.
+    When that is raised is as with `check_bounds`. The result: whether none is known to equal `ignore_index`.
     """
     if not target.meta.numel:
-        return
+        return False
     device = target.meta.device
     if device.type != "cpu":
         known = target
@@ -93,14 +93,17 @@ def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -
                 raise _wrong_class(wrong[0], classes, ignore_index, where)
 
         _defer(known, judge)
-        return
-    least, most = (0, -1) if device in _unchecked else _extremes_in_memory(target, classes)
+        return False
+    if device in _unchecked:
+        return False
+    least, most = _extremes_in_memory(target, classes)
     if least >= 0 and most < classes:
-        return
+        return not least <= ignore_index <= most
     values = _hosting.to_host(target.detach())  # type: ignore[attr-defined]
     wrong = values[((values < 0) | (values >= classes)) & (values != ignore_index)]
     if wrong.size:
         raise _wrong_class(int(wrong[0]), classes, ignore_index, where)
+    return False
 
 
 def _wrong_class(found: int, classes: int, ignore_index: int, where: str) -> IndexOutOfRange:

@@ -38,3 +38,14 @@ def test_dear_elements_go_to_the_workers_earlier() -> None:
 def test_elements_far_apart_count_for_more() -> None:
     x = wg.empty(256, 256)
     assert work("add", x, wg.empty(256)) == work("add", x, x) < work("add", x, x.t())
+
+
+def test_a_sum_in_vectors_is_cheap() -> None:
+    """A middling sum is one launch in the calling thread, not partial sums of workers."""
+
+    def plan(x: wg.Tensor) -> Any:
+        return dispatch.plan_for(registry["sum"], (x,), (None, False, None)).steps
+
+    (step,) = plan(wg.empty(1 << 17))
+    assert step.work <= SMALL
+    assert plan(wg.empty(1 << 16))[0].work < plan(wg.empty(1 << 17)[::2])[0].work

@@ -22,8 +22,11 @@ __all__ = ["cross_entropy", "multi_margin_loss", "multilabel_margin_loss", "mult
 
 def _check_classes(
     input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int | None, where: str
-) -> tuple[int, Tensor]:
-    """The dimension of classes, and the target as int64. Raises `ShapeError`, `DTypeError`, `IndexOutOfRange`."""
+) -> tuple[int, Tensor, bool]:
+    """The dimension of classes, the target as int64, and whether all targets are known to count.
+
+    Raises `ShapeError`, `DTypeError`, `IndexOutOfRange`.
+    """
     only_tensors(where, input, target)
     if input.meta.ndim == 0:
         raise ShapeError(f"{where}: the input needs a dimension of classes")
@@ -47,9 +50,8 @@ def _check_classes(
     classes = input.meta.shape[dim]
     if ignore_index is None:
         check_bounds(target, classes, where)
-    else:
-        check_classes(target, classes, ignore_index, where)
-    return dim, target
+        return dim, target, True
+    return dim, target, check_classes(target, classes, ignore_index, where)
 
 
 def _check_weight(weight: Tensor, classes: int, where: str) -> None:
@@ -57,9 +59,14 @@ def _check_weight(weight: Tensor, classes: int, where: str) -> None:
         raise ShapeError(f"{where}: {classes} classes need as many weights, not shape {list(weight.meta.shape)}")
 
 
-def _of_classes(losses: Any, target: Tensor, counted: Any, reduction: str, ignore_index: int, where: str) -> Tensor:
-    """`mean` divides by the weights of the targets that count, which without weights is their number."""
-    if reduction != "mean":
+def _of_classes(
+    losses: Any, target: Tensor, counted: Any, reduction: str, ignore_index: int, where: str, whole: bool
+) -> Tensor:
+    """`mean` divides by the weights of the targets that count, which without weights is their number.
+
+    whole: all targets are known to count.
+    """
+    if reduction != "mean" or (counted is None and whole):
         return reduced(losses, reduction, where)
     if counted is None:
         counted = _ops.ne(target, ignore_index)
@@ -83,12 +90,12 @@ def nll_loss(
     devices when the host next waits for them.
     """
     reduction = legacy(size_average, reduce, reduction)
-    dim, target = _check_classes(input, target, weight, ignore_index, "nll_loss")
+    dim, target, whole = _check_classes(input, target, weight, ignore_index, "nll_loss")
     losses = call(registry["nll_row"], (input, target, float(ignore_index)), (dim,))
     weights = None if weight is None else _target_weights(weight, target, ignore_index)
     if weights is not None:
         losses = _ops.mul(losses, weights)
-    return _of_classes(losses, target, weights, reduction, ignore_index, "nll_loss")
+    return _of_classes(losses, target, weights, reduction, ignore_index, "nll_loss", whole)
 
 
 def cross_entropy(
@@ -110,11 +117,11 @@ def cross_entropy(
         if ignore_index >= 0:
             raise DomainError("cross_entropy: ignore_index is for targets that are classes' numbers, not probabilities")
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
-    dim, target = _check_classes(input, target, weight, ignore_index, "cross_entropy")
+    dim, target, whole = _check_classes(input, target, weight, ignore_index, "cross_entropy")
     if weight is None:
         operands = (input, target, float(ignore_index), float(label_smoothing))
         losses = call(registry["cross_entropy_row"], operands, (dim,))
-        return _of_classes(losses, target, None, reduction, ignore_index, "cross_entropy")
+        return _of_classes(losses, target, None, reduction, ignore_index, "cross_entropy", whole)
     logs = _ops.log_softmax(input, dim)
     weights = _target_weights(weight, target, ignore_index)
     losses = _ops.mul(call(registry["nll_row"], (logs, target, float(ignore_index)), (dim,)), weights)
@@ -123,7 +130,7 @@ def cross_entropy(
         every = _ops.neg(_ops.sum(_ops.mul(logs, row_weights(weight, dim, input.meta.ndim)), dim))
         every = _ops.where(_ops.ne(target, ignore_index), every, 0.0)
         losses = losses * (1 - label_smoothing) + every * (label_smoothing / classes)
-    return _of_classes(losses, target, weights, reduction, ignore_index, "cross_entropy")
+    return _of_classes(losses, target, weights, reduction, ignore_index, "cross_entropy", whole)
 
 
 def _soft_cross_entropy(
@@ -168,7 +175,7 @@ def multi_margin_loss(
         if target.meta.numel != 1 or target.meta.ndim > 1:
             raise ShapeError(f"{where}: one row has one target, not shape {list(target.meta.shape)}")
         input = views.reshape(input, (*target.meta.shape, input.meta.numel))
-    _, target = _check_classes(input, target, weight, None, where)
+    _, target, _ = _check_classes(input, target, weight, None, where)
     losses: Any = call(registry["multi_margin_row"], (input, target, float(margin), float(p)), (-1,))
     if weight is not None:
         losses = _ops.mul(losses, call(registry["take_at"], (weight, target), (0, 1)))

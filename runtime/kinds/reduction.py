@@ -227,7 +227,7 @@ def _steps(
 
     # An empty tensor owns no memory: where nothing is read, a result stands in for it.
     sources = tuple(range(len(inputs))) if walk.count else (len(inputs),) * len(inputs)
-    work = max(walk.results * walk.count, walk.results)
+    work = _work(request, walk, entry)
     if splits == 1:
         buffers = (*sources, *range(len(inputs), count))
         return (step(entry, inputs + results, buffers, size, local, chunk, across, work, defines),), ()
@@ -271,24 +271,36 @@ def _lanes(request: Request, walk: Walk, element: str) -> int:
     return lanes
 
 
+def _work(request: Request, walk: Walk, entry: str) -> int:
+    """The work (see `Step`) of reducing all elements: a quarter where vectors of them are added to one field."""
+    work = max(walk.results * walk.count, walk.results)
+    record = request.record
+    single = len(record.detail["fields"]) == 1 and not record.texts[request.device.driver.target].functions
+    beside = entry == "columns" or (entry == "rows" and walk.strides[walk.main][-1] == 1)
+    return -(-work // 4) if single and beside else work
+
+
 def _cpu(
     request: Request, outputs: tuple[Meta, ...], walk: Walk, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     lanes = _lanes(request, walk, element)
     chosen = schedule(request, walk)
     least = chosen["least"]
-    parts = elementwise_parts(walk.results * walk.count, request.capabilities.cores, chosen["parts"])
     width, length = walk.kept[-1], walk.reduced[-1]
     beside = walk.kept_strides[walk.main][-1] == 1 and width >= lanes
+    entry = (
+        "general" if lanes == 1 else "columns" if beside and walk.count else "rows" if length >= lanes else "general"
+    )
+    parts = elementwise_parts(_work(request, walk, entry), request.capabilities.cores, chosen["parts"])
     wide = _widened(request, walk, lanes) if lanes > 1 else None
     if wide is not None:
         entry, chunk, size, inner = "columns", *_columns(request, wide, lanes, parts)
-    elif lanes > 1 and beside and walk.count:
-        entry, chunk, size, inner = "columns", *_columns(request, walk, lanes, parts)
-    elif lanes > 1 and length >= lanes:
-        entry, chunk, size, inner = "rows", *_rows(walk, parts, least)
+    elif entry == "columns":
+        chunk, size, inner = _columns(request, walk, lanes, parts)
+    elif entry == "rows":
+        chunk, size, inner = _rows(walk, parts, least)
     else:
-        entry, inner = "general", None
+        inner = None
         result_chunk, items = split(walk.results, parts)
         wanted = min(-(-parts // items), max(walk.count // least, 1))
         run, splits = split(max(walk.count, 1), wanted)
