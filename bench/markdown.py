@@ -95,7 +95,7 @@ def _steps(report: Mapping[str, Any]) -> list[str]:
             taken = [step["driver_allocations"] for step in (first, last)]
             lines.append(
                 f"- {_safe(curve.name)} on {_safe(curve.device)}: peak {in_bytes(last['peak'])}, held "
-                f"{in_bytes(last['reserved'])}; segments taken from the driver: {taken[0]} in the first step, {taken[1]} "
+                f"{in_bytes(last['reserved'])}; segments from the driver: {taken[0]} in the first step, {taken[1]} "
                 f"in step {len(curve.steps)}"
             )
     return lines
