@@ -38,17 +38,21 @@ def accuracy(pairs: Pairs, dtype: str) -> dict[str, float]:
         if not expected.size or expected.dtype.kind not in "fiu":
             continue
         finite = np.isfinite(expected)
-        wide = expected[finite].astype(np.float64)
-        error, size = np.abs(found[finite].astype(np.float64) - wide), np.abs(wide)
+        wide = expected if finite.all() else expected[finite]
+        error = np.abs(found - expected if finite.all() else found[finite] - wide)
         if not error.size:
             continue
         worst["abs"] = max(worst["abs"], float(error.max()))
-        if size.any():
-            worst["rel"] = max(worst["rel"], float((error[size > 0] / size[size > 0]).max()))
+        size = np.abs(wide)
+        share = np.divide(error, size, out=np.zeros_like(error, np.float64), where=size > 0)
+        top = float(share.max())
+        worst["rel"] = max(worst["rel"], top)
         if dtype in _BITS:
-            power = np.where(size > 0, np.frexp(size)[1] - 1, _LEAST[dtype])
+            # The unit is between 1 and 2 times the same part of the value, so the worst is among these.
+            some = ((share >= top / 2) & (top > 0)) | ((size < 2.0 ** _LEAST[dtype]) & (error > 0))
+            power = np.where(size[some] > 0, np.frexp(size[some])[1] - 1, _LEAST[dtype])
             unit = np.exp2(np.maximum(power, _LEAST[dtype]) - _BITS[dtype])
-            worst["ulp"] = max(worst["ulp"], float((error / unit).max()))
+            worst["ulp"] = max(worst["ulp"], float(np.max(error[some] / unit, initial=0.0)))
     return worst
 
 
