@@ -92,8 +92,11 @@ def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(section: Section, roof: Roof | None) -> dict[str, Any]:
-    """A section as the template takes it: columns, and rows of cells."""
+    """A section as the template takes it: columns that some row fills, and rows of cells."""
     columns, rows = (_host if section.part == "host" else _kernels)(section, roof)
+    filled = [i for i in range(len(columns)) if any(row["cells"][i]["text"] for row in rows)]
+    columns = [columns[i] for i in filled]
+    rows = [row | {"cells": [row["cells"][i] for i in filled]} for row in rows]
     details = {name for name, *_ in _DETAILS}
     heads = [{"name": name, "help": help, "number": numeric, "detail": name in details}
              for name, help, numeric in columns]  # fmt: skip
@@ -112,11 +115,6 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
         ("error", "largest, relative to the largest value", True),
         *((name, help, numeric) for name, help, numeric, _ in _DETAILS), ("notes", "", False),
     ]  # fmt: skip
-    given = {name for name, _, _, cell in _DETAILS if any(cell(entry)["text"] for entry in section.entries)}
-    left_out = {name for name, *_ in _DETAILS} - given
-    if not any(entry.copy for entry in section.entries):
-        left_out.add("of a copy")
-    columns = [column for column in columns if column[0] not in left_out]
     rows = []
     for entry in section.entries:
         moved, done = rates(entry)
@@ -127,12 +125,11 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
             both = entry.ratio(peer) or (None, None)
             role = "missed" if peer in entry.missed else "met" if peer in entry.aims else ""
             cells += [_number(both[0], role=role), _number(both[1])]
-        if any(column[0] == "of a copy" for column in columns):
-            role = "missed" if "copy" in entry.missed else "met" if "copy" in entry.aims else ""
-            cells.append(_number(entry.copy and entry.copy[0], role=role))
+        role = "missed" if "copy" in entry.missed else "met" if "copy" in entry.aims else ""
+        cells.append(_number(entry.copy and entry.copy[0], role=role))
         cells += [_text(", ".join(f"{n} {aim:g}" for n, aim in entry.aims.items()), "missed" * bool(entry.missed)),
                   _number(entry.error, f"{entry.error:.1g}" if entry.error is not None else ""),
-                  *(_detail(cell(entry)) for name, _, _, cell in _DETAILS if name in given),
+                  *(_detail(cell(entry)) for *_, cell in _DETAILS),
                   _text(entry.problem or "; ".join(entry.notes), "wide" + " missed" * bool(entry.problem))]  # fmt: skip
         rows.append(_row(entry, cells))
     return columns, rows

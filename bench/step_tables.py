@@ -33,8 +33,8 @@ def step_tables(reports: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]
                      ("held", "from the driver, behind the step", True), ("taken", "segments, from the driver", True),
                      ("given back", "segments, to the driver", True)]  # fmt: skip
             rows = [[number_cell(i + 1, str(i + 1)), *(number_cell(step[n], in_bytes(step[n])) for n in
-                     ("allocated", "peak", "reserved")), number_cell(step["driver_allocations"]),
-                     number_cell(step["driver_frees"])] for i, step in enumerate(curve.steps)]  # fmt: skip
+                     ("allocated", "peak", "reserved")), *(number_cell(step[n], str(step[n])) for n in
+                     ("driver_allocations", "driver_frees"))] for i, step in enumerate(curve.steps)]  # fmt: skip
             yield _table(f"Memory: {curve.name} ({curve.device})", curve.device, heads, rows)
         for line in timelines(report):
             heads = [("kernel", "", False), ("device", "", False), ("times", "in the step", True),
