@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from . import factories, joining, reducing, scanning
 from ._checks import only_tensors
 from ._generated import ops
+from .products import fused
 from .runtime import dtypes, layout, views
 from .runtime.autocast import alike
 from .runtime.dispatch import call
@@ -106,8 +107,11 @@ def addbmm(
     if len(first) != 3 or len(second) != 3 or first[0] != second[0] or first[2] != second[1]:
         raise ShapeError(f"addbmm: takes (b, n, m) and (b, m, p), not shapes {list(first)} and {list(second)}")
     rows = views.reshape(call(registry["permute"], (batch1,), ((1, 0, 2),)), (first[1], first[0] * first[2]))
-    found = ops.mm(rows, views.reshape(batch2, (first[0] * first[2], second[2])))
-    found = _plus(input, found, beta, alpha, "addbmm")
+    columns = views.reshape(batch2, (first[0] * first[2], second[2]))
+    if fused(beta, alpha, input, rows, columns, 2, 2):
+        found = ops.addmm_product(input, rows, columns, beta, alpha)
+    else:
+        found = _plus(input, ops.mm(rows, columns), beta, alpha, "addbmm")
     return found if out is None else store(found, out, "addbmm")
 
 

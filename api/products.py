@@ -17,6 +17,7 @@ from .runtime.spelling import store
 from .runtime.tensor import Tensor
 
 __all__ = [
+    "_addmm_activation",
     "addmm",
     "addmv",
     "baddbmm",
@@ -54,16 +55,59 @@ def _inner_product(input: Tensor, other: Tensor) -> Tensor:
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
+    if fused(beta, alpha, input, mat1, mat2, 2, 2):
+        return ops.addmm_product(input, mat1, mat2, beta, alpha)
     return _plus_product(input, ops.mm(mat1, mat2), beta, alpha)
+
+
+def _addmm_activation(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
+) -> Tensor:
+    """relu (or with `use_gelu` gelu, by the error function) of beta * input + alpha * (mat1 @ mat2).
+
+    One kernel where no gradient is recorded; else the activation is an op of its own.
+    """
+    only_tensors("_addmm_activation", input, mat1, mat2)
+    wanted = state().grad and (input.needs or mat1.needs or mat2.needs)
+    if not wanted and fused(beta, alpha, input, mat1, mat2, 2, 2):
+        return (ops.addmm_gelu if use_gelu else ops.addmm_relu)(input, mat1, mat2, beta, alpha)
+    found = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return ops.gelu_erf(found) if use_gelu else ops.relu(found)
+
+
+def fused(beta: Any, alpha: Any, input: Any, a: Any, b: Any, first: int, second: int) -> bool:
+    """Whether beta * input + alpha * (a @ b), of `a` and `b` of so many dimensions, is one kernel: of numbers and of
+    floating tensors that `_beside` allows. Of beta = 0 it is not: NaN in input does not count then, as in BLAS."""
+    if beta == 0 or type(beta) not in (int, float) or type(alpha) not in (int, float):
+        return False
+    if not (isinstance(input, Tensor) and isinstance(a, Tensor) and isinstance(b, Tensor)):
+        return False
+    one, two = a.meta.shape, b.meta.shape
+    if len(one) != first or len(two) != second or one[:-2] != two[:-2] or one[-1] != two[first - 2]:
+        return False
+    return _beside(input, a, b, one[:-1] + two[first - 1 :])
+
+
+def _beside(input: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether `input` can be added to a product of `a` and `b` where that is stored: a tensor of their dtype, a
+    floating one, that broadcasts to `shape`, that of the product."""
+    own, dtype = input.meta, a.meta.dtype
+    if own.dtype is not dtype or b.meta.dtype is not dtype or dtype.kind != "f" or own.ndim > len(shape):
+        return False
+    return all(n in (1, m) for n, m in zip(own.shape[::-1], shape[::-1], strict=False))
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
+    if fused(beta, alpha, input, mat, vec, 2, 1):
+        return ops.addmv_product(input, mat, vec, beta, alpha)
     return _plus_product(input, ops.mv(mat, vec), beta, alpha)
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2)."""
+    if fused(beta, alpha, input, batch1, batch2, 3, 3):
+        return ops.baddbmm_product(input, batch1, batch2, beta, alpha)
     return _plus_product(input, ops.bmm(batch1, batch2), beta, alpha)
 
 
@@ -81,7 +125,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.meta.ndim == 1:
         found = matmul(input, weight)
     elif input.meta.ndim == 2:
-        found = ops.linear_product(input, weight)
+        found, bias = _linear(input, weight, bias)
     else:  # one matrix product of all rows
         shape = input.meta.shape
         if not shape or shape[-1] != weight.meta.shape[-1]:
@@ -89,10 +133,17 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                 f"linear: input {list(shape)} and weight {list(weight.meta.shape)} must agree in their last dimension"
             )
         flat = views.reshape(input, (-1, shape[-1])) if input.meta.numel else input
-        found = ops.linear_product(flat, weight)
+        found, bias = _linear(flat, weight, bias)
         if input.meta.numel:
             found = views.reshape(found, (*shape[:-1], weight.meta.shape[0]))
     return found if bias is None else ops.add(found, alike(bias, found))
+
+
+def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The product of `rows` with the transpose of `weight`, and what is still to be added to it."""
+    if isinstance(bias, Tensor) and _beside(bias, rows, weight, weight.meta.shape[:1]):
+        return ops.linear_bias(rows, weight, bias), None
+    return ops.linear_product(rows, weight), bias
 
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

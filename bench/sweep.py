@@ -158,8 +158,10 @@ def _sizes(op: Op, shape: Shape) -> list[Shape]:
 
 def _equation(op: Op) -> tuple[list[str], str]:
     """The operands' letters and the result's, without leading dimensions."""
-    terms, _, out = str(op.spec["out"]).replace(" ", "").replace("...", "").partition("->")
-    return terms.split(","), out
+    from ..codegen.kinds.contraction import letters, terms
+
+    out = terms(op)[2].replace("...", "")
+    return [term.replace("...", "") for term in letters(op).values()], out
 
 
 def _letters(op: Op) -> list[str]:

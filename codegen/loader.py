@@ -80,7 +80,10 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
         "together": _TOGETHER,
         "order": ((int,), "of a derived op: how many derivatives it is away from one that was written"),
     },
-    "contraction": {"out": ((str,), "the equation, as in einsum")},
+    "contraction": {
+        "out": ((str,), "the equation, as in einsum"),
+        "epilogue": ((str,), "what is stored: an expression of acc, an element of the product, and of other operands"),
+    },
     "view": {"view": ((str,), "the geometry function")},
     "index": {"index": ((str,), "the access pattern")},
     "sort": {"sort": ((str,), "what is asked for: order, top or search")},

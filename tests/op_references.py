@@ -343,6 +343,13 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "vm": lambda v, x: np.matmul(v, x),
     "bmv": lambda x, v: np.matmul(x, v),
     "linear_product": lambda x, w: np.matmul(x, w.T),
+    "linear_bias": lambda x, w, bias: np.matmul(x, w.T) + bias,
+    "addmm_relu": lambda c, a, b, beta, alpha: np.maximum(beta * c + alpha * np.matmul(a, b), 0),
+    "addmm_gelu": lambda c, a, b, beta, alpha: (s := beta * c + alpha * np.matmul(a, b)) * sp.ndtr(s),
+    **dict.fromkeys(
+        ("addmm_product", "baddbmm_product", "addmv_product"),
+        lambda c, a, b, beta, alpha: beta * c + alpha * np.matmul(a, b),
+    ),
     "softmax": lambda x, dim=-1: sp.softmax(x, axis=dim),
     "log_softmax": lambda x, dim=-1: sp.log_softmax(x, axis=dim),
     "logsumexp_row": lambda x, dim=-1, keepdim=False: sp.logsumexp(x, axis=dim, keepdims=keepdim),

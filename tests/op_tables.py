@@ -111,6 +111,12 @@ CONTRACTIONS = [
     Row("outer", (of(17), of(33)), {}),
     Row("linear_product", (of(4, 65), of(33, 65)), {}),
     Row("linear_product", (of(2, 3, 16), of(5, 16)), {}),
+    Row("linear_bias", (of(4, 65), of(33, 65), of(33)), {}),
+    Row("addmm_product", (of(4, 1), of(4, 65), of(65, 33)), {"beta": 0.5, "alpha": -2.0}),
+    Row("baddbmm_product", (of(4, 6), of(3, 4, 5), of(3, 5, 6)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmv_product", (of(33), of(33, 17), of(17)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmm_relu", (of(33), of(4, 65), of(65, 33)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmm_gelu", (of(33), of(4, 65), of(65, 33)), {"beta": 0.5, "alpha": -2.0}),
 ]  # fmt: skip
 
 

@@ -83,6 +83,7 @@ def test_it_is_documented():
 
 # By PyTorch's documentation, "Autocast Op Reference": CUDA ops, and those of CPUs.
 LOWER = "mm bmm mv matmul_batched linear_product convolution convolution_input attention prelu_slope"
+LOWER += " linear_bias addmm_product baddbmm_product addmv_product addmm_relu addmm_gelu"
 FLOAT32_GPU = (
     "acos asin cosh cumprod cumsum erfinv exp expm1 layer_norm log log10 log1p log2 log_softmax pow prod reciprocal "
     "rsqrt sinh softmax softplus sum tan pair_norms squared_error absolute_error nll_row divergence poisson_error"

@@ -58,7 +58,11 @@ def _formula(op: Any, given: Mapping[str, Any]) -> list[Any] | None:
     if op.kind == "reduction":
         return _reduction(op, values)
     if op.kind == "contraction":
-        return [np.einsum(next(iter(op.outputs.values())), *(values[p.name] for p in op.operands))]
+        from ..codegen.kinds.contraction import epilogue, factors
+
+        product = np.einsum(next(iter(op.outputs.values())), *(values[p.name] for p in factors(op)))
+        stored = epilogue(op)
+        return [product if stored is None else evaluate({"out": stored}, {**values, "acc": product})["out"]]
     return None
 
 

@@ -30,14 +30,15 @@ _WINDOWS = (2, 3)
 def shapes(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, tuple[int, ...]]:
     """A shape for each tensor operand, by name."""
     if op.kind == "contraction":
-        terms = next(iter(op.outputs.values())).replace(" ", "").partition("->")[0].split(",")
-        sizes = {letter: 3 + i for i, letter in enumerate(sorted({c for t in terms for c in t if c != "."}))}
+        from ..codegen.kinds.contraction import letters
+
+        terms = letters(op)
+        sizes = {c: 3 + i for i, c in enumerate(sorted({c for t in terms.values() for c in t if c != "."}))}
         named = {"m": shape[0], "n": shape[-1], "k": sum(shape)}
         sizes = {letter: named.get(letter, size) for letter, size in sizes.items()}
-        tensors = [p for p in op.operands if p.is_tensor]
         return {
-            p.name: (_LETTERS["."] if "..." in t else ()) + tuple(sizes[c] for c in t if c != ".")
-            for p, t in zip(tensors, terms, strict=True)
+            name: (_LETTERS["."] if "..." in t else ()) + tuple(sizes[c] for c in t if c != ".")
+            for name, t in terms.items()
         }
     if op.kind == "window":
         covering = op.fields["window"]["over"] == "covering"

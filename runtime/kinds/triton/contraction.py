@@ -7,12 +7,13 @@
     move      a copy from any strides to any
     finish    the sum of parts, always in the same order
 
+`tile`, `tma` and `multiply` store through the op's epilogue; behind `dots` and `finish` a `move` does.
 A choice is a pure function of the problem and the device (`tiles`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ from . import index_type, next_power, strided_extent
 from .tiles import TMA, WHOLE, Tile, choose, largest, tiles_for
 
 if TYPE_CHECKING:
-    from ..contraction import _Builder, _Gemm, _Place
+    from ..contraction import _Builder
+    from ..contraction_terms import Beside, Gemm, Place
 
 __all__ = ["move", "product"]
 
@@ -39,7 +41,7 @@ _ODD = 512  # m, n and k from which operands are copied to rows that the copy en
 _TMA_DEPTH = 256  # k from which programs of `tma` make up for the time that its descriptors take
 
 
-def product(builder: _Builder, gemm: _Gemm, a: _Place, b: _Place, c: _Place) -> None:
+def product(builder: _Builder, gemm: Gemm, a: Place, b: Place, c: Place) -> None:
     """Append the steps of C = A B to the builder's."""
     _Product(builder, gemm, a, b, c).plan()
 
@@ -47,19 +49,22 @@ def product(builder: _Builder, gemm: _Gemm, a: _Place, b: _Place, c: _Place) -> 
 class _Product:
     """One product, while it is planned."""
 
-    def __init__(self, builder: _Builder, gemm: _Gemm, a: _Place, b: _Place, c: _Place):
+    def __init__(self, builder: _Builder, gemm: Gemm, a: Place, b: Place, c: Place):
         self.builder, self.gemm, self.a, self.b, self.c = builder, gemm, a, b, c
         self.able = builder.able
         self.dtype: DType = builder.element
         self.summed = dtypes.float32 if self.dtype.itemsize == 2 and self.dtype.kind == "f" else self.dtype
         if self.dtype.kind != "f" and self.dtype.itemsize < 4:
             self.summed = dtypes.int32  # the same modulo the type's range, and the type that multipliers have
+        self.extra: Beside | None = builder.beside
+        self.behind: tuple[list[tuple[int, ...]], Place] | None = None
 
     def plan(self) -> None:
         self.chosen = self._chosen()
         self._pack()
         m, k = self.gemm.m[0], self.gemm.k[0]
         if m == 1:
+            self._aside()
             self._dots()
         elif self.dtype.kind != "f" or k <= _SHALLOW:
             self._tiles("multiply", WHOLE, "whole")
@@ -67,6 +72,26 @@ class _Product:
             kind = {2: "half", 8: "double"}.get(self.dtype.itemsize) or input_precision(self.able.sm)
             tiles = tiles_for(self.dtype.itemsize, self.able.sm, self._even())
             self._tiles("tile", (Tile(*self.chosen["tile"]),) if self.chosen["tile"] else tiles, kind)
+        if self.behind is not None:
+            dims, target = self.behind
+            move(self.builder, dims, self.c, target, last=True)
+
+    def _aside(self) -> None:
+        """Where there is an epilogue, let the product go to scratch, and from there through the epilogue to C."""
+        if self.extra is None:
+            return
+        g, target = self.gemm, self.c
+        step, batch = g.m[0] * g.n[0], []
+        dims: list[tuple[int, ...]] = [(g.m[0], g.n[0], g.m[2], *(e[0] for e in g.beside))]
+        dims.append((g.n[0], 1, g.n[2], *(e[1] for e in g.beside)))
+        for i in reversed(range(len(g.batch))):
+            size, s, t, u = g.batch[i]
+            batch.append((size, s, t, step))
+            dims.insert(0, (size, step, u, *(e[2][i] for e in g.beside)))
+            step *= size
+        self.gemm = replace(g, m=(*g.m[:2], g.n[0]), n=(*g.n[:2], 1), batch=tuple(reversed(batch)), beside=())
+        self.c = replace(target, buffer=self._allocate(step, self.summed), dtype=self.summed, strides={})
+        self.extra, self.behind = None, (dims, target)
 
     def _chosen(self) -> Choice:
         (m, am, _), (n, bn, _), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
@@ -86,7 +111,7 @@ class _Product:
             self.b, bk, bn = self._copied(self.b, (k, bk), (n, bn), 2)
         self.gemm = replace(self.gemm, m=(m, am, cm), n=(n, bn, cn), k=(k, ak, bk))
 
-    def _unfit(self, place: _Place, first: tuple[int, int], second: tuple[int, int], which: int) -> bool:
+    def _unfit(self, place: Place, first: tuple[int, int], second: tuple[int, int], which: int) -> bool:
         unit = _unit(first, second)
         if unit == 2:
             return True
@@ -101,7 +126,7 @@ class _Product:
         """Whether the device has an engine that copies blocks, and operands are of a type that `tma` takes."""
         return self.able.sm >= 90 and self.dtype.itemsize == 2 and self.dtype.kind == "f"
 
-    def _copied(self, place: _Place, first: tuple[int, int], second: tuple[int, int], which: int) -> Any:
+    def _copied(self, place: Place, first: tuple[int, int], second: tuple[int, int], which: int) -> Any:
         """(copy, its strides along both dimensions): the contiguous one stays that, or else it is the second; rows at
         multiples of 16 elements; once for entries that share it."""
         turned = _unit(first, second) == 0
@@ -123,7 +148,7 @@ class _Product:
 
     def _allocate(self, count: int, dtype: DType) -> int:
         self.builder.scratch.append(count * dtype.itemsize)
-        return 2 + len(self.builder.scratch)
+        return len(self.builder.request.tensors) + len(self.builder.scratch)
 
     def _index(self, parts: int) -> str:
         g = self.gemm
@@ -132,11 +157,13 @@ class _Product:
             strided_extent((*sizes, x[0], y[0]), (*(d[i] for d in g.batch), x[s], y[t]))
             for i, (x, s, y, t) in enumerate(((g.m, 1, g.k, 1), (g.n, 1, g.k, 2), (g.m, 2, g.n, 2)), 1)
         ]
+        for em, en, e in g.beside:
+            extents.append(strided_extent((*sizes, g.m[0], g.n[0]), (*e, em, en)))
         return index_type([*extents, parts * g.entries * g.m[0] * g.n[0]])
 
     # results in parts
 
-    def _split(self, parts: int) -> tuple[_Gemm, _Place, int]:
+    def _split(self, parts: int) -> tuple[Gemm, Place, int]:
         """Where a product of so many parts writes, with what strides, and how far from part to part."""
         if parts == 1:
             return self.gemm, self.c, 0
@@ -149,7 +176,7 @@ class _Product:
         place = replace(self.c, buffer=self._allocate(step * parts, self.summed), dtype=self.summed, strides={})
         return there, place, step
 
-    def _finish(self, place: _Place, parts: int) -> None:
+    def _finish(self, place: Place, parts: int) -> None:
         if parts > 1:
             g = self.gemm
             dims = [(size, u) for size, _, _, u in g.batch] + [(g.m[0], g.m[2]), (g.n[0], g.n[2])]
@@ -174,6 +201,8 @@ class _Product:
         if entry == "multiply":
             deep = 1 if self.summed.itemsize == 8 else tile.bk  # steps at a time: their operands stay in registers
             tile = replace(tile, bk=min(next_power(self.gemm.k[0]), deep))
+        if parts > 1:
+            self._aside()
         there, place, part_step = self._split(parts)
         (m, am, cm), (n, bn, cn), (k, ak, bk) = there.m, there.n, there.k
         defines: dict[str, str | int] = {
@@ -245,46 +274,74 @@ class _Product:
         return True
 
     def _enqueue(
-        self, entry: str, place: _Place, defines: dict[str, str | int], geometry: tuple[Any, ...], programs: int,
+        self, entry: str, place: Place, defines: dict[str, str | int], geometry: tuple[Any, ...], programs: int,
         parts: int,
     ) -> None:  # fmt: skip
         defines["INDEX"] = self._index(parts)
-        instance = _instance(self.builder, entry, self.summed, (self.a, self.b, place), defines)
-        g = self.gemm
+        g, extra = self.gemm, self.extra
+        for i, (em, en, e) in enumerate(g.beside):
+            row = 1 if en == 1 and em == 0 and not any(e) else 2 if en == 1 else 3
+            defines[f"EXTRA{i}"] = 0 if en == 0 or g.n[0] == 1 else row
+            geometry = (*geometry, em, en, (e[0] if e else 0) if entry == "tma" else e)
+        places = (self.a, self.b, place, *(extra.places if extra else ()))
+        instance = _instance(self.builder, entry, self.summed, places, defines, extra)
         work = g.entries * max(g.m[0] * g.n[0] * g.k[0] // 64, 1)
-        buffers = (self.a.buffer, self.b.buffer, place.buffer)
-        self.builder.steps.append(Step(instance, buffers, geometry, (programs,), None, work))
+        buffers = tuple(p.buffer for p in places)
+        self.builder.steps.append(Step(instance, buffers, geometry, (programs,), None, work, _numbers(extra)))
 
 
 # copies
 
 
-def move(builder: _Builder, dims: list[tuple[int, int, int]], source: _Place, target: _Place, parts: int = 1) -> None:
-    """Append a step that copies dimensions (size, source's stride, target's); no parts: that stores zeros."""
+def move(
+    builder: _Builder, dims: Sequence[tuple[int, ...]], source: Place, target: Place, parts: int = 1, last: bool = False
+) -> None:
+    """Append a step that copies dimensions (size, source's stride, target's); no parts: that stores zeros.
+
+    last: it stores the result, through the epilogue, whose operands' strides follow in `dims`.
+    """
+    extra = builder.beside if last else None
+    if not parts and extra is not None:  # the epilogue of zeros
+        step, zeros = 1, []
+        for size, *_ in reversed(dims):
+            zeros.append((size, step))
+            step *= size
+        builder.scratch.append(step * builder.element.itemsize)
+        made = replace(target, buffer=len(builder.request.tensors) + len(builder.scratch), dtype=builder.element)
+        _finish(builder, made.dtype, zeros[::-1], source, made, 0)
+        dims = [(size, s, *d[2:]) for d, (size, s) in zip(dims, zeros[::-1], strict=True)]
+        return move(builder, dims, made, target, last=True)
     if not parts:
-        return _finish(builder, target.dtype, [(size, t) for size, _, t in dims], source, target, 0)
-    sizes, (given, taken) = collapse(tuple(d[0] for d in dims), [tuple(d[1] for d in dims), tuple(d[2] for d in dims)])
+        return _finish(builder, target.dtype, [(d[0], d[2]) for d in dims], source, target, 0)
+    width = 3 + (len(extra.places) if extra else 0)
+    sizes, strides = collapse(tuple(d[0] for d in dims), [tuple(d[i] for d in dims) for i in range(1, width)])
     if not sizes:
-        sizes, given, taken = (1,), (1,), (1,)
+        sizes, strides = (1,), [(1,)] * (width - 1)
+    given, taken, *beside = strides
     numel, block = prod(sizes), builder.able.block
     columns = min(next_power(sizes[-1]), block)
     rows = numel // sizes[-1]
     tall = min(block // columns, next_power(rows))
     across = _ceil(sizes[-1], columns)
     computed = dtypes.int32 if target.dtype.kind != "f" and target.dtype.itemsize < 4 else target.dtype
+    if extra is not None and computed.kind == "f" and computed.itemsize == 2:
+        computed = dtypes.float32
     defines: dict[str, str | int] = {
         "OUTER": len(sizes) - 1, "X": 1 if given[-1] == 1 else 2, "Y": 1 if taken[-1] == 1 else 2,
         "ROWS": tall, "COLUMNS": columns,
     }  # fmt: skip
-    defines["INDEX"] = index_type([numel, strided_extent(sizes, given), strided_extent(sizes, taken)])
+    defines |= {f"EXTRA{i}": e[-1] if e[-1] in (0, 1) else 2 for i, e in enumerate(beside)}
+    defines["INDEX"] = index_type([numel, *(strided_extent(sizes, s) for s in strides)])
     geometry = (rows, sizes[-1], across, sizes[:-1], given[:-1], taken[:-1], given[-1], taken[-1])
-    instance = _instance(builder, "move", computed, (source, target), defines)
-    grid = (_ceil(rows, tall) * across,)
-    builder.steps.append(Step(instance, (source.buffer, target.buffer), geometry, grid, None, numel))
+    geometry = (*geometry, *(part for e in beside for part in (e[:-1], e[-1])))
+    places = (source, target, *(extra.places if extra else ()))
+    instance = _instance(builder, "move", computed, places, defines, extra)
+    grid, buffers = (_ceil(rows, tall) * across,), tuple(p.buffer for p in places)
+    builder.steps.append(Step(instance, buffers, geometry, grid, None, numel, _numbers(extra)))
 
 
 def _finish(
-    builder: _Builder, summed: DType, dims: list[tuple[int, int]], source: _Place, target: _Place, parts: int
+    builder: _Builder, summed: DType, dims: list[tuple[int, int]], source: Place, target: Place, parts: int
 ) -> None:
     """A step that sums `parts` results, contiguous and one after the other, into dimensions (size, stride)."""
     contiguous, step = [], 1
@@ -306,10 +363,11 @@ def _finish(
 
 
 def _instance(
-    builder: _Builder, entry: str, summed: DType, places: Iterable[_Place], defines: dict[str, str | int]
-) -> Instance:
+    builder: _Builder, entry: str, summed: DType, places: Iterable[Place], defines: dict[str, str | int],
+    extra: Beside | None = None,
+) -> Instance:  # fmt: skip
     """Named for the kind, not the op: the text is the same for all, and so are compiled kernels."""
-    text = builder.request.record.texts[builder.request.device.driver.target]
+    text = builder.text(extra)
     slots = tuple(Slot(p.dtype.name) for p in places)
     return Instance(
         "contraction", text.source, f"contraction_{entry}", summed.compute, 1, slots, tuple(defines.items()),
@@ -317,7 +375,11 @@ def _instance(
     )  # fmt: skip
 
 
-def _tables(gemm: _Gemm) -> tuple[tuple[int, ...], ...]:
+def _numbers(extra: Beside | None) -> tuple[int, ...]:
+    return tuple(range(extra.numbers)) if extra is not None else ()
+
+
+def _tables(gemm: Gemm) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(d[i] for d in gemm.batch) for i in range(4))
 
 
