@@ -21,13 +21,13 @@ from ..records import Output
 from ..schedules import Choice, choose
 from . import Planned, Request, slot
 
-__all__ = ["compute_dtype", "elementwise_parts", "plan", "result_dtype"]
+__all__ = ["COSTS", "compute_dtype", "elementwise_parts", "plan", "result_dtype"]
 
 _CLASSES = {"bool": "b", "integer": "ui", "float": "f", "numeric": "uif", "integral": "bui", "all": "buif"}
 _STREAM = 8 << 20  # bytes of result from which stores bypass the caches, where that is not a schedule's choice
 # What an element of 4 bytes costs a core of a CPU (measured, PoCL on AVX-512), in eighths of a nanosecond: 1 to read
 # and write it, and for every math function called what stands here, or 4.
-_COSTS = {
+COSTS = {
     "abs": 0, "ceil": 0, "copysign": 0, "floor": 0, "isfinite": 0, "isinf": 0, "isnan": 0, "maximum": 0, "minimum": 0,
     "round": 0, "sign": 0, "trunc": 0, "exp": 1, "exp2": 1, "reciprocal": 1, "sqrt": 1, "asin": 2, "cosh": 2, "erf": 2,
     "expm1": 2, "log": 2, "log10": 2, "log1p": 2, "log2": 2, "logistic": 2, "rsqrt": 2, "sinh": 2, "tanh": 2,
@@ -201,7 +201,7 @@ def _work(request: Request, numel: int, element: str) -> int:
     """The work (see `Step`) of computing `numel` elements of a request's expressions, all of them side by side."""
     functions = request.record.texts[request.device.driver.target].functions
     wide = 2 if element in ("double", "long") else 1
-    return numel * wide * (1 + sum(_COSTS.get(name, 4) for name in functions)) // 4
+    return numel * wide * (1 + sum(COSTS.get(name, 4) for name in functions)) // 4
 
 
 def elementwise_parts(numel: int, cores: int, a_core: int | None = None) -> int:
