@@ -401,6 +401,7 @@ def test_integers(device, element):
 def test_storage_of_half(device):
     every = np.arange(1 << 16, dtype=np.uint16)
     expected = every.view(np.float16).astype(np.float32)
+    expected.view(np.uint32)[np.isnan(expected)] |= 1 << 22  # quiet, as processors make them
     vector, scalar = np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
     device.call("from_half", 1 << 12, every, vector, every.copy(), scalar)
     assert np.array_equal(vector.view(np.uint32), expected.view(np.uint32))
