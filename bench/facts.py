@@ -7,7 +7,8 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,57 +103,81 @@ def schedules(steps: Sequence[Step]) -> list[str]:
 
 
 def compile_times(site: Site, steps: Sequence[Step]) -> tuple[float, float] | None:
-    """Seconds that building the kernels of `steps` takes from nothing, and from the cache; None off OpenCL.
+    """Seconds that building the kernels of `steps` takes from nothing, and from the cache; None where nothing is built.
 
-    Built one after the other, as first calls build them, by compilers of their own with an empty cache. The text ends
-    in a comment that no earlier one had: drivers that keep compiled programs themselves do not know it.
+    One after the other, as first calls build them, with an empty cache. OpenCL's text ends in a comment that no earlier
+    one had: drivers that keep compiled programs themselves do not know it. Triton is imported before it is timed.
     """
-    driver: Any = site.device.driver
-    if not hasattr(driver, "compiler"):
-        return None
-    from ..runtime.backends.opencl import Compiler
-    from ..runtime.backends.opencl_cpu import SMALL
-
-    class Fresh(Compiler):
-        note = f"\n// {os.getpid()} {time.time_ns()} {next(_serial)}\n"
-
-        def _source(self, instances: Sequence[Instance]) -> str:
-            return super()._source(instances) + self.note
-
     total = [0.0, 0.0]
-    quick = getattr(driver, "quick_compiler", None)
     done: set[tuple[Any, Instance]] = set()
     for step in steps:
-        compiler = quick if quick is not None and step.work <= SMALL else driver.compiler
-        key = (compiler, step.instance)
+        key, make = _builder(site.device.driver, step)
+        if make is None:
+            return None
         if key in done:
             continue
         done.add(key)
         if key not in _compiled:
-            _compiled[key] = _built(
-                partial(Fresh, compiler._context, compiler._handle, compiler._capabilities), step.instance
-            )
+            _compiled[key] = _built(make)
         total = [a + b for a, b in zip(total, _compiled[key], strict=True)]
     return total[0], total[1]
 
 
-def _built(compiler: Callable[[], Any], instance: Instance) -> tuple[float, float]:
-    """Seconds of a first build and of a second one that finds the binary."""
-    before = os.environ.get("WEFTGRAD_CACHE")
+def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[], Callable[[], Any]] | None]:
+    """What a kernel's build goes by, and a function that makes a builder of it, as a new process would have it."""
+    if hasattr(driver, "compiles_for"):
+        from ..runtime.triton import compile as compiler
+
+        if compiler.compiler_installed():
+            import triton  # noqa: F401
+        target = driver.compiles_for
+        return (target, step.instance), lambda: partial(compiler.binary, step, True, target)
+    if not hasattr(driver, "compiler"):
+        return (None, step.instance), None
+    from ..runtime.backends.opencl_cpu import SMALL
+
+    quick = getattr(driver, "quick_compiler", None)
+    compiler_ = quick if quick is not None and step.work <= SMALL else driver.compiler
+    fresh = partial(_fresh(), compiler_._context, compiler_._handle, compiler_._capabilities)
+    note = f"\n// {os.getpid()} {time.time_ns()} {next(_serial)}\n"
+    return (compiler_, step.instance), lambda: partial(fresh(note).build, [step.instance])
+
+
+@cache
+def _fresh() -> Any:
+    """A compiler of OpenCL that puts a note behind every text."""
+    from ..runtime.backends.opencl import Compiler
+
+    class Fresh(Compiler):
+        def __init__(self, context: Any, handle: Any, capabilities: Any, note: str):
+            super().__init__(context, handle, capabilities)
+            self.note = note
+
+        def _source(self, instances: Sequence[Instance]) -> str:
+            return super()._source(instances) + self.note
+
+    return Fresh
+
+
+def _built(make: Callable[[], Callable[[], Any]]) -> tuple[float, float]:
+    """Seconds of a first build and of a second one that finds the binary, in a folder of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["WEFTGRAD_CACHE"] = folder
+        wanted = {"WEFTGRAD_CACHE": folder, "TRITON_CACHE_DIR": str(Path(folder, "triton"))}
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
         try:
             times = []
             for _ in range(2):
-                made = compiler()
+                build = make()
                 begin = time.perf_counter()
-                made.build([instance])
+                build()
                 times.append(time.perf_counter() - begin)
         finally:
-            if before is None:
-                del os.environ["WEFTGRAD_CACHE"]
-            else:
-                os.environ["WEFTGRAD_CACHE"] = before
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
     return times[0], times[1]
 
 
