@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["COLOURS", "colours", "parts", "round_ticks", "ticks_up"]
+__all__ = ["COLOURS", "colours", "in_short", "parts", "round_ticks", "ticks_up"]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6f6f6f")  # Okabe and Ito's palette
 _FIXED = {"torch": "#d55e00", "numpy": "#009e73", "cupy": "#cc79a7", "jax": "#e69f00", "tinygrad": "#56b4e9"}
@@ -32,6 +32,14 @@ def ticks_up(axes: Any, low: float, high: float) -> None:
     axes.set_yticks(ticks, [f"{tick:g}" if tick < 1e6 else f"{tick:.0e}" for tick in ticks])
     axes.tick_params(axis="y", which="minor", left=False, labelleft=False)
     axes.set_ylim(low, high)
+
+
+def in_short(value: float) -> str:
+    """`200`, `50K`, `1M`, `2G`: powers of 1000."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("K", 1e3)):
+        if value >= size * 0.9999:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
 
 
 def round_ticks(low: float, high: float) -> list[float]:

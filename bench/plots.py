@@ -6,6 +6,7 @@ Names are drawn as they are: mathematical markup in them is not interpreted.
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from . import bar_plots, step_plots
-from .plot_axes import COLOURS, colours, parts, round_ticks, ticks_up
-from .roofline import Roof, rates, roofs
+from .plot_axes import COLOURS, colours, in_short, parts, round_ticks, ticks_up
+from .roofline import Roof, below, rates, roofs
 from .rows import Entry, Section, number, sections
 
 __all__ = ["available", "svg", "write"]
 
 Drawing = Callable[[Any], None]
-_SIZE = re.compile(r"(.+)\s(\d+)([KMG]?)")
+_SIZE = re.compile(r"(.+)\s(\d+(?:x\d+)*)([KMG]?)((?:, .*)?)")  # op, extents, unit, what else: `, gradient`
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_LETTERS = 52  # that fit below a plot of sizes
 _MOST_SWEEPS = 9  # ops of a figure
 
 
@@ -88,7 +90,7 @@ def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float],
     """What there is to draw: title, size in inches, and a function that fills a figure."""
     kernels = [e for e in entries if e.part == "kernel" and e.time is not None]
     for hardware, roof in roofs(kernels).items():
-        own = [e for e in kernels if e.hardware == hardware]
+        own = [e for e in kernels if e.hardware == hardware and below(e)]
         panels = [p for p in _PANELS if any(p.place(e, roof) for e in own)]
         if panels:
             devices = ", ".join(dict.fromkeys(e.device for e in own))
@@ -166,10 +168,9 @@ def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_P
             axes.plot(ends, [y * panel.unit for y in levels], dashes, color="black", linewidth=1.2, label=label)
         bottom = min(y for _, (_, y) in placed) * panel.unit
         ticks_up(axes, bottom / 2, axes.get_ylim()[1] * 1.2)
-        if panel is _PANELS[0]:
-            ticks = round_ticks(low, high)
-            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-            axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+        ticks = round_ticks(low, high)
+        axes.set_xticks(ticks, [in_short(tick) for tick in ticks])
+        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         axes.set_xlim(low, high)
         axes.set(xlabel=panel.across, ylabel=panel.up, title=panel.title)
         axes.grid(True, which="major", alpha=0.3)
@@ -180,13 +181,14 @@ def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_P
 
 
 def _sweeps(section: Section) -> dict[str, list[tuple[int, str, Entry]]]:
-    """Rows that differ by a size at the end of their name, by what stands before it."""
+    """Rows that differ by a size in their name, the product of its extents, by what else the name has."""
     found: dict[str, list[tuple[int, str, Entry]]] = {}
     for entry in section.entries:
         match = _SIZE.fullmatch(entry.name)
         if match:
-            size = int(match[2]) * _UNITS[match[3]]
-            found.setdefault(f"{entry.group}: {match[1]}", []).append((size, match[2] + match[3], entry))
+            size = math.prod(map(int, match[2].split("x"))) * _UNITS[match[3]]
+            op = f"{entry.group}: {match[1]}{match[4]}"
+            found.setdefault(op, []).append((size, match[2] + match[3], entry))
     return {op: sorted(rows, key=lambda row: row[0]) for op, rows in found.items()}
 
 
@@ -226,9 +228,14 @@ def _height(entry: Entry, name: str, unit: str) -> float | None:
 
 def _apart(sizes: list[tuple[int, str]]) -> tuple[list[int], list[str]]:
     """Places and labels of ticks; a label too near the one before is left out."""
-    part = (max(size for size, _ in sizes) / min(size for size, _ in sizes)) ** 0.12
+    letter = math.log(max(size for size, _ in sizes) / min(size for size, _ in sizes)) / _LETTERS
     shown: list[tuple[int, str]] = []
-    for size, label in sizes:
-        if not shown or size > shown[-1][0] * part:
+    for size, name in sizes:
+        label = name
+        if name.isdecimal() and size >= 4096:  # 64K
+            unit = next((u for u in "GMK" if size % _UNITS[u] == 0), "")
+            label = f"{size // _UNITS[unit]}{unit}"
+        room = (len(shown[-1][1]) + len(label) + 2) / 2 * letter if shown else 0
+        if not shown or math.log(size / shown[-1][0]) > room:
             shown.append((size, label))
     return [size for size, _ in shown], [label for _, label in shown]

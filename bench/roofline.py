@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from .rows import Entry
 
-__all__ = ["Best", "Roof", "rates", "roofs", "share"]
+__all__ = ["Best", "Roof", "below", "rates", "roofs", "share"]
 
 _LARGE = 32 << 20  # bytes
+_BESIDE = ("transfer", "launch")  # groups that measure something else than memory and arithmetic of a device
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class Roof:
     peaks: dict[str, Best] = field(default_factory=dict)
 
 
+def below(entry: Entry) -> bool:
+    """Whether a row has a place below a roof of memory and arithmetic."""
+    return entry.part == "kernel" and entry.time is not None and entry.group not in _BESIDE
+
+
 def rates(entry: Entry) -> tuple[float | None, float | None]:
     """Bytes and operations a second at the least time; None where the row does not say how many it has."""
     if entry.time is None:
@@ -46,7 +52,7 @@ def roofs(entries: Iterable[Entry]) -> dict[str, Roof]:
     """The roof of each piece of hardware."""
     by_hardware: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.part == "kernel" and entry.time is not None:
+        if below(entry):
             by_hardware.setdefault(entry.hardware, []).append(entry)
     return {name: _roof(found) for name, found in by_hardware.items()}
 
@@ -57,7 +63,7 @@ def share(entry: Entry, roof: Roof | None) -> float | None:
     A row with bytes and flops has the intensity I = flops / bytes, and the roof allows min(peak, I * bandwidth).
     """
     moved, done = rates(entry)
-    if roof is None or entry.part != "kernel":
+    if roof is None or not below(entry):
         return None
     peak = roof.peaks.get(entry.kind)
     found = []

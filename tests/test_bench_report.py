@@ -190,6 +190,16 @@ def test_a_roof_is_what_was_measured() -> None:
     assert measured.row == "copy (cpu)"
 
 
+def test_transfers_are_below_no_roof() -> None:
+    """Bytes between host and device are not those of the device's memory."""
+    sent = kernel("host to device 64 MiB", "transfer", bytes=64 << 20, times={"cpu": timing(1e-5)})
+    found = rows.entries([report(sent, kernel("large", bytes=64 << 20, times={"cpu": timing(2e-3)}))])
+    roof = roofs(found)["Cores"]
+    assert roof.bandwidth
+    assert roof.bandwidth.row == "large (cpu)"
+    assert [share(entry, roof) for entry in found] == [None, 1.0]
+
+
 def test_torch_on_other_hardware_is_no_roof() -> None:
     row = kernel("large", bytes=64 << 20, times={"cpu": timing(2e-3), "torch": timing(1e-5)})
     roof = roofs(rows.entries([report(row, torch="cuda:0")]))["Cores"]
@@ -299,6 +309,14 @@ def test_plots_of_several_devices_and_of_nothing() -> None:
     assert "One (cuda:0), minima" in found["Devices, core"]
     assert all(text.startswith("<svg") for text in found.values())
     assert plots.svg(rows.entries([report()])) == {}
+
+
+def test_sizes_are_found_in_names() -> None:
+    names = ("exp float32 1K", "exp float32 256x16", "exp float32 64", "exp float32 64, gradient", "NN 512", "1x8x64")
+    (section,) = rows.sections(rows.entries([report(*(kernel(name, "g") for name in names))]))
+    found = {op: [(size, label) for size, label, _ in sizes] for op, sizes in plots._sweeps(section).items()}
+    assert found == {"g: exp float32": [(64, "64"), (1024, "1K"), (4096, "256x16")],
+                     "g: exp float32, gradient": [(64, "64")], "g: NN": [(512, "512")]}  # fmt: skip
 
 
 # The command
