@@ -238,12 +238,21 @@ def _adaptive_size(where: str, rank: int, input: Tensor, output_size: Any, kinds
     return found
 
 
+def _equal_windows(input: Tensor, size: Ints) -> tuple[Ints | None, Ints]:
+    """Kernel and stride of adaptive windows: of one size side by side where they divide the input, else None."""
+    own = input.meta.shape[-len(size) :]
+    if min(size) < 1 or any(n % m for n, m in zip(own, size, strict=True)):
+        return None, (1,) * len(size)
+    kernel = tuple(n // m for n, m in zip(own, size, strict=True))
+    return kernel, kernel
+
+
 def _adaptive_average(where: str, rank: int, input: Tensor, output_size: Any) -> Tensor:
     size = _adaptive_size(where, rank, input, output_size, "f")
     if all(n == 1 for n in size):
         return ops.mean(input, tuple(range(-rank, 0)), True)
-    none = (0,) * rank
-    return call(registry["average_windows"], (input,), (size, None, (1,) * rank, none, False, 0))  # type: ignore[no-any-return]
+    statics = (size, *_equal_windows(input, size), (0,) * rank, False, 0)
+    return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
@@ -266,8 +275,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 def _adaptive_largest(where: str, rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     size = _adaptive_size(where, rank, input, output_size)
-    ones = (1,) * rank
-    return call(registry["max_windows"], (input,), (size, None, ones, (0,) * rank, ones))  # type: ignore[no-any-return]
+    statics = (size, *_equal_windows(input, size), (0,) * rank, (1,) * rank)
+    return call(registry["max_windows"], (input,), statics)  # type: ignore[no-any-return]
 
 
 def adaptive_max_pool1d_with_indices(
