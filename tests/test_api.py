@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_BELOW = ("nn.functional", "nn", "optim", "autograd", "special", "amp", "serialization", "utils.data")
+_BELOW = ("nn.functional", "nn", "optim", "autograd", "special", "amp", "serialization", "utils.data", "profiler")
 MODULES = ("weftgrad", *(f"weftgrad.{name}" for name in _BELOW))
 PINNED = Path(__file__).parent / "names"
 
