@@ -152,7 +152,7 @@ class _Builder:
         entries += [(size, 0, t, u, *e) for size, t, u, *e in columns if (size, t, u, *e) != column]
         beside = tuple((row[3 + i], column[3 + i], tuple(e[4 + i] for e in entries)) for i in range(len(extra)))
         k_run = depth[0] if depth else (1, 1, 1)
-        return Gemm(row[:3], column[:3], k_run, tuple(e[:4] for e in entries), beside)  # type: ignore[arg-type]
+        return Gemm(row[:3], column[:3], k_run, tuple(e[:4] for e in entries), beside)  # type: ignore[arg-type,misc]
 
     def _swapped(self, gemm: Gemm) -> bool:
         """Whether the product of the transposes is the better one: n must be contiguous in the result."""

@@ -332,8 +332,8 @@ def move(
     }  # fmt: skip
     defines |= {f"EXTRA{i}": e[-1] if e[-1] in (0, 1) else 2 for i, e in enumerate(beside)}
     defines["INDEX"] = index_type([numel, *(strided_extent(sizes, s) for s in strides)])
-    geometry = (rows, sizes[-1], across, sizes[:-1], given[:-1], taken[:-1], given[-1], taken[-1])
-    geometry = (*geometry, *(part for e in beside for part in (e[:-1], e[-1])))
+    own = (rows, sizes[-1], across, sizes[:-1], given[:-1], taken[:-1], given[-1], taken[-1])
+    geometry = (*own, *(part for e in beside for part in (e[:-1], e[-1])))
     places = (source, target, *(extra.places if extra else ()))
     instance = _instance(builder, "move", computed, places, defines, extra)
     grid, buffers = (_ceil(rows, tall) * across,), tuple(p.buffer for p in places)
