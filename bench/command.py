@@ -261,7 +261,9 @@ def _finished(
     if options.part:
         return 130 if interrupted else 0
     written = [path for path in (options.output, options.markdown) if path]
-    if found["kernels"]:
+    if len(found["machine"]["devices"]) > 1:  # rows were printed as the first one's, or by a process a device
+        outputs.show(entries([found]))
+    elif found["kernels"]:
         print(*outputs.roof_lines(entries([found])), *summary.lines(entries([found])), sep="\n")
     if found["host"] or found["kernels"]:
         written += outputs.write(options, [found])

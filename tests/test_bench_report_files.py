@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_bench_report import Page, Terminal, every_sort, kernel, report, timing
 
-from weftgrad.bench import markdown, page, rows, tables, terminal
+from weftgrad.bench import markdown, outputs, page, rows, tables, terminal
 from weftgrad.bench.colours import painter, plain
 from weftgrad.bench.roofline import roofs
 from weftgrad.runtime.errors import ArgumentError
@@ -60,6 +60,19 @@ def test_lines_are_coloured_by_their_share_of_the_roof(monkeypatch: pytest.Monke
     ]  # fmt: skip
     bare = terminal.lines(section, roofs(found)["Cores"], plain)[1:]
     assert [re.sub(r"\x1b\[\d*m", "", line) for line in coloured] == bare
+
+
+def test_a_table_for_each_device(capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"cuda:0": timing(1e-3), "opencl:0": timing(2e-3)}
+    made = [kernel(f"row {i}", bytes=1 << 26, times=times) for i in range(3)]
+    devices = [{"device": name, "name": "Card"} for name in ("cuda:0", "opencl:0")]
+    outputs.show(rows.entries([report(*made, devices=devices, torch=None)]))
+    out = capsys.readouterr().out
+    first, second = out.split("Card (cuda:0): core")[1].split("Card (opencl:0): core")
+    assert re.findall(r"^row (\d) +1000 .* 100% .* 2\.00 ", first, re.M) == ["0", "1", "2"]
+    assert re.findall(r"^row (\d) +2000 .* 50% .* 0\.50 ", second, re.M) == ["0", "1", "2"]
+    assert "Card, measured: 67.1 GB/s by row 0 (cuda:0)" in second
+    assert "opencl:0 takes 2.00 of the time of cuda:0" in second
 
 
 # Everything a row has
