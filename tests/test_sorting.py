@@ -66,6 +66,20 @@ def test_topk_takes_the_first_of_equal_elements(place: Any, largest: bool) -> No
     assert (host(values) == x[order]).all()
 
 
+@pytest.mark.parametrize("k", [1, 32, 33])
+def test_topk_of_rows_that_are_full_of_ties(k: int) -> None:
+    """Rows whose first few are bounded beforehand: all equal, few values, NaN and infinities among them."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((5, 700)).astype(np.float32)
+    x[1], x[2], x[3, ::3], x[3, 5], x[4, 7:] = 2, np.floor(x[2]), np.nan, -np.inf, np.nan
+    for largest in (True, False):
+        values, indices = (t.numpy() for t in wg.topk(wg.tensor(x), k, largest=largest))
+        ordered = np.sort(x, axis=1)
+        assert np.array_equal(values, ordered[:, ::-1][:, :k] if largest else ordered[:, :k], equal_nan=True)
+        assert np.array_equal(np.take_along_axis(x, indices, 1), values, equal_nan=True)
+        assert all(len(set(row)) == k for row in indices.tolist())
+
+
 def test_topk_finds_what_comes_late(place: Any) -> None:
     """After the first few are known, only what is before the last of them is looked at."""
     x = np.arange(10, 3010, dtype="float32")
