@@ -1,6 +1,7 @@
 """`python -m weftgrad.bench`: the command `weftgrad bench` where no installation tells the command line of it."""
 
 import argparse
+import os
 import sys
 
 from ..runtime.errors import WeftgradError
@@ -9,9 +10,14 @@ from .command import options
 made = options(argparse.ArgumentParser(prog="python -m weftgrad.bench", allow_abbrev=False))
 chosen = made.parse_args()
 try:
-    sys.exit(chosen.run(chosen))
+    status = chosen.run(chosen)
+    sys.stdout.flush()
+except BrokenPipeError:  # `... | head`
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    status = 141
 except (WeftgradError, OSError) as error:  # which say all there is to say
     print(f"weftgrad: {error}", file=sys.stderr)
-    sys.exit(2)
+    status = 2
 except KeyboardInterrupt:
-    sys.exit(130)
+    status = 130
+sys.exit(status)

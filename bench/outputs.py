@@ -17,7 +17,7 @@ from .changes import Change, Comparison
 from .colours import Paint, painter
 from .roofline import roofs
 from .rows import FORMAT, Entry, entries, load, number, sections
-from .terminal import lines
+from .terminal import fitted, lines
 
 __all__ = ["add_options", "check", "compare_files", "compared", "from_files", "roof_lines", "show", "timeline", "write"]
 
@@ -183,23 +183,26 @@ def compared(old: Report, new: Report, threshold: float) -> int:
     """Print how rows changed. Exit status 1 if one became slower, or has a problem that it did not have."""
     found = changes.compare(old, new, threshold)
     paint = painter(sys.stdout)
-    print(f"{'row':58s} {'min us':>10s} {'was':>10s} {'change':>8s} {'medians':>8s} {'peers':>7s} {'counts':>7s}")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    room = 58 if width is None else max(16, min(58, width - 63))  # what the columns and a verdict leave
+    heads = f"{'min us':>10s} {'was':>10s} {'change':>8s} {'medians':>8s} {'peers':>7s} {'counts':>7s}"
+    print(fitted('row', room), heads)
     for change in found.changes:
-        print(_change_line(change, paint))
+        print(_change_line(change, paint, room))
     print(_summary(found, paint))
     return 1 if found.regressions else 0
 
 
-def _change_line(change: Change, paint: Paint) -> str:
-    name = f"{change.new.name} ({change.new.device})"
+def _change_line(change: Change, paint: Paint, room: int) -> str:
+    name = fitted(f"{change.new.name} ({change.new.device})", room)
     if change.old.time is None or change.new.time is None:
         role = {"broken": "bad", "mended": "good"}.get(change.verdict, "faint")
-        return f"{name:58s} {paint(change.new.problem or change.verdict, role)}"
+        return f"{name} {paint(change.new.problem or change.verdict, role)}"
     role = {"slower": "bad", "faster": "good"}.get(change.verdict, "")
     control = f"{change.control - 1:+.0%}" if abs(change.control - 1) >= 0.005 else ""
     verdict = change.verdict if change.verdict != "same" else ""
     return (
-        f"{name:58s} {number(change.new.time['least'] * 1e6):>10s} {number(change.old.time['least'] * 1e6):>10s} "
+        f"{name} {number(change.new.time['least'] * 1e6):>10s} {number(change.old.time['least'] * 1e6):>10s} "
         f"{paint(f'{change.least - 1:>+8.0%}', role)} {_median(change)} {control:>7s} {change.threshold:>7.0%} "
         f"{paint(verdict, role)}"
     ).rstrip()

@@ -10,7 +10,7 @@ from .colours import Paint, by_share
 from .roofline import Roof, rates, share
 from .rows import Entry, Section, number
 
-__all__ = ["lines", "wide"]
+__all__ = ["fitted", "lines", "wide"]
 
 _LEAST, _MOST = 24, 48  # cells that a name has
 _GAP = 2
@@ -39,15 +39,15 @@ def lines(section: Section, roof: Roof | None, paint: Paint, width: int | None =
             columns.remove(max(columns, key=lambda c: (c.rank, columns.index(c))))
         names = max(least, min(names, width - sum(_GAP + c.width for c in columns)))
     gap = " " * _GAP
-    found = [gap.join([_fit("row", names), *(c.title.rjust(c.width) for c in columns)]).rstrip()]
+    found = [gap.join([fitted("row", names), *(c.title.rjust(c.width) for c in columns)]).rstrip()]
     for i, entry in enumerate(section.entries):
         if entry.time is None:
             short = names if width is None else min(names, width // 2)
             room = len(str(entry.problem)) if width is None else width - short - _GAP
-            found.append(f"{_fit(entry.name, short)}{gap}{paint(_cut(str(entry.problem), room), 'bad')}")
+            found.append(f"{fitted(entry.name, short)}{gap}{paint(_cut(str(entry.problem), room), 'bad')}")
             continue
         cells = [paint(c.cells[i][0].rjust(c.width), c.cells[i][1]) for c in columns]
-        found.append(gap.join([_fit(entry.name, names), *cells]).rstrip())
+        found.append(gap.join([fitted(entry.name, names), *cells]).rstrip())
     return found
 
 
@@ -82,7 +82,8 @@ def _columns(entries: Sequence[Entry], peers: Sequence[str], roof: Roof | None) 
     return found
 
 
-def _fit(text: str, room: int) -> str:
+def fitted(text: str, room: int) -> str:
+    """The text in exactly `room` cells."""
     short = _cut(text, room)
     return short + " " * (room - wide(short))
 
