@@ -74,6 +74,10 @@ def _problem(path: Path, folder: bool) -> str:
         place = place.parent
     if place != path and not place.is_dir():
         return f"{place} is no folder"
+    try:
+        (path if folder else path.parent).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"in {place}: {error.strerror}"
     return "" if os.access(place, os.W_OK) else f"no permission to write to {place}"
 
 
