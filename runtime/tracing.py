@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -93,8 +93,7 @@ class Recording:
     levels: list[Level] = field(default_factory=list)
     begin: int = 0
     end: int = 0
-    _tracers: list[Any] = field(default_factory=list)
-    _shadowed: list[tuple[Any, str]] = field(default_factory=list)
+    _undo: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
         """Begin. No other thread may launch kernels meanwhile. Raises `ArgumentError` if another recording lasts."""
@@ -105,8 +104,8 @@ class Recording:
             current = self
         try:
             for made in _tracers(self.launches):
+                self._undo.callback(made.stop)
                 made.start()
-                self._tracers.append(made)
             for driver in drivers():
                 self._watch(driver)
         except BaseException:
@@ -119,10 +118,7 @@ class Recording:
         global current
         self.end = now()
         try:
-            while self._shadowed:
-                delattr(*self._shadowed.pop())
-            while self._tracers:
-                self._tracers.pop().stop()
+            self._undo.close()  # everything, also where a device has failed meanwhile
         finally:
             with _lock:
                 current = None
@@ -170,7 +166,7 @@ class Recording:
                 return method(*given, **named)
 
         setattr(owner, name, noted)
-        self._shadowed.append((owner, name))
+        self._undo.callback(delattr, owner, name)
 
 
 def drivers() -> list[Any]:

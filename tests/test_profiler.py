@@ -262,6 +262,30 @@ def test_what_is_refused() -> None:
         raise RuntimeError("mine")
 
 
+def test_a_device_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error comes through, and everything is put back all the same."""
+    x = wg.ones(8, device="cpu")
+    driver: Any = wg.device("cpu").driver
+    own = set(vars(driver))
+
+    def lost() -> None:
+        raise RuntimeError("lost")
+
+    prof = profile()
+    prof.start()
+    x + 1.0
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "synchronize", lost)
+        with pytest.raises(RuntimeError, match="lost"):
+            prof.stop()
+    assert set(vars(driver)) == own
+    if not driver.default_stream.profiling:
+        assert not driver.default_stream.queue.properties & opencl.cl.command_queue_properties.PROFILING_ENABLE
+    with profile() as prof:
+        x + 1.0
+    assert "add" in [e.name for e in prof.events()]
+
+
 def test_activities() -> None:
     x = wg.ones(8, device="cpu")
     with profile(activities=[ProfilerActivity.CUDA]) as prof:

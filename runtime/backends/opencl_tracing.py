@@ -73,16 +73,18 @@ class OpenCLTracer:
     def stop(self) -> None:
         opencl.queue_flags, opencl.enqueue = 0, cl.enqueue_nd_range_kernel
         found = self._drivers()
-        for driver in found:
-            driver.synchronize()
-            self._look(driver)
-        with self._lock:
-            self._resolve()
-        for launch, driver, begin, end in self._raw:
-            clock = self._clocks[driver]
-            launch.begin, launch.end = clock.host(begin), clock.host(end)
-        for driver in found:
-            _renew(driver)
+        try:
+            for driver in found:
+                driver.synchronize()
+                self._look(driver)
+            with self._lock:
+                self._resolve()
+            for launch, driver, begin, end in self._raw:
+                clock = self._clocks[driver]
+                launch.begin, launch.end = clock.host(begin), clock.host(end)
+        finally:
+            for driver in found:
+                _renew(driver)
 
     def _enqueue(self, queue: Any, kernel: Any, size: Any, local: Any) -> Any:
         """In place of pyopencl's function: the same, with the launch noted."""
