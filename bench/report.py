@@ -19,8 +19,11 @@ KERNEL_HEAD = (
 def title(machine: Row) -> str:
     """What ran: `NVIDIA H200 (cuda:0), torch 2.11.0 on cuda:0`."""
     devices = " beside ".join(f"{d['name']} ({_place(d)})" for d in machine["devices"])
-    torch = machine["versions"]["torch"]
-    return devices + (f", torch {torch} on {machine['torch']}" if machine["torch"] else ", without torch")
+    versions = machine["versions"]
+    torch = f", torch {versions['torch']} on {machine['torch']}" if machine["torch"] else ", without torch"
+    others = [f", {name} {versions.get(name)} on {place}" for name, place in machine.get("places", {}).items()
+              if name != "torch"]  # fmt: skip
+    return devices + torch + "".join(others)
 
 
 def _place(device: Row) -> str:

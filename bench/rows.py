@@ -1,4 +1,12 @@
-"""Reports read back: an entry for each row and device, whichever suite, file and machine it came from."""
+"""Reports read back: an entry for each row and device, whichever suite, file and machine it came from.
+
+A report is {format, suite, machine, host: rows, kernels: rows}, with curves and timelines where a suite has them. A row
+of kernels has `group`, `name`, `bytes`, `flops`, `precision`, `clock`, `dtype` (of what is computed), `against` (what
+results were checked with), `target`, `notes`, and by device or peer: `errors`, `times` (seconds: `least`, `median`,
+`p20`, `p80`, `host`, which is what the host took to queue a call; `samples`, `late`), `ratios`, `share` (of the
+measured roof) and `facts` (see `Entry`). A row with a `problem` has no times. In a report that was put together from
+several processes every row names its `device`, and each of `machine.devices` has the `places` of its own peers.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _SHAPES = ((1024,), (256, 1024), (4096, 1024))
 _SIDES = ((128,), (512,), (1024,))  # of contractions, where every dimension has the same size
 _KINDS = ("pointwise", "rowwise", "reduction", "scan", "contraction", "composite")
 # Each kind of its own: what is moved, what is computed, rows, sums, products.
-_OPS = ("add", "mul", "exp", "gelu", "tanh", "softmax", "log_softmax", "sum", "mm", "bmm", "cumsum")
+_OPS = ("add", "mul", "exp", "silu", "tanh", "softmax", "log_softmax", "sum", "mm", "bmm", "cumsum")
 
 
 def dtypes_of(text: str) -> list[str]:

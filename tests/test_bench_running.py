@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import signal
 import sys
 import textwrap
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ import pytest
 import weftgrad as wg
 from weftgrad.bench import apart, command, core, facts, limits, peers, running, summary, sweep
 from weftgrad.bench.cases import Case, Work, error_of
+from weftgrad.bench.peers.tables import Names
+from weftgrad.bench.report import title
 from weftgrad.bench.rows import entries
 from weftgrad.bench.running import Allowance, Progress, seconds_of
 from weftgrad.bench.sites import NotOffered, OurSite, Site
@@ -178,6 +182,21 @@ def test_a_peer_is_left_out_of_rows_that_it_does_not_offer_or_gets_wrong() -> No
         assert found is not None
         assert (set(found["times"]), len(found["notes"])) == (times, notes)
         assert "wrong" not in found or not found["wrong"]
+
+
+def test_names_of_another_library() -> None:
+    library = Names({"exp": math.exp, "nn.functional.relu": lambda x: max(x, 0)}, "other")
+    assert library.exp(0) == library.nn.functional.relu(1) == 1
+    for name in ("log", "nn.functional.gelu", "nn.Linear"):
+        with pytest.raises(NotOffered, match=f"other: no {name}"):
+            reduce(getattr, name.split("."), library)
+
+
+def test_what_ran_is_told_with_its_version() -> None:
+    found = part("cpu", 1e-3)["machine"]
+    found["places"] = {"numpy": "cpu", "jax": "cpu"}
+    found["versions"]["jax"] = "0.10"
+    assert title(found) == "Cores (cpu; CPU), without torch, numpy 2.4 on cpu, jax 0.10 on cpu"
 
 
 # Resuming
@@ -403,6 +422,9 @@ def test_a_wrong_derivative_is_found_without_a_reference(tmp_path: Path) -> None
 
 
 def test_ops_of_the_package_by_name() -> None:
+    assert {case.group for case in sweep.cases(options("--suite", "specs"))} == {
+        "pointwise", "rowwise", "reduction", "contraction", "scan"
+    }  # fmt: skip
     chosen = options("--ops", "softmax,mm,cumsum", "--shapes", "9,8x9,4x5x6")
     found = {case.name: case for case in sweep.cases(chosen)}
     assert {"softmax float32 8x9", "mm float32 4x5x6, gradient", "cumsum float32 9"} <= set(found)

@@ -67,6 +67,9 @@ class TinygradSite(Site):
         compiled = self.tiny.TinyJit(back)
         return lambda: compiled(grads, *operands)
 
+    def like(self, array: Array, other: Any) -> Any:
+        return self.tensor(array).cast(other.dtype).realize()
+
     def seed(self) -> None:
         self.tiny.Tensor.manual_seed(0)
 
@@ -100,12 +103,14 @@ def _table(tensor: Any) -> dict[str, Callable[..., Any]]:
     def conv(x: Any, w: Any, stride: int = 1, padding: int = 0, groups: int = 1) -> Any:
         return x.conv2d(w, groups=groups, stride=stride, padding=padding)
 
-    plain = ("exp", "tanh", "sigmoid", "sqrt", "log", "sin", "softmax", "log_softmax", "cumsum", "gather", "sort",
-             "relu", "mean", "matmul", "add", "sub", "mul")  # fmt: skip
+    plain = ("exp", "tanh", "sigmoid", "sqrt", "log", "sin", "gather", "sort", "relu", "matmul", "add", "sub", "mul")
     table: dict[str, Callable[..., Any]] = {name: getattr(tensor, name) for name in plain}
     return table | {
-        "sum": lambda x, d=None: x.sum(d), "mm": tensor.matmul, "bmm": tensor.matmul,
-        "topk": lambda x, k, d=-1: x.topk(k, d), "cat": lambda tensors, d=0: tensors[0].cat(*tensors[1:], dim=d),
+        "sum": lambda x, dim=None: x.sum(dim), "mean": lambda x, dim=None: x.mean(dim), "mm": tensor.matmul,
+        "bmm": tensor.matmul, "softmax": lambda x, dim=-1: x.softmax(dim),
+        "log_softmax": lambda x, dim=-1: x.log_softmax(dim), "cumsum": lambda x, dim: x.cumsum(dim),
+        "topk": lambda x, k, dim=-1: x.topk(k, dim),
+        "cat": lambda tensors, dim=0: tensors[0].cat(*tensors[1:], dim=dim),
         "roll": tensor.roll, "flip": tensor.flip, "tril": tensor.tril, "einsum": tensor.einsum,
         "nn.functional.gelu": lambda x: x * 0.5 * (1 + (x * 0.5**0.5).erf()),
         "nn.functional.relu": tensor.relu, "nn.functional.silu": tensor.silu,
