@@ -296,6 +296,20 @@ def test_activities() -> None:
     assert {e.category for e in prof.events()} == {"op", "launch", "kernel"}
 
 
+def test_the_older_form(tmp_path: Path) -> None:
+    x = wg.ones(8, device="cpu")
+    with wg.autograd.profiler.profile(record_shapes=True, use_cuda=True) as prof:
+        x + 1.0
+    assert next(e for e in prof.key_averages() if e.key == "add").count == 1
+    assert "add" in prof.table(sort_by="cpu_time_total")
+    assert prof.total_average().cpu_time_total >= prof.self_cpu_time_total > 0
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    with wg.autograd.profiler.profile(enabled=False) as prof:
+        assert tracing.current is None
+    with pytest.raises(ArgumentError, match="not enabled"):
+        prof.table()
+
+
 def test_clocks_meet() -> None:
     from weftgrad.runtime.backends.opencl_tracing import meeting
 
