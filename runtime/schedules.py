@@ -111,7 +111,7 @@ class _Local(threading.local):
 _local = _Local()
 _lock = threading.Lock()
 _kept: dict[str, Mapping[str, Choice | None]] = {}  # by device, what the user tuned
-_keys: dict[tuple[int, Any], tuple[str, str]] = {}
+_keys: dict[tuple[Any, ...], tuple[str, str]] = {}
 # Called with every new plan (plan, request, operands) where plans are tuned when they are made, or recorded.
 on_plan: Callable[[Any, Any, Any], None] | None = None
 
@@ -179,11 +179,12 @@ def device_key(driver: Any) -> str:
 
 
 def _device(driver: Any, able: Capabilities) -> tuple[str, str]:
-    found = _keys.get((id(driver), able))
+    identity = getattr(driver, "identity", "") or driver.name
+    known = identity, driver.device.type, able
+    found = _keys.get(known)
     if found is None:
         which = device_class(driver)
-        identity = getattr(driver, "identity", "") or driver.name
-        found = _keys[id(driver), able] = which, f"{which}; {identity}; {able.cores} cores"
+        found = _keys[known] = which, f"{which}; {identity}; {able.cores} cores"
     return found
 
 

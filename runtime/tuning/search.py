@@ -33,6 +33,7 @@ _DROP = (1.6, 1.25, 1.12, 1.06)  # times the best from which a candidate is drop
 _FIRST = 2  # samples of a candidate in the first round
 _LAST = 10  # samples of each in a heat of the race of the best against the shipped
 _HEATS = 4
+_SLOW = 0.02  # seconds a call from which a heat has fewer samples
 _DRAWN = 24  # candidates from the whole space
 _BATCH = 6  # kernels that are built together
 
@@ -112,6 +113,7 @@ class _Search:
         self.calls = self.trials.calls(self.shipped.run)
         self.tried = 1
         self.building = 0.2  # seconds that a kernel takes to be built: what the last ones took
+        self.grace = max(seconds, 1.0)  # seconds behind the deadline that the last race may take
         self.deadline = time.perf_counter() + seconds  # what is shipped had to be built anyway
 
     def late(self) -> bool:
@@ -204,8 +206,8 @@ class _Search:
         while len(ranked) > 1 and rounds < len(_DROP):
             for _ in range(_FIRST << rounds):
                 for each in list(ranked):
-                    if self.late() and each.times:
-                        continue
+                    if self.late() and contenders[0].times:
+                        break
                     try:
                         each.times.append(self.trials.sample(each.run, self.calls))
                     except (WeftgradError, RuntimeError):
@@ -214,6 +216,7 @@ class _Search:
                         self.failed += 1
                         ranked.remove(each)
                         contenders.remove(each)
+            ranked = [each for each in ranked if each.times]
             self.tried += len(ranked) - 1 if rounds == 0 else 0
             best = min(each.least for each in ranked)
             ranked = [c for c in ranked if c.least <= _DROP[rounds] * best or c is contenders[0]]
@@ -237,14 +240,17 @@ class _Search:
 
     def _confirmed(self, best: _Contender) -> tuple[float, float | None]:
         """Seconds of the shipped choice, and of the best if it is faster beyond noise, in turns."""
-        runs = [self.shipped] if best is self.shipped else [self.shipped, best]
-        times: list[list[float]] = [[] for _ in runs]
-        for _ in range(_HEATS):
-            for _ in range(_LAST):
-                for mine, each in zip(times, runs, strict=True):
+        if best is self.shipped:
+            while len(best.times) < _FIRST or (len(best.times) < _LAST and not self.late()):
+                best.times.append(self.trials.sample(best.run, self.calls))
+            return best.least, None
+        times: list[list[float]] = [[], []]
+        for heat in range(_HEATS):
+            if heat and time.perf_counter() > self.deadline + self.grace:
+                break
+            for _ in range(_LAST if self.shipped.least < _SLOW else _FIRST):
+                for mine, each in zip(times, (self.shipped, best), strict=True):
                     mine.append(self.trials.sample(each.run, self.calls))
-            if best is self.shipped:
-                return min(times[0]), None
             if min(times[1][-_LAST:]) * (1 + _GAIN) / 2 > min(times[0][-_LAST:]):
                 return min(times[0]), None  # not this time
         before, after = min(times[0]), min(times[1])
