@@ -160,6 +160,20 @@ def test_images_do_not_touch(image: tuple[int, ...], stride: int, padding: int) 
         assert not each[1].isfinite().any()
 
 
+def test_patches_are_read_where_they_are() -> None:
+    """Windows that neither overlap nor reach past an image: of a part of a tensor, in rows and with channels last."""
+    images, w = eighths(3, 3, 6, 34), eighths(24, 3, 2, 2)
+    x = images[1:]
+    rows = wg.tensor(images, dtype=wg.float32)
+    last = wg.tensor(np.ascontiguousarray(images.transpose(0, 2, 3, 1)), dtype=wg.float32).permute(0, 3, 1, 2)
+    weight = wg.tensor(w, dtype=wg.float32, requires_grad=True)
+    for whole in (rows, last):
+        found = F.conv2d(whole[1:], weight, stride=2)
+        same(found, convolution(x, w, None, (2, 2), (0, 0), (1, 1), 1))
+        (slope,) = wg.autograd.grad(found, weight, wg.tensor(grad := eighths(*found.shape), dtype=wg.float32))
+        same(slope, convolution_weight(x, grad, (2, 2), (2, 2), (0, 0), (1, 1), 1))
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_layers_pad_by_mode(mode: str) -> None:
     names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}

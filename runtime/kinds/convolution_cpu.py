@@ -202,6 +202,21 @@ def _planes(builder: Builder, operand: int, axes: tuple[_Axis, ...], behind: int
     return _Planes(made, image, plane, at, phase_at)
 
 
+def _plain(builder: Builder) -> tuple[_Axis, ...]:
+    """How the input is padded where outputs read it at its strides."""
+    s = builder.sizes
+    along = zip(s.out, s.taps, s.stride, s.padding, s.dilation, strict=True)
+    return tuple(_Axis(1, 1, d, p, (n - 1) * q + (k - 1) * d + 1, 1) for n, k, q, p, d in along)
+
+
+def _there(builder: Builder, axes: tuple[_Axis, ...]) -> _Planes | None:
+    """The input as planes where it is, unless something is read in front of an image or behind it."""
+    inside = all(a.pad == 0 and a.extent <= n for a, n in zip(axes, builder.sizes.size, strict=True))
+    if not inside or builder.layouts[0].dtype is not builder.element:
+        return None
+    return _Planes(0, *builder.strides(0), (0, 0, 0))
+
+
 def _images(builder: Builder) -> tuple[_Axis, ...]:
     """How the input is read."""
     s = builder.sizes
@@ -246,12 +261,13 @@ def _direct(
     if run:
         mr, nv = run[1] * lanes, run[1]
         if not spread:  # pixels are read `stride` apart from one plane
-            step = s.stride
-            along = zip(s.out, s.taps, s.stride, s.padding, s.dilation, strict=True)
-            axes = tuple(_Axis(1, 1, d, p, (n - 1) * q + (k - 1) * d + 1, 1) for n, k, q, p, d in along)
+            step, axes = s.stride, _plain(builder)
         else:
             axes = tuple(replace(a, extent=a.full) for a in axes)
-    planes = _planes(builder, 0, axes, mixed=bool(run))
+    # Where every element is in one window at most, a copy would cost more than it saves.
+    once = run and not spread and run[0] <= out[2] and all(k <= q for k, q in zip(s.taps, s.stride, strict=True))
+    there = _there(builder, axes) if once and builder.strides(0)[2][2] == 1 else None
+    planes = there or _planes(builder, 0, axes, mixed=bool(run))
     blocks, count = -(-outs // mr), classes[0] * classes[1] * classes[2]
     packed = builder.allocate(count * s.groups * blocks * ins * most * mr)
     table = builder.allocate(count * (_HEADER + most), 8)
@@ -259,8 +275,7 @@ def _direct(
     to = tuple(a * c for a, c in zip(area, classes, strict=True))
     geometry: list[int] = [outs, ins, most, mr, int(spread), *strides, *s.taps, *(a.period for a in axes)]
     geometry += s.stride if spread else (a.step for a in axes)
-    near = zip(s.taps, strides[3:], _row_major(s.taps), strict=True)
-    follow = strides[2] == s.count and all(n == 1 or a == b for n, a, b in near)
+    follow = strides[2] == s.count and _contiguous(s.taps, strides[3:])
     squares = run and not spread and outs % mr == 0 and follow
     geometry += [*s.dilation, *planes.at, *planes.phase_at, *s.padding, *(a.pad for a in axes)]
     builder.launch(
@@ -299,6 +314,10 @@ def _row_major(size: Triple) -> Triple:
     return size[1] * size[2], size[2], 1
 
 
+def _contiguous(size: Triple, strides: tuple[int, ...]) -> bool:
+    return all(n == 1 or a == b for n, a, b in zip(size, strides, _row_major(size), strict=True))
+
+
 def _bias(builder: Builder) -> tuple[int, DType]:
     """The bias' buffer and dtype; another operand, which is not read, where there is none."""
     at = 1 if builder.bias is None else builder.bias
@@ -330,10 +349,10 @@ def _run(outs: int, size: list[int], lanes: int, limit: float) -> tuple[int, int
 
 def _weight(builder: Builder) -> None:
     s, able, lanes = builder.sizes, builder.able, builder.lanes
+    if lanes > 1 and s.outs > lanes // 2:
+        return _outer(builder)
     axes = _images(builder)
     x = _planes(builder, 0, axes, lanes)
-    if lanes > 1 and s.outs > lanes // 2:
-        return _outer(builder, axes, x)
     # The gradient with as many columns and rows, so that what lies between its rows is zeros.
     extents = (s.out[0], axes[1].extent, axes[2].extent)
     g = _planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents), lanes)
@@ -364,9 +383,10 @@ def _weight(builder: Builder) -> None:
         builder.sum(target, parts)
 
 
-def _outer(builder: Builder, axes: tuple[_Axis, ...], x: _Planes) -> None:
+def _outer(builder: Builder) -> None:
     """The weight's gradient, with outputs as vectors."""
-    s, able, lanes = builder.sizes, builder.able, builder.lanes
+    s, able, lanes, axes = builder.sizes, builder.able, builder.lanes, _plain(builder)
+    x = _there(builder, axes) or _planes(builder, 0, axes)
     pairs, total, pixels = s.ins * s.count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
     vectors = -(-s.outs // lanes)
     # Loads and products of a tile, over its products.
@@ -375,18 +395,20 @@ def _outer(builder: Builder, axes: tuple[_Axis, ...], x: _Planes) -> None:
     mr, blocks = _OUTER[nv], -(-vectors // nv)
     turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)
-    flat = space == (s.out[1] * s.out[2], s.out[2], 1)
+    flat = _contiguous(s.out, space)
     builder.launch(
         "turn", (1, turned), (builder.layouts[1].dtype, builder.element),
-        (s.groups, s.outs, pixels, nv, int(flat), first, second, *s.out, *space), (s.batch * s.groups, blocks),
-        s.batch * s.groups * s.outs * pixels * 2,
+        (s.groups, s.outs, pixels, int(flat), first, second, *s.out, *space), (s.batch * s.groups, blocks),
+        s.batch * s.groups * s.outs * pixels * 2, NV=nv,
     )  # fmt: skip
     pieces = -(-pairs // (mr * chosen["pieces"]))
     chunk, parts = split(s.batch, -(-chosen["shares"] * able.cores // (pieces * s.groups * blocks)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
     images, span = max(1, _PIXELS // pixels), max(1, _PIXELS // s.out[2])
-    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.plane, axes[1].extent, axes[2].extent, *s.out]
-    geometry += [images, span, total, *s.taps, *(a.period for a in axes), *s.stride, *s.dilation, *x.at, *x.phase_at]
+    strides = (a * q for a, q in zip(x.at, s.stride, strict=True))  # of pixels
+    apart = (a * d for a, d in zip(x.at, s.dilation, strict=True))  # of taps
+    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.image, x.plane, *strides, *s.out]
+    geometry += [images, span, total, *s.taps, *apart]
     builder.launch(
         "outer", (x.buffer, turned, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
