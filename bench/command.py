@@ -147,7 +147,7 @@ def _settle(options: argparse.Namespace) -> None:
     if options.label:
         return
     # PoCL keeps compiled programs itself, and what compiling costs is measured: its files are for this run alone.
-    if "POCL_CACHE_DIR" not in os.environ:
+    if "POCL_CACHE_DIR" not in os.environ and "pyopencl" not in sys.modules:
         folder = tempfile.mkdtemp(prefix="weftgrad-bench-")
         os.environ["POCL_CACHE_DIR"] = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import references
-from .cases import Case, Pairs, Work
+from .cases import Case, Pairs, Work, rotated
 from .sites import Site
 from .training import chain
 
@@ -85,14 +85,15 @@ def _case(
     def make(site: Site) -> Work | None:
         if site.arrays and not numpy:
             return None
-        operands, run = [site.tensor(a) for a in arrays()], site.ready(function)
+        run = site.ready(function)
+        operands, call = rotated(site, lambda: [site.tensor(a) for a in arrays()], run)
 
         def pairs() -> Pairs:
             wide = [a.astype(np.float64)[:sample] for a in arrays()]
             result = run(*operands)
             return [(site.host(result[:sample] if sample else result), np.asarray(reference(*wide)))]
 
-        return Work(lambda: run(*operands), pairs)
+        return Work(call, pairs)
 
     return Case(group, name, make, **facts)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import library_references as right
-from .cases import Case, Pairs, Work
+from .cases import Case, Pairs, Work, rotated
 from .sites import Site
 
 __all__ = ["cases"]
@@ -186,12 +186,12 @@ def _rows(
 
     def forward(site: Site) -> Work | None:
         if site.arrays:
-            return None if numpy is None or site.name != "numpy" else Work(lambda: numpy(*arrays()), list)
-        operands, run = [site.tensor(a) for a in arrays()], site.ready(function)
-        return Work(
-            lambda: run(*operands),
-            lambda: [(site.host(run(*operands)), np.asarray(reference(*_wide(arrays()))))],
-        )
+            if numpy is None or site.name != "numpy":
+                return None
+            return Work(rotated(site, lambda: [site.tensor(a) for a in arrays()], numpy)[1], list)
+        run = site.ready(function)
+        operands, call = rotated(site, lambda: [site.tensor(a) for a in arrays()], run)
+        return Work(call, lambda: [(site.host(run(*operands)), np.asarray(reference(*_wide(arrays()))))])
 
     yield Case(group, name, forward, target=_target(goal), **facts)
     facts = {k: v for k, v in facts.items() if k == "tolerance"}

@@ -68,7 +68,7 @@ class CupySite(NumpySite):
         self.library.get_default_memory_pool().free_all_blocks()
 
     def tensor(self, array: Any, grad: bool = False, dtype: str = "") -> Any:
-        return self.library.asarray(super().tensor(array, grad, dtype))
+        return self.library.asarray(super().tensor(array, grad, dtype))  # a new one on the device
 
     def host(self, tensor: Any) -> Any:
         return super().host(self.library.asnumpy(tensor))

@@ -29,7 +29,7 @@ class NumpySite(Site):
     def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
         if dtype and dtype != array.dtype.name:
             raise NotOffered(f"{self.name} has no {dtype}" if dtype == "bfloat16" else f"{self.name}: not in {dtype}")
-        return array
+        return np.array(array)  # others copy it, too, and operands that take turns are not the same memory
 
     def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
         if dtype != "float32" or grad:
