@@ -21,6 +21,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -73,7 +74,7 @@ class Rehearsal:
         self.sizes: list[int] = []
         self.live: dict[Block, int] = {}
         self.lasting: set[Block] = set()
-        self.passing: set[Block] = set()
+        self.passing: list[set[Block]] = []  # an optimizer's gradients each
         self.kept: set[Block] = set()
 
     def allocate(self, nbytes: int) -> Block:
@@ -128,7 +129,10 @@ class Rehearsal:
             if pool.rehearsal is not self or budget.searching:
                 return
             self.lasting.update(lasting)
-            (self.kept if kept else self.passing).update(gradients)
+            if kept:
+                self.kept.update(gradients)
+            else:
+                self.passing.append(set(gradients))
             budget.searching = True
             try:
                 self._prepare()
@@ -157,8 +161,8 @@ class Rehearsal:
         stay = {number for block, number in self.live.items() if block in self.lasting}
         events = [e for e in self.events if (e if e >= 0 else ~e) not in stay]
         held = [block for block, number in self.live.items() if number not in stay]
-        again = {self.live[b] for b in held if b not in self.passing and b not in self.kept}
-        gradients = [self.live[b] for b in held if b in self.passing]
+        gradients = [[self.live[b] for b in held if b in own] for own in self.passing]
+        again = {self.live[b] for b in held if b not in self.kept}.difference(*gradients)
         beside = [b.size for b in held if b in self.kept]
         counts, peak = _demand(events, self.sizes, again, gradients, beside)
         plan, needed, shared = self._choose(events, counts, peak, Counter(b.size for b in held))
@@ -229,20 +233,21 @@ class Rehearsal:
 
 
 def _demand(
-    events: Iterable[int], sizes: Sequence[int], again: set[int], gradients: Sequence[int], beside: Iterable[int]
-) -> tuple[Counter[int], int]:
+    events: Iterable[int], sizes: Sequence[int], again: set[int], gradients: Sequence[Sequence[int]],
+    beside: Iterable[int],
+) -> tuple[Counter[int], int]:  # fmt: skip
     """How many blocks of each size are in use at once when a step is done again, and the most bytes that are.
 
     again: allocations whose blocks of the step before are freed once they were made anew. gradients: those whose
-    blocks of the step before are freed before the first is made anew. beside: sizes in use all the while.
+    blocks of the step before are freed before the first of its list is made anew. beside: sizes in use all the while.
     """
-    now = Counter([sizes[i] for i in (*again, *gradients)])
+    now = Counter([sizes[i] for i in chain(again, *gradients)])
     now.update(beside)
     most = Counter(now)
     held = peak = sum(size * n for size, n in now.items())
-    first = min(gradients, default=None)
+    first = {min(own): own for own in gradients if own}
     for event in events:
-        gone = [~event] if event < 0 else gradients if event == first else []
+        gone = [~event] if event < 0 else first.get(event, [])
         for number in gone:
             now[sizes[number]] -= 1
             held -= sizes[number]

@@ -315,23 +315,27 @@ def test_what_was_not_rehearsed_is_served_too():
 
 
 def test_two_optimizers_rehearse_one_loop():
+    """As in adversarial training: each one's gradients stay until its own next turn, and all are of the same sizes."""
     _, _, pool = make()
-    first, second = Who(), Who()
-    assert rehearse(pool, first) is rehearse(pool, second)
-    weights = [pool.allocate(MiB) for _ in range(8)]
+    whos = Who(), Who()
+    rehearsal = rehearse(pool, whos[0])
+    assert rehearse(pool, whos[1]) is rehearsal
+    weights = [[pool.allocate((1 + i) * MiB) for i in range(4)] for _ in whos]
+    gradients = [[], []]
     grown = []
-    rehearsal = pool.rehearsal
-    for _ in range(4):
+    for _ in range(5):
         before = pool.stats().driver_allocations
-        for who, own in ((first, weights[:4]), (second, weights[4:])):
-            work = [pool.allocate((3 + i) * MiB) for i in range(5)]
-            gradients = [pool.allocate(MiB) for _ in own]
-            for block in (*work, *gradients):
+        for turn, who in enumerate(whos):
+            for block in gradients[turn]:
+                pool.free(block)
+            gradients[turn] = [pool.allocate(block.size) for block in weights[turn]]
+            work = [pool.allocate(block.size) for block in weights[turn] * (2 - turn)]
+            for block in work:
                 pool.free(block)
             if not grown:
-                rehearsal.ended(who, own, [], kept=False)
+                rehearsal.ended(who, weights[turn], gradients[turn], kept=False)
         grown.append(pool.stats().driver_allocations - before)
-    assert grown[1:] == [0, 0, 0]
+    assert grown[1:] == [0, 0, 0, 0]
     assert pool.rehearsal is None
 
 
