@@ -129,7 +129,7 @@ def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[]
         from ..runtime.triton import compile as compiler
 
         if compiler.compiler_installed():
-            import triton  # noqa: F401
+            compiler._triton()
         target = driver.compiles_for
         return (target, step.instance), lambda: partial(compiler.binary, step, True, target)
     if not hasattr(driver, "compiler"):
