@@ -70,11 +70,13 @@ class _Contender:
 
 
 def neighbours(space: Space, choice: Choice, names: Mapping[str, Any]) -> Iterator[Choice]:
-    """Every allowed choice that differs from `choice` in one parameter."""
-    for name, (_, values) in space.parameters.items():
-        for value in values:
+    """Every allowed choice that differs from `choice` in one parameter: in turns over the parameters, so that a search
+    that ends early has looked at all of them."""
+    others = [[(name, v) for v in values if v != choice[name]] for name, (_, values) in space.parameters.items()]
+    for turn in itertools.zip_longest(*others):
+        for name, value in filter(None, turn):
             changed = {**choice, name: value}
-            if value != choice[name] and space.allows(changed, names):
+            if space.allows(changed, names):
                 yield changed
 
 
