@@ -2,6 +2,7 @@
 
 import re
 import struct
+import warnings
 from importlib import resources
 
 import numpy as np
@@ -87,3 +88,22 @@ def test_programs_build_without_the_declarations_of_built_ins() -> None:
     compiler.built = 0
     compiler._compiled(header + more)
     assert not compiler._lean  # nothing has been built so: this version may not know the way
+
+
+def test_what_a_compiler_logs_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intel's writes what it vectorised, and pyopencl warns whenever a compiler wrote something."""
+
+    class Program:
+        def __init__(self, *given: object) -> None: ...
+
+        def build(self, *given: object, **named: object) -> "Program":
+            warnings.warn("Kernel <one> was successfully vectorized (16)", cl.CompilerWarning, stacklevel=1)
+            return self
+
+    driver = wg.device("opencl:0").driver
+    compiler = opencl.Compiler(driver.context, driver.handle, driver.capabilities)
+    monkeypatch.setattr(opencl.cl, "Program", Program)
+    assert isinstance(compiler._build("kernel void one() {}", []), Program)
+    assert isinstance(compiler._finished(b"binary"), Program)
+    with pytest.warns(cl.CompilerWarning):  # elsewhere it is one
+        Program().build()
