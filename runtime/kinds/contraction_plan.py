@@ -168,7 +168,8 @@ def _packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, int], chos
     _, groups, blocks = min(ways)
     columns = _ceil(panels, groups) * nv * lanes
     rows = _round(_ceil(p.m, blocks), mr)
-    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=_round(most, mr), panels=together)
+    block = _round(chosen["rows"] if rows <= chosen["rows"] else most, mr)  # two kernels: one with less on its stack
+    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=block, panels=together)
 
 
 def _shares(p: Product, cores: int, parts: int, chosen: Choice) -> int:
