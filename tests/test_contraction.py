@@ -364,6 +364,32 @@ def test_large_products_of_operands_that_are_contiguous_neither_way() -> None:
     compare((MATMUL, a, b), (MATMUL, a, np.ascontiguousarray(b)), ("...mk,kn->...nm", np.ascontiguousarray(a), b))
 
 
+def test_few_results_of_long_sums_are_cut_along_k() -> None:
+    rng, cpu = np.random.default_rng(32), Capabilities("cpu", 2, lanes=16)
+    for ta, tb in ((False, False), (True, True)):
+        chosen = contraction_plan.choose(contraction_plan.Product(61, 64, 4099, 1, not ta, tb), cpu, 16)
+        assert (chosen.name, chosen.parts, chosen.rows >= 61) == ("gemm", 2, True)
+        compare((MATMUL, matrix(rng, 61, 4099, ta, np.float32), matrix(rng, 4099, 64, tb, np.float32)))
+
+
+def test_few_columns_do_not_pay_for_laying_out_a_large_operand() -> None:
+    rng, cpu = np.random.default_rng(33), Capabilities("cpu", 2, lanes=16)
+    wide = contraction_plan.Product(1001, 10, 1003, 1, False, True)
+    assert contraction_plan.turns(wide, cpu, 16, contraction_plan.spaces["opencl-cpu/contraction"].fallback)
+    compare((MATMUL, matrix(rng, 1001, 1003, True, np.float32), matrix(rng, 1003, 10, True, np.float32)))
+
+
+def test_work_items_that_pack_share_out_evenly() -> None:
+    for cores in (2, 3, 8):
+        able = Capabilities("cpu", cores, lanes=16)
+        for m, n in itertools.product((256, 777, 1000, 2048), repeat=2):
+            chosen = contraction_plan.choose(contraction_plan.Product(m, n, 1000, 1, True, False), able, 16)
+            items = -(-m // chosen.rows) * -(-n // chosen.columns)
+            assert chosen.block >= chosen.rows
+            assert items >= cores
+            assert -(-items // cores) * chosen.rows * chosen.columns * cores <= 1.5 * (m + 64) * (n + 128)
+
+
 # The choice of schedules
 
 
