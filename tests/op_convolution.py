@@ -112,7 +112,7 @@ _LARGE: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
     ((1, 2, 80, 90), (2, 1, 3, 3), (80, 90), _named(2, padding=(1, 1), groups=2)),
     ((1, 2, 40, 34), (3, 2, 3, 3), (40, 34), _named(2, padding=(1, 1))),
     ((2, 3, 12, 20), (66, 3, 3, 3), (12, 20), _named(2, padding=(1, 1))),
-    ((2, 5, 7, 53), (32, 5, 3, 3), (4, 27), _named(2, (2, 2), (1, 1))),  # whole vectors of outputs
+    ((2, 20, 7, 53), (32, 20, 3, 3), (4, 27), _named(2, (2, 2), (1, 1))),  # whole vectors of outputs
 ]
 
 

@@ -22,6 +22,7 @@ _TILES = ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1))  # channels, v
 _RUNS = ((14, 2), (7, 4), (8, 2), (14, 1))  # neighbours in a row, vectors of channels
 _RUN_TILES = 4  # of them that use weights
 _DEEP = 4608  # of these at a time, which stay in a first-level cache
+_TURNED = 400  # what it costs to turn a square of results, in products
 _STEPS = (1, 2)  # of neighbours that are outputs, for which a schedule is compiled
 _SUMS = ((4, 6), (6, 4), (2, 9), (1, 9))  # outputs, pairs of input and tap
 _SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
@@ -256,7 +257,11 @@ def _direct(
     (mr, nv), cost = _tile(outs, pixels, lanes)
     mr, nv = chosen["tile"] or (mr, nv)
     may_run = lanes > 1 and (spread or s.stride[2] in _STEPS) and not chosen["tile"]
-    run = (chosen["run"] or _run(outs, largest, lanes, cost)) if may_run else None
+    # Where every element is in one window at most, a copy would cost more than it saves.
+    once = not spread and all(k <= q for k, q in zip(s.taps, s.stride, strict=True))
+    there = _there(builder, _plain(builder)) if once and builder.strides(0)[2][2] == 1 else None
+    limit = 1.5 * cost if there else cost
+    run = (chosen["run"] or _run(outs, ins * most, largest, lanes, limit)) if may_run else None
     step: Triple = (1, 1, 1)
     if run:
         mr, nv = run[1] * lanes, run[1]
@@ -264,10 +269,7 @@ def _direct(
             step, axes = s.stride, _plain(builder)
         else:
             axes = tuple(replace(a, extent=a.full) for a in axes)
-    # Where every element is in one window at most, a copy would cost more than it saves.
-    once = run and not spread and run[0] <= out[2] and all(k <= q for k, q in zip(s.taps, s.stride, strict=True))
-    there = _there(builder, axes) if once and builder.strides(0)[2][2] == 1 else None
-    planes = there or _planes(builder, 0, axes, mixed=bool(run))
+    planes = (there if run and run[0] <= out[2] else None) or _planes(builder, 0, axes, mixed=bool(run))
     blocks, count = -(-outs // mr), classes[0] * classes[1] * classes[2]
     packed = builder.allocate(count * s.groups * blocks * ins * most * mr)
     table = builder.allocate(count * (_HEADER + most), 8)
@@ -336,12 +338,13 @@ def _tile(outs: int, pixels: int, lanes: int) -> tuple[tuple[int, int], float]:
     return found, cost(found)
 
 
-def _run(outs: int, size: list[int], lanes: int, limit: float) -> tuple[int, int] | None:
-    """Pixels and vectors of one tile of `channels`; none where `direct` costs no more."""
+def _run(outs: int, deep: int, size: list[int], lanes: int, limit: float) -> tuple[int, int] | None:
+    """Pixels and vectors of one tile of `channels`; none where `direct` costs no more. deep: products of a result."""
 
     def cost(run: tuple[int, int]) -> float:
         n, v = run
-        return size[0] * size[1] * -(-size[2] // n) * -(-outs // (v * lanes)) * (n * v + 0.2 * n + 0.8 * v)
+        each = n * v + 0.2 * n + 0.8 * v + _TURNED * v * -(-n // lanes) / deep
+        return size[0] * size[1] * -(-size[2] // n) * -(-outs // (v * lanes)) * each
 
     best = min(_RUNS, key=cost)
     return best if cost(best) < limit else None
