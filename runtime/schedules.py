@@ -164,7 +164,7 @@ def device_class(driver: Any) -> str:
     """Which of the shipped defaults a device takes; `fallback` where none is meant for it."""
     able = driver.capabilities
     if able.style == "triton":
-        if driver.device.type == "interpreter":
+        if _type(driver) == "interpreter":
             return "fallback"
         return "sm_90" if able.sm >= 90 else "sm_80" if able.sm >= 80 else "fallback"
     if able.style == "gpu":
@@ -173,14 +173,19 @@ def device_class(driver: Any) -> str:
     return "pocl" if "Portable" in identity else "intel_cpu" if identity.startswith("Intel") else "fallback"
 
 
+def _type(driver: Any) -> str:
+    return getattr(getattr(driver, "device", None), "type", "")
+
+
 def device_key(driver: Any) -> str:
     """Under what a device's choices are kept: class, platform, name, driver version, cores."""
     return _device(driver, driver.capabilities)[1]
 
 
 def _device(driver: Any, able: Capabilities) -> tuple[str, str]:
-    identity = getattr(driver, "identity", "") or driver.name
-    known = identity, driver.device.type, able
+    # A device that kernels are only compiled for has no more than its capabilities.
+    identity = getattr(driver, "identity", "") or getattr(driver, "name", "")
+    known = identity, _type(driver), able
     found = _keys.get(known)
     if found is None:
         which = device_class(driver)
