@@ -6,9 +6,10 @@ a pool whose blocks belong to an optimizer's parameters records what is allocate
 is made until its first step is done. That is played again in numbers, with what is in use then in its place:
 
 1.  A size has as many blocks as are in use at once, unless those of all sizes together are too much (more than a
-    fifth above the peak). Then sizes above some bound, each used for moments, share runs of memory by best fit, as few
-    as keeps to that; the memory this takes is found by doing it. (Sizes apart are what Doug Lea calls fast bins; best
-    fit is close to the optimum where few sizes take turns, Wilson et al., "Dynamic Storage Allocation", 1995.)
+    fifth above the peak, and than 1 MiB). Then sizes above some bound, each used for moments, share runs of memory by
+    best fit, as few as keeps to that; the memory this takes is found by doing it. (Sizes apart are what Doug Lea calls
+    fast bins; best fit is close to the optimum where few sizes take turns, Wilson et al., "Dynamic Storage
+    Allocation", 1995.)
 2.  Free segments go back to the driver. Blocks are cut from the holes of the others as far as they reach, and for the
     rest the driver is asked, once, and for a sixtieth beyond: what was not rehearsed has a segment of its own.
 
@@ -34,7 +35,8 @@ __all__ = ["Plan", "Rehearsal", "rehearse"]
 _ROUND, _PAGE = 512, 4 << 10  # as in the pool
 _SPARE = 64  # the part of a step's peak that is held for what was not rehearsed,
 _LEAST_SPARE = 16 << 10  # and no less
-_ABOVE = 1.2  # times the peak in use: the memory that bins may take
+_ABOVE = 1.2  # times the peak in use: the memory that bins may take,
+_LITTLE = 1 << 20  # or so many bytes: sharing runs saves little there, and what fits in numbers may miss by little
 _BOUNDS = 8  # tried, from all sizes in bins to none
 _LONGEST = 1 << 16  # events; a program that has not stepped by then is not recorded any longer
 
@@ -198,7 +200,7 @@ class Rehearsal:
         small = -(-max(_LEAST_SPARE, peak // _SPARE) // _PAGE) * _PAGE // 4
         lists = [[run[0] for run in pool._runs.lists[kind]] for kind in (True, False)]
         held = pool._reserved[True] + pool._reserved[False]
-        most = _ABOVE * (pool._allocated + peak - sum(size * n for size, n in have.items()))
+        most = max(_LITTLE, _ABOVE * (pool._allocated + peak - sum(size * n for size, n in have.items())))
         sizes = [0, *sorted(counts)]
         best: tuple[float, Plan, list[int], int] | None = None
         for i in range(_BOUNDS):

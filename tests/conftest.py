@@ -12,6 +12,7 @@ import bare
 import pytest
 
 bare.install()
+os.environ.setdefault("WEFTGRAD_TUNE", "off")  # what a developer tuned does not change what is tested
 
 OPTIMISED = ("test_ops_generated", "test_mutations", "test_bench", "test_demo", "test_examples", "test_digits")
 """Modules whose kernels on `cpu` are built as users have them: what is about values, speed and training. The others are

@@ -75,6 +75,14 @@ image, weight = full(2, 2, 6, 7), full(3, 2, 3, 3)
 image.requires_grad_(); weight.requires_grad_()
 wg.nn.functional.conv2d(image, weight, stride=2, padding=1).sum().backward()
 f = wg.nn.functional
+for images, kernel, step, pad, groups in (
+    ((2, 16, 5, 27), (24, 16, 3, 3), 1, 1, 1), ((2, 16, 4, 28), (16, 16, 2, 2), 2, 0, 1),
+    ((2, 2, 5, 19), (6, 1, 3, 3), 1, 1, 2),
+):
+    x, w = full(*images), full(*kernel)
+    x.requires_grad_(); w.requires_grad_()
+    y = f.conv2d(x, w, stride=step, padding=pad, groups=groups)
+    y.backward(full(*y.shape))
 for size, step in ((2, 2), (3, 1), (3, 3)):
     planes = full(1, 2, 5, 23)
     planes.requires_grad_()
@@ -98,6 +106,7 @@ for line, dim in (((5, 37), 1), ((5, 19), 0), ((2000,), 0)):
     z.cumsum(dim).sum().backward()
     if dim:
         (z.cumprod(dim) + z.cummax(dim).values + z.logcumsumexp(dim)).sum().backward()
+ops.add(full(37, 21), full(21, 37).t()); wg.topk(full(2, 400), 31)
 wg.rand(5, 7, device=o); wg.randn(9, device=o); wg.nn.functional.dropout(x, 0.5)
 from weftgrad.runtime.kinds import sort as sorting
 sorting._SEPARATE, sorting._LEAST_PART = 60, 100  # short rows take the schedules of long ones

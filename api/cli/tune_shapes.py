@@ -92,8 +92,8 @@ OPS: dict[str, tuple[Callable[[Any, Shape], None], tuple[Shape, ...]]] = {
 
 
 def uses(place: Device, ops: Sequence[str] | None, types: Sequence[DType], shapes: Sequence[Shape] | None) -> list[Any]:
-    """What these ops come to on a device, each called a few times. Raises `ArgumentError` for an op that is not among `OPS`,
-    and where none of the shapes fits one."""
+    """What these ops come to on a device, each called a few times. Raises `ArgumentError` for an op that is not among
+    `OPS`, and where none of the shapes fits one."""
     from ..random import rand
     from ..runtime.tuning.record import Recording
 
