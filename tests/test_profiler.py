@@ -154,10 +154,13 @@ def test_sums_and_their_table(tmp_path: Path) -> None:
 
 
 def test_a_trace(tmp_path: Path) -> None:
-    """Perfetto's format: complete events that nest, an arrow from each launch to its kernel, names of processes."""
+    """Perfetto's format: complete events that nest, an arrow from each launch to its kernel, names of processes, of
+    devices on which nothing happened none."""
     x = operand()
+    kept = wg.zeros(3, device="opencl:0")
     with profile(profile_memory=True) as prof:
         program(x)
+    del kept
     prof.add_metadata_json("origin", '{"a": 1}')
     for name in ("trace.json", "trace.json.gz"):
         prof.export_chrome_trace(tmp_path / name)

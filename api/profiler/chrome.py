@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,8 +25,11 @@ _CATEGORIES = {
 def trace(events: EventList, recordings: Sequence[Recording], metadata: dict[str, Any]) -> dict[str, Any]:
     """The trace. Times are microseconds since the profile began."""
     host = os.getpid()
+    levels = [level for recording in recordings for level in recording.levels]
+    states = {(level.device, level.allocated, level.reserved) for level in levels}
+    seen = Counter(device for device, *_ in states)  # one state only: nothing happened there
     devices = list(dict.fromkeys([e.device for e in events if e.is_kernel] + [
-        level.device for recording in recordings for level in recording.levels
+        level.device for level in levels if seen[level.device] > 1
     ]))  # fmt: skip
     places = {name: host + 1 + i for i, name in enumerate(devices)}
     threads = {t: i for i, t in enumerate(dict.fromkeys(e.thread for e in events if not e.is_kernel))}
@@ -42,13 +46,12 @@ def trace(events: EventList, recordings: Sequence[Recording], metadata: dict[str
         if event.launch is not None and event.launch in ran:
             found.append(_arrow(event, *lane))
     origin = recordings[0].begin
-    for recording in recordings:
-        found += [
-            {"ph": "C", "name": f"memory of {level.device}", "pid": places[level.device], "tid": 0,
-             "ts": (level.at - origin) / 1e3,
-             "args": {"in use": level.allocated, "cached": level.reserved - level.allocated}}
-            for level in recording.levels
-        ]  # fmt: skip
+    found += [
+        {"ph": "C", "name": f"memory of {level.device}", "pid": places[level.device], "tid": 0,
+         "ts": (level.at - origin) / 1e3,
+         "args": {"in use": level.allocated, "cached": level.reserved - level.allocated}}
+        for level in levels if level.device in places
+    ]  # fmt: skip
     return {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": found, **metadata}
 
 
