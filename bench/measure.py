@@ -18,7 +18,7 @@ from .clocks import Clock
 
 __all__ = ["PAUSE", "Timing", "compare", "host_cost"]
 
-PAUSE = 0.06  # seconds; OpenBLAS spins for 2^26 cycles, which 20 ms do not cover
+PAUSE = 0.15  # seconds; OpenBLAS's threads were seen to spin for more than 60 ms after a product, and less than 150
 _SLOW = 2.0  # seconds; what takes longer a call is called once more, and that is its time
 
 
