@@ -24,10 +24,14 @@ _WORDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "flo
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One contender of a case: what is timed, and pairs of arrays (ours, right in float64) that show that it works."""
+    """One contender of a case: what is timed, and pairs of arrays (ours, right in float64) that show that it works.
+
+    moves: a call changes what the next one gives, so that pairs are right only where nothing was called before.
+    """
 
     call: Callable[[], Any]
     pairs: Callable[[], Pairs]
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

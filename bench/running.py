@@ -243,7 +243,7 @@ def measured(case: Case, places: Sequence[Site], rounds: int, copies: Sequence[t
                     if site is first:
                         return None
                     continue
-                if site.ours:
+                if site.ours and not work.moves:
                     poison(site, work.call())
                 if site.ours or site.checked:
                     pairs = work.pairs()

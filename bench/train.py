@@ -122,7 +122,7 @@ def _training(
         # What training changed counts, not the loss it began with.
         return [(found, expected), (np.diff(found), np.diff(expected))]
 
-    return Work(step, pairs)
+    return Work(step, pairs, moves=True)
 
 
 def _scaled(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -156,7 +156,7 @@ def _optimizer(name: str, options: dict[str, float], site: Site) -> Work | None:
         moved = [(site.host(p) - b, w - b) for p, b, w in zip(parameters, begin.values(), wide.values(), strict=True)]
         return [(np.stack([a for a, _ in moved]), np.stack([b for _, b in moved]))]
 
-    return Work(optimizer.step, pairs)
+    return Work(optimizer.step, pairs, moves=True)
 
 
 def _loading(site: Site) -> Work | None:

@@ -10,7 +10,8 @@ import pytest
 
 import weftgrad as wg
 from weftgrad.bench import train
-from weftgrad.bench.cases import error_of
+from weftgrad.bench.cases import Case, error_of
+from weftgrad.bench.running import measured
 from weftgrad.bench.sites import OurSite
 
 MODELS = {
@@ -34,6 +35,14 @@ def test_steps(make):
     for _ in range(5):
         work.call()
     assert wg.memory_stats("cpu")["driver_allocations"] == taken
+
+
+def test_steps_are_checked_before_any_other():
+    """What a row does beside checking would move the parameters."""
+    make = partial(train._optimizer, "SGD", {"momentum": 0.9})
+    row = measured(Case("optimizer", "SGD", make, tolerance=1e-3, clock="wall"), [OurSite("cpu")], 1, ())
+    assert row is not None
+    assert "problem" not in row
 
 
 def _perceptron(width):
