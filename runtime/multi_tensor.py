@@ -21,7 +21,7 @@ from .context import _local
 from .device import Device, Meta
 from .dispatch import call_into
 from .errors import DeviceError, ShapeError
-from .kinds.many import BASES, plan, runs
+from .kinds.many import BASES, plan, share
 from .layout import dense
 from .records import OpRecord
 from .storage import Storage
@@ -130,7 +130,7 @@ class _Group:
         while len(self.parts) <= number:
             self.parts.append((slice(0, 0), None))
         if self.parts[number][0] != part:
-            self.parts[number] = part, runs(self.sizes[part], self.driver.capabilities)
+            self.parts[number] = part, share(self.record, self.types, self.device, self.sizes[part])
             self.launchers = {k: v for k, v in self.launchers.items() if k[0] != number}
         shared = self.parts[number][1]
         if (number, wide) not in self.launchers:

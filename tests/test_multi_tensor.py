@@ -11,6 +11,7 @@ from weftgrad.runtime.backends import opencl, opencl_cpu
 from weftgrad.runtime.kinds.many import BASES, runs
 from weftgrad.runtime.multi_tensor import MultiTensor
 from weftgrad.runtime.records import registry
+from weftgrad.runtime.schedules import spaces
 
 # lr, momentum, fresh, weight_decay, sign
 NUMBERS = (0.5, 0.75, 0.25, 0.125, -1.0)
@@ -199,7 +200,7 @@ def test_errors(update):
 def test_runs_are_every_element_once(style):
     able = opencl.Capabilities(style=style, cores=3)
     for sizes in ([1], [40000, 1, 65536, 100], [700000], [3] * 500 + [50000], [2000000, 5]):
-        found = runs(sizes, able)
+        found = runs(sizes, able, {} if style == "cpu" else spaces["opencl-gpu/many"].fallback)
         assert found.numel == sum(sizes)
         covered = [np.zeros(n, int) for n in sizes]
         for tensor, start, count in zip(found.tensor, found.start, found.count, strict=True):

@@ -18,7 +18,7 @@ import pytest
 import vendors
 
 import weftgrad as wg
-from weftgrad.cli import main
+from weftgrad.cli import main, tune_program
 from weftgrad.cli.samples import collecting
 from weftgrad.codegen import schedules as declared
 from weftgrad.nn import functional as F
@@ -28,9 +28,13 @@ from weftgrad.runtime.context import set_stream, state
 from weftgrad.runtime.device import device
 from weftgrad.runtime.dispatch import plan_for
 from weftgrad.runtime.errors import ArgumentError, CompileError
+from weftgrad.runtime.kinds import many
+from weftgrad.runtime.multi_tensor import MultiTensor
 from weftgrad.runtime.records import registry
 from weftgrad.runtime.tuning import missed, search, store
+from weftgrad.runtime.tuning.evidence import chance, weigh
 from weftgrad.runtime.tuning.measure import Call, Trials, differ
+from weftgrad.runtime.tuning.program import trial_of
 from weftgrad.runtime.tuning.record import Recording
 
 CPU: Any = device("cpu")
@@ -64,11 +68,11 @@ def style(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     next(pose, None)
 
 
-def recorded(run: Callable[[], object]) -> list[Call]:
-    """The calls of `run` that have a choice, without running them."""
+def recorded(run: Callable[[], object], every: bool = False) -> list[Call]:
+    """The calls of `run` that have a choice on this device, or all of them, without running them."""
     with collecting(CPU), Recording() as recording:
         run()
-    return [use.call for use in recording.uses() if use.asked and use.call.record.kind != "random"]
+    return [use.call for use in recording.uses() if (use.asked or every) and use.call.record.kind != "random"]
 
 
 def products() -> None:
@@ -107,7 +111,16 @@ def heads() -> None:
     F.scaled_dot_product_attention(q, k, v).sum().backward()
 
 
-SMALL = {f.__name__: f for f in (products, convolutions, rows, lines, heads)}
+def places() -> None:
+    """Windows, indices, distances, resampling."""
+    x, index = wg.empty(1, 3, 12, 20, requires_grad=True), wg.empty(9, 20, dtype=wg.int64)
+    (F.max_pool2d(x, 3, 2).sum() + F.interpolate(x, size=(17, 20), mode="bilinear").sum()).backward()
+    wg.empty(40, 20).gather(0, index)
+    wg.empty(40, 20).scatter_add(0, index, wg.empty(9, 20))
+    wg.cdist(wg.empty(20, 30), wg.empty(40, 30))
+
+
+SMALL = {f.__name__: f for f in (products, convolutions, rows, lines, heads, places)}
 
 
 def large() -> None:
@@ -141,11 +154,16 @@ def large() -> None:
     for n in (16, 1024):
         q, k, v = (wg.empty(4, 8, n, 64, requires_grad=True) for _ in range(3))
         F.scaled_dot_product_attention(q, k, v).sum().backward()
+    places()
+    wg.empty(1, 1 << 16).scatter_add(1, wg.empty(1, 1 << 12, dtype=wg.int64), wg.empty(1, 1 << 12))
+    F.interpolate(wg.empty(1, 8, 64, 64), scale_factor=2, mode="bilinear")
+    wg.empty(4096, 64).gather(0, wg.empty(4096, 64, dtype=wg.int64))
+    wg.cdist(wg.empty(100, 30), wg.empty(100, 30))
 
 
 @cache
 def large_calls() -> tuple[Call, ...]:
-    return tuple(recorded(large))
+    return tuple(recorded(large, every=True))
 
 
 # --- Spaces -----------------------------------------------------------------------------------------------------------
@@ -164,11 +182,39 @@ def test_every_parameter_of_every_space_changes_some_plan(style: str) -> None:
                         continue
                     if call.plan({space.name: changed})[0] != planned:
                         moved.add((space.name, parameter, value))
+    for name, space in schedules.spaces.items():
+        if name == PREFIX[style] + "many":
+            moved |= {(name, parameter, value) for parameter, value in tables(space)}
     ours = [space for name, space in schedules.spaces.items() if name.startswith(PREFIX[style])]
     assert ours
     every = {(s.name, p, v) for s in ours for p, (_, values) in s.parameters.items() for v in values}
     shipped = {(s.name, p, v) for s in ours for p, v in s.fallback.items()}
     assert sorted(every - moved - shipped, key=repr) == []
+
+
+def tables(space: schedules.Space) -> Iterator[tuple[str, Any]]:
+    """Parameters and values of many tensors' schedule that make another table of runs."""
+
+    def made(choice: Any) -> list[Any]:
+        with schedules.planning({space.name: choice}):
+            each = [many.share(registry["sgd_step"], [wg.float32] * 2, CPU, [n, 5]) for n in (1 << 22, 1 << 28)]
+        return [(runs.group, runs.items, runs.count.tolist()) for runs in each]
+
+    shipped = made(space.fallback)
+    for parameter, (_, values) in space.parameters.items():
+        yield from ((parameter, v) for v in values if made({**space.fallback, parameter: v}) != shipped)
+
+
+@pytest.mark.parametrize("style", ["gpu"], indirect=True)
+def test_every_table_of_many_tensors_is_the_same_update(style: str) -> None:
+    space = schedules.spaces["opencl-gpu/many"]
+    before = [np.linspace(0, 1, n, dtype=np.float32) for n in (70_000, 3, 1500)]
+    for parameter, value in tables(space):
+        with schedules.planning({space.name: {**space.fallback, parameter: value}}):
+            tensors = [wg.tensor(x) for x in before]
+            MultiTensor(registry["sgd_step"])([tensors, [wg.ones(len(x)) for x in before]], (0.5, 0.0, 1.0))
+        for x, found in zip(before, tensors, strict=True):
+            np.testing.assert_allclose(found.numpy(), x - 0.5, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("style", ["cpu", "gpu"], indirect=True)
@@ -196,6 +242,10 @@ def test_every_candidate_gives_the_same_results_on_triton() -> None:
         q, k, v = (empty(1, 2, n, 8, requires_grad=True) for n in (17, 21, 21))
         F.scaled_dot_product_attention(q, k, v).sum().backward()
         F.conv2d(empty(2, 3, 5, 5, requires_grad=True), empty(4, 3, 3, 3, requires_grad=True)).sum().backward()
+        F.avg_pool2d(empty(1, 3, 12, 20), 3)
+        F.interpolate(empty(1, 2, 9, 40), size=(9, 60), mode="bilinear")
+        empty(40, 20).scatter_add(0, empty(9, 20, dtype=wg.int64), empty(9, 20))
+        wg.cdist(empty(17, 9), empty(33, 9))
     calls = [use.call for use in recording.uses() if use.asked]
     assert sum(candidates_agree(call, set()) for call in calls) > 40
 
@@ -540,7 +590,7 @@ def test_a_program_is_tuned_for_what_it_calls(scripted: Any, program: Path, kept
     shown = capsys.readouterr().out
     assert "have a choice of schedules" in shown
     assert "as shipped" in shown
-    assert "program.py: " in shown
+    assert "there is nothing to verify" in shown
     keys = next(iter(json.loads(kept.read_text())["devices"].values()))
     assert all(key.startswith("opencl-cpu/") and " float32 " in key for key in keys)
     assert main(["tune", "--show"]) == 0
@@ -550,6 +600,86 @@ def test_a_program_is_tuned_for_what_it_calls(scripted: Any, program: Path, kept
     assert f"{len(keys)} tuned schedules forgotten" in capsys.readouterr().out
     assert main(["tune", "--show"]) == 0
     assert "nothing is kept" in capsys.readouterr().out
+
+
+PLANTED = """
+import dataclasses
+import weftgrad as wg
+from weftgrad.runtime import schedules
+space = schedules.spaces["opencl-cpu/contraction"]
+bad = {**space.fallback, "tile": (1, 4, 256)}
+schedules.spaces[space.name] = dataclasses.replace(space, fallback=bad, defaults={})
+x, y = wg.ones(200, 256), wg.ones(256, 256)
+for _ in range(200):
+    z = x @ y
+"""
+
+
+def test_a_default_that_is_bad_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The program comes with it; measured, not scripted."""
+    name = "opencl-cpu/contraction"
+    space = schedules.spaces[name]
+    monkeypatch.setitem(schedules.spaces, name, space)
+    vendors.optimise(True)
+    path = tmp_path / "planted.py"
+    path.write_text(PLANTED)
+    assert main(["tune", "--time", "2s", "--from", str(path)]) == 0
+    assert "of 1 choices 1 are faster there, 0 are not" in capsys.readouterr().out
+    ((key, choice),) = schedules.known(schedules.device_key(CPU.driver)).items()
+    assert key.startswith(name)
+    assert choice is not None
+    assert choice["tile"] != (1, 4, 256)
+    ((evidence, _),) = trial_of([str(path)], [key]).evidence(20)[key]
+    assert evidence.gain > 1.2
+    assert evidence.faster(0.2, 1e-4)
+
+
+def test_what_is_slower_in_the_program_is_dropped(tmp_path: Path, scripted: Any, capsys: Any) -> None:
+    """The search's clock says that 8 parts a core are fastest; in the program they are not."""
+    cores = CPU.driver.capabilities.cores
+    scripted.seconds = staticmethod(lambda parts: 1e-3 if parts == 8 * cores else 2e-3)
+    path = tmp_path / "exp.py"
+    path.write_text("import weftgrad as wg\nx = wg.ones(1000)\nfor _ in range(100):\n    y = x.exp()\n")
+    assert main(["tune", "--from", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "of 2 choices 0 are faster there, 1 are not and are dropped, 1 are called too seldom" in shown
+    kept = {key.split()[1]: choice for key, choice in schedules.known(schedules.device_key(CPU.driver)).items()}
+    assert kept["exp"] is None
+    assert kept["fill"] is not None
+
+
+@pytest.mark.parametrize(
+    ("tuned", "verdict", "kept"), [(0.9, "1.11x faster", True), (0.999, "no significant change", True),
+                                   (1.25, "1.25x slower", False)],
+)  # fmt: skip
+def test_whole_programs_are_compared_in_pairs(
+    tuned: float, verdict: str, kept: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A machine gets slower while it measures: that is no change."""
+    call = some()
+    (question,) = call.plan()[1]
+    outcome = search.Outcome(call, {question.key: {**question.answer, "parts": 8}}, 2e-3, 1e-3, 1, 0, 0)
+    search.keep([outcome])
+    off = [1 + 0.2 * i for i in range(6)]
+    runs = off, [tuned * t for t in off]
+    monkeypatch.setattr(tune_program, "_runs", lambda program: (runs, runs))
+    tune_program.verify(["train.py"], [(None, outcome)])
+    assert capsys.readouterr().out.count(verdict) == 2
+    assert (schedules.known(schedules.device_key(CPU.driver))[question.key] is not None) is kept
+
+
+def test_what_samples_are_evidence_of() -> None:
+    quiet, other = [1.0, 1.1, 5.0, 1.0, 1.2] * 8, [0.9, 1.0, 4.0, 0.9, 1.0] * 8
+    found = weigh(quiet, other, quiet[::-1])
+    assert (found.before, found.after, found.wins, found.pairs) == (1.0, 0.9, 40, 40)
+    assert 1.09 < found.gain < 1.12
+    assert found.faster(0.03, 0.002)
+    assert not found.faster(0.15, 0.002)
+    assert not weigh(quiet, other, [1.2 * t for t in quiet]).faster(0.03, 0.002)  # it differs as much from itself
+    assert not weigh(quiet[:5], other[:5]).faster(0.03, 0.002)  # five of five pairs may be won by chance
+    assert chance(5, 5) == 1 / 32
+    assert chance(0, 7) == 1
+    assert chance(3, 4) == 5 / 16
 
 
 def test_an_interrupted_search_keeps_what_it_found(asked_for: list[Call], monkeypatch: pytest.MonkeyPatch,

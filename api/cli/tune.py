@@ -7,17 +7,15 @@
 
 Every call is searched by measurement (`runtime.tuning.search`): what is kept gives the results of the shipped schedule,
 and beats it by more than noise. With `--from`, the program runs once while its calls are counted and timed; the time
-there is goes to them by their share of the program's. That is the idea of Adaptive Neural Compilation (Bunel,
-Desmaison, Kohli, Torr and Kumar 2016): adapt a program to the distribution of its inputs.
+there is goes to them by their share of the program's. It runs once more while they take what is shipped and what was
+found by turns, and what is not faster there is dropped; `--verify` compares whole runs. That is the idea of Adaptive
+Neural Compilation (Bunel, Desmaison, Kohli, Torr and Kumar 2016): adapt a program to the distribution of its inputs.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -26,6 +24,7 @@ from ..runtime import dtypes, schedules
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError
 from .terminal import Style, table
+from .tune_program import tried, verify
 
 __all__ = ["register"]
 
@@ -47,7 +46,7 @@ def register(subparsers: Any) -> None:
     made.add_argument("--shapes", type=_shapes, default=None, metavar="8x64,…", help="in place of the usual ones")
     made.add_argument("--time", type=_seconds, default=300.0, metavar="5m", help="how long at most (default: 5m)")
     made.add_argument("--report", action="store_true", help="measure what was found once more at the end")
-    made.add_argument("--verify", action="store_true", help="with --from: run the program again, without and with it")
+    made.add_argument("--verify", action="store_true", help="with --from: compare whole runs, without and with it")
     made.add_argument("--show", action="store_true", help="what is kept, for every device")
     made.add_argument("--clear", action="store_true", help="forget what is kept (with --device: there)")
     made.add_argument("--from", dest="program", nargs=argparse.REMAINDER, metavar="PROGRAM.py", help="with arguments")
@@ -86,10 +85,15 @@ def run(options: argparse.Namespace) -> int:
         print("nothing that was called has a choice of schedules")
         return 0
     outcomes, status = _search(uses, options.time)
+    if options.program and not status:
+        outcomes = tried(options.program, outcomes)
     if outcomes:
         _table(outcomes, options.report)
     if options.verify and not status:
-        _verify(options.program)
+        if any(choice for _, outcome in outcomes for choice in outcome.choices.values()):
+            verify(options.program, outcomes)
+        else:
+            print("nothing better than what is shipped was found: there is nothing to verify")
     return status
 
 
@@ -211,30 +215,6 @@ def _value(value: Any) -> str:
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
-
-
-# the whole program
-
-
-def _verify(program: Sequence[str]) -> None:
-    """Run the program without and with what is kept, in turns, and say what it takes."""
-    times: dict[str, list[tuple[float, float]]] = {"off": [], "use": []}
-    for setting in ("off", "use", "use", "off"):
-        before, begin = os.times(), time.perf_counter()
-        done = subprocess.run([sys.executable, *program], env={**os.environ, "WEFTGRAD_TUNE": setting}, check=False)
-        after = os.times()
-        if done.returncode:
-            print(f"{program[0]} ended with status {done.returncode}")
-            return
-        spent = after.children_user + after.children_system - before.children_user - before.children_system
-        times[setting].append((time.perf_counter() - begin, spent))
-    wall = {k: min(t for t, _ in found) for k, found in times.items()}
-    processor = {k: min(t for _, t in found) for k, found in times.items()}
-    gain = wall["off"] / wall["use"]
-    print(
-        f"{program[0]}: {wall['off']:.2f} s as shipped, {wall['use']:.2f} s tuned ({gain:.2f}x); "
-        f"processor time {processor['off']:.2f} s and {processor['use']:.2f} s; both with starting"
-    )
 
 
 # what is kept

@@ -232,7 +232,7 @@ class Builder:
         instance = Instance("convolution", text.source, f"convolution_{entry}", element, lanes, slots, given)
         local = (1,) * len(size)
         if self.able.style == "gpu":
-            local = (min(128, self.able.max_group),)
+            local = (min(self.chosen["group"], self.able.max_group),)
             size = (-(-size[0] // local[0]) * local[0],)
         self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work))
 

@@ -17,9 +17,11 @@ from math import prod
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, contiguous_strides, meta
+from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ..layout import collapse, normalize_dim, pack_longs, split
 from ..records import registry
+from ..schedules import Choice, choose
 from . import Planned, Request, planner, slot
 from .pointwise import elementwise_parts
 from .triton import index as triton
@@ -27,7 +29,7 @@ from .triton import index as triton
 __all__ = ["plan"]
 
 _RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
-_GPU_ITEMS = 64  # work-items a core of a GPU, below which positions are shared out as well
+_READERS, _WRITERS = 128, 64  # work-items of a group of a GPU
 _LEAST_COUNTED = 4096  # elements of a mask that are worth a chunk of their own
 
 
@@ -140,7 +142,8 @@ def _read(request: Request, access: _Access) -> Planned:
         defines += [("ONE_INDEX", str(int(one))), ("VECTOR", str(int(vector)))]
     tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *sizes[:-1]]
     if able.style == "gpu":
-        local = min(128, able.max_group)
+        chosen = _chosen(request, raw, numel, access.total)
+        local = min(chosen["group"] or _READERS, able.max_group)
         geometry = pack_longs((rows, inner, 1, 1, access.total, *tables))
         size: tuple[int, ...] = (-(-numel // local) * local,)
         return Planned(
@@ -155,6 +158,11 @@ def _read(request: Request, access: _Access) -> Planned:
         (out,),
         (_step(request, "rows", raw.compute, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel),),
     )
+
+
+def _chosen(request: Request, dtype: DType, numel: int, total: int) -> Choice:
+    """The schedule of a launch on a GPU: of `numel` elements that are read or written at `total` places."""
+    return choose(request, "index", {"numel": numel, "total": total}, dtype.name)
 
 
 def _lanes(request: Request, element: str) -> int:
@@ -257,8 +265,9 @@ def _write(
               *(s for each in steps_strides for s in each), *sizes[:-1]]  # fmt: skip
     able, total, numel = request.capabilities, access.total, source.numel
     if able.style == "gpu":
-        local = min(64, able.max_group)
-        wanted = able.cores * _GPU_ITEMS // max(rows * inner, 1)
+        chosen = _chosen(request, stored, numel, total)
+        local = min(chosen["group"] or _WRITERS, able.max_group)
+        wanted = able.cores * chosen["items"] // max(rows * inner, 1)
         reach, ranges = split(total, max(1, min(wanted, total)))
         geometry = pack_longs((rows, inner, 1, 1, total, reach, walk, *tables))
         size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)

@@ -22,15 +22,15 @@ from ..device import Device, meta
 from ..dtypes import DType
 from ..layout import pack_longs, split
 from ..records import OpRecord
+from ..schedules import Choice, choose
 from . import Request
 from .pointwise import Operands, compute_dtype, elementwise_parts, operands_of
 from .triton import Defines, instance, next_power
 
-__all__ = ["BASES", "Runs", "plan", "runs"]
+__all__ = ["BASES", "Runs", "plan", "runs", "share"]
 
 BASES = 32  # buffers that a launch may reach into, as many as the template has
-_LEAST_RUN, _MOST_RUN = 1024, 65536  # elements of a GPU's row
-_ROWS_A_CORE = 16
+_LEAST_RUN = 1024  # elements of a GPU's row
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Runs:
     """How the elements of tensors are shared out: what of the table depends on sizes only.
 
     heads: the entries before the rows. tensor, start, count: of every row, which tensor it is part of, where in it it
-    begins, and how many elements it has. items: work-items, groups or programs.
+    begins, and how many elements it has. items: work-items, groups or programs. group: work-items of a group. most:
+    elements of the longest row that there may be.
     """
 
     heads: np.ndarray[Any, Any]
@@ -47,22 +48,34 @@ class Runs:
     count: np.ndarray[Any, Any]
     items: int
     numel: int
+    group: int = 1
+    most: int = 0
 
 
-def runs(sizes: Sequence[int], able: Capabilities) -> Runs:
-    """Rows for tensors of `sizes` elements, all above 0."""
+def share(record: OpRecord, types: Sequence[DType], device: Device, sizes: Sequence[int]) -> Runs:
+    """How tensors of `sizes` elements, all above 0, are shared out by the schedule in force."""
+    able, total = device.driver.capabilities, sum(sizes)
+    if able.style == "cpu":
+        return runs(sizes, able, {})
+    request = Request(record, (), (), device, None)
+    return runs(sizes, able, choose(request, "many", {"numel": total, "tensors": len(sizes)}, types[0].name))
+
+
+def runs(sizes: Sequence[int], able: Capabilities, chosen: Choice) -> Runs:
+    """Rows for tensors of `sizes` elements, all above 0. chosen: of the space `many`; a CPU's has none."""
     total = sum(sizes)
     if able.style == "cpu":
-        share, items = split(total, elementwise_parts(total, able.cores), 64)
-        return _shared(np.array(sizes, np.int64), share, items, total)
-    most = next_power(-(-total // (able.cores * _ROWS_A_CORE)))
-    most = min(max(most, _LEAST_RUN, able.block if able.style == "triton" else 0), _MOST_RUN)
-    each = np.array(sizes, np.int64)
-    pieces = -(-each // most)
-    tensor = np.repeat(np.arange(len(each)), pieces)
+        each, items = split(total, elementwise_parts(total, able.cores), 64)
+        return _shared(np.array(sizes, np.int64), each, items, total)
+    most = next_power(-(-total // (able.cores * chosen["rows"])))
+    most = min(max(most, _LEAST_RUN, able.block if able.style == "triton" else 0), chosen["most"])
+    lengths = np.array(sizes, np.int64)
+    pieces = -(-lengths // most)
+    tensor = np.repeat(np.arange(len(lengths)), pieces)
     start = (np.arange(len(tensor)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * most
-    count = np.minimum(each[tensor] - start, most)
-    return Runs(np.zeros(0, np.int64), tensor, start, count, len(tensor), total)
+    count = np.minimum(lengths[tensor] - start, most)
+    group = min(chosen.get("group", 1), able.max_group)
+    return Runs(np.zeros(0, np.int64), tensor, start, count, len(tensor), total, group, chosen["most"])
 
 
 def _shared(each: np.ndarray[Any, Any], share: int, items: int, total: int) -> Runs:
@@ -100,7 +113,7 @@ def plan(record: OpRecord, types: Sequence[DType], device: Device, shared: Runs,
     text = record.texts["opencl"]
     name = record.name
     made = Instance(name, text.source, f"{name}_{schedule}", element, lanes, found.slots, defines, text.functions)
-    local = 1 if able.style == "cpu" else min(128, able.max_group)
+    local = shared.group
     geometry = pack_longs((len(shared.heads),))
     size = (shared.items * local,)
     return Step(made, tuple(range(BASES + 1)), geometry, size, (local,), shared.numel, found.numbers)
@@ -111,6 +124,6 @@ def _triton(
 ) -> Step:
     defines: Defines = {name: int(value) for name, value in given.defines}
     defines.update({f"T{k}": t.name for k, t in enumerate(types)}, WIDE=int(wide))
-    defines["BLOCK"] = min(request.capabilities.block, max(_LEAST_RUN, next_power(min(largest, _MOST_RUN))))
+    defines["BLOCK"] = min(request.capabilities.block, max(_LEAST_RUN, next_power(min(largest, shared.most))))
     made = instance(request, "many", element, (Slot(dtypes.int64.name, "index"),), defines)
     return Step(made, (0,), (), (shared.items,), None, shared.numel, given.numbers, reaches=True)

@@ -1,6 +1,6 @@
 """Rows against rows (`codegen/specs/distances.yaml`): sums over the elements of rows (`dots`), or over rows (`sums`).
 
-Schedules. CPU: for `dots`, x2 is laid out in panels of vectors (`pack`), and a block of rows by a panel is computed in
+Schedules. CPU: for `dots`, a work-item lays out a panel of x2 by vectors, and a block of rows by a panel is computed in
 registers; `sums` takes a block of rows by a vector of their elements. GPU: a work-item an element. Results are in the
 operands' dtype, sums of half types in float32.
 """
@@ -109,7 +109,8 @@ class _Builder:
         return Planned((self.out,), tuple(self.steps), tuple(self.scratch))
 
     def dots(self, batch: int, rows: int, columns: int, m: int, work: int) -> None:
-        """The panels, then the result."""
+        """A panel of x2 a work-item, or a block of rows by it where there are few panels. It packs the panel itself: a
+        launch of its own for that would be one core's work, or would wake the cores twice."""
         lanes = self.lanes()
         # Powers of any order take so long, and so much code, that a register tile of them gains nothing.
         tall, wide = (1, 1) if self.power == 3 else (_ROWS, _VECTORS)
@@ -117,22 +118,14 @@ class _Builder:
         width = vectors * lanes
         panels = -(-columns // width)
         self.flags |= {"MR": tall, "NV": vectors, "NR": width}
-        for position in (1, 3) if "right" in self.given else (1,):
-            self.scratch.append(batch * panels * m * width * self.element.itemsize)
-            packed = len(self.request.tensors) + len(self.scratch)
-            source = self.buffers[position]
-            self.launch(
-                "pack", lanes, (batch, rows, columns, m, 1, panels), (batch * panels,), (1,), batch * columns * m,
-                (source, packed), (Slot(self.dtype.name), Slot(self.element.name)),
-            )  # fmt: skip
-            self.buffers[position] = packed
-        slots = list(self.slots())
-        for position in (1, 3):
-            slots[position] = Slot(self.element.name)
         parts = max(1, -(-elementwise_parts(work // 4, self.able.cores) // (batch * panels)))
         chunk, items = split(rows, parts, self.flags["MR"])
+        packed = batch * panels * items * m * width * (1 + self.flags["RIGHT"])
+        self.scratch.append(packed * self.element.itemsize)
+        self.buffers.append(len(self.request.tensors) + len(self.scratch))
         geometry = (batch, rows, columns, m, chunk, panels)
-        self.launch("dots", lanes, geometry, (items, batch * panels), (1, 1), work, tuple(self.buffers), tuple(slots))
+        slots = (*self.slots(), Slot(self.element.name))
+        self.launch("dots", lanes, geometry, (items, batch * panels), (1, 1), work, slots)
 
     def lanes(self) -> int:
         return self.able.lanes // 2 if self.element.itemsize == 8 else self.able.lanes
@@ -142,15 +135,14 @@ class _Builder:
 
     def launch(
         self, entry: str, lanes: int, geometry: tuple[int, ...], size: tuple[int, ...], local: tuple[int, ...],
-        work: int, buffers: tuple[int, ...] | None = None, slots: tuple[Slot, ...] | None = None,
+        work: int, slots: tuple[Slot, ...] | None = None,
     ) -> None:  # fmt: skip
-        buffers, slots = buffers or tuple(self.buffers), slots or self.slots()
-        numbers = () if entry == "pack" else self.numbers
+        buffers, slots = tuple(self.buffers), slots or self.slots()
         text = self.request.record.texts[self.request.device.driver.target]
-        defines = {"BUFFERS": len(buffers), "NUMBERS": len(numbers), **self.flags}
+        defines = {"BUFFERS": len(buffers), "NUMBERS": len(self.numbers), **self.flags}
         functions = {"abs", *(("pow",) if self.power == 3 else ()), *(("sqrt",) if self.flags["ROOT"] == 1 else ())}
         given = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
         made = Instance(
             "pairs", text.source, f"pairs_{entry}", self.element.compute, lanes, slots, given, tuple(sorted(functions))
         )
-        self.steps.append(Step(made, buffers, pack_longs(geometry), size, local, work // 8, numbers))
+        self.steps.append(Step(made, buffers, pack_longs(geometry), size, local, work // 8, self.numbers))

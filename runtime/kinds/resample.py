@@ -14,6 +14,7 @@ from ..backends.protocol import Instance, Step
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import normalize_dim, pack_longs, split
+from ..schedules import choose
 from . import Planned, Request, slot
 from .pointwise import elementwise_parts
 
@@ -56,7 +57,8 @@ def plan(request: Request) -> Planned:
     lanes = able.lanes // 2 if element == "double" else able.lanes
     parts = elementwise_parts(out.numel, able.cores)
     if able.style == "gpu":
-        entry, lanes, chunk, local = "grid", 1, 0, min(128, able.max_group)
+        chosen = choose(request, "resample", {"numel": out.numel, "taps": taps}, given.dtype.name)
+        entry, lanes, chunk, local = "grid", 1, 0, min(chosen["group"], able.max_group)
         size = -(-out.numel // local) * local
     elif inner == 1:
         entry, local = "line", 1

@@ -16,11 +16,12 @@ from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
+from ..schedules import Choice, choose
 from . import Planned, Request, slot
 from .pointwise import compute_dtype, elementwise_parts, result_dtype
 from .reduction import LIMITS, WIDE, vector_defines
 
-__all__ = ["Walk", "plan"]
+__all__ = ["Walk", "chosen", "plan"]
 
 Sizes = tuple[int, int, int]
 _LEAST_LANES = 4
@@ -189,6 +190,11 @@ def _columns(
     return windows, tuple(prod(kernel[d + 1 :]) * first.strides[-2] for d in range(len(kernel)))
 
 
+def chosen(request: Request, walk: Walk, slots: tuple[Slot, ...]) -> Choice:
+    """The schedule where a work-item or a program takes elements, whatever they are made from."""
+    return choose(request, "window", {"numel": walk.numel, "taps": prod(walk.kernel)}, slots[0].dtype)
+
+
 # OpenCL
 
 
@@ -238,7 +244,7 @@ def _work(walk: Walk) -> int:
 def _grid(
     request: Request, walk: Walk, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
 ) -> Step:
-    local = min(128, request.capabilities.max_group)
+    local = min(chosen(request, walk, slots)["group"], request.capabilities.max_group)
     size = -(-walk.numel // local) * local
     return _step(request, walk, element, slots, buffers, "grid", 1, _pack(walk, 0, 0, 0), size, local)
 

@@ -3,14 +3,14 @@
 Around the best choice so far, all that differ from it in one parameter are candidates; then, while the budget lasts,
 some drawn from the whole space. Those whose plans are alike are one candidate. Candidates race by successive halving
 (Jamieson and Talwalkar 2016): a few samples each, the clearly slower ones drop out, the others get twice as many, until
-one is left. What wins is believed if its results are those of the shipped schedule, and kept if it beats that in a race
-of the two alone by more than noise: in its minimum, its median, and the minimum of each of several heats.
+one is left. What wins is believed if its results are those of the shipped schedule, and kept if fresh samples confirm
+it: the shipped schedule, the best and the shipped one once more in turns, in the memory of the search and in other. It
+must win pairs of samples significantly often, and by more than the shipped one differs from itself (`evidence`).
 """
 
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,16 +24,18 @@ from ..errors import WeftgradError
 from ..kinds import Planned
 from ..schedules import Choice, Question, Space
 from . import store
+from .evidence import weigh
 from .measure import Call, Trials, differ
 
 __all__ = ["Outcome", "candidates", "keep", "neighbours", "tune"]
 
-_GAIN = 1.03  # times that the best choice must be faster, in minima; what is less is noise
+_GAIN = 0.03  # the part by which the best choice must be faster at least
+_DOUBT = 0.002  # the probability at most that a choice wins so many pairs by chance: some of many calls will be lucky
 _DROP = (1.6, 1.25, 1.12, 1.06)  # times the best from which a candidate is dropped, by round
 _FIRST = 2  # samples of a candidate in the first round
-_LAST = 10  # samples of each in a heat of the race of the best against the shipped
-_HEATS = 4
-_SLOW = 0.02  # seconds a call from which a heat has fewer samples
+_LAST = 10  # samples of what is shipped where nothing better was found
+_PAIRS = 20  # pairs of samples in each of two places that confirm a choice
+_HOPE = 6  # pairs of which a choice that is to be confirmed wins one at least
 _DRAWN = 24  # candidates from the whole space
 _BATCH = 6  # kernels that are built together
 
@@ -102,7 +104,7 @@ def tune(call: Call, seconds: float) -> Outcome | None:
 
 class _Search:
     def __init__(self, call: Call, planned: Planned, asked: Sequence[Question], seconds: float):
-        self.call, self.asked = call, asked
+        self.call, self.asked, self.shipped_plan = call, asked, planned
         self.spaces = {q.space.name: q for q in reversed(asked)}
         self.trials = Trials(call, planned)
         self.seen = {planned}
@@ -114,12 +116,16 @@ class _Search:
         self.shipped.right = True
         self.calls = self.trials.calls(self.shipped.run)
         self.tried = 1
-        self.building = 0.2  # seconds that a kernel takes to be built: what the last ones took
-        self.grace = max(seconds, 1.0)  # seconds behind the deadline that the last race may take
+        self.building = 0.2  # seconds that a kernel takes to be built: what the last ones took, once that is known
+        self.timed = False
+        self.grace = max(seconds, 1.0)  # seconds behind the deadline that confirming may take
         self.deadline = time.perf_counter() + seconds  # what is shipped had to be built anyway
 
     def late(self) -> bool:
         return time.perf_counter() >= self.deadline
+
+    def overdue(self) -> bool:
+        return time.perf_counter() >= self.deadline + self.grace
 
     def outcome(self) -> Outcome:
         best = self.shipped
@@ -184,11 +190,13 @@ class _Search:
                 left = self.deadline - time.perf_counter()
                 if left < self.building:  # the next kernel would not be done in time
                     break
-                size = max(1, min(_BATCH, int(left / self.building)))
+                # One alone at first, to see what building takes here.
+                size = max(1, min(_BATCH, int(left / self.building))) if self.timed else 1
                 ready, waiting = waiting[:size], waiting[size:]
                 begin = time.perf_counter()
                 self.trials.build([planned for _, _, planned in ready])
                 self.building = (time.perf_counter() - begin) / len(ready)
+                self.timed = True
             for _, choices, planned in ready:
                 try:
                     found.append(_Contender(choices, self.trials.prepare(planned)))
@@ -208,8 +216,9 @@ class _Search:
         while len(ranked) > 1 and rounds < len(_DROP):
             for _ in range(_FIRST << rounds):
                 for each in list(ranked):
-                    if self.late() and contenders[0].times:
-                        break
+                    # What was built for this race is looked at once, even if building took all the time.
+                    if self.late() and contenders[0].times and (each.times or self.overdue()):
+                        continue
                     try:
                         each.times.append(self.trials.sample(each.run, self.calls))
                     except (WeftgradError, RuntimeError):
@@ -241,23 +250,38 @@ class _Search:
         return contender.right
 
     def _confirmed(self, best: _Contender) -> tuple[float, float | None]:
-        """Seconds of the shipped choice, and of the best if it is faster beyond noise, in turns."""
+        """Seconds of the shipped choice, and of the best if it is faster beyond noise, by fresh samples."""
         if best is self.shipped:
             while len(best.times) < _FIRST or (len(best.times) < _LAST and not self.late()):
                 best.times.append(self.trials.sample(best.run, self.calls))
             return best.least, None
-        times: list[list[float]] = [[], []]
-        for heat in range(_HEATS):
-            if heat and time.perf_counter() > self.deadline + self.grace:
+        end = max(time.perf_counter(), self.deadline) + self.grace
+        shipped: list[float] = []
+        other: list[float] = []
+        again: list[float] = []
+        for trials in self._places():
+            runs = [(shipped, self.shipped.run), (other, best.run), (again, self.shipped.run)]
+            for _, run in runs:
+                trials.sample(run, 1)
+            for turn in range(_PAIRS):
+                # Whichever comes first has what the one before left in the caches, and the device as it left it.
+                for times, run in runs if turn % 2 else reversed(runs):
+                    times.append(trials.sample(run, self.calls))
+                hopeless = len(other) == _HOPE and weigh(shipped, other).wins == 0
+                if hopeless or time.perf_counter() > end:  # too few pairs are no evidence
+                    break
+            if hopeless or time.perf_counter() > end:
                 break
-            for _ in range(_LAST if self.shipped.least < _SLOW else _FIRST):
-                for mine, each in zip(times, (self.shipped, best), strict=True):
-                    mine.append(self.trials.sample(each.run, self.calls))
-            if min(times[1][-_LAST:]) * (1 + _GAIN) / 2 > min(times[0][-_LAST:]):
-                return min(times[0]), None  # not this time
-        before, after = min(times[0]), min(times[1])
-        faster = before >= _GAIN * after and statistics.median(times[0]) >= statistics.median(times[1])
-        return before, after if faster else None
+        found = weigh(shipped, other, again)
+        return found.before, found.after if found.faster(_GAIN, _DOUBT) else None
+
+    def _places(self) -> Iterator[Trials]:
+        """Where to confirm what was found: here, and if there is room, where operands and results lie elsewhere."""
+        yield self.trials
+        try:
+            yield Trials(self.call, self.shipped_plan)
+        except MemoryError:
+            yield self.trials
 
 
 def entries_of(outcome: Outcome) -> dict[str, dict[str, Any]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ...backends.protocol import Slot, Step
 from ...layout import split
+from ...schedules import choose
 from .. import Request
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
@@ -11,12 +14,11 @@ __all__ = ["bags_step", "count_steps", "list_step", "read_step", "write_step"]
 
 Strides = tuple[int, ...]
 _MASK_BLOCK = 1024
-_CHUNK = 256  # indices that a program looks through at a time for those that are its own
 
 
-def _tile(request: Request, sizes: tuple[int, ...], strides: list[Strides]) -> tuple[Defines, int, int]:
+def _tile(block: int, sizes: tuple[int, ...], strides: list[Strides]) -> tuple[Defines, int, int]:
     """Constants of a tile over collapsed `sizes`, how many tiles there are, and how many lie side by side."""
-    block, rows = request.capabilities.block, 1
+    rows = 1
     for size in sizes[:-1]:
         rows *= size
     columns = min(next_power(sizes[-1]), block)
@@ -38,15 +40,14 @@ def read_step(
     total: int,
 ) -> Step:
     """The launch that reads. strides: of input, index and result; along: the indexed dimensions."""
-    defines, tiles, across = _tile(request, sizes, strides)
+    numel = prod(sizes)
+    chosen = choose(request, "index", {"numel": numel, "total": total}, slots[2].dtype)
+    defines, tiles, across = _tile(chosen["block"] or request.capabilities.block, sizes, strides)
     for k in (0, 2):
         defines[f"CLASS{k}"] = defines[f"CLASS{k}"] or 2
     extents = [strided_extent(sizes, s) for s in strides]
     defines["INDEX"] = index_type([sum(extents) + strided_extent(*along) + total])
     defines["ALONG"] = len(along[0])
-    numel = 1
-    for size in sizes:
-        numel *= size
     geometry: Geometry = (
         numel // sizes[-1], sizes[-1], across, total, sizes[:-1], *(s[:-1] for s in strides), *(s[-1] for s in strides),
         *along,
@@ -68,17 +69,15 @@ def write_step(
 ) -> Step:
     """The launch that writes or adds. strides: of index, source and result beside what is indexed; walk: sizes of the
     index's own dimensions, and strides of index and source along them."""
-    defines, tiles, across = _tile(request, sizes, strides)
+    beside, walked = prod(sizes), prod(walk[0])
+    chosen = choose(request, "index", {"numel": beside * walked, "total": total}, slots[1].dtype)
+    defines, tiles, across = _tile(chosen["block"] or request.capabilities.block, sizes, strides)
     defines["CLASS2"] = 1 if strides[2][-1] == 1 else 2
-    beside, walked = 1, 1
-    for size in sizes:
-        beside *= size
-    for size in walk[0]:
-        walked *= size
-    reach, ranges = split(total, max(1, min(4 * request.capabilities.cores // tiles, total)))
+    reach, ranges = split(total, max(1, min(chosen["programs"] * request.capabilities.cores // tiles, total)))
     extents = [strided_extent(sizes, s) for s in strides] + [strided_extent(walk[0], s) for s in walk[1:]]
     defines["INDEX"] = index_type([sum(extents) + strided_extent(*along) + total + walked])
-    defines |= {"ALONG": len(along[0]), "STEPS": len(walk[0]), "SHARED": int(not any(strides[0])), "CHUNK": _CHUNK}
+    defines |= {"ALONG": len(along[0]), "STEPS": len(walk[0]), "SHARED": int(not any(strides[0]))}
+    defines["CHUNK"] = chosen["chunk"]
     geometry: Geometry = (
         beside // sizes[-1], sizes[-1], across, total, reach, walked, sizes[:-1], *(s[:-1] for s in strides),
         *(s[-1] for s in strides), *along, *walk,

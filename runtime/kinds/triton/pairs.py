@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...backends.protocol import Instance, Slot, Step
+from ...schedules import choose
 from .. import Request
 from . import Defines, index_type, next_power
 
 __all__ = ["step"]
-
-_SIDE = 32  # rows and columns of a tile
 
 
 def step(
@@ -24,7 +23,8 @@ def step(
     """The one launch; sizes: of the batch, of the rows of both operands, and of a row."""
     batch, rows, columns, m = sizes
     across = m if kind == "sums" else columns
-    tall, wide = (min(_SIDE, next_power(n)) for n in (rows, across))
+    chosen = choose(request, "pairs", {"rows": rows, "columns": columns, "m": m}, slots[0].dtype)
+    tall, wide = (min(chosen["side"], next_power(n)) for n in (rows, across))
     defines: Defines = {"INDEX": index_type([batch * max(rows, columns) * m, batch * rows * columns, 2 * max(sizes)])}
     defines |= {k: v for k, v in flags.items() if kind == "dots" or k not in ("ROOT", "LEFT")}
     defines |= {"BM": tall, "BN": wide}

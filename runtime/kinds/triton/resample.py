@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...backends.protocol import Instance, Slot, Step
+from ...schedules import choose
 from .. import Request
 from . import Defines, Geometry, index_type, next_power
 
@@ -13,7 +14,8 @@ def step(request: Request, slots: tuple[Slot, ...], element: str, sizes: tuple[i
     """The launch; sizes: outer, n, wide, inner, taps (see the template)."""
     outer, n, wide, inner, taps = sizes
     total = outer * n * inner
-    block = min(request.capabilities.block, next_power(total))
+    chosen = choose(request, "resample", {"numel": total, "taps": taps}, slots[0].dtype)
+    block = min(chosen["block"] or request.capabilities.block, next_power(total))
     defines: Defines = {"INDEX": index_type([total, outer * wide * inner, taps * n]), "BLOCK": block}
     geometry: Geometry = (total, n, wide, inner, taps)
     text = request.record.texts[request.device.driver.target]

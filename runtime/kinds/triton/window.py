@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from ...backends.protocol import Slot, Step
 from .. import Request
+from ..window import Walk, chosen
 from . import Defines, Geometry, index_type, instance
 from .reduction import LIMITS
 
-if TYPE_CHECKING:
-    from ..window import Walk
-
 __all__ = ["step"]
-
-_BLOCK = 256  # results a program: each needs many registers for where it reads
 
 
 def step(
     request: Request, walk: Walk, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
 ) -> Step:
     """The launch of a window op."""
-    block = min(request.capabilities.block, _BLOCK)
+    choice = chosen(request, walk, slots)
+    block = min(request.capabilities.block, choice["block"])
     most = tuple(
         _most(walk.covering, walk.adaptive, *sizes)
         for sizes in zip(walk.cells, walk.source, walk.kernel, walk.stride, walk.dilation, strict=True)
@@ -43,6 +39,8 @@ def step(
         "INDEX": index_type([walk.numel, max(reaches) * 2, *lines]), "BLOCK": block, "ADAPTIVE": int(walk.adaptive),
         "DILATED": int(walk.dilated), "TAPPED": int(walk.tapped), "LOWEST": lowest, "HIGHEST": highest,
     }  # fmt: skip
+    if choice["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = choice["warps"]
     geometry: Geometry = (
         walk.numel, walk.channels, walk.cells, walk.source, walk.kernel, walk.stride, walk.padding, walk.dilation,
         walk.beyond, walk.divisor, most, *walk.strides, walk.taps,
