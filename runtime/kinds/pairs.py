@@ -16,6 +16,7 @@ from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
+from ..schedules import choose
 from . import Planned, Request, planner
 from .pointwise import elementwise_parts
 
@@ -95,7 +96,8 @@ class _Builder:
             return Planned((self.out,), (step,))
         work = batch * rows * columns * m
         if self.able.style == "gpu":
-            local = min(128, self.able.max_group)
+            chosen = choose(self.request, "pairs", {"rows": rows, "columns": columns, "m": m}, self.dtype.name)
+            local = min(chosen["group"], self.able.max_group)
             size = (-(-self.out.numel // local) * local,)
             self.launch(f"grid_{self.kind}", 1, (batch, rows, columns, m, 1, 1), size, (local,), work)
         elif self.kind == "dots":
