@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,10 @@ from .runtime import deferred, dtypes
 from .runtime.device import Device
 from .runtime.dispatch import call
 from .runtime.errors import DTypeError, IndexOutOfRange
-from .runtime.records import registry
+from .runtime.records import OpRecord, registry
 from .runtime.tensor import Tensor
 
-__all__ = ["bounds_check", "check_bounds", "check_classes", "check_range", "unchecked"]
+__all__ = ["Check", "bounds_check", "check_bounds", "check_classes", "check_range", "unchecked"]
 
 _unchecked: set[Device] = set()
 _OVERLAPPED = 1 << 16  # indices from which on they are checked while they are used
@@ -47,30 +47,60 @@ def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False
     return -1 if negative and index.meta.dtype.kind == "i" else 0
 
 
-def bounds_check(index: Tensor, size: int, where: str) -> Callable[[], None]:
-    """`check_bounds` in two halves: this waits for the index, and what it returns is to be called once the work that
-    reads the index is launched. Meanwhile that work is done; of something wrong, only a new result may have come.
-
-    Small indices are checked at once.
-    """
+def bounds_check(index: Tensor, size: int, where: str) -> Check:
+    """`check_bounds` around a call that reads or writes at `index` (see `Check`). Small indices are checked at once."""
     if index.meta.device.type != "cpu" or index.meta.numel < _OVERLAPPED or not index.meta.contiguous:
         check_bounds(index, size, where)
-        return _checked
+        return _DONE
     only_tensors(where, index)
     if index.meta.dtype is not dtypes.int64 or index.meta.device in _unchecked:
         check_bounds(index, size, where)
-        return _checked
-    values = _memory(index)
-
-    def check() -> None:
-        if int(values.view(np.uint64).max()) >= size:
-            check_range(int(values.min()), int(values.max()), size, where, 0)
-
-    return check
+        return _DONE
+    return _Open(index, size, where)
 
 
-def _checked() -> None:
-    """Nothing is left to check."""
+class Check:
+    """Indices that are known to be right."""
+
+    __slots__ = ()
+
+    def __call__(self) -> None:
+        """Raise `IndexOutOfRange` now: before anything is written in place."""
+
+    def around(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> Any:
+        """The new result of an op that has the index among its `operands`. Raises `IndexOutOfRange`."""
+        return call(record, operands, statics)
+
+
+_DONE = Check()
+
+
+class _Open(Check):
+    """Many indices on `cpu`, which are looked at while they are used: by the kernel itself where it tells of `misses`,
+    else by the host."""
+
+    __slots__ = ("index", "size", "where")
+
+    def __init__(self, index: Tensor, size: int, where: str):
+        self.index, self.size, self.where = index, size, where
+
+    def __call__(self) -> None:
+        self._look(_memory(self.index))
+
+    def _look(self, values: np.ndarray[Any, Any]) -> None:
+        if int(values.view(np.uint64).max()) >= self.size:
+            check_range(int(values.min()), int(values.max()), self.size, self.where, 0)
+
+    def around(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> Any:
+        if "misses" in record.statics:
+            found, misses = call(record, operands, (*statics, True))
+            if _memory(misses).any():
+                self()
+            return found
+        values = _memory(self.index)  # waited for here: not for the launch
+        found = call(record, operands, statics)
+        self._look(values)
+        return found
 
 
 def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -> bool:

@@ -61,13 +61,10 @@ def embedding(
         check()
         _renormalize(weight, input, max_norm, norm_type)
     if scale_grad_by_freq:
-        found = call(_shared_rows, (weight, input), (0, 1, skipped))
-    elif skipped < 0:
-        found = call(_take_at, (weight, input), (0, 1))
-    else:
-        found = call(_rows, (weight, input), (0, 1, skipped))
-    check()
-    return found  # type: ignore[no-any-return]
+        return check.around(_shared_rows, (weight, input), (0, 1, skipped))  # type: ignore[no-any-return]
+    if skipped < 0:
+        return check.around(_take_at, (weight, input), (0, 1))  # type: ignore[no-any-return]
+    return check.around(_rows, (weight, input), (0, 1, skipped))  # type: ignore[no-any-return]
 
 
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:

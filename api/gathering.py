@@ -48,8 +48,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     at = layout.normalize_dim(dim, input.meta.ndim, "gather")
     whole, places = _vector(input), _vector(index)
     check = bounds_check(places, whole.meta.shape[at], "gather")
-    found = call(registry["gather"], (whole, places), (at,))
-    check()
+    found = check.around(registry["gather"], (whole, places), (at,))
     found = views.reshape(found, index.meta.shape) if not index.meta.ndim else found
     return found if out is None else store(found, out, "gather")
 
@@ -95,8 +94,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     if not input.meta.ndim and places.meta.numel != 1:
         raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {places.meta.numel}")
     check = bounds_check(places, whole.meta.shape[at], "index_select")
-    found = call(_take_at, (whole, places), (at, 1))
-    check()
+    found = check.around(_take_at, (whole, places), (at, 1))
     found = views.reshape(found, ()) if not input.meta.ndim else found
     return found if out is None else store(found, out, "index_select")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ._checks import only_tensors
 from ._generated import ops
-from .bounds import bounds_check
+from .bounds import Check, bounds_check
 from .indexing import without_negatives
 from .runtime import dtypes, layout, views
 from .runtime.autocast import as_for
@@ -33,7 +33,6 @@ _index_view = registry["index_view"]
 _put_at, _put_add_at = registry["put_at"], registry["put_add_at"]
 # What PyTorch calls a way to reduce, and the op that does it.
 _REDUCING = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
-Check = Callable[[], None]
 _WRITING = {None: "scatter", "add": "scatter_add", "multiply": "scatter_multiply"}
 
 
@@ -83,8 +82,7 @@ def _scatter_into(op: str, self: Tensor, dim: int, index: Tensor, src: Any, wher
 def _scatter(op: str, input: Tensor, dim: int, index: Tensor, src: Any, where: str, out: Tensor | None) -> Tensor:
     places, source, at, check = _scattered(input, dim, index, src, where)
     if places.meta.numel:
-        found = call(registry[op], (_vector(input), places, source), (at,))
-        check()
+        found = check.around(registry[op], (_vector(input), places, source), (at,))
         found = found if input.meta.ndim else views.reshape(found, ())
     else:
         found = clone(input)
@@ -175,8 +173,7 @@ def _index_into(op: Any, self: Tensor, dim: int, index: Tensor, source: Any, whe
 
 def _indexed(op: Any, input: Tensor, dim: int, index: Tensor, source: Any, where: str, out: Tensor | None) -> Tensor:
     at, places, slices, check = _slices(input, dim, index, source, where)
-    found = call(op, (_vector(input), places, slices), (at, 1))
-    check()
+    found = check.around(op, (_vector(input), places, slices), (at, 1))
     found = found if input.meta.ndim else views.reshape(found, ())
     return found if out is None else store(found, out, where)
 

@@ -371,7 +371,9 @@ def _arguments(row: Row, named: dict[str, Any], tensors: list[Any]) -> tuple[lis
     """(operands, static arguments) of the call."""
     op, left = specs()[row.op], iter(tensors)
     operands = [next(left) if p.is_tensor else named[p.name] for p in op.operands]
-    return operands, named["items"] if "items" in named else tuple(named[p.name] for p in op.statics)
+    if "items" in named:
+        return operands, named["items"]
+    return operands, tuple(named.get(p.name, p.default) for p in op.statics)
 
 
 # Cases

@@ -395,6 +395,42 @@ def test_errors(what: str) -> None:
     assert isinstance(caught.value, builtin)
 
 
+# Many indices ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_many_indices(dim: int) -> None:
+    """Kernels tell of indices out of range themselves where these are many; results of 8 MiB go past the caches."""
+    rng = np.random.default_rng(1)
+    shape = (2049, 1040)
+    x, source = rng.standard_normal((2, *shape)).astype(np.float32)
+    index = rng.integers(0, shape[dim], (shape[0], 64) if dim else (64, shape[1]))
+    full = rng.integers(0, shape[dim], shape)
+    cut = source[tuple(slice(n) for n in index.shape)]
+    added = x.astype(np.float64)
+    beside = np.ogrid[: index.shape[0], : index.shape[1]]
+    np.add.at(added, (beside[0], index) if dim else (index, beside[1]), cut)
+    given, places, every = wg.tensor(x).requires_grad_(), wg.tensor(index), wg.tensor(full)
+    taken = wg.gather(given, dim, every)
+    found = wg.scatter_add(given, dim, places, wg.tensor(source))
+    np.testing.assert_array_equal(host(taken), np.take_along_axis(x, full, dim))
+    np.testing.assert_allclose(host(found), added, rtol=1e-5, atol=1e-5)
+    (taken.sum() + found.sum()).backward()
+    counts = np.apply_along_axis(np.bincount, dim, full, minlength=shape[dim])
+    np.testing.assert_array_equal(host(given.grad), counts + 1)
+    whole = wg.scatter_add(wg.tensor(full), dim, places, wg.tensor(index))
+    assert whole.sum().item() == full.sum() + index.sum()
+    for wrong in (-1, shape[dim]):
+        for tensor in (places, every):
+            tensor[-1, 3] = wrong
+            with pytest.raises(errors.IndexOutOfRange, match=f"gather: index {wrong} "):
+                wg.gather(given, dim, tensor)
+            with pytest.raises(errors.IndexOutOfRange, match=f"scatter_add: index {wrong} "):
+                wg.scatter_add(given, dim, tensor, wg.tensor(source))
+            with pytest.raises(errors.IndexOutOfRange, match=f"scatter: index {wrong} "):
+                wg.scatter(given.detach(), dim, tensor, 1.0)
+
+
 # Huge extents ---------------------------------------------------------------------------------------------------------
 
 

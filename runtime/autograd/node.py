@@ -161,7 +161,9 @@ def recipe_of(
         for i, name in enumerate(names)
         if needs >> i & 1 and isinstance(layout := metas[i], Meta) and layout.dtype.kind == "f"
     ]
-    return Recipe(record, metas, out_metas, wanted, differentiable, statics) if wanted else None
+    # What a plan gives beside the record's results (an index op's `misses`) takes no part in backward.
+    results = out_metas[: len(differentiable)]
+    return Recipe(record, metas, results, wanted, differentiable, statics) if wanted else None
 
 
 _UNKNOWN = Rule("!")

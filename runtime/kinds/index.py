@@ -5,7 +5,7 @@ stands for a whole row) and `grid` (GPU: an element a work-item). Writing is det
 owns elements of the result (those at its coordinates beside the indexed dimensions; on a GPU of a range of positions
 along these), walks all indices in order and takes what is its own. Elements are moved as raw bits, except where they
 meet what is there. (On a CPU ranges do not pay: that an index is somebody else's cannot be predicted, which costs more
-than the second core brings.)
+than the second core brings.) With `misses`, work-items on a CPU tell whether they met an index out of range.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ __all__ = ["plan"]
 _RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
 _READERS, _WRITERS = 128, 64  # work-items of a group of a GPU
 _LEAST_COUNTED = 4096  # elements of a mask that are worth a chunk of their own
+_STREAM = 8 << 20  # bytes of result from which stores bypass the caches
+_TOLD_SLOT = Slot("int64", "index")
+_BOARD = 16384  # bytes of a row that is made in private memory, and then stored at once
 
 
 def plan(request: Request) -> Planned:
@@ -127,7 +130,7 @@ def _read(request: Request, access: _Access) -> Planned:
         sizes, strides = (1,), [(0,)] * 3
     able = request.capabilities
     raw = dtypes.BY_NAME[_RAW[whole.dtype.itemsize]]
-    slots = (Slot(raw.name, "raw"), slot(index, "index"), Slot(raw.name, "raw"))
+    slots: tuple[Slot, ...] = (Slot(raw.name, "raw"), slot(index, "index"), Slot(raw.name, "raw"))
     inner, numel = sizes[-1], out.numel
     rows = numel // inner
     places = _merge_in_order(access.sizes, [access.strides])
@@ -138,8 +141,13 @@ def _read(request: Request, access: _Access) -> Planned:
     one = strides[1][-1] == 0
     lanes = _lanes(request, raw.compute)
     vector = one and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
+    tells = _tells(request)
+    defines.append(("MISSES", str(int(tells))))
     if able.style == "cpu":
+        apart = strides[0][-1]
+        stream = strides[1][-1] == strides[2][-1] == 1 and apart in (0, 1) and _streams(request, out, inner, lanes)
         defines += [("ONE_INDEX", str(int(one))), ("VECTOR", str(int(vector)))]
+        defines += [("STREAM", "1"), ("APART", str(apart))] if stream else []
     tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *sizes[:-1]]
     if able.style == "gpu":
         chosen = _chosen(request, raw, numel, access.total)
@@ -154,10 +162,27 @@ def _read(request: Request, access: _Access) -> Planned:
     chunk, items = split(inner, -(-parts // row_items), 64)
     geometry = pack_longs((rows, inner, row_chunk, chunk, access.total, *tables))
     size = (row_items, items)
-    return Planned(
-        (out,),
-        (_step(request, "rows", raw.compute, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel),),
-    )
+    slots += (_TOLD_SLOT,) if tells else ()
+    lanes = lanes if vector or stream else 1
+    found = (out, *_told(request, row_items * items))
+    return Planned(found, (_step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
+
+
+def _tells(request: Request) -> bool:
+    """Whether work-items are to tell if they met an index out of range: where that is asked for, on CPUs."""
+    statics = dict(zip(request.record.statics, request.statics, strict=False))
+    return bool(statics.get("misses")) and request.capabilities.style == "cpu"
+
+
+def _told(request: Request, items: int) -> tuple[Meta, ...]:
+    """The layout of what so many work-items tell, where that is wanted."""
+    return (meta(dtypes.int64, (items,), None, request.device),) if _tells(request) else ()
+
+
+def _streams(request: Request, out: Meta, row: int, lanes: int) -> bool:
+    """Whether whole vectors of a result in one piece, row by row, may bypass the caches."""
+    fresh = request.into is None and out.contiguous and out.nbytes >= _STREAM
+    return fresh and lanes > 1 and row * out.dtype.itemsize % 64 == 0
 
 
 def _chosen(request: Request, dtype: DType, numel: int, total: int) -> Choice:
@@ -259,6 +284,7 @@ def _write(
     lanes = _lanes(request, element)
     vector = 0 if single or not one or not inner >= lanes > 1 else {1: 1, 0: 2}.get(strides[1][-1], 0)
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0]))), ("STEPS", str(len(steps)))]
+    defines.append(("MISSES", str(int(_tells(request)))))
     if request.capabilities.style == "gpu":
         defines.append(("PREPARE", "0"))
     tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *steps,
@@ -274,17 +300,23 @@ def _write(
         return [_step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
     defines += [("ONE_INDEX", str(int(one))), ("SINGLE", str(int(single))), ("VECTOR", str(vector))]
     defines += [("PREPARE", str(prepare))]
+    board = False
     if prepare:
         numel = max(numel, rows * total)
         slots = (*slots, slots[2]) if prepare == 2 else slots
+        plain = (stored.storage == element and stored.kind in "ui") or stored.name in ("float32", "float64")
+        board = plain and len(steps) == 1 and total * stored.itemsize <= _BOARD
+        board = board and _streams(request, out, total, lanes)
+        if board:
+            defines += [("BOARD", str(_BOARD // stored.itemsize))]
     parts = min(elementwise_parts(numel, able.cores), able.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, parts // row_items, 64)
     geometry = pack_longs((rows, inner, row_chunk, chunk, total, total, walk, *tables))
     size = (row_items, items)
-    return [
-        _step(request, "rows", element, lanes if vector else 1, slots, defines, geometry, size, (1, 1), numel, buffers)
-    ]
+    slots += (_TOLD_SLOT,) if _tells(request) else ()
+    lanes = lanes if vector or board else 1
+    return [_step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
 
 
 def _prepares(request: Request, out: Meta, access: _Access, source: Meta, whole: Meta | None) -> bool:
@@ -318,17 +350,21 @@ def _update(request: Request, reach: Callable[[Request, Meta, Meta], _Access]) -
     if out.shape != whole.shape or out.dtype is not whole.dtype:
         raise ShapeError(f"{request.where()}: the result is written in place of input")
     sums = _sums(request, out, source)
+    told = (4,) if _tells(request) else ()
     if sums is not None:
-        steps = _borrowed(request, "copy", whole, sums, (sums.dtype,), (0, 4))
-        steps += _write(request, out, reach(request, sums, index), source, index, (1, 2, 4), sums)
-        steps += _borrowed(request, "copy", sums, out, (out.dtype,), (4, 3))
-        return Planned((out,), tuple(steps), (sums.nbytes,))
+        own = 4 + len(told)
+        steps = _borrowed(request, "copy", whole, sums, (sums.dtype,), (0, own))
+        writes = _write(request, out, reach(request, sums, index), source, index, (1, 2, own, *told), sums)
+        steps += [*writes, *_borrowed(request, "copy", sums, out, (out.dtype,), (own, 3))]
+        return Planned((out, *_told(request, prod(writes[0].global_size))), tuple(steps), (sums.nbytes,))
     access = reach(request, out, index)
     if not request.into and _prepares(request, out, access, source, whole):
-        return Planned((out,), tuple(_write(request, out, access, source, index, (1, 2, 3, 0), None, 2)))
+        writes = _write(request, out, access, source, index, (1, 2, 3, 0, *told), None, 2)
+        return Planned((out, *_told(request, prod(writes[0].global_size))), tuple(writes))
     steps = [] if request.into or not out.numel else _borrowed(request, "copy", whole, out, (None,), (0, 3))
-    steps += _write(request, out, access, source, index, (1, 2, 3))
-    return Planned((out,), tuple(steps))
+    writes = _write(request, out, access, source, index, (1, 2, 3, *told))
+    items = prod(writes[0].global_size) if writes else 0
+    return Planned((out, *_told(request, items)), (*steps, *writes))
 
 
 def _sums(request: Request, out: Meta, source: Meta) -> Meta | None:
