@@ -223,6 +223,13 @@ def _classes(given: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str
     return tuple(found)
 
 
+def _streams(request: Request, output: Meta, element: str, chosen: Choice) -> bool:
+    """Whether vectors of a result go past the caches: where it is large, new memory and stored as it is computed."""
+    if request.into is not None or output.nbytes < chosen["stream"]:
+        return False
+    return output.dtype.storage == element and output.dtype is not dtypes.bool_
+
+
 def _flat(
     request: Request,
     given: Operands,
@@ -239,8 +246,7 @@ def _flat(
         instance = _instance(request, given, "grid", element, lanes, classes)
         size = (-(-items // local) * local,)
         return Step(instance, given.buffers, pack_longs((numel, lanes)), size, (local,), numel, given.numbers)
-    streams = request.into is None and outputs[0].nbytes >= chosen["stream"]
-    if streams and outputs[0].dtype.storage == element and outputs[0].dtype is not dtypes.bool_:
+    if _streams(request, outputs[0], element, chosen):
         classes += (("STREAM", "1"),)
     work = _work(request, numel, element)
     chunk, items = split(numel, elementwise_parts(numel, able.cores, chosen["parts"]), 64)
@@ -277,6 +283,9 @@ def _strided(
         return _tiles(request, given, sizes, strides, across, element, lanes, parts)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
+    own = strides[-len(outputs)]
+    if own[-1] == 1 and not any(n % lanes for n in (inner, *own[:-1])) and _streams(request, outputs[0], element, chosen):
+        defines += (("STREAM", "1"),)  # every vector of the result starts at a multiple of its size
     instance = _instance(request, given, "rows", element, lanes, defines)
     geometry = pack_longs((rows, inner, row_chunk, chunk, *table))
     together = inner >= lanes and all(m is None or s[-1] in (0, 1) for m, s in zip(given.layouts, strides, strict=True))

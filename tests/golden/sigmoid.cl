@@ -23,6 +23,18 @@ static inline void NAME(sigmoid_scalar)(C input, C *out) {
     *out = wg_logistic(input);
 }
 
+#undef WG_AHEAD
+#ifdef SCHEDULE_GRID
+#define WG_AHEAD(place)
+#else
+// A core that calculates much looks ahead too late for what comes from memory, and stores past the caches take the
+// buffers that this needs: 64 lines ahead, and once more 16 lines (measured: gelu of 4M in half the time). Vectors of
+// half a line ask often enough once; for shorter ones, which are many, asking takes longer than it saves.
+#define WG_AHEAD(place) \
+    if (sizeof(*(place)) * LANES >= 32) WG_PREFETCH((global const char *)(place) + 4096); \
+    if (sizeof(*(place)) * LANES > 32) WG_PREFETCH((global const char *)(place) + 1024);
+#endif
+
 #if defined(SCHEDULE_CONTIGUOUS) || defined(SCHEDULE_GRID)
 // One run of elements: operands of class 1 are contiguous, those of class 0 a single element.
 typedef struct { long n, chunk; } NAME(Geometry);
@@ -40,11 +52,14 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
     const V many0 = (V)(one0);
 #define GETV0 many0
 #define GET0 one0
+#define AHEAD0
 #else
+#define AHEAD0 WG_AHEAD(x0 + i)
 #define GETV0 READV0(x0 + i)
 #define GET0 READ0(x0 + i)
 #endif
     for (; i + LANES <= end; i += LANES) {
+        AHEAD0
         V y0;
         NAME(sigmoid_vector)(GETV0, &y0);
 #ifdef STREAM
@@ -60,6 +75,7 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
     }
 #undef GETV0
 #undef GET0
+#undef AHEAD0
 }
 #endif
 
@@ -109,6 +125,7 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
 #if CLASS0 == 0 || CLASS0 == 3
             const V v0 = many0;
 #elif CLASS0 == 1
+            WG_AHEAD(r0 + i)
             const V v0 = READV0(r0 + i);
 #else
             V v0;
@@ -116,7 +133,9 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
 #endif
             V y0;
             NAME(sigmoid_vector)(v0, &y0);
-#if CLASS1 == 1
+#ifdef STREAM
+            WG_STREAM((global V *)(r1 + i), y0);
+#elif CLASS1 == 1
             STOREV1(r1 + i, y0);
 #else
             WG_UNROLL for (int l = 0; l < LANES; l++) STORE1(r1 + (i + l) * s1, y0[l]);
