@@ -284,8 +284,9 @@ def _strided(
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
     own = strides[-len(outputs)]
-    if own[-1] == 1 and not any(n % lanes for n in (inner, *own[:-1])) and _streams(request, outputs[0], element, chosen):
-        defines += (("STREAM", "1"),)  # every vector of the result starts at a multiple of its size
+    aligned = own[-1] == 1 and not any(n % lanes for n in (inner, *own[:-1]))  # every vector of the result
+    if aligned and _streams(request, outputs[0], element, chosen):
+        defines += (("STREAM", "1"),)
     instance = _instance(request, given, "rows", element, lanes, defines)
     geometry = pack_longs((rows, inner, row_chunk, chunk, *table))
     together = inner >= lanes and all(m is None or s[-1] in (0, 1) for m, s in zip(given.layouts, strides, strict=True))
