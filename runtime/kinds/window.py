@@ -4,11 +4,12 @@ Operands are (N, C, spatial…) or (C, spatial…), at any strides; columns are 
 Results are contiguous. Schedules: `rows` (CPU: a work-item a run of rows; vectors of columns where windows are whole,
 for strides 1 and 2, an element at a time at the edges and elsewhere) and `grid` (GPU: an element a work-item). A sum
 over the windows that an element is in is gathered, in the windows' order: no atomics, and the same bits every time.
+On a CPU the gradient of a maximum is written where it goes instead, by the kernel of `spread`, in the same order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import cast
 
@@ -16,8 +17,9 @@ from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
+from ..records import registry
 from ..schedules import Choice, choose
-from . import Planned, Request, slot
+from . import Planned, Request, planner, slot
 from .pointwise import compute_dtype, elementwise_parts, result_dtype
 from .reduction import LIMITS, WIDE, vector_defines
 
@@ -75,6 +77,8 @@ def plan(request: Request) -> Planned:
         raise ArgumentError(f"{request.where()}: has no form that writes into a given tensor")
     computed = compute_dtype(request)
     walk, shape = _walk(request)
+    if (placed := _placed(request, shape)) is not None:
+        return placed
     outputs = tuple(meta(result_dtype(o, computed, request), shape, None, request.device) for o in record.outputs)
     if not outputs[0].numel:
         return Planned(outputs)
@@ -91,6 +95,35 @@ def plan(request: Request) -> Planned:
         return Planned(outputs, (step(request, walk, element, slots, buffers),))
     made = (_grid if request.capabilities.style == "gpu" else _rows)(request, walk, element, slots, buffers)
     return Planned(outputs, (made,))
+
+
+def _placed(request: Request, shape: tuple[int, ...]) -> Planned | None:
+    """On CPUs, where each window names the one element that it adds to: the indices' writes to planes of zeros, in the
+    windows' order as well, which look at each window once."""
+    if request.record.detail["gradient"] != "gather" or request.capabilities.style != "cpu":
+        return None
+    grad, indices = (m for _, m in request.tensors)
+    rank = len(cast(tuple[int, ...], request.static("size")))
+    flat = [_flat(m, rank) for m in (grad, indices)]
+    if grad.dtype.itemsize < 4 or not grad.numel or not prod(shape) or None in flat:
+        return None
+    lead = shape[:-rank]
+    if prod(lead) < 2 * request.capabilities.cores:  # planes are what work-items share
+        return None
+    inner = Request(registry["spread"], tuple(flat), ((*lead, prod(shape[-rank:])), len(lead)), request.device)
+    made = planner("index")(inner)
+    return replace(made, outputs=(meta(grad.dtype, shape, None, request.device),))
+
+
+def _flat(layout: Meta, rank: int) -> Meta | None:
+    """The layout with its last `rank` dimensions as one, where they lie like one."""
+    sizes, strides = layout.shape[-rank:], layout.strides[-rank:]
+    if any(a != b * n for a, b, n in zip(strides, strides[1:], sizes[1:], strict=False)):
+        return None
+    lead = layout.ndim - rank
+    return meta(
+        layout.dtype, (*layout.shape[:lead], prod(sizes)), (*layout.strides[:lead], strides[-1]), layout.device
+    )
 
 
 # Geometry
