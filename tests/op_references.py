@@ -79,10 +79,6 @@ def _picked(x: Array, target: Array, dim: int) -> Array:
     return np.take_along_axis(x, np.expand_dims(inside, dim), dim).squeeze(dim)
 
 
-def _nll(x: Array, target: Array, dim: int = -1, ignore_index: float = -100) -> Array:
-    return np.where(target == ignore_index, 0, -_picked(x, target, dim))
-
-
 def _cross_entropy(
     x: Array, target: Array, dim: int = -1, ignore_index: float = -100, label_smoothing: float = 0.0
 ) -> Array:
@@ -356,7 +352,6 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "normalize_l2": lambda x, dim=1, eps=1e-12: x / np.maximum(np.linalg.norm(x, axis=dim, keepdims=True), eps),
-    "nll_row": _nll,
     "cross_entropy_row": _cross_entropy,
     **INDEX_REFERENCES,
     **KIND_REFERENCES,

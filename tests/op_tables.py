@@ -89,7 +89,6 @@ ROWS = [
     Row("rms_norm", (of(3, 16), None), {"normalized_shape": (16,), "eps": 1e-6}),
     Row("normalize_l2", (of(5, 17),), {"dim": 1, "eps": 1e-12}),
     Row("normalize_l2", (of(5, 4, 3),), {"dim": 1, "eps": 1e-12}),
-    Row("nll_row", (of(5, 9), at(9, 5)), {"dim": 1, "ignore_index": 3}),
     Row("cross_entropy_row", (of(6, 9), at(9, 6)), {"dim": -1, "ignore_index": 3, "label_smoothing": 0.0}),
     Row("cross_entropy_row", (of(4, 9, 5), at(9, 4, 5)), {"dim": 1, "ignore_index": -100, "label_smoothing": 0.25}),
 ]  # fmt: skip

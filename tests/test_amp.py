@@ -86,9 +86,9 @@ LOWER = "mm bmm mv matmul_batched linear_product convolution convolution_input a
 LOWER += " linear_bias addmm_product baddbmm_product addmv_product addmm_relu addmm_gelu"
 FLOAT32_GPU = (
     "acos asin cosh cumprod cumsum erfinv exp expm1 layer_norm log log10 log1p log2 log_softmax pow prod reciprocal "
-    "rsqrt sinh softmax softplus sum tan pair_norms squared_error absolute_error nll_row divergence poisson_error"
+    "rsqrt sinh softmax softplus sum tan pair_norms squared_error absolute_error divergence poisson_error"
 )
-FLOAT32_CPU = "prod pair_norms squared_error absolute_error nll_row divergence poisson_error smooth_l1_error"
+FLOAT32_CPU = "prod pair_norms squared_error absolute_error divergence poisson_error smooth_l1_error"
 WIDEST_GPU = "addcdiv addcmul atan2 dot scatter_add put_at"
 UNTOUCHED = "add mul relu mean amax gather tanh sigmoid"
 

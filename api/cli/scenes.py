@@ -49,7 +49,7 @@ def _trained(function: Callable[..., Any], *inputs: Any, **arguments: Any) -> No
 # Losses ---------------------------------------------------------------------------------------------------------------
 
 
-@_scene("cross_entropy_row", "nll_row", "log_softmax")
+@_scene("cross_entropy_row", "log_softmax")
 def classes(place: Device, dtype: DType) -> Iterator[Call]:
     """Losses of classes: of a matrix and of images, with weights, smoothing and probabilities as targets."""
     from ..nn import functional as F

@@ -13,7 +13,7 @@ from ..runtime import dtypes, views
 from ..runtime.autocast import as_for
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError
-from ..runtime.records import registry
+from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
 from ._reducing import alike, legacy, reduced, row_weights
 
@@ -73,6 +73,24 @@ def _of_classes(
     return _ops.true_divide(_ops.sum(losses), _ops.sum(counted))
 
 
+_PICKED = OpRecord("nll_loss", "composite", (), autocast=("float32", "float32"))  # of `gather`, which keeps dtypes
+
+
+def _minus_picked(input: Tensor, target: Tensor, dim: int, ignore_index: int, whole: bool) -> Any:
+    """Minus the element of `input` at each target; 0 for targets that are ignored.
+
+    A place outside of the tensor is read as 0 and gets no gradient: so the usual ignore_index needs no mask.
+    """
+    classes = input.meta.shape[dim]
+    if not classes:  # and no target that counts
+        return _ops.sum(input, dim)
+    if not whole and 0 <= ignore_index < classes:
+        target = call(registry["masked_fill"], (target, _ops.eq(target, ignore_index), -1))
+    (input,) = as_for(_PICKED, input)
+    picked = call(registry["gather"], (input, target.unsqueeze(dim)), (dim,))
+    return _ops.neg(picked.squeeze(dim))
+
+
 def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Any:
     """The weight of each target's class; 0 for those ignored."""
     known = _ops.ne(target, ignore_index)
@@ -91,7 +109,7 @@ def nll_loss(
     """
     reduction = legacy(size_average, reduce, reduction)
     dim, target, whole = _check_classes(input, target, weight, ignore_index, "nll_loss")
-    losses = call(registry["nll_row"], (input, target, float(ignore_index)), (dim,))
+    losses = _minus_picked(input, target, dim, ignore_index, whole)
     weights = None if weight is None else _target_weights(weight, target, ignore_index)
     if weights is not None:
         losses = _ops.mul(losses, weights)
@@ -124,7 +142,7 @@ def cross_entropy(
         return _of_classes(losses, target, None, reduction, ignore_index, "cross_entropy", whole)
     logs = _ops.log_softmax(input, dim)
     weights = _target_weights(weight, target, ignore_index)
-    losses = _ops.mul(call(registry["nll_row"], (logs, target, float(ignore_index)), (dim,)), weights)
+    losses = _ops.mul(_minus_picked(logs, target, dim, ignore_index, whole), weights)
     if label_smoothing:
         classes = input.meta.shape[dim]
         every = _ops.neg(_ops.sum(_ops.mul(logs, row_weights(weight, dim, input.meta.ndim)), dim))
