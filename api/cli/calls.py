@@ -178,7 +178,7 @@ def _merged(
 
 def _placed(record: OpRecord, tensor: Any, index: Any, source: Any, statics: dict[str, Any]) -> Call:
     given = {"input": tensor, "index": index, "source": source}
-    known = {**statics, "shape": tuple(tensor.shape)}
+    known = {**statics, "shape": tuple(tensor.shape), "misses": False}
     operands = [given[o.name] for o in record.operands]
     return partial(differentiated, record, operands, tuple(known[s] for s in record.statics))
 
