@@ -8,11 +8,11 @@ keys without sizes) and their number is bounded; they belong to a thread, becaus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from . import schedules
+from . import native, schedules
 from .autograd.node import Node, Recipe, recipe_of
 from .context import State, _local
 from .device import Device, Meta
@@ -58,7 +58,7 @@ class Plan:
         self.single = self.outputs[0] if plain and self.view is None else None
 
 
-def call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
+def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
     """Run `record` on `operands` (tensors, numbers or None, in the record's order); a Tensor or a tuple of them.
 
     Raises `ShapeError`, `DTypeError`, `DeviceError` or `ArgumentError`, naming the op, shapes, dtypes and the remedy.
@@ -345,3 +345,6 @@ def empty(layout: Meta, stream: Any = None) -> Tensor:
     extent = 1 + sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True))
     storage = device.driver.allocate(extent * layout.dtype.itemsize, stream)
     return Tensor(storage, layout, storage.start)
+
+
+call: Callable[..., Any] = native.bind(_call, Plan)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .backends.arguments import Scratch
+from .backends.arguments import Base, Scratch
 from .backends.host import HostDriver
 from .context import _local
 from .device import Device, Meta
@@ -30,18 +30,6 @@ from .tensor import Tensor
 __all__ = ["MultiTensor"]
 
 _WIDE = 16
-
-
-class _Base:
-    """A whole buffer, in the form in which launchers take tensors. Its own `storage`: launchers note events there."""
-
-    __slots__ = ("buffer", "pending", "start", "storage")
-
-    def __init__(self, buffer: Any):
-        self.buffer = buffer
-        self.start = 0
-        self.pending: Any = None
-        self.storage = self
 
 
 class _Table:
@@ -99,7 +87,7 @@ class _Group:
             numbers = {id(b): n for n, b in enumerate(buffers)}
             places = [[numbers[id(t.storage.buffer)] << 56 | t.start for t in tensors[part]] for tensors in chosen]
             launch, table = self._launch(number, part, np.array(places, np.int64), False, stream)
-            bases = [_Base(b) for b in buffers]
+            bases = [Base(b) for b in buffers]
             bases += [bases[0]] * (BASES - len(bases))
             found.append((launch, [*bases, table]))
         return found
@@ -206,7 +194,7 @@ class MultiTensor:
         for stream, launch, bound, reached in self._launches:
             launch([*bound, *[everything[i] for i in reached]] if reached else bound, numbers, stream)
             first = bound[0]
-            if type(first) is _Base and first.pending is not None:
+            if type(first) is Base and first.pending is not None:
                 pending, first.pending = first.pending, None
         if pending is not None:
             for s in storages:

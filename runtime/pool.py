@@ -79,6 +79,13 @@ class Pool:
     device_name: for messages.
     """
 
+    __slots__ = (
+        "__dict__", "__weakref__", "_allocated", "_allocated_peak", "_allocations", "_bins", "_budget",
+        "_driver_allocations", "_driver_frees", "_freed", "_lazy_from", "_lock", "_loose", "_marked", "_patience",
+        "_plan", "_reserved", "_reserved_peak", "_retries", "_runs", "_segments", "_serial", "_source", "_sweep_at",
+        "_trimmed_peak", "_trims", "_waiting", "device_name", "free", "rehearsal", "stream",
+    )  # fmt: skip
+
     free: Callable[[Block], None]
     """Take a block back, once. From any thread and any finalizer: never waits, never raises."""
 

@@ -164,8 +164,6 @@ def device_class(driver: Any) -> str:
     """Which of the shipped defaults a device takes; `fallback` where none is meant for it."""
     able = driver.capabilities
     if able.style == "triton":
-        if _type(driver) == "interpreter":
-            return "fallback"
         return "sm_90" if able.sm >= 90 else "sm_80" if able.sm >= 80 else "fallback"
     if able.style == "gpu":
         return "opencl_gpu"

@@ -325,7 +325,8 @@ def data_files() -> Iterator[Path]:
     for folder in rooms().values():
         for file in sorted(folder.rglob("*")):
             code = file.suffix == ".py" and file.parent.parent.name != "triton"  # the others are text of kernels
-            if file.is_file() and not code and file.suffix != ".pyc" and not file.name.startswith("."):
+            compiled = file.suffix in (".pyc", ".so", ".c", ".h")
+            if file.is_file() and not code and not compiled and not file.name.startswith("."):
                 yield file
 
 
@@ -340,6 +341,13 @@ def test_every_data_file_is_packed():
     root = needs_checkout()
     forgotten = [file.relative_to(root).as_posix() for file in data_files() if file not in packed]
     assert not forgotten
+
+
+def test_every_c_source_is_compiled():
+    (module,) = setuptools_table()["ext-modules"]
+    root = needs_checkout()
+    assert module["sources"] == sorted(f.relative_to(root).as_posix() for f in root.glob("runtime/csrc/*.c"))
+    assert module["depends"] == [f.relative_to(root).as_posix() for f in root.glob("runtime/csrc/*.h")]
 
 
 def test_entry_points_lead_somewhere():

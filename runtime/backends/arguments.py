@@ -15,9 +15,9 @@ from ..errors import ArgumentError, LaunchError
 from ..storage import Storage
 from .protocol import Step
 
-__all__ = ["Scratch", "attach", "bind", "bind_launch", "fit"]
+__all__ = ["PACK", "Base", "Scratch", "attach", "bind", "bind_launch", "fit"]
 
-_PACK = {"float": "f", "double": "d", "char": "b", "uchar": "B", "short": "h", "int": "i", "long": "q", "ushort": "H"}
+PACK = {"float": "f", "double": "d", "char": "b", "uchar": "B", "short": "h", "int": "i", "long": "q", "ushort": "H"}
 _DTYPES = {
     "float": "float32", "double": "float64", "char": "int8", "uchar": "uint8", "short": "int16", "int": "int32",
     "long": "int64", "ushort": "uint16",
@@ -32,6 +32,18 @@ class Scratch:
     def __init__(self, storage: Storage):
         self.storage = storage
         self.start = storage.start
+
+
+class Base:
+    """A whole buffer, in the form in which launchers take tensors. Its own `storage`: launchers note events there."""
+
+    __slots__ = ("buffer", "pending", "start", "storage")
+
+    def __init__(self, buffer: Any):
+        self.buffer = buffer
+        self.start = 0
+        self.pending: Any = None
+        self.storage = self
 
 
 def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
@@ -56,7 +68,7 @@ def _written(
     if not step.geometry:
         raise LaunchError(f"{step.instance.name}: a step without geometry")
     letters = [f"t{i}" for i in range(count)]
-    code = "q" * (count + len(step.integers)) + _PACK[step.instance.element] * len(step.scalars) + "0q"
+    code = "q" * (count + len(step.integers)) + PACK[step.instance.element] * len(step.scalars) + "0q"
     numbers = [f"scalars[{i}]" for i in (*step.integers, *step.scalars)]
     starts = ", ".join(f"{name}.start" for name in letters)
     lines = [*head]
@@ -85,7 +97,7 @@ def _written(
 
 def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
     """The call's numbers made to fit their types: floats overflow to infinity, integers may not overflow at all."""
-    code = _PACK[step.instance.element]
+    code = PACK[step.instance.element]
     found = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
     found = [v - (1 << 64) if v >> 63 else v for v in found]
     for i in step.scalars:

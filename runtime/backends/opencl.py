@@ -19,6 +19,7 @@ import numpy as np
 
 from .. import program
 from ..cache import BinaryCache
+from ..context import state
 from ..device import Device
 from ..errors import CompileError, DriverNotFound, ForkError, LaunchError, UnknownDevice
 from ..memory_stats import default_limit
@@ -47,12 +48,19 @@ __all__ = ["DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "devices
 enqueue: Callable[..., Any] = cl.enqueue_nd_range_kernel
 queue_flags = 0
 
+
+def watched() -> bool:
+    """Whether every launch has to go through `enqueue`, because somebody put another function there."""
+    return enqueue is not cl.enqueue_nd_range_kernel
+
+
 _forked = False
 
 
 def _after_fork() -> None:
     global _forked
     _forked = True
+    state().plans = {}  # what was planned would launch; planning anew asks `check_fork`
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -12,15 +12,18 @@ while nothing is pending on `pthread`, and everything else to `pthread`, so its 
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from .. import native
 from ..device import Device
-from ..errors import DriverNotFound
+from ..errors import DriverNotFound, ForkError
 from ..pool import Pool
 from ..storage import Storage
 from .arguments import bind_launch
@@ -35,7 +38,13 @@ SMALL = 48 * 1024
 
 
 class CpuStream:
-    """An order of work on the host's cores. `pending` is the last event on the pooled queue, if it may still run."""
+    """An order of work on the host's cores. `pending` is the last event on the pooled queue, if it may still run.
+
+    queue, quick: the pooled queue and, where there is one, that of the calling thread. deep, swift: their addresses,
+    where C may queue to them (see `runtime.native`), else 0.
+    """
+
+    __slots__ = ("__weakref__", "deep", "driver", "pending", "pool", "profiling", "queue", "quick", "swift")
 
     def __init__(self, driver: CpuDriver):
         self.driver = driver
@@ -43,6 +52,7 @@ class CpuStream:
         self.queue: Any = None
         self.quick: Any = None
         self.pending: Any = None
+        self.deep = self.swift = 0
         self.profiling = False
         if driver.opened:
             self.open()
@@ -53,6 +63,7 @@ class CpuStream:
 
     def open(self) -> None:
         self.queue, self.quick = self.driver.queues(self.profiling)
+        self.deep, self.swift = self.driver.address(self.queue), self.driver.address(self.quick)
 
     def renew(self) -> None:
         """Change to queues of the properties that are wanted now, when what was queued is done."""
@@ -126,6 +137,7 @@ class CpuDriver(HostDriver):
         info = min(infos, key=lambda i: (i.partner is None, "Portable" not in i.platform))
         handles = [info.handle] + ([info.partner] if info.partner is not None else [])
         self._opencl = opencl
+        native.use(opencl.cl._cl.__file__)
         self._capabilities = opencl.capabilities_of(info)
         self.context = opencl.cl.Context(handles)
         self.compiler = opencl.Compiler(self.context, info.handle, self._capabilities)
@@ -136,8 +148,14 @@ class CpuDriver(HostDriver):
         self.name = info.name.removeprefix("pthread-")
         self.identity = opencl.identity_of(info)
         self.opened = True
+        atexit.register(self._finish)
         for stream in self._streams:
             stream.open()
+
+    def _finish(self) -> None:
+        """The process ends: wait for what is queued, since the memory under it goes with the interpreter."""
+        with suppress(ForkError, self._opencl.cl.Error):
+            self.synchronize()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -154,6 +172,10 @@ class CpuDriver(HostDriver):
         flags = cl.command_queue_properties.PROFILING_ENABLE if profiling else self._opencl.queue_flags
         made = [cl.CommandQueue(self.context, handle, properties=flags) for handle in self._handles]
         return made[0], made[1] if len(made) > 1 and not profiling else None
+
+    def address(self, queue: Any) -> int:
+        """Of a queue, for launches from C; 0 where there are none, because all are to be seen."""
+        return queue.int_ptr if queue is not None and not self._opencl.watched() else 0  # type: ignore[no-any-return]
 
     def marker(self, queue: Any) -> Any:
         made = self._opencl.cl.enqueue_marker(queue)
@@ -267,7 +289,7 @@ class CpuDriver(HostDriver):
                 tensors[i].storage.pending = event
             self.launches += 1
 
-        return run
+        return native.launcher(kernel, step, run, self, True)
 
     def _prepare_small(self, step: Step) -> Callable[..., None]:
         kernel = self.quick_compiler.kernel(step.instance)  # type: ignore[union-attr]
@@ -296,4 +318,5 @@ class CpuDriver(HostDriver):
             "busy": busy, "pooled": pooled, "told": told, "opencl": self._opencl, "kernel": kernel,
             "size": step.global_size, "local": step.local_size, "failure": self._opencl.cl.Error, "driver": self,
         }  # fmt: skip
-        return bind_launch(kernel, step, head, tail, names)  # type: ignore[no-any-return]
+        run = bind_launch(kernel, step, head, tail, names)
+        return native.launcher(kernel, step, run, self, False)

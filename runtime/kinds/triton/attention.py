@@ -15,12 +15,17 @@ __all__ = ["launch"]
 
 _LEAST = 16  # the smallest side of a tensor core's tile
 # Of forward, query and key_value, by features up to a power of two: a program's positions, those of a block of the
-# other side, and warps. No kernel spills registers on any target.
+# other side, and warps. No kernel spills registers on any target (of 256 features beside a mask, 16 bytes on sm_80).
 _HALF = {
     64: ((128, 64, 8), (64, 64, 4), (64, 32, 4)), 128: ((128, 32, 8), (64, 32, 8), (64, 32, 8)),
     256: ((64, 32, 8), (32, 32, 8), (32, 32, 8)),
 }  # fmt: skip
-_SINGLE = {64: ((64, 32, 8), (32, 32, 8), (32, 32, 8)), 128: ((32, 32, 8), (32, 16, 8), (16, 16, 8))}
+# Masks and dropout take registers as well.
+_LADEN = {
+    64: ((128, 64, 8), (64, 32, 4), (32, 32, 4)), 128: ((128, 32, 8), (32, 32, 8), (32, 32, 8)),
+    256: ((64, 32, 8), (32, 16, 8), (16, 32, 8)),
+}  # fmt: skip
+_SINGLE = {64: ((64, 32, 8), (32, 32, 8), (32, 32, 8)), 128: ((32, 32, 8), (16, 32, 8), (16, 16, 8))}
 _DOUBLE = {16: ((16, 16, 8), (16, 16, 8), (16, 16, 8))}
 _KINDS = ("forward", "query", "key_value")
 _ROWS = 4096  # elements of a program that sums rows
@@ -64,7 +69,8 @@ def _blocks(builder: Builder) -> tuple[int, int, int]:
     s = builder.sizes
     features = next_power(max(s.width, s.depth))
     half = builder.layouts["query"].dtype.itemsize == 2
-    table = _HALF if half else _DOUBLE if builder.element.itemsize == 8 else _SINGLE
+    laden = bool(builder.mask) or builder.dropping
+    table = (_LADEN if laden else _HALF) if half else _DOUBLE if builder.element.itemsize == 8 else _SINGLE
     tabled = next(sizes for most, sizes in table.items() if features <= most)[_KINDS.index(builder.kind)]
     mine, other, warps = builder.chosen["blocks"] or tabled
     rows, keys = (s.keys, s.rows) if builder.kind == "key_value" else (s.rows, s.keys)

@@ -1,0 +1,100 @@
+/* The choke point: a look-up, memory, a launch, and a node where gradients are wanted. */
+#include "native.h"
+
+/* What a view of a base that was written to since has to do first is Python's. */
+static int is_plain(PyObject *tensor) {
+    PyObject *extra = AT(tensor, Tensor, extra);
+    if (extra == NULL || AT(tensor, Tensor, meta) == NULL || AT(tensor, Tensor, storage) == NULL) return 0;
+    if (extra == Py_None || AT(extra, Extra, base) == Py_None) return 1;
+    PyObject *rewrites = AT(AT(AT(extra, Extra, base), Tensor, extra), Extra, rewrites);
+    return PyObject_RichCompareBool(AT(extra, Extra, seen), rewrites, Py_EQ);
+}
+
+/* The plan of a call, borrowed; NULL without an exception where Python has to make it. */
+static PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, PyObject *const *operands,
+                         Py_ssize_t count) {
+    PyObject *plan = NULL, *key = PyTuple_New(count + 3);
+    if (key == NULL) return NULL;
+    int grad = AT(state, State, grad) == Py_True;
+    unsigned long needs = 0;
+    PyTuple_SET_ITEM(key, 0, Py_NewRef(record));
+    PyTuple_SET_ITEM(key, 1, Py_NewRef(statics));
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *operand = operands[i], *part = operand == Py_None ? Py_None : (PyObject *)Py_TYPE(operand);
+        if (is_a(operand, Tensor.type)) {
+            if (is_plain(operand) != 1) goto done;
+            if (grad && AT(operand, Tensor, needs) == Py_True) needs |= 1ul << i;
+            part = AT(operand, Tensor, meta);
+        }
+        PyTuple_SET_ITEM(key, i + 2, Py_NewRef(part));
+    }
+    PyObject *wanted = PyLong_FromUnsignedLong(needs);
+    if (wanted == NULL) goto done;
+    PyTuple_SET_ITEM(key, count + 2, wanted);
+    plan = PyDict_GetItemWithError(AT(state, State, plans), key);
+done:
+    Py_DECREF(key);
+    return plan;
+}
+
+static int run(PyObject *plan, PyObject *const *operands, PyObject *const *outs, Py_ssize_t out_count, PyObject *stream) {
+    PyObject *launcher = AT(plan, Plan, run), *numbers = AT(plan, Plan, numbers), *tensors = AT(plan, Plan, tensors);
+    PyObject *given[2 * MOST_BUFFERS], *scalars[MOST_BUFFERS];
+    Py_ssize_t count = PyTuple_GET_SIZE(tensors), scalar_count = PyTuple_GET_SIZE(numbers);
+    if (launcher == Py_None) return 0;
+    for (Py_ssize_t i = 0; i < count; i++) given[i] = operands[number_at(tensors, i)];
+    for (Py_ssize_t i = 0; i < out_count; i++) given[count + i] = outs[i];
+    for (Py_ssize_t i = 0; i < scalar_count; i++) scalars[i] = operands[number_at(numbers, i)];
+    return launched(launcher, given, count + out_count, scalars, scalar_count, stream);
+}
+
+static PyObject *computed(PyObject *plan, PyObject *const *operands, PyObject *statics) {
+    PyObject *outputs = AT(plan, Plan, outputs), *owner = AT(plan, Plan, driver), *outs[MOST_BUFFERS], *found = NULL;
+    Py_ssize_t wanted = PyTuple_GET_SIZE(outputs), have = 0;
+    PyObject *stream = PyObject_GetAttr(owner, s_default_stream);
+    if (stream == NULL) return NULL;
+    for (; have < wanted; have++) {
+        PyObject *output = PyTuple_GET_ITEM(outputs, have);
+        PyObject *storage = storage_of(plan, owner, stream, PyTuple_GET_ITEM(output, 1));
+        PyObject *start = storage == NULL ? NULL : Py_NewRef(AT(storage, Storage, start));
+        if ((outs[have] = tensor_of(storage, PyTuple_GET_ITEM(output, 0), start)) == NULL) goto done;
+    }
+    if (run(plan, operands, outs, have, stream) || recorded(plan, operands, outs, statics)) goto done;
+    if (wanted == 1) found = Py_NewRef(outs[0]);
+    else if ((found = PyTuple_New(wanted)) != NULL)
+        for (Py_ssize_t i = 0; i < wanted; i++) PyTuple_SET_ITEM(found, i, Py_NewRef(outs[i]));
+done:
+    for (Py_ssize_t i = 0; i < have; i++) Py_DECREF(outs[i]);
+    Py_DECREF(stream);
+    return found;
+}
+
+/* Whether results can be made here: not too many, and none of them without elements. */
+static int is_simple(PyObject *plan) {
+    PyObject *outputs = AT(plan, Plan, outputs);
+    if (PyTuple_GET_SIZE(outputs) > MOST_BUFFERS) return 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); i++)
+        if (number_at(PyTuple_GET_ITEM(outputs, i), 1) == 0) return 0;
+    return 1;
+}
+
+PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    static PyObject *nothing;
+    if (names != NULL || count < 2 || count > 3 || !(PyTuple_Check(args[1]) || PyList_Check(args[1])))
+        return PyObject_Vectorcall(slow_call, args, (size_t)count, names);
+    if (nothing == NULL && (nothing = PyTuple_New(0)) == NULL) return NULL;
+    PyObject *statics = count == 3 ? args[2] : nothing, *plan = NULL, *found = NULL;
+    PyObject *const *operands = PySequence_Fast_ITEMS(args[1]);
+    Py_ssize_t operand_count = PySequence_Fast_GET_SIZE(args[1]);
+    PyObject *state = PyObject_GetAttr(states, s_state);
+    if (state == NULL) return NULL;
+    if (operand_count <= MOST_BUFFERS && AT(state, State, mode) == Py_None && AT(state, State, streams) == Py_None)
+        plan = Py_XNewRef(plan_of(state, args[0], statics, operands, operand_count));
+    Py_DECREF(state);
+    if (plan == NULL) return PyErr_Occurred() ? NULL : PyObject_Vectorcall(slow_call, args, (size_t)count, NULL);
+    if (AT(plan, Plan, view) != Py_None) found = view_of(plan, operands, statics);
+    else if (is_simple(plan)) found = computed(plan, operands, statics);
+    else found = PyObject_Vectorcall(slow_call, args, (size_t)count, NULL);
+    Py_DECREF(plan);
+    return found;
+}

@@ -1,0 +1,100 @@
+/* The module `_native`: it is told the classes once, and OpenCL's functions when the driver is opened. */
+#include "native.h"
+
+#define DEFINE(class) struct class##Slots class;
+CLASSES(DEFINE)
+struct Driver driver;
+PyObject *states, *slow_call, *numbering, *zero, *one;
+PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver, *s_int_ptr,
+    *s_launches, *s_popleft, *s_release, *s_retire, *s_state;
+
+static PyTypeObject *class_of(PyObject *classes, const char *name) {
+    PyObject *found = PyDict_GetItemString(classes, name);
+    if (found != NULL && PyType_Check(found)) return (PyTypeObject *)Py_NewRef(found);
+    PyErr_Format(PyExc_TypeError, "no class %s", name);
+    return NULL;
+}
+
+static int place_of(PyTypeObject *class, const char *slot, Py_ssize_t *place) {
+    PyObject *member = PyObject_GetAttrString((PyObject *)class, slot);
+    if (member == NULL) return -1;
+    int plain = Py_IS_TYPE(member, &PyMemberDescr_Type);
+    if (plain) *place = ((PyMemberDescrObject *)member)->d_member->offset;
+    else PyErr_Format(PyExc_TypeError, "%s of %R is not a slot", slot, class);
+    Py_DECREF(member);
+    return plain ? 0 : -1;
+}
+
+PyDoc_STRVAR(bind_doc,
+"bind(classes, states, slow_call, numbering)\n--\n\n"
+"Tell the classes by name, the threads' states, dispatch.call in Python, and the iterator of nodes' numbers.\n\n"
+"TypeError, AttributeError: a class is not there or has no such slot: the Python files are of another version.");
+
+static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *classes, *local, *slow, *numbers;
+    if (!PyArg_ParseTuple(args, "O!OOO", &PyDict_Type, &classes, &local, &slow, &numbers)) return NULL;
+#define PLACE(slot) || place_of(self->type, #slot, &self->slot)
+#define LEARN(class)                                                                                                   \
+    {                                                                                                                  \
+        struct class##Slots *self = &class;                                                                            \
+        if ((self->type = class_of(classes, #class)) == NULL SLOTS_##class(PLACE)) return NULL;                        \
+    }
+    CLASSES(LEARN)
+    states = Py_NewRef(local), slow_call = Py_NewRef(slow), numbering = Py_NewRef(numbers);
+    static PyMethodDef finalizer = {"__del__", finalize, METH_NOARGS, "Give the block back to its pool."};
+    PyObject *method = PyDescr_NewMethod(Storage.type, &finalizer);
+    int failed = method == NULL || PyObject_SetAttrString((PyObject *)Storage.type, "__del__", method);
+    Py_XDECREF(method);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(use_doc,
+"use(clSetKernelArg, clEnqueueNDRangeKernel, clGetEventInfo, clWaitForEvents, clReleaseEvent)\n--\n\n"
+"Tell the addresses of OpenCL's functions.");
+
+static PyObject *use(PyObject *Py_UNUSED(module), PyObject *args) {
+    unsigned long long found[5];
+    if (!PyArg_ParseTuple(args, "KKKKK", found, found + 1, found + 2, found + 3, found + 4)) return NULL;
+    driver.clSetKernelArg = (void *)(uintptr_t)found[0];
+    driver.clEnqueueNDRangeKernel = (void *)(uintptr_t)found[1];
+    driver.clGetEventInfo = (void *)(uintptr_t)found[2];
+    driver.clWaitForEvents = (void *)(uintptr_t)found[3];
+    driver.clReleaseEvent = (void *)(uintptr_t)found[4];
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(call_doc,
+"call(record, operands, statics=())\n--\n\n`dispatch.call`, which it calls where a call is not plain.");
+
+static PyMethodDef methods[] = {
+    {"bind", bind, METH_VARARGS, bind_doc},
+    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, call_doc},
+    {"use", use, METH_VARARGS, use_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_native", .m_doc = "The path of every op, in C (see runtime/csrc/native.h).",
+    .m_size = -1, .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    struct { PyObject **to; const char *name; } names[] = {
+        {&s_acquire, "acquire"}, {&s_allocate, "allocate"}, {&s_appendleft, "appendleft"},
+        {&s_command_execution_status, "command_execution_status"}, {&s_default_stream, "default_stream"},
+        {&s_driver, "driver"}, {&s_int_ptr, "int_ptr"}, {&s_launches, "launches"}, {&s_popleft, "popleft"},
+        {&s_release, "release"}, {&s_retire, "retire"}, {&s_state, "state"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
+    if ((zero = PyLong_FromLong(0)) == NULL || (one = PyLong_FromLong(1)) == NULL) return NULL;
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyType_Ready(&launcher_type) || PyType_Ready(&event_type) ||
+        PyModule_AddObjectRef(module, "Launcher", (PyObject *)&launcher_type) ||
+        PyModule_AddObjectRef(module, "Event", (PyObject *)&event_type)) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,102 @@
+/* The path of every op, in C: a third of the time of the same statements in Python.
+ *
+ * Nothing is kept here. State is that of the Python objects, whose slots are read and written where their classes say
+ * that they are, and each function is the twin of one in Python, which it calls for whatever is not plain:
+ *
+ *     dispatch.c   call            dispatch.call, Plan
+ *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
+ *     memory.c     take, free      pool.Pool.allocate, backends.host.HostDriver.allocate, storage.Storage.__del__
+ *     launch.c     Launcher        backends.opencl_cpu.CpuDriver._prepare_small and _prepare_large
+ *     event.c      Event           what is asked of pyopencl's events
+ *
+ * A change of one is a change of the other; tests/test_native.py runs both. Everything runs with the interpreter's
+ * lock held (as short kernels do under pyopencl), but for waiting.
+ */
+#ifndef WEFTGRAD_NATIVE_H
+#define WEFTGRAD_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <stdint.h>
+#include <string.h>
+
+/* The slots that are used here, by class. */
+#define SLOTS_Tensor(X) X(extra) X(meta) X(needs) X(node) X(output) X(start) X(storage)
+#define SLOTS_Storage(X) X(_pool) X(block) X(buffer) X(device) X(nbytes) X(owner) X(pending) X(start) X(version)
+#define SLOTS_Extra(X) X(base) X(grad) X(hooks) X(retains) X(rewrites) X(seen) X(stored)
+#define SLOTS_Block(X) X(bin) X(offset) X(requested) X(segment) X(size)
+#define SLOTS_Segment(X) X(handle)
+#define SLOTS_HostSegment(X) X(buffer)
+#define SLOTS_Pool(X) X(_allocated) X(_allocated_peak) X(_allocations) X(_bins) X(_freed) X(_lock) X(free) X(rehearsal)
+#define SLOTS_Plan(X) X(device) X(driver) X(numbers) X(outputs) X(recipe) X(run) X(tensors) X(view)
+#define SLOTS_State(X) X(grad) X(mode) X(plans) X(streams)
+#define SLOTS_Recipe(X) X(differentiable) X(edges) X(saved_operands) X(saved_outputs)
+#define SLOTS_Node(X)                                                                                                  \
+    X(edges) X(freed) X(function) X(hooks) X(recipe) X(saved) X(saved_out) X(sequence) X(statics) X(trace)
+#define SLOTS_Saved(X) X(leaf) X(meta) X(needs) X(node) X(output) X(start) X(storage) X(version)
+#define SLOTS_Scratch(X) X(start) X(storage)
+#define SLOTS_Base(X) X(buffer) X(pending) X(start) X(storage)
+#define SLOTS_CpuStream(X) X(deep) X(pending) X(pool) X(swift)
+#define SLOTS_CpuDriver(X)
+
+#define CLASSES(X)                                                                                                     \
+    X(Tensor) X(Storage) X(Extra) X(Block) X(Segment) X(HostSegment) X(Pool) X(Plan) X(State) X(Recipe) X(Node)        \
+    X(Saved) X(Scratch) X(Base) X(CpuStream) X(CpuDriver)
+
+#define FIELD(name) Py_ssize_t name;
+#define DECLARE(class)                                                                                                 \
+    struct class##Slots { PyTypeObject *type; SLOTS_##class(FIELD) };                                                  \
+    extern struct class##Slots class;
+CLASSES(DECLARE)
+
+#define AT(object, class, slot) (*(PyObject **)((char *)(object) + class.slot))
+
+static inline int is_a(PyObject *object, PyTypeObject *type) {
+    return Py_IS_TYPE(object, type) || PyType_IsSubtype(Py_TYPE(object), type);
+}
+
+/* A new object of a class, its slots empty: `PUT` fills one, `PUT_OWNED` with a reference that it takes over. */
+static inline PyObject *made(PyTypeObject *type) { return type->tp_alloc(type, 0); }
+#define PUT(object, class, slot, value) (AT(object, class, slot) = Py_XNewRef(value))
+#define PUT_OWNED(object, class, slot, value) (AT(object, class, slot) = (value))
+
+/* Another value, taken over, in a slot that has one. */
+static inline void change(PyObject **slot, PyObject *owned) {
+    PyObject *before = *slot;
+    *slot = owned;
+    Py_XDECREF(before);
+}
+
+static inline Py_ssize_t number_at(PyObject *tuple, Py_ssize_t i) { return PyLong_AsSsize_t(PyTuple_GET_ITEM(tuple, i)); }
+
+/* What functions of several files use. */
+enum { MOST_BUFFERS = 24 };  /* of a launch here; others go by Python */
+extern PyObject *states, *slow_call, *numbering, *zero, *one;
+extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver,
+    *s_int_ptr, *s_launches, *s_popleft, *s_release, *s_retire, *s_state;
+extern PyTypeObject launcher_type, event_type;
+
+typedef int32_t Status;
+extern struct Driver {  /* OpenCL's functions, of the library that pyopencl uses */
+    Status (*clSetKernelArg)(void *, uint32_t, size_t, const void *);
+    Status (*clEnqueueNDRangeKernel)(void *, void *, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t,
+                                     const void *, void **);
+    Status (*clGetEventInfo)(void *, uint32_t, size_t, void *, size_t *);
+    Status (*clWaitForEvents)(uint32_t, void *const *);
+    Status (*clReleaseEvent)(void *);
+} driver;
+
+PyObject *call(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *storage_of(PyObject *plan, PyObject *driver, PyObject *stream, PyObject *nbytes);
+PyObject *finalize(PyObject *storage, PyObject *nothing);
+PyObject *tensor_of(PyObject *storage, PyObject *meta, PyObject *start);
+PyObject *view_of(PyObject *plan, PyObject *const *operands, PyObject *statics);
+int recorded(PyObject *plan, PyObject *const *operands, PyObject *const *outs, PyObject *statics);
+int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
+             Py_ssize_t scalar_count, PyObject *stream);
+PyObject *event_of(void *handle);
+int is_done(PyObject *event);
+
+#endif

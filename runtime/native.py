@@ -1,0 +1,75 @@
+"""The path of every op in C, where it was compiled when the package was installed; else that in Python, which it twins.
+
+`WEFTGRAD_NATIVE=0` leaves the C aside.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+from .backends.arguments import PACK, Base
+from .backends.protocol import Step
+
+_native: Any
+try:
+    from . import _native  # type: ignore[attr-defined,no-redef]
+except ImportError:  # no compiler was there
+    _native = None
+
+__all__ = ["bind", "launcher", "present", "use"]
+
+_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel", "clGetEventInfo", "clWaitForEvents", "clReleaseEvent")
+
+present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
+
+
+def bind(call: Callable[..., Any], plan: type) -> Callable[..., Any]:
+    """`dispatch.call` as C does it, or `call` itself. Storages are then given back to their pools by C, too."""
+    if not present:
+        return call
+    from .autograd import node
+    from .backends.arguments import Scratch
+    from .backends.host import HostSegment
+    from .backends.opencl_cpu import CpuDriver, CpuStream
+    from .context import State, _local
+    from .pool import Block, Pool, Segment
+    from .storage import Storage
+    from .tensor import Extra, Tensor
+
+    types: tuple[type, ...] = (
+        Base, Block, CpuDriver, CpuStream, Extra, HostSegment, Pool, Scratch, Segment, State, Storage, Tensor,
+        node.Node, node.Recipe, node.Saved, plan,
+    )  # fmt: skip
+    try:
+        _native.bind({each.__name__: each for each in types}, _local, call, node._numbers)
+    except (AttributeError, TypeError) as error:
+        raise ImportError(
+            f"{_native.__file__} was compiled from other sources than these ({error}): install weftgrad anew, or set "
+            "WEFTGRAD_NATIVE=0"
+        ) from error
+    return _native.call  # type: ignore[no-any-return]
+
+
+def use(path: str) -> None:
+    """Launch by OpenCL's functions as they are found in the library at `path`, or in those that it was linked with."""
+    if present:
+        library = ctypes.CDLL(path)
+        _native.use(*(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS))
+
+
+def launcher(kernel: Any, step: Step, run: Callable[..., None], driver: Any, pooled: bool) -> Callable[..., None]:
+    """`run`, a launch of `step` on a queue of the workers (`pooled`) or of the calling thread, as C does it; `run`
+    itself where it does not."""
+    if not present:
+        return run
+    try:
+        made = _native.Launcher(
+            kernel, kernel.int_ptr, step.geometry, step.global_size, step.local_size, step.buffers, step.integers,
+            step.scalars, PACK[step.instance.element], run, driver, pooled,
+        )  # fmt: skip
+    except ValueError:  # of very many arguments
+        return run
+    return made  # type: ignore[no-any-return]
