@@ -19,6 +19,7 @@ import vendors
 
 import weftgrad as wg
 from weftgrad.cli import main, tune_program
+from weftgrad.cli.compile import measured, place_like
 from weftgrad.cli.samples import collecting
 from weftgrad.codegen import schedules as declared
 from weftgrad.nn import functional as F
@@ -267,6 +268,23 @@ def candidates_agree(call: Call, seen: set[tuple[Step, ...]]) -> int:
     for found, how in plans.items():
         assert not differ(expected, trials.results(trials.prepare(found)), planned.outputs), f"{call}: {how}"
     return len(plans) - 1
+
+
+def test_defaults_for_gpus_spill_nothing_at_sizes_that_fill_tiles() -> None:
+    """`weftgrad compile` sees the calls of the tests, which are smaller, and have no dropout."""
+    pytest.importorskip("triton")
+    place = place_like("sm_80")
+    assert [schedules.device_class(place_like(sm).driver) for sm in ("sm_80", "sm_90")] == ["sm_80", "sm_90"]
+    image, weight = (wg.empty(*shape, device=place) for shape in ((8, 64, 56, 56), (64, 64, 3, 3)))
+    with collecting(place) as steps:
+        F.conv2d(image, weight, padding=1)
+        q, k, v = (wg.empty(2, 8, 512, 64, dtype=wg.float16, device=place, requires_grad=True) for _ in range(3))
+        F.scaled_dot_product_attention(q, k, v, dropout_p=0.1).sum().backward()
+    found = {s.instance.entry: s for s in steps if s.instance.entry in ("convolution_forward", "attention_query")}
+    assert len(found) == 2
+    for step in found.values():
+        row = measured("sm_80", step)
+        assert row.good, row
 
 
 def test_what_is_declared_is_checked() -> None:
