@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 
 from ._generated import ops
-from .runtime.context import state
-from .runtime.device import meta
-from .runtime.dispatch import call_into, empty
+from .runtime.context import current_stream, state
+from .runtime.device import Meta, meta
+from .runtime.dispatch import Plan, call_into, empty, plan_into
 from .runtime.layout import dense
 from .runtime.multi_tensor import MultiTensor
 from .runtime.records import registry
@@ -59,9 +59,18 @@ def norms(tensors: Sequence[Tensor]) -> Tensor:
     first = tensors[0].meta
     found = empty(meta(first.dtype, (len(tensors),), None, first.device))
     one = meta(first.dtype, (), None, first.device)
+    plans: dict[Meta, Plan] | None = None if state().watched() else {}  # looked up once for tensors of one layout
+    stream = current_stream(first.device)
     for i, tensor in enumerate(tensors):
         slot = Tensor(found.storage, one, found.start + i * first.dtype.itemsize)
-        ops.euclidean_norm(tensor, out=slot)
+        if plans is None:
+            ops.euclidean_norm(tensor.detach(), out=slot)  # type: ignore[attr-defined]
+            continue
+        plan = plans.get(tensor.meta)
+        if plan is None:
+            plan = plans[tensor.meta] = plan_into(registry["euclidean_norm"], (tensor,), (None, False), (slot,))
+        if plan.run is not None:
+            plan.run([tensor, slot], (), stream)
     return found
 
 

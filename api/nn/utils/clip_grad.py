@@ -30,7 +30,7 @@ def _parameters(parameters: Any, where: str) -> list[Any]:
 
 
 def _grads(parameters: list[Any]) -> list[Any]:
-    return [p.grad for p in parameters if p.grad is not None]
+    return [grad for p in parameters if (grad := p.grad) is not None]
 
 
 def get_total_norm(
@@ -50,7 +50,7 @@ def get_total_norm(
     place = found[0].meta.device
     with no_grad():
         if order == 2.0 and all(t.meta.device is place and t.meta.dtype is found[0].meta.dtype for t in found):
-            total: Any = _groups.norms([t.detach() for t in found]).norm(2.0)  # type: ignore[attr-defined]
+            total: Any = _groups.norms(found).norm(2.0)  # type: ignore[attr-defined]
         else:
             norms = [t.norm(order) for t in found]
             total = stack([n if n.meta.device is place else n.to(place) for n in norms]).norm(order)  # type: ignore[attr-defined]
@@ -66,7 +66,10 @@ def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scale the gradients, in place, by `max_norm / (total_norm + 1e-6)` where that is less than 1."""
-    grads = _grads(_parameters(parameters, "clip_grads_with_norm_"))
+    _scale(_grads(_parameters(parameters, "clip_grads_with_norm_")), max_norm, total_norm)
+
+
+def _scale(grads: list[Any], max_norm: float, total_norm: Tensor) -> None:
     if not grads:
         return
     with no_grad():
@@ -90,9 +93,9 @@ def clip_grad_norm_(
 
     Returns what the norm was, a 0-d tensor. Raises `GradientError` for one that is not finite if `error_if_nonfinite`.
     """
-    given = _parameters(parameters, "clip_grad_norm_")
-    total = get_total_norm(_grads(given), norm_type, error_if_nonfinite, foreach)
-    clip_grads_with_norm_(given, max_norm, total, foreach)
+    grads = _grads(_parameters(parameters, "clip_grad_norm_"))
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    _scale(grads, max_norm, total)
     return total
 
 
