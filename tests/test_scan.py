@@ -215,6 +215,14 @@ def test_operands_of_other_directions() -> None:
     same(found, expected)
 
 
+def test_large_results_whose_lines_begin_anywhere() -> None:
+    """Their stores bypass the caches where lines begin at whole vectors, and only there."""
+    counts = np.arange(1, 32774, dtype=np.float32)
+    for n in (32768, 32773):
+        found = wg.ones(65, n).cumsum(1).numpy()
+        assert (found == counts[:n]).all()
+
+
 # Specs
 
 

@@ -209,7 +209,8 @@ def _cpu(
         run, shares = _shares(lines, -(-min(parts, able.cores) // items), least, lanes)
         classes = [0 if a == 0 else 1 if a == forward else 2 for a in lines.along]  # a flipped operand is strided
         defines = [*_vectors(lanes, lines.backwards), *((f"CLASS{i}", str(c)) for i, c in enumerate(classes))]
-        defines += _streamed(request, outputs, element, given)
+        if lines.count % lanes == 0:  # every line begins at a whole vector, as such stores do
+            defines += _streamed(request, outputs, element, given)
         launch = _Launch("rows", (chunk, 0, run), shares, (items,), one[:2], lanes, tuple(defines))
         return _steps(request, outputs, lines, element, launch)
     width = lines.kept[-1]
