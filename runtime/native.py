@@ -33,14 +33,14 @@ def bind(call: Callable[..., Any], plan: type) -> Callable[..., Any]:
     from .autograd import node
     from .backends.arguments import Scratch
     from .backends.host import HostSegment
-    from .backends.opencl_cpu import CpuDriver, CpuStream
+    from .backends.queues import Counter, QueueStream
     from .context import State, _local
     from .pool import Block, Pool, Segment
     from .storage import Storage
     from .tensor import Extra, Tensor
 
     types: tuple[type, ...] = (
-        Base, Block, CpuDriver, CpuStream, Extra, HostSegment, Pool, Scratch, Segment, State, Storage, Tensor,
+        Base, Block, Counter, Extra, HostSegment, Pool, QueueStream, Scratch, Segment, State, Storage, Tensor,
         node.Node, node.Recipe, node.Saved, plan,
     )  # fmt: skip
     try:
@@ -60,15 +60,15 @@ def use(path: str) -> None:
         _native.use(*(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS))
 
 
-def launcher(kernel: Any, step: Step, run: Callable[..., None], driver: Any, pooled: bool) -> Callable[..., None]:
-    """`run`, a launch of `step` on a queue of the workers (`pooled`) or of the calling thread, as C does it; `run`
-    itself where it does not."""
+def launcher(kernel: Any, step: Step, run: Callable[..., None], counter: Any, where: int) -> Callable[..., None]:
+    """`run`, a launch of `step` on a queue of the kind `where` (see `backends.queues`), as C does it; `run` itself
+    where it does not."""
     if not present:
         return run
     try:
         made = _native.Launcher(
             kernel, kernel.int_ptr, step.geometry, step.global_size, step.local_size, step.buffers, step.integers,
-            step.scalars, PACK[step.instance.element], run, driver, pooled,
+            step.scalars, PACK[step.instance.element], run, counter, where,
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run

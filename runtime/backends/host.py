@@ -13,6 +13,7 @@ from ..device import Device
 from ..memory_stats import default_limit
 from ..pool import Budget
 from ..storage import Storage
+from .queues import Counter
 
 __all__ = ["HostDriver", "HostMemory", "HostSegment"]
 
@@ -55,9 +56,13 @@ class HostDriver:
 
     def __init__(self, device: Device):
         self.device = device
-        self.launches = 0
+        self.counter = Counter()
         self.memory = HostMemory(self)
         self.budget = Budget(default_limit(None))
+
+    @property
+    def launches(self) -> int:
+        return self.counter.value
 
     def buffer_of(self, array: np.ndarray[Any, Any]) -> Any:
         """What kernels are given for the memory of a new segment; None if that is found out later."""

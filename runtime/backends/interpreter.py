@@ -194,7 +194,7 @@ class InterpreterDriver(HostDriver):
                 reach=reach,
                 name=step.instance.name,
             )
-            self.launches += 1
+            self.counter.value += 1
             if InterpreterTracer.launches is not None:
                 end, thread = time.perf_counter_ns(), threading.get_ident()
                 entry = step.instance.entry

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import program
+from .. import native, program
 from ..cache import BinaryCache
 from ..context import state
 from ..device import Device
@@ -28,6 +28,7 @@ from ..storage import Storage
 from .arguments import Scratch, bind
 from .overrides import override
 from .protocol import Capabilities, Instance, Step
+from .queues import DEVICE, Counter, QueueStream, launch_error
 
 # PoCL reads these when its platform is first loaded: the calling-thread device beside the pooled one, and pinned
 # workers.
@@ -47,11 +48,12 @@ __all__ = ["DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "devices
 # others in their place while it lasts (`opencl_tracing`).
 enqueue: Callable[..., Any] = cl.enqueue_nd_range_kernel
 queue_flags = 0
+native.use(cl._cl.__file__)
 
 
-def watched() -> bool:
-    """Whether every launch has to go through `enqueue`, because somebody put another function there."""
-    return enqueue is not cl.enqueue_nd_range_kernel
+def address(queue: Any) -> int:
+    """Of a queue, for launches from C; 0 if there is none, or all go through `enqueue`: somebody put another there."""
+    return int(queue.int_ptr) if queue is not None and enqueue is cl.enqueue_nd_range_kernel else 0
 
 
 _forked = False
@@ -297,14 +299,16 @@ class OpenCLEvent:
         return float(end.mark.profile.end - self.mark.profile.end) * 1e-6
 
 
-class OpenCLStream:
+class OpenCLStream(QueueStream):
     """One in-order queue, with a pool whose blocks are reused in its order."""
 
+    __slots__ = ("_profiling", "driver", "queue")
+
     def __init__(self, driver: OpenCLDriver):
+        super().__init__(Pool(driver.memory, driver.budget, self, str(driver.device)))
         self.driver = driver
-        self.queue = cl.CommandQueue(driver.context, driver.handle, properties=queue_flags)
-        self.pool = Pool(driver.memory, driver.budget, self, str(driver.device))
         self._profiling = False
+        self._open()
 
     @property
     def device(self) -> Device:
@@ -340,8 +344,12 @@ class OpenCLStream:
     def renew(self) -> None:
         """Change to a queue of the properties that are wanted now, when what was queued is done."""
         self.queue.finish()
+        self._open()
+
+    def _open(self) -> None:
         flags = cl.command_queue_properties.PROFILING_ENABLE if self._profiling else queue_flags
         self.queue = cl.CommandQueue(self.driver.context, self.driver.handle, properties=flags)
+        self.deep = address(self.queue)
 
 
 class DeviceMemory:
@@ -386,12 +394,16 @@ class OpenCLDriver:
         self.identity = identity_of(self.info)
         self.capabilities = override(capabilities_of(self.info), overrides)
         self.budget = Budget(default_limit(self.capabilities.memory))
-        self.launches = 0
+        self.counter = Counter()
         self._retired: list[Any] = []
         self.memory = DeviceMemory(self)
         self.context = cl.Context([self.handle])
         self.compiler = Compiler(self.context, self.handle, self.capabilities)
         self.default_stream = self.new_stream()
+
+    @property
+    def launches(self) -> int:
+        return self.counter.value
 
     # memory
 
@@ -481,14 +493,6 @@ class OpenCLDriver:
                 enqueue(stream.queue, kernel, size, local)
             except cl.Error as error:
                 raise launch_error(name, step, self.name, error) from error
-            self.launches += 1
+            self.counter.value += 1
 
-        return run
-
-
-def launch_error(name: str, step: Step, device: str, error: Exception) -> LaunchError:
-    """The error of a launch that the driver refused, with what it was."""
-    return LaunchError(
-        f"{name}: {step.instance.entry} failed to launch on {device} with global size {step.global_size}, "
-        f"local size {step.local_size}: {error}"
-    )
+        return native.launcher(kernel, step, run, self.counter, DEVICE)

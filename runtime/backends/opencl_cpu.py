@@ -29,6 +29,7 @@ from ..storage import Storage
 from .arguments import bind_launch
 from .host import HostDriver
 from .protocol import Capabilities, Instance, Step
+from .queues import CALLING, WORKERS, QueueStream, launch_error
 
 __all__ = ["SMALL", "CpuDriver", "CpuStream"]
 
@@ -37,22 +38,19 @@ __all__ = ["SMALL", "CpuDriver", "CpuStream"]
 SMALL = 48 * 1024
 
 
-class CpuStream:
+class CpuStream(QueueStream):
     """An order of work on the host's cores. `pending` is the last event on the pooled queue, if it may still run.
 
-    queue, quick: the pooled queue and, where there is one, that of the calling thread. deep, swift: their addresses,
-    where C may queue to them (see `runtime.native`), else 0.
+    queue, quick: the pooled queue and, where there is one, that of the calling thread.
     """
 
-    __slots__ = ("__weakref__", "deep", "driver", "pending", "pool", "profiling", "queue", "quick", "swift")
+    __slots__ = ("driver", "profiling", "queue", "quick")
 
     def __init__(self, driver: CpuDriver):
+        super().__init__(Pool(driver.memory, driver.budget, self, "cpu"))
         self.driver = driver
-        self.pool = Pool(driver.memory, driver.budget, self, "cpu")
         self.queue: Any = None
         self.quick: Any = None
-        self.pending: Any = None
-        self.deep = self.swift = 0
         self.profiling = False
         if driver.opened:
             self.open()
@@ -63,7 +61,7 @@ class CpuStream:
 
     def open(self) -> None:
         self.queue, self.quick = self.driver.queues(self.profiling)
-        self.deep, self.swift = self.driver.address(self.queue), self.driver.address(self.quick)
+        self.deep, self.swift = self.driver.addresses(self.queue, self.quick)
 
     def renew(self) -> None:
         """Change to queues of the properties that are wanted now, when what was queued is done."""
@@ -137,7 +135,6 @@ class CpuDriver(HostDriver):
         info = min(infos, key=lambda i: (i.partner is None, "Portable" not in i.platform))
         handles = [info.handle] + ([info.partner] if info.partner is not None else [])
         self._opencl = opencl
-        native.use(opencl.cl._cl.__file__)
         self._capabilities = opencl.capabilities_of(info)
         self.context = opencl.cl.Context(handles)
         self.compiler = opencl.Compiler(self.context, info.handle, self._capabilities)
@@ -173,9 +170,9 @@ class CpuDriver(HostDriver):
         made = [cl.CommandQueue(self.context, handle, properties=flags) for handle in self._handles]
         return made[0], made[1] if len(made) > 1 and not profiling else None
 
-    def address(self, queue: Any) -> int:
-        """Of a queue, for launches from C; 0 where there are none, because all are to be seen."""
-        return queue.int_ptr if queue is not None and not self._opencl.watched() else 0  # type: ignore[no-any-return]
+    def addresses(self, *queues: Any) -> list[int]:
+        """Of queues, for launches from C."""
+        return [self._opencl.address(queue) for queue in queues]
 
     def marker(self, queue: Any) -> Any:
         made = self._opencl.cl.enqueue_marker(queue)
@@ -284,12 +281,12 @@ class CpuDriver(HostDriver):
             try:
                 stream.pending = event = opencl.enqueue(stream.queue, kernel, size, local)
             except failure as error:
-                raise self._opencl.launch_error(step.instance.name, step, self.name, error) from error
+                raise launch_error(step.instance.name, step, self.name, error) from error
             for i in used:
                 tensors[i].storage.pending = event
-            self.launches += 1
+            self.counter.value += 1
 
-        return native.launcher(kernel, step, run, self, True)
+        return native.launcher(kernel, step, run, self.counter, WORKERS)
 
     def _prepare_small(self, step: Step) -> Callable[..., None]:
         kernel = self.quick_compiler.kernel(step.instance)  # type: ignore[union-attr]
@@ -308,15 +305,16 @@ class CpuDriver(HostDriver):
             large(tensors, scalars, stream)
 
         def told(error: Exception) -> Exception:
-            return self._opencl.launch_error(step.instance.name, step, self.name, error)  # type: ignore[no-any-return]
+            return launch_error(step.instance.name, step, self.name, error)
 
         head = ["if (stream.pending is not None or stream.quick is None) and busy(stream):",
                 "    return pooled(tensors, scalars, stream)"]  # fmt: skip
         tail = ["try:", "    opencl.enqueue(stream.quick, kernel, size, local)", "except failure as problem:",
-                "    raise told(problem) from problem", "driver.launches += 1"]  # fmt: skip
+                "    raise told(problem) from problem", "counter.value += 1"]  # fmt: skip
         names = {
             "busy": busy, "pooled": pooled, "told": told, "opencl": self._opencl, "kernel": kernel,
-            "size": step.global_size, "local": step.local_size, "failure": self._opencl.cl.Error, "driver": self,
+            "size": step.global_size, "local": step.local_size, "failure": self._opencl.cl.Error,
+            "counter": self.counter,
         }  # fmt: skip
         run = bind_launch(kernel, step, head, tail, names)
-        return native.launcher(kernel, step, run, self, False)
+        return native.launcher(kernel, step, run, self.counter, CALLING)

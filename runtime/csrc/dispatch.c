@@ -78,6 +78,20 @@ static int is_simple(PyObject *plan) {
     return 1;
 }
 
+/* The calling thread's state, borrowed. Looked up where another thread called last. */
+static PyObject *state_of(void) {
+    static PyObject *last;
+    static uint64_t thread;
+    uint64_t calling = PyThreadState_GetID(PyThreadState_Get());
+    if (last == NULL || calling != thread) {
+        PyObject *found = PyObject_GetAttr(states, s_state);
+        if (found == NULL) return NULL;
+        Py_XSETREF(last, found);
+        thread = calling;
+    }
+    return last;
+}
+
 PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
     static PyObject *nothing;
     if (names != NULL || count < 2 || count > 3 || !(PyTuple_Check(args[1]) || PyList_Check(args[1])))
@@ -86,11 +100,10 @@ PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t co
     PyObject *statics = count == 3 ? args[2] : nothing, *plan = NULL, *found = NULL;
     PyObject *const *operands = PySequence_Fast_ITEMS(args[1]);
     Py_ssize_t operand_count = PySequence_Fast_GET_SIZE(args[1]);
-    PyObject *state = PyObject_GetAttr(states, s_state);
+    PyObject *state = state_of();
     if (state == NULL) return NULL;
     if (operand_count <= MOST_BUFFERS && AT(state, State, mode) == Py_None && AT(state, State, streams) == Py_None)
         plan = Py_XNewRef(plan_of(state, args[0], statics, operands, operand_count));
-    Py_DECREF(state);
     if (plan == NULL) return PyErr_Occurred() ? NULL : PyObject_Vectorcall(slow_call, args, (size_t)count, NULL);
     if (AT(plan, Plan, view) != Py_None) found = view_of(plan, operands, statics);
     else if (is_simple(plan)) found = computed(plan, operands, statics);

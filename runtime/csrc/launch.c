@@ -8,13 +8,13 @@ enum { MOST_BYTES = 16 * MOST_BUFFERS };
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *kernel, *geometry, *fallback, *owner;
+    PyObject *kernel, *geometry, *fallback, *counter;
     PyObject *buffers[MOST_BUFFERS];  /* those of the last launch, and what the driver calls them */
     void *handles[MOST_BUFFERS];
     void *kernel_handle;
     size_t global_size[3], local_size[3];
     uint32_t dimensions;
-    int pooled, has_local, buffer_count, integer_count, scalar_count;
+    int where, has_local, buffer_count, integer_count, scalar_count;
     int buffer_places[MOST_BUFFERS], number_places[MOST_BUFFERS];
     char element;
 } Launcher;
@@ -69,22 +69,13 @@ static int found_in(PyObject *tensor, PyObject **start, PyObject ***buffer, PyOb
 
 /* The queue of a stream on which this may be launched now, NULL if none. */
 static void *queue_of(Launcher *self, PyObject *stream) {
-    PyObject *pending = AT(stream, CpuStream, pending);
-    if (self->pooled) return PyLong_AsVoidPtr(AT(stream, CpuStream, deep));
+    PyObject *pending = AT(stream, QueueStream, pending);
+    if (self->where != CALLING) return PyLong_AsVoidPtr(AT(stream, QueueStream, deep));
     if (pending != Py_None) {  /* work of the pooled queue goes first */
         if (is_done(pending) != 1) return NULL;
-        change(&AT(stream, CpuStream, pending), Py_NewRef(Py_None));
+        change(&AT(stream, QueueStream, pending), Py_NewRef(Py_None));
     }
-    return PyLong_AsVoidPtr(AT(stream, CpuStream, swift));
-}
-
-static int counted(PyObject *owner) {
-    PyObject *launches = PyObject_GetAttr(owner, s_launches);
-    PyObject *more = launches == NULL ? NULL : PyNumber_Add(launches, one);
-    int failed = more == NULL || PyObject_SetAttr(owner, s_launches, more);
-    Py_XDECREF(launches);
-    Py_XDECREF(more);
-    return failed ? -1 : 1;
+    return PyLong_AsVoidPtr(AT(stream, QueueStream, swift));
 }
 
 /* 1: launched; 0: not a plain case, which is Python's; -1: an exception. */
@@ -93,7 +84,7 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
     char dynamic[MOST_BYTES];
     size_t at = 0;
     PyObject **pending[MOST_BUFFERS];
-    if (!Py_IS_TYPE(stream, CpuStream.type)) return 0;
+    if (!is_a(stream, QueueStream.type)) return 0;
     void *queue = queue_of(self, stream);
     if (queue == NULL) return PyErr_Occurred() ? -1 : 0;
     for (int i = 0; i < self->buffer_count; i++) {
@@ -128,15 +119,16 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
     if (!failed)
         failed = driver.clEnqueueNDRangeKernel(queue, kernel, self->dimensions, NULL, self->global_size,
                                                self->has_local ? self->local_size : NULL, 0, NULL,
-                                               self->pooled ? &event : NULL);
+                                               self->where == WORKERS ? &event : NULL);
     if (failed) return 0;  /* it does so again by pyopencl, which tells why */
-    if (self->pooled) {
+    if (self->where == WORKERS) {
         PyObject *end = event_of(event);
         if (end == NULL) return -1;
         for (int i = 0; i < self->buffer_count; i++) change(pending[i], Py_NewRef(end));
-        change(&AT(stream, CpuStream, pending), end);
+        change(&AT(stream, QueueStream, pending), end);
     }
-    return counted(self->owner);
+    change(&AT(self->counter, Counter, value), PyNumber_Add(AT(self->counter, Counter, value), one));
+    return 1;
 }
 
 /* Launch by what a plan has: 0, or -1 with an exception. */
@@ -187,20 +179,20 @@ static int sizes(PyObject *tuple, size_t *to) {
 }
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
-    PyObject *kernel, *geometry, *global_size, *local_size, *buffers, *integers, *scalars, *fallback, *owner;
+    PyObject *kernel, *geometry, *global_size, *local_size, *buffers, *integers, *scalars, *fallback, *counter;
     unsigned long long handle;
-    int element, pooled;
-    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COOp", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
+    int element, where;
+    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!i", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
                           &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element,
-                          &fallback, &owner, &pooled))
+                          &fallback, Counter.type, &counter, &where))
         return NULL;
     Launcher *self = (Launcher *)made(type);
     if (self == NULL) return NULL;
     self->vectorcall = launcher_call;
     self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
-    self->fallback = Py_NewRef(fallback), self->owner = Py_NewRef(owner);
+    self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
     self->kernel_handle = (void *)(uintptr_t)handle;
-    self->element = (char)element, self->pooled = pooled, self->has_local = PyTuple_Check(local_size);
+    self->element = (char)element, self->where = where, self->has_local = PyTuple_Check(local_size);
     int dimensions = sizes(global_size, self->global_size);
     int matching = self->has_local ? sizes(local_size, self->local_size) : dimensions;
     self->dimensions = (uint32_t)dimensions;
@@ -219,7 +211,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
 static int traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(self->kernel);
     Py_VISIT(self->fallback);
-    Py_VISIT(self->owner);
+    Py_VISIT(self->counter);
     for (int i = 0; i < MOST_BUFFERS; i++) Py_VISIT(self->buffers[i]);
     return 0;
 }
@@ -228,7 +220,7 @@ static int clear(Launcher *self) {
     Py_CLEAR(self->kernel);
     Py_CLEAR(self->geometry);
     Py_CLEAR(self->fallback);
-    Py_CLEAR(self->owner);
+    Py_CLEAR(self->counter);
     for (int i = 0; i < MOST_BUFFERS; i++) Py_CLEAR(self->buffers[i]);
     return 0;
 }
@@ -240,12 +232,11 @@ static void dealloc(Launcher *self) {
 }
 
 PyDoc_STRVAR(doc,
-"Launcher(kernel, handle, geometry, global_size, local_size, buffers, integers, scalars, element, fallback, owner, pooled)\n"
-"--\n\n"
-"`run(tensors, scalars, stream)` of one step of the `cpu` device.\n\n"
+"Launcher(kernel, handle, geometry, global_size, local_size, buffers, integers, scalars, element, fallback, counter,\n"
+"where)\n--\n\n"
+"`run(tensors, scalars, stream)` of one step on an OpenCL device.\n\n"
 "kernel, handle: pyopencl's kernel object, and its address. element: the struct letter of the compute type.\n"
-"owner: the driver, whose `launches` are counted. pooled: whether the queue is that of the workers, which leaves an\n"
-"event with the stream and all storages, or that of the calling thread.\n"
+"counter: of the driver's launches. where: CALLING, WORKERS or DEVICE, as backends/queues.py says.\n"
 "fallback: the same in Python, for a stream that is busy or watched or has no such queue, memory without a buffer,\n"
 "numbers that do not fit, and errors. ValueError: more arguments than a launcher has room for.");
 

@@ -61,9 +61,9 @@ static PyObject *take(PyObject *pool, PyObject *nbytes) {
 
 /* `driver.allocate(nbytes, stream)` */
 PyObject *storage_of(PyObject *plan, PyObject *owner, PyObject *stream, PyObject *nbytes) {
-    if (!Py_IS_TYPE(owner, CpuDriver.type) || !Py_IS_TYPE(stream, CpuStream.type))
+    if (!is_a(stream, QueueStream.type))
         return PyObject_CallMethodObjArgs(owner, s_allocate, nbytes, stream, NULL);
-    PyObject *pool = AT(stream, CpuStream, pool), *block = take(pool, nbytes);
+    PyObject *pool = AT(stream, QueueStream, pool), *block = take(pool, nbytes);
     PyObject *storage = block == NULL ? NULL : made(Storage.type);
     if (storage == NULL) {
         Py_XDECREF(block);
@@ -72,7 +72,7 @@ PyObject *storage_of(PyObject *plan, PyObject *owner, PyObject *stream, PyObject
     PyObject *handle = AT(AT(block, Block, segment), Segment, handle);
     PUT(storage, Storage, device, AT(plan, Plan, device));
     PUT(storage, Storage, nbytes, nbytes);
-    PUT(storage, Storage, buffer, AT(handle, HostSegment, buffer));
+    PUT(storage, Storage, buffer, Py_IS_TYPE(handle, HostSegment.type) ? AT(handle, HostSegment, buffer) : handle);
     PUT(storage, Storage, start, AT(block, Block, offset));
     PUT(storage, Storage, _pool, pool);
     PUT_OWNED(storage, Storage, block, block);

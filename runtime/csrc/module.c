@@ -6,7 +6,7 @@ CLASSES(DEFINE)
 struct Driver driver;
 PyObject *states, *slow_call, *numbering, *zero, *one;
 PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver, *s_int_ptr,
-    *s_launches, *s_popleft, *s_release, *s_retire, *s_state;
+    *s_popleft, *s_release, *s_retire, *s_state;
 
 static PyTypeObject *class_of(PyObject *classes, const char *name) {
     PyObject *found = PyDict_GetItemString(classes, name);
@@ -83,7 +83,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     struct { PyObject **to; const char *name; } names[] = {
         {&s_acquire, "acquire"}, {&s_allocate, "allocate"}, {&s_appendleft, "appendleft"},
         {&s_command_execution_status, "command_execution_status"}, {&s_default_stream, "default_stream"},
-        {&s_driver, "driver"}, {&s_int_ptr, "int_ptr"}, {&s_launches, "launches"}, {&s_popleft, "popleft"},
+        {&s_driver, "driver"}, {&s_int_ptr, "int_ptr"}, {&s_popleft, "popleft"},
         {&s_release, "release"}, {&s_retire, "retire"}, {&s_state, "state"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -5,8 +5,8 @@
  *
  *     dispatch.c   call            dispatch.call, Plan
  *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
- *     memory.c     take, free      pool.Pool.allocate, backends.host.HostDriver.allocate, storage.Storage.__del__
- *     launch.c     Launcher        backends.opencl_cpu.CpuDriver._prepare_small and _prepare_large
+ *     memory.c     take, finalize  pool.Pool.allocate, the drivers' `allocate`, storage.Storage.__del__
+ *     launch.c     Launcher        backends.opencl_cpu.CpuDriver._prepare_*, backends.opencl.OpenCLDriver.prepare
  *     event.c      Event           what is asked of pyopencl's events
  *
  * A change of one is a change of the other; tests/test_native.py runs both. Everything runs with the interpreter's
@@ -38,18 +38,20 @@
 #define SLOTS_Saved(X) X(leaf) X(meta) X(needs) X(node) X(output) X(start) X(storage) X(version)
 #define SLOTS_Scratch(X) X(start) X(storage)
 #define SLOTS_Base(X) X(buffer) X(pending) X(start) X(storage)
-#define SLOTS_CpuStream(X) X(deep) X(pending) X(pool) X(swift)
-#define SLOTS_CpuDriver(X)
+#define SLOTS_QueueStream(X) X(deep) X(pending) X(pool) X(swift)
+#define SLOTS_Counter(X) X(value)
 
 #define CLASSES(X)                                                                                                     \
     X(Tensor) X(Storage) X(Extra) X(Block) X(Segment) X(HostSegment) X(Pool) X(Plan) X(State) X(Recipe) X(Node)        \
-    X(Saved) X(Scratch) X(Base) X(CpuStream) X(CpuDriver)
+    X(Saved) X(Scratch) X(Base) X(QueueStream) X(Counter)
 
 #define FIELD(name) Py_ssize_t name;
 #define DECLARE(class)                                                                                                 \
     struct class##Slots { PyTypeObject *type; SLOTS_##class(FIELD) };                                                  \
     extern struct class##Slots class;
 CLASSES(DECLARE)
+
+enum { CALLING, WORKERS, DEVICE };  /* as in backends/queues.py */
 
 #define AT(object, class, slot) (*(PyObject **)((char *)(object) + class.slot))
 
@@ -75,7 +77,7 @@ static inline Py_ssize_t number_at(PyObject *tuple, Py_ssize_t i) { return PyLon
 enum { MOST_BUFFERS = 24 };  /* of a launch here; others go by Python */
 extern PyObject *states, *slow_call, *numbering, *zero, *one;
 extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver,
-    *s_int_ptr, *s_launches, *s_popleft, *s_release, *s_retire, *s_state;
+    *s_int_ptr, *s_popleft, *s_release, *s_retire, *s_state;
 extern PyTypeObject launcher_type, event_type;
 
 typedef int32_t Status;
