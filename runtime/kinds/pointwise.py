@@ -287,6 +287,9 @@ def _strided(
     aligned = own[-1] == 1 and not any(n % lanes for n in (inner, *own[:-1]))  # every vector of the result
     if aligned and _streams(request, outputs[0], element, chosen):
         defines += (("STREAM", "1"),)
+    if lanes in (4, 8, 16):  # flipped operands, in whole vectors
+        flipped = {f"CLASS{i}" for i, s in enumerate(strides[: -len(outputs)]) if s[-1] == -1}
+        defines = tuple((name, "4" if name in flipped else value) for name, value in defines)
     instance = _instance(request, given, "rows", element, lanes, defines)
     geometry = pack_longs((rows, inner, row_chunk, chunk, *table))
     together = inner >= lanes and all(m is None or s[-1] in (0, 1) for m, s in zip(given.layouts, strides, strict=True))

@@ -117,6 +117,14 @@ typedef struct {
 #endif
 
 #ifdef SCHEDULE_ROWS
+#undef BACKWARDS
+#if LANES == 16
+#define BACKWARDS(T, a) ((T)((a).sfedcba98, (a).s76543210))
+#elif LANES == 8
+#define BACKWARDS(T, a) ((a).s76543210)
+#elif LANES == 4
+#define BACKWARDS(T, a) ((a).s3210)
+#endif
 WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, global S2 *p2, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
     global const S0 *x0 = WG_AT(const S0, p0, dyn.offset[0]);
     global const S1 *x1 = WG_AT(const S1, p1, dyn.offset[1]);
@@ -157,6 +165,8 @@ WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, glob
 #elif CLASS0 == 1
             WG_AHEAD(r0 + i)
             const V v0 = READV0(r0 + i);
+#elif CLASS0 == 4
+            const V v0 = BACKWARDS(V, READV0(r0 - i - (LANES - 1)));
 #else
             V v0;
             WG_UNROLL for (int l = 0; l < LANES; l++) v0[l] = READ0(r0 + (i + l) * s0);
@@ -166,6 +176,8 @@ WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, glob
 #elif CLASS1 == 1
             WG_AHEAD(r1 + i)
             const V v1 = READV1(r1 + i);
+#elif CLASS1 == 4
+            const V v1 = BACKWARDS(V, READV1(r1 - i - (LANES - 1)));
 #else
             V v1;
             WG_UNROLL for (int l = 0; l < LANES; l++) v1[l] = READ1(r1 + (i + l) * s1);
