@@ -82,7 +82,7 @@ def verify(program: Sequence[str], outcomes: Found) -> None:
         verdicts.append(verdict)
         print(
             f"{what}: least {found.before:.2f} s as shipped, {found.after:.2f} s tuned, less in {found.wins} of "
-            f"{found.pairs} pairs: {verdict}"
+            f"{found.stretches} pairs: {verdict}"
         )
     slower = any("slower" in verdict for verdict in verdicts)
     if slower and not any("faster" in verdict for verdict in verdicts):

@@ -4,14 +4,18 @@ most (`WEFTGRAD_TUNE_SECONDS`).
 What was found goes to the user's file, so that the next process need not search, and is used from the next call on: the
 one that missed runs as it was planned. Nothing is tuned while a graph is captured, a profiler records or a benchmark
 runs (`schedules.frozen`), on a stream that is not the device's default one, or while another thread tunes; such a call
-runs by what is known, and is tuned when it is next planned.
+runs by what is known, and is tuned when it is next planned. The first such call says on stderr what goes on, the
+process's end what came of it.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import sys
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,12 +23,47 @@ from .. import schedules, tracing
 from ..context import state
 from ..errors import ArgumentError, WeftgradError
 from ..kinds import Request
-from . import search
+from . import search, store
 from .measure import Call
 
 __all__ = ["may_tune", "seconds", "tune"]
 
 _lock = threading.Lock()
+
+
+class _Told:
+    """What is said of it: a program that stands still for seconds at its first step should not do so in silence."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.calls = self.better = 0
+        self.spent = 0.0
+
+    def begin(self) -> None:
+        if self.begun:
+            return
+        self.begun = True
+        atexit.register(self.done)
+        where = store.path()
+        print(
+            f"weftgrad: WEFTGRAD_TUNE=1: calls are tuned when they are first planned, up to {seconds():g} s each and "
+            f"what building takes; what is found is kept in {where or 'this process alone, as the cache is off'}",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+    def add(self, found: search.Outcome, spent: float) -> None:
+        self.calls += 1
+        self.better += any(found.choices.values())
+        self.spent += spent
+
+    def done(self) -> None:
+        print(
+            f"weftgrad: tuned {self.calls} calls in {self.spent:.1f} s; of {self.better} something faster was found",
+            file=sys.stderr,
+        )
+
+
+_told = _Told()
 
 
 def seconds() -> float:
@@ -60,8 +99,11 @@ def tune(plan: Any, request: Request, operands: Sequence[Any]) -> None:
             return
         # Memory that there is not beside the program's own, or a device that lost its context: the call itself says so.
         with contextlib.suppress(WeftgradError, MemoryError):
+            _told.begin()
+            begin = time.perf_counter()
             found = search.tune(call, seconds())
             if found is not None:
                 search.keep([found])
+                _told.add(found, time.perf_counter() - begin)
     finally:
         _lock.release()

@@ -5,7 +5,7 @@ some drawn from the whole space. Those whose plans are alike are one candidate. 
 (Jamieson and Talwalkar 2016): a few samples each, the clearly slower ones drop out, the others get twice as many, until
 one is left. What wins is believed if its results are those of the shipped schedule, and kept if fresh samples confirm
 it: the shipped schedule, the best and the shipped one once more in turns, in the memory of the search and in other. It
-must win pairs of samples significantly often, and by more than the shipped one differs from itself (`evidence`).
+must win turns significantly often, and by more than the shipped one differs from itself (`evidence`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .measure import Call, Trials, differ
 __all__ = ["Outcome", "candidates", "keep", "neighbours", "tune"]
 
 _GAIN = 0.03  # the part by which the best choice must be faster at least
-_DOUBT = 0.002  # the probability at most that a choice wins so many pairs by chance: some of many calls will be lucky
+_DOUBT = 0.002  # the probability at most that it wins so many turns by chance: of many calls, some will be lucky
 _DROP = (1.6, 1.25, 1.12, 1.06)  # times the best from which a candidate is dropped, by round
 _FIRST = 2  # samples of a candidate in the first round
 _LAST = 10  # samples of what is shipped where nothing better was found
-_PAIRS = 20  # pairs of samples in each of two places that confirm a choice
-_HOPE = 6  # pairs of which a choice that is to be confirmed wins one at least
+_TURNS = 40  # of samples in each of two places that confirm a choice
+_HOPE = 6  # turns of which a choice that is to be confirmed wins one at least
 _DRAWN = 24  # candidates from the whole space
 _BATCH = 6  # kernels that are built together
 
@@ -263,12 +263,12 @@ class _Search:
             runs = [(shipped, self.shipped.run), (other, best.run), (again, self.shipped.run)]
             for _, run in runs:
                 trials.sample(run, 1)
-            for turn in range(_PAIRS):
+            for turn in range(_TURNS):
                 # Whichever comes first has what the one before left in the caches, and the device as it left it.
                 for times, run in runs if turn % 2 else reversed(runs):
                     times.append(trials.sample(run, self.calls))
                 hopeless = len(other) == _HOPE and weigh(shipped, other).wins == 0
-                if hopeless or time.perf_counter() > end:  # too few pairs are no evidence
+                if hopeless or time.perf_counter() > end:  # too few turns are no evidence
                     break
             if hopeless or time.perf_counter() > end:
                 break
