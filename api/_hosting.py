@@ -16,7 +16,7 @@ from .runtime.storage import Hold, Storage
 from .runtime.tensor import Tensor
 from .runtime.views import contiguous
 
-__all__ = ["adopt", "fill", "from_host", "host_array", "is_pinned", "pinned", "to_host", "to_numpy"]
+__all__ = ["adopt", "fill", "from_host", "host_array", "is_pinned", "number", "pinned", "to_host", "to_numpy"]
 
 
 class _Exported:
@@ -139,6 +139,19 @@ def host_array(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The values as NumPy numbers: as `to_host`, with bfloat16 as float32."""
     array = to_host(tensor)
     return from_bfloat16(array) if tensor.meta.dtype is dtypes.bfloat16 else array
+
+
+def number(tensor: Tensor) -> bool | int | float:
+    """The value of a tensor of one element. Waits for it."""
+    layout = tensor.meta
+    driver = layout.device.driver
+    whole = driver.host_view(tensor.storage)
+    if whole is None or layout.dtype is dtypes.bfloat16:
+        return host_array(tensor).item()  # type: ignore[no-any-return]
+    driver.synchronize()
+    deferred.look(layout.device, wait=True)
+    at = tensor.start - tensor.storage.start
+    return whole[at : at + layout.dtype.itemsize].view(layout.dtype.numpy)[0].item()  # type: ignore[no-any-return]
 
 
 def to_numpy(tensor: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:

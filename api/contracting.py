@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -57,13 +58,19 @@ def _parsed(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[Any]], list[
     if not isinstance(args[0], str):
         return _sublists(args)
     operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (list, tuple)) else list(args[1:])
-    left, arrow, right = args[0].replace(" ", "").partition("->")
-    terms = [_symbols(term, args[0]) for term in left.split(",")]
+    terms, result = _terms(args[0])
     if not operands:
         raise ShapeError("einsum: there must be at least one operand")
     if len(terms) != len(operands):
         raise ShapeError(f"einsum: the equation {args[0]!r} is for {len(terms)} operands, not {len(operands)}")
-    return operands, terms, _symbols(right, args[0]) if arrow else None
+    return operands, terms, result
+
+
+@lru_cache(1024)
+def _terms(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
+    """The symbols of each operand and of the result, which nobody may change."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    return [_symbols(term, equation) for term in left.split(",")], _symbols(right, equation) if arrow else None
 
 
 def _symbols(term: str, equation: str) -> list[Any]:
@@ -185,6 +192,8 @@ def _contracted(operands: list[Tensor], labels: list[Labels], sizes: dict[int, i
 
 def _cheapest(labels: list[Labels], sizes: dict[int, int], result: Labels) -> tuple[int, int]:
     """The pair whose product is the smallest compared with what it replaces; the first of equals."""
+    if len(labels) == 2:
+        return 0, 1
 
     def left(pair: tuple[int, int]) -> int:
         a, b = (set(labels[k]) for k in pair)

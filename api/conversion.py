@@ -182,7 +182,7 @@ class Conversions:
         """The one element as a Python number. Raises `ShapeError` for more than one."""
         if self.meta.numel != 1:
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
-        return _hosting.host_array(self).item()  # type: ignore[arg-type]
+        return _hosting.number(self)  # type: ignore[arg-type]
 
     def new_tensor(self, data: Any, **options: Any) -> Any:
         """A tensor of `data` with this one's dtype and device."""

@@ -120,6 +120,11 @@ def from_dlpack(source: Any) -> Tensor:
 
 def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
     found = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    for n in found:
+        if type(n) is not int or n < 0:
+            break
+    else:
+        return found
     try:
         shape = tuple(int(n.__index__()) for n in found)
     except AttributeError:
@@ -154,8 +159,11 @@ def full(
     if not isinstance(fill_value, (bool, int, float)):
         raise ArgumentError(f"full: the value must be a number, not {fill_value!r}")
     wanted = dtypes.parse(dtype) if dtype is not None else dtypes.of_number(fill_value)
-    made = _empty(meta(wanted, _shape((tuple(size),)), None, to_device(device)))
-    return _leaf(_filled(made, fill_value), requires_grad)
+    return _full(_shape((tuple(size),)), fill_value, wanted, device, requires_grad)
+
+
+def _full(shape: tuple[int, ...], value: Any, dtype: DType, device: Any, requires_grad: bool) -> Tensor:
+    return _leaf(_filled(_empty(meta(dtype, shape, None, to_device(device))), value), requires_grad)
 
 
 def _filled(made: Tensor, value: Any) -> Tensor:
@@ -172,12 +180,12 @@ def _filled(made: Tensor, value: Any) -> Tensor:
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
     """A tensor of zeros."""
-    return full(_shape(size), 0, dtype=dtype or dtypes.default_dtype(), device=device, requires_grad=requires_grad)
+    return _full(_shape(size), 0, dtypes.parse(dtype or dtypes.default_dtype()), device, requires_grad)
 
 
 def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
     """A tensor of ones."""
-    return full(_shape(size), 1, dtype=dtype or dtypes.default_dtype(), device=device, requires_grad=requires_grad)
+    return _full(_shape(size), 1, dtypes.parse(dtype or dtypes.default_dtype()), device, requires_grad)
 
 
 def empty_like(

@@ -41,8 +41,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None, a
     length = 0
     for tensor in shown:
         shape = tensor.meta.shape
-        if len(shape) != first.ndim or any(
-            n != m for d, (n, m) in enumerate(zip(shape, first.shape, strict=True)) if d != at
+        if tensor.meta is not first and (
+            len(shape) != first.ndim or shape[:at] != first.shape[:at] or shape[at + 1 :] != first.shape[at + 1 :]
         ):
             raise ShapeError(
                 f"cat: shapes must be equal except in dimension {at}: {list(first.shape)} and {list(shape)}"

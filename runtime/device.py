@@ -165,12 +165,22 @@ class Meta:
 
 
 _metas: WeakValueDictionary[tuple[Any, ...], Meta] = WeakValueDictionary()
+_recent: dict[tuple[Any, ...], Meta] = {}  # the same, kept, in front: a weak dictionary takes five times as long
+_MOST_RECENT = 4096
 
 
 def meta(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None, device: Device) -> Meta:
     """The one `Meta` of these properties; `strides=None` means contiguous."""
-    if strides is None:
-        strides = contiguous_strides(shape)
+    key = (dtype, shape, strides, device)
+    found = _recent.get(key)
+    if found is None:
+        if len(_recent) >= _MOST_RECENT:
+            _recent.clear()
+        found = _recent[key] = _interned(dtype, shape, strides or contiguous_strides(shape), device)
+    return found
+
+
+def _interned(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: Device) -> Meta:
     key = (dtype, shape, strides, device)
     found = _metas.get(key)
     if found is None:

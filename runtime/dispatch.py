@@ -136,7 +136,7 @@ def _view(plan: Plan, operands: Sequence[Any], statics: tuple[Any, ...]) -> Tens
     return out
 
 
-def call_into(
+def _call_into(
     record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor], *, in_place: bool
 ) -> Any:
     """Run `record` with its results written to `outs`: an in-place form (`outs[0]` is `operands[0]`) or `out=`.
@@ -334,7 +334,7 @@ def plan_for(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]
     return planner(request.record.kind)(request)
 
 
-def empty(layout: Meta, stream: Any = None) -> Tensor:
+def _empty(layout: Meta, stream: Any = None) -> Tensor:
     """An uninitialised tensor of `layout`; memory for its whole extent."""
     device = layout.device
     if not layout.numel:
@@ -347,4 +347,7 @@ def empty(layout: Meta, stream: Any = None) -> Tensor:
     return Tensor(storage, layout, storage.start)
 
 
-call: Callable[..., Any] = native.bind(_call, Plan)
+call: Callable[..., Any]
+call_into: Callable[..., Any]
+empty: Callable[..., Tensor]
+call, call_into, empty = native.bind(Plan, _call, _call_into, _empty)

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from .device import Meta, contiguous_strides
-from .errors import ShapeError
+from .errors import ArgumentError, IndexOutOfRange, ShapeError
 
 __all__ = [
     "broadcast",
@@ -107,8 +107,6 @@ def has_internal_overlap(layout: Meta) -> bool:
 
 def normalize_dim(dim: int, ndim: int, where: str) -> int:
     """`dim` counted from the front; a 0-d tensor has the dimensions -1 and 0, as in PyTorch."""
-    from .errors import ArgumentError, IndexOutOfRange
-
     limit = max(ndim, 1)
     if type(dim) is not int:
         if isinstance(dim, bool) or not hasattr(dim, "__index__"):

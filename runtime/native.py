@@ -26,31 +26,34 @@ _FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel", "clGetEventInfo", "clW
 present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
 
-def bind(call: Callable[..., Any], plan: type) -> Callable[..., Any]:
-    """`dispatch.call` as C does it, or `call` itself. Storages are then given back to their pools by C, too."""
+def bind(plan: type, *functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """`dispatch`'s call, call_into and empty as C does them, or themselves. Storages then go back to their pools by C,
+    too."""
     if not present:
-        return call
+        return functions
     from .autograd import node
     from .backends.arguments import Scratch
     from .backends.host import HostSegment
     from .backends.queues import Counter, QueueStream
     from .context import State, _local
+    from .device import Device, Meta
     from .pool import Block, Pool, Segment
     from .storage import Storage
     from .tensor import Extra, Tensor
 
     types: tuple[type, ...] = (
-        Base, Block, Counter, Extra, HostSegment, Pool, QueueStream, Scratch, Segment, State, Storage, Tensor,
+        Base, Block, Counter, Device, Extra, HostSegment, Meta, Pool, QueueStream, Scratch, Segment, State, Storage,
+        Tensor,
         node.Node, node.Recipe, node.Saved, plan,
     )  # fmt: skip
     try:
-        _native.bind({each.__name__: each for each in types}, _local, call, node._numbers)
+        _native.bind({each.__name__: each for each in types}, _local, node._numbers, *functions)
     except (AttributeError, TypeError) as error:
         raise ImportError(
             f"{_native.__file__} was compiled from other sources than these ({error}): install weftgrad anew, or set "
             "WEFTGRAD_NATIVE=0"
         ) from error
-    return _native.call  # type: ignore[no-any-return]
+    return _native.call, _native.call_into, _native.empty
 
 
 def use(path: str) -> None:

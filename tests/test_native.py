@@ -19,7 +19,7 @@ import weftgrad as wg
 from weftgrad.runtime import dispatch, native
 from weftgrad.runtime.autograd.node import Saved
 from weftgrad.runtime.device import device
-from weftgrad.runtime.errors import ArgumentError, ShapeError
+from weftgrad.runtime.errors import ArgumentError, GradientError, ShapeError
 from weftgrad.runtime.records import registry
 from weftgrad.runtime.tensor import Extra, Tensor
 
@@ -304,10 +304,52 @@ def test_other_sources_are_told() -> None:
         from weftgrad.runtime import native
         class Other: pass
         try:
-            native.bind(lambda: None, Other)
+            native.bind(Other, *[lambda: None] * 3)
         except ImportError as error:
             print("WEFTGRAD_NATIVE=0" in str(error))
         """.replace("\n        ", "\n"),
         "1",
     )
     assert done.stdout.strip() == "True" or not native.present, done
+
+
+@needs_c
+def test_results_written_to_tensors_make_the_same() -> None:
+    """In place and `out=`: values, versions, and what is refused."""
+    record = registry["add"]
+    found = []
+    for form in (dispatch.call_into, dispatch._call_into):
+        x, y, base = cpu(6), cpu(6), cpu(2, 6)
+        dispatch.call_into(record, (x, y), (), (x,), in_place=True)  # planned
+        seen: list[Any] = [form(record, (x, y), (), (x,), in_place=True) is x, x.tolist(), x.storage.version]
+        seen.append(form(record, (x, 2.0), (), (y,), in_place=False) is y)
+        seen += [y.tolist(), y.storage.version]
+        form(record, (base[0], base[1]), (), (base[1],), in_place=True)
+        seen += [base.tolist(), base.storage.version]
+        for wrong in ((base[0, 1:], base[0, :-1]), (base[:, 1:], base[:, :-1])):
+            with pytest.raises(ShapeError, match="share memory"):
+                form(record, (wrong[0], 1.0), (), (wrong[1],), in_place=False)
+        leaf = cpu(6, grad=True)
+        with pytest.raises(GradientError):
+            form(record, (leaf, y), (), (leaf,), in_place=True)
+        with pytest.raises(GradientError):
+            form(record, (leaf, y), (), (x,), in_place=False)
+        z = leaf * 1
+        form(record, (z, y), (), (z,), in_place=True)
+        (z * z).sum().backward()
+        seen += [leaf.grad.tolist(), z.storage.version]
+        view = (leaf * 1)[2:4]
+        form(record, (view, 1.0), (), (view,), in_place=True)
+        seen.append(view._base.node is not None if hasattr(view, "_base") else None)
+        found.append(seen)
+    assert found[0] == found[1]
+
+
+@needs_c
+def test_empty_tensors_make_the_same() -> None:
+    for layout in (cpu(3, 4).meta, cpu(3, 4).t().meta, cpu(0, 2).meta, cpu(4, 4)[:, :2].meta):
+        a, b = dispatch.empty(layout), dispatch._empty(layout)
+        assert slots(a).keys() == slots(b).keys()
+        assert a.meta is b.meta
+        for name in OF_STORAGE:
+            assert getattr(a.storage, name) == getattr(b.storage, name), (layout, name)

@@ -2,7 +2,7 @@
 #include "native.h"
 
 /* What a view of a base that was written to since has to do first is Python's. */
-static int is_plain(PyObject *tensor) {
+int is_plain(PyObject *tensor) {
     PyObject *extra = AT(tensor, Tensor, extra);
     if (extra == NULL || AT(tensor, Tensor, meta) == NULL || AT(tensor, Tensor, storage) == NULL) return 0;
     if (extra == Py_None || AT(extra, Extra, base) == Py_None) return 1;
@@ -10,17 +10,31 @@ static int is_plain(PyObject *tensor) {
     return PyObject_RichCompareBool(AT(extra, Extra, seen), rewrites, Py_EQ);
 }
 
-/* The plan of a call, borrowed; NULL without an exception where Python has to make it. */
-static PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, PyObject *const *operands,
-                         Py_ssize_t count) {
-    PyObject *plan = NULL, *key = PyTuple_New(count + 3);
+/* The calling thread's state, borrowed. Looked up where another thread called last. */
+PyObject *state_of(void) {
+    static PyObject *last;
+    static uint64_t thread;
+    uint64_t calling = PyThreadState_GetID(PyThreadState_Get());
+    if (last == NULL || calling != thread) {
+        PyObject *found = PyObject_GetAttr(states, s_state);
+        if (found == NULL) return NULL;
+        Py_XSETREF(last, found);
+        thread = calling;
+    }
+    return last;
+}
+
+/* The plan of a call, a new reference; NULL without an exception where Python has to make it. into: a tuple of the
+ * layouts that are written to, or NULL. */
+PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, List operands, PyObject *into) {
+    PyObject *plan = NULL, *key = PyTuple_New(operands.count + 3 + (into != NULL));
     if (key == NULL) return NULL;
     int grad = AT(state, State, grad) == Py_True;
     unsigned long needs = 0;
     PyTuple_SET_ITEM(key, 0, Py_NewRef(record));
     PyTuple_SET_ITEM(key, 1, Py_NewRef(statics));
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *operand = operands[i], *part = operand == Py_None ? Py_None : (PyObject *)Py_TYPE(operand);
+    for (Py_ssize_t i = 0; i < operands.count; i++) {
+        PyObject *operand = operands.items[i], *part = operand == Py_None ? Py_None : (PyObject *)Py_TYPE(operand);
         if (is_a(operand, Tensor.type)) {
             if (is_plain(operand) != 1) goto done;
             if (grad && AT(operand, Tensor, needs) == Py_True) needs |= 1ul << i;
@@ -28,24 +42,32 @@ static PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, P
         }
         PyTuple_SET_ITEM(key, i + 2, Py_NewRef(part));
     }
+    if (needs && into != NULL) goto done;
     PyObject *wanted = PyLong_FromUnsignedLong(needs);
     if (wanted == NULL) goto done;
-    PyTuple_SET_ITEM(key, count + 2, wanted);
-    plan = PyDict_GetItemWithError(AT(state, State, plans), key);
+    PyTuple_SET_ITEM(key, operands.count + 2, wanted);
+    if (into != NULL) PyTuple_SET_ITEM(key, operands.count + 3, Py_NewRef(into));
+    plan = Py_XNewRef(PyDict_GetItemWithError(AT(state, State, plans), key));
 done:
     Py_DECREF(key);
     return plan;
 }
 
-static int run(PyObject *plan, PyObject *const *operands, PyObject *const *outs, Py_ssize_t out_count, PyObject *stream) {
+int run(PyObject *plan, PyObject *const *operands, List outs, PyObject *stream) {
     PyObject *launcher = AT(plan, Plan, run), *numbers = AT(plan, Plan, numbers), *tensors = AT(plan, Plan, tensors);
     PyObject *given[2 * MOST_BUFFERS], *scalars[MOST_BUFFERS];
     Py_ssize_t count = PyTuple_GET_SIZE(tensors), scalar_count = PyTuple_GET_SIZE(numbers);
     if (launcher == Py_None) return 0;
     for (Py_ssize_t i = 0; i < count; i++) given[i] = operands[number_at(tensors, i)];
-    for (Py_ssize_t i = 0; i < out_count; i++) given[count + i] = outs[i];
+    for (Py_ssize_t i = 0; i < outs.count; i++) given[count + i] = outs.items[i];
     for (Py_ssize_t i = 0; i < scalar_count; i++) scalars[i] = operands[number_at(numbers, i)];
-    return launched(launcher, given, count + out_count, scalars, scalar_count, stream);
+    return launched(launcher, given, count + outs.count, scalars, scalar_count, stream);
+}
+
+/* A tensor over new memory of the stream's pool. */
+static PyObject *new_tensor(PyObject *layout, PyObject *device, PyObject *owner, PyObject *stream, PyObject *nbytes) {
+    PyObject *storage = storage_of(device, owner, stream, nbytes);
+    return tensor_of(storage, layout, storage == NULL ? NULL : Py_NewRef(AT(storage, Storage, start)));
 }
 
 static PyObject *computed(PyObject *plan, PyObject *const *operands, PyObject *statics) {
@@ -55,11 +77,10 @@ static PyObject *computed(PyObject *plan, PyObject *const *operands, PyObject *s
     if (stream == NULL) return NULL;
     for (; have < wanted; have++) {
         PyObject *output = PyTuple_GET_ITEM(outputs, have);
-        PyObject *storage = storage_of(plan, owner, stream, PyTuple_GET_ITEM(output, 1));
-        PyObject *start = storage == NULL ? NULL : Py_NewRef(AT(storage, Storage, start));
-        if ((outs[have] = tensor_of(storage, PyTuple_GET_ITEM(output, 0), start)) == NULL) goto done;
+        PyObject *layout = PyTuple_GET_ITEM(output, 0), *nbytes = PyTuple_GET_ITEM(output, 1);
+        if ((outs[have] = new_tensor(layout, AT(plan, Plan, device), owner, stream, nbytes)) == NULL) goto done;
     }
-    if (run(plan, operands, outs, have, stream) || recorded(plan, operands, outs, statics)) goto done;
+    if (run(plan, operands, (List){outs, have}, stream) || recorded(plan, operands, outs, statics)) goto done;
     if (wanted == 1) found = Py_NewRef(outs[0]);
     else if ((found = PyTuple_New(wanted)) != NULL)
         for (Py_ssize_t i = 0; i < wanted; i++) PyTuple_SET_ITEM(found, i, Py_NewRef(outs[i]));
@@ -78,36 +99,34 @@ static int is_simple(PyObject *plan) {
     return 1;
 }
 
-/* The calling thread's state, borrowed. Looked up where another thread called last. */
-static PyObject *state_of(void) {
-    static PyObject *last;
-    static uint64_t thread;
-    uint64_t calling = PyThreadState_GetID(PyThreadState_Get());
-    if (last == NULL || calling != thread) {
-        PyObject *found = PyObject_GetAttr(states, s_state);
-        if (found == NULL) return NULL;
-        Py_XSETREF(last, found);
-        thread = calling;
-    }
-    return last;
-}
-
 PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
     static PyObject *nothing;
-    if (names != NULL || count < 2 || count > 3 || !(PyTuple_Check(args[1]) || PyList_Check(args[1])))
+    if (names != NULL || count < 2 || count > 3 || !is_list(args[1]))
         return PyObject_Vectorcall(slow_call, args, (size_t)count, names);
     if (nothing == NULL && (nothing = PyTuple_New(0)) == NULL) return NULL;
-    PyObject *statics = count == 3 ? args[2] : nothing, *plan = NULL, *found = NULL;
-    PyObject *const *operands = PySequence_Fast_ITEMS(args[1]);
-    Py_ssize_t operand_count = PySequence_Fast_GET_SIZE(args[1]);
-    PyObject *state = state_of();
+    PyObject *statics = count == 3 ? args[2] : nothing, *plan = NULL, *found = NULL, *state = state_of();
+    List operands = list_of(args[1]);
     if (state == NULL) return NULL;
-    if (operand_count <= MOST_BUFFERS && AT(state, State, mode) == Py_None && AT(state, State, streams) == Py_None)
-        plan = Py_XNewRef(plan_of(state, args[0], statics, operands, operand_count));
+    if (operands.count <= MOST_BUFFERS && AT(state, State, mode) == Py_None && AT(state, State, streams) == Py_None)
+        plan = plan_of(state, args[0], statics, operands, NULL);
     if (plan == NULL) return PyErr_Occurred() ? NULL : PyObject_Vectorcall(slow_call, args, (size_t)count, NULL);
-    if (AT(plan, Plan, view) != Py_None) found = view_of(plan, operands, statics);
-    else if (is_simple(plan)) found = computed(plan, operands, statics);
+    if (AT(plan, Plan, view) != Py_None) found = view_of(plan, operands.items, statics);
+    else if (is_simple(plan)) found = computed(plan, operands.items, statics);
     else found = PyObject_Vectorcall(slow_call, args, (size_t)count, NULL);
     Py_DECREF(plan);
+    return found;
+}
+
+PyObject *empty(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    if (names != NULL || count != 1 || !Py_IS_TYPE(args[0], Meta.type) || AT(args[0], Meta, contiguous) != Py_True)
+        return PyObject_Vectorcall(slow_empty, args, (size_t)count, names);
+    PyObject *layout = args[0], *device = AT(layout, Meta, device), *owner = AT(device, Device, _driver);
+    PyObject *state = state_of(), *nbytes = AT(layout, Meta, nbytes);
+    if (state == NULL) return NULL;
+    if (owner == Py_None || AT(state, State, streams) != Py_None || PyObject_IsTrue(nbytes) != 1)
+        return PyObject_Vectorcall(slow_empty, args, (size_t)count, NULL);
+    PyObject *stream = PyObject_GetAttr(owner, s_default_stream);
+    PyObject *found = stream == NULL ? NULL : new_tensor(layout, device, owner, stream, nbytes);
+    Py_XDECREF(stream);
     return found;
 }

@@ -151,8 +151,6 @@ int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject
     return nothing == NULL ? -1 : 0;
 }
 
-static int is_list(PyObject *o) { return PyList_Check(o) || PyTuple_Check(o); }
-
 static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names) {
     Launcher *self = (Launcher *)callable;
     if (PyVectorcall_NARGS(flags) == 3 && names == NULL && is_list(args[0]) && is_list(args[1])) {

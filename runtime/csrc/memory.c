@@ -60,7 +60,7 @@ static PyObject *take(PyObject *pool, PyObject *nbytes) {
 }
 
 /* `driver.allocate(nbytes, stream)` */
-PyObject *storage_of(PyObject *plan, PyObject *owner, PyObject *stream, PyObject *nbytes) {
+PyObject *storage_of(PyObject *device, PyObject *owner, PyObject *stream, PyObject *nbytes) {
     if (!is_a(stream, QueueStream.type))
         return PyObject_CallMethodObjArgs(owner, s_allocate, nbytes, stream, NULL);
     PyObject *pool = AT(stream, QueueStream, pool), *block = take(pool, nbytes);
@@ -70,7 +70,7 @@ PyObject *storage_of(PyObject *plan, PyObject *owner, PyObject *stream, PyObject
         return NULL;
     }
     PyObject *handle = AT(AT(block, Block, segment), Segment, handle);
-    PUT(storage, Storage, device, AT(plan, Plan, device));
+    PUT(storage, Storage, device, device);
     PUT(storage, Storage, nbytes, nbytes);
     PUT(storage, Storage, buffer, Py_IS_TYPE(handle, HostSegment.type) ? AT(handle, HostSegment, buffer) : handle);
     PUT(storage, Storage, start, AT(block, Block, offset));

@@ -4,7 +4,7 @@
 #define DEFINE(class) struct class##Slots class;
 CLASSES(DEFINE)
 struct Driver driver;
-PyObject *states, *slow_call, *numbering, *zero, *one;
+PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one;
 PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver, *s_int_ptr,
     *s_popleft, *s_release, *s_retire, *s_state;
 
@@ -26,13 +26,13 @@ static int place_of(PyTypeObject *class, const char *slot, Py_ssize_t *place) {
 }
 
 PyDoc_STRVAR(bind_doc,
-"bind(classes, states, slow_call, numbering)\n--\n\n"
-"Tell the classes by name, the threads' states, dispatch.call in Python, and the iterator of nodes' numbers.\n\n"
+"bind(classes, states, numbering, call, call_into, empty)\n--\n\n"
+"Tell the classes by name, the threads' states, the iterator of nodes' numbers, and dispatch's functions in Python.\n\n"
 "TypeError, AttributeError: a class is not there or has no such slot: the Python files are of another version.");
 
 static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *classes, *local, *slow, *numbers;
-    if (!PyArg_ParseTuple(args, "O!OOO", &PyDict_Type, &classes, &local, &slow, &numbers)) return NULL;
+    PyObject *classes, *local, *numbers, *slow[3];
+    if (!PyArg_ParseTuple(args, "O!OOOOO", &PyDict_Type, &classes, &local, &numbers, slow, slow + 1, slow + 2)) return NULL;
 #define PLACE(slot) || place_of(self->type, #slot, &self->slot)
 #define LEARN(class)                                                                                                   \
     {                                                                                                                  \
@@ -40,7 +40,8 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *args) {
         if ((self->type = class_of(classes, #class)) == NULL SLOTS_##class(PLACE)) return NULL;                        \
     }
     CLASSES(LEARN)
-    states = Py_NewRef(local), slow_call = Py_NewRef(slow), numbering = Py_NewRef(numbers);
+    states = Py_NewRef(local), numbering = Py_NewRef(numbers);
+    slow_call = Py_NewRef(slow[0]), slow_call_into = Py_NewRef(slow[1]), slow_empty = Py_NewRef(slow[2]);
     static PyMethodDef finalizer = {"__del__", finalize, METH_NOARGS, "Give the block back to its pool."};
     PyObject *method = PyDescr_NewMethod(Storage.type, &finalizer);
     int failed = method == NULL || PyObject_SetAttrString((PyObject *)Storage.type, "__del__", method);
@@ -67,9 +68,17 @@ static PyObject *use(PyObject *Py_UNUSED(module), PyObject *args) {
 PyDoc_STRVAR(call_doc,
 "call(record, operands, statics=())\n--\n\n`dispatch.call`, which it calls where a call is not plain.");
 
+PyDoc_STRVAR(into_doc,
+"call_into(record, operands, statics, outs, *, in_place)\n--\n\n"
+"`dispatch.call_into`, which it calls where a call is not plain, and where gradients are wanted.");
+
+PyDoc_STRVAR(empty_doc, "empty(layout, stream=None)\n--\n\n`dispatch.empty`, which it calls where there are gaps or nothing.");
+
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, bind_doc},
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, call_doc},
+    {"call_into", (PyCFunction)(void (*)(void))call_into, METH_FASTCALL | METH_KEYWORDS, into_doc},
+    {"empty", (PyCFunction)(void (*)(void))empty, METH_FASTCALL | METH_KEYWORDS, empty_doc},
     {"use", use, METH_VARARGS, use_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -3,7 +3,8 @@
  * Nothing is kept here. State is that of the Python objects, whose slots are read and written where their classes say
  * that they are, and each function is the twin of one in Python, which it calls for whatever is not plain:
  *
- *     dispatch.c   call            dispatch.call, Plan
+ *     dispatch.c   call, empty     dispatch.call, Plan; dispatch.empty
+ *     into.c       call_into       dispatch.call_into, of what records nothing
  *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
  *     memory.c     take, finalize  pool.Pool.allocate, the drivers' `allocate`, storage.Storage.__del__
  *     launch.c     Launcher        backends.opencl_cpu.CpuDriver._prepare_*, backends.opencl.OpenCLDriver.prepare
@@ -31,6 +32,8 @@
 #define SLOTS_HostSegment(X) X(buffer)
 #define SLOTS_Pool(X) X(_allocated) X(_allocated_peak) X(_allocations) X(_bins) X(_freed) X(_lock) X(free) X(rehearsal)
 #define SLOTS_Plan(X) X(device) X(driver) X(numbers) X(outputs) X(recipe) X(run) X(tensors) X(view)
+#define SLOTS_Meta(X) X(contiguous) X(device) X(nbytes) X(numel) X(shape) X(strides)
+#define SLOTS_Device(X) X(_driver)
 #define SLOTS_State(X) X(grad) X(mode) X(plans) X(streams)
 #define SLOTS_Recipe(X) X(differentiable) X(edges) X(saved_operands) X(saved_outputs)
 #define SLOTS_Node(X)                                                                                                  \
@@ -42,7 +45,7 @@
 #define SLOTS_Counter(X) X(value)
 
 #define CLASSES(X)                                                                                                     \
-    X(Tensor) X(Storage) X(Extra) X(Block) X(Segment) X(HostSegment) X(Pool) X(Plan) X(State) X(Recipe) X(Node)        \
+    X(Tensor) X(Storage) X(Extra) X(Block) X(Segment) X(HostSegment) X(Pool) X(Plan) X(Meta) X(Device) X(State) X(Recipe) X(Node)        \
     X(Saved) X(Scratch) X(Base) X(QueueStream) X(Counter)
 
 #define FIELD(name) Py_ssize_t name;
@@ -75,7 +78,7 @@ static inline Py_ssize_t number_at(PyObject *tuple, Py_ssize_t i) { return PyLon
 
 /* What functions of several files use. */
 enum { MOST_BUFFERS = 24 };  /* of a launch here; others go by Python */
-extern PyObject *states, *slow_call, *numbering, *zero, *one;
+extern PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one;
 extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver,
     *s_int_ptr, *s_popleft, *s_release, *s_retire, *s_state;
 extern PyTypeObject launcher_type, event_type;
@@ -90,8 +93,19 @@ extern struct Driver {  /* OpenCL's functions, of the library that pyopencl uses
     Status (*clReleaseEvent)(void *);
 } driver;
 
+typedef struct { PyObject *const *items; Py_ssize_t count; } List;  /* of a tuple or a list */
+
+static inline int is_list(PyObject *o) { return PyTuple_Check(o) || PyList_Check(o); }
+static inline List list_of(PyObject *o) { return (List){PySequence_Fast_ITEMS(o), PySequence_Fast_GET_SIZE(o)}; }
+
+PyObject *state_of(void);
+PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, List operands, PyObject *into);
+int is_plain(PyObject *tensor);
+int run(PyObject *plan, PyObject *const *operands, List outs, PyObject *stream);
+PyObject *call_into(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *empty(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *call(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
-PyObject *storage_of(PyObject *plan, PyObject *driver, PyObject *stream, PyObject *nbytes);
+PyObject *storage_of(PyObject *device, PyObject *driver, PyObject *stream, PyObject *nbytes);
 PyObject *finalize(PyObject *storage, PyObject *nothing);
 PyObject *tensor_of(PyObject *storage, PyObject *meta, PyObject *start);
 PyObject *view_of(PyObject *plan, PyObject *const *operands, PyObject *statics);
