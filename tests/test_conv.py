@@ -16,7 +16,7 @@ from weftgrad import nn
 from weftgrad.cli.compile import place_like
 from weftgrad.runtime import dtypes, errors
 from weftgrad.runtime.device import meta
-from weftgrad.runtime.kinds import Request, planner
+from weftgrad.runtime.kinds import Request, convolution_cpu, planner
 from weftgrad.runtime.records import registry
 
 F = nn.functional
@@ -172,6 +172,47 @@ def test_patches_are_read_where_they_are() -> None:
         same(found, convolution(x, w, None, (2, 2), (0, 0), (1, 1), 1))
         (slope,) = wg.autograd.grad(found, weight, wg.tensor(grad := eighths(*found.shape), dtype=wg.float32))
         same(slope, convolution_weight(x, grad, (2, 2), (2, 2), (0, 0), (1, 1), 1))
+
+
+@pytest.mark.parametrize("size", [(11, 16), (5, 6, 16), (9, 21)])
+def test_rows_are_padded_a_few_at_a_time(size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two and three dimensions, and in rows that runs of pixels divide and others; forward, and by the input."""
+    space = len(size)
+    monkeypatch.setattr(convolution_cpu, "_FILLED", 4 * 5 * (size[-1] + 2) * (6 if space == 2 else 3 * 8))
+    call, one = straight(space)[0], (1,) * space
+    x, w, b = eighths(2, 5, *size), eighths(32, 5, *(3,) * space), eighths(32)
+    images, weight, bias = (wg.tensor(a, dtype=wg.float32) for a in (x, w, b))
+    expected = convolution(x, w, b, one, one, one, 1)
+    # Also of every other row of an image, with channels last, where columns are not neighbours.
+    last = wg.tensor(np.repeat(np.moveaxis(x, 1, -1), 2, axis=1), dtype=wg.float32)
+    strided = last[:, ::2].permute(0, space + 1, *range(1, space + 1))
+    for given in (images, strided):
+        same(call(given, weight, bias, 1, 1), expected)
+    v = eighths(5, 32, *(3,) * space)
+    wide = wg.zeros(2, 32, *size, requires_grad=True)
+    (slope,) = wg.autograd.grad(call(wide, wg.tensor(v, dtype=wg.float32), None, 1, 1), wide, images)
+    same(slope, convolution_input(x, v, size, one, one, one, 1))
+
+
+def test_several_outputs_of_single_channels() -> None:
+    """In rows of a vector and more; what is past the last output, and at the end of a row, is computed twice."""
+    x, w, b = eighths(3, 2, 9, 37), eighths(26, 1, 3, 3), eighths(26)
+    images, weight, bias = (wg.tensor(a, dtype=wg.float32) for a in (x, w, b))
+    for step in (1, 2):
+        expected = convolution(x, w, b, (step, step), (1, 1), (1, 1), 2)
+        same(F.conv2d(images, weight, bias, step, 1, groups=2), expected)
+    w = eighths(3, 1, 2, 1)
+    expected = convolution(x[:, :1, :, ::-1], w, None, (1, 1), (0, 0), (2, 1), 1)
+    same(F.conv2d(images[:, :1].flip(3), wg.tensor(w, dtype=wg.float32), dilation=(2, 1)), expected)
+
+
+def test_inputs_that_no_window_sees() -> None:
+    """Their gradient is zero: here a single column, of which the windows see the zeros on both sides."""
+    x = wg.ones(1, 3, 4, 1, requires_grad=True)
+    y = F.conv2d(x, wg.ones(20, 3, 1, 1), stride=2, padding=1)
+    assert y.shape == (1, 20, 3, 2)
+    y.sum().backward()
+    same(x.grad, np.zeros((1, 3, 4, 1)))
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])

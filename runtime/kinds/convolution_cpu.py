@@ -19,19 +19,26 @@ from .convolution import Builder, Triple
 __all__ = ["launch"]
 
 _TILES = ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1))  # channels, vectors: what fits 32 registers
-_RUNS = ((14, 2), (7, 4), (8, 2), (14, 1))  # neighbours in a row, vectors of channels
-_RUN_TILES = 4  # of them that use weights
-_DEEP = 4608  # of these at a time, which stay in a first-level cache
-_TURNED = 400  # what it costs to turn a square of results, in products
+_RUNS = ((14, 2), (7, 2), (8, 2), (14, 1))  # neighbours in a row, vectors of channels
+_WIDE = 3  # taps in a row that may share their pixels
+_WIDE_RUNS = ((12, 2), (16, 1), (24, 1))  # more such tiles for them
+_FILLED = 524288  # bytes of planes that a work-item pads at a time, which stay in a second-level cache
+_FILLS = 2  # work-items that pad the same
+_RUN_SUMS = 224  # vectors of sums of all runs that use weights while they are in a first-level cache
+_DEEP = 4800  # of these at a time, which stay in a first-level cache
+_TURNED = 250  # what it costs to turn a square of results, in products
 _STEPS = (1, 2)  # of neighbours that are outputs, for which a schedule is compiled
 _SUMS = ((4, 6), (6, 4), (2, 9), (1, 9))  # outputs, pairs of input and tap
 _SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
 _OUTER = {4: 6, 3: 8, 2: 12, 1: 14}  # vectors of outputs, pairs of input and tap
 _PIXELS = 128  # that stay in a first-level cache with four vectors of channels each
 _MOST_TAPS = 49  # of a kernel whose taps are written out
+_BAND_TAPS = 25  # of one whose taps are written out for several channels
+_BAND_ROWS = 8  # that are worth a work-item
 _MOST_SUMS = 28  # vectors of a work-item's sums
 _KEPT = 224  # of all of its outputs' sums, which stay in a first-level cache
 _ROWS = (False, False, True)
+_REGISTERS = 32  # vectors of sums, weights and a pixel
 _HEADER = 5  # numbers of a class before its taps' places
 
 
@@ -95,7 +102,7 @@ def _band(builder: Builder) -> bool:
     s, lanes, kind = builder.sizes, builder.lanes, builder.kind
     flat = s.size[0] == s.out[0] == s.taps[0] == 1 and s.padding[0] == 0
     fits = {
-        "forward": s.outs <= 2 and s.count <= _MOST_TAPS,
+        "forward": s.count <= (_MOST_TAPS if s.outs <= 2 else _BAND_TAPS * (lanes <= s.out[2])),
         "input": s.outs == 1 and s.count <= _MOST_TAPS,
         "weight": 1 < lanes <= s.out[2] and s.count <= _MOST_SUMS and builder.strides(1)[2][2] == 1,
     }
@@ -115,6 +122,10 @@ def _band(builder: Builder) -> bool:
     band = min(wide[1], room // (parts * across.extent) - reach)
     if band < 1:
         return False
+    images = s.batch * s.groups
+    if kind != "weight":  # enough of them for all cores, unless they are too few rows
+        wanted = min(-(-builder.chosen["shares"] * builder.able.cores // images), -(-wide[1] // _BAND_ROWS))
+        band, _ = split(wide[1], max(wanted, -(-wide[1] // band)))
     first, second, space = builder.strides(0)
     rows = 1 if space[2] * across.step == 1 else 2 if space[2] == 1 and across.step == 2 and lanes > 1 else 0
     geometry = [s.groups, s.outs, first, second, *given[1:], *space[1:], *wide[1:], s.taps[2]]
@@ -127,11 +138,15 @@ def _band(builder: Builder) -> bool:
         return True
     out, _, weight = builder.strides(1)
     bias, dtype = _bias(builder)
+    defines |= {"MR": 1, "NV": 1}
+    if kind == "forward" and s.outs > 2:
+        vectors = -(-s.out[2] // lanes)
+        defines |= {"MR": 8 if s.outs > 4 else 4, "NV": min((3, 2, 1), key=lambda n: -(-vectors // n) * (n + 0.2))}
     builder.launch(
         "band", (0, 1, bias, builder.target),
         (builder.layouts[0].dtype, builder.layouts[1].dtype, dtype, builder.result.dtype),
         (*geometry, out, *weight[1:], int(kind == "input"), int(builder.bias is not None)),
-        (s.batch * s.groups, -(-wide[1] // band)), builder.result.numel * s.count // 4, **defines,
+        (images, -(-wide[1] // band)), builder.result.numel * s.count // 4, **defines,
     )  # fmt: skip
     return True
 
@@ -240,7 +255,8 @@ def _input(builder: Builder) -> None:
     axes, classes, most = zip(*found, strict=True)
     first, second, space = builder.strides(1)
     geometry = (s.outs * first, second, first, *space)
-    _direct(builder, axes, s.ins, s.outs, s.size, most[0] * most[1] * most[2], geometry, classes)
+    taps = max(1, most[0] * most[1] * most[2])  # there may be none that reaches the input
+    _direct(builder, axes, s.ins, s.outs, s.size, taps, geometry, classes)
 
 
 def _direct(
@@ -261,7 +277,8 @@ def _direct(
     once = not spread and all(k <= q for k, q in zip(s.taps, s.stride, strict=True))
     there = _there(builder, _plain(builder)) if once and builder.strides(0)[2][2] == 1 else None
     limit = 1.5 * cost if there else cost
-    run = (chosen["run"] or _run(outs, ins * most, largest, lanes, limit)) if may_run else None
+    wide = _WIDE if s.taps[2] == _WIDE and s.stride[2] == s.dilation[2] == 1 else 1  # taps that share pixels
+    run = (chosen["run"] or _run(outs, ins * most, largest, lanes, limit, wide)) if may_run else None
     step: Triple = (1, 1, 1)
     if run:
         mr, nv = run[1] * lanes, run[1]
@@ -269,8 +286,22 @@ def _direct(
             step, axes = s.stride, _plain(builder)
         else:
             axes = tuple(replace(a, extent=a.full) for a in axes)
-    planes = (there if run and run[0] <= out[2] else None) or _planes(builder, 0, axes, mixed=bool(run))
     blocks, count = -(-outs // mr), classes[0] * classes[1] * classes[2]
+    band = lines = largest[0] * largest[1]
+    if run:
+        band, tiles = split(lines, -(-chosen["shares"] * able.cores // (s.batch * s.groups * count)))
+    else:
+        tiles = -(-pixels // (nv * lanes))
+    images = tiles * s.batch * s.groups * count
+    wanted = -(-chosen["shares"] * able.cores // images)
+    if images > 2:  # the same weights for all of them, before the next ones
+        wanted = max(wanted, blocks * ins * most * mr * builder.element.itemsize // chosen["weights"])
+    chunk, chunks = split(blocks, min(wanted, blocks))
+    planes = there if run and run[0] <= out[2] else None
+    window = None if planes or not run or count * chunks > _FILLS else _window(builder, axes, step, ins, largest, band)
+    if window:
+        planes = window.planes
+    planes = planes or _planes(builder, 0, axes, mixed=bool(run))
     packed = builder.allocate(count * s.groups * blocks * ins * most * mr)
     table = builder.allocate(count * (_HEADER + most), 8)
     area = _row_major(out)
@@ -285,30 +316,64 @@ def _direct(
         (*geometry, *out, *classes, *area), (blocks, s.groups, count),
         s.groups * blocks * ins * s.count * mr, SQUARES=int(bool(squares)),
     )  # fmt: skip
-    if run:
-        lines = largest[0] * largest[1]
-        band, tiles = split(lines, -(-chosen["shares"] * able.cores // (s.batch * s.groups * count)))
-    else:
-        tiles = -(-pixels // (nv * lanes))
-    images = tiles * s.batch * s.groups * count
-    wanted = -(-chosen["shares"] * able.cores // images)
-    if images > 2:  # the same weights for all of them, before the next ones
-        wanted = max(wanted, blocks * ins * most * mr * builder.element.itemsize // chosen["weights"])
-    chunk, chunks = split(blocks, min(wanted, blocks))
     geometry = [s.groups, outs, ins, blocks, chunk, chunks, planes.plane]
     geometry += (a * q for a, q in zip(planes.at[:2], step, strict=False)) if run else (rows, columns)
     bias, dtype = _bias(builder)
     geometry += [most, out[0] * out[1] * out[2], *to, int(builder.bias is not None)]
     defines = {"MR": mr, "NV": nv}
+    buffers = [planes.buffer, packed, table, bias, builder.target]
+    types = [builder.element, builder.element, dtypes.int64, dtype, builder.result.dtype]
     if run:
         depth, _ = split(ins, -(-ins * most * mr // _DEEP))
         geometry += [planes.image, band, depth]
-        defines = {"PIXELS": run[0], "NV": nv, "STEP": step[2], "TILES": _RUN_TILES}
+        defines = {"PIXELS": run[0], "NV": nv, "STEP": step[2], "TILES": max(1, _RUN_SUMS // (run[0] * nv))}
+        defines |= {"WIDE": _shared(run, wide), "FILL": int(window is not None)}
+        defines |= {"ROWS": int(builder.strides(0)[2][2] == 1)} if window else {}
+        if window:
+            geometry += window.geometry
+            buffers = [0, *buffers[1:], builder.allocate(images * chunks * planes.image)]
+            types = [builder.layouts[0].dtype, *types[1:], builder.element]
     builder.launch(
-        "channels" if run else "direct", (planes.buffer, packed, table, bias, builder.target),
-        (builder.element, builder.element, dtypes.int64, dtype, builder.result.dtype), tuple(geometry),
+        "channels" if run else "direct", tuple(buffers), tuple(types), tuple(geometry),
         (tiles, s.batch * s.groups, chunks * count), builder.result.numel * ins * most // 8, **defines,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What a work-item of `channels` pads of its image at a time: its planes, and what the kernel is told of it."""
+
+    planes: _Planes
+    geometry: tuple[int, ...]
+
+
+def _window(
+    builder: Builder, axes: tuple[_Axis, ...], step: Triple, ins: int, largest: list[int], band: int
+) -> _Window | None:
+    """Rows of outputs whose inputs stay in a second-level cache; none where they would overlap too much."""
+    depth, height = largest[:2]
+    columns, lanes = axes[2].extent, builder.lanes
+    # Places that one output reads, and outputs whose places fit.
+    below = [a.extent - (n - 1) * q for a, n, q in zip(axes, largest, step, strict=True)]
+    room = _FILLED // (builder.element.itemsize * columns * ins)
+    slices, rows = 1, min(band, (room // below[0] - below[1]) // step[1] + 1)
+    if depth > 1:
+        slices, rows = (room // axes[1].extent - below[0]) // step[0] + 1, height
+        if slices < 1 or band % height:
+            return None
+        slices, _ = split(band // height, -(-band // (height * slices)))
+    elif rows * step[1] < 2 * below[1] and rows < band:
+        return None
+    else:
+        rows, _ = split(band, -(-band // rows))
+    high, deep = (rows - 1) * step[1] + below[1], (slices - 1) * step[0] + below[0]
+    # An odd number of cache lines, so that what lies at one place of all channels is spread over a cache.
+    plane = -(-deep * high * columns // lanes) | 1
+    planes = _Planes(0, ins * plane * lanes, plane * lanes, (high * columns, columns, 1), (0, 0, 0))
+    first, second, space = builder.strides(0)
+    size = (1,) * (5 - builder.layouts[0].ndim) + builder.layouts[0].shape[2:]
+    geometry = (high * columns, columns, slices * rows, *below[:2], first, second, *space, *size, *step[:2])
+    return _Window(planes, (*geometry, *(a.pad for a in axes)))
 
 
 def _row_major(size: Triple) -> Triple:
@@ -338,16 +403,25 @@ def _tile(outs: int, pixels: int, lanes: int) -> tuple[tuple[int, int], float]:
     return found, cost(found)
 
 
-def _run(outs: int, deep: int, size: list[int], lanes: int, limit: float) -> tuple[int, int] | None:
-    """Pixels and vectors of one tile of `channels`; none where `direct` costs no more. deep: products of a result."""
+def _run(outs: int, deep: int, size: list[int], lanes: int, limit: float, wide: int) -> tuple[int, int] | None:
+    """Pixels and vectors of one tile of `channels`; none where `direct` costs no more. deep: products of a result.
+    wide: taps in a row that may share pixels."""
 
     def cost(run: tuple[int, int]) -> float:
         n, v = run
-        each = n * v + 0.2 * n + 0.8 * v + _TURNED * v * -(-n // lanes) / deep
+        taps = _shared(run, wide)
+        squares = v * -(-n // lanes) if size[2] % n else v * n / lanes
+        read = 0.2 * n if taps == 1 else 0.26 * (n + taps - 1) / taps
+        each = n * v + read + 0.8 * v + _TURNED * squares / deep
         return size[0] * size[1] * -(-size[2] // n) * -(-outs // (v * lanes)) * each
 
-    best = min(_RUNS, key=cost)
+    best = min(_RUNS + _WIDE_RUNS if wide > 1 else _RUNS, key=cost)
     return best if cost(best) < limit else None
+
+
+def _shared(run: tuple[int, int], wide: int) -> int:
+    """How many taps of a row share the pixels of a tile: all of `wide`, if there are registers for their weights."""
+    return wide if run[1] * (run[0] + wide) < _REGISTERS else 1
 
 
 def _weight(builder: Builder) -> None:
@@ -396,6 +470,7 @@ def _outer(builder: Builder) -> None:
     chosen = builder.chosen
     nv = chosen["outer"] or min(_OUTER, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / _OUTER[n]))
     mr, blocks = _OUTER[nv], -(-vectors // nv)
+    wide = _WIDE if s.taps[2] == _WIDE and s.dilation[2] == 1 and mr % _WIDE == 0 else 1
     turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)
     flat = _contiguous(s.out, space)
@@ -415,7 +490,8 @@ def _outer(builder: Builder) -> None:
     builder.launch(
         "outer", (x.buffer, turned, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
-        (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, PIECES=chosen["pieces"],
+        (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, WIDE=wide,
+        PIECES=chosen["pieces"],
     )  # fmt: skip
     if parts > 1:
         builder.sum(target, parts)
