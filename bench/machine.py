@@ -15,6 +15,7 @@ from typing import Any
 import weftgrad as wg
 
 from ..codegen.generate import own_specs
+from ..runtime import native
 from .sites import OurSite, Site, cores, is_gpu, last_level_cache
 
 __all__ = ["describe"]
@@ -33,6 +34,7 @@ def describe(sites: Sequence[Site]) -> dict[str, Any]:
         "cores": os.cpu_count(), "threads": cores(), "cache": last_level_cache(), "system": platform.platform(),
         "python": platform.python_version(), "versions": {name: _version(name) for name in _PACKAGES},
         "driver": _driver(), "commit": _commit(), "specs": _specs(),
+        "calls": "in C" if native.present else "in Python",
     }  # fmt: skip
 
 

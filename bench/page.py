@@ -85,6 +85,7 @@ def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
         ("torch on", machine.get("torch") or "not installed"), ("host", f"{machine.get('cores')} cores"),
         ("commit", machine.get("commit")), ("specs", machine.get("specs")),
         ("system", machine.get("system")), ("driver", machine.get("driver")), ("Python", machine.get("python")),
+        ("calls", machine.get("calls")),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
     ]  # fmt: skip
     caption = f"{suite_of(dict(report))}, {str(machine['date'])[:16].replace('T', ' ')}"
