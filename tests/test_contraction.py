@@ -383,7 +383,7 @@ def test_work_items_that_pack_share_out_evenly() -> None:
     for cores in (2, 3, 8):
         able = Capabilities("cpu", cores, lanes=16)
         for m, n in itertools.product((256, 777, 1000, 2048), repeat=2):
-            chosen = contraction_plan.choose(contraction_plan.Product(m, n, 1000, 1, True, False), able, 16)
+            chosen = contraction_plan.choose(contraction_plan.Product(m, n, 2000, 1, True, False), able, 16)
             items = -(-m // chosen.rows) * -(-n // chosen.columns)
             assert chosen.block >= chosen.rows
             assert items >= cores

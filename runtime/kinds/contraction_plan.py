@@ -68,7 +68,9 @@ class Tile:
 
 # How much a work-item takes is a schedule's choice (`chosen`, of codegen/schedules.yaml); what follows is what `auto`
 # means there.
-_PACK_A = 60 * 1024  # elements of A from which work-items pack its rows
+# Elements of A from which work-items pack its rows: where it lies along k, along m, and where packing converts as well.
+_PACK_A, _PACK_TURNED, _PACK_CONVERTED = 400 * 1024, 200 * 1024, 60 * 1024
+_ALONE = 3 << 20  # multiplications that the calling thread does itself, where it can
 _PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
 _FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
 _FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
@@ -140,10 +142,13 @@ def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
             blocks -= 1
         if parts > 1 and items >= cores:
             blocks = 1
+        elif items >= cores and p.m * p.n * p.k * p.batch <= _ALONE:  # cut rows would pack panels again
+            blocks = _ceil(p.m, most)
         rows, entries = _ceil(p.m, blocks), 1
     if parts > 1:
         entries = 1
-    large = p.m * p.k >= (chosen["whole"] or _PACK_A)
+    auto = _PACK_CONVERTED if p.converts else _PACK_A if p.a_along_k else _PACK_TURNED
+    large = p.m * p.k >= (chosen["whole"] or auto)
     if large and panels >= chosen["panels"] // 2 and p.m > most // 2 and p.batch < 4 * cores and parts == 1:
         return _packed(p, cores, lanes, (mr, nv, kc), chosen)
     flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
