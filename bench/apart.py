@@ -30,22 +30,30 @@ __all__ = ["Place", "chosen", "identity", "measure", "merged", "part_of", "prese
 
 Report = dict[str, Any]
 _VENDORS = Path("/etc/OpenCL/vendors")
+# Where NVIDIA's driver puts its OpenCL, which containers bring along without the file that says so.
+_UNLISTED = tuple(
+    Path(folder, "libnvidia-opencl.so.1")
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib",
+                   "/usr/local/nvidia/lib64")
+)  # fmt: skip
 _POLL = 1.0  # seconds between two looks at what a process has measured
 _PATIENCE = 60.0  # seconds for a process to write what it has when it was interrupted
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device. name: in reports. device: what it is called in its process. library: the driver to load there."""
+    """A device. name: in reports. device: what it is called in its process. library: the driver to load there. gpu:
+    whether it is one."""
 
     name: str
     device: str
     library: str = ""
+    gpu: bool = False
 
 
 def wanted(text: str | None) -> bool:
-    """Whether `--device` asks for processes of their own: `all`, or a device of a driver that is named."""
-    return text is not None and (text == "all" or "@" in text)
+    """Whether `--device` asks for processes of their own: `all`, `gpus`, or a device of a driver that is named."""
+    return text is not None and (text in ("all", "gpus") or "@" in text)
 
 
 def identity(handle: Any) -> list[str]:
@@ -57,6 +65,7 @@ def identity(handle: Any) -> list[str]:
 def tell() -> None:
     """Print the devices that this process sees, as JSON: for `present`, in another process."""
     from ..runtime.backends import available
+    from .sites import is_gpu
 
     found: list[dict[str, Any]] = []
     for device in available():
@@ -69,7 +78,8 @@ def tell() -> None:
             found.append({"device": str(device), "problem": str(error).partition("\n")[0]})
             continue
         handle = driver.compiler._handle if hasattr(driver, "compiler") else None
-        found.append({"device": str(device), "name": name, "identity": handle and identity(handle)})
+        gpu = is_gpu(device)
+        found.append({"device": str(device), "name": name, "identity": handle and identity(handle), "gpu": gpu})
     print(json.dumps(found))
 
 
@@ -104,6 +114,8 @@ def libraries(extra: Sequence[Path]) -> list[str]:
     found = [path.read_text(encoding="utf-8").strip() for path in files]
     intel = Path(sys.prefix, "lib", "libintelocl.so")
     found += [str(intel)] if intel.exists() else []
+    if not any("nvidia-opencl" in each for each in found):
+        found += [str(path) for path in _UNLISTED if path.exists()][:1]
     for path in extra:
         if not path.exists():
             raise ArgumentError(f"bench: --icd {path} does not exist: name a driver's library or its .icd file")
@@ -119,7 +131,7 @@ def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]
             print(f"{each['device']}: left out: {each['problem']}", file=sys.stderr)
             continue
         if each["identity"] is None or each["identity"] not in known:
-            found.append(Place(each["device"], each["device"]))
+            found.append(Place(each["device"], each["device"], gpu=bool(each.get("gpu"))))
             known.append(each["identity"])
     for library in libraries(extra):
         stem = Path(library).name.removeprefix("lib").partition(".so")[0]
@@ -127,17 +139,23 @@ def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]
         for each in asked(library):
             new = "problem" not in each and each["device"].startswith("opencl") and each["identity"] not in known
             if new:
-                found.append(Place(f"opencl:{count}@{stem}", each["device"], library))
+                found.append(Place(f"opencl:{count}@{stem}", each["device"], library, bool(each.get("gpu"))))
                 known.append(each["identity"])
                 count += 1
     return found
 
 
 def chosen(text: str, extra: Sequence[Path] = ()) -> list[Place]:
-    """The places of `all`, or of names with commas between. ArgumentError for one that is not there."""
+    """The places of `all`, of `gpus`, or of names with commas between. ArgumentError for one that is not there."""
     everything = present(extra)
     if text == "all":
         return everything
+    if text == "gpus":
+        found = [place for place in everything if place.gpu]
+        if not found:
+            there = ", ".join(place.name for place in everything) or "no devices at all"
+            raise ArgumentError(f"bench: --device gpus finds no GPU; there are {there} (--device all takes these)")
+        return found
     by_name = {place.name: place for place in everything}
     names = [name.strip() for name in text.split(",")]
     for name in names:

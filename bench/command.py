@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--device",
         help="the device to measure (default: the one that `weftgrad devices` marks); several with commas between, "
         "interleaved in one process, the first compared with the others; or all: every device of every backend, each "
-        "in a process of its own, among them OpenCL drivers that are installed but not loaded here (opencl:0@intelocl)",
+        "in a process of its own, among them OpenCL drivers that are installed but not loaded (opencl:0@intelocl), or "
+        "gpus: those of these that are",
     )  # fmt: skip
     parser.add_argument(
         "--icd", type=Path, action="append", default=[], metavar="LIBRARY",
@@ -186,6 +188,7 @@ def _here(options: argparse.Namespace, before: dict[str, Any] | None) -> tuple[d
         ("kernels", kernel_rows(options, places, list(found["kernels"])), report.KERNEL_HEAD, report.kernel_line),
     )  # fmt: skip
     interrupted = False
+    options.begun = time.monotonic()
     try:
         for part, made, head, line in parts:
             for count, row in enumerate(made):

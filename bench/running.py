@@ -180,7 +180,9 @@ def kernel_rows(
     for each in old:
         _note_copy(each, places, copies)
     cases = [case for case in selected(options, places) if (case.group, case.name) not in done]
-    allowance = Allowance(options.time and seconds_of(options.time), now)
+    begun = getattr(options, "begun", None)  # rows of host costs were measured before, in the same time
+    spent = 0.0 if begun is None else now() - begun
+    allowance = Allowance(options.time and seconds_of(options.time) - spent, now)
     progress = Progress(len(cases), sys.stderr)
     for i, case in enumerate(cases):
         rounds = allowance.rounds(options.rounds, len(cases) - i)

@@ -9,7 +9,8 @@ import math
 import signal
 import sys
 import textwrap
-from functools import reduce
+from collections.abc import Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
-from weftgrad.bench import apart, command, core, facts, limits, peers, running, summary, sweep
+from weftgrad.bench import apart, command, core, everything, facts, limits, peers, running, summary, sweep
 from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.peers.tables import Names
 from weftgrad.bench.report import title
@@ -260,13 +261,17 @@ def test_every_driver_is_asked_and_no_device_is_listed_twice(
     second.write_text("libnvidia-opencl.so.1\n")
     monkeypatch.setattr(apart, "_VENDORS", tmp_path / "none")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    unlisted = tmp_path / "libnvidia-opencl.so.1"
+    monkeypatch.setattr(apart, "_UNLISTED", (tmp_path / "nowhere.so", unlisted))
 
     def asked(library: str = "") -> list[dict[str, Any]]:
         found = {
-            "": [{"device": "cpu", "identity": pocl}, {"device": "cuda:0", "identity": None},
+            "": [{"device": "cpu", "identity": pocl}, {"device": "cuda:0", "identity": None, "gpu": True},
                  {"device": "cuda:1", "problem": "too old"}, {"device": "opencl:0", "identity": pocl}],
             str(own): [{"device": "opencl:0", "identity": pocl}, {"device": "opencl:1", "identity": intel}],
-            "libnvidia-opencl.so.1": [{"device": "opencl:0", "identity": card}, {"device": "cpu", "identity": pocl}],
+            "libnvidia-opencl.so.1": [
+                {"device": "opencl:0", "identity": card, "gpu": True}, {"device": "cpu", "identity": pocl},
+            ],
         }  # fmt: skip
         return found[library]
 
@@ -278,6 +283,46 @@ def test_every_driver_is_asked_and_no_device_is_listed_twice(
     assert "cuda:1: left out: too old" in capsys.readouterr().err
     with pytest.raises(ArgumentError, match="does not exist"):
         apart.present([tmp_path / "missing.so"], asked)
+    monkeypatch.setattr(apart, "present", partial(apart.present, asked=asked))
+    assert [p.name for p in apart.chosen("gpus", [own, second])] == ["cuda:0", "opencl:0@nvidia-opencl"]
+    unlisted.touch()  # a container without a file that names it
+    assert apart.libraries([]) == [str(unlisted)]
+    assert apart.libraries([second]) == [str(unlisted), "libnvidia-opencl.so.1"]
+
+
+def test_no_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "present", lambda extra: [apart.Place("cpu", "cpu")])
+    with pytest.raises(ArgumentError, match="finds no GPU; there are cpu"):
+        apart.chosen("gpus")
+
+
+def test_all_suites_in_one_command(tmp_path: Path, capsys: Any) -> None:
+    """Each has its share of the time; a second time, what is there is gone on with; one that fails costs the others
+    nothing."""
+    ran: list[list[str]] = []
+
+    def run(words: Sequence[str]) -> int:
+        ran.append(list(words))
+        if "--output" in words and "ops" not in words:
+            Path(words[words.index("--output") + 1]).write_text("{}")
+        return 2 if "ops" in words else 0
+
+    given = ["--output", str(tmp_path / "out"), "--time", "100s", "--", "--peers", "none"]
+    assert everything.main(given, run) == 2
+    core, ops, train, page = ran
+    assert core[:6] == ["--suite", "core", "--device", "gpus", "--time", "45"]
+    assert core[-2:] == ["--peers", "none"]
+    assert [words[words.index("--time") + 1] for words in (ops, train)] == ["54", "90"]  # nothing took any time
+    made = [str(tmp_path / "out" / f"{suite}.json") for suite in ("core", "train")]
+    assert page[:3] == ["--report", *made]
+    ran.clear()
+    assert everything.main([*given[:4], "--suites", "core,train"], lambda words: ran.append(list(words)) or 130) == 130
+    assert [words[words.index("--resume") + 1] for words in ran[:1]] == made[:1]
+    assert ran[1][0] == "--report"
+    assert len(ran) == 2
+    assert "the same command goes on" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        everything.main(["--output", str(tmp_path), "--suites", "cores"])
 
 
 def part(device: str, least: float, *names: str) -> dict[str, Any]:
