@@ -62,6 +62,9 @@ class FunctionCtx:
     materialize = True
 
 
+_MOST_RECIPES = 256  # of a class
+
+
 class Function:
     """A differentiable function with its own backward: define static `forward(ctx, …)` and `backward(ctx, *grads)`.
 
@@ -121,12 +124,23 @@ class _Backward:
         self.ctx.freed, self.ctx._saved, self.ctx._versions = True, (), ()
 
 
+def _recipe(cls: type[Function], metas: tuple[Meta | None, ...], outs: tuple[Meta, ...]) -> Recipe:
+    """How calls of `cls` on these layouts are recorded. Kept with the class: making one takes longer than a launch."""
+    known: dict[Any, Recipe] | None = cls.__dict__.get("_recipes")
+    if known is None or len(known) >= _MOST_RECIPES:
+        known = {}
+        cls._recipes = known  # type: ignore[attr-defined]
+    found = known.get((metas, outs))
+    if found is None:
+        record = OpRecord(cls.__name__, "custom", (), gradients={})
+        found = known[metas, outs] = Recipe(record, metas, outs, (), [True] * len(outs))
+    return found
+
+
 def _attach(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outs: list[Tensor]) -> None:
     positions = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
-    metas = tuple(a.meta if isinstance(a, Tensor) else None for a in args)
-    record = OpRecord(cls.__name__, "custom", (), gradients={})
-    recipe = Recipe(record, metas, [o.meta for o in outs], (), [True] * len(outs))
-    node = Node(recipe, (), (), ())
+    metas = tuple([a.meta if isinstance(a, Tensor) else None for a in args])
+    node = Node(_recipe(cls, metas, tuple([o.meta for o in outs])), (), (), ())
     node.edges = tuple((args[i].node, args[i].output) if args[i].node is not None else (args[i], 0) for i in positions)
 
     node.function = _Backward(cls, ctx, len(args), positions, [o.meta for o in outs])
