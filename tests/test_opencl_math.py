@@ -242,11 +242,12 @@ def test_special_functions_in_float(device):
 
 
 def test_float_functions_where_the_processor_lacks_what_they_prefer(device):
-    """Tables looked up by permutations, scaling and guesses of reciprocals need AVX-512: without it, other branches."""
-    names = ["exp", "exp2", "tanh", "logistic", "erf"]
+    """Tables looked up by permutations, scaling and guesses of reciprocals need AVX-512, reductions of angles in float
+    products that are fused with sums: without them, other branches."""
+    names = ["exp", "exp2", "tanh", "logistic", "erf", "sin", "cos", "tan"]
     plain = copy.copy(device)
     plain.kernels = {}
-    text = "#undef __AVX512F__\n" + math_library.program_text(names, "float", [LANES], TEXTS)
+    text = "#undef __AVX512F__\n#undef __FMA__\n#undef FP_FAST_FMAF\n" + math_library.program_text(names, "float", [LANES], TEXTS)
     plain.build(text + "".join(kernel_text(name, "float") for name in names))
     x = inputs(np.float32, np.random.default_rng(1))
     for name in names:

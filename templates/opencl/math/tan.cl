@@ -1,6 +1,6 @@
 // needs: sincos_poly, trig_reduce
 // tan r, or -1 / tan r in odd quadrants.
-// Largest error measured: 2.64 ULP in float, 1.58 in double.
+// Largest error measured: 2.80 ULP in float, 1.58 in double.
 static inline __attribute__((overloadable)) F wg_tan(F x) {
     I q;
     F low, r = wg_trig_reduce(AS_F(AS_I(x) & ~SIGN), &low, &q);

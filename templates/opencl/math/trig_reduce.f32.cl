@@ -1,12 +1,12 @@
 // needs: rem_pio2
-// x = q pi/2 + r with |r| <= pi/4 about. In double, with pi/2 in two parts of which the first has 25 bits (Cody &
-// Waite): right for |x| < 2^28. Larger numbers, lane by lane in a cold loop, by rem_pio2.
-static inline __attribute__((overloadable)) F wg_trig_reduce(F x, F *low, I *q) {
+// x = q pi/2 + r + low with |r| <= pi/4 about (Cody & Waite). Up to 2^15, where products are known to be fused with sums:
+// pi/2 in three parts, the first of which is taken away exactly; r then has half an ULP of error. Up to 2^28 in double,
+// with pi/2 in two parts of which the first has 25 bits. Larger numbers, lane by lane in a cold loop, by rem_pio2.
+static inline __attribute__((overloadable)) F wg_trig_reduce_far(F x, I *q) {
     D d = TO_D(x), t = d * 6.36619772367581382433e-01 + 6755399441055744.0, n = t - 6755399441055744.0;
     D r = (d - n * 1.57079631090164184570) - n * 1.58932547735281966916e-08;
     F result = TO_F(r);
     *q = TO_I(AS_L(t) & 3);
-    *low = (F)(0);
     M large = ((x > K(268435456.0)) | (x < K(-268435456.0))) & (x < INF) & (x > -INF);
     if (ANY(large)) {
 #pragma clang loop unroll(disable)
@@ -18,4 +18,24 @@ static inline __attribute__((overloadable)) F wg_trig_reduce(F x, F *low, I *q) 
         }
     }
     return result;
+}
+static inline __attribute__((overloadable)) F wg_trig_reduce(F x, F *low, I *q) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(FP_FAST_FMAF)
+    F t = x * K(0.63661977) + MAGIC, n = t - MAGIC;
+    F r = (x - n * K(1.5707964)) - n * K(-4.371139e-08);
+    *q = AS_I(t);
+    *low = n * K(1.7151245e-15);
+    M far = (x > K(32768.0)) | (x < K(-32768.0));
+    if (ANY(far)) {
+        I other;
+        F result = wg_trig_reduce_far(x, &other);
+        r = far ? result : r;
+        *q = far ? other : *q;
+        *low = far ? (F)(0) : *low;
+    }
+    return r;
+#else
+    *low = (F)(0);
+    return wg_trig_reduce_far(x, q);
+#endif
 }
