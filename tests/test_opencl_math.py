@@ -247,7 +247,8 @@ def test_float_functions_where_the_processor_lacks_what_they_prefer(device):
     names = ["exp", "exp2", "tanh", "logistic", "erf", "sin", "cos", "tan"]
     plain = copy.copy(device)
     plain.kernels = {}
-    text = "#undef __AVX512F__\n#undef __FMA__\n#undef FP_FAST_FMAF\n" + math_library.program_text(names, "float", [LANES], TEXTS)
+    text = "#undef __AVX512F__\n#undef __FMA__\n#undef FP_FAST_FMAF\n"
+    text += math_library.program_text(names, "float", [LANES], TEXTS)
     plain.build(text + "".join(kernel_text(name, "float") for name in names))
     x = inputs(np.float32, np.random.default_rng(1))
     for name in names:
