@@ -31,8 +31,8 @@ __all__ = ["affine_grid", "grid_sample"]
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 _KEYS = -0.75  # the cubic kernel's slope (Keys 1981)
 
-# An element that a sample reads along one dimension: its place (int64), its weight, whether it lies in the image.
-_Tap = tuple[Tensor, Tensor | None, Tensor | None]
+# An element that a sample reads along one dimension: its place (int64), and its weight.
+_Tap = tuple[Tensor, Tensor | None]
 
 
 _SAMPLED = OpRecord("grid_sample", "composite", (), autocast=("float32", "widest"))  # for it is made of many ops
@@ -68,11 +68,14 @@ def grid_sample(
     axes = []
     for number, size in enumerate(reversed(spatial)):  # x, the first number, is for the last dimension
         at = reshape(_ops.select(grid, -1, number), (batch, 1, prod(places)))
-        axes.append(_taps(at, size, mode, padding_mode, bool(align_corners)))
+        axes.append(_taps(at, size, prod(spatial), mode, padding_mode, bool(align_corners)))
     total: Tensor | None = None
     for several in itertools.product(*axes):
-        value = _read(flat, several, tuple(reversed(spatial)))
-        total = value if total is None else _ops.add(total, value)
+        value, weight = _read(flat, several, tuple(reversed(spatial)))
+        if total is None:
+            total = value if weight is None else _ops.mul(value, weight)
+        else:
+            total = _ops.addcmul(total, value, 1.0 if weight is None else weight)
     assert total is not None
     out = reshape(total, (batch, channels, *places))
     return out if own is out.meta.dtype else _ops.copy(out, dtype=own)
@@ -100,26 +103,23 @@ def _warn(where: str) -> None:
     warnings.warn(f"{where}: align_corners is taken as False; say which of the two is meant", stacklevel=3)
 
 
-def _read(flat: Tensor, taps: Sequence[_Tap], sizes: Sequence[int]) -> Tensor:
-    """The elements at one combination of taps, times their weights; 0 where one lies outside."""
-    place, weight, inside = taps[0]
+def _read(flat: Tensor, taps: Sequence[_Tap], sizes: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    """The elements at one combination of taps, 0 where one of these lies outside; and their weights."""
+    place, weight = taps[0]
     stride = 1
-    for (own, scale, there), before in zip(taps[1:], sizes, strict=False):
+    for (own, scale), before in zip(taps[1:], sizes, strict=False):
         stride *= before
-        place = _ops.add(place, _ops.mul(own, stride))
+        place = _ops.linear_index(own, place, stride)
         weight = scale if weight is None or scale is None else _ops.mul(weight, scale)
-        inside = there if inside is None or there is None else _ops.logical_and(inside, there)
     batch, channels, _ = flat.meta.shape
-    value = _ops.gather(flat, 2, _ops.expand(place, (batch, channels, place.meta.shape[-1])))
-    if inside is not None:
-        value = _ops.where(inside, value, 0.0)
-    return value if weight is None else _ops.mul(value, weight)
+    return _ops.gather(flat, 2, _ops.expand(place, (batch, channels, place.meta.shape[-1]))), weight
 
 
-def _taps(at: Tensor, size: int, mode: str, padding: str, align: bool) -> list[_Tap]:
-    """What samples at `at` (from -1 to 1) read along a dimension of `size`."""
-    x = _ops.add(at, 1.0)
-    x = _ops.mul(x, (size - 1) / 2) if align else _ops.mul(_ops.sub(_ops.mul(x, float(size)), 1.0), 0.5)
+def _taps(at: Tensor, size: int, elements: int, mode: str, padding: str, align: bool) -> list[_Tap]:
+    """What samples at `at` (from -1 to 1) read along a dimension of `size`, of an image of so many elements."""
+    # ((at + 1) * size - 1) / 2, or (at + 1) * (size - 1) / 2
+    x = _ops.grid_place(at, (size - 1) / 2 if align else size / 2, 0.0 if align else 0.5)
+    far = -float(1 << elements.bit_length())  # so far outside that whatever is added, it is no place
     found: list[_Tap] = []
     if mode == "bicubic":
         below = _ops.floor(x.detach())  # type: ignore[attr-defined]
@@ -127,20 +127,19 @@ def _taps(at: Tensor, size: int, mode: str, padding: str, align: bool) -> list[_
         weights = [_far(_ops.add(t, 1.0)), _near(t), _near(_ops.sub(1.0, t)), _far(_ops.sub(2.0, t))]
         for k, weight in enumerate(weights, -1):
             whole = _ops.round(_padded(_ops.add(below, float(k)), size, padding, align))
-            place, inside = _inside(whole, size, padding)
-            found.append((place, weight, inside))
+            found.append((_ops.grid_tap(whole, 0.0, float(size), far if padding == "zeros" else 0.0), weight))
         return found
     x = _padded(x, size, padding, align)
     if mode == "nearest":
-        place, inside = _inside(_ops.round(x.detach()), size, padding)  # type: ignore[attr-defined]
+        whole = _ops.round(x.detach())  # type: ignore[attr-defined]
+        place = _ops.grid_tap(whole, 0.0, float(size), far if padding == "zeros" else 0.0)
         # The places have a gradient, of zeros.
-        return [(place, _ops.add(_ops.mul(_ops.sign(x), 0.0), 1.0) if at.needs else None, inside)]
-    below = _ops.floor(x.detach())  # type: ignore[attr-defined]
-    above = _ops.sub(x, below)
-    for k, weight in enumerate((_ops.sub(_ops.add(below, 1.0), x), above)):
-        # At the border the further neighbour has the weight 0: it may be any, but must be one.
-        place, inside = _inside(_ops.add(below, float(k)), size, "zeros")
-        found.append((place, weight, inside))
+        return [(place, _ops.add(_ops.mul(_ops.sign(x), 0.0), 1.0) if at.needs else None)]
+    seen = x.detach()  # type: ignore[attr-defined]
+    above = _ops.sub(x, _ops.floor(seen))
+    for k, weight in enumerate((_ops.sub(1.0, above), above)):
+        # At the border the further neighbour, which lies outside, has the weight 0.
+        found.append((_ops.grid_tap(seen, float(k), float(size), far), weight))
     return found
 
 
@@ -170,13 +169,6 @@ def _padded(x: Tensor, size: int, padding: str, align: bool) -> Tensor:
         x = _ops.add(_ops.where(even, rest, _ops.sub(span, rest)), low)
     last = float(size - 1)
     return _ops.where(_ops.gt(x, 0.0), _ops.where(_ops.lt(x, last), x, last), 0.0)
-
-
-def _inside(x: Tensor, size: int, padding: str) -> tuple[Tensor, Tensor | None]:
-    """Whole places as int64, in the image, and where they lie outside, whether they do not."""
-    inside = _ops.logical_and(_ops.ge(x, 0.0), _ops.le(x, float(size - 1)))
-    place = _ops.copy(_ops.where(inside, x, 0.0), dtype=dtypes.int64)
-    return place, inside if padding == "zeros" else None
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:

@@ -79,6 +79,11 @@ def _picked(x: Array, target: Array, dim: int) -> Array:
     return np.take_along_axis(x, np.expand_dims(inside, dim), dim).squeeze(dim)
 
 
+def _tap(at: Array, step: float, size: float, far: float) -> Array:
+    whole = np.floor(at) + step
+    return np.where((whole >= 0) & (whole < size), whole, far).astype(np.int64)
+
+
 def _cross_entropy(
     x: Array, target: Array, dim: int = -1, ignore_index: float = -100, label_smoothing: float = 0.0
 ) -> Array:
@@ -318,6 +323,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "prelu_slope": lambda x, w: np.where(x > 0, x, w * x),  # He et al. 2015, equation 1
     "masked_fill": lambda x, mask, value: np.where(mask, value, x),
     "wrap_index": lambda i, size: np.where(i < 0, i + size, i),
+    "grid_place": lambda at, scale, shift: (at + 1) * scale - shift,
+    "grid_tap": _tap,
     "linear_index": lambda major, minor, size: major * size + minor,
     "zero_like": lambda x: np.zeros(x.shape),
     "index_bounds": lambda x, axis=None, keepdims=False: (x.min(), x.max()),
@@ -412,6 +419,8 @@ _BY_CLASS = {
 def results_of(op: Any) -> dict[str, str]:
     """The letters of an op's result dtypes by the letter of its operands' dtype."""
     row = "ffffffhBfd" if op.result == "float" else _BY_CLASS[op.dtypes]
+    if op.result == "int64":
+        row = "".join("-" if letter == "-" else "8" for letter in row)
     return _RECORDED.get(op.name) or dict(zip(LETTERS, row, strict=True))
 
 
