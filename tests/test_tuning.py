@@ -517,11 +517,12 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
 
     monkeypatch.setattr(search, "tune", tune)
     monkeypatch.setattr(schedules, "on_plan", schedules._tune_first)
+    monkeypatch.setattr(missed, "_told", missed._Told())
+    monkeypatch.setattr(atexit, "register", lambda function: None)
     return calls
 
 
-def test_misses_are_tuned_once(asked_for: list[Call], kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(missed, "_told", missed._Told())
+def test_misses_are_tuned_once(asked_for: list[Call], kept: Path, capsys: Any) -> None:
     cores = CPU.driver.capabilities.cores
     x = wg.ones(40_000)
     asked_for.clear()
@@ -536,7 +537,6 @@ def test_misses_are_tuned_once(asked_for: list[Call], kept: Path, monkeypatch: p
     assert told.count("calls are tuned when they are first planned, up to 0.5 s each") == 1
     assert str(kept) in told
     missed._told.done()
-    atexit.unregister(missed._told.done)
     assert re.fullmatch(r"weftgrad: tuned \d calls in 0\.\d s; of \d something faster.*\n", capsys.readouterr().err)
 
 

@@ -32,7 +32,7 @@ __all__ = ["Outcome", "candidates", "keep", "neighbours", "tune"]
 _GAIN = 0.03  # the part by which the best choice must be faster at least
 _DOUBT = 0.002  # the probability at most that it wins so many turns by chance: of many calls, some will be lucky
 _DROP = (1.6, 1.25, 1.12, 1.06)  # times the best from which a candidate is dropped, by round
-_FIRST = 2  # samples of a candidate in the first round
+_FIRST = 3  # samples of a candidate in the first round
 _LAST = 10  # samples of what is shipped where nothing better was found
 _TURNS = 40  # of samples in each of two places that confirm a choice
 _HOPE = 6  # turns of which a choice that is to be confirmed wins one at least
@@ -195,17 +195,26 @@ class _Search:
                 ready, waiting = waiting[:size], waiting[size:]
                 begin = time.perf_counter()
                 self.trials.build([planned for _, _, planned in ready])
+                found += self._warmed(ready)
                 self.building = (time.perf_counter() - begin) / len(ready)
                 self.timed = True
-            for _, choices, planned in ready:
-                try:
-                    found.append(_Contender(choices, self.trials.prepare(planned)))
-                except (WeftgradError, RuntimeError):
-                    self.failed += 1
-                self.built |= {step.instance for step in planned.steps}
+            else:
+                found += self._warmed(ready)
             ready = []
         self.seen.difference_update(planned for _, _, planned in waiting)
         return found
+
+    def _warmed(self, plans: Sequence[tuple[bool, Mapping[str, Choice], Planned]]) -> Iterator[_Contender]:
+        """Contenders that have run once: a driver may do a part of building at the first launch."""
+        for _, choices, planned in plans:
+            self.built |= {step.instance for step in planned.steps}
+            try:
+                run = self.trials.prepare(planned)
+                self.trials.sample(run, 1)
+            except (WeftgradError, RuntimeError):
+                self.failed += 1
+            else:
+                yield _Contender(choices, run)
 
     # races
 
