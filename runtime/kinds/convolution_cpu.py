@@ -22,7 +22,7 @@ _TILES = ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1))  # channels, v
 _RUNS = ((14, 2), (7, 2), (8, 2), (14, 1))  # neighbours in a row, vectors of channels
 _WIDE = 3  # taps in a row that may share their pixels
 _WIDE_RUNS = ((12, 2), (16, 1), (24, 1))  # more such tiles for them
-_FILLED = 524288  # bytes of planes that a work-item pads at a time, which stay in a second-level cache
+_FILLED = 262144  # bytes of planes that a work-item pads at a time, and four times that of slices, which overlap more
 _FILLS = 2  # work-items that pad the same
 _RUN_SUMS = 224  # vectors of sums of all runs that use weights while they are in a first-level cache
 _DEEP = 4800  # of these at a time, which stay in a first-level cache
@@ -355,7 +355,7 @@ def _window(
     columns, lanes = axes[2].extent, builder.lanes
     # Places that one output reads, and outputs whose places fit.
     below = [a.extent - (n - 1) * q for a, n, q in zip(axes, largest, step, strict=True)]
-    room = _FILLED // (builder.element.itemsize * columns * ins)
+    room = _FILLED * (4 if depth > 1 else 1) // (builder.element.itemsize * columns * ins)
     slices, rows = 1, min(band, (room // below[0] - below[1]) // step[1] + 1)
     if depth > 1:
         slices, rows = (room // axes[1].extent - below[0]) // step[0] + 1, height
