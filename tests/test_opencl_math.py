@@ -507,3 +507,6 @@ def test_built_in_spelling_replaces_texts():
     assert "F wg_pow(F x, F y) { return pow(x, y); }" in text
     assert "wg_exp_scaled" not in text
     assert "__builtin" not in text.replace(math_library.ANY_LANE, "")
+    for element, own in (("float", True), ("double", False)):
+        text = math_library.program_text(["erf"], element, [1], TEXTS, builtin=True)
+        assert own == ("return erf(x);" not in text) == ("F p = " in text), element
