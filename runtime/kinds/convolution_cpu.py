@@ -20,7 +20,7 @@ __all__ = ["launch"]
 
 _TILES = ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1))  # channels, vectors: what fits 32 registers
 _RUNS = ((14, 2), (7, 2), (8, 2), (14, 1))  # neighbours in a row, vectors of channels
-_WIDE = 3  # taps in a row that may share their pixels
+_WIDE = (3, 5)  # taps in a row that may share their pixels
 _WIDE_RUNS = ((12, 2), (16, 1), (24, 1))  # more such tiles for them
 _FILLED = 262144  # bytes of planes that a work-item pads at a time, and four times that of slices, which overlap more
 _FILLS = 2  # work-items that pad the same
@@ -277,7 +277,7 @@ def _direct(
     once = not spread and all(k <= q for k, q in zip(s.taps, s.stride, strict=True))
     there = _there(builder, _plain(builder)) if once and builder.strides(0)[2][2] == 1 else None
     limit = 1.5 * cost if there else cost
-    wide = _WIDE if s.taps[2] == _WIDE and s.stride[2] == s.dilation[2] == 1 else 1  # taps that share pixels
+    wide = s.taps[2] if s.taps[2] in _WIDE and s.stride[2] == s.dilation[2] == 1 else 1  # taps that share pixels
     run = (chosen["run"] or _run(outs, ins * most, largest, lanes, limit, wide)) if may_run else None
     step: Triple = (1, 1, 1)
     if run:
@@ -470,7 +470,7 @@ def _outer(builder: Builder) -> None:
     chosen = builder.chosen
     nv = chosen["outer"] or min(_OUTER, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / _OUTER[n]))
     mr, blocks = _OUTER[nv], -(-vectors // nv)
-    wide = _WIDE if s.taps[2] == _WIDE and s.dilation[2] == 1 and mr % _WIDE == 0 else 1
+    wide = s.taps[2] if s.taps[2] in _WIDE and s.dilation[2] == 1 and mr % s.taps[2] == 0 else 1
     turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)
     flat = _contiguous(s.out, space)
