@@ -35,10 +35,11 @@ from weftgrad.runtime.kinds import many
 from weftgrad.runtime.multi_tensor import MultiTensor
 from weftgrad.runtime.records import registry
 from weftgrad.runtime.tuning import missed, search, store
-from weftgrad.runtime.tuning.evidence import chance, weigh
+from weftgrad.runtime.tuning.evidence import Evidence, chance, weigh
 from weftgrad.runtime.tuning.measure import Call, Trials, differ
 from weftgrad.runtime.tuning.program import trial_of
 from weftgrad.runtime.tuning.record import Recording
+from weftgrad.runtime.tuning.trial import Trial
 
 CPU: Any = device("cpu")
 STYLES: dict[str, dict[str, Any]] = {
@@ -661,8 +662,17 @@ def test_a_default_that_is_bad_is_found_out(tmp_path: Path, monkeypatch: pytest.
     assert evidence.faster(0.2, 0.01)
 
 
-def test_what_is_slower_in_the_program_is_dropped(tmp_path: Path, scripted: Any, capsys: Any) -> None:
+@pytest.mark.parametrize(("gain", "wins"), [(0.9, 2), (1.2, 5), (1.005, 12)])
+def test_what_is_not_faster_in_the_program_is_dropped(
+    gain: float, wins: int, tmp_path: Path, scripted: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     """The search's clock says that 8 parts a core are fastest; in the program they are not."""
+    evidence = Trial.evidence
+
+    def slower(trial: Trial, fewest: int) -> dict[str, Any]:
+        return {key: [(Evidence(gain, 1.0, gain, wins, 12), 1.0)] for key in evidence(trial, fewest)}
+
+    monkeypatch.setattr(Trial, "evidence", slower)
     cores = CPU.driver.capabilities.cores
     scripted.seconds = staticmethod(lambda parts: 1e-3 if parts == 8 * cores else 2e-3)
     path = tmp_path / "exp.py"

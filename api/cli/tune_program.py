@@ -16,7 +16,6 @@ __all__ = ["tried", "verify"]
 
 _PAIRS = 8  # of calls in the program that are evidence
 _LEAST = 0.01  # the part by which calls must be faster there
-_DOUBT = 0.01  # the probability at most that they are by chance
 _RUNS = (6, 12)  # runs of the whole program in each setting, at least and at most
 _SECONDS = 60.0  # that more than the least should take
 _CERTAIN = 0.02  # of 6 pairs all must be won, of 12 ten
@@ -59,10 +58,12 @@ def tried(program: Sequence[str], outcomes: Found) -> Found:
 
 
 def _holds(found: list[tuple[Evidence, float]]) -> bool:
-    """Whether the calls that a choice is for are faster by it: those that take the most, and all of them together."""
+    """Whether what the search found significant shows in the program too: for the calls that take the most, in most of
+    their turns, and for all of them together."""
     most, _ = max(found, key=lambda each: each[1])
     whole = sum(seconds for _, seconds in found)
-    return most.faster(_LEAST, _DOUBT) and sum(seconds / each.gain for each, seconds in found) < whole
+    shows = most.gain >= 1 + _LEAST and 2 * most.wins > most.stretches
+    return shows and sum(seconds / each.gain for each, seconds in found) < whole
 
 
 def verify(program: Sequence[str], outcomes: Found) -> None:
