@@ -379,6 +379,15 @@ def test_few_columns_do_not_pay_for_laying_out_a_large_operand() -> None:
     compare((MATMUL, matrix(rng, 1001, 1003, True, np.float32), matrix(rng, 1003, 10, True, np.float32)))
 
 
+def test_columns_of_a_transposed_operand_are_dot_products_where_they_are_few_or_long() -> None:
+    able = Capabilities("cpu", 2, lanes=16)
+    for (m, n, k), name in {
+        (4096, 16, 16): "gemm", (4096, 32, 64): "gemm", (512, 50, 300): "gemm", (1024, 32, 1024): "gemm",
+        (4096, 4, 64): "dots", (1024, 8, 1024): "dots", (64, 10, 512): "dots", (32, 32, 4096): "dots",
+    }.items():  # fmt: skip
+        assert contraction_plan.choose(contraction_plan.Product(m, n, k, 1, True, True), able, 16).name == name
+
+
 def test_work_items_that_pack_share_out_evenly() -> None:
     for cores in (2, 3, 8):
         able = Capabilities("cpu", cores, lanes=16)

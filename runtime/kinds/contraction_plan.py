@@ -70,6 +70,10 @@ class Tile:
 # means there.
 # Elements of A from which work-items pack its rows: where it lies along k, along m, and where packing converts as well.
 _PACK_A, _PACK_TURNED, _PACK_CONVERTED = 400 * 1024, 200 * 1024, 60 * 1024
+# Measured ns: of a vector of a dot product and of adding up its lanes; of a multiplication by a vector in tiles of one
+# to four of them, of an element that is packed, and of storing a row.
+_A_DOT, _A_SUM = 0.43, 1.2
+_A_VECTOR, _A_PACKED, _A_ROW = (0.30, 0.23, 0.18, 0.165), 0.3, 3.5
 _ALONE = 3 << 20  # multiplications that the calling thread does itself, where it can
 _PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
 _FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
@@ -80,9 +84,20 @@ _FLIP_COLUMNS = 100  # columns of B that pay for it
 def choose(product: Product, able: Capabilities, lanes: int, chosen: Choice | None = None) -> Schedule:
     """The CPU schedule of `product`, with what is `chosen` (default: what is shipped for any device)."""
     chosen = chosen or spaces["opencl-cpu/contraction"].fallback
-    if product.b_along_k and (product.m <= 8 or product.n < 4 * lanes):
+    if product.b_along_k and (product.m <= 8 or _suits_dots(product, lanes)):
         return _dots(product, able.cores, chosen)
     return _gemm(product, able.cores, lanes, chosen)
+
+
+def _suits_dots(p: Product, lanes: int) -> bool:
+    """Whether few columns are faster as dot products than as panels, by what a row of the result takes in ns. Panels
+    convert every element of A again for every tile."""
+    if p.converts or p.n >= 4 * lanes:
+        return p.n < 4 * lanes
+    vectors = _ceil(p.n, lanes)
+    as_dots = p.n * (_A_DOT * p.k / lanes + _A_SUM)
+    as_panels = vectors * p.k * (_A_VECTOR[min(vectors, 4) - 1] + _A_PACKED * lanes / p.m) + _A_ROW
+    return as_dots <= 1.25 * as_panels
 
 
 def turns(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> bool:
