@@ -130,11 +130,11 @@ _WIDE = ((6, 4, 128), (8, 3, 160))
 
 def _tile(p: Product, lanes: int) -> tuple[int, int, int]:
     """The register tile: the one that wastes less."""
+    if p.m > 2 and p.n <= 2 * lanes:
+        return min(_NARROW[_ceil(p.n, lanes)], key=lambda tile: _round(p.m, tile[0]))
     for rows, tile in _FEW_ROWS:
         if p.m <= rows:
             return tile
-    if p.n <= 2 * lanes:
-        return min(_NARROW[_ceil(p.n, lanes)], key=lambda tile: _round(p.m, tile[0]))
     square, tall = (_round(p.n, nv * lanes) for _, nv, _ in _WIDE)
     return _WIDE[8 * tall <= 7 * square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
 
