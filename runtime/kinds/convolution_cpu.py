@@ -26,7 +26,8 @@ _FILLED = 262144  # bytes of planes that a work-item pads at a time, and four ti
 _FILLS = 2  # work-items that pad the same
 _RUN_SUMS = 224  # vectors of sums of all runs that use weights while they are in a first-level cache
 _DEEP = 4800  # of these at a time, which stay in a first-level cache
-_TURNED = 250  # what it costs to turn a square of results, in products
+_TURNED = 250  # what it costs to turn a square of results, in products,
+_STORED = 25  # and to store a vector of results that are not turned; for gradients less, whose sums are long
 _STEPS = (1, 2)  # of neighbours that are outputs, for which a schedule is compiled
 _SUMS = ((4, 6), (6, 4), (2, 9), (1, 9))  # outputs, pairs of input and tap
 _SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
@@ -270,7 +271,7 @@ def _direct(
     columns, rows = axes[2].extent, axes[1].extent
     pixels = ((largest[0] - 1) * rows + largest[1]) * columns
     chosen = builder.chosen
-    (mr, nv), cost = _tile(outs, pixels, lanes)
+    (mr, nv), cost = _tile(outs, pixels, lanes, 0.0 if spread else _STORED / (ins * most))
     mr, nv = chosen["tile"] or (mr, nv)
     may_run = lanes > 1 and (spread or s.stride[2] in _STEPS) and not chosen["tile"]
     # Where every element is in one window at most, a copy would cost more than it saves.
@@ -391,13 +392,14 @@ def _bias(builder: Builder) -> tuple[int, DType]:
     return at, builder.layouts[at].dtype
 
 
-def _tile(outs: int, pixels: int, lanes: int) -> tuple[tuple[int, int], float]:
-    """Channels and vectors of one tile of `direct`, what wastes least and loads least; and what all tiles cost."""
+def _tile(outs: int, pixels: int, lanes: int, stored: float) -> tuple[tuple[int, int], float]:
+    """Channels and vectors of one tile of `direct`, what wastes least and loads least; and what all tiles cost.
+    stored: what a vector of results costs beside its products."""
     vectors = -(-pixels // lanes)
 
     def cost(tile: tuple[int, int]) -> float:
         r, v = tile
-        return -(-outs // r) * -(-vectors // v) * (r * v + 0.5 * (r + v) + 1)
+        return -(-outs // r) * -(-vectors // v) * (r * v * (1 + stored) + 0.5 * (r + v) + 1)
 
     found = min(_TILES, key=cost)
     return found, cost(found)
