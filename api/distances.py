@@ -66,8 +66,12 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     _floating("cdist", x1, x2)
     dtype = dtypes.promote(x1.meta.dtype, x2.meta.dtype)
     lead = layout.broadcast([x1.meta.shape[:-2], x2.meta.shape[:-2]], "cdist")
-    first, second = (_batched(x, lead, dtype) for x in (x1, x2))
+    # The largest difference's gradient goes to the element that equals it, which a rounded distance would not.
+    wide = dtypes.float32 if order == math.inf and dtype.itemsize == 2 and (x1.needs or x2.needs) else dtype
+    first, second = (_batched(x, lead, wide) for x in (x1, x2))
     found = call(registry["pair_norms"], (first, second, order), (_power(order),))
+    if wide is not dtype:
+        found = call(registry["copy"], (found,), (dtype,))
     return views.reshape(found, (*lead, x1.meta.shape[-2], x2.meta.shape[-2]))
 
 

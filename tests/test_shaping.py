@@ -435,6 +435,15 @@ def test_distances_that_do_not_fit() -> None:
         wg.cdist(x, x, compute_mode="fast")
 
 
+def test_gradients_of_largest_differences_of_halves():
+    """The distance is rounded to a half, and its gradient must find its element all the same."""
+    x = np.array([[1.0, 2.0009765625], [0.5, 0.25]], np.float16)
+    y = np.array([[-1.0, -0.00030517578125]], np.float16)  # 2.00128... is no half
+    leaf = wg.tensor(x, requires_grad=True)
+    wg.cdist(leaf, wg.tensor(y), math.inf).sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), [[0, 1], [1, 0]])
+
+
 def test_similarities_of_pairs() -> None:
     a, b = RNG.standard_normal((4, 3)), RNG.standard_normal((3,))
     x, y = wg.tensor(a), wg.tensor(b)
