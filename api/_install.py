@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ._generated import ops as generated
+from .runtime import native
+from .runtime.records import registry
 from .runtime.tensor import Tensor
 
 __all__ = ["OF_LAYERS", "install_ops", "operators"]
@@ -56,9 +58,10 @@ def operators(functions: dict[str, Callable[..., Any]], inplace: dict[str, Calla
         if symbol in _UNARY:
             setattr(Tensor, forward, function)
             continue
-        setattr(Tensor, forward, _binary(function))
+        record = registry[function.__name__]  # which is called with the two operands and no more
+        setattr(Tensor, forward, native.operator(record, _binary(function), False))
         if reflected:
-            setattr(Tensor, reflected, _reflected(function))
+            setattr(Tensor, reflected, native.operator(record, _reflected(function), True))
         written = inplace.get(f"{function.__name__}_")
         if in_place and written is not None:
             setattr(Tensor, in_place, _binary(written))

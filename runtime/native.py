@@ -19,7 +19,7 @@ try:
 except ImportError:  # no compiler was there
     _native = None
 
-__all__ = ["bind", "launcher", "present", "use"]
+__all__ = ["bind", "launcher", "operator", "present", "use"]
 
 _FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel", "clGetEventInfo", "clWaitForEvents", "clReleaseEvent")
 
@@ -54,6 +54,11 @@ def bind(plan: type, *functions: Callable[..., Any]) -> tuple[Callable[..., Any]
             "WEFTGRAD_NATIVE=0"
         ) from error
     return _native.call, _native.call_into, _native.empty
+
+
+def operator(record: Any, method: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
+    """`method`, a binary operator of Tensor that is a call of `record`, as C does it; itself where it does not."""
+    return _native.Operator(record, method, reflected) if present else method
 
 
 def use(path: str) -> None:

@@ -353,3 +353,23 @@ def test_empty_tensors_make_the_same() -> None:
         assert a.meta is b.meta
         for name in OF_STORAGE:
             assert getattr(a.storage, name) == getattr(b.storage, name), (layout, name)
+
+
+@needs_c
+def test_operators_are_those_of_python() -> None:
+    x, y = cpu(5), cpu(5)
+    assert type(vars(Tensor)["__add__"]).__name__ == "Operator"
+    for name, other in (
+        ("__add__", y), ("__radd__", 2), ("__rsub__", 2.5), ("__truediv__", True), ("__pow__", 2), ("__lt__", y),
+        ("__sub__", np.float64(2)), ("__mul__", np.float32(2)), ("__rpow__", 2), ("__add__", np.ones(5, np.float32)),
+    ):  # fmt: skip
+        method = vars(Tensor)[name]
+        found, expected = method(x, other), method.__wrapped__(x, other)
+        assert found.meta is expected.meta, name
+        assert found.tolist() == expected.tolist(), name
+    assert vars(Tensor)["__add__"](x, "1") is NotImplemented
+    with pytest.raises(TypeError):
+        _ = x + "1"
+    assert x.__add__(y).tolist() == (x + y).tolist()  # bound
+    with pytest.raises(TypeError):
+        vars(Tensor)["__add__"](x)

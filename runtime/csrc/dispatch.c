@@ -99,22 +99,23 @@ static int is_simple(PyObject *plan) {
     return 1;
 }
 
-PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    static PyObject *nothing;
-    if (names != NULL || count < 2 || count > 3 || !is_list(args[1]))
-        return PyObject_Vectorcall(slow_call, args, (size_t)count, names);
-    if (nothing == NULL && (nothing = PyTuple_New(0)) == NULL) return NULL;
-    PyObject *statics = count == 3 ? args[2] : nothing, *plan = NULL, *found = NULL, *state = state_of();
-    List operands = list_of(args[1]);
-    if (state == NULL) return NULL;
-    if (operands.count <= MOST_BUFFERS && AT(state, State, mode) == Py_None && AT(state, State, streams) == Py_None)
-        plan = plan_of(state, args[0], statics, operands, NULL);
-    if (plan == NULL) return PyErr_Occurred() ? NULL : PyObject_Vectorcall(slow_call, args, (size_t)count, NULL);
+/* What a call gives, or NULL without an exception where it is Python's. */
+PyObject *called(PyObject *record, List operands, PyObject *statics) {
+    PyObject *plan = NULL, *found = NULL, *state = state_of();
+    if (state == NULL || operands.count > MOST_BUFFERS) return NULL;
+    if (AT(state, State, mode) != Py_None || AT(state, State, streams) != Py_None) return NULL;
+    if ((plan = plan_of(state, record, statics, operands, NULL)) == NULL) return NULL;
     if (AT(plan, Plan, view) != Py_None) found = view_of(plan, operands.items, statics);
     else if (is_simple(plan)) found = computed(plan, operands.items, statics);
-    else found = PyObject_Vectorcall(slow_call, args, (size_t)count, NULL);
     Py_DECREF(plan);
     return found;
+}
+
+PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    PyObject *found = NULL;
+    if (names == NULL && (count == 2 || count == 3) && is_list(args[1]))
+        found = called(args[0], list_of(args[1]), count == 3 ? args[2] : nothing);
+    return found != NULL || PyErr_Occurred() ? found : PyObject_Vectorcall(slow_call, args, (size_t)count, names);
 }
 
 PyObject *empty(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {

@@ -4,7 +4,7 @@
 #define DEFINE(class) struct class##Slots class;
 CLASSES(DEFINE)
 struct Driver driver;
-PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one;
+PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one, *nothing;
 PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver, *s_int_ptr,
     *s_popleft, *s_release, *s_retire, *s_state;
 
@@ -97,9 +97,12 @@ PyMODINIT_FUNC PyInit__native(void) {
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
-    if ((zero = PyLong_FromLong(0)) == NULL || (one = PyLong_FromLong(1)) == NULL) return NULL;
+    if ((zero = PyLong_FromLong(0)) == NULL || (one = PyLong_FromLong(1)) == NULL ||
+        (nothing = PyTuple_New(0)) == NULL)
+        return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyType_Ready(&launcher_type) || PyType_Ready(&event_type) ||
+        PyType_Ready(&operator_type) || PyModule_AddObjectRef(module, "Operator", (PyObject *)&operator_type) ||
         PyModule_AddObjectRef(module, "Launcher", (PyObject *)&launcher_type) ||
         PyModule_AddObjectRef(module, "Event", (PyObject *)&event_type)) {
         Py_XDECREF(module);

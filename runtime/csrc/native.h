@@ -4,6 +4,7 @@
  * that they are, and each function is the twin of one in Python, which it calls for whatever is not plain:
  *
  *     dispatch.c   call, empty     dispatch.call, Plan; dispatch.empty
+ *     operator.c   Operator        what api/_install.py puts on Tensor for `+` and the like
  *     into.c       call_into       dispatch.call_into, of what records nothing
  *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
  *     memory.c     take, finalize  pool.Pool.allocate, the drivers' `allocate`, storage.Storage.__del__
@@ -78,10 +79,10 @@ static inline Py_ssize_t number_at(PyObject *tuple, Py_ssize_t i) { return PyLon
 
 /* What functions of several files use. */
 enum { MOST_BUFFERS = 24 };  /* of a launch here; others go by Python */
-extern PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one;
+extern PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one, *nothing;
 extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver,
     *s_int_ptr, *s_popleft, *s_release, *s_retire, *s_state;
-extern PyTypeObject launcher_type, event_type;
+extern PyTypeObject launcher_type, event_type, operator_type;
 
 typedef int32_t Status;
 extern struct Driver {  /* OpenCL's functions, of the library that pyopencl uses */
@@ -100,6 +101,7 @@ static inline List list_of(PyObject *o) { return (List){PySequence_Fast_ITEMS(o)
 
 PyObject *state_of(void);
 PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, List operands, PyObject *into);
+PyObject *called(PyObject *record, List operands, PyObject *statics);
 int is_plain(PyObject *tensor);
 int run(PyObject *plan, PyObject *const *operands, List outs, PyObject *stream);
 PyObject *call_into(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
