@@ -120,6 +120,9 @@ def perceptrons(place: Device, dtype: DType) -> Iterator[Call]:
         for kind in (nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid):
             net = nn.Sequential(nn.Linear(width, 2 * width), kind(), nn.LayerNorm(2 * width), nn.Linear(2 * width, 10))
             yield partial(_trained, net.to(place, dtype), blank(place, rows, width, dtype=dtype))
+    for rows in (28, 64, 300):  # few columns of short rows: panels of one and two vectors
+        net = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 10))
+        yield partial(_trained, net.to(place, dtype), blank(place, rows, 12, dtype=dtype))
     for length, width in ((6, 8), (128, 64)):
         heads = [blank(place, 2, 4, length, width, dtype=dtype, grad=True) for _ in range(3)]
         yield partial(_trained, F.scaled_dot_product_attention, *heads)
