@@ -643,6 +643,10 @@ for _ in range(200):
 """
 
 
+# Where nothing is built yet, building takes most of the first; a machine that does something else needs more samples.
+BUDGETS = ("2s", "6s", "20s")
+
+
 def test_a_default_that_is_bad_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """The program comes with it; measured, not scripted."""
     name = "opencl-cpu/contraction"
@@ -651,8 +655,15 @@ def test_a_default_that_is_bad_is_found_out(tmp_path: Path, monkeypatch: pytest.
     vendors.optimise(True)
     path = tmp_path / "planted.py"
     path.write_text(PLANTED)
-    assert main(["tune", "--time", "2s", "--from", str(path)]) == 0
-    assert re.search(r"choices \d are faster there, 0 are not", capsys.readouterr().out)
+    for budget in BUDGETS:
+        assert main(["tune", "--time", budget, "--from", str(path)]) == 0
+        shown = capsys.readouterr().out
+        if re.search(r"choices \d are faster there, 0 are not", shown):
+            break
+        assert main(["tune", "--clear"]) == 0
+        capsys.readouterr()
+    else:
+        pytest.fail(f"not found in any of {', '.join(BUDGETS)}; at last:\n{shown}")
     kept = schedules.known(schedules.device_key(CPU.driver))
     ((key, choice),) = ((key, choice) for key, choice in kept.items() if key.startswith(name))
     assert choice is not None
