@@ -340,7 +340,10 @@ def test_results_written_to_tensors_make_the_same() -> None:
         seen += [leaf.grad.tolist(), z.storage.version]
         view = (leaf * 1)[2:4]
         form(record, (view, 1.0), (), (view,), in_place=True)
-        seen.append(view._base.node is not None if hasattr(view, "_base") else None)
+        base_node = view.extra.base.node
+        assert base_node is not None  # the view's history was rewritten, and with it that of its base
+        assert base_node.function is not None
+        seen.append(view.tolist())
         found.append(seen)
     assert found[0] == found[1]
 
