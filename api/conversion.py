@@ -72,7 +72,7 @@ class Conversions:
         dtype: Any = None,
         copy: bool = False,
         non_blocking: bool = False,
-        **_: Any,
+        memory_format: Any = None,
     ) -> Any:
         """The tensor on another device, in another dtype, or both; itself if nothing changes (unless `copy`)."""
         for arg in args:
@@ -184,6 +184,12 @@ class Conversions:
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
         return _hosting.number(self)  # type: ignore[arg-type]
 
+    def new(self, *given: Any, device: Any = None) -> Any:
+        """A tensor of data or, uninitialised, of sizes, as `Tensor(...)` makes it, with this one's dtype and device."""
+        from .legacy import build
+
+        return build(given, self.meta.dtype, self.meta.device if device is None else device)
+
     def new_tensor(self, data: Any, **options: Any) -> Any:
         """A tensor of `data` with this one's dtype and device."""
         from .factories import tensor
@@ -202,11 +208,11 @@ class Conversions:
 
         return ones(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
 
-    def new_full(self, size: Sequence[Any], value: Any, **options: Any) -> Any:
-        """`value` with this tensor's dtype and device."""
+    def new_full(self, size: Sequence[Any], fill_value: Any, **options: Any) -> Any:
+        """`fill_value` with this tensor's dtype and device."""
         from .factories import full
 
-        return full(size, value, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
+        return full(size, fill_value, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
 
     def new_empty(self, *size: Any, **options: Any) -> Any:
         """Uninitialised, with this tensor's dtype and device."""

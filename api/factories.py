@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from . import _hosting
-from ._checks import number_for, whole_number
+from ._checks import number_for, only_tensors, whole_number
+from ._making import blank, finished, kept, shape_of
 from .runtime import dtypes
 from .runtime.device import device as to_device
 from .runtime.device import meta
 from .runtime.dispatch import call_into
 from .runtime.dispatch import empty as _empty
 from .runtime.dtypes import DType
-from .runtime.errors import ArgumentError, ShapeError
+from .runtime.errors import ArgumentError
 from .runtime.layout import strides_like
 from .runtime.records import registry
 from .runtime.tensor import Tensor
 
 __all__ = [
-    "arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy", "full",
-    "full_like", "linspace", "logspace", "ones", "ones_like", "scalar_tensor", "tensor", "zeros", "zeros_like",
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy",
+    "frombuffer", "full", "full_like", "linspace", "logspace", "ones", "ones_like", "scalar_tensor", "tensor", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
     """A new leaf tensor with a copy of `data`: a number, nested sequences, an array or a tensor.
 
-    Python floats become the default dtype, ints int64; arrays keep theirs. Raises `ArgumentError` for ragged data and
-    for numbers that an integer dtype does not hold (an array's wrap around).
+    Python floats become the default dtype, ints int64; arrays and NumPy's numbers keep theirs. Raises `ArgumentError`
+    for ragged data and for numbers that an integer dtype does not hold (an array's wrap around).
     """
     if isinstance(data, Tensor):
         made = _copy(data, dtype, device)
@@ -42,13 +48,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
             for extreme in (array.min(), array.max()):  # an array wraps around, a number is an error
                 number_for(extreme, wanted, "tensor")
         made = _hosting.from_host(array, wanted, to_device(device))
-    return _leaf(made, requires_grad)
-
-
-def _leaf(made: Tensor, requires_grad: bool) -> Tensor:
-    if requires_grad:
-        made.requires_grad_(True)  # type: ignore[attr-defined]
-    return made
+    return finished(made, "tensor", requires_grad, pin_memory=pin_memory)
 
 
 def _as_array(data: Any) -> np.ndarray[Any, Any]:
@@ -80,8 +80,24 @@ def _dtype_of(array: np.ndarray[Any, Any], data: Any) -> DType:
     if isinstance(data, (np.ndarray, np.generic)):
         return dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "f":
-        return dtypes.default_dtype()
+        found = {dtypes.from_numpy(t) if isinstance(t, np.dtype) else dtypes.default_dtype() for t in _real_types(data)}
+        return reduce(dtypes.promote, found) if found else dtypes.default_dtype()
     return dtypes.from_numpy(array.dtype) if array.size else dtypes.default_dtype()
+
+
+def _real_types(data: Any) -> set[Any]:
+    """What the floating numbers in nested sequences are: `float`, and the dtypes of NumPy's."""
+    if not isinstance(data, (list, tuple)):
+        return {getattr(data, "dtype", float)}
+    found: set[Any] = set()
+    for kind in set(map(type, data)):
+        if issubclass(kind, (list, tuple)):
+            found.update(*(_real_types(x) for x in data if isinstance(x, kind)))
+        elif issubclass(kind, (np.generic, np.ndarray)):
+            found.update(x.dtype for x in data if isinstance(x, kind) and x.dtype.kind == "f")
+        elif issubclass(kind, float):
+            found.add(float)
+    return found
 
 
 def _copy(source: Tensor, dtype: Any, device: Any) -> Tensor:
@@ -103,11 +119,46 @@ def _can_share(array: np.ndarray[Any, Any]) -> bool:
     return bool(array.flags.writeable) and all(s >= 0 and not s % array.itemsize for s in array.strides)
 
 
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
+    """`obj` (a tensor, an array, nested sequences, a number) as a tensor, over the same memory where that is possible.
+
+    copy: True for memory of its own in any case. Raises `ArgumentError` if it is False and a copy is needed.
+    """
+    made = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    if copy is False and not (made is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, made.numpy()))):  # type: ignore[attr-defined]
+        raise ArgumentError("asarray: the memory cannot be shared; leave copy=False away")
+    return finished(made, "asarray", requires_grad)
+
+
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A `cpu` tensor that shares the memory of `array`. Raises `ArgumentError` where it cannot."""
+    """A `cpu` tensor that shares the memory of `array`. Raises `ArgumentError` where it cannot.
+
+    Of an array that may not be written to it has a copy, and warns.
+    """
     if not isinstance(array, np.ndarray):
         raise ArgumentError(f"from_numpy: takes a numpy.ndarray, not {type(array).__name__}")
+    if not array.flags.writeable:
+        warnings.warn("from_numpy: the array is not writable, so the tensor is a copy of it", UserWarning, stacklevel=2)
+        array = array.copy()
     return _hosting.adopt(array)
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A `cpu` tensor of one dimension over the memory of a buffer (a bytearray, an array, a memoryview).
+
+    count: elements, all there are by default. offset: bytes to leave out in front. Of a buffer that may not be written
+    to it has a copy, and warns. Raises `ArgumentError` for a buffer that is too short.
+    """
+    wanted = dtypes.parse(dtype)
+    if wanted.name == "bfloat16":
+        return frombuffer(buffer, dtype=dtypes.int16, count=count, offset=offset).view(wanted)  # type: ignore[attr-defined,no-any-return]
+    try:
+        array = np.frombuffer(buffer, wanted.numpy, count, offset)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"frombuffer: {error}") from None
+    return finished(from_numpy(array), "frombuffer", requires_grad)
 
 
 def from_dlpack(source: Any) -> Tensor:
@@ -118,26 +169,13 @@ def from_dlpack(source: Any) -> Tensor:
     return _hosting.adopt(array if array.flags.writeable else array.copy())
 
 
-def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
-    found = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
-    for n in found:
-        if type(n) is not int or n < 0:
-            break
-    else:
-        return found
-    try:
-        shape = tuple(int(n.__index__()) for n in found)
-    except AttributeError:
-        raise ArgumentError(f"a shape is made of ints, not {found!r}") from None
-    if any(n < 0 for n in shape):
-        raise ShapeError(f"sizes must not be negative: {list(shape)}")
-    return shape
-
-
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
-    """An uninitialised tensor."""
-    layout = meta(dtypes.parse(dtype or dtypes.default_dtype()), _shape(size), None, to_device(device))
-    return _leaf(_empty(layout), requires_grad)
+def empty(
+    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
+) -> Tensor:  # fmt: skip
+    """An uninitialised tensor. The shape is given as ints, as one sequence, or as `size=`."""
+    made = blank("empty", size, named, dtype, device, out)
+    return finished(made, "empty", requires_grad, None, layout, pin_memory)
 
 
 def empty_strided(
@@ -145,12 +183,14 @@ def empty_strided(
 ) -> Tensor:
     """An uninitialised tensor of given strides."""
     wanted = dtypes.parse(dtype or dtypes.default_dtype())
-    return _leaf(_empty(meta(wanted, _shape((tuple(size),)), tuple(stride), to_device(device))), requires_grad)
+    made = _empty(meta(wanted, shape_of((tuple(size),)), tuple(stride), to_device(device)))
+    return finished(made, "empty_strided", requires_grad)
 
 
 def full(
-    size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    size: Sequence[int], fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """A tensor of `fill_value` in every place; its dtype is that of the number unless given."""
     if isinstance(fill_value, (Tensor, np.generic)):
         fill_value = fill_value.item()  # type: ignore[union-attr]
@@ -158,12 +198,13 @@ def full(
         raise ArgumentError(f"full: size must be a tuple of ints, not {size!r}")
     if not isinstance(fill_value, (bool, int, float)):
         raise ArgumentError(f"full: the value must be a number, not {fill_value!r}")
-    wanted = dtypes.parse(dtype) if dtype is not None else dtypes.of_number(fill_value)
-    return _full(_shape((tuple(size),)), fill_value, wanted, device, requires_grad)
+    wanted = dtypes.of_number(fill_value) if dtype is None and out is None else dtype
+    made = _fill(blank("full", (tuple(size),), {}, wanted, device, out), fill_value, out)
+    return finished(made, "full", requires_grad, None, layout, pin_memory)
 
 
-def _full(shape: tuple[int, ...], value: Any, dtype: DType, device: Any, requires_grad: bool) -> Tensor:
-    return _leaf(_filled(_empty(meta(dtype, shape, None, to_device(device))), value), requires_grad)
+def _fill(made: Tensor, value: Any, out: Tensor | None) -> Tensor:
+    return _filled(made, value) if out is None else out.fill_(value)  # type: ignore[attr-defined,no-any-return]
 
 
 def _filled(made: Tensor, value: Any) -> Tensor:
@@ -178,42 +219,66 @@ def _filled(made: Tensor, value: Any) -> Tensor:
     return made
 
 
-def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
-    """A tensor of zeros."""
-    return _full(_shape(size), 0, dtypes.parse(dtype or dtypes.default_dtype()), device, requires_grad)
+def zeros(
+    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
+    """A tensor of zeros. The shape is given as ints, as one sequence, or as `size=`."""
+    made = _fill(blank("zeros", size, named, dtype, device, out), 0, out)
+    return finished(made, "zeros", requires_grad, None, layout, pin_memory)
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
-    """A tensor of ones."""
-    return _full(_shape(size), 1, dtypes.parse(dtype or dtypes.default_dtype()), device, requires_grad)
+def ones(
+    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
+    """A tensor of ones. The shape is given as ints, as one sequence, or as `size=`."""
+    made = _fill(blank("ones", size, named, dtype, device, out), 1, out)
+    return finished(made, "ones", requires_grad, None, layout, pin_memory)
 
 
 def empty_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
-) -> Tensor:
-    """An uninitialised tensor of the same shape, and strides if they are dense."""
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """An uninitialised tensor of the same shape, and strides if they are dense (`memory_format=contiguous_format`:
+    those of a contiguous one)."""
+    only_tensors("empty_like", input)
     wanted = input.meta.dtype if dtype is None else dtypes.parse(dtype)
     where = input.meta.device if device is None else to_device(device)
-    return _leaf(_empty(meta(wanted, input.meta.shape, strides_like(input.meta), where)), requires_grad)
+    strides = None if memory_format == "contiguous_format" else strides_like(input.meta)
+    made = _empty(meta(wanted, input.meta.shape, strides, where))
+    return finished(made, "empty_like", requires_grad, None, layout, pin_memory)
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
-) -> Tensor:
+    input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """`fill_value` in the shape of `input`."""
-    return _leaf(_filled(empty_like(input, dtype=dtype, device=device), fill_value), requires_grad)
+    only_tensors("full_like", input)
+    made = _filled(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), fill_value)
+    return finished(made, "full_like", requires_grad, None, layout, pin_memory)
 
 
 def zeros_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
-) -> Tensor:
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """Zeros in the shape of `input`."""
-    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+    only_tensors("zeros_like", input)
+    made = _filled(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 0)
+    return finished(made, "zeros_like", requires_grad, None, layout, pin_memory)
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
+def ones_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """Ones in the shape of `input`."""
-    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+    only_tensors("ones_like", input)
+    made = _filled(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 1)
+    return finished(made, "ones_like", requires_grad, None, layout, pin_memory)
 
 
 def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
@@ -230,11 +295,14 @@ def _endpoint(value: Any, where: str) -> bool | int | float:
 
 
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """start, start + step, … below end. Integers if all of them are."""
-    if end is None:
-        start, end = 0, start
+    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """start, start + step, … below end, start being 0 unless given. Integers if all of them are."""
+    if start is None and end is None:
+        raise ArgumentError("arange: takes an end")
+    if end is None or start is None:
+        start, end = 0, start if end is None else end
     start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
     if step == 0:
         raise ArgumentError("arange: the step must not be 0")
@@ -242,31 +310,36 @@ def arange(
         raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
     count = math.ceil((end - start) / step)
     integral = all(isinstance(x, int) for x in (start, end, step))
-    wanted = dtypes.parse(dtype) if dtype is not None else dtypes.int64 if integral else dtypes.default_dtype()
     values = start + step * np.arange(count, dtype=np.int64 if integral else np.float64)
-    return _leaf(_hosting.from_host(values, wanted, to_device(device)), requires_grad)
+    made = _hosting.from_host(values, *kept(dtype, device, out, dtypes.int64 if integral else None))
+    return finished(made, "arange", requires_grad, out, layout, pin_memory)
 
 
 def linspace(
-    start: float, end: float, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """`steps` values from start to end inclusive, evenly spaced."""
     if steps < 0:
         raise ArgumentError(f"linspace: steps must not be negative, got {steps}")
-    wanted = dtypes.parse(dtype) if dtype is not None else dtypes.default_dtype()
-    return _leaf(_hosting.from_host(np.linspace(start, end, steps), wanted, to_device(device)), requires_grad)
+    made = _hosting.from_host(np.linspace(start, end, steps), *kept(dtype, device, out))
+    return finished(made, "linspace", requires_grad, out, layout, pin_memory)
 
 
 def logspace(
-    start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None
-) -> Tensor:
+    start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """base to the power of `linspace(start, end, steps)`."""
-    wanted = dtypes.parse(dtype) if dtype is not None else dtypes.default_dtype()
-    return _hosting.from_host(np.logspace(start, end, steps, base=base), wanted, to_device(device))
+    made = _hosting.from_host(np.logspace(start, end, steps, base=base), *kept(dtype, device, out))
+    return finished(made, "logspace", requires_grad, out, layout, pin_memory)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def eye(
+    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """Ones on the diagonal of an n by m matrix of zeros."""
     rows, columns = (whole_number(k, "eye", name) for k, name in ((n, "n"), (n if m is None else m, "m")))
-    wanted = dtypes.parse(dtype) if dtype is not None else dtypes.default_dtype()
-    return _leaf(_hosting.from_host(np.eye(rows, columns), wanted, to_device(device)), requires_grad)
+    made = _hosting.from_host(np.eye(rows, columns), *kept(dtype, device, out))
+    return finished(made, "eye", requires_grad, out, layout, pin_memory)

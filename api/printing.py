@@ -42,6 +42,8 @@ def show(tensor: Tensor) -> str:
     floats = layout.dtype.kind == "f"
     options: dict[str, Any] = {"max_line_width" if k == "linewidth" else k: v for k, v in _options.items()}
     mode: Any = "maxprec" if floats and _whole(array) else "fixed"
+    if layout.dtype is dtypes.bool_ and array.all():
+        options["formatter"] = {"bool": str}  # no room for False
     body = np.array2string(array, separator=", ", prefix="tensor(", floatmode=mode, **options)
     body = body.replace(", ..., ", ",  ..., ")
     notes = []

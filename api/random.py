@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from . import _hosting
-from .factories import empty, empty_like
+from ._checks import only_tensors, whole_number
+from ._making import blank, finished, kept
+from .factories import empty_like
 from .runtime import dtypes
 from .runtime.device import Device
 from .runtime.device import device as to_device
@@ -180,62 +182,46 @@ def _floating(made: Tensor, where: str) -> Tensor:
     return made
 
 
-def _finished(made: Tensor, requires_grad: bool) -> Tensor:
-    return made.requires_grad_() if requires_grad else made  # type: ignore[attr-defined]
-
-
 def rand(
-    *size: Any,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **_: Any,
-) -> Tensor:
+    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
     """Numbers in [0, 1), evenly spread, from 24 bits each (float64: 53)."""
-    made = _floating(empty(*size, dtype=dtype, device=device), "rand")
-    return _finished(_fill("uniform_fill", made, (0.0, 1.0, _levels(made.meta.dtype)), generator, False), requires_grad)
+    made = _floating(blank("rand", size, named, dtype, device, out), "rand")
+    _fill("uniform_fill", made, (0.0, 1.0, _levels(made.meta.dtype)), generator, out is not None)
+    return finished(made, "rand", requires_grad, None, layout, pin_memory)
 
 
 def randn(
-    *size: Any,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **_: Any,
-) -> Tensor:
+    *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
     """Normally distributed numbers of mean 0 and variance 1."""
-    made = _floating(empty(*size, dtype=dtype, device=device), "randn")
-    return _finished(_fill("normal_fill", made, (0.0, 1.0), generator, False), requires_grad)
+    made = _floating(blank("randn", size, named, dtype, device, out), "randn")
+    _fill("normal_fill", made, (0.0, 1.0), generator, out is not None)
+    return finished(made, "randn", requires_grad, None, layout, pin_memory)
 
 
 def rand_like(
-    input: Tensor,
-    *,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **_: Any,
-) -> Tensor:
+    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """`rand` in the shape of `input`, with its dtype and device unless given."""
-    made = _floating(empty_like(input, dtype=dtype, device=device), "rand_like")
-    return _finished(_fill("uniform_fill", made, (0.0, 1.0, _levels(made.meta.dtype)), generator, False), requires_grad)
+    only_tensors("rand_like", input)
+    made = _floating(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), "rand_like")
+    _fill("uniform_fill", made, (0.0, 1.0, _levels(made.meta.dtype)), generator, False)
+    return finished(made, "rand_like", requires_grad, None, layout, pin_memory)
 
 
 def randn_like(
-    input: Tensor,
-    *,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **_: Any,
-) -> Tensor:
+    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """`randn` in the shape of `input`, with its dtype and device unless given."""
-    made = _floating(empty_like(input, dtype=dtype, device=device), "randn_like")
-    return _finished(_fill("normal_fill", made, (0.0, 1.0), generator, False), requires_grad)
+    only_tensors("randn_like", input)
+    made = _floating(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), "randn_like")
+    _fill("normal_fill", made, (0.0, 1.0), generator, False)
+    return finished(made, "randn_like", requires_grad, None, layout, pin_memory)
 
 
 def _span(low: int, high: int, where: str) -> tuple[int, int]:
@@ -247,35 +233,39 @@ def _span(low: int, high: int, where: str) -> tuple[int, int]:
 
 
 def randint(
-    *args: Any,
-    generator: Generator | None = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **named: Any,
-) -> Tensor:
+    *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`; int64 unless `dtype` is given."""
-    given = (
-        dict(zip(("low", "high", "size") if len(args) == 3 or "low" in named else ("high", "size"), args, strict=False))
-        | named
-    )
-    if "size" not in given or "high" not in given:
-        if len(args) == 2 and "size" in named:
-            given = {"low": args[0], "high": args[1], "size": named["size"]}
-        else:
-            raise ArgumentError("randint: takes randint(high, size) or randint(low, high, size)")
+    from_low = len(args) == 3 or "low" in named or len(args) + ("high" in named) + ("size" in named) == 3
+    names = ("low", "high", "size") if from_low else ("high", "size")
+    left = [name for name in names if name not in named]
+    given = dict(zip(left, args, strict=False)) | named
+    if len(args) > len(left) or "size" not in given or "high" not in given:
+        raise ArgumentError("randint: takes randint(high, size) or randint(low, high, size)")
+    for name in given:
+        if name not in ("low", "high", "size"):
+            raise ArgumentError(f"randint() got an unexpected keyword argument {name!r}")
     numbers = _span(int(given.get("low", 0)), int(given["high"]), "randint")
-    made = empty(tuple(given["size"]), dtype=dtype or dtypes.int64, device=device)
-    return _finished(_fill("integer_fill", made, numbers, generator, False), requires_grad)
+    wanted = dtypes.int64 if dtype is None and out is None else dtype
+    made = blank("randint", (tuple(given["size"]),), {}, wanted, device, out)
+    _fill("integer_fill", made, numbers, generator, out is not None)
+    return finished(made, "randint", requires_grad, None, layout, pin_memory)
 
 
 def randint_like(
-    input: Tensor, *bounds: int, generator: Generator | None = None, dtype: Any = None, device: Any = None
-) -> Tensor:
+    input: Tensor, *bounds: int, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: int,
+) -> Tensor:  # fmt: skip
     """Integers in [0, high) or [low, high), in the shape and dtype of `input`."""
-    low, high = (0, bounds[0]) if len(bounds) == 1 else bounds
-    made = empty_like(input, dtype=dtype, device=device)
-    return _fill("integer_fill", made, _span(low, high, "randint_like"), generator, False)
+    only_tensors("randint_like", input)
+    left = [name for name in ("low", "high") if name not in named][-max(len(bounds), 1) :]
+    given = dict(zip(left, bounds, strict=False)) | named
+    if set(given) not in ({"high"}, {"low", "high"}) or len(given) != len(bounds) + len(named):
+        raise ArgumentError("randint_like: takes randint_like(input, high) or randint_like(input, low, high)")
+    made = empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    _fill("integer_fill", made, _span(given.get("low", 0), given["high"], "randint_like"), generator, False)
+    return finished(made, "randint_like", requires_grad, None, layout, pin_memory)
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -293,18 +283,20 @@ def _probability(p: float, where: str) -> float:
 
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Sequence[int] | None = None, *, generator: Generator | None = None,
-    dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Normally distributed numbers: `size` of them for numbers `mean` and `std`, else one for each element of a
     tensor."""
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
-        return draw("normal_around", (mean, std), generator)
+        return finished(draw("normal_around", (mean, std), generator), "normal", requires_grad, out)
     if size is None:
         raise ArgumentError("normal: numbers mean and std need size=")
     if std < 0:
         raise ArgumentError(f"normal: std must not be negative, got {std}")
-    made = _floating(empty(tuple(size), dtype=dtype, device=device), "normal")
-    return _finished(_fill("normal_fill", made, (float(mean), float(std)), generator, False), requires_grad)
+    made = _floating(blank("normal", (tuple(size),), {}, dtype, device, out), "normal")
+    _fill("normal_fill", made, (float(mean), float(std)), generator, out is not None)
+    return finished(made, "normal", requires_grad, None, layout, pin_memory)
 
 
 # On the host ----------------------------------------------------------------------------------------------------------
@@ -325,12 +317,15 @@ def philox(count: int, seed: int, offset: int) -> np.ndarray[Any, Any]:
     return a << high | b
 
 
-def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+def randperm(
+    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """The integers 0 to n - 1 in random order: the order of 64 random bits each, sorted on the host."""
-    if n < 0:
-        raise ArgumentError(f"randperm: n must not be negative, got {n}")
+    n = whole_number(n, "randperm", "n")
     order = np.argsort(philox(n, *(generator or default_generator).take(1)), kind="stable")
-    return _hosting.from_host(order, dtypes.parse(dtype or dtypes.int64), to_device(device))
+    made = _hosting.from_host(order, *kept(dtype, device, out, dtypes.int64))
+    return finished(made, "randperm", requires_grad, out, layout, pin_memory)
 
 
 def multinomial(
@@ -370,7 +365,9 @@ class _Methods:
         self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
     ) -> Any:
         """Fill with numbers of [from, to)."""
-        low, high = float(named.get("a", named.get("from", from_))), float(named.get("b", to))
+        low, high = float(named.pop("from", from_)), float(to)
+        if named:
+            raise ArgumentError(f"uniform_() got an unexpected keyword argument {next(iter(named))!r}")
         if high < low:
             raise ArgumentError(f"uniform_: from {low} is above to {high}")
         _floating(self, "uniform_")

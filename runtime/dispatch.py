@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from . import native, schedules
 from .autograd.node import Node, Recipe, recipe_of
 from .context import State, _local
@@ -87,6 +89,8 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
     try:
         plan = state.plans[tuple(key)]
     except KeyError:
+        if (numbers := _of_python(operands)) is not None:
+            return _call(record, numbers, statics)
         plan = _make_plan(state, tuple(key), record, operands, statics, needs)
     if plan.view is not None:
         return _view(plan, operands, statics)
@@ -170,6 +174,8 @@ def _call_into(
     key = (record, statics, *map(_part, operands), needs, tuple(o.meta for o in outs))
     plan = state.plans.get(key)
     if plan is None:
+        if (numbers := _of_python(operands)) is not None:
+            return _call_into(record, numbers, statics, outs, in_place=in_place)
         plan = _make_plan(state, key, record, operands, statics, needs, tuple(o.meta for o in outs))
     node = None
     if (recipe := plan.recipe) is not None:
@@ -212,6 +218,12 @@ def _inplace() -> Any:
     from .autograd import inplace  # which calls ops itself
 
     return inplace
+
+
+def _of_python(operands: Sequence[Any]) -> list[Any] | None:
+    """The operands with Python's numbers for NumPy's, which have no plans; None if there are none of these."""
+    found = [o.item() if isinstance(o, np.generic) and not isinstance(o, _NUMBERS) else o for o in operands]
+    return found if any(type(a) is not type(b) for a, b in zip(found, operands, strict=True)) else None
 
 
 def _part(operand: Any) -> Any:

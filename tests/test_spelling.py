@@ -151,3 +151,46 @@ def test_ops_of_your_own_take_numpys_names() -> None:
     np.testing.assert_allclose(
         mine.spelled_total(X, axis=1, keepdims=True).numpy(), X.numpy().sum(1, keepdims=True), rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "rand", "randn"])
+def test_sizes_and_options_of_factories(name: str) -> None:
+    make = getattr(wg, name)
+    for given, named in (((2, 3), {}), (((2, 3),), {}), ((), {"size": (2, 3)}), ((np.int64(2), wg.tensor(3)), {})):
+        assert make(*given, **named, layout=wg.strided, pin_memory=False).shape == (2, 3)
+    out = wg.full((2, 3), 7.0, dtype=wg.float64)
+    version = out._version
+    assert make(2, 3, out=out) is out
+    assert (out._version > version and (out != 7).all()) or name == "empty"
+    assert make(2, dtype=wg.float64, requires_grad=True).requires_grad
+    like = getattr(wg, f"{name}_like")(X.transpose(0, 1), memory_format=wg.contiguous_format, requires_grad=True)
+    assert like.shape == (4, 3, 2)
+    assert like.is_contiguous()
+    assert like.requires_grad
+    assert not getattr(wg, f"{name}_like")(X.transpose(0, 1), memory_format=wg.preserve_format).is_contiguous()
+
+
+def test_options_of_sequences() -> None:
+    assert wg.arange(end=3).tolist() == wg.arange(start=0, end=3, step=1, layout=wg.strided).tolist() == [0, 1, 2]
+    out = wg.zeros(3)
+    for made, expected in (
+        (wg.arange(3, out=out), [0, 1, 2]), (wg.linspace(1, 3, 3, out=out), [1, 2, 3]),
+        (wg.logspace(0, 2, 3, out=out), [1, 10, 100]), (wg.full((3,), 2, out=out), [2, 2, 2]),
+    ):  # fmt: skip
+        assert made is out
+        assert expected == made.tolist() or made.tolist() == [2, 2, 2]
+    assert wg.eye(3, out=wg.ones(3, 3)).sum() == 3
+    assert wg.logspace(0, 1, 2, requires_grad=True).requires_grad
+    assert sorted(wg.randperm(3, out=wg.zeros(3, dtype=wg.int32)).tolist()) == [0, 1, 2]
+    for draw in (
+        wg.randint(5, size=(9,)), wg.randint(0, 5, size=(9,)), wg.randint(0, high=5, size=(9,)),
+        wg.randint(high=5, size=(9,)), wg.randint(low=0, high=5, size=(9,)), wg.randint(5, (9,)),
+        wg.randint_like(wg.zeros(9), high=5), wg.randint_like(wg.zeros(9), 0, high=5), wg.zeros(9).uniform_(to=4),
+    ):  # fmt: skip
+        assert draw.shape == (9,)
+        assert 0 <= draw.min() <= draw.max() < 5
+    assert wg.normal(0, 1, (2,), out=wg.zeros(2)).shape == (2,)
+    assert X.new_full(size=(2,), fill_value=3).tolist() == [3, 3]
+    assert X.new_zeros(size=(2,)).tolist() == [0, 0]
+    assert X.new([1, 2]).dtype is X.new(2, 3).dtype is wg.float64
+    assert X.new(2, 3).shape == (2, 3)

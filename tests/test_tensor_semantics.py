@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
-from weftgrad.runtime.errors import AnomalyError
+from weftgrad.runtime.errors import AnomalyError, ArgumentError
 from weftgrad.runtime.modes import Mode
 
 RNG = np.random.default_rng(0)
@@ -382,3 +382,41 @@ def test_operators_take_arrays():
         assert found.tolist() == expected
     (x * array).sum().backward()
     assert x.grad.tolist() == array.tolist()
+
+
+def test_numbers_of_numpy_are_numbers():
+    """In functions and methods, not only at operators; lists of them keep their dtype, as PyTorch's do."""
+    x = wg.ones(3)
+    for number in (np.float32(2), np.float64(2), np.int8(2), np.int64(2), np.float16(2)):
+        assert wg.mul(x, number).tolist() == x.clone().mul_(number).tolist() == wg.mul(number, x).tolist() == [2] * 3
+        assert wg.where(x > 0, x * 2, number).tolist() == x.clamp(min=number).tolist() == [2] * 3
+        assert wg.tensor([number, number]).dtype is wg.tensor([[1.0, number]][0][1:]).dtype is wg.tensor(number).dtype
+    assert wg.mul(x, np.bool_(True)).dtype is wg.float32
+    assert repr(x > 0) == "tensor([True, True, True])"
+    with pytest.raises(TypeError, match="dtpye"):
+        x.to("cpu", dtpye=1)
+    with pytest.raises(ArgumentError, match="not date"):
+        wg.mul(x, np.datetime64("2020"))
+    assert wg.tensor([1.0, np.float32(2)]).dtype is wg.float32
+    assert wg.tensor([[1.0], [np.float64(2)]]).dtype is wg.tensor([np.ones(2), np.ones(2)]).dtype is wg.float64
+    assert wg.tensor([np.float16(1), 2]).dtype is wg.float16
+
+
+def test_arrays_that_are_not_writable_are_copied():
+    array = np.frombuffer(b"\x01\x02", np.uint8)
+    for make in (lambda: wg.from_numpy(array), lambda: wg.frombuffer(b"\x01\x02", dtype=wg.uint8)):
+        with pytest.warns(UserWarning, match="not writable"):
+            made = make()
+        assert made.add_(1).tolist() == [2, 3]
+    assert array.tolist() == [1, 2]
+    memory = bytearray(8)
+    shared = wg.frombuffer(memory, dtype=wg.int16, count=2, offset=2)
+    shared.fill_(-1)
+    wg.cpu.synchronize()
+    assert list(memory) == [0, 0, 255, 255, 255, 255, 0, 0]
+    own = np.zeros(2)
+    wg.asarray(own, copy=False)[0] = 1
+    wg.asarray(own, copy=True)[1] = 1
+    wg.cpu.synchronize()
+    assert own.tolist() == [1, 0]
+    assert wg.asarray([1, 2], dtype=wg.float32).tolist() == [1, 2]
