@@ -14,7 +14,7 @@ import numpy as np
 from op_convolution import convolution_rows
 from op_index import INDEX_DTYPES, index_rows
 from op_losses import loss_rows
-from op_resample import resample_rows
+from op_resample import SAMPLED, resample_rows
 from op_running import (
     Array,
     Case,
@@ -403,7 +403,7 @@ def _case(op: Op, row: Row, dtype: str, place: Device) -> Case:
     operands, statics = _arguments(row, named, tensors)
     reference = reference_of(op)
     assert reference is not None, f"{op.name} has no reference"
-    exact = op.kind in ("index", "view", "custom") and op.name not in INEXACT
+    exact = op.kind in ("index", "view", "custom") and op.name not in (*INEXACT, *SAMPLED)
     wide = arrays if exact else [a if a is None or a.dtype.kind in "biu" else a.astype(np.float64) for a in arrays]
     if op.kind == "random":
         named["dtype"] = dtype

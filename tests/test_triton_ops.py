@@ -310,7 +310,8 @@ ELSEWHERE = {
     "pairs.sums": "test_values", "index.bags": "test_values", "sort.search": "test_values",
     "sort.sort_count": "test_values", "sort.sort_rank": "test_values", "sort.sort_scan": "test_values",
     "sort.sort_scatter": "test_values", "resample.taps": "test_values", "ctc.alpha": "test_values",
-    "ctc.beta": "test_values", "ctc.gradient": "test_values",
+    "ctc.beta": "test_values", "ctc.gradient": "test_values", "sampling.read": "test_values",
+    "sampling.input": "test_values", "sampling.places": "test_values",
 }  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""Calls of kernels for `weftgrad prebuild` and `weftgrad compile`: padding, triangles, distances, sequences of labels.
+"""Calls of kernels for `weftgrad prebuild` and `weftgrad compile`: padding, triangles, distances, sequences of labels,
+samples of images.
 
 As in `calls`, nothing is computed, so that tensors are left empty.
 """
@@ -16,7 +17,7 @@ from ..runtime.records import OpRecord
 
 __all__ = ["PLANS", "shape_calls"]
 
-PLANS = ("ctc", "pad", "pairs", "resample", "triangle")  # the planners whose ops are called here
+PLANS = ("ctc", "pad", "pairs", "resample", "sampling", "triangle")  # the planners whose ops are called here
 
 _MODES = ("constant", "reflect", "replicate", "circular")
 _POWERS = (("1", 1.0), ("2", 2.0), ("any", 3.0), ("max", 1.0), ("count", 1.0))
@@ -27,9 +28,10 @@ def shape_calls(
 ) -> Iterator[Callable[[], Any]]:
     """Calls of one op on few and on many elements, with their first derivatives. make: an uninitialised tensor;
     differentiated: the call with its derivative."""
-    of = {"ctc": _sequences, "pad": _pads, "pairs": _pairs, "resample": _resampled, "triangle": _triangles}[
-        str(record.detail["plan"])
-    ]
+    of = {
+        "ctc": _sequences, "pad": _pads, "pairs": _pairs, "resample": _resampled, "sampling": _sampled,
+        "triangle": _triangles,
+    }[str(record.detail["plan"])]  # fmt: skip
     for grad in (False, True) if dtype.kind == "f" else (False,):
         for operands, statics in of(record.name, partial(make, place, dtype=dtype, grad=grad)):
             yield partial(differentiated, record, operands, statics)
@@ -75,6 +77,22 @@ def _resampled(name: str, made: Any) -> Iterator[tuple[list[Any], tuple[Any, ...
             weights = made(taps, 2 * shape[dim], dtype=wide).detach()
             for result in sorted({own, wide}, key=str):
                 yield [made(*shape).detach(), first, weights], (dim, result)
+
+
+def _sampled(name: str, made: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Images and volumes, in every mode."""
+    for image, places in (((2, 3, 30, 40), (30, 30)), ((1, 2, 8, 8, 8), (8, 8, 8))):
+        grid, grad = made(image[0], *places, len(places)), made(*image[:2], *places).detach()
+        for mode in ("bilinear", "nearest", "bicubic")[: 5 - len(places)]:
+            for padding in ("zeros", "border", "reflection"):
+                for align in (False, True):
+                    how = (mode, padding, align)
+                    if name == "sample_grid":
+                        yield [made(*image), grid], how
+                    elif name == "sample_grid_input":
+                        yield [grad, grid.detach()], (image, *how)
+                    else:
+                        yield [grad, made(*image).detach(), grid.detach()], how
 
 
 def _triangles(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:

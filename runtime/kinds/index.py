@@ -26,7 +26,7 @@ from . import Planned, Request, planner, slot
 from .pointwise import elementwise_parts
 from .triton import index as triton
 
-__all__ = ["plan"]
+__all__ = ["borrowed", "plan"]
 
 _RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
 _READERS, _WRITERS = 128, 64  # work-items of a group of a GPU
@@ -332,7 +332,7 @@ def _prepares(request: Request, out: Meta, access: _Access, source: Meta, whole:
     return ordered and rows > 1 and access.total > 1 and rows * access.total == out.numel
 
 
-def _borrowed(
+def borrowed(
     request: Request, op: str, layout: Meta, out: Meta, statics: tuple[object, ...], buffers: tuple[int, int]
 ) -> list[Step]:
     """The launch of a pointwise op of one operand, on other buffers."""
@@ -353,15 +353,15 @@ def _update(request: Request, reach: Callable[[Request, Meta, Meta], _Access]) -
     told = (4,) if _tells(request) else ()
     if sums is not None:
         own = 4 + len(told)
-        steps = _borrowed(request, "copy", whole, sums, (sums.dtype,), (0, own))
+        steps = borrowed(request, "copy", whole, sums, (sums.dtype,), (0, own))
         writes = _write(request, out, reach(request, sums, index), source, index, (1, 2, own, *told), sums)
-        steps += [*writes, *_borrowed(request, "copy", sums, out, (out.dtype,), (own, 3))]
+        steps += [*writes, *borrowed(request, "copy", sums, out, (out.dtype,), (own, 3))]
         return Planned((out, *_told(request, prod(writes[0].global_size))), tuple(steps), (sums.nbytes,))
     access = reach(request, out, index)
     if not request.into and _prepares(request, out, access, source, whole):
         writes = _write(request, out, access, source, index, (1, 2, 3, 0, *told), None, 2)
         return Planned((out, *_told(request, prod(writes[0].global_size))), tuple(writes))
-    steps = [] if request.into or not out.numel else _borrowed(request, "copy", whole, out, (None,), (0, 3))
+    steps = [] if request.into or not out.numel else borrowed(request, "copy", whole, out, (None,), (0, 3))
     writes = _write(request, out, access, source, index, (1, 2, 3, *told))
     items = prod(writes[0].global_size) if writes else 0
     return Planned((out, *_told(request, items)), (*steps, *writes))
@@ -407,13 +407,13 @@ def _add_to_zeros(request: Request, out: Meta, reach: Callable[[Request, Meta, M
         return Planned((out,))
     sums = _sums(request, out, source)
     if sums is not None:
-        steps = _borrowed(request, "zero_like", sums, sums, (), (3, 3))
+        steps = borrowed(request, "zero_like", sums, sums, (), (3, 3))
         steps += _write(request, out, reach(request, sums, index), source, index, (1, 0, 3), sums)
-        steps += _borrowed(request, "copy", sums, out, (out.dtype,), (3, 2))
+        steps += borrowed(request, "copy", sums, out, (out.dtype,), (3, 2))
         return Planned((out,), tuple(steps), (sums.nbytes,))
     if _prepares(request, out, access, source, None):
         return Planned((out,), tuple(_write(request, out, access, source, index, (1, 0, 2), None, 1)))
-    steps = _borrowed(request, "zero_like", out, out, (), (2, 2))
+    steps = borrowed(request, "zero_like", out, out, (), (2, 2))
     steps += _write(request, out, access, source, index, (1, 0, 2))
     return Planned((out,), tuple(steps))
 
