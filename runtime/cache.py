@@ -1,8 +1,7 @@
 """The cache of compiled programs on disk: one file a program, named by everything that its binary depends on.
 
 A program built as a batch (`weftgrad prebuild`) serves later runs that ask for one of its kernels alone: beside it lies
-a small index file for each kernel, named by the program that this kernel alone would be, with the batch's name and the
-kernel's position in it.
+a small index file for each kernel, named by the program that this kernel alone would be, with the batch's name.
 
 Files are written beside their place and renamed, so that several processes can share the folder; a file that cannot
 be read or written is as good as none. `WEFTGRAD_CACHE` names the folder (default: the user's cache folder);
@@ -69,19 +68,17 @@ class BinaryCache:
         self._store(self._path(self.key(source)), binary)
 
     def index(self, alone: Sequence[str], batch: str) -> None:
-        """Note that the program `batch` has at position i the kernel that `alone[i]` would have at position 0."""
-        whole = self.key(batch)
-        for position, source in enumerate(alone):
-            self._store(self._path(self.key(source), "idx"), f"{whole} {position}".encode())
+        """Note that the program `batch` has the kernel of each program in `alone`."""
+        for source in alone:
+            self._store(self._path(self.key(source), "idx"), self.key(batch).encode())
 
-    def find(self, source: str) -> tuple[str, int] | None:
-        """The name of a batch that has the kernel of `source`, and its position; None if there is none."""
+    def find(self, source: str) -> str | None:
+        """The name of a batch that has the kernel of `source`; None if there is none."""
         note = self.load_key(self.key(source), "idx")
         if note is None:
             return None
-        key, _, position = note.decode().partition(" ")
-        path = self._path(key)
-        return (key, int(position)) if path is not None and path.is_file() else None
+        path = self._path(note.decode())
+        return note.decode() if path is not None and path.is_file() else None
 
     def _store(self, path: Path | None, binary: bytes) -> None:
         if path is None:

@@ -19,9 +19,12 @@ try:
 except ImportError:  # no compiler was there
     _native = None
 
-__all__ = ["bind", "launcher", "operator", "present", "use"]
+__all__ = ["bind", "function", "launcher", "operator", "present", "use"]
 
-_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel", "clGetEventInfo", "clWaitForEvents", "clReleaseEvent")
+_FUNCTIONS = (
+    "clSetKernelArg", "clEnqueueNDRangeKernel", "clGetEventInfo", "clWaitForEvents", "clReleaseEvent",
+    "clGetMemObjectInfo",
+)  # fmt: skip
 
 present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
@@ -68,15 +71,32 @@ def use(path: str) -> None:
         _native.use(*(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS))
 
 
-def launcher(kernel: Any, step: Step, run: Callable[..., None], counter: Any, where: int) -> Callable[..., None]:
+def function(kernel: str) -> Any:
+    """A kernel, by its name in the program, as a function to call (csrc/direct.c)."""
+    return _native.Function(kernel)
+
+
+def launcher(
+    kernel: Any,
+    step: Step,
+    run: Callable[..., None],
+    counter: Any,
+    where: int,
+    function: Any = None,
+    helpers: int = 0,
+) -> Callable[..., None]:
     """`run`, a launch of `step` on a queue of the kind `where` (see `backends.queues`), as C does it; `run` itself
-    where it does not."""
+    where it does not.
+
+    function: the kernel as `function` makes it, by which it is launched from the second time on. helpers: how many
+    threads then share its work-groups with the calling one (csrc/team.c).
+    """
     if not present:
         return run
     try:
         made = _native.Launcher(
             kernel, kernel.int_ptr, step.geometry, step.global_size, step.local_size, step.buffers, step.integers,
-            step.scalars, PACK[step.instance.element], run, counter, where,
+            step.scalars, PACK[step.instance.element], run, counter, where, function, helpers,
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run

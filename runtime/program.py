@@ -7,7 +7,9 @@ time that 32 programs take.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from functools import cache
 from importlib import resources
 
@@ -43,13 +45,18 @@ def mask(element: str, lanes: int) -> str:
     return "int" if lanes == 1 else f"{_MASK.get(element, element)}{lanes}"
 
 
-def entry_name(instance: Instance, position: int) -> str:
-    """The kernel's name in a program where it stands at `position`."""
-    return f"{instance.entry}_{position}"
+def entry_name(instance: Instance) -> str:
+    """The kernel's name in any program: that of the schedule, and 12 hexadecimal digits that no other instance has."""
+    return f"{instance.entry}_{_digest(instance)}"
+
+
+@cache
+def _digest(instance: Instance) -> str:
+    return hashlib.blake2s(repr(astuple(instance)).encode(), digest_size=6).hexdigest()
 
 
 def source(instances: Sequence[Instance], *, builtins: bool = False, fp64: bool = True) -> str:
-    """The program of these instances, in order; kernel i is called `entry_name(instances[i], i)`."""
+    """The program of these instances, in order; each kernel is called `entry_name(instance)`."""
     from ..codegen import math_library
 
     elements = [e for e in _ELEMENTS if fp64 or e != "double"]
@@ -70,8 +77,7 @@ def source(instances: Sequence[Instance], *, builtins: bool = False, fp64: bool 
             parts.append(
                 math_library.program_text(functions, element, sorted(widths), _math_sources(), builtin=builtins)
             )
-    for position, instance in enumerate(instances):
-        parts.append(_instance(instance, position))
+    parts += [_instance(instance) for instance in instances]
     return "\n".join(parts)
 
 
@@ -85,10 +91,10 @@ def _conversion_names(dtype: str) -> tuple[str, str]:
     return f"from_{short}", f"to_{short}"
 
 
-def _instance(instance: Instance, position: int) -> str:
+def _instance(instance: Instance) -> str:
     element, lanes = instance.element, instance.lanes
     defines: list[tuple[str, str]] = [
-        ("NAME(x)", f"x##_{position}"),
+        ("NAME(x)", f"x##_{_digest(instance)}"),
         ("C", element),
         ("LANES", str(lanes)),
         ("V", vector(element, lanes)),

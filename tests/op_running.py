@@ -23,7 +23,7 @@ from weftgrad.codegen.generate import own_specs
 from weftgrad.codegen.loader import load_file
 from weftgrad.codegen.model import Op
 from weftgrad.runtime import dispatch
-from weftgrad.runtime.backends.opencl_cpu import SMALL, CpuDriver
+from weftgrad.runtime.backends.opencl_cpu import CpuDriver
 from weftgrad.runtime.context import state
 from weftgrad.runtime.device import Device, device
 from weftgrad.runtime.records import registry
@@ -102,10 +102,10 @@ def build(place: Device, steps: Sequence[Any]) -> int:
         return 0
     if not hasattr(driver, "compiler"):  # not OpenCL: how it is built is the driver's business
         return int(driver.build(list(dict.fromkeys(steps))))
-    quick = isinstance(driver, CpuDriver) and driver.quick_compiler is not None
     groups: dict[Any, list[Any]] = {}
     for step in steps:
-        compiler = driver.quick_compiler if quick and step.work <= SMALL else driver.compiler
+        quick = isinstance(driver, CpuDriver) and driver.is_quick(step)
+        compiler = driver.quick_compiler if quick else driver.compiler
         groups.setdefault(compiler, []).append(step.instance)
     built = 0
     for compiler, instances in groups.items():

@@ -85,13 +85,11 @@ def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) ->
 
     Small work runs on the large device's compiler too, while something is pending there.
     """
-    from ..runtime.backends.opencl_cpu import SMALL
-
     steps = steps_of(place, ops, types)
-    quick = getattr(place.driver, "quick_compiler", None) is not None  # there once a call has opened the driver
+    is_quick = getattr(place.driver, "is_quick", None)  # of `cpu`
     found: dict[str, dict[Any, None]] = {}
     for step in steps:
-        for name in ("quick_compiler", "compiler") if quick and step.work <= SMALL else ("compiler",):
+        for name in ("quick_compiler", "compiler") if is_quick and is_quick(step) else ("compiler",):
             found.setdefault(name, {})[step.instance] = None
     return {name: list(each) for name, each in found.items()}
 

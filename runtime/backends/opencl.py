@@ -178,8 +178,8 @@ class Compiler:
                 return 1
             if missing:
                 made = self._program(missing)
-                for position, instance in enumerate(missing):
-                    self._found[instance] = (made, program.entry_name(instance, position))
+                for instance in missing:
+                    self._found[instance] = (made, program.entry_name(instance))
             return len(missing)
 
     def is_cached(self, instance: Instance) -> bool:
@@ -189,10 +189,9 @@ class Compiler:
 
     def _from_batch(self, instance: Instance) -> bool:
         """Take `instance` from a program that was built as a batch, if the cache has one."""
-        found = self._cache.find(self._source([instance]))
-        if found is None:
+        key = self._cache.find(self._source([instance]))
+        if key is None:
             return False
-        key, position = found
         made = self._batches.get(key)
         if made is None:
             binary = self._cache.load_key(key)
@@ -204,7 +203,7 @@ class Compiler:
                 return False
             self._batches[key] = made
             self.loaded += 1
-        self._found[instance] = (made, program.entry_name(instance, position))
+        self._found[instance] = (made, program.entry_name(instance))
         return True
 
     def _source(self, instances: Sequence[Instance]) -> str:

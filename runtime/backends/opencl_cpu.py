@@ -7,12 +7,14 @@ driver is opened at the first launch, and from then on every pool segment carrie
 PoCL offers two devices: `pthread`, with a worker a core, and `basic`, which runs a kernel in the calling thread at
 once, in a quarter of the time that waking a worker takes. One context holds both. A stream sends small work to `basic`
 while nothing is pending on `pthread`, and everything else to `pthread`, so its order is kept without ever waiting.
+What `basic` has run once is called as a function from then on, work of middle size by several threads (`workgroups`).
 (An event of one device in the wait list of the other is lost by PoCL 3.0, so none is ever put there.)
 """
 
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,12 +32,15 @@ from .arguments import bind_launch
 from .host import HostDriver
 from .protocol import Capabilities, Instance, Step
 from .queues import CALLING, WORKERS, QueueStream, launch_error
+from .workgroups import MOST_ITEMS, can_call, cores, function
 
 __all__ = ["SMALL", "CpuDriver", "CpuStream"]
 
 # Work (see `Step`) up to which the calling thread is faster than its workers, which take 10 to 40 us to wake and cost
 # the other core as much: measured to be 20 to 25 us of one core.
 SMALL = 48 * 1024
+# Work up to which the calling thread and a team that spins (csrc/team.c), who share it, are faster than the workers.
+MIDDLE = 320 * 1024
 
 
 class CpuStream(QueueStream):
@@ -112,6 +117,8 @@ class CpuDriver(HostDriver):
         self.identity = ""  # of the driver, once it is open
         self.opened = False
         self._lock = threading.RLock()
+        self._functions: dict[Instance, Any] | None = None  # kernels that are called (`workgroups`), where they can be
+        self._helpers = 0  # how many threads share steps of middle size with the calling one
         self._retired: deque[tuple[Any, ...]] = deque()  # owner, buffer, the last event when it was retired
         self._streams: list[CpuStream] = []
         self.default_stream = self.new_stream()
@@ -148,6 +155,11 @@ class CpuDriver(HostDriver):
         atexit.register(self._finish)
         for stream in self._streams:
             stream.open()
+        if self.quick_compiler is not None:
+            version = info.handle.platform.version
+            if can_call(opencl.cl, self.context, self.default_stream.quick, self.quick_compiler, version):
+                self._functions = {}
+                self._helpers = cores() - 1
 
     def _finish(self) -> None:
         """The process ends: wait for what is queued, since the memory under it goes with the interpreter."""
@@ -264,10 +276,30 @@ class CpuDriver(HostDriver):
 
         return run
 
+    def is_quick(self, step: Step) -> bool:
+        """Whether the calling thread runs a step, alone or with helpers, unless workers have something to do."""
+        return self.quick_compiler is not None and step.work <= (MIDDLE if self._shares(step) else SMALL)
+
+    def _shares(self, step: Step) -> bool:
+        return self._helpers > 0 and math.prod(step.global_size) > 1 and self._is_called(step)
+
+    def _is_called(self, step: Step) -> bool:
+        """Whether a step's kernel is called as a function."""
+        if self._functions is None or step.local_size is None or math.prod(step.local_size) > 1:
+            return False
+        return math.prod(step.global_size) <= MOST_ITEMS and "printf" not in step.instance.text
+
+    def _function(self, step: Step) -> Any:
+        """The kernel of a step as a function, None where it is not called."""
+        if self._functions is None or not self._is_called(step):
+            return None
+        found = self._functions.get(step.instance)
+        if found is None:
+            found = self._functions[step.instance] = function(step.instance)
+        return found
+
     def _prepare(self, step: Step) -> Callable[..., None]:
-        if self.quick_compiler is not None and step.work <= SMALL:
-            return self._prepare_small(step)
-        return self._prepare_large(step)
+        return self._prepare_small(step) if self.is_quick(step) else self._prepare_large(step)
 
     def _prepare_large(self, step: Step) -> Callable[..., None]:
         kernel = self.compiler.kernel(step.instance)
@@ -317,4 +349,5 @@ class CpuDriver(HostDriver):
             "counter": self.counter,
         }  # fmt: skip
         run = bind_launch(kernel, step, head, tail, names)
-        return native.launcher(kernel, step, run, self.counter, CALLING)
+        helpers = self._helpers if self._shares(step) else 0
+        return native.launcher(kernel, step, run, self.counter, CALLING, self._function(step), helpers)

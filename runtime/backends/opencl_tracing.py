@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from contextlib import suppress
 from typing import Any
@@ -93,7 +92,7 @@ class OpenCLTracer:
         end = now()
         name = self._names.get(kernel)
         if name is None:
-            name = self._names[kernel] = re.sub(r"_\d+$", "", kernel.function_name)  # without its place in a program
+            name = self._names[kernel] = kernel.function_name.rpartition("_")[0]  # without the instance's digits
         driver, stream = self._places.get(queue) or self._place(queue)
         if driver is not None:
             launch = Launch(name, str(driver.device), stream, threading.get_ident(), begin, end)

@@ -3,15 +3,17 @@
 
 #include <math.h>
 
-enum { MOST_BYTES = 16 * MOST_BUFFERS };
+enum { MOST_BYTES = 16 * MOST_BUFFERS, CL_MEM_HOST_PTR = 0x1103 };
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *kernel, *geometry, *fallback, *counter;
-    PyObject *buffers[MOST_BUFFERS];  /* those of the last launch, and what the driver calls them */
-    void *handles[MOST_BUFFERS];
+    PyObject *kernel, *geometry, *fallback, *counter, *function;
+    PyObject *buffers[MOST_BUFFERS];  /* those of the last launch, what the driver calls them, and where they are */
+    void *handles[MOST_BUFFERS], *hosts[MOST_BUFFERS];
     void *kernel_handle;
+    Launch direct;
+    uint32_t items, helpers;
     size_t global_size[3], local_size[3];
     uint32_t dimensions;
     int where, has_local, buffer_count, integer_count, scalar_count;
@@ -78,10 +80,43 @@ static void *queue_of(Launcher *self, PyObject *stream) {
     return PyLong_AsVoidPtr(AT(stream, QueueStream, swift));
 }
 
+static Status enqueue(Launcher *self, void *queue, const char *dynamic, size_t size, void **event) {
+    void *kernel = self->kernel_handle;
+    uint32_t position = 0;
+    Status failed = 0;
+    for (; position < (uint32_t)self->buffer_count; position++)
+        failed |= driver.clSetKernelArg(kernel, position, sizeof(void *), &self->handles[position]);
+    failed |= driver.clSetKernelArg(kernel, position, (size_t)PyBytes_GET_SIZE(self->geometry),
+                                    PyBytes_AS_STRING(self->geometry));
+    failed |= driver.clSetKernelArg(kernel, position + 1, size, dynamic);
+    if (failed) return failed;
+    return driver.clEnqueueNDRangeKernel(queue, kernel, self->dimensions, NULL, self->global_size,
+                                         self->has_local ? self->local_size : NULL, 0, NULL,
+                                         self->where == WORKERS ? event : NULL);
+}
+
+/* Whether the step could be run as a function over host memory, and was. */
+static int call_directly(Launcher *self, char *dynamic) {
+    int count = self->buffer_count;
+    if ((self->direct.code = code_of(self->function)) == NULL) return 0;
+    for (int i = 0; i < count; i++) {
+        if (self->hosts[i] == NULL) return 0;
+        self->direct.arguments[i] = &self->hosts[i];
+    }
+    self->direct.arguments[count] = PyBytes_AS_STRING(self->geometry);
+    self->direct.arguments[count + 1] = dynamic;
+    unsigned before = usual_rounding();
+    if (self->helpers) team_run(&self->direct, self->items, self->helpers);
+    else
+        for (uint32_t item = 0; item < self->items; item++) perform(&self->direct, item);
+    restore_rounding(before);
+    return 1;
+}
+
 /* 1: launched; 0: not a plain case, which is Python's; -1: an exception. */
 static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                   Py_ssize_t scalar_count, PyObject *stream) {
-    char dynamic[MOST_BYTES];
+    _Alignas(8) char dynamic[MOST_BYTES];
     size_t at = 0;
     PyObject **pending[MOST_BUFFERS];
     if (!is_a(stream, QueueStream.type)) return 0;
@@ -94,8 +129,10 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
         if (*buffer != self->buffers[i]) {
             PyObject *handle = PyObject_GetAttr(*buffer, s_int_ptr);
             if (handle == NULL) return -1;
-            self->handles[i] = PyLong_AsVoidPtr(handle);
+            self->handles[i] = PyLong_AsVoidPtr(handle), self->hosts[i] = NULL;
             Py_DECREF(handle);
+            if (self->function != Py_None)
+                driver.clGetMemObjectInfo(self->handles[i], CL_MEM_HOST_PTR, sizeof(void *), &self->hosts[i], NULL);
             Py_XSETREF(self->buffers[i], Py_NewRef(*buffer));
         }
         int64_t place = PyLong_AsLongLong(start);
@@ -108,24 +145,17 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
         at += size;
     }
     while (at % 8) dynamic[at++] = 0;
-    Status failed = 0;
-    uint32_t position = 0;
-    void *kernel = self->kernel_handle, *event = NULL;
-    for (; position < (uint32_t)self->buffer_count; position++)
-        failed |= driver.clSetKernelArg(kernel, position, sizeof(void *), &self->handles[position]);
-    failed |= driver.clSetKernelArg(kernel, position, (size_t)PyBytes_GET_SIZE(self->geometry),
-                                    PyBytes_AS_STRING(self->geometry));
-    failed |= driver.clSetKernelArg(kernel, position + 1, at, dynamic);
-    if (!failed)
-        failed = driver.clEnqueueNDRangeKernel(queue, kernel, self->dimensions, NULL, self->global_size,
-                                               self->has_local ? self->local_size : NULL, 0, NULL,
-                                               self->where == WORKERS ? &event : NULL);
-    if (failed) return 0;  /* it does so again by pyopencl, which tells why */
-    if (self->where == WORKERS) {
-        PyObject *end = event_of(event);
-        if (end == NULL) return -1;
-        for (int i = 0; i < self->buffer_count; i++) change(pending[i], Py_NewRef(end));
-        change(&AT(stream, QueueStream, pending), end);
+    if (self->function == Py_None || !call_directly(self, dynamic)) {
+        void *event = NULL;
+        if (enqueue(self, queue, dynamic, at, &event)) return 0;  /* it does so again by pyopencl, which tells why */
+        if (self->function != Py_None) seek(self->function);
+        if (self->where == WORKERS) {
+            team_rest();
+            PyObject *end = event_of(event);
+            if (end == NULL) return -1;
+            for (int i = 0; i < self->buffer_count; i++) change(pending[i], Py_NewRef(end));
+            change(&AT(stream, QueueStream, pending), end);
+        }
     }
     change(&AT(self->counter, Counter, value), PyNumber_Add(AT(self->counter, Counter, value), one));
     return 1;
@@ -177,16 +207,21 @@ static int sizes(PyObject *tuple, size_t *to) {
 }
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
-    PyObject *kernel, *geometry, *global_size, *local_size, *buffers, *integers, *scalars, *fallback, *counter;
+    PyObject *kernel, *geometry, *global_size, *local_size, *buffers, *integers, *scalars, *fallback, *counter,
+        *function;
     unsigned long long handle;
+    unsigned helpers;
     int element, where;
-    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!i", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
+    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!iOI", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
                           &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element,
-                          &fallback, Counter.type, &counter, &where))
+                          &fallback, Counter.type, &counter, &where, &function, &helpers))
         return NULL;
+    if (function != Py_None && !Py_IS_TYPE(function, &function_type))
+        return PyErr_Format(PyExc_TypeError, "function is a %s", Py_TYPE(function)->tp_name);
     Launcher *self = (Launcher *)made(type);
     if (self == NULL) return NULL;
     self->vectorcall = launcher_call;
+    self->function = Py_NewRef(function), self->helpers = helpers;
     self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
     self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
     self->kernel_handle = (void *)(uintptr_t)handle;
@@ -194,6 +229,14 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     int dimensions = sizes(global_size, self->global_size);
     int matching = self->has_local ? sizes(local_size, self->local_size) : dimensions;
     self->dimensions = (uint32_t)dimensions;
+    self->direct.context.work_dim = self->dimensions;
+    self->items = 1;
+    for (int i = 0; i < 3; i++) {
+        size_t local = i < dimensions && self->has_local ? self->local_size[i] : 1;
+        size_t groups = i < dimensions && local ? self->global_size[i] / local : 1;
+        self->direct.context.local_size[i] = local, self->direct.context.num_groups[i] = groups;
+        self->items *= (uint32_t)groups;
+    }
     self->buffer_count = places(buffers, self->buffer_places, MOST_BUFFERS);
     self->integer_count = places(integers, self->number_places, MOST_BUFFERS / 2);
     self->scalar_count = self->integer_count < 0 ? -1 : places(scalars, self->number_places + self->integer_count,
@@ -210,6 +253,7 @@ static int traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(self->kernel);
     Py_VISIT(self->fallback);
     Py_VISIT(self->counter);
+    Py_VISIT(self->function);
     for (int i = 0; i < MOST_BUFFERS; i++) Py_VISIT(self->buffers[i]);
     return 0;
 }
@@ -219,6 +263,7 @@ static int clear(Launcher *self) {
     Py_CLEAR(self->geometry);
     Py_CLEAR(self->fallback);
     Py_CLEAR(self->counter);
+    Py_CLEAR(self->function);
     for (int i = 0; i < MOST_BUFFERS; i++) Py_CLEAR(self->buffers[i]);
     return 0;
 }
@@ -231,10 +276,12 @@ static void dealloc(Launcher *self) {
 
 PyDoc_STRVAR(doc,
 "Launcher(kernel, handle, geometry, global_size, local_size, buffers, integers, scalars, element, fallback, counter,\n"
-"where)\n--\n\n"
+"where, function, helpers)\n--\n\n"
 "`run(tensors, scalars, stream)` of one step on an OpenCL device.\n\n"
 "kernel, handle: pyopencl's kernel object, and its address. element: the struct letter of the compute type.\n"
 "counter: of the driver's launches. where: CALLING, WORKERS or DEVICE, as backends/queues.py says.\n"
+"function: the kernel as a Function, by which it is launched once it can be called, or None; helpers: how many threads\n"
+"share its work-groups with the calling one then (team.c).\n"
 "fallback: the same in Python, for a stream that is busy or watched or has no such queue, memory without a buffer,\n"
 "numbers that do not fit, and errors. ValueError: more arguments than a launcher has room for.");
 

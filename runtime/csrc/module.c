@@ -51,17 +51,19 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *args) {
 }
 
 PyDoc_STRVAR(use_doc,
-"use(clSetKernelArg, clEnqueueNDRangeKernel, clGetEventInfo, clWaitForEvents, clReleaseEvent)\n--\n\n"
+"use(clSetKernelArg, clEnqueueNDRangeKernel, clGetEventInfo, clWaitForEvents, clReleaseEvent,\n"
+"clGetMemObjectInfo)\n--\n\n"
 "Tell the addresses of OpenCL's functions.");
 
 static PyObject *use(PyObject *Py_UNUSED(module), PyObject *args) {
-    unsigned long long found[5];
-    if (!PyArg_ParseTuple(args, "KKKKK", found, found + 1, found + 2, found + 3, found + 4)) return NULL;
+    unsigned long long found[6];
+    if (!PyArg_ParseTuple(args, "KKKKKK", found, found + 1, found + 2, found + 3, found + 4, found + 5)) return NULL;
     driver.clSetKernelArg = (void *)(uintptr_t)found[0];
     driver.clEnqueueNDRangeKernel = (void *)(uintptr_t)found[1];
     driver.clGetEventInfo = (void *)(uintptr_t)found[2];
     driver.clWaitForEvents = (void *)(uintptr_t)found[3];
     driver.clReleaseEvent = (void *)(uintptr_t)found[4];
+    driver.clGetMemObjectInfo = (void *)(uintptr_t)found[5];
     Py_RETURN_NONE;
 }
 
@@ -102,7 +104,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyType_Ready(&launcher_type) || PyType_Ready(&event_type) ||
-        PyType_Ready(&operator_type) || PyModule_AddObjectRef(module, "Operator", (PyObject *)&operator_type) ||
+        PyType_Ready(&operator_type) || PyType_Ready(&function_type) ||
+        PyModule_AddObjectRef(module, "Function", (PyObject *)&function_type) || PyModule_AddObjectRef(module, "Operator", (PyObject *)&operator_type) ||
         PyModule_AddObjectRef(module, "Launcher", (PyObject *)&launcher_type) ||
         PyModule_AddObjectRef(module, "Event", (PyObject *)&event_type)) {
         Py_XDECREF(module);

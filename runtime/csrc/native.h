@@ -9,6 +9,8 @@
  *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
  *     memory.c     take, finalize  pool.Pool.allocate, the drivers' `allocate`, storage.Storage.__del__
  *     launch.c     Launcher        backends.opencl_cpu.CpuDriver._prepare_*, backends.opencl.OpenCLDriver.prepare
+ *     direct.c     Function         nothing: a kernel as a function, without the driver's launch
+ *     team.c       team_run         nothing: threads that share its work-items
  *     event.c      Event           what is asked of pyopencl's events
  *
  * A change of one is a change of the other; tests/test_native.py runs both. Everything runs with the interpreter's
@@ -82,7 +84,7 @@ enum { MOST_BUFFERS = 24 };  /* of a launch here; others go by Python */
 extern PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one, *nothing;
 extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver,
     *s_int_ptr, *s_popleft, *s_release, *s_retire, *s_state;
-extern PyTypeObject launcher_type, event_type, operator_type;
+extern PyTypeObject launcher_type, event_type, function_type, operator_type;
 
 typedef int32_t Status;
 extern struct Driver {  /* OpenCL's functions, of the library that pyopencl uses */
@@ -92,7 +94,39 @@ extern struct Driver {  /* OpenCL's functions, of the library that pyopencl uses
     Status (*clGetEventInfo)(void *, uint32_t, size_t, void *, size_t *);
     Status (*clWaitForEvents)(uint32_t, void *const *);
     Status (*clReleaseEvent)(void *);
+    Status (*clGetMemObjectInfo)(void *, uint32_t, size_t, void *, size_t *);
 } driver;
+
+typedef struct {  /* PoCL's struct pocl_context, with room for what later versions may append */
+    size_t num_groups[3], global_offset[3], local_size[3];
+    uint8_t *printf_buffer;
+    uint32_t *printf_position;
+    uint32_t printf_capacity, work_dim;
+    uint64_t appended[8];
+} Context;
+typedef void Workgroup(void **arguments, const Context *context, unsigned long x, unsigned long y, unsigned long z);
+/* The rounding and the handling of small numbers that kernels are run with, whatever the thread has otherwise. */
+#ifdef __SSE__
+#include <xmmintrin.h>
+enum { USUAL = 0x1F80, FLAGS = 0x3F };
+static inline unsigned usual_rounding(void) {
+    unsigned before = _mm_getcsr() & ~(unsigned)FLAGS;
+    if (before != USUAL) _mm_setcsr(USUAL);
+    return before;
+}
+static inline void restore_rounding(unsigned before) {
+    if (before != USUAL) _mm_setcsr(before);
+}
+#else
+static inline unsigned usual_rounding(void) { return 0; }
+static inline void restore_rounding(unsigned before) { (void)before; }
+#endif
+
+typedef struct {  /* of a kernel as a function */
+    Workgroup *code;
+    void *arguments[MOST_BUFFERS + 2];
+    Context context;
+} Launch;
 
 typedef struct { PyObject *const *items; Py_ssize_t count; } List;  /* of a tuple or a list */
 
@@ -116,5 +150,10 @@ int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject
              Py_ssize_t scalar_count, PyObject *stream);
 PyObject *event_of(void *handle);
 int is_done(PyObject *event);
+Workgroup *code_of(PyObject *function);
+void seek(PyObject *function);
+void perform(const Launch *launch, uint32_t item);
+void team_run(const Launch *launch, uint32_t count, uint32_t helpers);
+void team_rest(void);
 
 #endif

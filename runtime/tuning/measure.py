@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import schedules
-from ..backends.opencl_cpu import SMALL
+from ..backends.opencl_cpu import CpuDriver
 from ..backends.protocol import Instance
 from ..device import Device, Meta
 from ..dtypes import DType
@@ -163,8 +163,8 @@ class Trials:
                 return
             by_compiler: dict[int, tuple[Any, list[Instance]]] = {}
             for step in steps:
-                quick = getattr(self.driver, "quick_compiler", None) if step.work <= SMALL else None
-                compiler = quick or self.driver.compiler
+                quick = isinstance(self.driver, CpuDriver) and self.driver.is_quick(step)
+                compiler = self.driver.quick_compiler if quick else self.driver.compiler
                 by_compiler.setdefault(id(compiler), (compiler, []))[1].append(step.instance)
             for compiler, instances in by_compiler.values():
                 compiler.build(instances)

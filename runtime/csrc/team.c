@@ -1,0 +1,128 @@
+/* A team: threads that run some work-items of a launch while the calling thread runs the others.
+ *
+ * Items are taken one at a time, by one compare-and-swap: the caller takes from the front and helpers from the back, so
+ * that items stay with the cores whose caches have them. Who calls returns when all are done. Helpers spin for a while
+ * after an item, because waking a thread takes longer than the launches that are worth sharing, and sleep then. One
+ * that is late leaves the work to the others; nothing waits for a thread that has taken nothing.
+ *
+ * There is one team a process, and its launches come one at a time, from threads that hold the interpreter's lock.
+ */
+#include "native.h"
+
+#if !defined(_WIN32) && !defined(__STDC_NO_ATOMICS__)
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum { SPIN_NS = 100 * 1000, POLLS = 32, PATIENCE = 4096, LINE = 64 };
+
+#if defined(__x86_64__) || defined(__i386__)
+#define PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define PAUSE() __asm__ volatile("yield")
+#else
+#define PAUSE() ((void)0)
+#endif
+
+static const Launch *current;  /* written while no item is left, as is `allowed`, how many helpers may take items */
+static _Atomic uint32_t allowed;
+static _Alignas(LINE) _Atomic uint64_t items;  /* launches counted << 32 | end << 16 | begin: items not taken yet */
+static _Alignas(LINE) _Atomic uint32_t done;
+static _Alignas(LINE) _Atomic uint32_t asleep;
+static _Atomic uint32_t resting;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
+static uint32_t threads;  /* that were started */
+
+static int is_left(uint64_t word) { return (word & 0xFFFF) < (word >> 16 & 0xFFFF); }
+
+/* The next item of the caller (who = 0) or of a helper (from 1); -1 if there is none. A helper reads how many take part
+ * before it takes: both are of one launch, since the next is not written while an item of this one is left. */
+static int taken(uint32_t who) {
+    uint64_t now = atomic_load_explicit(&items, memory_order_acquire), next;
+    do {
+        if (!is_left(now) || who > atomic_load_explicit(&allowed, memory_order_relaxed)) return -1;
+        next = who ? now - (1 << 16) : now + 1;
+    } while (!atomic_compare_exchange_weak_explicit(&items, &now, next, memory_order_acq_rel, memory_order_acquire));
+    return (int)(who ? (now >> 16 & 0xFFFF) - 1 : now & 0xFFFF);
+}
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void sleep_until_rung(void) {
+    pthread_mutex_lock(&lock);
+    atomic_fetch_add(&asleep, 1);
+    while (!is_left(atomic_load(&items))) pthread_cond_wait(&bell, &lock);
+    atomic_fetch_sub(&asleep, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+static void *help(void *argument) {
+    uint32_t who = (uint32_t)(uintptr_t)argument;
+    usual_rounding();
+    for (int64_t since = now_ns();;) {
+        int item = taken(who);
+        if (item >= 0) {
+            perform(current, (uint32_t)item);
+            atomic_fetch_add_explicit(&done, 1, memory_order_release);
+            since = now_ns();
+        } else if (atomic_load_explicit(&resting, memory_order_relaxed) || now_ns() - since > SPIN_NS) {
+            sleep_until_rung();
+            since = now_ns();
+        } else
+            for (int i = 0; i < POLLS && !is_left(atomic_load_explicit(&items, memory_order_relaxed)); i++) PAUSE();
+    }
+    return NULL;
+}
+
+/* Have as many helpers as that, if threads can be had. */
+static void start(uint32_t helpers) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  /* signals are the interpreter's */
+    for (pthread_t thread; threads < helpers; threads++) {
+        if (pthread_create(&thread, NULL, help, (void *)(uintptr_t)(threads + 1))) break;
+        pthread_detach(thread);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Run `count` items of a launch (at most 65535) by the calling thread and that many helpers. */
+void team_run(const Launch *launch, uint32_t count, uint32_t helpers) {
+    static uint64_t launches;
+    if (threads < helpers) start(helpers);
+    current = launch;
+    atomic_store_explicit(&allowed, helpers, memory_order_relaxed);
+    atomic_store_explicit(&done, 0, memory_order_relaxed);
+    atomic_store_explicit(&resting, 0, memory_order_relaxed);
+    atomic_store(&items, ++launches << 32 | (uint64_t)count << 16);
+    if (atomic_load(&asleep)) {
+        pthread_mutex_lock(&lock);
+        pthread_cond_broadcast(&bell);
+        pthread_mutex_unlock(&lock);
+    }
+    uint32_t mine = 0;
+    for (int item; (item = taken(0)) >= 0; mine++) perform(launch, (uint32_t)item);
+    for (uint32_t polls = 0; atomic_load_explicit(&done, memory_order_acquire) + mine < count; polls++) {
+        if (polls < PATIENCE) PAUSE();
+        else sched_yield();
+    }
+}
+
+/* Others need the cores now. */
+void team_rest(void) { atomic_store_explicit(&resting, 1, memory_order_relaxed); }
+
+#else
+void team_run(const Launch *launch, uint32_t count, uint32_t helpers) {
+    (void)helpers;
+    for (uint32_t item = 0; item < count; item++) perform(launch, item);
+}
+
+void team_rest(void) {}
+#endif

@@ -1,0 +1,198 @@
+"""Kernels of `cpu` called as functions, by one thread and by a team, beside NumPy and beside the driver's launches."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad.runtime import native, program
+from weftgrad.runtime.backends import workgroups
+from weftgrad.runtime.backends.opencl_cpu import MIDDLE, SMALL, CpuDriver
+from weftgrad.runtime.device import device
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def driver() -> CpuDriver:
+    found: Any = device("cpu").driver
+    found.require()
+    if found._functions is None:
+        pytest.skip("kernels are not called as functions here: no C, or another driver than PoCL 3")
+    return found
+
+
+def values(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def code(driver: CpuDriver, entry: str) -> list[Any]:
+    return [f for i, f in driver._functions.items() if i.entry == entry and f.find()]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("size", [1, 1000, 32 * 1024 + 1, 65536, 131071, 1 << 18, 700001])
+def test_the_first_call_and_later_ones_agree(size: int, driver: CpuDriver) -> None:
+    """The first goes by the driver, the others by the function: alone up to 32K elements, then in equal shares."""
+    a, b = values(size, seed=size), values(size, seed=size + 1)
+    x, y = wg.tensor(a, device="cpu"), wg.tensor(b, device="cpu")
+    for again in range(4):
+        np.testing.assert_array_equal((x - y).numpy(), a - b, err_msg=f"call {again} of {size} elements")
+    assert code(driver, "sub_contiguous")
+
+
+def test_every_item_is_run_once(driver: CpuDriver) -> None:
+    """In place, an item that is run twice, or never, shows."""
+    shares = [(1 << 16, 400), (1 << 18, 200), ((512, 513), 100)]
+    for shape, times in shares:
+        x = wg.zeros(shape, device="cpu")
+        step = np.float32(0.25)
+        for _ in range(times):
+            x += 0.25
+        assert (x.numpy() == step * times).all(), shape
+
+
+def test_products_and_rows_by_a_team(driver: CpuDriver) -> None:
+    a, b = values(200, 190), values(190, 210, seed=1)
+    exact = a.astype(np.float64) @ b
+    x, y = wg.tensor(a, device="cpu"), wg.tensor(b, device="cpu")
+    rows = values(300, 500, seed=2)
+    shifted = rows.astype(np.float64) - rows.max(1, keepdims=True)
+    expected = np.exp(shifted) / np.exp(shifted).sum(1, keepdims=True)
+    z = wg.tensor(rows, device="cpu")
+    for _ in range(5):
+        np.testing.assert_allclose((x @ y).numpy(), exact, rtol=1e-5, atol=2e-5)
+        np.testing.assert_allclose(wg.softmax(z, 1).numpy(), expected, rtol=2e-6, atol=1e-9)
+
+
+def test_what_pends_goes_first(driver: CpuDriver) -> None:
+    """A step of middle size behind work of the pool waits for it."""
+    big, small = wg.ones(1 << 22, device="cpu"), wg.zeros(1 << 17, device="cpu")
+    for _ in range(10):
+        made = big
+        for _ in range(5):
+            made = made + 1
+        head = made[: 1 << 17] + small
+        assert (head.numpy() == 6).all()
+
+
+def test_threads_take_turns(driver: CpuDriver) -> None:
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        a = np.full(1 << 17, number, np.float32)
+        x = wg.tensor(a, device="cpu")
+        for i in range(100):
+            found = (x * x + i).numpy()
+            if not (found == number * number + i).all():
+                wrong.append((number, i))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs libm.so.6")
+def test_rounding_is_that_of_the_driver(driver: CpuDriver) -> None:
+    """Whatever the calling thread rounds to: kernels round to nearest, and the thread's own mode stays."""
+    libm = ctypes.CDLL("libm.so.6")
+    upward = 0x800  # FE_UPWARD of x86
+    for size in (1000, 1 << 17):
+        a, b = values(size, seed=3), values(size, seed=4)
+        x, y = wg.tensor(a, device="cpu"), wg.tensor(b, device="cpu")
+        x * y  # launched: a function from now on
+        before = libm.fegetround()
+        try:
+            assert libm.fesetround(upward) == 0
+            found = x * y
+            assert libm.fegetround() == upward
+        finally:
+            libm.fesetround(before)
+        np.testing.assert_array_equal(found.numpy(), a * b)
+
+
+def test_signals_are_handled_by_the_interpreter(driver: CpuDriver) -> None:
+    """A helper takes none: Ctrl-C arrives while it spins or sleeps."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    try:
+        x = wg.ones(1 << 17, device="cpu")
+        for _ in range(20):
+            y = x + x
+            os.kill(os.getpid(), signal.SIGUSR1)
+        end = time.monotonic() + 10
+        while not seen and time.monotonic() < end:
+            time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen
+    assert (y.numpy() == 2).all()
+
+
+def test_a_process_may_end_beside_its_helpers() -> None:
+    text = (
+        "import os, sys, weftgrad as wg\n"
+        "x = wg.ones(1 << 17, device='cpu')\n"
+        "for _ in range(100): y = x + x\n"
+        "if os.fork() == 0:\n"  # without the helpers: it must not wait for one
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "for _ in range(100): y = x + x\n"
+        "print(float(y.sum()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "262144.0"), done.stderr
+
+
+def test_other_versions_are_left_to_the_driver(driver: CpuDriver) -> None:
+    opencl = driver._opencl
+    given = (opencl.cl, driver.context, driver.default_stream.quick, driver.quick_compiler)
+    version = driver._handles[0].platform.version
+    assert workgroups.can_call(*given, version)
+    for other in ("OpenCL 3.0 PoCL 7.0", "OpenCL 2.0 pocl 1.4", "OpenCL 3.0 LINUX", ""):
+        assert not workgroups.can_call(*given, other), other
+
+
+def test_a_kernel_has_a_name_of_its_own() -> None:
+    probe = workgroups.PROBE
+    names = {program.entry_name(probe)}
+    for change in ({"element": "int"}, {"lanes": 4}, {"text": probe.text + " "}, {"defines": (("A", "1"),)}):
+        names.add(program.entry_name(type(probe)(**{**{n: getattr(probe, n) for n in probe.__slots__}, **change})))
+    assert len(names) == 5
+    assert all(name.startswith("probe_") and len(name) == len("probe_") + 12 for name in names)
+
+
+@pytest.mark.skipif(not native.present, reason="compiled without C")
+def test_a_kernel_that_was_never_launched_cannot_be_called() -> None:
+    unknown = native.function("no_such_kernel_anywhere")
+    assert not unknown.find()
+    with pytest.raises(RuntimeError, match="cannot be called"):
+        unknown.try_call((), (1, 1, 1), (0, 0, 0))
+
+
+def test_large_work_is_left_to_workers(driver: CpuDriver) -> None:
+    from weftgrad.runtime import dispatch
+    from weftgrad.runtime.records import registry
+
+    def step(size: int) -> Any:
+        x = wg.empty(size, device="cpu")
+        (found,) = dispatch.plan_for(registry["add"], (x, x)).steps
+        return found
+
+    one, shared, large = step(1000), step(1 << 18), step(1 << 22)
+    assert one.work <= SMALL < shared.work <= MIDDLE < large.work
+    assert [driver.is_quick(s) for s in (one, shared, large)] == [True, workgroups.cores() > 1, False]
