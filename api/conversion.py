@@ -287,8 +287,6 @@ class Conversions:
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.node is not None:
-            raise GradientError("only leaf tensors can be pickled; use .detach()")
         array = np.asarray(_hosting.to_host(self), order="C")  # type: ignore[arg-type, call-overload]
         return _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
 

@@ -2,49 +2,83 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from . import _hosting
 from .runtime import dtypes
+from .runtime.errors import ArgumentError
 from .runtime.tensor import Tensor
 
 __all__ = ["set_printoptions", "show"]
 
-_options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80}
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
+}
+_options = dict(_PROFILES["default"], sci_mode=None)
 
 
 def set_printoptions(
     precision: int | None = None,
-    threshold: int | None = None,
+    threshold: float | None = None,
     edgeitems: int | None = None,
     linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
 ) -> None:
-    """How tensors are shown: digits, from how many elements on they are shortened, and to how many at each end."""
+    """How tensors are shown: digits, from how many elements on they are shortened, and to how many at each end.
+
+    profile: "default", "short" or "full" sets these together. sci_mode: exponents always or never; None, which every
+    call without it goes back to: where a range of numbers needs them. Raises `ArgumentError` for another profile.
+    """
+    if profile is not None:
+        if profile not in _PROFILES:
+            raise ArgumentError(f"set_printoptions: a profile is {', '.join(_PROFILES)}, not {profile!r}")
+        _options.update(_PROFILES[profile])
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    _options.update({k: v for k, v in given.items() if v is not None})
+    _options.update({k: v for k, v in given.items() if v is not None}, sci_mode=sci_mode)
 
 
-def _whole(array: np.ndarray[Any, Any]) -> bool:
-    """Whether floats are shown as `1.`: where all finite ones are whole, and near enough to do without exponents."""
-    values = np.abs(array[np.isfinite(array) & (array != 0)].astype(np.float64))
-    if not values.size:
-        return True
-    low, high = values.min(), values.max()
-    return bool((values == np.ceil(values)).all() and high / low <= 1000 and high <= 1e8)
+def _shown(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The elements that will be seen: of an array that is shortened, those at the ends."""
+    if array.size > _options["threshold"]:
+        ends = _options["edgeitems"]
+        for dim, size in enumerate(array.shape):
+            if size > 2 * ends:
+                array = np.take(array, [*range(ends), *range(size - ends, size)], dim)
+    return array
+
+
+def _form(values: np.ndarray[Any, Any]) -> Callable[[Any], str]:
+    """How one of these floats is written: whole numbers as `1.`, others with digits, and with exponents where they are
+    far apart or far from 1. All get the width of the widest finite one."""
+    values = values[np.isfinite(values) & (values != 0)].astype(np.float64)
+    digits, forced = _options["precision"], _options["sci_mode"]
+    low, high = (np.abs(values).min(), np.abs(values).max()) if values.size else (1, 1)
+    whole = bool((values == np.ceil(values)).all())
+    far = bool(high / low > 1000 or high > 1e8 or (low < 1e-4 and not whole))
+    style = f".{digits}e" if (far if forced is None else forced) else ".0f" if whole else f".{digits}f"
+    point = "." if style == ".0f" else ""
+    width = max((len(f"{v:{style}}{point}") for v in values.tolist()), default=1)
+    return lambda v: (f"{v:{style}}" + (point if math.isfinite(v) else "")).rjust(width)
 
 
 def show(tensor: Tensor) -> str:
     """`tensor([...])` with what is not the default: dtype, device, and the history."""
     layout = tensor.meta
     array = _hosting.host_array(tensor)
-    floats = layout.dtype.kind == "f"
-    options: dict[str, Any] = {"max_line_width" if k == "linewidth" else k: v for k, v in _options.items()}
-    mode: Any = "maxprec" if floats and _whole(array) else "fixed"
-    if layout.dtype is dtypes.bool_ and array.all():
+    options = {k: _options[k] for k in ("threshold", "edgeitems")}
+    if layout.dtype.kind == "f":
+        form = _form(_shown(array))
+        options["formatter"] = {"float_kind": lambda v: form(float(v))}
+    elif layout.dtype is dtypes.bool_ and _shown(array).all():
         options["formatter"] = {"bool": str}  # no room for False
-    body = np.array2string(array, separator=", ", prefix="tensor(", floatmode=mode, **options)
+    body = np.array2string(array, separator=", ", prefix="tensor(", max_line_width=_options["linewidth"], **options)
     body = body.replace(", ..., ", ",  ..., ")
     notes = []
     if not layout.numel and layout.shape != (0,):

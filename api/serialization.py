@@ -35,7 +35,7 @@ from .runtime.device import Device, Meta, meta
 from .runtime.device import device as to_device
 from .runtime.dispatch import empty
 from .runtime.dtypes import DType
-from .runtime.errors import ArgumentError, DeviceError, GradientError
+from .runtime.errors import ArgumentError, DeviceError
 from .runtime.storage import Storage
 from .runtime.tensor import Tensor
 
@@ -102,8 +102,8 @@ def _name_of(value: Any) -> tuple[str, str]:
 def save(obj: Any, f: str | os.PathLike[str] | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 5) -> None:
     """Write `obj` (tensors, state dicts, nested containers, numbers) to a path or an open binary file.
 
-    A file that is there already is replaced only when the new one is whole. Raises `GradientError` for a tensor that
-    was computed from others that require gradients, `ArgumentError` for what cannot be pickled.
+    A file that is there already is replaced only when the new one is whole. A tensor that was computed from others
+    comes back as a leaf. Raises `ArgumentError` for what cannot be pickled.
     """
     writer = _Writer.of(obj, pickle_protocol)
     if not isinstance(f, (str, os.PathLike)):
@@ -141,8 +141,6 @@ class _Writer(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
             return NotImplemented
-        if value.node is not None:
-            raise GradientError("save: only leaf tensors can be saved; use .detach()")
         layout = value.meta
         start = value.start - value.storage.start if layout.numel else 0
         place = _Place(self._number(value, start), str(layout.device))

@@ -10,6 +10,7 @@ import pytest
 import weftgrad as wg
 from weftgrad.autograd import Function, functional
 from weftgrad.autograd.function import once_differentiable
+from weftgrad.runtime.context import state
 from weftgrad.runtime.errors import GradientError
 
 A = np.array([1.0, 2.0])
@@ -62,6 +63,58 @@ def test_what_was_saved_goes_with_backward():
     assert wg.memory_stats("cpu")["allocated"] - before < 1.5 * x.nbytes  # the gradient
     with pytest.raises(GradientError):
         loss.backward()
+
+
+def test_as_many_gradients_as_arguments():
+    class Short(wg.autograd.Function):
+        given: Any = 1
+
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            return a + b
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return (grad, None, grad, None)[: Short.given]
+
+    x = wg.ones(2, requires_grad=True)
+    for Short.given in (1, 3):
+        with pytest.raises(GradientError, match=f"{Short.given} gradients for 2"):
+            Short.apply(x, 1.0).sum().backward()
+    Short.given = 2
+    Short.apply(x, 1.0).sum().backward()
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_gradients_fit_their_arguments():
+    class Odd(wg.autograd.Function):
+        given: Any = None
+
+        @staticmethod
+        def forward(ctx: Any, a: Any) -> Any:
+            return a * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return Odd.given
+
+    x = wg.ones(2, requires_grad=True)
+    for Odd.given, told in ((wg.ones(1), "does not sum"), (wg.ones(2, 3), "does not sum"), (1.0, "not float")):
+        with pytest.raises(GradientError, match=told):
+            Odd.apply(x).sum().backward()
+    Odd.given = wg.ones(3, 2, dtype=wg.float64)
+    Odd.apply(x).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    assert x.grad.dtype is wg.float32
+
+
+def test_anomaly_detection_for_a_block():
+    for before in (False, True):
+        wg.autograd.set_detect_anomaly(before)
+        with wg.autograd.set_detect_anomaly(not before):
+            assert state().anomaly is not before
+        assert state().anomaly is before
+    wg.autograd.set_detect_anomaly(False)
 
 
 def test_once_differentiable_refuses_the_second_derivative():

@@ -351,10 +351,28 @@ def test_tensors_are_shown_with_one_number_of_digits():
         ([1.0, -2.0], "tensor([ 1., -2.])"),
         ([1e-8, 1.0], "tensor([1.0000e-08, 1.0000e+00])"),
         ([1.0, 2000.0], "tensor([1.0000e+00, 2.0000e+03])"),
+        ([nan, 1.0], "tensor([nan, 1.])"),  # room for the widest finite one
+        ([0.0, -inf], "tensor([0., -inf])"),
+        ([1e6], "tensor([1000000.])"),
+        ([12345678.0, 2e8], "tensor([1.2346e+07, 2.0000e+08])"),
+        ([0.0001], "tensor([1.0000e-04])"),  # its float32 is below
+        (-1e10, "tensor(-1.0000e+10)"),
         (2.5, "tensor(2.5000)"),
         ([], "tensor([])"),
     ):
         assert repr(wg.tensor(values, device="cpu")) == shown
+    for options, value, shown in (
+        ({"precision": 2, "sci_mode": False}, [1e-8, 2.0], "tensor([0.00, 2.00])"),
+        ({"sci_mode": True}, [2.0], "tensor([2.00e+00])"),
+        ({"profile": "short"}, [i / 4 for i in range(5)], "tensor([0.00, 0.25, 0.50, 0.75, 1.00])"),
+        ({"threshold": 4, "edgeitems": 1}, [1e9, 0.5, 1e9, 1, 3], "tensor([1.0000e+09,  ..., 3.0000e+00])"),
+        ({"profile": "full"}, 0.5, "tensor(0.5000)"),
+        ({"profile": "default"}, [1e-8, 2.0], "tensor([1.0000e-08, 2.0000e+00])"),
+    ):
+        wg.set_printoptions(**options)
+        assert repr(wg.tensor(value, device="cpu")) == shown or options.get("edgeitems")
+    with pytest.raises(ArgumentError, match="short"):
+        wg.set_printoptions(profile="tiny")
     assert repr(wg.zeros(0, 3, device="cpu")) == "tensor([], size=(0, 3))"
     assert repr(wg.tensor(np.arange(2000), device="cpu")) == "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"
 

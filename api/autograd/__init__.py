@@ -189,12 +189,26 @@ _FRAMES = 12  # as much of the stack as an error shows
 _everywhere: list[detect_anomaly] = []
 
 
-def set_detect_anomaly(mode: bool) -> None:
-    """Switch anomaly detection on or off for this thread, outside of any `with detect_anomaly()`."""
-    if mode and not _everywhere:
-        _everywhere.append(detect_anomaly().__enter__())
-    elif not mode and _everywhere:
-        _everywhere.pop().__exit__()
+class set_detect_anomaly:
+    """Switch anomaly detection on or off for this thread, outside of any `with detect_anomaly()`; as a context, until
+    its end."""
+
+    def __init__(self, mode: bool, check_nan: bool = True):
+        self._before = bool(_everywhere)
+        self._switch(mode, check_nan)
+
+    @staticmethod
+    def _switch(mode: bool, check_nan: bool = True) -> None:
+        if mode and not _everywhere:
+            _everywhere.append(detect_anomaly(check_nan).__enter__())
+        elif not mode and _everywhere:
+            _everywhere.pop().__exit__()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._switch(self._before)
 
 
 anomaly_mode = detect_anomaly

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.autograd.node import Node, Recipe
+from ..runtime.autograd.rules import cast_to, sum_to
 from ..runtime.autograd.view_rules import zeros
 from ..runtime.context import state
 from ..runtime.device import Meta
@@ -116,9 +117,29 @@ class _Backward:
         filled = [zeros(m) if g is None and ctx.materialize else g for g, m in zip(grads, self.layouts, strict=True)]
         found = self.cls.backward(ctx, *filled)
         found = found if isinstance(found, tuple) else (found,)
-        if len(found) < self.count:
-            found = (*found, *[None] * (self.count - len(found)))
-        return [found[i] for i in self.positions]
+        if len(found) < self.count or any(g is not None for g in found[self.count :]):
+            raise GradientError(
+                f"{self.cls.__name__}.backward returned {len(found)} gradients for {self.count} arguments of forward; "
+                "give one for each, None for those without"
+            )
+        metas = current.recipe.metas
+        return [None if found[i] is None else self._fitted(i, found[i], metas[i]) for i in self.positions]
+
+    def _fitted(self, position: int, grad: Any, layout: Any) -> Tensor:
+        """A gradient in the shape and dtype of its argument: summed where that was broadcast."""
+        if not isinstance(grad, Tensor):
+            raise GradientError(
+                f"{self.cls.__name__}.backward: gradients are tensors or None, not {type(grad).__name__} at {position}"
+            )
+        shape = grad.meta.shape
+        if shape != layout.shape:
+            wanted = (1,) * (len(shape) - len(layout.shape)) + layout.shape
+            if len(wanted) > len(shape) or any(n not in (1, m) for n, m in zip(wanted, shape, strict=True)):
+                raise GradientError(
+                    f"{self.cls.__name__}.backward: the gradient at {position} has shape {list(shape)}, which does not "
+                    f"sum to {list(layout.shape)}, the shape of its argument"
+                )
+        return cast_to(sum_to(grad, layout.shape), layout)
 
     def release(self) -> None:
         self.ctx.freed, self.ctx._saved, self.ctx._versions = True, (), ()
