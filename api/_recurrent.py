@@ -2,8 +2,8 @@
 
 The products with the inputs are one matrix product of all steps; a step is then a matrix product with the hidden state
 and one kernel for all that its gates do (`codegen/specs/recurrent.yaml`). Backward is the same the other way round, and
-gradients of weights are one matrix product over all steps each. Steps launch plans that were looked up once, on views
-whose starts are moved along.
+gradients of weights are one matrix product over all steps each. On CPUs the steps of a regular sequence are one kernel
+(`runtime/kinds/sequence.py`); others launch plans that were looked up once, on views whose starts are moved along.
 
 Inputs are rows: step t has `sizes[t]` of them, behind those of step t - 1, as `PackedSequence.data` has them. Sizes
 never grow, so that the rows of a step belong to the first sequences. A regular sequence has as many every step.
@@ -30,11 +30,14 @@ from ._stepping import (
     filled,
     made,
     part,
+    sequence,
     taken,
     transposed,
     viewed,
 )
+from .runtime.context import state
 from .runtime.dispatch import call
+from .runtime.kinds.sequence import suits
 from .runtime.records import registry
 from .runtime.tensor import Tensor
 
@@ -113,33 +116,55 @@ class Pass:
         """Run all steps. h0, c0, h_n, c_n: (batch, size), contiguous."""
         sort, weights, size = self.sort, self.weights, self.size
         many, follows = (self.geometry.rows, ROWS) if keep else (self.geometry.batch, FIXED)
-        given = call(registry["linear_product"], (x, weights.ih))
+        together = self._together(x)
         bias = self._bias()
-        if bias is not None:
-            add_to(given, bias)
+        if bias is None:
+            given = call(registry["linear_product"], (x, weights.ih))
+        else:
+            given = call(registry["linear_bias"], (x, weights.ih, bias))
         self.states = self._slots(h0)
         self.cells = None if c0 is None else self._slots(c0)
-        self.products = made(x, many if sort.reset else self.geometry.batch, sort.gates * size)
+        self.products = None
+        if not together or (sort.reset and keep):
+            self.products = made(x, many if sort.reset else self.geometry.batch, sort.gates * size)
         self.activated = made(x, many, sort.gates * size) if sort.activated else None
         self.hidden = None if weights.hr is None else made(x, many, size)
-        product = self._product(
-            Window(self.states, READ), weights.hh, Window(self.products, follows if sort.reset else FIXED)
-        )
         written = [Window(out, ROWS, self.column, self.width), Window(self.states, WRITTEN)]
         if self.hidden is not None:
             written = [Window(self.hidden, follows), Window(self.hidden, follows)]
         gates = self._gates(given, written, follows)
-        launches = [product, gates]
-        if weights.hr is not None:
-            launches.append(self._product(written[0], weights.hr, Window(self.states, WRITTEN)))
-        for n, rows in self.steps:
-            for launch in launches:
-                launch(n, rows)
+        if together:
+            steps, left = [rows for _, rows in self.steps], Window(self.states, READ)
+            stored = sort.hiddens[-1] if self.products is not None else None
+            sequence(gates, self.geometry.batch, steps, left, steps[0], transposed(weights.hh), stored)
+        else:
+            self._walk(gates, written, follows)
         if weights.hr is not None:
             copied(self._slots_as_rows(written=True), columns(out, self.column, self.width))
         copied(self._last(self.states), h_n)
         if self.cells is not None:
             copied(self._last(self.cells), c_n)
+
+    def _together(self, x: Tensor) -> bool:
+        """Whether all steps are one launch."""
+        weights, geometry = self.weights, self.geometry
+        bias = weights.bias_hh
+        if weights.hr is not None or not geometry.regular or geometry.length < 2 or state().watched():
+            return False
+        apart = self.sort.reset and bias is not None and bias.meta.strides[0] != 1  # an operand of the steps
+        return not apart and suits(x.meta.device, weights.hh.meta, geometry.batch)
+
+    def _walk(self, gates: Launch, written: list[Window], follows: int) -> None:
+        """Step after step, a launch for every product and one for the gates."""
+        weights, products = self.weights, self.products
+        assert products is not None
+        result = Window(products, follows if self.sort.reset else FIXED)
+        launches = [self._product(Window(self.states, READ), weights.hh, result), gates]
+        if weights.hr is not None:
+            launches.append(self._product(written[0], weights.hr, Window(self.states, WRITTEN)))
+        for n, rows in self.steps:
+            for launch in launches:
+                launch(n, rows)
 
     def _bias(self) -> Tensor | None:
         """What is added to the product with the inputs: all biases but the one that a reset gate acts on."""
@@ -190,7 +215,9 @@ class Pass:
     def _gates(self, given: Tensor, written: list[Window], follows: int) -> Launch:
         sort = self.sort
         table: dict[str, Any] = self._cut(given, sort.inputs, ROWS)
-        table |= self._cut(self.products, sort.hiddens, follows if sort.reset else FIXED)
+        table |= dict.fromkeys(sort.hiddens)
+        if self.products is not None:
+            table |= self._cut(self.products, sort.hiddens, follows if sort.reset else FIXED)
         results = dict(zip(("out", "hidden"), written, strict=True))
         if self.activated is not None:
             results |= self._cut(self.activated, sort.activated, follows)
@@ -233,9 +260,19 @@ class Pass:
         d_products = made(x, rows, count)
         d_given = made(x, rows, count) if sort.reset else d_products
         d_projected = None if weights.hr is None else made(x, rows, self.width)
+        together = self._together(x)
+        if together and grad_out is not None and grad_out.meta.strides[1] not in (0, 1):
+            grad_out = copied(grad_out, made(x, *grad_out.meta.shape))
         launches = self._back(grad_out, d_hidden, d_state, d_given, d_products, d_projected)
         last = len(self.steps) - 1
-        for i, (n, at) in enumerate(reversed(self.steps)):
+        if together:
+            gates, product = launches
+            begun, *steps = [at for _, at in reversed(self.steps)]
+            gates(batch, begun)
+            sequence(gates, batch, steps, Window(d_products, ROWS), begun, weights.hh)
+            if wanted("h0"):
+                product(batch, steps[-1])
+        for i, (n, at) in enumerate(() if together else reversed(self.steps)):
             for launch in launches if i < last or wanted("h0") else launches[:-1]:
                 launch(n, at)
         if sort.reset:  # the gates that are not reset have the same gradients on either side
@@ -271,6 +308,7 @@ class Pass:
             table["grad_new_cell"] = targets["cell"] = Window(d_state, FIXED)
         if sort.reset:
             table["grad_carried"] = targets["state"] = Window(d_state, FIXED)
+            assert self.products is not None
             table |= {"hn": Window(self.products, ROWS, 2 * self.size, self.size), "bias": self._reset_bias()}
             table["state"] = Window(self.states, READ)
             targets["xn"] = Window(d_given, ROWS, 2 * self.size, self.size)

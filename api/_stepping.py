@@ -10,12 +10,13 @@ from typing import Any
 from .runtime.context import current_stream, state
 from .runtime.device import Meta, meta
 from .runtime.dispatch import Plan, call_into, empty, plan_into
+from .runtime.kinds.sequence import record_of
 from .runtime.records import OpRecord, registry
 from .runtime.tensor import Tensor
 
 __all__ = [
-    "FIXED", "READ", "ROWS", "WRITTEN", "Geometry", "Launch", "Window", "add_to", "columns", "copied", "filled", "made",
-    "part", "taken", "transposed", "viewed",
+    "FIXED", "READ", "ROWS", "WRITTEN", "Geometry", "Launch", "Rows", "Window", "add_to", "columns", "copied", "filled",
+    "made", "part", "sequence", "taken", "transposed", "viewed",
 ]  # fmt: skip
 
 
@@ -52,6 +53,7 @@ class Geometry:
         return [length * self.batch + j for j, length in enumerate(lengths)]
 
 
+Rows = tuple[int, int, int, int]
 ROWS, READ, WRITTEN, FIXED = range(4)  # which of a step's first rows a window begins at
 
 
@@ -77,13 +79,17 @@ class Window:
     def fresh(self, n: int, rows: tuple[int, ...]) -> Tensor:
         return Tensor(self.view.storage, self.layout(n), self.base + rows[self.follows] * self.pitch)
 
+    def moves(self, one: Rows, other: Rows) -> int:
+        """How many elements it goes on from a step with the first rows `one` to the next."""
+        return (other[self.follows] - one[self.follows]) * self.shape[1]
+
 
 class Launch:
     """One op, launched for step after step. operands, outs: windows, tensors that stay, numbers."""
 
     def __init__(self, record: OpRecord, operands: Sequence[Any], outs: Sequence[Window]):
         self.record, self.operands, self.outs = record, operands, outs
-        every = [o for o in (*operands, *outs) if not isinstance(o, float)]
+        every = [o for o in (*operands, *outs) if o is not None and not isinstance(o, float)]
         self.tensors = [o.view if isinstance(o, Window) else o for o in every]
         self.numbers = [o for o in operands if isinstance(o, float)]
         windows = [o for o in every if isinstance(o, Window) and o.follows != FIXED]
@@ -103,17 +109,39 @@ class Launch:
         if plan.run is not None:
             plan.run(self.tensors, self.numbers, self.stream)
 
-    def _at(self, n: int, rows: tuple[int, ...]) -> tuple[list[Any], list[Tensor]]:
+    def at(self, n: int, rows: tuple[int, ...]) -> tuple[list[Any], list[Tensor]]:
         given = [o.fresh(n, rows) if isinstance(o, Window) else o for o in self.operands]
         return given, [o.fresh(n, rows) for o in self.outs]
 
     def _plan(self, n: int, rows: tuple[int, ...]) -> Plan:
-        given, outs = self._at(n, rows)
+        given, outs = self.at(n, rows)
         return plan_into(self.record, given, (), outs)
 
     def _seen(self, n: int, rows: tuple[int, ...]) -> None:
-        given, outs = self._at(n, rows)
+        given, outs = self.at(n, rows)
         call_into(self.record, given, (), outs, in_place=False)
+
+
+def sequence(
+    launch: Launch, n: int, steps: Sequence[Rows], left: Window, reads: Rows, weight: Tensor, stored: str | None = None
+) -> None:
+    """The op of `launch` for all `steps`, of n rows each, in one kernel with the products that it takes.
+
+    left: multiplied with `weight` (width of left, products x units), beginning at the rows `reads`. stored: the product
+    that is written to its operand.
+    """
+    record = record_of(launch.record.name)
+    first, second = steps[0], steps[min(1, len(steps) - 1)]
+    windows: list[Any] = [*launch.operands, *launch.outs, left]
+    moves = [o.moves(first, second) if isinstance(o, Window) else 0 for o in windows]
+    given, outs = launch.at(n, first)
+    for k in record.detail["products"]:
+        if record.operands[k].name != stored:
+            given[k] = None
+    given += [left.fresh(n, reads), weight]
+    plan = plan_into(record, given, ((len(steps), *moves),), outs)
+    tensors = [o for o in given if isinstance(o, Tensor)]
+    plan.run([*tensors, *outs], [o for o in given if isinstance(o, float)], launch.stream)  # type: ignore[misc]
 
 
 def made(like: Tensor, *shape: int) -> Tensor:

@@ -54,9 +54,7 @@ COMMON: dict[str, tuple[tuple[type, ...], str]] = {
     "autocast": ((str, dict), f"under autocast: {', '.join(AUTOCAST)}; or by device {{cpu: ..., gpu: ...}}"),
 }
 _OUT: tuple[tuple[type, ...], str] = ((str, dict, int, float, bool), "the result: an expression, or several by name")
-_TOGETHER: tuple[tuple[type, ...], str] = (
-    (bool,), "the gradients of all operands are one op with several results: one kernel"
-)  # fmt: skip
+_TOGETHER: tuple[tuple[type, ...], str] = ((bool,), "the gradients of all operands are one op with several results")
 KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
     "pointwise": {
         "out": _OUT,
@@ -64,6 +62,7 @@ KIND_FIELDS: dict[str, dict[str, tuple[tuple[type, ...], str]]] = {
         "together": _TOGETHER,
         "layout": ((str,), "`contiguous`: fresh results are, whatever the operands' strides"),
         "multi_tensor": ((bool,), "also one kernel for many tensors at once, each result new_NAME written over NAME"),
+        "product": ((dict,), "operands that are a matrix product with an earlier step: of the `op`, of its `grad`"),
         "flag": ((str,), "of a multi-tensor op, the operand of one element that becomes 1 where its result is above 0"),
     },
     "random": {"out": _OUT},

@@ -244,8 +244,9 @@ def test_dropout_between_one_layer_warns():
 # How it runs
 
 
-def test_a_step_is_one_product_and_one_kernel_and_nothing_is_allocated_after_the_first():
-    net = made("LSTM")
+@pytest.mark.parametrize(("options", "launches"), [({}, 0), ({"proj_size": 2}, 7)])
+def test_all_steps_are_one_kernel_or_a_few_each_and_nothing_is_allocated_after_the_first(options, launches):
+    net = made("LSTM", **options)
     driver = net.weight_ih_l0.device.driver
     x = {length: given(length, BATCH, FEATURES) for length in (12, 20)}
 
@@ -257,7 +258,8 @@ def test_a_step_is_one_product_and_one_kernel_and_nothing_is_allocated_after_the
         return driver.launches - before
 
     counted = {length: train(length) for length in (12, 20)}
-    assert counted[20] - counted[12] == 8 * 4  # two launches a step forward, two back
+    # With a projection: three launches a step forward, four back.
+    assert counted[20] - counted[12] == 8 * launches
     before = wg.memory_stats("cpu")["driver_allocations"]
     for _ in range(3):
         train(12)
@@ -313,6 +315,26 @@ def test_modes_see_every_step():
         net(x)[0].sum().backward()
     close(x.grad, plain)
     assert [seen.names.count(name) for name in ("gru_gates", "gru_gates_grad")] == [LENGTH, LENGTH]
+
+
+def test_a_sequence_in_one_kernel_is_what_its_steps_are():
+    """More rows than a core takes at a time, and a product that is summed in parts, whose last vector is not full."""
+    net = nn.LSTM(3, 70, bidirectional=True, dtype=wg.float64)
+    x, weight = given(3, 130, 3, grad=True), given(3, 130, 140)
+
+    def results():
+        out, (h, c) = net(x)
+        ((out * weight).sum() + h.sum() + (c * c).sum()).backward()
+        found = [t.detach().numpy().copy() for t in (out, h, c, x.grad, *(p.grad for p in net.parameters()))]
+        x.grad = None
+        net.zero_grad()
+        return found
+
+    plain = results()
+    with Mode():  # which sees every step
+        apart = results()
+    for one, other in zip(plain, apart, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
 
 
 def test_anomaly_detection_names_the_network():

@@ -72,6 +72,7 @@ def check(op: Op) -> None:
         grad_expressions(op)
     overwritten(op)
     flag(op)
+    products(op)
 
 
 def overwritten(op: Op) -> tuple[int, ...]:
@@ -108,6 +109,17 @@ def flag(op: Op) -> int | None:
     return names.index(wanted)
 
 
+def products(op: Op) -> tuple[int, ...]:
+    """Of a step of a recurrence, the operands that are a matrix product with an earlier step's result, by place: there
+    is a schedule that computes them as well, and goes on to the next step. Raises `SpecError`."""
+    names = [p.name for p in op.operands]
+    wanted = op.fields.get("product", {}).get("op", ())
+    for each in wanted:
+        if each not in names:
+            raise SpecError(f"{each!r} is no operand", file=op.file, line=op.line, field="product.op")
+    return tuple(names.index(each) for each in wanted)
+
+
 def render(op: Op, environment: Any) -> Rendered:
     """Kernels of all schedules, in both dialects."""
     found = {k: canonical(e) for k, e in expressions(op).items()}
@@ -125,12 +137,15 @@ def render(op: Op, environment: Any) -> Rendered:
         scalar=blocks["row"],
         into=overwritten(op),
         flag=flag(op),
+        products=products(op),
     )
     detail: dict[str, Any] = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
     if overwritten(op):
         detail["over"] = overwritten(op)
     if flag(op) is not None:
         detail["flag"] = flag(op)
+    if products(op):
+        detail["products"] = products(op)
     sources = {
         "opencl": Source(text, functions(*blocks.values())),
         "triton": triton_source(op, found, op.operands, environment),
@@ -244,6 +259,8 @@ def _together(op: Op, found: Mapping[str, Expr | None]) -> dict[str, Derived]:
         "together": True,
         "out": {result: to_text(expr) for expr, result in results.items()},
     }
+    if "grad" in op.fields.get("product", {}):
+        spec["product"] = {"op": op.fields["product"]["grad"]}
     shared = {w: Derived(operands, spec, results[e]) for w, e in exprs.items()}
     return {
         w: shared[w] if w in shared else _flat(op, w) if e is None else _derived(op, w, e) for w, e in found.items()
