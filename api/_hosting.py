@@ -46,6 +46,8 @@ def from_host(array: np.ndarray[Any, Any], dtype: DType, device: Device) -> Tens
     """A new tensor on `device` with a copy of `array`'s values as `dtype`."""
     if dtype is dtypes.bfloat16:
         values = to_bfloat16(array.astype(np.float32))
+    elif array.dtype == dtype.numpy:
+        values = array
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             values = array.astype(dtype.numpy)
@@ -128,7 +130,7 @@ def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:
     interface = {
         "shape": layout.shape,
         "typestr": layout.dtype.numpy.str,
-        "data": (whole.ctypes.data + tensor.start - tensor.storage.start, False),
+        "data": (driver.address(tensor.storage) + tensor.start, False),
         "strides": tuple(s * size for s in layout.strides),
         "version": 3,
     }

@@ -121,8 +121,10 @@ class _Methods:
 
     def data_ptr(self) -> int:
         """The address of the first element: of host memory on `cpu`, an offset in its buffer elsewhere."""
-        whole = self.meta.device.driver.host_view(self.storage) if self.meta.numel else None
-        return self.start if whole is None else int(whole.ctypes.data) + self.start - self.storage.start
+        driver = self.meta.device.driver
+        if not self.meta.numel or driver.host_view(self.storage) is None:
+            return int(self.start)
+        return int(driver.address(self.storage)) + int(self.start)
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is floating."""

@@ -18,8 +18,9 @@ OPTIMISED = (
     "test_ops_generated", "test_mutations", "test_bench", "test_demo", "test_examples", "test_digits", "test_native",
     "test_workgroups",
 )  # fmt: skip
-"""Modules whose kernels on `cpu` are built as users have them: what is about values, speed, launches and training. The others are
-about how calls behave; building kernels is most of what they do, and without the optimiser that takes half the time."""
+"""Modules whose kernels on `cpu` are built as users have them: what is about values, speed, launches and training. The
+others are about how calls behave; building kernels is most of what they do, and without the optimiser that takes half
+the time."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

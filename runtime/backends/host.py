@@ -21,14 +21,18 @@ _PAGE = 4096
 
 
 class HostSegment:
-    """A page-aligned run of host memory. buffer: what the device's kernels are given for it, if there is more to it."""
+    """A page-aligned run of host memory, from `address` on.
 
-    __slots__ = ("array", "buffer", "owner")
+    buffer: what the device's kernels are given for it, if there is more to it.
+    """
+
+    __slots__ = ("address", "array", "buffer", "owner")
 
     def __init__(self, nbytes: int):
         self.owner = np.empty(nbytes + _PAGE, np.uint8)
         skip = -self.owner.ctypes.data % _PAGE
         self.array = self.owner[skip : skip + nbytes]
+        self.address: int = self.array.ctypes.data
         self.buffer: Any = None
 
 
@@ -91,6 +95,12 @@ class HostDriver:
             return storage.owner[storage.start :] if storage.start else storage.owner  # type: ignore[no-any-return]
         whole = storage.block.segment.handle.array
         return whole[storage.start : storage.start + storage.nbytes]  # type: ignore[no-any-return]
+
+    def address(self, storage: Storage) -> int:
+        """Where the memory lies in which a storage begins at its `start`."""
+        if storage.block is None:
+            return int(storage.owner.ctypes.data)
+        return storage.block.segment.handle.address  # type: ignore[no-any-return]
 
     def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
         self.synchronize()

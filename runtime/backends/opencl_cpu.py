@@ -75,12 +75,12 @@ class CpuStream(QueueStream):
             self.open()
 
     def synchronize(self) -> None:
+        """Wait for the pooled queue; what the calling thread ran is done."""
         if self.queue is not None:
             self.driver.check_fork()
-            if self.quick is not None:
-                self.quick.finish()
-            self.queue.finish()
-            self.pending = None
+            if self.pending is not None:
+                self.queue.finish()
+                self.pending = None
 
     def query(self) -> bool:
         """Whether everything queued so far is done."""
