@@ -115,7 +115,7 @@ def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:
     layout = tensor.meta
     if not layout.numel:
         return np.empty(layout.shape, layout.dtype.numpy)
-    driver = layout.device.driver
+    driver: Any = layout.device.driver
     whole = driver.host_view(tensor.storage)
     if whole is None:
         source = contiguous(tensor)
