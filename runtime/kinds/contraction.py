@@ -31,6 +31,8 @@ _BATCH = 4  # batch dimensions that do not merge, as kernels count them
 _OUTER = 6  # dimensions of a copy beside its rows and columns
 _SUMMED = {"float16": dtypes.float32, "bfloat16": dtypes.float32}
 _A_MULTIPLICATION = 64  # multiplications that count as touching one element: at 128³ one core beats waking the other
+_A_READ = 8  # elements that are read in the time of writing one
+
 
 def plan(request: Request) -> Planned:
     """The result's layout, and the steps: copies of operands that need one, the product, a copy of the result."""
@@ -307,9 +309,12 @@ class _Builder:
         a_along_k, b_along_k = self._product(gemm)
         converts = a.dtype.storage != self.element.storage
         shape = contraction_plan.Product(gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, a_along_k, b_along_k, converts)
+        if contraction_plan.lays_b(shape, self.lanes):
+            turned, b = self._copied_a(gemm.turned(), b)
+            return self._cpu(turned.turned(), a, b, c)
         wanted = self._chosen(shape)
         chosen = contraction_plan.choose(shape, self.able, self.lanes, wanted)
-        if chosen.flip and contraction_plan.turns(shape, self.able, self.lanes, wanted):
+        if contraction_plan.turns(shape, self.able, self.lanes, wanted):
             return self._cpu(gemm.turned(), b, a, c)  # whose result is laid out anew instead of A
         if chosen.flip or (chosen.block and not a_along_k and gemm.m[1] != 1):
             gemm, a = self._copied_a(gemm, a)
@@ -372,6 +377,8 @@ class _Builder:
             flags = {"KC": chosen.kc, "PACK": chosen.pack, "TB": b_along_k, "CONVERTS": converts, "AROWS": chosen.block}
             if chosen.block:
                 flags |= {"PANELS": chosen.panels, "TA": gemm.k[1] != 1}
+            else:
+                flags["ALONG_K"] = gemm.k[1] == 1 or gemm.k[0] == 1
             defines += tuple((name, str(int(value))) for name, value in flags.items())
         size = (columns, _ceil(gemm.m[0], chosen.rows), _ceil(entries, chosen.entries))
         self._enqueue(chosen.name, defines, (a, b, c), geometry, size, (1, 1, 1), gemm, part_step)
@@ -414,7 +421,7 @@ class _Builder:
         slots = tuple(Slot(p.dtype.name) for p in places)
         instance = self._instance(entry, slots, defines, extra, [e[1] for e in gemm.beside])
         m, n, k = gemm.m[0], gemm.n[0], gemm.k[0]
-        work = gemm.entries * max(m * n * k // _A_MULTIPLICATION, m * k, k * n, m * n)
+        work = gemm.entries * max(m * n * k // _A_MULTIPLICATION, (m * k + k * n) // _A_READ, m * n)
         self.steps.append(
             Step(instance, tuple(p.buffer for p in places), geometry, size, local, work, _numbers(extra))
         )

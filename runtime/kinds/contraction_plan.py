@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..backends.protocol import Capabilities
 from ..schedules import Choice, spaces
 
-__all__ = ["Product", "Schedule", "Tile", "choose", "choose_tile", "turns"]
+__all__ = ["Product", "Schedule", "Tile", "choose", "choose_tile", "lays_b", "turns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,14 @@ class Tile:
 # means there.
 # Elements of A from which work-items pack its rows: where it lies along k, along m, and where packing converts as well.
 _PACK_A, _PACK_TURNED, _PACK_CONVERTED = 400 * 1024, 200 * 1024, 60 * 1024
-# Measured ns: of a vector of a dot product and of adding up its lanes; of a multiplication by a vector in tiles of one
-# to four of them, of an element that is packed, and of storing a row.
-_A_DOT, _A_SUM = 0.43, 1.2
-_A_VECTOR, _A_PACKED, _A_ROW = (0.30, 0.23, 0.18, 0.165), 0.3, 3.5
+# Measured ns: of a vector of a dot product, of adding up its lanes, of an element beside whole vectors; of a
+# multiplication by a vector in tiles of one to four of them, of an element that is packed, and of storing a row; of an
+# element that is copied, and of a step.
+_A_DOT, _A_SUM, _A_REST = 0.24, 1.5, 0.3
+_A_VECTOR, _A_PACKED, _A_ROW = (0.30, 0.23, 0.18, 0.165), 0.25, 3.5
+_A_COPY, _A_STEP = 0.5, 3000
 _ALONE = 3 << 20  # multiplications that the calling thread does itself, where it can
+_APART = 2 << 20  # multiplications from which a product is cut along k
 _PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
 _FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
 _FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
@@ -84,27 +87,51 @@ _FLIP_COLUMNS = 100  # columns of B that pay for it
 def choose(product: Product, able: Capabilities, lanes: int, chosen: Choice | None = None) -> Schedule:
     """The CPU schedule of `product`, with what is `chosen` (default: what is shipped for any device)."""
     chosen = chosen or spaces["opencl-cpu/contraction"].fallback
-    if product.b_along_k and (product.m <= 8 or _suits_dots(product, lanes)):
+    if product.b_along_k and _suits_dots(product, lanes):
         return _dots(product, able.cores, chosen)
     return _gemm(product, able.cores, lanes, chosen)
 
 
 def _suits_dots(p: Product, lanes: int) -> bool:
-    """Whether few columns are faster as dot products than as panels, by what a row of the result takes in ns. Panels
-    convert every element of A again for every tile."""
-    if p.converts or p.n >= 4 * lanes:
-        return p.n < 4 * lanes
+    """Whether dot products are faster than panels. Panels convert every element of A again for every tile."""
+    if p.converts:
+        return p.m <= 8 or p.n < 4 * lanes
+    return _as_dots(p, lanes) <= _as_panels(p, lanes)
+
+
+def _as_dots(p: Product, lanes: int) -> float:
+    """Estimated ns of dot products, both operands along k. Tiles have four rows."""
+    short = p.k < lanes
+    each = _A_SUM + (_A_REST * p.k if short else _A_DOT * _ceil(p.k, lanes))
+    copies = p.k * (p.m * (not p.a_along_k) + p.n * (not p.b_along_k)) * _A_COPY
+    return (1 if p.m == 1 else _round(p.m, 4)) * p.n * each + copies
+
+
+def _as_panels(p: Product, lanes: int) -> float:
+    """Estimated ns of panels, of B packed."""
     vectors = _ceil(p.n, lanes)
-    as_dots = p.n * (_A_DOT * p.k / lanes + _A_SUM)
-    as_panels = vectors * p.k * (_A_VECTOR[min(vectors, 4) - 1] + _A_PACKED * lanes / p.m) + _A_ROW
-    return as_dots <= 1.25 * as_panels
+    packing = _A_PACKED * lanes * _round(p.k, lanes) if p.b_along_k else 0.0
+    return vectors * (p.m * p.k * _A_VECTOR[min(vectors, 4) - 1] + packing) + p.m * _A_ROW
+
+
+def lays_b(p: Product, lanes: int) -> bool:
+    """Whether B of few columns is laid out along k for dot products: panels work on whole vectors of columns."""
+    if not p.a_along_k or p.b_along_k or p.converts or p.n >= lanes:
+        return False
+    return p.batch * (1.2 * _as_dots(p, lanes) - _as_panels(p, lanes)) + _A_STEP <= 0
 
 
 def turns(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> bool:
-    """Whether B'A' had better be computed, and its result transposed, than A be laid out along k."""
-    if p.a_along_k or p.converts or 2 * p.n > p.k:
+    """Whether B'A' had better be computed, and its result transposed, than A, contiguous along m, be laid out along k,
+    or be read for few vectors of columns."""
+    if p.a_along_k or p.converts:
         return False
-    return not choose(Product(p.n, p.m, p.k, p.batch, p.b_along_k, False), able, lanes, chosen).flip
+    other = Product(p.n, p.m, p.k, p.batch, p.b_along_k, False)
+    least = min(_as_panels(p, lanes), _as_dots(p, lanes))
+    gain = least - 1.25 * _as_panels(other, lanes) - _A_COPY * p.m * p.n
+    if p.batch * gain < _A_STEP and (2 * p.n > p.k or not choose(p, able, lanes, chosen).flip):
+        return False
+    return not choose(other, able, lanes, chosen).flip
 
 
 def _dots(p: Product, cores: int, chosen: Choice) -> Schedule:
@@ -123,20 +150,28 @@ def _dots(p: Product, cores: int, chosen: Choice) -> Schedule:
 
 
 # Tiles (mr, nv, kc). A panel of kc rows fills most of a first-level cache beside the rows of A.
-_FEW_ROWS = ((1, (1, 4, 256)), (4, (4, 6, 128)), (8, (8, 3, 160)))  # up to so many
-_NARROW = {1: ((14, 1, 256), (8, 1, 256)), 2: ((12, 2, 256), (8, 2, 256))}  # by vectors a row
+_NARROW = (
+    (1, 4, 256), (4, 1, 256), (4, 2, 256), (4, 6, 128), (6, 4, 128), (8, 1, 256), (8, 2, 256), (8, 3, 160),
+    (12, 2, 256), (14, 1, 256),
+)  # fmt: skip
 _WIDE = ((6, 4, 128), (8, 3, 160))
+_A_TILE = 40  # cycles of starting a tile and storing its sums
 
 
 def _tile(p: Product, lanes: int) -> tuple[int, int, int]:
-    """The register tile: the one that wastes less."""
-    if p.m > 2 and p.n <= 2 * lanes:
-        return min(_NARROW[_ceil(p.n, lanes)], key=lambda tile: _round(p.m, tile[0]))
-    for rows, tile in _FEW_ROWS:
-        if p.m <= rows:
-            return tile
+    """The register tile: of few rows or columns that which takes least time, of others that which wastes less."""
+    if p.m <= 32 or p.n <= 2 * lanes:
+        return min(_NARROW, key=lambda tile: _cycles(p, lanes, tile))
     square, tall = (_round(p.n, nv * lanes) for _, nv, _ in _WIDE)
     return _WIDE[8 * tall <= 7 * square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
+
+
+def _cycles(p: Product, lanes: int, tile: tuple[int, int, int]) -> float:
+    """Of a core that adds two vectors of products and reads two a cycle."""
+    mr, nv, _ = tile
+    panels = _ceil(p.n, nv * lanes)
+    step = max(mr * nv, mr + nv) / 2
+    return panels * (_ceil(p.m, mr) * (step * p.k + _A_TILE + mr * nv) + p.b_along_k * nv * p.k * 4)
 
 
 def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
@@ -144,7 +179,8 @@ def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
     most = chosen["rows"]
     panels = _ceil(p.n, nv * lanes)
     depth, parts = _split(p, cores, _ceil(p.m, mr) * panels * p.batch * 64)
-    if panels * p.batch == 1 and p.m <= _FEW and p.k >= _LONG:  # parts of k pack B once, blocks of rows each
+    apart = p.m * p.n * p.k >= _APART and panels * p.batch == 1
+    if apart and p.m <= _FEW and p.k >= _LONG:  # parts of k pack B once, blocks of rows each
         depth = _round(_ceil(p.k, max(cores, parts)), kc)
         parts = _ceil(p.k, depth)
     wanted = _shares(p, cores, parts, chosen)
@@ -200,7 +236,7 @@ def _shares(p: Product, cores: int, parts: int, chosen: Choice) -> int:
 
 def _split(p: Product, cores: int, results: int) -> tuple[int, int]:
     """k cut in parts where there are too few results to occupy the cores: (depth of a part, parts)."""
-    if results >= 256 * cores or p.k < 16 * 1024:
+    if results >= 256 * cores or p.k < 16 * 1024 or p.m * p.n * p.k * p.batch < _APART:
         return p.k, 1
     depth = _round(_ceil(p.k, 2 * cores), 1024)
     return depth, _ceil(p.k, depth)

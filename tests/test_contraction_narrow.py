@@ -1,0 +1,123 @@
+"""Products of few rows or columns: whole vectors of operands are read where these have fewer elements, beside numbers
+that must not count, and what is stored ends where the result ends."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from test_contraction import MATMUL, compare, draw, fetch, record_of, tensor
+
+from weftgrad.runtime import dispatch, dtypes
+from weftgrad.runtime.backends.protocol import Capabilities
+from weftgrad.runtime.device import meta
+from weftgrad.runtime.kinds import contraction_plan
+from weftgrad.runtime.tensor import Tensor
+
+CPU = Capabilities("cpu", 2, lanes=16)
+FALLBACK = contraction_plan.spaces["opencl-cpu/contraction"].fallback
+
+
+def among_nan(rng: np.random.Generator, *shape: int, turned: bool, compact: bool) -> np.ndarray[Any, Any]:
+    """Random matrices of this shape in memory that is NaN elsewhere; compact: only before the first and behind the last
+    element, else beside every row too."""
+    *lead, rows, columns = (*shape[:-2], *reversed(shape[-2:])) if turned else shape
+    size = int(np.prod(shape))
+    if compact:
+        whole = np.full(size + 64, np.nan, np.float32)
+        found = whole[32 : 32 + size].reshape(*lead, rows, columns)
+    else:
+        whole = np.full((*lead, rows + 2, columns + 5), np.nan, np.float32)
+        found = whole[..., 1:-1, 2:-3]
+    found[...] = rng.standard_normal(found.shape)
+    return found.swapaxes(-1, -2) if turned else found
+
+
+NARROW = [
+    (1, 3, 40),
+    (2, 16, 33),
+    (3, 8, 200),
+    (4, 4, 100),
+    (3, 200, 8),
+    (8, 30, 17),
+    (20, 5, 64),
+    (16, 16, 15),
+    (130, 4, 70),
+]
+
+
+def test_what_lies_beside_operands_does_not_count() -> None:
+    rng = np.random.default_rng(40)
+    cases = []
+    for (m, n, k), (ta, tb), compact in itertools.product(
+        NARROW, ((False, False), (False, True), (True, False)), (True, False)
+    ):
+        a, b = ((m, k), ta), ((k, n), tb)
+        cases.append((MATMUL, *(among_nan(rng, *s, turned=t, compact=compact) for s, t in (a, b))))
+    for (m, n, k), tb in itertools.product(((3, 8, 20), (3, 20, 8), (4, 4, 5)), (False, True)):
+        a, b = among_nan(rng, 5, m, k, turned=False, compact=True), among_nan(rng, 5, k, n, turned=tb, compact=True)
+        cases.append((MATMUL, a, b))
+    row = among_nan(rng, 5, 1, 8, turned=False, compact=True)
+    cases.append((MATMUL, draw(rng, (5, 3, 20), np.float32), np.broadcast_to(row, (5, 20, 8))))  # rows that are one
+    compare(*cases)
+
+
+def test_infinities_of_the_last_elements_of_rows_stay_in_their_row() -> None:
+    """The last vectors of dot products take elements a second time, which must not count, infinite ones either."""
+    a, b = np.ones((5, 37), np.float32), np.ones((6, 37), np.float32)
+    a[1, 22], a[2, 36], b[3, 21] = np.inf, np.nan, -np.inf
+    got = fetch(dispatch.call(record_of(MATMUL), (tensor(a), tensor(b.T))))
+    expected = np.full((5, 6), 37.0)
+    expected[1], expected[2], expected[:, 3] = np.inf, np.nan, -np.inf
+    expected[1:3, 3] = np.nan
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(30, 4, 20), (3, 21, 9), (5, 7, 300)])
+def test_nothing_is_stored_beside_the_result(m: int, n: int, k: int) -> None:
+    rng = np.random.default_rng(41)
+    a, b = draw(rng, (m, k), np.float32), draw(rng, (k, n), np.float32)
+    for gap in (0, 3):
+        plane = np.full((m + 2) * (n + gap), 7.0, np.float32)
+        out = tensor(plane[n + gap :][: m * (n + gap)].reshape(m, n + gap)[:, :n])
+        dispatch.call_into(record_of(MATMUL), (tensor(a), tensor(b)), (), (out,), in_place=False)
+        whole = Tensor(out.storage, meta(dtypes.float32, plane.shape, None, out.device), out.start - 4 * (n + gap))
+        found = fetch(whole).reshape(m + 2, n + gap)
+        np.testing.assert_allclose(found[1:-1, :n], a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+        found[1:-1, :n] = 7.0
+        assert (found == 7.0).all()
+
+
+def test_the_tile_is_that_of_the_result() -> None:
+    for (m, n, k), tile in {
+        (2, 16, 4096): (4, 1),
+        (4, 30, 500): (4, 2),
+        (8, 10, 300): (8, 1),
+        (1, 500, 64): (1, 4),
+    }.items():
+        chosen = contraction_plan.choose(contraction_plan.Product(m, n, k, 1, True, False), CPU, 16)
+        assert (chosen.name, chosen.mr, chosen.nv) == ("gemm", *tile)
+
+
+def test_short_rows_of_a_transposed_operand_are_packed() -> None:
+    for (m, n, k), name in {
+        (8, 64, 8): "gemm",
+        (3, 200, 8): "gemm",
+        (4, 64, 128): "dots",
+        (1, 300, 40): "dots",
+    }.items():
+        assert contraction_plan.choose(contraction_plan.Product(m, n, k, 1, True, True), CPU, 16).name == name
+
+
+def test_operands_of_few_columns_are_laid_out_where_that_pays() -> None:
+    product = contraction_plan.Product
+    assert contraction_plan.lays_b(product(4096, 4, 64, 1, True, False), 16)
+    assert not contraction_plan.lays_b(product(64, 4, 64, 1, True, False), 16)
+    assert not contraction_plan.lays_b(product(4096, 64, 64, 1, True, False), 16)
+    assert contraction_plan.turns(product(1024, 16, 1024, 1, False, False), CPU, 16, FALLBACK)
+    assert not contraction_plan.turns(product(16, 16, 4096, 1, False, False), CPU, 16, FALLBACK)
+    rng = np.random.default_rng(42)
+    a, b = draw(rng, (700, 129), np.float32), draw(rng, (129, 3), np.float32)
+    compare((MATMUL, a, b), (MATMUL, np.asfortranarray(a), b), (MATMUL, draw(rng, (2, 700, 129), np.float32), b))
