@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import numpy as np
+
 from ._generated import ops
+from .runtime.backends.host import HostDriver
 from .runtime.context import current_stream, state
 from .runtime.device import Meta, meta
 from .runtime.dispatch import Plan, call_into, empty, plan_into
@@ -14,7 +17,7 @@ from .runtime.multi_tensor import MultiTensor
 from .runtime.records import registry
 from .runtime.tensor import Tensor
 
-__all__ = ["average", "limit", "norms", "scale"]
+__all__ = ["average", "limit", "norms", "place", "scale"]
 
 
 class _Local(threading.local):
@@ -22,6 +25,7 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.found: dict[str, MultiTensor] = {}
+        self.places: dict[Meta, Tensor] = {}
 
 
 _local = _Local()
@@ -46,6 +50,17 @@ def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
     for tensor, factor, done in zip(tensors, factors, together, strict=True):
         if not done and tensor.meta.numel:
             call_into(registry["mul"], (tensor, factor), (), (tensor,), in_place=True)
+
+
+def place(like: Tensor) -> Tensor | None:
+    """Where a factor for `scale`, of the layout of `like`, may be put: always the same place of host memory, so that the
+    table of places is still right. None on other devices, and beside other streams."""
+    own = like.meta
+    if own.shape or state().streams is not None or not isinstance(own.device.driver, HostDriver):
+        return None
+    if own not in _local.places:
+        _local.places[own] = Tensor(own.device.driver.adopt(np.zeros(1, np.float64)), own, 0)
+    return _local.places[own]
 
 
 def limit(tensors: Sequence[Tensor], most: float) -> None:

@@ -13,6 +13,7 @@ from weftgrad.func import functional_call
 from weftgrad.nn.utils import parametrizations, parametrize
 from weftgrad.nn.utils._orthogonal import matrix_exp
 from weftgrad.optim import SGD, swa_utils
+from weftgrad.runtime.multi_tensor import MultiTensor
 
 RNG = np.random.default_rng(5)
 
@@ -73,6 +74,20 @@ def test_gradients_are_clipped_without_waiting(monkeypatch):
         nn.utils.clip_grad_norm_(iter([]), 1.0)
     with pytest.warns(FutureWarning, match="clip_grad_norm_"):
         nn.utils.clip_grad_norm(params[1], 1.0)
+
+
+def test_clipping_again_writes_no_table_again(monkeypatch):
+    params = [nn.Parameter(wg.zeros(2, 3)), nn.Parameter(wg.zeros(4))]
+    for param in params:
+        param.grad = wg.zeros_like(param)
+    for number in range(1, 4):
+        if number == 2:  # gradients lie where they lay, and the factor as well
+            monkeypatch.setattr(MultiTensor, "_place", lambda *_: pytest.fail("the table was written again"))
+        for param in params:
+            param.grad.fill_(float(number))
+        close(nn.utils.clip_grad_norm_(params, 1.0), number * math.sqrt(10))
+        for param in params:
+            close(param.grad, np.full(param.shape, 1 / math.sqrt(10)))
 
 
 def test_parameters_share_a_vector():

@@ -73,7 +73,8 @@ def _scale(grads: list[Any], max_norm: float, total_norm: Tensor) -> None:
     if not grads:
         return
     with no_grad():
-        factor: Any = ops.clamp_max(ops.mul(ops.reciprocal(ops.add(total_norm, 1e-6)), float(max_norm)), 1.0)
+        most = ops.mul(ops.reciprocal(ops.add(total_norm, 1e-6)), float(max_norm))
+        factor: Any = ops.clamp_max(most, 1.0, out=_groups.place(most))
         places = {factor.meta.device: factor}
         for grad in grads:
             place = grad.meta.device
