@@ -76,8 +76,8 @@ def test_products_and_rows_by_a_team(driver: CpuDriver) -> None:
 
 def test_what_pends_goes_first(driver: CpuDriver) -> None:
     """A step of middle size behind work of the pool waits for it."""
-    big, small = wg.ones(1 << 22, device="cpu"), wg.zeros(1 << 17, device="cpu")
-    for _ in range(10):
+    big, small = wg.ones(1 << 23, device="cpu"), wg.zeros(1 << 17, device="cpu")
+    for _ in range(4):
         made = big
         for _ in range(5):
             made = made + 1
@@ -193,6 +193,6 @@ def test_large_work_is_left_to_workers(driver: CpuDriver) -> None:
         (found,) = dispatch.plan_for(registry["add"], (x, x)).steps
         return found
 
-    one, shared, large = step(1000), step(1 << 18), step(1 << 22)
+    one, shared, large = step(1000), step(1 << 18), step(1 << 23)
     assert one.work <= SMALL < shared.work <= MIDDLE < large.work
     assert [driver.is_quick(s) for s in (one, shared, large)] == [True, workgroups.cores() > 1, False]

@@ -39,8 +39,9 @@ __all__ = ["SMALL", "CpuDriver", "CpuStream"]
 # Work (see `Step`) up to which the calling thread is faster than its workers, which take 10 to 40 us to wake and cost
 # the other core as much: measured to be 20 to 25 us of one core.
 SMALL = 48 * 1024
-# Work up to which the calling thread and a team that spins (csrc/team.c), who share it, are faster than the workers.
-MIDDLE = 320 * 1024
+# Work up to which the calling thread and a team that spins (csrc/team.c), who share it, are faster than the workers: up
+# to a millisecond.
+MIDDLE = 1024 * 1024
 
 
 class CpuStream(QueueStream):
