@@ -53,8 +53,8 @@ def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
 
 
 def place(like: Tensor) -> Tensor | None:
-    """Where a factor for `scale`, of the layout of `like`, may be put: always the same place of host memory, so that the
-    table of places is still right. None on other devices, and beside other streams."""
+    """Where a factor for `scale`, of the layout of `like`, may be put: always the same place of host memory, so that
+    the table of places is still right. None on other devices, and beside other streams."""
     own = like.meta
     if own.shape or state().streams is not None or not isinstance(own.device.driver, HostDriver):
         return None
