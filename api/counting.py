@@ -35,6 +35,8 @@ _sort_along, _search_sorted = registry["sort_along"], registry["search_sorted"]
 _take_at, _spread, _scatter = registry["take_at"], registry["spread"], registry["scatter"]
 _narrow = registry["narrow"]
 
+_MANY, _SHARES = 1 << 15, 8  # so many elements are counted in shares, by OpenCL; Triton's kernels look through them all
+
 
 def _flat(tensor: Tensor) -> Tensor:
     return views.reshape(tensor.detach(), (-1,))  # type: ignore[attr-defined]
@@ -283,12 +285,21 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 def _sums(places: Tensor, size: int, weights: Tensor | None) -> Tensor:
     """How many of a vector of places fall on each of `size`, or the weights' sums; places outside count for nothing."""
-    if weights is None:
-        one = factories.full((1,), 1, dtype=dtypes.int64, device=places.meta.device)
-        source = call(registry["expand"], (one,), (places.meta.shape,))
-    else:
+    if weights is not None:
         source = weights if weights.meta.dtype is dtypes.float32 else _to(weights, dtypes.float64)
-    return call(_spread, (source, places), ((size,), 0))  # type: ignore[no-any-return]
+        return call(_spread, (source, places), ((size,), 0))  # type: ignore[no-any-return]
+    one = factories.full((1,), 1, dtype=dtypes.int64, device=places.meta.device)
+    numel = places.meta.numel
+    shares = _SHARES
+    if numel < max(_MANY, 4 * shares * size) or places.meta.device.driver.target != "opencl":
+        return call(_spread, (call(registry["expand"], (one,), (places.meta.shape,)), places), ((size,), 0))  # type: ignore[no-any-return]
+    rows = views.reshape(call(_narrow, (places,), (0, 0, numel - numel % shares)), (shares, numel // shares))
+    found = call(_spread, (call(registry["expand"], (one,), (rows.meta.shape,)), rows), ((shares, size), 1))
+    found = ops.sum(found, 0)
+    if numel % shares:
+        rest = call(_narrow, (places,), (0, numel - numel % shares, numel % shares))
+        found = ops.add(found, _sums(rest, size, None))
+    return found  # type: ignore[no-any-return]
 
 
 def _floating(input: Tensor, where: str) -> None:
@@ -323,10 +334,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         raise DomainError(f"histc: max must be larger than min, but they are {max} and {min}")
     flat = _flat(input)
     low, high = _range(flat, float(min), float(max), "histc")
-    place = ops.true_divide(ops.mul(ops.sub(flat, low), float(bins)), high - low)
-    inside = ops.logical_and(ops.ge(flat, low), ops.le(flat, high))
-    places = ops.clamp_max(_to(ops.where(inside, place, 0.0), dtypes.int64), bins - 1)
-    found = _to(_sums(ops.where(inside, places, -1), bins, None), input.meta.dtype)
+    places = call(registry["histogram_place"], (flat, low, high, float(bins)))
+    found = _to(_sums(places, bins, None), input.meta.dtype)
     return found if out is None else store(found, out, "histc")
 
 
@@ -394,20 +403,18 @@ def _edges(low: float, high: float, bins: int, like: Tensor) -> Tensor:
     """The edges of equal bins, from both ends and in the dtype's own arithmetic, as PyTorch has them."""
     own = np.float64 if like.meta.dtype is dtypes.float64 else np.float32
     first, last, i = own(low), own(high), np.arange(bins + 1)
-    step = np.float64((last - first) / own(bins))  # the product is not rounded before the sum
+    wide = np.longdouble if own is np.float64 else np.float64
+    step = wide((last - first) / own(bins))  # the product is not rounded before the sum
     values = np.where(i < (bins + 1) // 2, first + step * i, last - step * (bins - i))
-    return factories.tensor(values, dtype=like.meta.dtype, device=like.meta.device)
+    return factories.tensor(values.astype(np.float64), dtype=like.meta.dtype, device=like.meta.device)
 
 
 def _histogram(flat: Tensor, edges: Tensor, weight: Tensor | None, density: bool) -> Tensor:
     bins = edges.meta.numel - 1
-    places = ops.sub(call(_search_sorted, (edges, flat), (True, True)), 1)
-    last = call(_narrow, (edges,), (0, bins, 1))
-    places = ops.where(ops.eq(flat, last), bins - 1, places)
-    places = ops.where(ops.gt(flat, last), -1, places)
+    places = call(registry["bin_sorted"], (edges, flat))
     if weight is not None and weight.meta.dtype.itemsize == 2:
         weight = _to(weight, dtypes.float32)
-    hist = _to(_sums(ops.where(ops.isnan(flat), -1, places), bins, weight), flat.meta.dtype)
+    hist = _to(_sums(places, bins, weight), flat.meta.dtype)
     if density:
         widths = ops.sub(call(_narrow, (edges,), (0, 1, bins)), call(_narrow, (edges,), (0, 0, bins)))
         hist = ops.true_divide(ops.true_divide(hist, ops.sum(hist)), widths)

@@ -102,6 +102,9 @@ def values_of(op: Op) -> list[Any]:
 NUMBERS = {
     "alpha": -1.5,
     "value": 0.75,
+    "first": -1.375,
+    "last": 1.125,
+    "bins": 5.0,
     "negative_slope": 0.25,
     "order": 2.0,
     "beta": 1.5,

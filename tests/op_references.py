@@ -325,6 +325,9 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "wrap_index": lambda i, size: np.where(i < 0, i + size, i),
     "grid_place": lambda at, scale, shift: (at + 1) * scale - shift,
     "grid_tap": _tap,
+    "histogram_place": lambda x, first, last, bins: np.where(
+        (x >= first) & (x <= last), np.floor(np.minimum((x - first) / ((last - first) / bins), bins - 1)), -1
+    ),
     "linear_index": lambda major, minor, size: major * size + minor,
     "zero_like": lambda x: np.zeros(x.shape),
     "index_bounds": lambda x, axis=None, keepdims=False: (x.min(), x.max()),
@@ -419,8 +422,8 @@ _BY_CLASS = {
 def results_of(op: Any) -> dict[str, str]:
     """The letters of an op's result dtypes by the letter of its operands' dtype."""
     row = "ffffffhBfd" if op.result == "float" else _BY_CLASS[op.dtypes]
-    if op.result == "int64":
-        row = "".join("-" if letter == "-" else "8" for letter in row)
+    if op.result in ("int64", "int32"):
+        row = "".join("-" if letter == "-" else "8" if op.result == "int64" else "4" for letter in row)
     return _RECORDED.get(op.name) or dict(zip(LETTERS, row, strict=True))
 
 

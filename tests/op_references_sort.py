@@ -41,4 +41,13 @@ def search_sorted(sequence: Array, values: Array, right: bool, total: bool) -> A
     return np.array([np.searchsorted(s, v, side) for s, v in rows]).reshape(values.shape)
 
 
-SORT_REFERENCES = {"sort_along": sort_along, "top_along": top_along, "search_sorted": search_sorted}
+def bin_sorted(sequence: Array, values: Array) -> Array:
+    """The last edge that is at or below a value; of the last interval for its end."""
+    inner = sequence[1:-1]
+    inside = (values >= sequence[0]) & (values <= sequence[-1]) & (sequence.size > 1)
+    return np.where(inside, (values[..., None] >= inner).sum(-1), -1)
+
+
+SORT_REFERENCES = {
+    "bin_sorted": bin_sorted, "sort_along": sort_along, "top_along": top_along, "search_sorted": search_sorted,
+}  # fmt: skip

@@ -17,16 +17,17 @@ def resample_rows(Row: Any, of: Callable[..., Any], at: Callable[..., Any]) -> l
     def read(mode: str, padding: str, align: bool, **others: Any) -> dict[str, Any]:
         return {"mode": mode, "padding": padding, "align": align, **others}
 
-    planes, volumes, places = (2, 2, 4, 5), (1, 2, 3, 2, 4), of(2, 3, 7, 2, holds="chance")  # at no element's centre
+    planes, volumes, small = (2, 2, 4, 5), (1, 2, 3, 2, 4), (1, 2, 3, 3)
+    inner = of(1, 2, 2, 2, holds="chance")  # places that are no element's centre
     tents, near = read("bilinear", "zeros", True), read("nearest", "border", False)
-    cubic, turned = read("bicubic", "zeros", False), read("bicubic", "reflection", True)
+    cubic, turned = read("bicubic", "zeros", False), read("bilinear", "reflection", True)
     return [
         Row("resample", (of(2, 7, 33), at(2, 3), of(6, 3)), {"dim": -2, "dtype": None}, False),
         Row("resample", (of(5, 17), at(16, 41), of(2, 41)), {"dim": 1, "dtype": None}, False),
-        Row("sample_grid", (of(*planes), places), tents),
+        Row("sample_grid", (of(*small), inner), tents),
         Row("sample_grid", (of(*planes), of(2, 5, 1, 2)), turned, False),
         Row("sample_grid", (of(*volumes), of(1, 3, 1, 6, 3)), near, False),
-        Row("sample_grid_input", (of(2, 2, 3, 7), of(2, 3, 7, 2)), {**tents, "shape": planes}, False),
+        Row("sample_grid_input", (of(1, 2, 2, 5), of(1, 2, 5, 2)), {**tents, "shape": small}, False),
         Row("sample_grid_places", (of(2, 2, 5, 1), of(*planes), of(2, 5, 1, 2)), cubic, False),
     ]
 

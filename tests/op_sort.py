@@ -6,7 +6,7 @@ Results have to be exactly what is expected.
 from __future__ import annotations
 
 import numpy as np
-from op_references_sort import search_sorted, sort_along, top_along
+from op_references_sort import bin_sorted, search_sorted, sort_along, top_along
 from op_running import Array, Case, Slopes, caller, has, laid_out, numpy_of, rounded, tensor
 
 from weftgrad.codegen.model import Op
@@ -28,6 +28,8 @@ def sort_cases(op: Op, place: Device, selection: str) -> list[Case]:
     """Every shape in float32, and the first one, and a long one, in other dtypes."""
     if op.name == "search_sorted":
         return _searches(place, selection)
+    if op.name == "bin_sorted":
+        return _bins(place, selection)
     rng = np.random.default_rng(11)
     dtypes = [d for d in (_EVERY if selection == "full" else _SOME) if has(place, d)]
     calls = [("float32", shape, k) for shape, k in zip(_SHAPES, _KS, strict=True)]
@@ -86,6 +88,21 @@ def _searches(place: Device, selection: str) -> list[Case]:
         made = [tensor(sequence, dtype, place), tensor(values, dtype, place)]
         expected = search_sorted(sequence, values, right, total)
         found.append(Case(f"{dtype}, {right}, {total}", made, [sequence, values], expected, "int64", (right, total)))
+    return found
+
+
+def _bins(place: Device, selection: str) -> list[Case]:
+    """Edges evenly apart, otherwise, equal, and one alone."""
+    rng = np.random.default_rng(13)
+    even, odd = np.linspace(-3, 3, 13), np.sort(np.round(rng.standard_normal(9) * 8) / 4)
+    calls = [("float32", edges) for edges in (even, odd, np.full(3, 0.25), np.zeros(1))]
+    calls += [(d, even) for d in ("float64", "float16", "bfloat16") if selection == "full" and has(place, d)]
+    found = []
+    for dtype, edges in calls:
+        sequence, values = rounded(edges, dtype), _values(rng, (5, 40), dtype)
+        made = [tensor(sequence, dtype, place), tensor(values, dtype, place)]
+        expected = bin_sorted(sequence, np.asarray(values))
+        found.append(Case(f"{dtype}, {edges.size} edges", made, [sequence, values], expected, "int64", ()))
     return found
 
 

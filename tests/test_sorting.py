@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -223,6 +224,22 @@ def test_histograms(place: Any) -> None:
     assert host(wg.histc(x)).sum() == 60
     assert host(wg.histc(wg.tensor([2.0, 2.0], device=place), 3)).tolist() == [0, 2, 0]
     assert host(wg.histc(wg.tensor([NAN, 1.0], device=place), 2, 0, 2)).tolist() == [0, 1]
+
+
+def test_edges_are_rounded_once() -> None:
+    """As PyTorch's are: the product of number and width is not rounded before the sum."""
+    low, high, bins = -1.5, 0.7, 97
+    edges = wg.histogram(wg.zeros(1, dtype=wg.float64), bins, range=(low, high)).bin_edges.tolist()
+    step = Fraction((high - low) / bins)
+    assert edges[: bins // 2] == [float(Fraction(low) + step * i) for i in range(bins // 2)]
+    assert edges[bins // 2 + 1 :] == [float(Fraction(high) - step * (bins - i)) for i in range(bins // 2 + 1, bins + 1)]
+
+
+def test_many_are_counted_in_shares() -> None:
+    data = np.random.default_rng(7).integers(0, 300, 40_003)
+    assert (wg.bincount(wg.tensor(data)).numpy() == np.bincount(data)).all()
+    found = wg.histc(wg.tensor(data.astype("float32")), 60, 0, 300).numpy()
+    assert (found == np.histogram(data, 60, (0, 300))[0]).all()
 
 
 def test_bincount(place: Any) -> None:

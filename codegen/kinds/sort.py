@@ -22,6 +22,7 @@ PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "order": (("input",), ("dim", "descending")),
     "top": (("input",), ("k", "dim", "largest")),
     "search": (("sequence", "values"), ("right", "total")),
+    "bins": (("sequence", "values"), ()),
 }
 
 
@@ -41,7 +42,7 @@ def check(op: Op) -> None:
 def render(op: Op, environment: Any) -> Rendered:
     """Kernels of the pattern's schedules. Those of `order` and `top` are the same."""
     pattern = op.fields["sort"]
-    does = "search" if pattern == "search" else "order"
+    does = "search" if pattern in ("search", "bins") else "order"
     if does == "search":
         outputs: tuple[OutputRow, ...] = (OutputRow(type="index", result="index", differentiable=False),)
     else:

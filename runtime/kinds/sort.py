@@ -80,7 +80,7 @@ def plan(request: Request) -> Planned:
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
     if request.into is not None:
         raise ArgumentError(f"{request.where()}: has no form that writes into a given tensor")
-    if request.record.detail["sort"] == "search":
+    if request.record.detail["sort"] in ("search", "bins"):
         return _search(request)
     return _order(request)
 
@@ -279,9 +279,13 @@ def _search(request: Request) -> Planned:
     stride = 0 if alone else n
     able, record = request.capabilities, request.record
     slots = (slot(sequence, "value"), slot(values, "value"), slot(out, "index"))
-    flags = {"RIGHT": int(bool(request.static("right"))), "TOTAL": int(bool(request.static("total")))}
+    bins = record.detail["sort"] == "bins"
+    if bins and not (alone and n):
+        raise ShapeError(f"{request.where()}: needs one sequence that is not empty")
+    right, total = (True, False) if bins else (bool(request.static("right")), bool(request.static("total")))
+    flags = {"RIGHT": int(right), "TOTAL": int(total), "BINS": int(bins)}
     buffers = (0, 1, 2) if n else (1, 1, 2)  # an empty tensor has no memory that a kernel could be given
-    steps = n.bit_length() + 1
+    steps = 2 if bins and able.style == "cpu" else n.bit_length() + 1
     if able.style == "triton":
         from .triton.sort import search_step
 
