@@ -11,6 +11,7 @@ from . import autograd
 from .conversion import Conversions
 from .runtime import views
 from .runtime.dispatch import call, refresh
+from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
 from .runtime.layout import normalize_dim
 from .runtime.records import registry
@@ -180,7 +181,13 @@ class _Methods:
         return self if self.meta.ndim < 2 else call(registry["transpose"], (self,), (0, 1))
 
     def view(self, *shape: Any) -> Any:
-        """The same elements in another shape, without copying. Raises `ShapeError` where strides do not allow it."""
+        """The same elements in another shape, without copying; or, of a dtype, the same bits as numbers of that dtype,
+        in more or fewer along the last dimension where its size is another.
+
+        Raises `ShapeError` where strides do not allow it, `GradientError` for bits of what wants a gradient.
+        """
+        if len(shape) == 1 and isinstance(shape[0], DType):
+            return views.seen_as(self, shape[0])  # type: ignore[arg-type]
         return call(registry["view"], (self,), (_sizes(shape),))
 
     def view_as(self, other: Tensor) -> Any:

@@ -15,13 +15,14 @@ from .products import fused
 from .runtime import dtypes, layout, views
 from .runtime.autocast import alike
 from .runtime.dispatch import call
-from .runtime.errors import DomainError, DTypeError, GradientError, ShapeError
+from .runtime.errors import DomainError, DTypeError, GradientError, ShapeError, UnsupportedDType
 from .runtime.records import registry
 from .runtime.spelling import spelled, store, with_axis
 from .runtime.tensor import Tensor
 
 __all__ = [
-    "addbmm", "addr", "frexp", "heaviside", "ldexp", "log_softmax", "nanmean", "nansum", "renorm", "softmax", "vander",
+    "addbmm", "addr", "frexp", "heaviside", "ldexp", "log_softmax", "nanmean", "nansum", "nextafter", "renorm",
+    "softmax", "vander",
 ]  # fmt: skip
 
 
@@ -179,6 +180,47 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return found if out is None else store(found, out, "ldexp")
 
 
+# The integers of a dtype's width, and the bits of its infinity.
+_BITS = {
+    "float16": (dtypes.int16, 0x7C00), "bfloat16": (dtypes.int16, 0x7F80), "float32": (dtypes.int32, 0x7F800000),
+    "float64": (dtypes.int64, 0x7FF0000000000000),
+}  # fmt: skip
+
+
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The number next to `input` on the way to `other`; `other` where they are equal, NaN where either is.
+
+    Works on the numbers' bits, whose order as integers is theirs. Raises `UnsupportedDType` for integers, and
+    `GradientError` where a gradient is wanted.
+    """
+    from .autograd import is_grad_enabled
+    from .functions import result_type
+
+    only_tensors("nextafter", input, other)
+    wanted = result_type(input, other)
+    if wanted.name not in _BITS:
+        raise UnsupportedDType(f"nextafter: takes floating dtypes, not {wanted.name}; convert with .to()")
+    if is_grad_enabled() and (input.requires_grad or other.requires_grad):  # type: ignore[attr-defined]
+        raise GradientError("nextafter: has no derivative; call it under no_grad() or of .detach()")
+    integers, infinite = _BITS[wanted.name]
+    least = -(1 << (8 * integers.itemsize - 1))
+    start, end = (x.to(wanted).contiguous().view(integers) for x in (input, other))  # type: ignore[attr-defined]
+
+    def place(bits: Any) -> Any:
+        return ops.where(ops.lt(bits, 0), ops.sub(least, bits), bits)
+
+    at, to = place(start), place(end)
+    up, minus = ops.lt(at, to), ops.lt(start, 0)
+    farther = ops.logical_xor(up, minus)  # from 0
+    moved = ops.where(farther, ops.add(start, 1), ops.sub(start, 1))
+    from_zero = ops.where(up, ops.add(at, 1), least + 1)
+    found: Any = ops.where(ops.eq(at, to), end, ops.where(ops.eq(at, 0), from_zero, moved))
+    for bits in (end, start):
+        found = ops.where(ops.gt(ops.bitwise_and(bits, -1 - least), infinite), bits, found)
+    found = found.view(wanted)
+    return found if out is None else store(found, out, "nextafter")
+
+
 def frexp(input: Tensor, *, out: Any = None) -> FrexpResult:
     """(mantissa, exponent) with input = mantissa * 2 ** exponent, magnitudes of mantissas in [0.5, 1), exponents int32;
     0, infinities and NaN are their own mantissas, with exponent 0. Exact: only powers of two are multiplied with.
@@ -282,6 +324,7 @@ def _in_place(function: Any) -> Any:
 METHODS: dict[str, Any] = {
     "addbmm": addbmm, "addbmm_": _in_place(addbmm), "addr": addr, "addr_": _in_place(addr),
     "fill_diagonal_": fill_diagonal_, "frexp": frexp, "heaviside": heaviside, "heaviside_": _in_place(heaviside),
-    "ldexp": ldexp, "ldexp_": _in_place(ldexp), "nanmean": nanmean, "nansum": nansum, "renorm": renorm,
+    "ldexp": ldexp, "ldexp_": _in_place(ldexp), "nanmean": nanmean, "nansum": nansum, "nextafter": nextafter,
+    "nextafter_": _in_place(nextafter), "renorm": renorm,
     "renorm_": _in_place(renorm), "log_softmax": log_softmax, "softmax": softmax,
 }  # fmt: skip

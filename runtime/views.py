@@ -3,13 +3,16 @@ and a copy."""
 
 from __future__ import annotations
 
+from .context import state
+from .device import meta
 from .dispatch import call
-from .errors import ShapeError
+from .dtypes import DType
+from .errors import GradientError, ShapeError
 from .kinds.view import view_strides
 from .records import registry
 from .tensor import Tensor
 
-__all__ = ["contiguous", "infer_shape", "reshape"]
+__all__ = ["contiguous", "infer_shape", "reshape", "seen_as"]
 
 
 def contiguous(tensor: Tensor) -> Tensor:
@@ -45,3 +48,27 @@ def reshape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     if view_strides(tensor.meta, wanted) is None:
         tensor = contiguous(tensor)
     return call(registry["view"], (tensor,), (wanted,))  # type: ignore[no-any-return]
+
+
+def seen_as(tensor: Tensor, dtype: DType) -> Tensor:
+    """The memory of `tensor` as numbers of `dtype`: as many of the same size, else more or fewer along the last
+    dimension, whose elements must be neighbours. Raises `ShapeError`, `GradientError`."""
+    layout = tensor.meta
+    if state().grad and tensor.needs:
+        raise GradientError("view: the bits of a tensor that requires grad have no gradient; use .detach()")
+    own, new = layout.dtype.itemsize, dtype.itemsize
+    shape, strides = layout.shape, layout.strides
+    if own != new:
+        if not shape or strides[-1] != 1:
+            raise ShapeError(
+                f"view: {layout.dtype.name} as {dtype.name} needs neighbours along the last dimension, shape "
+                f"{list(shape)} has strides {list(strides)}; call .contiguous() first"
+            )
+        if any(n * own % new for n in (shape[-1], *strides[:-1])) or tensor.start % new:
+            raise ShapeError(
+                f"view: {layout.dtype.name} as {dtype.name}: shape {list(shape)} with strides {list(strides)} from "
+                f"byte {tensor.start} is not made of whole numbers of {new} bytes"
+            )
+        shape = (*shape[:-1], shape[-1] * own // new)
+        strides = (*[s * own // new for s in strides[:-1]], 1)
+    return Tensor(tensor.storage, meta(dtype, shape, strides, layout.device), tensor.start)

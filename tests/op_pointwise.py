@@ -33,7 +33,11 @@ from weftgrad.runtime.device import Device
 
 # Ranges narrower than the op's domain serve its derivatives only.
 _FORWARD_WIDE = {"remainder", "fmod", "floor_divide", "trunc_divide", "true_divide", "reciprocal", "addcdiv", "pow"}
-_SMALL_INTEGERS = {"pow": {"input": (-6, 6), "exponent": (-3, 9)}}
+_SMALL_INTEGERS = {
+    "pow": {"input": (-6, 6), "exponent": (-3, 9)}, "gcd": {"input": (-100, 100), "other": (-100, 100)},
+    "lcm": {"input": (-100, 100), "other": (-100, 100)}, "bitwise_left_shift": {"input": (-99, 99), "other": (-2, 33)},
+    "bitwise_right_shift": {"input": (-99, 99), "other": (-2, 33)},
+}  # fmt: skip
 
 
 # Running means of squares are positive, and at least the square of the running mean.

@@ -406,6 +406,7 @@ _RESULTS = {
     "selu hardswish hardsigmoid",
     "bbbbbbbbbb": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit",
     "bu1248----": "bitwise_and bitwise_or bitwise_xor bitwise_not",
+    "-u1248----": "bitwise_left_shift bitwise_right_shift gcd lcm",
     "--1248hBfd": "hardtanh",
 }
 _RECORDED = {op: dict(zip(LETTERS, row, strict=True)) for row, ops in _RESULTS.items() for op in ops.split()}

@@ -82,6 +82,45 @@ def test_norms_and_powers():
             run()
 
 
+def test_next_numbers():
+    values = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 0.5], np.float32)
+    for dtype in (np.float32, np.float16):
+        a, b = (v.reshape(-1).astype(dtype) for v in np.meshgrid(values, values))
+        found = wg.nextafter(wg.tensor(a), wg.tensor(b)).numpy()
+        expected = np.nextafter(a, b)
+        np.testing.assert_array_equal(found, expected)
+        signs = ~np.isnan(a) & ~np.isnan(b) & (a != b)  # of equal ones it is C's: the other
+        np.testing.assert_array_equal(np.signbit(found)[signs], np.signbit(expected)[signs])
+    one = wg.ones(1, dtype=wg.bfloat16)
+    assert one.nextafter_(one * 2).item() == wg.nextafter(wg.ones(1, dtype=wg.bfloat16), one * 4).item() == 1.0078125
+    assert wg.nextafter(wg.ones(1), wg.zeros(1, dtype=wg.float64)).dtype is wg.float64
+    for wrong, kind in (((wg.ones(1, requires_grad=True), wg.ones(1)), RuntimeError), ((wg.ones(1), 2.0), TypeError),
+                        ((wg.arange(2), wg.arange(2)), NotImplementedError)):  # fmt: skip
+        with pytest.raises(kind, match="nextafter"):
+            wg.nextafter(*wrong)
+
+
+def test_shifts_and_divisors():
+    x = wg.tensor([1, 2, -5])
+    assert (x << 1).tolist() == x.bitwise_left_shift(1).tolist() == [2, 4, -10]
+    assert (x >> 1).tolist() == [0, 1, -3]
+    assert (2 << x).tolist() == [4, 8, 0]
+    assert (16 >> wg.tensor([1, 2, 70])).tolist() == [8, 4, 0]
+    y = x.clone()
+    y <<= 2
+    y >>= wg.tensor([1, 0, 1])
+    assert y.tolist() == [2, 8, -10]
+    assert (wg.tensor([True]) << 1).dtype is wg.int64
+    assert wg.nextafter(wg.tensor([-0.0]), wg.tensor([0.0])).signbit().item() is False
+    assert wg.gcd(wg.tensor([12, -8, 0, 0]), wg.tensor([18, 12, 5, 0])).tolist() == [6, 4, 5, 0]
+    assert wg.lcm(wg.tensor([4, -6, 0]), wg.tensor([6, 4, 3])).tolist() == [12, 12, 0]
+    assert wg.tensor([4]).gcd_(wg.tensor([6])).item() == 2
+    for wrong in (lambda: wg.ones(1) << 1, lambda: x >> 1.0, lambda: wg.gcd(wg.ones(1), wg.ones(1)),
+                  lambda: wg.lcm(x > 0, x > 0)):  # fmt: skip
+        with pytest.raises(NotImplementedError):
+            wrong()
+
+
 def test_diagonals_in_place():
     for shape, wrap in (((7, 3), True), ((3, 5), False), ((3, 3, 3), False)):
         expected = np.zeros(shape, np.float32)

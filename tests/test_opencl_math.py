@@ -76,7 +76,7 @@ SPECIAL: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
 BINARY = ["polygamma", "pow", "fmod", "mod", "floor_div", "maximum", "minimum", "hypot", "atan2", "copysign"]
 MASKS = ["isnan", "isinf", "isfinite", "signbit"]
 INTEGER_BINARY = [
-    "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift",
+    "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift", "gcd",
     "bitwise_and", "bitwise_or", "bitwise_xor",
 ]  # fmt: skip
 INTEGER_UNARY = ["abs", "sign", "square", "floor", "round", "bitwise_not"]
@@ -386,7 +386,7 @@ def test_integers(device, element):
         "floor_div": np.floor_divide(x, y), "mod": np.remainder(x, y), "fmod": np.fmod(x, y),
         "pow": np.array(powers, dtype=dtype), "maximum": np.maximum(x, y), "minimum": np.minimum(x, y),
         "lshift": np.left_shift(x, y), "rshift": np.right_shift(x, y), "bitwise_and": x & y, "bitwise_or": x | y,
-        "bitwise_xor": x ^ y,
+        "bitwise_xor": x ^ y, "gcd": np.gcd(x, y),
     }  # fmt: skip
     for name, values in expected.items():
         got = device.both(name, element, x, y)

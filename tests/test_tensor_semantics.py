@@ -420,6 +420,22 @@ def test_numbers_of_numpy_are_numbers():
     assert wg.tensor([np.float16(1), 2]).dtype is wg.float16
 
 
+def test_bits_of_other_dtypes():
+    x = wg.tensor([[1.0, -2.0], [0.5, 0.0]])
+    bits = x.view(wg.int32)
+    assert bits.tolist() == x.numpy().view(np.int32).tolist()
+    bits[0, 0] = 0x40000000
+    assert x[0, 0].item() == 2
+    assert x.view(wg.uint8).tolist() == x.numpy().view(np.uint8).tolist()
+    assert x.view(wg.uint8)[:, 4:].view(wg.float32).tolist() == [[-2], [0]]
+    assert x.t().view(wg.int32).tolist() == x.t().contiguous().view(wg.int32).tolist()
+    assert wg.frombuffer(bytearray(b"\x80\x3f"), dtype=wg.bfloat16).tolist() == [1]
+    for wrong in (lambda: x.t().view(wg.int64), lambda: wg.ones(3).view(wg.float64), lambda: x.sum().view(wg.uint8),
+                  lambda: x.requires_grad_().view(wg.int32)):  # fmt: skip
+        with pytest.raises(RuntimeError, match="view"):
+            wrong()
+
+
 def test_arrays_that_are_not_writable_are_copied():
     array = np.frombuffer(b"\x01\x02", np.uint8)
     for make in (lambda: wg.from_numpy(array), lambda: wg.frombuffer(b"\x01\x02", dtype=wg.uint8)):

@@ -4,6 +4,7 @@ Errors are counted in units in the last place (ULP), as those of the functions i
 """
 
 import ast
+import math
 import py_compile
 import re
 from functools import cache
@@ -62,7 +63,7 @@ SPECIAL = {
 BINARY = ["div", "floor_div", "mod", "fmod", "maximum", "minimum", "copysign", "hypot", "atan2", "pow"]
 MASKS = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit}
 INTEGER_UNARY = ["neg", "abs", "sign", "square", "floor", "ceil", "trunc", "round"]
-INTEGER_BINARY = ["div", "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift"]
+INTEGER_BINARY = ["div", "floor_div", "mod", "fmod", "pow", "maximum", "minimum", "lshift", "rshift", "gcd"]
 
 
 def dtype_of(dtype):
@@ -306,6 +307,7 @@ def test_integers_are_those_of_python(dtype):
     shifts = {
         "lshift": lambda a, b: a << b if 0 <= b < width else 0,
         "rshift": lambda a, b: a >> (b if 0 <= b < width else width),
+        "gcd": math.gcd,
     }
     for name in INTEGER_UNARY:
         same(name, call(name, x), np.array([wrapped(PYTHON[name](a), dtype) for a, _ in given], dtype), x)
