@@ -80,6 +80,8 @@ _ALONE = 3 << 20  # multiplications that the calling thread does itself, where i
 _APART = 2 << 20  # multiplications from which a product is cut along k
 _PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
 _FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
+_IN_PLACE = (32, 128)  # rows of a work-item that reads B in place, at most: of several panels, and of one
+_AN_ENTRY = 4096  # multiplications in the time that an entry of a batch takes at least
 _FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
 _FLIP_COLUMNS = 100  # columns of B that pay for it
 
@@ -171,7 +173,7 @@ def _cycles(p: Product, lanes: int, tile: tuple[int, int, int]) -> float:
     mr, nv, _ = tile
     panels = _ceil(p.n, nv * lanes)
     step = max(mr * nv, mr + nv) / 2
-    return panels * (_ceil(p.m, mr) * (step * p.k + _A_TILE + mr * nv) + p.b_along_k * nv * p.k * 4)
+    return panels * (_ceil(p.m, mr) * (step * p.k + _A_TILE + mr * nv) + p.b_along_k * nv * _round(p.k, lanes) * 6)
 
 
 def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
@@ -205,7 +207,7 @@ def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
     flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
     if chosen["flip"] is not None and not p.a_along_k:
         flip = bool(chosen["flip"])
-    pack = p.b_along_k or (rows > 32 if chosen["pack"] is None else bool(chosen["pack"]))
+    pack = p.b_along_k or (rows > _IN_PLACE[panels == 1] if chosen["pack"] is None else bool(chosen["pack"]))
     return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
 
 
@@ -230,7 +232,7 @@ def _packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, int], chos
 
 def _shares(p: Product, cores: int, parts: int, chosen: Choice) -> int:
     """Work-items worth having: equal and few, none smaller than what is worth one."""
-    work = p.m * p.n * p.k * p.batch
+    work = max(p.m * p.n * p.k, _AN_ENTRY) * p.batch
     return max(1, min(work // chosen["item"], chosen["shares"] * cores // min(parts, chosen["shares"])))
 
 
