@@ -105,7 +105,7 @@ _CASES: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
     ((2, 3, 19), (18, 3, 4), (10,), _named(1, (2,), (1, 2))),  # another padding in front than behind
     ((2, 3, 40), (6, 1, 4), (20,), _named(1, (2,), (1,), groups=3)),  # two outputs of one channel
     ((2, 2, 4, 5, 6), (3, 2, 2, 3, 2), (4, 3, 5), _named(3, (1, 2, 1), (1, 1, 0), (2, 1, 1))),
-    ((1, 4, 3, 4, 9), (36, 2, 2, 2, 3), (2, 3, 4), _named(3, (1, 1, 2), groups=2)),
+    ((1, 4, 3, 4, 9), (36, 2, 2, 2, 5), (2, 3, 3), _named(3, (1, 1, 2), groups=2)),  # five taps in a row
 ]
 # Planes that do not fit what a work-item keeps of them, and more outputs.
 _LARGE: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [

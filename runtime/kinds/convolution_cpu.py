@@ -32,6 +32,7 @@ _STEPS = (1, 2)  # of neighbours that are outputs, for which a schedule is compi
 _SUMS = ((4, 6), (6, 4), (2, 9), (1, 9))  # outputs, pairs of input and tap
 _SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
 _OUTER = {4: 6, 3: 8, 2: 12, 1: 14}  # vectors of outputs, pairs of input and tap
+_OUTER_FIVE = {1: 15, 2: 10, 3: 5, 4: 5}  # where five taps in a row share a place; the first two are the better ones
 _PIXELS = 128  # that stay in a first-level cache with four vectors of channels each
 _MOST_TAPS = 49  # of a kernel whose taps are written out
 _BAND_TAPS = 25  # of one whose taps are written out for several channels
@@ -445,8 +446,7 @@ def _weight(builder: Builder) -> None:
     mr, tb = chosen["sums"] or min(_SUMS, key=cost)
     blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * chosen["pieces"])), builder.result.numel
     chunk, parts = split(s.batch, -(-chosen["shares"] * able.cores // (pieces * s.groups * blocks)))
-    whole = parts == 1
-    target = builder.target if whole else builder.allocate(parts * total)
+    target = builder.target if parts == 1 else builder.allocate(parts * total)
     pixels = ((s.out[0] - 1) * extents[1] + s.out[1]) * extents[2]
     pixels = -(-pixels // lanes) * lanes
     images, span = max(1, _SPAN // pixels), min(_SPAN, pixels)
@@ -454,11 +454,11 @@ def _weight(builder: Builder) -> None:
     geometry += [*s.taps, *(a.period for a in axes), *s.stride, *s.dilation, *x.at, *x.phase_at]
     builder.launch(
         "weight", (x.buffer, g.buffer, target),
-        (builder.element, builder.element, builder.result.dtype if whole else builder.element), tuple(geometry),
+        (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
         (pieces, s.groups * blocks, parts), total * s.batch * s.out[0] * s.out[1] * s.out[2] // 8,
         MR=mr, TB=tb, PIECES=chosen["pieces"],
     )  # fmt: skip
-    if not whole:
+    if parts > 1:
         builder.sum(target, parts)
 
 
@@ -470,8 +470,9 @@ def _outer(builder: Builder) -> None:
     vectors = -(-s.outs // lanes)
     # Loads and products of a tile, over its products.
     chosen = builder.chosen
-    nv = chosen["outer"] or min(_OUTER, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / _OUTER[n]))
-    mr, blocks = _OUTER[nv], -(-vectors // nv)
+    tiles, best = (_OUTER_FIVE, (1, 2)) if s.taps[2] == 5 and s.dilation[2] == 1 else (_OUTER, tuple(_OUTER))
+    nv = chosen["outer"] or min(best, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / tiles[n]))
+    mr, blocks = tiles[nv], -(-vectors // nv)
     wide = s.taps[2] if s.taps[2] in _WIDE and s.dilation[2] == 1 and mr % s.taps[2] == 0 else 1
     turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)
