@@ -84,12 +84,15 @@ def launcher(
     where: int,
     function: Any = None,
     helpers: int = 0,
+    divides: bool = False,
+    releases: bool = False,
 ) -> Callable[..., None]:
     """`run`, a launch of `step` on a queue of the kind `where` (see `backends.queues`), as C does it; `run` itself
     where it does not.
 
     function: the kernel as `function` makes it, by which it is launched from the second time on. helpers: how many
-    threads then share its work-groups with the calling one (csrc/team.c).
+    threads then share its work-groups with the calling one (csrc/team.c). divides: work-groups do not ask how many there
+    are. releases: other Python threads go on meanwhile.
     """
     if not present:
         return run
@@ -97,6 +100,7 @@ def launcher(
         made = _native.Launcher(
             kernel, kernel.int_ptr, step.geometry, step.global_size, step.local_size, step.buffers, step.integers,
             step.scalars, PACK[step.instance.element], run, counter, where, function, helpers,
+            divides, releases,
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run

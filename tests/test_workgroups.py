@@ -17,7 +17,7 @@ import pytest
 import weftgrad as wg
 from weftgrad.runtime import native, program
 from weftgrad.runtime.backends import workgroups
-from weftgrad.runtime.backends.opencl_cpu import MIDDLE, SMALL, CpuDriver
+from weftgrad.runtime.backends.opencl_cpu import HELD, CpuDriver
 from weftgrad.runtime.device import device
 
 Array = np.ndarray[Any, Any]
@@ -74,15 +74,19 @@ def test_products_and_rows_by_a_team(driver: CpuDriver) -> None:
         np.testing.assert_allclose(wg.softmax(z, 1).numpy(), expected, rtol=2e-6, atol=1e-9)
 
 
-def test_what_pends_goes_first(driver: CpuDriver) -> None:
-    """A step of middle size behind work of the pool waits for it."""
+def test_what_pends_goes_first(driver: CpuDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step behind work of the pool waits for it: here that is work of kernels that are not called."""
+    monkeypatch.setattr(driver, "_is_called", lambda step: "mul" not in step.instance.entry)
     big, small = wg.ones(1 << 23, device="cpu"), wg.zeros(1 << 17, device="cpu")
     for _ in range(4):
         made = big
         for _ in range(5):
-            made = made + 1
+            made = made * 2
+        assert driver.default_stream.pending is not None
         head = made[: 1 << 17] + small
-        assert (head.numpy() == 6).all()
+        assert (head.numpy() == 32).all()
+    wg.mul(big, 1.0)
+    driver.synchronize()
 
 
 def test_threads_take_turns(driver: CpuDriver) -> None:
@@ -184,15 +188,76 @@ def test_a_kernel_that_was_never_launched_cannot_be_called() -> None:
         unknown.try_call((), (1, 1, 1), (0, 0, 0))
 
 
-def test_large_work_is_left_to_workers(driver: CpuDriver) -> None:
+def test_other_threads_go_on_beside_long_work(driver: CpuDriver) -> None:
+    """Work of more than a millisecond is done without the interpreter's lock."""
+    x = wg.ones(1 << 24, device="cpu")
+    assert planned("sin", x).work > HELD
+    wg.sin(x)
+    seen: list[float] = []
+    ends = threading.Event()
+
+    def watch() -> None:
+        while not ends.is_set():
+            seen.append(time.perf_counter())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        spans = []
+        for _ in range(10):
+            begin = time.perf_counter()
+            wg.sin(x)
+            spans.append((begin, time.perf_counter()))
+    finally:
+        ends.set()
+        thread.join()
+    within = [sum(begin + 1e-3 < at < end - 1e-3 for at in seen) for begin, end in spans]
+    assert max(within) > 10, within
+
+
+def test_two_threads_of_long_work(driver: CpuDriver) -> None:
+    """The team serves one of them, the other works alone."""
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        x = wg.full((1 << 22,), number, device="cpu")
+        for i in range(10):
+            if not ((x * x + i).numpy() == number * number + i).all():
+                wrong.append((number, i))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def planned(name: str, *operands: Any) -> Any:
     from weftgrad.runtime import dispatch
     from weftgrad.runtime.records import registry
 
-    def step(size: int) -> Any:
-        x = wg.empty(size, device="cpu")
-        (found,) = dispatch.plan_for(registry["add"], (x, x)).steps
-        return found
+    (found,) = dispatch.plan_for(registry[name], operands).steps
+    return found
 
-    one, shared, large = step(1000), step(1 << 18), step(1 << 23)
-    assert one.work <= SMALL < shared.work <= MIDDLE < large.work
-    assert [driver.is_quick(s) for s in (one, shared, large)] == [True, workgroups.cores() > 1, False]
+
+def test_the_calling_thread_does_it_all(driver: CpuDriver) -> None:
+    for size in (1000, 1 << 18, 1 << 23):
+        x = wg.empty(size, device="cpu")
+        assert driver.is_quick(planned("add", x, x)), size
+    wg.ones(1 << 23, device="cpu") + 1
+    assert driver.default_stream.pending is None
+
+
+def test_events_of_work_that_is_done(driver: CpuDriver) -> None:
+    begin, end = wg.Event(enable_timing=True), wg.Event(enable_timing=True)
+    x = wg.ones(1 << 22, device="cpu")
+    begin.record()
+    before = time.perf_counter()
+    for _ in range(3):
+        x = x + 1
+    taken = time.perf_counter() - before
+    end.record()
+    assert begin.query() and end.query()
+    end.synchronize()
+    assert 0.5e3 * taken < begin.elapsed_time(end) < 1e3 * taken + 50

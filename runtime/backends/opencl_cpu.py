@@ -5,9 +5,12 @@ driver is opened at the first launch, and from then on every pool segment carrie
 (`USE_HOST_PTR`), so nothing is ever copied between host and device.
 
 PoCL offers two devices: `pthread`, with a worker a core, and `basic`, which runs a kernel in the calling thread at
-once, in a quarter of the time that waking a worker takes. One context holds both. A stream sends small work to `basic`
-while nothing is pending on `pthread`, and everything else to `pthread`, so its order is kept without ever waiting.
-What `basic` has run once is called as a function from then on, work of middle size by several threads (`workgroups`).
+once, in a quarter of the time that waking a worker takes. One context holds both.
+
+Where kernels can be called as functions (`workgroups`), `basic` runs the first work-group of each, and from then on the
+calling thread calls them, together with a team of threads: when a call returns its work is done, as with PyTorch.
+Elsewhere a stream sends small work to `basic` while nothing is pending on `pthread`, and everything else to `pthread`,
+so its order is kept without ever waiting; so does work here of which PoCL's functions are not known.
 (An event of one device in the wait list of the other is lost by PoCL 3.0, so none is ever put there.)
 """
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 import atexit
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -39,9 +43,24 @@ __all__ = ["SMALL", "CpuDriver", "CpuStream"]
 # Work (see `Step`) up to which the calling thread is faster than its workers, which take 10 to 40 us to wake and cost
 # the other core as much: measured to be 20 to 25 us of one core.
 SMALL = 48 * 1024
-# Work up to which the calling thread and a team that spins (csrc/team.c), who share it, are faster than the workers: up
-# to a millisecond.
-MIDDLE = 1024 * 1024
+# Work up to which the interpreter's lock is held while the calling thread runs kernels: at most a millisecond.
+HELD = 1024 * 1024
+
+
+class Moment:
+    """The time at which an event passed, in the form of the driver's events."""
+
+    command_execution_status = 0
+
+    def __init__(self) -> None:
+        self.end = time.perf_counter_ns()
+
+    @property
+    def profile(self) -> Moment:
+        return self
+
+    def wait(self) -> None:
+        """It has passed."""
 
 
 class CpuStream(QueueStream):
@@ -50,14 +69,13 @@ class CpuStream(QueueStream):
     queue, quick: the pooled queue and, where there is one, that of the calling thread.
     """
 
-    __slots__ = ("driver", "profiling", "queue", "quick")
+    __slots__ = ("driver", "queue", "quick")
 
     def __init__(self, driver: CpuDriver):
         super().__init__(Pool(driver.memory, driver.budget, self, "cpu"))
         self.driver = driver
         self.queue: Any = None
         self.quick: Any = None
-        self.profiling = False
         if driver.opened:
             self.open()
 
@@ -66,7 +84,7 @@ class CpuStream(QueueStream):
         return self.driver.device
 
     def open(self) -> None:
-        self.queue, self.quick = self.driver.queues(self.profiling)
+        self.queue, self.quick = self.driver.queues()
         self.deep, self.swift = self.driver.addresses(self.queue, self.quick)
 
     def renew(self) -> None:
@@ -88,18 +106,20 @@ class CpuStream(QueueStream):
         return self.pending is None or self.pending.command_execution_status <= 0
 
     def record_event(self, event: Any = None) -> Any:
+        """The point after all that was queued. It has passed already where nothing pends, or its time is wanted."""
         self.driver.require()
         if event is None:
             event = self.driver.new_event(False)
-        if event.timing and not self.profiling:
+        if event.timing:
             self.synchronize()
-            self.profiling = True
-            self.open()
-        self.pending = event.mark = self.driver.marker(self.queue)
+        if self.pending is None:
+            event.mark = Moment()
+        else:
+            self.pending = event.mark = self.driver.marker(self.queue)
         return event
 
     def wait_event(self, event: Any) -> None:
-        if event.mark is not None:
+        if event.mark is not None and not isinstance(event.mark, Moment):
             self.driver.require()
             self.pending = self.driver.barrier(self.queue, event.mark)
 
@@ -119,7 +139,7 @@ class CpuDriver(HostDriver):
         self.opened = False
         self._lock = threading.RLock()
         self._functions: dict[Instance, Any] | None = None  # kernels that are called (`workgroups`), where they can be
-        self._helpers = 0  # how many threads share steps of middle size with the calling one
+        self._helpers = 0  # how many threads share steps with the calling one
         self._retired: deque[tuple[Any, ...]] = deque()  # owner, buffer, the last event when it was retired
         self._streams: list[CpuStream] = []
         self.default_stream = self.new_stream()
@@ -176,12 +196,11 @@ class CpuDriver(HostDriver):
         if self.opened:
             self._opencl.check_fork()
 
-    def queues(self, profiling: bool) -> tuple[Any, Any]:
+    def queues(self) -> tuple[Any, Any]:
         """A pooled queue and, where there is one, a calling-thread queue."""
-        cl = self._opencl.cl
-        flags = cl.command_queue_properties.PROFILING_ENABLE if profiling else self._opencl.queue_flags
+        cl, flags = self._opencl.cl, self._opencl.queue_flags
         made = [cl.CommandQueue(self.context, handle, properties=flags) for handle in self._handles]
-        return made[0], made[1] if len(made) > 1 and not profiling else None
+        return made[0], made[1] if len(made) > 1 else None
 
     def addresses(self, *queues: Any) -> list[int]:
         """Of queues, for launches from C."""
@@ -278,11 +297,8 @@ class CpuDriver(HostDriver):
         return run
 
     def is_quick(self, step: Step) -> bool:
-        """Whether the calling thread runs a step, alone or with helpers, unless workers have something to do."""
-        return self.quick_compiler is not None and step.work <= (MIDDLE if self._shares(step) else SMALL)
-
-    def _shares(self, step: Step) -> bool:
-        return self._helpers > 0 and math.prod(step.global_size) > 1 and self._is_called(step)
+        """Whether the calling thread runs a step, unless workers have something to do."""
+        return self.quick_compiler is not None and (step.work <= SMALL or self._is_called(step))
 
     def _is_called(self, step: Step) -> bool:
         """Whether a step's kernel is called as a function."""
@@ -340,15 +356,20 @@ class CpuDriver(HostDriver):
         def told(error: Exception) -> Exception:
             return launch_error(step.instance.name, step, self.name, error)
 
-        head = ["if (stream.pending is not None or stream.quick is None) and busy(stream):",
-                "    return pooled(tensors, scalars, stream)"]  # fmt: skip
-        tail = ["try:", "    opencl.enqueue(stream.quick, kernel, size, local)", "except failure as problem:",
-                "    raise told(problem) from problem", "counter.value += 1"]  # fmt: skip
-        names = {
-            "busy": busy, "pooled": pooled, "told": told, "opencl": self._opencl, "kernel": kernel,
-            "size": step.global_size, "local": step.local_size, "failure": self._opencl.cl.Error,
-            "counter": self.counter,
-        }  # fmt: skip
-        run = bind_launch(kernel, step, head, tail, names)
-        helpers = self._helpers if self._shares(step) else 0
-        return native.launcher(kernel, step, run, self.counter, CALLING, self._function(step), helpers)
+        if step.work > SMALL:  # too much for one thread, where C does not call it
+            run: Callable[..., None] = pooled
+        else:
+            head = ["if (stream.pending is not None or stream.quick is None) and busy(stream):",
+                    "    return pooled(tensors, scalars, stream)"]  # fmt: skip
+            tail = ["try:", "    opencl.enqueue(stream.quick, kernel, size, local)", "except failure as problem:",
+                    "    raise told(problem) from problem", "counter.value += 1"]  # fmt: skip
+            names = {
+                "busy": busy, "pooled": pooled, "told": told, "opencl": self._opencl, "kernel": kernel,
+                "size": step.global_size, "local": step.local_size, "failure": self._opencl.cl.Error,
+                "counter": self.counter,
+            }  # fmt: skip
+            run = bind_launch(kernel, step, head, tail, names)
+        divides = not any(name in step.instance.text for name in ("get_global_size", "get_num_groups"))
+        return native.launcher(
+            kernel, step, run, self.counter, CALLING, self._function(step), self._helpers, divides, step.work > HELD
+        )

@@ -55,6 +55,8 @@ void seek(PyObject *function) {
     if (!self->sought) self->code = loaded(self->kernel), self->sought = 1;
 }
 
+int is_sought(PyObject *function) { return ((Function *)function)->sought; }
+
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
     const char *kernel;
     if (!PyArg_ParseTuple(args, "s", &kernel)) return NULL;

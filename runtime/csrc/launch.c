@@ -13,10 +13,10 @@ typedef struct {
     void *handles[MOST_BUFFERS], *hosts[MOST_BUFFERS];
     void *kernel_handle;
     Launch direct;
-    uint32_t items, helpers;
+    uint32_t groups, helpers;
     size_t global_size[3], local_size[3];
     uint32_t dimensions;
-    int where, has_local, buffer_count, integer_count, scalar_count;
+    int where, divides, releases, has_local, buffer_count, integer_count, scalar_count;
     int buffer_places[MOST_BUFFERS], number_places[MOST_BUFFERS];
     char element;
 } Launcher;
@@ -80,7 +80,7 @@ static void *queue_of(Launcher *self, PyObject *stream) {
     return PyLong_AsVoidPtr(AT(stream, QueueStream, swift));
 }
 
-static Status enqueue(Launcher *self, void *queue, const char *dynamic, size_t size, void **event) {
+static Status set_arguments(Launcher *self, const char *dynamic, size_t size) {
     void *kernel = self->kernel_handle;
     uint32_t position = 0;
     Status failed = 0;
@@ -88,15 +88,17 @@ static Status enqueue(Launcher *self, void *queue, const char *dynamic, size_t s
         failed |= driver.clSetKernelArg(kernel, position, sizeof(void *), &self->handles[position]);
     failed |= driver.clSetKernelArg(kernel, position, (size_t)PyBytes_GET_SIZE(self->geometry),
                                     PyBytes_AS_STRING(self->geometry));
-    failed |= driver.clSetKernelArg(kernel, position + 1, size, dynamic);
-    if (failed) return failed;
-    return driver.clEnqueueNDRangeKernel(queue, kernel, self->dimensions, NULL, self->global_size,
+    return failed | driver.clSetKernelArg(kernel, position + 1, size, dynamic);
+}
+
+static Status enqueue(Launcher *self, void *queue, void **event) {
+    return driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, NULL, self->global_size,
                                          self->has_local ? self->local_size : NULL, 0, NULL,
                                          self->where == WORKERS ? event : NULL);
 }
 
-/* Whether the step could be run as a function over host memory, and was. */
-static int call_directly(Launcher *self, char *dynamic) {
+/* Whether the kernel can be called as a function on the memory of this launch. */
+static int is_callable(Launcher *self, char *dynamic) {
     int count = self->buffer_count;
     if ((self->direct.code = code_of(self->function)) == NULL) return 0;
     for (int i = 0; i < count; i++) {
@@ -105,12 +107,39 @@ static int call_directly(Launcher *self, char *dynamic) {
     }
     self->direct.arguments[count] = PyBytes_AS_STRING(self->geometry);
     self->direct.arguments[count + 1] = dynamic;
-    unsigned before = usual_rounding();
-    if (self->helpers) team_run(&self->direct, self->items, self->helpers);
-    else
-        for (uint32_t item = 0; item < self->items; item++) perform(&self->direct, item);
-    restore_rounding(before);
     return 1;
+}
+
+/* Run the work-groups from `begin` on. */
+static void call_directly(Launcher *self, uint32_t begin) {
+    unsigned before = usual_rounding();
+    if (self->releases) {
+        Py_BEGIN_ALLOW_THREADS
+        team_run(&self->direct, begin, self->groups, self->helpers);
+        Py_END_ALLOW_THREADS
+    } else team_run(&self->direct, begin, self->groups, self->helpers);
+    restore_rounding(before);
+}
+
+/* The driver has to run a kernel once before it can be called: it runs the first work-group, if others do not notice,
+ * so that even then the work is shared. */
+static Status call_first(Launcher *self, void *queue, char *dynamic) {
+    static const size_t ones[3] = {1, 1, 1};
+    if (!self->divides) {
+        Status failed = enqueue(self, queue, NULL);
+        if (!failed) seek(self->function);
+        return failed;
+    }
+    Status failed = driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, NULL, ones, ones, 0, NULL, NULL);
+    if (failed) return failed;
+    seek(self->function);
+    if (is_callable(self, dynamic)) return call_directly(self, 1), 0;
+    const size_t *groups = self->direct.context.num_groups;
+    for (uint32_t i = 1; i < self->groups && !failed; i++) {
+        size_t offset[3] = {i % groups[0], i / groups[0] % groups[1], i / groups[0] / groups[1]};
+        failed = driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, offset, ones, ones, 0, NULL, NULL);
+    }
+    return failed;
 }
 
 /* 1: launched; 0: not a plain case, which is Python's; -1: an exception. */
@@ -145,10 +174,13 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
         at += size;
     }
     while (at % 8) dynamic[at++] = 0;
-    if (self->function == Py_None || !call_directly(self, dynamic)) {
+    if (self->function != Py_None && is_callable(self, dynamic)) call_directly(self, 0);
+    else {
         void *event = NULL;
-        if (enqueue(self, queue, dynamic, at, &event)) return 0;  /* it does so again by pyopencl, which tells why */
-        if (self->function != Py_None) seek(self->function);
+        Status failed = set_arguments(self, dynamic, at);
+        if (!failed && self->function != Py_None && !is_sought(self->function)) failed = call_first(self, queue, dynamic);
+        else if (!failed) failed = enqueue(self, queue, &event);
+        if (failed) return 0;  /* it does so again by pyopencl, which tells why */
         if (self->where == WORKERS) {
             team_rest();
             PyObject *end = event_of(event);
@@ -211,10 +243,11 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
         *function;
     unsigned long long handle;
     unsigned helpers;
-    int element, where;
-    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!iOI", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
+    int element, where, divides, releases;
+    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!iOIpp", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
                           &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element,
-                          &fallback, Counter.type, &counter, &where, &function, &helpers))
+                          &fallback, Counter.type, &counter, &where, &function, &helpers,
+                          &divides, &releases))
         return NULL;
     if (function != Py_None && !Py_IS_TYPE(function, &function_type))
         return PyErr_Format(PyExc_TypeError, "function is a %s", Py_TYPE(function)->tp_name);
@@ -222,6 +255,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     if (self == NULL) return NULL;
     self->vectorcall = launcher_call;
     self->function = Py_NewRef(function), self->helpers = helpers;
+    self->divides = divides, self->releases = releases;
     self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
     self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
     self->kernel_handle = (void *)(uintptr_t)handle;
@@ -230,12 +264,12 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     int matching = self->has_local ? sizes(local_size, self->local_size) : dimensions;
     self->dimensions = (uint32_t)dimensions;
     self->direct.context.work_dim = self->dimensions;
-    self->items = 1;
+    self->groups = 1;
     for (int i = 0; i < 3; i++) {
         size_t local = i < dimensions && self->has_local ? self->local_size[i] : 1;
         size_t groups = i < dimensions && local ? self->global_size[i] / local : 1;
         self->direct.context.local_size[i] = local, self->direct.context.num_groups[i] = groups;
-        self->items *= (uint32_t)groups;
+        self->groups *= (uint32_t)groups;
     }
     self->buffer_count = places(buffers, self->buffer_places, MOST_BUFFERS);
     self->integer_count = places(integers, self->number_places, MOST_BUFFERS / 2);
@@ -276,12 +310,13 @@ static void dealloc(Launcher *self) {
 
 PyDoc_STRVAR(doc,
 "Launcher(kernel, handle, geometry, global_size, local_size, buffers, integers, scalars, element, fallback, counter,\n"
-"where, function, helpers)\n--\n\n"
+"where, function, helpers, divides, releases)\n--\n\n"
 "`run(tensors, scalars, stream)` of one step on an OpenCL device.\n\n"
 "kernel, handle: pyopencl's kernel object, and its address. element: the struct letter of the compute type.\n"
 "counter: of the driver's launches. where: CALLING, WORKERS or DEVICE, as backends/queues.py says.\n"
 "function: the kernel as a Function, by which it is launched once it can be called, or None; helpers: how many threads\n"
-"share its work-groups with the calling one then (team.c).\n"
+"share its work-groups with the calling one then (team.c). divides: its work-groups do not ask how many there are.\n"
+"releases: other Python threads go on meanwhile.\n"
 "fallback: the same in Python, for a stream that is busy or watched or has no such queue, memory without a buffer,\n"
 "numbers that do not fit, and errors. ValueError: more arguments than a launcher has room for.");
 

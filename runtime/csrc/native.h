@@ -151,9 +151,10 @@ int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject
 PyObject *event_of(void *handle);
 int is_done(PyObject *event);
 Workgroup *code_of(PyObject *function);
+int is_sought(PyObject *function);
 void seek(PyObject *function);
 void perform(const Launch *launch, uint32_t item);
-void team_run(const Launch *launch, uint32_t count, uint32_t helpers);
+void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers);
 void team_rest(void);
 
 #endif

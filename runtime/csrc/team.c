@@ -5,7 +5,7 @@
  * after an item, because waking a thread takes longer than the launches that are worth sharing, and sleep then. One
  * that is late leaves the work to the others; nothing waits for a thread that has taken nothing.
  *
- * There is one team a process, and its launches come one at a time, from threads that hold the interpreter's lock.
+ * There is one team a process. Who finds it at work for another thread does its own launch alone.
  */
 #include "native.h"
 
@@ -35,6 +35,7 @@ static _Atomic uint32_t resting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static uint32_t threads;  /* that were started */
+static atomic_flag busy = ATOMIC_FLAG_INIT;
 
 static int is_left(uint64_t word) { return (word & 0xFFFF) < (word >> 16 & 0xFFFF); }
 
@@ -93,35 +94,44 @@ static void start(uint32_t helpers) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Run `count` items of a launch (at most 65535) by the calling thread and that many helpers. */
-void team_run(const Launch *launch, uint32_t count, uint32_t helpers) {
+static void alone(const Launch *launch, uint32_t begin, uint32_t end) {
+    for (; begin < end; begin++) perform(launch, begin);
+}
+
+/* Run the items of a launch from `begin` up to `end` (at most 65535) by the calling thread and that many helpers. */
+void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers) {
     static uint64_t launches;
+    if (helpers == 0 || end - begin < 2 || atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
+        alone(launch, begin, end);
+        return;
+    }
     if (threads < helpers) start(helpers);
     current = launch;
     atomic_store_explicit(&allowed, helpers, memory_order_relaxed);
     atomic_store_explicit(&done, 0, memory_order_relaxed);
     atomic_store_explicit(&resting, 0, memory_order_relaxed);
-    atomic_store(&items, ++launches << 32 | (uint64_t)count << 16);
+    atomic_store(&items, ++launches << 32 | (uint64_t)end << 16 | begin);
     if (atomic_load(&asleep)) {
         pthread_mutex_lock(&lock);
         pthread_cond_broadcast(&bell);
         pthread_mutex_unlock(&lock);
     }
-    uint32_t mine = 0;
-    for (int item; (item = taken(0)) >= 0; mine++) perform(launch, (uint32_t)item);
-    for (uint32_t polls = 0; atomic_load_explicit(&done, memory_order_acquire) + mine < count; polls++) {
+    uint32_t others = end - begin;
+    for (int item; (item = taken(0)) >= 0; others--) perform(launch, (uint32_t)item);
+    for (uint32_t polls = 0; atomic_load_explicit(&done, memory_order_acquire) < others; polls++) {
         if (polls < PATIENCE) PAUSE();
         else sched_yield();
     }
+    atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
 /* Others need the cores now. */
 void team_rest(void) { atomic_store_explicit(&resting, 1, memory_order_relaxed); }
 
 #else
-void team_run(const Launch *launch, uint32_t count, uint32_t helpers) {
+void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers) {
     (void)helpers;
-    for (uint32_t item = 0; item < count; item++) perform(launch, item);
+    for (; begin < end; begin++) perform(launch, begin);
 }
 
 void team_rest(void) {}
