@@ -1,4 +1,4 @@
-"""Which elements of a dimension an interpolated one is made of, and with which weights: tables a mode.
+"""Which elements of a dimension an interpolated one is made of, and with which weights: tables a mode; what they do.
 
 Places are those of PyTorch: with `align_corners` the first and last elements of input and result lie on each other, and
 element i is at i * (in - 1) / (out - 1); without, elements are cells, and the centre of cell i is at
@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from .runtime import dtypes
+from .autograd import Function
+from .runtime import dtypes, views
 from .runtime.context import current_stream
 from .runtime.device import Device, meta
-from .runtime.dispatch import empty
+from .runtime.dispatch import call, empty
 from .runtime.dtypes import DType
+from .runtime.records import registry
 from .runtime.tensor import Tensor
 
-__all__ = ["Table", "table"]
+__all__ = ["Resample", "Table", "averages", "table"]
 
 _Array = Any
 
@@ -155,3 +157,33 @@ def table(mode: str, wide: int, n: int, factor: float | None, align_corners: boo
     places = np.clip(below + offsets, 0, wide - 1)
     rows = np.broadcast_to(np.arange(n), places.shape)
     return _of_entries(rows.ravel(), places.ravel(), weights.astype(real).ravel(), n, wide)
+
+
+@lru_cache(256)
+def averages(wide: int, n: int) -> Table:
+    """The means of the n windows of an adaptive pool over `wide` elements, from i * wide // n to below
+    -(-(i + 1) * wide // n)."""
+    low = np.arange(n) * wide // n
+    sizes = -(-np.arange(1, n + 1) * wide // n) - low
+    rows = np.repeat(np.arange(n), sizes)
+    places = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes) + low[rows]
+    return _of_entries(rows, places, 1.0 / sizes[rows], n, wide)
+
+
+class Resample(Function):
+    """Tables applied one after the other: `apply(input, ((dim, table), ...))`. Its gradient is the transposed ones."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, passes: tuple[tuple[int, Table], ...]) -> Tensor:
+        ctx.passes = passes
+        own = input.meta.dtype
+        computed = own if own.itemsize > 2 else dtypes.float32
+        x = input
+        for number, (dim, each) in enumerate(passes, 1):
+            operands = (views.contiguous(x), *each.tensors(input.meta.device, computed))
+            x = call(registry["resample"], operands, (dim, own if number == len(passes) else computed))
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return Resample.apply(grad, tuple((dim, each.transposed) for dim, each in reversed(ctx.passes))), None

@@ -15,10 +15,12 @@ from typing import Any
 
 from ._checks import only_tensors
 from ._generated import ops
+from ._resample_tables import Resample, averages
 from .autograd import Function
 from .bounds import check_bounds
 from .factories import zeros
 from .runtime import dtypes, views
+from .runtime.context import state
 from .runtime.dispatch import call
 from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError, UnsupportedDType
 from .runtime.records import registry
@@ -252,7 +254,26 @@ def _adaptive_average(where: str, rank: int, input: Tensor, output_size: Any) ->
     if all(n == 1 for n in size):
         return ops.mean(input, tuple(range(-rank, 0)), True)
     statics = (size, *_equal_windows(input, size), (0,) * rank, False, 0)
+    wanted = state().grad and input.needs and 0 not in (*input.meta.shape, *size)
+    if wanted and input.meta.device.driver.capabilities.style == "cpu":
+        return _AdaptiveAverage.apply(input, statics)
     return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
+
+
+class _AdaptiveAverage(Function):
+    """Means over adaptive windows. Their gradient is one along each dimension after the other: few kernels' work, where
+    an element that looks for its windows has much to find out."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, statics: tuple[Any, ...]) -> Tensor:
+        ctx.shape, ctx.size = input.meta.shape, statics[0]
+        return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        first = len(ctx.shape) - len(ctx.size)
+        passes = ((first + k, averages(ctx.shape[first + k], n).transposed) for k, n in enumerate(ctx.size))
+        return Resample.apply(grad, tuple(passes)), None
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:

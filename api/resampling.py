@@ -10,12 +10,9 @@ import numpy as np
 
 from . import pooling
 from ._checks import only_tensors
-from ._resample_tables import Table, table
-from .autograd import Function
-from .runtime import dtypes, views
-from .runtime.dispatch import call
+from ._resample_tables import Resample, Table, table
+from .runtime import dtypes
 from .runtime.errors import ArgumentError, NotSupported, ShapeError, UnsupportedDType
-from .runtime.records import registry
 from .runtime.tensor import Tensor
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -26,25 +23,6 @@ _MODES = {
     "bilinear": (2, "linear"), "trilinear": (3, "linear"), "bicubic": (2, "cubic"), "lanczos": (2, "lanczos"),
     "area": (0, "area"),
 }  # fmt: skip
-
-
-class _Resample(Function):
-    """Tables applied one after the other: `apply(input, ((dim, table), ...))`. Its gradient is the transposed ones."""
-
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, passes: tuple[tuple[int, Table], ...]) -> Tensor:
-        ctx.passes = passes
-        own = input.meta.dtype
-        computed = own if own.itemsize > 2 else dtypes.float32
-        x = input
-        for number, (dim, each) in enumerate(passes, 1):
-            operands = (views.contiguous(x), *each.tensors(input.meta.device, computed))
-            x = call(registry["resample"], operands, (dim, own if number == len(passes) else computed))
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Resample.apply(grad, tuple((dim, each.transposed) for dim, each in reversed(ctx.passes))), None
 
 
 def interpolate(
@@ -89,7 +67,7 @@ def interpolate(
     if not passes:
         return input.clone()  # type: ignore[attr-defined, no-any-return]
     passes.sort(key=lambda p: p[1].size / p[1].wide)  # what makes less of it comes first
-    return _Resample.apply(input, tuple(passes))  # type: ignore[no-any-return]
+    return Resample.apply(input, tuple(passes))  # type: ignore[no-any-return]
 
 
 def _nothing(made: Table) -> bool:

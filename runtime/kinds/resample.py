@@ -63,14 +63,18 @@ def plan(request: Request) -> Planned:
     elif inner == 1:
         entry, local = "line", 1
         chunk, size = split(outer, parts)
-        while lanes > max(n, 2):
+        while lanes > n:
             lanes //= 2
     else:
         entry, local = "rows", 1
         chunk, size = split(outer * n, parts)
         while lanes > max(inner, 2):
             lanes //= 2
-    defines = ((f"SCHEDULE_{entry.upper()}", "1"), ("TAPS", str(taps if taps <= _FEW and entry != "grid" else 0)))
+    straight = given.dtype.itemsize if given.dtype.storage == element else 0
+    defines = (
+        (f"SCHEDULE_{entry.upper()}", "1"), ("TAPS", str(taps if taps <= _FEW and entry != "grid" else 0)),
+        ("STRAIGHT", str(straight)),
+    )  # fmt: skip
     made = Instance(record.name, text.source, f"resample_{entry}", element, lanes, slots, defines, text.functions)
     geometry = pack_longs((outer, n, wide, inner, taps, chunk))
     return Planned((out,), (Step(made, (0, 1, 2, 3), geometry, (size,), (local,), out.numel * taps),))
