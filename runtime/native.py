@@ -91,8 +91,8 @@ def launcher(
     where it does not.
 
     function: the kernel as `function` makes it, by which it is launched from the second time on. helpers: how many
-    threads then share its work-groups with the calling one (csrc/team.c). divides: work-groups do not ask how many there
-    are. releases: other Python threads go on meanwhile.
+    threads then share its work-groups with the calling one (csrc/team.c). divides: its work-groups do not ask how many
+    there are. releases: other Python threads go on meanwhile.
     """
     if not present:
         return run

@@ -258,6 +258,7 @@ def test_events_of_work_that_is_done(driver: CpuDriver) -> None:
         x = x + 1
     taken = time.perf_counter() - before
     end.record()
-    assert begin.query() and end.query()
+    assert begin.query()
+    assert end.query()
     end.synchronize()
     assert 0.5e3 * taken < begin.elapsed_time(end) < 1e3 * taken + 50
