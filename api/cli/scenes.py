@@ -123,6 +123,8 @@ def perceptrons(place: Device, dtype: DType) -> Iterator[Call]:
     for rows in (28, 64, 300):  # few columns of short rows: panels of one and two vectors
         net = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 10))
         yield partial(_trained, net.to(place, dtype), blank(place, rows, 12, dtype=dtype))
+    for rows in (3, 300):  # a sum's gradient, one number repeated, is contiguous along no dimension
+        yield partial(_trained, nn.Linear(12, 10).to(place, dtype), blank(place, rows, 12, dtype=dtype, grad=True))
     for length, width in ((6, 8), (128, 64)):
         heads = [blank(place, 2, 4, length, width, dtype=dtype, grad=True) for _ in range(3)]
         yield partial(_trained, F.scaled_dot_product_attention, *heads)
