@@ -156,11 +156,10 @@ def _band(builder: Builder) -> bool:
 def _single(builder: Builder, geometry: list[int], defines: dict[str, int]) -> None:
     """The weight's gradient of single channels, from bands of rows."""
     s, total = builder.sizes, builder.result.numel
-    # Vectors read, and products, of a tile of outputs.
-    mr = min(
-        range(1, _MOST_SUMS // s.count + 1),
-        key=lambda r: -(-s.outs // r) * (r * s.count + 0.5 * s.count + r + 2),
-    )
+    # Vectors read, and products, of a tile: so many taps at a time, all or a row of them, and outputs.
+    several = (s.count,) if 2 * s.count <= _MOST_SUMS else (s.count, s.taps[2])
+    tiles = [(t, r) for t in several for r in range(1, _MOST_SUMS // t + 1)]
+    part, mr = min(tiles, key=lambda q: -(-s.outs // q[1]) * s.count // q[0] * ((q[0] + 1) * (q[1] + 0.5) + 8))
     most = _KEPT // (mr * s.count)
     blocks, shares = split(-(-s.outs // mr), -(-s.outs // (mr * most)))
     chunk, parts = split(s.batch, -(-builder.chosen["shares"] * builder.able.cores // (s.groups * shares)))
@@ -170,7 +169,7 @@ def _single(builder: Builder, geometry: list[int], defines: dict[str, int]) -> N
         "single", (0, 1, target),
         (*(m.dtype for m in builder.layouts), builder.result.dtype if parts == 1 else builder.element),
         (*geometry, s.batch, chunk, shares, blocks, first, second, space[1], total), (s.groups * shares, parts),
-        total * s.batch * s.out[1] * s.out[2] // 8, MR=mr, BLOCKS=most, **defines,
+        total * s.batch * s.out[1] * s.out[2] // 8, MR=mr, BLOCKS=most, PART=part, **defines,
     )  # fmt: skip
     if parts > 1:
         builder.sum(target, parts)
