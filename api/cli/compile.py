@@ -35,7 +35,7 @@ _APPROXIMATE = re.compile(
 )
 _LOADS = re.compile(r"ld\.global\S*?(?:\.v(\d))?\.b(\d+)")
 _BY_TARGET = ("contraction", "custom")  # kinds whose schedules depend on the architecture
-_SHARED = ("sort", "search", "pad", "pairs", "ctc")  # names of kernels that several ops share
+_SHARED = ("sort", "search", "pad", "pairs", "ctc", "sampling")  # names of kernels that several ops share
 
 
 @dataclass(frozen=True, slots=True)
