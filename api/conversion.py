@@ -15,7 +15,7 @@ from .runtime.device import Device, meta
 from .runtime.device import device as to_device
 from .runtime.dispatch import call, call_into, empty
 from .runtime.dtypes import DType
-from .runtime.errors import ArgumentError, GradientError, ShapeError
+from .runtime.errors import ArgumentError, DomainError, GradientError, ShapeError
 from .runtime.records import registry
 from .runtime.tensor import Tensor
 from .runtime.views import contiguous
@@ -259,6 +259,8 @@ class Conversions:
         return _builtin_int(self.item())
 
     def __contains__(self, item: Any) -> Any:
+        if not isinstance(item, (Tensor, int, float, np.generic)):
+            raise DomainError(f"in: a tensor has numbers in it, and can be asked for tensors of them; not {item!r}")
         return _builtin_bool((self == item).any())  # type: ignore[union-attr]
 
     __array_priority__ = 1000  # NumPy leaves operators on its arrays and ours to us

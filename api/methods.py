@@ -10,6 +10,7 @@ from typing import Any
 from . import autograd
 from .conversion import Conversions
 from .runtime import views
+from .runtime.autograd.rules import sum_to
 from .runtime.dispatch import call, refresh
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
@@ -193,6 +194,14 @@ class _Methods:
     def view_as(self, other: Tensor) -> Any:
         """A view in the shape of `other`."""
         return call(registry["view"], (self,), (other.meta.shape,))
+
+    def sum_to_size(self, *size: Any) -> Any:
+        """Summed over the dimensions along which `size` broadcasts to this shape. Raises `ShapeError`."""
+        wanted = _sizes(size)
+        padded = (1,) * (self.ndim - len(wanted)) + wanted
+        if len(wanted) > self.ndim or any(n not in (1, m) for n, m in zip(padded, self.meta.shape, strict=True)):
+            raise ShapeError(f"sum_to_size: {list(wanted)} does not broadcast to {list(self.meta.shape)}")
+        return sum_to(self, wanted)  # type: ignore[arg-type]
 
     def reshape(self, *shape: Any) -> Any:
         """The same elements in another shape, copied only if strides demand it."""

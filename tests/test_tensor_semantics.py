@@ -420,6 +420,19 @@ def test_numbers_of_numpy_are_numbers():
     assert wg.tensor([np.float16(1), 2]).dtype is wg.float16
 
 
+def test_sums_to_a_size_and_members():
+    x = wg.arange(12.0).view(3, 4)
+    assert x.sum_to_size(4).tolist() == x.sum(0).tolist()
+    assert x.sum_to_size((3, 1)).tolist() == x.sum(1, keepdim=True).tolist()
+    assert x.sum_to_size(3, 4).tolist() == x.tolist()
+    for wrong in (lambda: x.sum_to_size(3), lambda: x.sum_to_size(1, 3, 4), lambda: "a" in x, lambda: None in x):
+        with pytest.raises(RuntimeError):
+            wrong()
+    assert 3 in x
+    assert wg.tensor(3.0) in x
+    assert np.float32(30) not in x
+
+
 def test_bits_of_other_dtypes():
     x = wg.tensor([[1.0, -2.0], [0.5, 0.0]])
     bits = x.view(wg.int32)
