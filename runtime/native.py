@@ -100,7 +100,7 @@ def launcher(
         made = _native.Launcher(
             kernel, kernel.int_ptr, step.geometry, step.global_size, step.local_size, step.buffers, step.integers,
             step.scalars, PACK[step.instance.element], run, counter, where, function, helpers,
-            divides, releases,
+            step.work, divides, releases,
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run

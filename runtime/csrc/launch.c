@@ -14,6 +14,7 @@ typedef struct {
     void *kernel_handle;
     Launch direct;
     uint32_t groups, helpers;
+    long long work;
     size_t global_size[3], local_size[3];
     uint32_t dimensions;
     int where, divides, releases, has_local, buffer_count, integer_count, scalar_count;
@@ -115,9 +116,9 @@ static void call_directly(Launcher *self, uint32_t begin) {
     unsigned before = usual_rounding();
     if (self->releases) {
         Py_BEGIN_ALLOW_THREADS
-        team_run(&self->direct, begin, self->groups, self->helpers);
+        team_run(&self->direct, begin, self->groups, self->helpers, self->work);
         Py_END_ALLOW_THREADS
-    } else team_run(&self->direct, begin, self->groups, self->helpers);
+    } else team_run(&self->direct, begin, self->groups, self->helpers, self->work);
     restore_rounding(before);
 }
 
@@ -243,11 +244,12 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
         *function;
     unsigned long long handle;
     unsigned helpers;
+    long long work;
     int element, where, divides, releases;
-    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!iOIpp", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
+    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!iOILpp", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
                           &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element,
                           &fallback, Counter.type, &counter, &where, &function, &helpers,
-                          &divides, &releases))
+                          &work, &divides, &releases))
         return NULL;
     if (function != Py_None && !Py_IS_TYPE(function, &function_type))
         return PyErr_Format(PyExc_TypeError, "function is a %s", Py_TYPE(function)->tp_name);
@@ -255,7 +257,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     if (self == NULL) return NULL;
     self->vectorcall = launcher_call;
     self->function = Py_NewRef(function), self->helpers = helpers;
-    self->divides = divides, self->releases = releases;
+    self->work = work, self->divides = divides, self->releases = releases;
     self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
     self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
     self->kernel_handle = (void *)(uintptr_t)handle;
@@ -310,12 +312,13 @@ static void dealloc(Launcher *self) {
 
 PyDoc_STRVAR(doc,
 "Launcher(kernel, handle, geometry, global_size, local_size, buffers, integers, scalars, element, fallback, counter,\n"
-"where, function, helpers, divides, releases)\n--\n\n"
+"where, function, helpers, work, divides, releases)\n--\n\n"
 "`run(tensors, scalars, stream)` of one step on an OpenCL device.\n\n"
 "kernel, handle: pyopencl's kernel object, and its address. element: the struct letter of the compute type.\n"
 "counter: of the driver's launches. where: CALLING, WORKERS or DEVICE, as backends/queues.py says.\n"
 "function: the kernel as a Function, by which it is launched once it can be called, or None; helpers: how many threads\n"
-"share its work-groups with the calling one then (team.c). divides: its work-groups do not ask how many there are.\n"
+"share its work-groups with the calling one then (team.c). work: nanoseconds that one thread\n"
+"takes, roughly. divides: its work-groups do not ask how many there are.\n"
 "releases: other Python threads go on meanwhile.\n"
 "fallback: the same in Python, for a stream that is busy or watched or has no such queue, memory without a buffer,\n"
 "numbers that do not fit, and errors. ValueError: more arguments than a launcher has room for.");

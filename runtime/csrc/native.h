@@ -154,7 +154,7 @@ Workgroup *code_of(PyObject *function);
 int is_sought(PyObject *function);
 void seek(PyObject *function);
 void perform(const Launch *launch, uint32_t item);
-void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers);
+void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers, int64_t expected_ns);
 void team_rest(void);
 
 #endif

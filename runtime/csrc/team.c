@@ -2,8 +2,9 @@
  *
  * Items are taken one at a time, by one compare-and-swap: the caller takes from the front and helpers from the back, so
  * that items stay with the cores whose caches have them. Who calls returns when all are done. Helpers spin for a while
- * after an item, because waking a thread takes longer than the launches that are worth sharing, and sleep then. One
- * that is late leaves the work to the others; nothing waits for a thread that has taken nothing.
+ * after an item, and sleep then. One that is late leaves the work to the others; nothing waits for a thread that has
+ * taken nothing. Waking one costs the caller more than small launches take: while helpers sleep, launches are the
+ * caller's alone until those that follow one another add up to that cost.
  *
  * There is one team a process. Who finds it at work for another thread does its own launch alone.
  */
@@ -16,7 +17,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { SPIN_NS = 100 * 1000, POLLS = 32, PATIENCE = 4096, LINE = 64 };
+enum { SPIN_NS = 200 * 1000, WAKE_NS = 60 * 1000, POLLS = 32, PATIENCE = 4096, LINE = 64 };
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
@@ -98,30 +99,46 @@ static void alone(const Launch *launch, uint32_t begin, uint32_t end) {
     for (; begin < end; begin++) perform(launch, begin);
 }
 
-/* Run the items of a launch from `begin` up to `end` (at most 65535) by the calling thread and that many helpers. */
-void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers) {
+/* Whether helpers that sleep are woken now, for a launch that takes one thread so long. */
+static int is_worth_waking(int64_t expected_ns) {
+    static int64_t owed, last;
+    int64_t now = now_ns();
+    if (now - last > SPIN_NS) owed = 0;
+    last = now;
+    if ((owed += expected_ns) < WAKE_NS) return 0;
+    owed = 0;
+    return 1;
+}
+
+/* Run the items of a launch from `begin` up to `end` (at most 65535) by the calling thread and that many helpers.
+ * expected_ns: what one thread takes for them, roughly. */
+void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers, int64_t expected_ns) {
     static uint64_t launches;
     if (helpers == 0 || end - begin < 2 || atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
         alone(launch, begin, end);
         return;
     }
-    if (threads < helpers) start(helpers);
-    current = launch;
-    atomic_store_explicit(&allowed, helpers, memory_order_relaxed);
-    atomic_store_explicit(&done, 0, memory_order_relaxed);
-    atomic_store_explicit(&resting, 0, memory_order_relaxed);
-    atomic_store(&items, ++launches << 32 | (uint64_t)end << 16 | begin);
-    if (atomic_load(&asleep)) {
-        pthread_mutex_lock(&lock);
-        pthread_cond_broadcast(&bell);
-        pthread_mutex_unlock(&lock);
-    }
-    uint32_t others = end - begin;
-    for (int item; (item = taken(0)) >= 0; others--) perform(launch, (uint32_t)item);
-    for (uint32_t polls = 0; atomic_load_explicit(&done, memory_order_acquire) < others; polls++) {
-        if (polls < PATIENCE) PAUSE();
-        else sched_yield();
-    }
+    uint32_t sleep = atomic_load(&asleep), wakes = 0;
+    if (sleep || threads < helpers) wakes = is_worth_waking(expected_ns);
+    if (wakes && threads < helpers) start(helpers);
+    if (sleep < threads || wakes) {
+        current = launch;
+        atomic_store_explicit(&allowed, helpers, memory_order_relaxed);
+        atomic_store_explicit(&done, 0, memory_order_relaxed);
+        atomic_store_explicit(&resting, 0, memory_order_relaxed);
+        atomic_store(&items, ++launches << 32 | (uint64_t)end << 16 | begin);
+        if (wakes && atomic_load(&asleep)) {
+            pthread_mutex_lock(&lock);
+            pthread_cond_broadcast(&bell);
+            pthread_mutex_unlock(&lock);
+        }
+        uint32_t others = end - begin;
+        for (int item; (item = taken(0)) >= 0; others--) perform(launch, (uint32_t)item);
+        for (uint32_t polls = 0; atomic_load_explicit(&done, memory_order_acquire) < others; polls++) {
+            if (polls < PATIENCE) PAUSE();
+            else sched_yield();
+        }
+    } else alone(launch, begin, end);
     atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
@@ -129,8 +146,8 @@ void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpe
 void team_rest(void) { atomic_store_explicit(&resting, 1, memory_order_relaxed); }
 
 #else
-void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers) {
-    (void)helpers;
+void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers, int64_t expected_ns) {
+    (void)helpers, (void)expected_ns;
     for (; begin < end; begin++) perform(launch, begin);
 }
 

@@ -205,8 +205,8 @@ def _work(request: Request, numel: int, element: str) -> int:
 
 
 def elementwise_parts(numel: int, cores: int, a_core: int | None = None) -> int:
-    """How many work-items share `numel` elements on a CPU: few and equal (see ARCHITECTURE.md, schedules), or as many
-    `a_core`, where a schedule says so."""
+    """How many work-items share `numel` elements on a CPU, of an addition's cost each: few and equal (see
+    ARCHITECTURE.md, schedules), or as many `a_core`, where a schedule says so."""
     if a_core is not None:
         return a_core * cores
     if numel <= 32 * 1024:
@@ -249,7 +249,7 @@ def _flat(
     if _streams(request, outputs[0], element, chosen):
         classes += (("STREAM", "1"),)
     work = _work(request, numel, element)
-    chunk, items = split(numel, elementwise_parts(numel, able.cores, chosen["parts"]), 64)
+    chunk, items = split(numel, elementwise_parts(max(numel, 4 * work), able.cores, chosen["parts"]), 64)
     instance = _instance(request, given, "contiguous", element, lanes, classes)
     return Step(instance, given.buffers, pack_longs((numel, chunk)), (items,), (1,), work, given.numbers)
 
