@@ -72,6 +72,7 @@ from .serialization import load, save
 from .shaping import *
 from .sorting import *
 from .streams import *
+from .threads import *
 
 _install_random()
 _install_legacy()

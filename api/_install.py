@@ -59,15 +59,20 @@ def operators(functions: dict[str, Callable[..., Any]], inplace: dict[str, Calla
             setattr(Tensor, forward, function)
             continue
         record = registry[function.__name__]  # which is called with the two operands and no more
-        setattr(Tensor, forward, native.operator(record, _binary(function), False))
+        setattr(Tensor, forward, native.operator(record, _named(forward, _binary(function)), False))
         if reflected:
-            setattr(Tensor, reflected, native.operator(record, _reflected(function), True))
+            setattr(Tensor, reflected, native.operator(record, _named(reflected, _reflected(function)), True))
         written = inplace.get(f"{function.__name__}_")
         if in_place and written is not None:
-            setattr(Tensor, in_place, _binary(written))
+            setattr(Tensor, in_place, _named(in_place, _binary(written)))
 
 
 _OPERANDS = (Tensor, int, float)
+
+
+def _named(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    return method
 
 
 def _binary(function: Callable[..., Any]) -> Callable[..., Any]:

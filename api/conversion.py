@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -286,11 +287,14 @@ class Conversions:
         if self.grad is not None:
             made.grad = self.grad.__deepcopy__(memo)
         memo[_builtin_id(self)] = made
+        if self.__dict__:  # what the user set on it
+            made.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         array = np.asarray(_hosting.to_host(self), order="C")  # type: ignore[arg-type, call-overload]
-        return _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
+        made = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
+        return (*made, self.__dict__) if self.__dict__ else made  # with what the user set on it
 
     def __getitem__(self, item: Any) -> Any:
         return indexing.get(self, item)  # type: ignore[arg-type]

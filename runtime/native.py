@@ -19,7 +19,7 @@ try:
 except ImportError:  # no compiler was there
     _native = None
 
-__all__ = ["bind", "function", "launcher", "operator", "present", "use"]
+__all__ = ["bind", "function", "launcher", "limit", "operator", "present", "use"]
 
 _FUNCTIONS = (
     "clSetKernelArg", "clEnqueueNDRangeKernel", "clGetEventInfo", "clWaitForEvents", "clReleaseEvent",
@@ -74,6 +74,12 @@ def use(path: str) -> None:
 def function(kernel: str) -> Any:
     """A kernel, by its name in the program, as a function to call (csrc/direct.c)."""
     return _native.Function(kernel)
+
+
+def limit(helpers: int) -> None:
+    """Have kernels that are called shared with at most that many threads from now on."""
+    if present:
+        _native.limit(helpers)
 
 
 def launcher(

@@ -44,7 +44,7 @@ class Tensor:
     results it is; None for a leaf. extra: see `Extra`; None for most.
     """
 
-    __slots__ = ("__weakref__", "extra", "meta", "needs", "node", "output", "start", "storage")
+    __slots__ = ("__dict__", "__weakref__", "extra", "meta", "needs", "node", "output", "start", "storage")
 
     storage: Storage
     meta: Meta

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weftgrad as wg
-from weftgrad.runtime import dispatch, native
+from weftgrad.runtime import context, dispatch, native
 from weftgrad.runtime.autograd.node import Saved
 from weftgrad.runtime.device import device
 from weftgrad.runtime.errors import ArgumentError, GradientError, ShapeError
@@ -376,3 +378,46 @@ def test_operators_are_those_of_python() -> None:
     assert x.__add__(y).tolist() == (x + y).tolist()  # bound
     with pytest.raises(TypeError):
         vars(Tensor)["__add__"](x)
+
+
+def test_operators_have_names() -> None:
+    x = wg.ones(3, device="cpu")
+    for name in ("__add__", "__rmul__", "__isub__", "__eq__"):
+        method = getattr(Tensor, name)
+        assert (method.__name__, method.__qualname__) == (name, f"Tensor.{name}")
+    assert (pickle.loads(pickle.dumps(x.__add__))(x) == 2).all()
+
+
+@needs_c
+def test_a_dying_state_gives_way_to_other_threads() -> None:
+    """What goes with a thread's state may run Python, and other threads: the one that calls keeps its own state."""
+    dying, ends = threading.Event(), threading.Event()
+
+    class Slow:
+        def __del__(self) -> None:
+            dying.set()
+            time.sleep(0.2)
+
+    def first() -> None:
+        x + x
+        context.state().plans[("slow",)] = Slow()
+
+    def second() -> None:
+        dying.wait(5)
+        with wg.no_grad():
+            x + x
+            ends.wait(5)
+
+    x = cpu(4)
+    thread = threading.Thread(target=first)
+    thread.start()
+    thread.join()
+    del thread
+    thread = threading.Thread(target=second)
+    thread.start()
+    try:
+        p = cpu(4, grad=True)
+        assert [(p + x).requires_grad for _ in range(3)] == [True] * 3
+    finally:
+        ends.set()
+        thread.join()

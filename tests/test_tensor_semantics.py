@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
+from weftgrad import nn
 from weftgrad.runtime.errors import AnomalyError, ArgumentError
 from weftgrad.runtime.modes import Mode
 
@@ -467,3 +470,16 @@ def test_arrays_that_are_not_writable_are_copied():
     wg.cpu.synchronize()
     assert own.tolist() == [1, 0]
     assert wg.asarray([1, 2], dtype=wg.float32).tolist() == [1, 2]
+
+
+def test_tensors_keep_what_is_set_on_them() -> None:
+    x, p = wg.ones(2), nn.Parameter(wg.ones(2))
+    for each in (x, p):
+        each.tag = {"a": [1]}
+        for again in (copy.deepcopy(each), pickle.loads(pickle.dumps(each))):
+            assert type(again) is type(each)
+            assert again.tag == {"a": [1]}
+            assert again.tag is not each.tag
+    assert not hasattr(x + 1, "tag")
+    with pytest.raises(AttributeError, match="tag"):
+        _ = wg.zeros(1).tag

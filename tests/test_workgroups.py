@@ -262,3 +262,41 @@ def test_events_of_work_that_is_done(driver: CpuDriver) -> None:
     assert end.query()
     end.synchronize()
     assert 0.5e3 * taken < begin.elapsed_time(end) < 1e3 * taken + 50
+
+
+def test_as_many_threads_as_were_asked_for(driver: CpuDriver) -> None:
+    """With one, the caller works alone: the process takes no more time of cores than has passed."""
+    x = wg.ones(1 << 20, device="cpu")
+    assert wg.get_num_threads() == workgroups.cores()
+    try:
+        wg.set_num_threads(1)
+        assert wg.get_num_threads() == 1
+        time.sleep(0.05)  # helpers go to sleep
+        begin, used = time.perf_counter(), time.process_time()
+        for _ in range(100):
+            wg.sin(x)
+        assert time.process_time() - used < 1.1 * (time.perf_counter() - begin) + 0.01
+    finally:
+        wg.set_num_threads(workgroups.cores())
+    for wrong in (0, -1, 1.5, True, "2"):
+        with pytest.raises(ValueError, match="set_num_threads: takes a positive int"):
+            wg.set_num_threads(wrong)  # type: ignore[arg-type]
+    wg.set_num_interop_threads(3)
+    assert wg.get_num_interop_threads() == 3
+    wg.set_num_interop_threads(1)
+
+
+@pytest.mark.parametrize("c", ["1", "0"])
+def test_arrays_over_tensors_see_what_kernels_write(c: str) -> None:
+    """And kernels see what is written to arrays after a call: never before it."""
+    text = (
+        "import numpy as np, weftgrad as wg\n"
+        "q = wg.ones(1 << 23, device='cpu'); v = q.numpy(); q.add_(1); print(v[-1])\n"
+        "w = q * 2; v[:] = 5; print(float(w[-1]))\n"
+        "a = np.ones(1 << 23, np.float32); t = wg.from_numpy(a); u = t + 1; a[:] = 7; print(float(u[-1]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=os.environ | {"WEFTGRAD_NATIVE": c}, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["2.0", "4.0", "2.0"], done

@@ -97,9 +97,8 @@ class CpuStream(QueueStream):
         """Wait for the pooled queue; what the calling thread ran is done."""
         if self.queue is not None:
             self.driver.check_fork()
-            if self.pending is not None:
+            if self.pending is not None:  # it stays: another thread may queue more while this one waits
                 self.queue.finish()
-                self.pending = None
 
     def query(self) -> bool:
         """Whether everything queued so far is done."""
@@ -256,7 +255,8 @@ class CpuDriver(HostDriver):
         if event is not None:
             self.check_fork()
             event.wait()
-            storage.pending = None
+            if storage.pending is event:
+                storage.pending = None
 
     # streams
 
@@ -333,6 +333,8 @@ class CpuDriver(HostDriver):
                 raise launch_error(step.instance.name, step, self.name, error) from error
             for i in used:
                 tensors[i].storage.pending = event
+            if any(getattr(tensors[i].storage, "owner", None) is not None for i in used):
+                event.wait()  # NumPy's arrays see these bytes, too, and ask nobody
             self.counter.value += 1
 
         return native.launcher(kernel, step, run, self.counter, WORKERS)
@@ -343,10 +345,8 @@ class CpuDriver(HostDriver):
 
         def busy(stream: CpuStream) -> bool:
             """Whether the pooled queue has work, behind which this must wait."""
-            if stream.quick is None or (stream.pending is not None and stream.pending.command_execution_status > 0):
-                return True
-            stream.pending = None
-            return False
+            pending = stream.pending
+            return stream.quick is None or (pending is not None and pending.command_execution_status > 0)
 
         def pooled(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
             nonlocal large

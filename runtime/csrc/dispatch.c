@@ -16,10 +16,11 @@ PyObject *state_of(void) {
     static uint64_t thread;
     uint64_t calling = PyThreadState_GetID(PyThreadState_Get());
     if (last == NULL || calling != thread) {
-        PyObject *found = PyObject_GetAttr(states, s_state);
+        PyObject *found = PyObject_GetAttr(states, s_state), *before = last;
         if (found == NULL) return NULL;
-        Py_XSETREF(last, found);
-        thread = calling;
+        last = found, thread = calling;
+        Py_XDECREF(before);  /* which may run Python, and other threads: the thread's own dictionary has `found` too */
+        return found;
     }
     return last;
 }

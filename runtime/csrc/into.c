@@ -36,7 +36,9 @@ static PyObject *plan_into(PyObject *const *args, PyObject *state) {
 PyObject *call_into(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *plan = NULL, *state = state_of();
     if (state == NULL) return NULL;
-    if (count == 4 && names != NULL && PyTuple_GET_SIZE(names) == 1 && is_list(args[1]) && is_list(args[3]))
+    int named = names != NULL && PyTuple_GET_SIZE(names) == 1 &&
+                PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "in_place") == 0;
+    if (count == 4 && named && is_list(args[1]) && is_list(args[3]))
         plan = plan_into(args, state);
     if (plan == NULL) return PyErr_Occurred() ? NULL : PyObject_Vectorcall(slow_call_into, args, (size_t)count, names);
     List operands = list_of(args[1]), outs = list_of(args[3]);

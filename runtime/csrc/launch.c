@@ -56,15 +56,19 @@ static size_t pack(char element, PyObject *value, char *to) {
     return 0;
 }
 
-/* Where a tensor's storage begins to be of use: the slots of its buffer and of the last event on it. */
-static int found_in(PyObject *tensor, PyObject **start, PyObject ***buffer, PyObject ***pending) {
+/* Where a tensor's storage begins to be of use: the slots of its buffer and of the last event on it; and whether others
+ * than tensors see it. */
+static int found_in(PyObject *tensor, PyObject **start, PyObject ***buffer, PyObject ***pending, int *shared) {
     PyObject *storage;
     if (is_a(tensor, Tensor.type)) *start = AT(tensor, Tensor, start), storage = AT(tensor, Tensor, storage);
     else if (Py_IS_TYPE(tensor, Scratch.type)) *start = AT(tensor, Scratch, start), storage = AT(tensor, Scratch, storage);
     else if (Py_IS_TYPE(tensor, Base.type)) *start = AT(tensor, Base, start), storage = tensor;
     else return 0;
     if (storage == NULL || *start == NULL) return 0;
-    if (Py_IS_TYPE(storage, Storage.type)) *buffer = &AT(storage, Storage, buffer), *pending = &AT(storage, Storage, pending);
+    if (Py_IS_TYPE(storage, Storage.type)) {
+        *buffer = &AT(storage, Storage, buffer), *pending = &AT(storage, Storage, pending);
+        *shared |= AT(storage, Storage, owner) != Py_None;
+    }
     else if (storage == tensor) *buffer = &AT(storage, Base, buffer), *pending = &AT(storage, Base, pending);
     else return 0;
     return **buffer != NULL && **buffer != Py_None;
@@ -149,13 +153,14 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
     _Alignas(8) char dynamic[MOST_BYTES];
     size_t at = 0;
     PyObject **pending[MOST_BUFFERS];
+    int shared = 0;
     if (!is_a(stream, QueueStream.type)) return 0;
     void *queue = queue_of(self, stream);
     if (queue == NULL) return PyErr_Occurred() ? -1 : 0;
     for (int i = 0; i < self->buffer_count; i++) {
         PyObject *start, **buffer;
         if (self->buffer_places[i] >= count) return 0;
-        if (!found_in(tensors[self->buffer_places[i]], &start, &buffer, &pending[i])) return 0;
+        if (!found_in(tensors[self->buffer_places[i]], &start, &buffer, &pending[i], &shared)) return 0;
         if (*buffer != self->buffers[i]) {
             PyObject *handle = PyObject_GetAttr(*buffer, s_int_ptr);
             if (handle == NULL) return -1;
@@ -188,6 +193,11 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
             if (end == NULL) return -1;
             for (int i = 0; i < self->buffer_count; i++) change(pending[i], Py_NewRef(end));
             change(&AT(stream, QueueStream, pending), end);
+            if (shared) {  /* NumPy's arrays see these bytes, too, and ask nobody */
+                PyObject *waited = PyObject_CallMethodNoArgs(end, s_wait);
+                if (waited == NULL) return -1;
+                Py_DECREF(waited);
+            }
         }
     }
     change(&AT(self->counter, Counter, value), PyNumber_Add(AT(self->counter, Counter, value), one));

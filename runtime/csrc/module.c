@@ -6,7 +6,7 @@ CLASSES(DEFINE)
 struct Driver driver;
 PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one, *nothing;
 PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver, *s_int_ptr,
-    *s_popleft, *s_release, *s_retire, *s_state;
+    *s_popleft, *s_release, *s_retire, *s_state, *s_wait;
 
 static PyTypeObject *class_of(PyObject *classes, const char *name) {
     PyObject *found = PyDict_GetItemString(classes, name);
@@ -67,6 +67,15 @@ static PyObject *use(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(limit_doc, "limit(helpers)\n--\n\nHave kernels shared with at most that many threads from now on.");
+
+static PyObject *limit(PyObject *Py_UNUSED(module), PyObject *args) {
+    unsigned helpers;
+    if (!PyArg_ParseTuple(args, "I", &helpers)) return NULL;
+    team_limit(helpers);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(call_doc,
 "call(record, operands, statics=())\n--\n\n`dispatch.call`, which it calls where a call is not plain.");
 
@@ -81,6 +90,7 @@ static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, call_doc},
     {"call_into", (PyCFunction)(void (*)(void))call_into, METH_FASTCALL | METH_KEYWORDS, into_doc},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_FASTCALL | METH_KEYWORDS, empty_doc},
+    {"limit", limit, METH_VARARGS, limit_doc},
     {"use", use, METH_VARARGS, use_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -96,6 +106,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         {&s_command_execution_status, "command_execution_status"}, {&s_default_stream, "default_stream"},
         {&s_driver, "driver"}, {&s_int_ptr, "int_ptr"}, {&s_popleft, "popleft"},
         {&s_release, "release"}, {&s_retire, "retire"}, {&s_state, "state"},
+        {&s_wait, "wait"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;

@@ -83,7 +83,7 @@ static inline Py_ssize_t number_at(PyObject *tuple, Py_ssize_t i) { return PyLon
 enum { MOST_BUFFERS = 24 };  /* of a launch here; others go by Python */
 extern PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one, *nothing;
 extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver,
-    *s_int_ptr, *s_popleft, *s_release, *s_retire, *s_state;
+    *s_int_ptr, *s_popleft, *s_release, *s_retire, *s_state, *s_wait;
 extern PyTypeObject launcher_type, event_type, function_type, operator_type;
 
 typedef int32_t Status;
@@ -155,6 +155,7 @@ int is_sought(PyObject *function);
 void seek(PyObject *function);
 void perform(const Launch *launch, uint32_t item);
 void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers, int64_t expected_ns);
+void team_limit(uint32_t helpers);
 void team_rest(void);
 
 #endif

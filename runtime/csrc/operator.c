@@ -53,6 +53,17 @@ static void dealloc(Operator *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+/* What is asked of a method by its name is that of the same in Python. */
+static PyObject *told_by(Operator *self, void *name) { return PyObject_GetAttrString(self->fallback, name); }
+
+static PyGetSetDef properties[] = {
+    {"__doc__", (getter)told_by, NULL, NULL, "__doc__"},
+    {"__module__", (getter)told_by, NULL, NULL, "__module__"},
+    {"__name__", (getter)told_by, NULL, NULL, "__name__"},
+    {"__qualname__", (getter)told_by, NULL, NULL, "__qualname__"},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMemberDef members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Operator, fallback), READONLY, "The same in Python."},
     {NULL, 0, 0, 0, NULL},
@@ -71,6 +82,7 @@ PyTypeObject operator_type = {
     .tp_doc = doc,
     .tp_new = operator_new,
     .tp_members = members,
+    .tp_getset = properties,
     .tp_dealloc = (destructor)dealloc,
     .tp_traverse = (traverseproc)traverse,
     .tp_clear = (inquiry)clear,

@@ -36,6 +36,7 @@ static _Atomic uint32_t resting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static uint32_t threads;  /* that were started */
+static uint32_t most = UINT32_MAX;  /* that may take part, by the user's wish */
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
 static int is_left(uint64_t word) { return (word & 0xFFFF) < (word >> 16 & 0xFFFF); }
@@ -114,6 +115,7 @@ static int is_worth_waking(int64_t expected_ns) {
  * expected_ns: what one thread takes for them, roughly. */
 void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers, int64_t expected_ns) {
     static uint64_t launches;
+    if (helpers > most) helpers = most;
     if (helpers == 0 || end - begin < 2 || atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
         alone(launch, begin, end);
         return;
@@ -142,6 +144,9 @@ void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpe
     atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
+/* Have at most that many helpers from now on. */
+void team_limit(uint32_t helpers) { most = helpers; }
+
 /* Others need the cores now. */
 void team_rest(void) { atomic_store_explicit(&resting, 1, memory_order_relaxed); }
 
@@ -151,5 +156,6 @@ void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpe
     for (; begin < end; begin++) perform(launch, begin);
 }
 
+void team_limit(uint32_t helpers) { (void)helpers; }
 void team_rest(void) {}
 #endif
