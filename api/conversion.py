@@ -262,7 +262,7 @@ class Conversions:
     def __contains__(self, item: Any) -> Any:
         if not isinstance(item, (Tensor, int, float, np.generic)):
             raise DomainError(f"in: a tensor has numbers in it, and can be asked for tensors of them; not {item!r}")
-        return _builtin_bool((self == item).any())  # type: ignore[union-attr]
+        return _builtin_bool((self == item).any())  # type: ignore[attr-defined, union-attr]
 
     __array_priority__ = 1000  # NumPy leaves operators on its arrays and ours to us
 

@@ -198,8 +198,8 @@ class _Methods:
     def sum_to_size(self, *size: Any) -> Any:
         """Summed over the dimensions along which `size` broadcasts to this shape. Raises `ShapeError`."""
         wanted = _sizes(size)
-        padded = (1,) * (self.ndim - len(wanted)) + wanted
-        if len(wanted) > self.ndim or any(n not in (1, m) for n, m in zip(padded, self.meta.shape, strict=True)):
+        padded = (1,) * (self.meta.ndim - len(wanted)) + wanted
+        if len(wanted) > self.meta.ndim or any(n not in (1, m) for n, m in zip(padded, self.meta.shape, strict=True)):
             raise ShapeError(f"sum_to_size: {list(wanted)} does not broadcast to {list(self.meta.shape)}")
         return sum_to(self, wanted)  # type: ignore[arg-type]
 

@@ -48,14 +48,6 @@ class Buffer(Tensor):
         Tensor.__init__(self, data.storage, data.meta, data.start)
         self.persistent = persistent
 
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        made = Tensor.__deepcopy__(self, memo)  # type: ignore[attr-defined]
-        made.persistent = self.persistent
-        return made
-
-    def __reduce__(self) -> Any:
-        return (*Tensor.__reduce__(self), {"persistent": self.persistent})
-
 
 class _Uninitialized:
     """A dtype and a device, but no shape: anything that needs one raises `DomainError` until `materialize`."""
