@@ -56,14 +56,15 @@ for n in (1, 5, 37, 130):
     r, w = full(3, n), full(n)
     ops.softmax(r, 1); ops.softmax(r, 0); ops.log_softmax(r.t(), 0)
     ops.layer_norm(r, (n,), w, w); ops.rms_norm(r, (n,), w)
-for m, k, n in ((1, 1, 1), (5, 37, 20), (33, 17, 65)):
+style = o.driver.capabilities.style
+narrow = ((9, 5, 40), (3, 20, 4), (40, 6, 3), (2, 300, 7)) if style == "cpu" else ()
+for m, k, n in ((1, 1, 1), (5, 37, 20), (33, 17, 65), *narrow):
     a, b = full(m, k), full(k, n)
     ops.mm(a, b); ops.mm(a, full(n, k).t()); ops.mm(full(k, m).t(), b); ops.matmul_batched(full(2, m, k), b)
 from weftgrad.runtime.kinds import contraction_plan
 contraction_plan._PACK_A = contraction_plan._FLIP = 0  # small matrices take the schedule of large ones
 a, b = full(137, 19), full(19, 131)
 ops.mm(a, b); ops.mm(full(19, 137).t(), b)
-style = o.driver.capabilities.style
 assert any(("AROWS", "264") in i.defines for i in o.driver.compiler._found) == (style == "cpu")
 p = full(4, 37); p.requires_grad_()
 q = full(37, 3); q.requires_grad_()
@@ -88,8 +89,18 @@ for size, step in ((2, 2), (3, 1), (3, 3)):
     planes = full(1, 2, 5, 23)
     planes.requires_grad_()
     f.max_pool2d(planes, size, step, 1).sum().backward(); f.avg_pool2d(planes, size, step, 1).sum().backward()
-    f.adaptive_avg_pool2d(planes, (3, 7)).sum().backward()
+    f.adaptive_avg_pool2d(planes, (3, 7))
     f.fold(f.unfold(planes, size, 1, 1, step), (5, 23), size, 1, 1, step).sum().backward()
+for n in (5, 21, 1):
+    ops.resample(full(2, 2, 4, 7), full(n, value=2, dtype=wg.int64), full(3, n), 3)
+for shape, places in (((2, 2, 4, 5), (3, 7)), ((1, 2, 2, 3, 4), (1, 2, 5))):
+    x, grid, grad = full(*shape), full(shape[0], *places, len(places), value=0.3), full(*shape[:2], *places)
+    ways = ("bilinear", "zeros", True), ("nearest", "border", False), ("bicubic", "reflection", False)
+    for how in ways[: 3 if style == "cpu" and len(places) == 2 else 1]:
+        ops.sample_grid(x, grid, *how)
+        ops.sample_grid_input(grad, grid, shape, *how); ops.sample_grid_places(grad, x, grid, *how)
+if style == "cpu":  # all steps in one kernel
+    wg.nn.LSTM(5, 16, bidirectional=True, device=o)(full(4, 33, 5))[0].sum().backward()
 F = wg.nn.functional
 F.pad(image, (3, 2, 1, 4), "reflect").sum().backward(); F.pad(image, (3, 2, -1, 4), value=1.0)
 wg.tril(full(3, 5, 21), 1); wg.triu(full(2, 21, 5).mT, -1)
@@ -116,8 +127,11 @@ wg.sort(row); wg.topk(row, 3); wg.sort(full(3, 20).t(), 0); wg.searchsorted(row[
 """
 
 
-# Without looking for what is uninitialised: the host writes the table of places, at an offset.
+# Without looking for what is uninitialised: the host writes tables of places and of weights, at an offset.
 MANY = """
+planes = full(1, 2, 5, 23)
+planes.requires_grad_()
+wg.nn.functional.adaptive_avg_pool2d(planes, (3, 7)).sum().backward()
 from weftgrad.runtime.multi_tensor import MultiTensor
 from weftgrad.runtime.records import registry
 update = MultiTensor(registry["sgd_momentum_step"])
