@@ -6,9 +6,9 @@
  *
  * where each argument is the place of a value (of a buffer: of its address), and the context is that of pocl_context.h.
  * Its own launch calls it after a microsecond of bookkeeping, under locks that let a second thread wait. Here it is
- * called at once. The driver loads the object when it first launches the kernel; it is found by the kernel's name, which
- * no other kernel has, and kept loaded. `backends.workgroups` holds back for versions of PoCL with which this was not
- * tried, and tries it anew in each process before it is relied upon.
+ * called at once. The driver loads the object when it first launches the kernel; it is found by the kernel's name,
+ * which no other kernel has, and kept loaded. `backends.workgroups` holds back for versions of PoCL with which this was
+ * not tried, and tries it anew in each process before it is relied upon.
  */
 #define _GNU_SOURCE
 #include "native.h"

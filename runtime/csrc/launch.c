@@ -135,16 +135,16 @@ static Status call_first(Launcher *self, void *queue, char *dynamic) {
         if (!failed) seek(self->function);
         return failed;
     }
-    Status failed = driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, NULL, ones, ones, 0, NULL, NULL);
-    if (failed) return failed;
-    seek(self->function);
-    if (is_callable(self, dynamic)) return call_directly(self, 1), 0;
     const size_t *groups = self->direct.context.num_groups;
-    for (uint32_t i = 1; i < self->groups && !failed; i++) {
+    for (uint32_t i = 0; i < self->groups; i++) {
         size_t offset[3] = {i % groups[0], i / groups[0] % groups[1], i / groups[0] / groups[1]};
-        failed = driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, offset, ones, ones, 0, NULL, NULL);
+        Status failed = driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, offset, ones, ones,
+                                                      0, NULL, NULL);
+        if (failed) return failed;
+        seek(self->function);
+        if (is_callable(self, dynamic)) return call_directly(self, i + 1), 0;
     }
-    return failed;
+    return 0;
 }
 
 /* 1: launched; 0: not a plain case, which is Python's; -1: an exception. */
@@ -181,11 +181,12 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
     }
     while (at % 8) dynamic[at++] = 0;
     if (self->function != Py_None && is_callable(self, dynamic)) call_directly(self, 0);
+    else if (self->function != Py_None && is_sought(self->function)) return 0;  /* one that was not found */
     else {
         void *event = NULL;
         Status failed = set_arguments(self, dynamic, at);
-        if (!failed && self->function != Py_None && !is_sought(self->function)) failed = call_first(self, queue, dynamic);
-        else if (!failed) failed = enqueue(self, queue, &event);
+        if (failed) return 0;
+        failed = self->function != Py_None ? call_first(self, queue, dynamic) : enqueue(self, queue, &event);
         if (failed) return 0;  /* it does so again by pyopencl, which tells why */
         if (self->where == WORKERS) {
             team_rest();
@@ -256,8 +257,8 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     unsigned helpers;
     long long work;
     int element, where, divides, releases;
-    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!iOILpp", &kernel, &handle, &geometry, &PyTuple_Type, &global_size, &local_size,
-                          &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element,
+    if (!PyArg_ParseTuple(args, "OKSO!OO!O!O!COO!iOILpp", &kernel, &handle, &geometry, &PyTuple_Type, &global_size,
+                          &local_size, &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element,
                           &fallback, Counter.type, &counter, &where, &function, &helpers,
                           &work, &divides, &releases))
         return NULL;
@@ -326,8 +327,8 @@ PyDoc_STRVAR(doc,
 "`run(tensors, scalars, stream)` of one step on an OpenCL device.\n\n"
 "kernel, handle: pyopencl's kernel object, and its address. element: the struct letter of the compute type.\n"
 "counter: of the driver's launches. where: CALLING, WORKERS or DEVICE, as backends/queues.py says.\n"
-"function: the kernel as a Function, by which it is launched once it can be called, or None; helpers: how many threads\n"
-"share its work-groups with the calling one then (team.c). work: nanoseconds that one thread\n"
+"function: the kernel as a Function, by which it is launched once it can be called, or None; helpers: how many\n"
+"threads share its work-groups with the calling one then (team.c). work: nanoseconds that one thread\n"
 "takes, roughly. divides: its work-groups do not ask how many there are.\n"
 "releases: other Python threads go on meanwhile.\n"
 "fallback: the same in Python, for a stream that is busy or watched or has no such queue, memory without a buffer,\n"

@@ -116,7 +116,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyType_Ready(&launcher_type) || PyType_Ready(&event_type) ||
         PyType_Ready(&operator_type) || PyType_Ready(&function_type) ||
-        PyModule_AddObjectRef(module, "Function", (PyObject *)&function_type) || PyModule_AddObjectRef(module, "Operator", (PyObject *)&operator_type) ||
+        PyModule_AddObjectRef(module, "Function", (PyObject *)&function_type) ||
+        PyModule_AddObjectRef(module, "Operator", (PyObject *)&operator_type) ||
         PyModule_AddObjectRef(module, "Launcher", (PyObject *)&launcher_type) ||
         PyModule_AddObjectRef(module, "Event", (PyObject *)&event_type)) {
         Py_XDECREF(module);
