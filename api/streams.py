@@ -6,7 +6,7 @@ from typing import Any
 
 from .runtime import deferred
 from .runtime.context import current_stream as _current
-from .runtime.context import set_stream
+from .runtime.context import entered_device, set_stream
 from .runtime.device import Device, known_devices
 from .runtime.device import device as to_device
 from .runtime.errors import ArgumentError
@@ -24,6 +24,7 @@ class Stream:
     def __init__(self, device: Any = None, *, priority: int = 0, _stream: Any = None):
         self.device = to_device(device)
         self._stream = self.device.driver.new_stream() if _stream is None else _stream
+        self._before: list[Any] = []  # what each entry found
 
     def synchronize(self) -> None:
         """Wait until everything queued so far is done. Raises what checks of indices found (`IndexOutOfRange`)."""
@@ -49,11 +50,11 @@ class Stream:
         self.wait_event(other.record_event())
 
     def __enter__(self) -> Stream:
-        self._before = set_stream(self.device, self._stream)
+        self._before.append(set_stream(self.device, self._stream))
         return self
 
     def __exit__(self, *_: object) -> None:
-        set_stream(self.device, self._before)
+        set_stream(self.device, self._before.pop())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and other._stream is self._stream
@@ -81,14 +82,17 @@ class Event:
             raise ArgumentError(f"an event of {self.device} cannot be used on {device}")
         return self._event
 
+    def _place(self) -> Device:
+        """Whose current stream is meant: an event's that was not recorded yet is the device of the stream entered last."""
+        return self.device or entered_device() or to_device(None)
+
     def record(self, stream: Stream | None = None) -> None:
-        """Mark the present end of `stream` (default: the current one)."""
-        chosen = stream or current_stream(self.device)
-        chosen.record_event(self)
+        """Mark the present end of `stream` (default: the current one of the event's device)."""
+        (stream or current_stream(self._place())).record_event(self)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let later work on `stream` (default: the current one) wait for this event."""
-        (stream or current_stream(self.device)).wait_event(self)
+        """Let later work on `stream` (default: the current one of the event's device) wait for this event."""
+        (stream or current_stream(self._place())).wait_event(self)
 
     def query(self) -> bool:
         """Whether the work before it is done."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .device import Device
     from .modes import Mode
 
-__all__ = ["State", "current_stream", "forget_plans", "set_stream", "state"]
+__all__ = ["State", "current_stream", "entered_device", "forget_plans", "set_stream", "state"]
 
 
 class State:
@@ -77,9 +77,14 @@ def set_stream(device: Device, stream: Any) -> Any:
     own = _local.state
     previous = (own.streams or {}).get(device)
     streams = dict(own.streams or {})
-    if stream is None:
-        streams.pop(device, None)
-    else:
-        streams[device] = stream
+    streams.pop(device, None)
+    if stream is not None:
+        streams[device] = stream  # the last one is that set last
     own.streams = streams or None
     return previous
+
+
+def entered_device(kind: str | None = None) -> Device | None:
+    """The device, of that type where one is named, of the stream that this thread set last; None without any."""
+    streams = reversed(_local.state.streams or {})
+    return next((device for device in streams if kind in (None, device.type)), None)

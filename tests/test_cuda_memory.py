@@ -245,8 +245,12 @@ def test_users_streams_and_events(cuda: Standin, compiled: Compiler) -> None:
         assert wg.current_stream("cuda:0") == stream
     assert {launch.stream for launch in cuda.launches} == {stream._stream.handle}
     assert x.storage.block.pool is stream._stream.pool
+    assert begin.device == end.device == stream.device  # of the stream entered, whatever the default device is
     end.synchronize()
     assert begin.elapsed_time(end) > 0
+    with wg.stream(wg.Stream("cpu")), stream, stream:
+        pass
+    assert wg.current_stream("cuda:0") == wg.default_stream("cuda:0")
     wg.default_stream("cuda:0").wait_stream(stream)
     assert not stream.query()
     stream.synchronize()

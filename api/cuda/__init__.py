@@ -16,11 +16,12 @@ from .. import streams
 from ..random import default_generator
 from ..runtime.backends import cuda_devices
 from ..runtime.context import current_stream as _stream_of
+from ..runtime.context import entered_device
 from ..runtime.device import Device, default_device
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, CaptureError, OutOfMemoryError
 from ..runtime.tensor import Tensor
-from ..streams import Event, stream
+from ..streams import stream
 from . import amp
 
 __all__ = [
@@ -156,6 +157,13 @@ class Stream(streams.Stream):
     def __init__(self, device: Any = None, priority: int = 0):
         place = _place(device)
         super().__init__(place, _stream=place.driver.new_stream(priority))  # type: ignore[call-arg]
+
+
+class Event(streams.Event):
+    """A point in a GPU's stream. With `enable_timing`, the time between two of them can be read."""
+
+    def _place(self) -> Device:
+        return self.device or entered_device("cuda") or _place(None)
 
 
 class CUDAGraph:

@@ -110,8 +110,8 @@ class CpuStream(QueueStream):
         if event is None:
             event = self.driver.new_event(False)
         if event.timing:
-            self.synchronize()
-        if self.pending is None:
+            self.synchronize()  # which leaves `pending` as it is
+        if event.timing or self.pending is None:
             event.mark = Moment()
         else:
             self.pending = event.mark = self.driver.marker(self.queue)
