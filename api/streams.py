@@ -83,7 +83,7 @@ class Event:
         return self._event
 
     def _place(self) -> Device:
-        """Whose current stream is meant: an event's that was not recorded yet is the device of the stream entered last."""
+        """Whose current stream is meant: before an event is recorded, the device of the stream entered last."""
         return self.device or entered_device() or to_device(None)
 
     def record(self, stream: Stream | None = None) -> None:
