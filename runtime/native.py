@@ -71,9 +71,9 @@ def use(path: str) -> None:
         _native.use(*(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS))
 
 
-def function(kernel: str) -> Any:
-    """A kernel, by its name in the program, as a function to call (csrc/direct.c)."""
-    return _native.Function(kernel)
+def function(kernel: str, address: int = 0) -> Any:
+    """A kernel, by its name in the program, as a function to call (csrc/direct.c). address: where that is, if known."""
+    return _native.Function(kernel, address)
 
 
 def limit(helpers: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import astuple
 from functools import cache
 from importlib import resources
 
-from . import dtypes
+from . import called, dtypes
 from .backends.protocol import Instance, Slot
 
 __all__ = ["entry_name", "source"]
@@ -55,8 +55,13 @@ def _digest(instance: Instance) -> str:
     return hashlib.blake2s(repr(astuple(instance)).encode(), digest_size=6).hexdigest()
 
 
-def source(instances: Sequence[Instance], *, builtins: bool = False, fp64: bool = True) -> str:
-    """The program of these instances, in order; each kernel is called `entry_name(instance)`."""
+def source(
+    instances: Sequence[Instance], *, builtins: bool = False, fp64: bool = True, functions: bool = False
+) -> str:
+    """The program of these instances, in order; each kernel is called `entry_name(instance)`.
+
+    functions: each kernel that can be one is a function, too (`runtime.called`).
+    """
     from ..codegen import math_library
 
     elements = [e for e in _ELEMENTS if fp64 or e != "double"]
@@ -72,12 +77,13 @@ def source(instances: Sequence[Instance], *, builtins: bool = False, fp64: bool 
     for (element, lanes), names in wanted.items():
         by_element.setdefault(element, {})[lanes] = names
     for element, widths in sorted(by_element.items()):
-        functions = sorted(set().union(*widths.values()))
-        if functions:
+        vocabulary = sorted(set().union(*widths.values()))
+        if vocabulary:
             parts.append(
-                math_library.program_text(functions, element, sorted(widths), _math_sources(), builtin=builtins)
+                math_library.program_text(vocabulary, element, sorted(widths), _math_sources(), builtin=builtins)
             )
-    parts += [_instance(instance) for instance in instances]
+    parts += [called.PREAMBLE] if functions else []
+    parts += [_instance(instance, functions) for instance in instances]
     return "\n".join(parts)
 
 
@@ -91,8 +97,10 @@ def _conversion_names(dtype: str) -> tuple[str, str]:
     return f"from_{short}", f"to_{short}"
 
 
-def _instance(instance: Instance) -> str:
+def _instance(instance: Instance, functions: bool) -> str:
     element, lanes = instance.element, instance.lanes
+    text = called.with_function(instance.text, instance.entry, len(instance.slots)) if functions else None
+    text = instance.text if text is None else text
     defines: list[tuple[str, str]] = [
         ("NAME(x)", f"x##_{_digest(instance)}"),
         ("C", element),
@@ -112,7 +120,7 @@ def _instance(instance: Instance) -> str:
     defines += [(name, str(value)) for name, value in instance.defines]
     lines = [f"#define {name} {value}" for name, value in defines]
     undefines = [f"#undef {name.partition('(')[0]}" for name, _ in defines]
-    return "\n".join([f"// ---- {instance.name}: {instance.entry}", *lines, instance.text.rstrip(), *undefines, ""])
+    return "\n".join([f"// ---- {instance.name}: {instance.entry}", *lines, text.rstrip(), *undefines, ""])
 
 
 def _index_vector(element: str, lanes: int) -> str:

@@ -143,19 +143,19 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
     return override(found, overrides) if overrides else found
 
 
-# PoCL puts clang's header of all OpenCL built-ins before every program: 18,000 lines, parsed anew in 0.1 s each time.
-# Its include guard, defined beforehand, leaves it out. Kernels here call five functions of it and the barrier, which
-# `header.cl` declares.
+# PoCL puts clang's header of all OpenCL built-ins before every program: 18,000 lines, parsed anew in 0.1 s each time. Its
+# include guard, defined beforehand, leaves it out: what kernels here call of it, `header.cl` declares.
 _LEAN = ["-D_OPENCL_H_", "-DWG_DECLARE"]
 
 
 class Compiler:
-    """Programs of one OpenCL device in one context, and the kernels found in them. Shared by threads."""
+    """Programs of one OpenCL device in one context, with kernels (and functions: `runtime.called`). Threads share it."""
 
-    def __init__(self, context: Any, handle: Any, capabilities: Capabilities):
+    def __init__(self, context: Any, handle: Any, capabilities: Capabilities, functions: bool = False):
         self._context = context
         self._handle = handle
         self._capabilities = capabilities
+        self.functions = functions
         platform = handle.platform
         self._options = [] if capabilities.optimize else ["-cl-opt-disable"]
         self._lean = _LEAN if "Portable" in platform.name else []
@@ -207,16 +207,21 @@ class Compiler:
         return True
 
     def _source(self, instances: Sequence[Instance]) -> str:
-        return program.source(instances, builtins=self._capabilities.builtins, fp64=self._capabilities.fp64)
+        able = self._capabilities
+        return program.source(instances, builtins=able.builtins, fp64=able.fp64, functions=self.functions)
+
+    def program_of(self, instance: Instance) -> tuple[Any, str]:
+        """The program that an instance is in, and its kernel's name there."""
+        if instance not in self._found:
+            self.build([instance])
+        return self._found[instance]
 
     def kernel(self, instance: Instance) -> Any:
         """The calling thread's kernel object: its arguments are state, and making one costs 0.1 ms."""
         kernels: dict[Any, Any] = self._mine.__dict__
         kernel = kernels.get(instance)
         if kernel is None:
-            if instance not in self._found:
-                self.build([instance])
-            kernel = kernels[instance] = cl.Kernel(*self._found[instance])
+            kernel = kernels[instance] = cl.Kernel(*self.program_of(instance))
         return kernel
 
     def _program(self, instances: Sequence[Instance]) -> Any:
@@ -266,9 +271,7 @@ class Compiler:
         """The program of a binary."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Program(self._context, [self._handle], [binary]).build(
-                self._options, devices=[self._handle]
-            )
+            return cl.Program(self._context, [self._handle], [binary]).build(self._options, devices=[self._handle])
 
 
 class OpenCLEvent:

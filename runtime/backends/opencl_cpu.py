@@ -7,10 +7,10 @@ driver is opened at the first launch, and from then on every pool segment carrie
 PoCL offers two devices: `pthread`, with a worker a core, and `basic`, which runs a kernel in the calling thread at
 once, in a quarter of the time that waking a worker takes. One context holds both.
 
-Where kernels can be called as functions (`workgroups`), `basic` runs the first work-group of each, and from then on the
-calling thread calls them, together with a team of threads: when a call returns its work is done, as with PyTorch.
+Where kernels can be called as functions (`workgroups`), the calling thread calls them, together with a team of threads:
+when a call returns its work is done, as with PyTorch. (Of PoCL's kernels, `basic` runs the first work-group once.)
 Elsewhere a stream sends small work to `basic` while nothing is pending on `pthread`, and everything else to `pthread`,
-so its order is kept without ever waiting; so does work here of which PoCL's functions are not known.
+so its order is kept without ever waiting.
 (An event of one device in the wait list of the other is lost by PoCL 3.0, so none is ever put there.)
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
 import threading
 import time
 from collections import deque
@@ -29,14 +30,14 @@ import numpy as np
 
 from .. import native
 from ..device import Device
-from ..errors import DriverNotFound, ForkError
+from ..errors import CompileError, DriverNotFound, ForkError
 from ..pool import Pool
 from ..storage import Storage
 from .arguments import bind_launch
 from .host import HostDriver
 from .protocol import Capabilities, Instance, Step
 from .queues import CALLING, WORKERS, QueueStream, launch_error
-from .workgroups import MOST_ITEMS, can_call, cores, function
+from .workgroups import MOST_ITEMS, Functions, Named, Placed, can_call, cores
 
 __all__ = ["SMALL", "CpuDriver", "CpuStream"]
 
@@ -126,6 +127,16 @@ class CpuStream(QueueStream):
         self.wait_event(other.record_event())
 
 
+def _chosen(infos: Sequence[Any]) -> Any:
+    """The CPU that is `cpu`: of the platform that WEFTGRAD_CPU_PLATFORM names, else PoCL's where there is one."""
+    wanted = os.environ.get("WEFTGRAD_CPU_PLATFORM", "")
+    named = [info for info in infos if wanted.lower() in info.platform.lower()]
+    if not named:
+        known = ", ".join(dict.fromkeys(repr(info.platform) for info in infos))
+        raise DriverNotFound(f"WEFTGRAD_CPU_PLATFORM={wanted}: no platform with a CPU has that in its name: {known}")
+    return min(named, key=lambda info: (info.partner is None, "Portable" not in info.platform))
+
+
 class CpuDriver(HostDriver):
     """The `cpu` device. `require()` opens OpenCL and raises `DriverNotFound` with the remedy where it cannot."""
 
@@ -137,7 +148,8 @@ class CpuDriver(HostDriver):
         self.identity = ""  # of the driver, once it is open
         self.opened = False
         self._lock = threading.RLock()
-        self._functions: dict[Instance, Any] | None = None  # kernels that are called (`workgroups`), where they can be
+        self._calls: Functions | None = None  # how kernels are called (`workgroups`), where they can be
+        self._functions: dict[Instance, Any] = {}  # those that were called
         self._helpers = 0  # how many threads share steps with the calling one
         self._retired: deque[tuple[Any, ...]] = deque()  # owner, buffer, the last event when it was retired
         self._streams: list[CpuStream] = []
@@ -159,7 +171,7 @@ class CpuDriver(HostDriver):
         infos = [info for info in opencl.devices() if not info.is_gpu and info.handle.type & opencl.cl.device_type.CPU]
         if not infos:
             raise DriverNotFound("ops on 'cpu' need an OpenCL CPU driver: pip install 'pyopencl[pocl]'")
-        info = min(infos, key=lambda i: (i.partner is None, "Portable" not in i.platform))
+        info = _chosen(infos)
         handles = [info.handle] + ([info.partner] if info.partner is not None else [])
         self._opencl = opencl
         self._capabilities = opencl.capabilities_of(info)
@@ -175,11 +187,28 @@ class CpuDriver(HostDriver):
         atexit.register(self._finish)
         for stream in self._streams:
             stream.open()
+        self._try_calls(info)
+
+    def _try_calls(self, info: Any) -> None:
+        """Find out whether kernels can be called, and how."""
+        opencl, stream = self._opencl, self.default_stream
+        cl, context = opencl.cl, self.context
         if self.quick_compiler is not None:
-            version = info.handle.platform.version
-            if can_call(opencl.cl, self.context, self.default_stream.quick, self.quick_compiler, version):
-                self._functions = {}
-                self._helpers = cores() - 1
+            calls: Functions = Named(self.quick_compiler, info.handle.platform.version)
+            if not can_call(cl, context, stream.quick, calls):
+                return
+        else:
+            compiler = opencl.Compiler(context, info.handle, self._capabilities, functions=True)
+            calls = Placed(cl, context, stream.queue, compiler)
+            try:
+                if not can_call(cl, context, stream.queue, calls):
+                    return
+            except (CompileError, cl.Error):  # not a processor, or a compiler, that knows what is needed
+                return
+            self.compiler = compiler
+        self._calls, self._helpers = calls, cores() - 1
+        for each in self._streams:
+            each.open()  # queues for calls, too
 
     def _finish(self) -> None:
         """The process ends: wait for what is queued, since the memory under it goes with the interpreter."""
@@ -196,10 +225,10 @@ class CpuDriver(HostDriver):
             self._opencl.check_fork()
 
     def queues(self) -> tuple[Any, Any]:
-        """A pooled queue and, where there is one, a calling-thread queue."""
+        """A pooled queue and, where the calling thread runs kernels, a queue for that."""
         cl, flags = self._opencl.cl, self._opencl.queue_flags
         made = [cl.CommandQueue(self.context, handle, properties=flags) for handle in self._handles]
-        return made[0], made[1] if len(made) > 1 else None
+        return made[0], made[-1] if len(made) > 1 or self._calls is not None else None
 
     def addresses(self, *queues: Any) -> list[int]:
         """Of queues, for launches from C."""
@@ -298,21 +327,24 @@ class CpuDriver(HostDriver):
 
     def is_quick(self, step: Step) -> bool:
         """Whether the calling thread runs a step, unless workers have something to do."""
-        return self.quick_compiler is not None and (step.work <= SMALL or self._is_called(step))
+        return (self.quick_compiler is not None and step.work <= SMALL) or self._is_called(step)
 
     def _is_called(self, step: Step) -> bool:
         """Whether a step's kernel is called as a function."""
-        if self._functions is None or step.local_size is None or math.prod(step.local_size) > 1:
+        calls = self._calls
+        if calls is None or calls.compiler is not (self.quick_compiler or self.compiler):
             return False
-        return math.prod(step.global_size) <= MOST_ITEMS and "printf" not in step.instance.text
+        if step.local_size is None or math.prod(step.local_size) > 1 or math.prod(step.global_size) > MOST_ITEMS:
+            return False
+        return "printf" not in step.instance.text and calls.has(step.instance)
 
     def _function(self, step: Step) -> Any:
         """The kernel of a step as a function, None where it is not called."""
-        if self._functions is None or not self._is_called(step):
+        if self._calls is None or not self._is_called(step):
             return None
         found = self._functions.get(step.instance)
         if found is None:
-            found = self._functions[step.instance] = function(step.instance)
+            found = self._functions[step.instance] = self._calls.function(step.instance)
         return found
 
     def _prepare(self, step: Step) -> Callable[..., None]:
@@ -340,7 +372,7 @@ class CpuDriver(HostDriver):
         return native.launcher(kernel, step, run, self.counter, WORKERS)
 
     def _prepare_small(self, step: Step) -> Callable[..., None]:
-        kernel = self.quick_compiler.kernel(step.instance)  # type: ignore[union-attr]
+        kernel = (self.quick_compiler or self.compiler).kernel(step.instance)
         large: Callable[..., None] | None = None
 
         def busy(stream: CpuStream) -> bool:
@@ -356,7 +388,7 @@ class CpuDriver(HostDriver):
         def told(error: Exception) -> Exception:
             return launch_error(step.instance.name, step, self.name, error)
 
-        if step.work > SMALL:  # too much for one thread, where C does not call it
+        if step.work > SMALL or self.quick_compiler is None:  # what C does not call is for the workers
             run: Callable[..., None] = pooled
         else:
             head = ["if (stream.pending is not None or stream.quick is None) and busy(stream):",

@@ -59,9 +59,11 @@ int is_sought(PyObject *function) { return ((Function *)function)->sought; }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
     const char *kernel;
-    if (!PyArg_ParseTuple(args, "s", &kernel)) return NULL;
+    unsigned long long address = 0;
+    if (!PyArg_ParseTuple(args, "s|K", &kernel, &address)) return NULL;
     Function *self = (Function *)made(type);
     if (self == NULL) return NULL;
+    self->code = (Workgroup *)(uintptr_t)address, self->sought = address != 0;
     self->kernel = strdup(kernel);
     return self->kernel == NULL ? Py_DECREF(self), PyErr_NoMemory() : (PyObject *)self;
 }
@@ -108,8 +110,9 @@ static PyObject *try_call(Function *self, PyObject *args) {
 }
 
 PyDoc_STRVAR(doc,
-"Function(kernel)\n--\n\n"
-"A kernel, by its name in the program, as a function that runs one of its work-groups in the calling thread.");
+"Function(kernel, address=0)\n--\n\n"
+"A kernel, by its name in the program, as a function that runs one of its work-groups in the calling thread.\n"
+"address: where the function is, if that is known.");
 
 static PyMethodDef methods[] = {
     {"find", (PyCFunction)find, METH_NOARGS, find_doc},
