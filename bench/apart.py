@@ -2,8 +2,9 @@
 
 OpenCL's drivers are libraries that a loader brings into a process together, and two of them may not agree (two builds
 of LLVM, two thread pools). So every driver is asked for its devices by a process that has no other but the one that
-comes with pyopencl, and each device is measured in such a process. `opencl:0@intelocl` is the first device of the
-driver whose library is libintelocl.so; `opencl:0` and `cuda:0` are devices of the drivers that this process would load.
+comes with pyopencl, and each device is measured in such a process. `opencl:0@nvidia-opencl` is the first device of the
+driver whose library is libnvidia-opencl.so, `cpu@intelocl` is `cpu` with the kernels of libintelocl.so; `cpu`,
+`opencl:0` and `cuda:0` are devices of the drivers that this process would load.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _UNLISTED = tuple(
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib",
                    "/usr/local/nvidia/lib64")
 )  # fmt: skip
+_CPU = 1 << 1  # CL_DEVICE_TYPE_CPU
 _POLL = 1.0  # seconds between two looks at what a process has measured
 _PATIENCE = 60.0  # seconds for a process to write what it has when it was interrupted
 
@@ -43,12 +45,13 @@ _PATIENCE = 60.0  # seconds for a process to write what it has when it was inter
 @dataclass(frozen=True, slots=True)
 class Place:
     """A device. name: in reports. device: what it is called in its process. library: the driver to load there. gpu:
-    whether it is one."""
+    whether it is one. platform: that `cpu` is of there, by name and version."""
 
     name: str
     device: str
     library: str = ""
     gpu: bool = False
+    platform: str = ""
 
 
 def wanted(text: str | None) -> bool:
@@ -78,8 +81,10 @@ def tell() -> None:
             found.append({"device": str(device), "problem": str(error).partition("\n")[0]})
             continue
         handle = driver.compiler._handle if hasattr(driver, "compiler") else None
-        gpu = is_gpu(device)
-        found.append({"device": str(device), "name": name, "identity": handle and identity(handle), "gpu": gpu})
+        found.append({
+            "device": str(device), "name": name, "identity": handle and identity(handle), "gpu": is_gpu(device),
+            "processor": handle is not None and bool(handle.type & _CPU),
+        })  # fmt: skip
     print(json.dumps(found))
 
 
@@ -131,18 +136,27 @@ def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]
             print(f"{each['device']}: left out: {each['problem']}", file=sys.stderr)
             continue
         if each["identity"] is None or each["identity"] not in known:
-            found.append(Place(each["device"], each["device"], gpu=bool(each.get("gpu"))))
+            short = each["identity"][0].partition("(")[0].partition(" ")[0].lower() if each["identity"] else ""
+            found.append(_place(each, each["device"], short))
             known.append(each["identity"])
     for library in libraries(extra):
         stem = Path(library).name.removeprefix("lib").partition(".so")[0]
         count = 0
         for each in asked(library):
             new = "problem" not in each and each["device"].startswith("opencl") and each["identity"] not in known
-            if new:
-                found.append(Place(f"opencl:{count}@{stem}", each["device"], library, bool(each.get("gpu"))))
-                known.append(each["identity"])
-                count += 1
+            if not new:
+                continue
+            known.append(each["identity"])
+            found.append(_place(each, f"opencl:{count}@{stem}", stem, library))
+            count += found[-1].device != "cpu"
     return found
+
+
+def _place(each: dict[str, Any], name: str, short: str, library: str = "") -> Place:
+    """Where a device is measured: a processor that is not `cpu` by itself, as `cpu` of its platform."""
+    if each.get("processor") and each["device"] != "cpu":
+        return Place(f"cpu@{short}", "cpu", library, platform=" ".join(each["identity"][:2]))
+    return Place(name, each["device"], library, bool(each.get("gpu")))
 
 
 def chosen(text: str, extra: Sequence[Path] = ()) -> list[Place]:
@@ -223,6 +237,8 @@ def _child(
     command += ["--time", f"{share:.3f}"] if share is not None else []
     command += [str(options.spec)] if options.spec else []
     with _environment(place.library) as environment:
+        if place.platform:
+            environment["WEFTGRAD_CPU_PLATFORM"] = place.platform
         # A group of its own: a terminal's Ctrl-C comes to this process alone, which passes it on.
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
         try:

@@ -41,7 +41,7 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--device",
         help="the device to measure (default: the one that `weftgrad devices` marks); several with commas between, "
         "interleaved in one process, the first compared with the others; or all: every device of every backend, each "
-        "in a process of its own, among them OpenCL drivers that are installed but not loaded (opencl:0@intelocl), or "
+        "in a process of its own, among them OpenCL drivers that are installed but not loaded (cpu@intelocl), or "
         "gpus: those of these that are",
     )  # fmt: skip
     parser.add_argument(

@@ -267,8 +267,10 @@ def test_every_driver_is_asked_and_no_device_is_listed_twice(
     def asked(library: str = "") -> list[dict[str, Any]]:
         found = {
             "": [{"device": "cpu", "identity": pocl}, {"device": "cuda:0", "identity": None, "gpu": True},
-                 {"device": "cuda:1", "problem": "too old"}, {"device": "opencl:0", "identity": pocl}],
-            str(own): [{"device": "opencl:0", "identity": pocl}, {"device": "opencl:1", "identity": intel}],
+                 {"device": "cuda:1", "problem": "too old"}, {"device": "opencl:0", "identity": pocl},
+                 {"device": "opencl:1", "identity": ["Oclgrind 21", "2", "CPU", "1"], "processor": True}],
+            str(own): [{"device": "opencl:0", "identity": pocl, "processor": True},
+                       {"device": "opencl:1", "identity": intel, "processor": True}],
             "libnvidia-opencl.so.1": [
                 {"device": "opencl:0", "identity": card, "gpu": True}, {"device": "cpu", "identity": pocl},
             ],
@@ -277,8 +279,9 @@ def test_every_driver_is_asked_and_no_device_is_listed_twice(
 
     monkeypatch.setattr(apart, "_asked", asked)
     found = apart.present([own, second], asked)
-    assert [(place.name, place.device) for place in found] == [
-        ("cpu", "cpu"), ("cuda:0", "cuda:0"), ("opencl:0@intelocl", "opencl:1"), ("opencl:0@nvidia-opencl", "opencl:0")
+    assert [(place.name, place.device, place.platform) for place in found] == [
+        ("cpu", "cpu", ""), ("cuda:0", "cuda:0", ""), ("cpu@oclgrind", "cpu", "Oclgrind 21 2"),
+        ("cpu@intelocl", "cpu", "Intel 3"), ("opencl:0@nvidia-opencl", "opencl:0", ""),
     ]  # fmt: skip
     assert "cuda:1: left out: too old" in capsys.readouterr().err
     with pytest.raises(ArgumentError, match="does not exist"):

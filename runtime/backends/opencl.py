@@ -143,13 +143,13 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
     return override(found, overrides) if overrides else found
 
 
-# PoCL puts clang's header of all OpenCL built-ins before every program: 18,000 lines, parsed anew in 0.1 s each time. Its
-# include guard, defined beforehand, leaves it out: what kernels here call of it, `header.cl` declares.
+# PoCL puts clang's header of all OpenCL built-ins before every program: 18,000 lines, parsed anew in 0.1 s each time.
+# Its include guard, defined beforehand, leaves it out: what kernels here call of it, `header.cl` declares.
 _LEAN = ["-D_OPENCL_H_", "-DWG_DECLARE"]
 
 
 class Compiler:
-    """Programs of one OpenCL device in one context, with kernels (and functions: `runtime.called`). Threads share it."""
+    """Programs of an OpenCL device in one context, with kernels (and functions: `runtime.called`). Threads share it."""
 
     def __init__(self, context: Any, handle: Any, capabilities: Capabilities, functions: bool = False):
         self._context = context

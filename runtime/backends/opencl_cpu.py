@@ -128,9 +128,9 @@ class CpuStream(QueueStream):
 
 
 def _chosen(infos: Sequence[Any]) -> Any:
-    """The CPU that is `cpu`: of the platform that WEFTGRAD_CPU_PLATFORM names, else PoCL's where there is one."""
+    """The CPU that is `cpu`: what WEFTGRAD_CPU_PLATFORM says is part of its platform's name and version, or PoCL's."""
     wanted = os.environ.get("WEFTGRAD_CPU_PLATFORM", "")
-    named = [info for info in infos if wanted.lower() in info.platform.lower()]
+    named = [i for i in infos if wanted.lower() in f"{i.platform} {i.handle.platform.version}".lower()]
     if not named:
         known = ", ".join(dict.fromkeys(repr(info.platform) for info in infos))
         raise DriverNotFound(f"WEFTGRAD_CPU_PLATFORM={wanted}: no platform with a CPU has that in its name: {known}")
