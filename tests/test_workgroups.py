@@ -162,6 +162,24 @@ def test_a_process_may_end_beside_its_helpers() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "262144.0"), done.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="affinities are Linux's")
+def test_helpers_are_kept_from_the_callers_core(driver: CpuDriver) -> None:
+    if workgroups.cores() < 2:
+        pytest.skip("one core: there are no helpers")
+    everywhere = os.sched_getaffinity(0)
+    x = wg.ones(1 << 17, device="cpu")
+    end = time.monotonic() + 10
+    fewer: list[set[int]] = []
+    while not fewer and time.monotonic() < end:  # helpers are woken once work has lasted for a while
+        for _ in range(200):
+            x = x + 0.5
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+        fewer = [masked for t in threads if len(masked := os.sched_getaffinity(t)) == len(everywhere) - 1]
+    assert fewer, "no thread is kept from any core"
+    assert all(masked < everywhere for masked in fewer)
+    assert os.sched_getaffinity(0) == everywhere  # the caller's own is left alone
+
+
 def test_other_versions_are_left_to_the_driver(driver: CpuDriver) -> None:
     if not isinstance(driver._calls, workgroups.Named):
         pytest.skip("functions here are not PoCL's")

@@ -6,8 +6,13 @@
  * taken nothing. Waking one costs the caller more than small launches take: while helpers sleep, launches are the
  * caller's alone until those that follow one another add up to that cost.
  *
+ * A helper on the caller's core would take turns with it where each waits for the other. Kernels of virtual machines put
+ * them there (to the scheduler an idle core whose host lent it away looks occupied), and move them some 30 ms later: so
+ * a helper is kept from the core on which the caller was last seen.
+ *
  * There is one team a process. Who finds it at work for another thread does its own launch alone.
  */
+#define _GNU_SOURCE
 #include "native.h"
 
 #if !defined(_WIN32) && !defined(__STDC_NO_ATOMICS__)
@@ -16,8 +21,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { SPIN_NS = 200 * 1000, WAKE_NS = 60 * 1000, POLLS = 32, PATIENCE = 4096, LINE = 64 };
+enum { SPIN_NS = 200 * 1000, WAKE_NS = 60 * 1000, POLLS = 32, PATIENCE = 4096, LINE = 64, MOST_HELPERS = 1024 };
+enum { LOOKS = 16 };  /* launches from one look at where the caller is to the next */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
@@ -36,6 +43,8 @@ static _Atomic uint32_t resting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static uint32_t threads;  /* that were started */
+static struct { pthread_t thread; _Atomic int kept_from; } helper[MOST_HELPERS];  /* a core + 1, 0: from none */
+static _Atomic int callers;  /* the caller's core + 1, as last seen; 0: not known */
 static uint32_t most = UINT32_MAX;  /* that may take part, by the user's wish */
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
@@ -58,6 +67,27 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+#ifdef __linux__
+static void see_caller(void) { atomic_store_explicit(&callers, sched_getcpu() + 1, memory_order_relaxed); }
+
+/* Let a helper run on all cores of the process but the caller's, if it has others. */
+static void keep_away(uint32_t who) {
+    cpu_set_t cores;
+    int from = atomic_load_explicit(&callers, memory_order_relaxed);
+    if (from < 1 || from == atomic_load(&helper[who].kept_from) || sched_getaffinity(getpid(), sizeof cores, &cores))
+        return;
+    CPU_CLR(from - 1, &cores);
+    if (CPU_COUNT(&cores) && !pthread_setaffinity_np(helper[who].thread, sizeof cores, &cores))
+        atomic_store(&helper[who].kept_from, from);
+}
+
+static int is_beside_caller(void) { return sched_getcpu() + 1 == atomic_load_explicit(&callers, memory_order_relaxed); }
+#else
+static void see_caller(void) {}
+static void keep_away(uint32_t who) { (void)who; }
+static int is_beside_caller(void) { return 0; }
+#endif
+
 static void sleep_until_rung(void) {
     pthread_mutex_lock(&lock);
     atomic_fetch_add(&asleep, 1);
@@ -78,8 +108,10 @@ static void *help(void *argument) {
         } else if (atomic_load_explicit(&resting, memory_order_relaxed) || now_ns() - since > SPIN_NS) {
             sleep_until_rung();
             since = now_ns();
-        } else
+        } else {
+            if (is_beside_caller()) keep_away(who - 1);
             for (int i = 0; i < POLLS && !is_left(atomic_load_explicit(&items, memory_order_relaxed)); i++) PAUSE();
+        }
     }
     return NULL;
 }
@@ -89,9 +121,10 @@ static void start(uint32_t helpers) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  /* signals are the interpreter's */
-    for (pthread_t thread; threads < helpers; threads++) {
-        if (pthread_create(&thread, NULL, help, (void *)(uintptr_t)(threads + 1))) break;
-        pthread_detach(thread);
+    for (; threads < helpers && threads < MOST_HELPERS; threads++) {
+        pthread_t *thread = &helper[threads].thread;
+        if (pthread_create(thread, NULL, help, (void *)(uintptr_t)(threads + 1))) break;
+        pthread_detach(*thread);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -122,7 +155,10 @@ void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpe
     }
     uint32_t sleep = atomic_load(&asleep), wakes = 0;
     if (sleep || threads < helpers) wakes = is_worth_waking(expected_ns);
+    if (wakes || launches % LOOKS == 0) see_caller();
     if (wakes && threads < helpers) start(helpers);
+    if (wakes)
+        for (uint32_t i = 0; i < threads; i++) keep_away(i);
     if (sleep < threads || wakes) {
         current = launch;
         atomic_store_explicit(&allowed, helpers, memory_order_relaxed);
