@@ -74,14 +74,29 @@ static int found_in(PyObject *tensor, PyObject **start, PyObject ***buffer, PyOb
     return **buffer != NULL && **buffer != Py_None;
 }
 
-/* The queue of a stream on which this may be launched now, NULL if none. */
+/* Wait for an event; -1 with an exception. */
+static int wait_for(PyObject *event) {
+    PyObject *waited = PyObject_CallMethodNoArgs(event, s_wait);
+    Py_XDECREF(waited);
+    return waited == NULL ? -1 : 0;
+}
+
+/* Whether the calling thread's work can go on: that of the pooled queue goes first. 0: not now; -1 with an exception.
+ * What is called would be done on return anyhow, so it waits; and behind the pool one launch would follow another. */
+static int is_turn(Launcher *self, PyObject *stream) {
+    PyObject *pending = Py_NewRef(AT(stream, QueueStream, pending));
+    int turn = pending == Py_None ? 1 : is_done(pending);
+    if (turn == 0 && self->function != Py_None)
+        turn = wait_for(pending) ? -1 : AT(stream, QueueStream, pending) == pending;  /* nothing new came meanwhile */
+    if (turn == 1 && pending != Py_None) change(&AT(stream, QueueStream, pending), Py_NewRef(Py_None));
+    Py_DECREF(pending);
+    return turn;
+}
+
+/* The queue of a stream on which this may be launched now, NULL if none, or with an exception. */
 static void *queue_of(Launcher *self, PyObject *stream) {
-    PyObject *pending = AT(stream, QueueStream, pending);
     if (self->where != CALLING) return PyLong_AsVoidPtr(AT(stream, QueueStream, deep));
-    if (pending != Py_None) {  /* work of the pooled queue goes first */
-        if (is_done(pending) != 1) return NULL;
-        change(&AT(stream, QueueStream, pending), Py_NewRef(Py_None));
-    }
+    if (is_turn(self, stream) != 1) return NULL;
     return PyLong_AsVoidPtr(AT(stream, QueueStream, swift));
 }
 
@@ -194,11 +209,7 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
             if (end == NULL) return -1;
             for (int i = 0; i < self->buffer_count; i++) change(pending[i], Py_NewRef(end));
             change(&AT(stream, QueueStream, pending), end);
-            if (shared) {  /* NumPy's arrays see these bytes, too, and ask nobody */
-                PyObject *waited = PyObject_CallMethodNoArgs(end, s_wait);
-                if (waited == NULL) return -1;
-                Py_DECREF(waited);
-            }
+            if (shared && wait_for(end)) return -1;  /* NumPy's arrays see these bytes, too, and ask nobody */
         }
     }
     change(&AT(self->counter, Counter, value), PyNumber_Add(AT(self->counter, Counter, value), one));
