@@ -16,6 +16,7 @@ import scipy.special
 from math_points import EDGES, POLYGAMMA, RECORDED, any_bits, inputs, ulps
 
 from weftgrad.codegen import math_library
+from weftgrad.runtime import native
 
 cl = pytest.importorskip("pyopencl")
 FOLDER = Path(math_library.__file__).parents[1] / "templates" / "opencl" / "math"
@@ -241,13 +242,17 @@ def test_special_functions_in_float(device):
         check(name, allowed, device.both(name, "float", inside)[keep], expected[keep], inside[keep])
 
 
-def test_float_functions_where_the_processor_lacks_what_they_prefer(device):
+@pytest.mark.parametrize("with_assembler", [False, True])
+def test_float_functions_where_the_compiler_lacks_what_they_prefer(device, with_assembler):
     """Tables looked up by permutations, scaling and guesses of reciprocals need AVX-512, reductions of angles in float
-    products that are fused with sums: without them, other branches."""
+    products that are fused with sums: without them, other branches. Or assembler, as with Intel's compiler."""
+    if with_assembler and not native.avx512:
+        pytest.skip("the processor has no AVX-512")
     names = ["exp", "exp2", "tanh", "logistic", "erf", "sin", "cos", "tan"]
     plain = copy.copy(device)
     plain.kernels = {}
     text = "#undef __AVX512F__\n#undef __FMA__\n#undef FP_FAST_FMAF\n"
+    text += "#define WG_ASSEMBLER512\n" if with_assembler else ""
     text += math_library.program_text(names, "float", [LANES], TEXTS)
     plain.build(text + "".join(kernel_text(name, "float") for name in names))
     x = inputs(np.float32, np.random.default_rng(1))
@@ -400,7 +405,16 @@ def test_integers(device, element):
         assert np.array_equal(device.both(name, element, x), values), name
 
 
-def test_storage_of_half(device):
+@pytest.mark.parametrize("with_assembler", [False, True])
+def test_storage_of_half(device, with_assembler):
+    if with_assembler:
+        if not native.avx512:
+            pytest.skip("the processor has no AVX-512")
+        device = copy.copy(device)
+        device.kernels = {}
+        names = ["half", "bfloat16", "philox", "uniform", "normal"]
+        text = "#undef __AVX512F__\n#define WG_ASSEMBLER512\n"
+        device.build(text + math_library.program_text(names, "float", [LANES], TEXTS) + EXTRA)
     every = np.arange(1 << 16, dtype=np.uint16)
     expected = every.view(np.float16).astype(np.float32)
     expected.view(np.uint32)[np.isnan(expected)] |= 1 << 22  # quiet, as processors make them

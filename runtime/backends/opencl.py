@@ -151,13 +151,13 @@ _LEAN = ["-D_OPENCL_H_", "-DWG_DECLARE"]
 class Compiler:
     """Programs of an OpenCL device in one context, with kernels (and functions: `runtime.called`). Threads share it."""
 
-    def __init__(self, context: Any, handle: Any, capabilities: Capabilities, functions: bool = False):
+    def __init__(self, context: Any, handle: Any, able: Capabilities, functions: bool = False, option: str = ""):
         self._context = context
         self._handle = handle
-        self._capabilities = capabilities
+        self._capabilities = able
         self.functions = functions
         platform = handle.platform
-        self._options = [] if capabilities.optimize else ["-cl-opt-disable"]
+        self._options = [each for each in (option, "" if able.optimize else "-cl-opt-disable") if each]
         self._lean = _LEAN if "Portable" in platform.name else []
         identity = "\0".join(
             (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)

@@ -24,6 +24,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -192,20 +193,24 @@ class CpuDriver(HostDriver):
     def _try_calls(self, info: Any) -> None:
         """Find out whether kernels can be called, and how."""
         opencl, stream = self._opencl, self.default_stream
-        cl, context = opencl.cl, self.context
+        cl, context, able = opencl.cl, self.context, self._capabilities
         if self.quick_compiler is not None:
             calls: Functions = Named(self.quick_compiler, info.handle.platform.version)
             if not can_call(cl, context, stream.quick, calls):
                 return
         else:
-            compiler = opencl.Compiler(context, info.handle, self._capabilities, functions=True)
-            calls = Placed(cl, context, stream.queue, compiler)
-            try:
-                if not can_call(cl, context, stream.queue, calls):
-                    return
-            except (CompileError, cl.Error):  # not a processor, or a compiler, that knows what is needed
+            ways = [(able, "")]
+            if native.avx512:  # then our own functions are the faster ones
+                ways.insert(0, (replace(able, builtins=False), "-DWG_ASSEMBLER512"))
+            for capabilities, option in ways:
+                compiler = opencl.Compiler(context, info.handle, capabilities, True, option)
+                calls = Placed(cl, context, stream.queue, compiler)
+                with suppress(CompileError, cl.Error):  # of a compiler that does not know what is needed
+                    if can_call(cl, context, stream.queue, calls):
+                        break
+            else:
                 return
-            self.compiler = compiler
+            self.compiler, self._capabilities = compiler, capabilities
         self._calls, self._helpers = calls, cores() - 1
         for each in self._streams:
             each.open()  # queues for calls, too
