@@ -155,10 +155,13 @@ class Device:
         for job in jobs:
             text = "".join(math_library.program_text(names, e, [LANES], TEXTS) for e, names in job)
             self.build(text + "".join(kernel_text(name, e) for e, names in job for name in names))
-        storage = math_library.program_text(
-            ["half", "bfloat16", "philox", "uniform", "normal"], "float", [LANES], TEXTS
-        )
-        self.build(storage + math_library.program_text(["half", "uniform", "normal"], "double", [LANES], TEXTS) + EXTRA)
+        self.build_storage()
+
+    def build_storage(self, before: str = "") -> None:
+        """The kernels of EXTRA, behind these lines."""
+        names = {"float": ["half", "bfloat16", "philox", "uniform", "normal"], "double": ["half", "uniform", "normal"]}
+        texts = [math_library.program_text(each, e, [LANES], TEXTS) for e, each in names.items()]
+        self.build(before + "".join(texts) + EXTRA)
 
     def build(self, text: str) -> None:
         with warnings.catch_warnings():
@@ -412,9 +415,7 @@ def test_storage_of_half(device, with_assembler):
             pytest.skip("the processor has no AVX-512")
         device = copy.copy(device)
         device.kernels = {}
-        names = ["half", "bfloat16", "philox", "uniform", "normal"]
-        text = "#undef __AVX512F__\n#define WG_ASSEMBLER512\n"
-        device.build(text + math_library.program_text(names, "float", [LANES], TEXTS) + EXTRA)
+        device.build_storage("#undef __AVX512F__\n#define WG_ASSEMBLER512\n")
     every = np.arange(1 << 16, dtype=np.uint16)
     expected = every.view(np.float16).astype(np.float32)
     expected.view(np.uint32)[np.isnan(expected)] |= 1 << 22  # quiet, as processors make them
