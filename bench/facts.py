@@ -134,11 +134,8 @@ def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[]
         return (target, step.instance), lambda: partial(compiler.binary, step, True, target)
     if not hasattr(driver, "compiler"):
         return (None, step.instance), None
-    from ..runtime.backends.opencl_cpu import SMALL
-
-    quick = getattr(driver, "quick_compiler", None)
-    compiler_ = quick if quick is not None and step.work <= SMALL else driver.compiler
-    fresh = partial(_fresh(), compiler_._context, compiler_._handle, compiler_._capabilities)
+    compiler_ = driver.compiler_of(step) if hasattr(driver, "compiler_of") else driver.compiler
+    fresh = partial(_fresh(), compiler_)
     note = f"\n// {os.getpid()} {time.time_ns()} {next(_serial)}\n"
     return (compiler_, step.instance), lambda: partial(fresh(note).build, [step.instance])
 
@@ -149,8 +146,9 @@ def _fresh() -> Any:
     from ..runtime.backends.opencl import Compiler
 
     class Fresh(Compiler):
-        def __init__(self, context: Any, handle: Any, capabilities: Any, note: str):
-            super().__init__(context, handle, capabilities)
+        def __init__(self, like: Compiler, note: str):
+            super().__init__(like._context, like._handle, like._capabilities, like.functions)
+            self._options = like._options
             self.note = note
 
         def _source(self, instances: Sequence[Instance]) -> str:

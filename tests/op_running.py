@@ -104,8 +104,7 @@ def build(place: Device, steps: Sequence[Any]) -> int:
         return int(driver.build(list(dict.fromkeys(steps))))
     groups: dict[Any, list[Any]] = {}
     for step in steps:
-        quick = isinstance(driver, CpuDriver) and driver.is_quick(step)
-        compiler = driver.quick_compiler if quick else driver.compiler
+        compiler = driver.compiler_of(step) if isinstance(driver, CpuDriver) else driver.compiler
         groups.setdefault(compiler, []).append(step.instance)
     built = 0
     for compiler, instances in groups.items():

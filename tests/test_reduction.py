@@ -21,7 +21,6 @@ from weftgrad.codegen.loader import load_file, load_text
 from weftgrad.codegen.model import SpecError, SpecErrors
 from weftgrad.codegen.render import environment, record_literals, render_all
 from weftgrad.runtime import dispatch, dtypes
-from weftgrad.runtime.backends.opencl_cpu import SMALL
 from weftgrad.runtime.context import _local
 from weftgrad.runtime.device import device, meta
 from weftgrad.runtime.errors import DTypeError, IndexOutOfRange, ShapeError
@@ -106,13 +105,13 @@ Case = tuple[OpRecord, tuple[Any, ...], dict[str, Any], Callable[[Any], None]]
 def run_all(cases: list[Case]) -> None:
     """Every case, their kernels built in a few programs."""
     driver: Any = device("cpu").driver
-    quick, pooled = {}, {}
+    instances: dict[Any, dict[Any, None]] = {}
     for record, operands, given, _ in cases:
         for step in dispatch.plan_for(record, operands, statics(record, given)).steps:
-            (quick if step.work <= SMALL and driver.quick_compiler else pooled)[step.instance] = True
-    for compiler, instances in ((driver.quick_compiler, list(quick)), (driver.compiler, list(pooled))):
-        for i in range(0, len(instances), 24):
-            compiler.build(instances[i : i + 24])
+            instances.setdefault(driver.compiler_of(step), {})[step.instance] = None
+    for compiler, each in instances.items():
+        for i in range(0, len(each), 24):
+            compiler.build(list(each)[i : i + 24])
     for record, operands, given, check in cases:
         check(run(record, *operands, **given))
 

@@ -86,10 +86,11 @@ def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) ->
     Small work runs on the large device's compiler too, while something is pending there.
     """
     steps = steps_of(place, ops, types)
-    is_quick = getattr(place.driver, "is_quick", None)  # of `cpu`
+    driver: Any = place.driver
+    two = getattr(driver, "quick_compiler", None) is not None  # of `cpu`, with a device for the calling thread
     found: dict[str, dict[Any, None]] = {}
     for step in steps:
-        for name in ("quick_compiler", "compiler") if is_quick and is_quick(step) else ("compiler",):
+        for name in ("quick_compiler", "compiler") if two and driver.is_quick(step) else ("compiler",):
             found.setdefault(name, {})[step.instance] = None
     return {name: list(each) for name, each in found.items()}
 

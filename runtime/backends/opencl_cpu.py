@@ -334,6 +334,10 @@ class CpuDriver(HostDriver):
         """Whether the calling thread runs a step, unless workers have something to do."""
         return (self.quick_compiler is not None and step.work <= SMALL) or self._is_called(step)
 
+    def compiler_of(self, step: Step) -> Any:
+        """The compiler of the device on which a step is launched first."""
+        return self.quick_compiler if self.quick_compiler is not None and self.is_quick(step) else self.compiler
+
     def _is_called(self, step: Step) -> bool:
         """Whether a step's kernel is called as a function."""
         calls = self._calls

@@ -163,8 +163,7 @@ class Trials:
                 return
             by_compiler: dict[int, tuple[Any, list[Instance]]] = {}
             for step in steps:
-                quick = isinstance(self.driver, CpuDriver) and self.driver.is_quick(step)
-                compiler = self.driver.quick_compiler if quick else self.driver.compiler
+                compiler = self.driver.compiler_of(step) if isinstance(self.driver, CpuDriver) else self.driver.compiler
                 by_compiler.setdefault(id(compiler), (compiler, []))[1].append(step.instance)
             for compiler, instances in by_compiler.values():
                 compiler.build(instances)
