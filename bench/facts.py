@@ -147,8 +147,7 @@ def _fresh() -> Any:
 
     class Fresh(Compiler):
         def __init__(self, like: Compiler, note: str):
-            super().__init__(like._context, like._handle, like._capabilities, like.functions)
-            self._options = like._options
+            super().__init__(like._context, like._handle, like._capabilities, like.functions, like.option)
             self.note = note
 
         def _source(self, instances: Sequence[Instance]) -> str:

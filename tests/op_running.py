@@ -138,7 +138,7 @@ def _plain(compiler: Any) -> Any:
     from weftgrad.runtime.backends import opencl  # where pyopencl may be missing, only Triton's kernels run
 
     able = replace(compiler._capabilities, optimize=False)
-    return opencl.Compiler(compiler._context, compiler._handle, able)
+    return opencl.Compiler(compiler._context, compiler._handle, able, compiler.functions, compiler.option)
 
 
 def prebuilt(place: Device, function: Callable[[], Any]) -> Any:

@@ -155,7 +155,7 @@ class Compiler:
         self._context = context
         self._handle = handle
         self._capabilities = able
-        self.functions = functions
+        self.functions, self.option = functions, option
         platform = handle.platform
         self._options = [each for each in (option, "" if able.optimize else "-cl-opt-disable") if each]
         self._lean = _LEAN if "Portable" in platform.name else []

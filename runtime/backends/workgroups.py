@@ -5,7 +5,7 @@ other. What PoCL does in the end is to call a function, of a form that its versi
 pocl_context.h); it is found by its name once the kernel was launched. Of Intel's runtime, whose kernels have a form of
 their own, the same is had by functions beside the kernels (`runtime.called`), whose addresses kernels tell. Its
 compiler has no built-ins for the processor's instructions, but assembler (WG_ASSEMBLER512). Each is tried here in each
-process with a kernel that writes down all that it is given, and PoCL's only of versions that it was tried with.
+process with a kernel that writes down all that it is given, and only of versions that it was tried with before.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = ["MOST_ITEMS", "PROBE", "Functions", "Named", "Placed", "can_call", "c
 
 MOST_ITEMS = 0x7FFF  # work-items of a launch: PoCL compiles kernels anew for larger ones, and items have 16 bits
 _VERSIONS = re.compile(r"OpenCL 3\.0 PoCL 3\.[01]\b")
+_INTEL = re.compile(r"2026\.")
 _TEXT = """
 typedef struct { long a[2]; int b; } NAME(Geometry);
 typedef struct { long offset[2]; } NAME(Dynamic);
@@ -75,7 +76,8 @@ class Placed:
     def __init__(self, cl: Any, context: Any, queue: Any, compiler: Any):
         self._cl, self._queue = cl, queue
         self.compiler = compiler
-        self.tried = "Intel" in compiler._handle.platform.name
+        handle = compiler._handle
+        self.tried = "Intel" in handle.platform.name and _INTEL.match(handle.driver_version) is not None
         self._found = np.zeros(1, np.uint64)
         self._buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, 8)
         self._lock = threading.Lock()

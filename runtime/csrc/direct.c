@@ -43,7 +43,7 @@ typedef struct {
     PyObject_HEAD
     char *kernel;
     Workgroup *code;
-    int sought;
+    int sought, placed;  /* placed: its address was given */
 } Function;
 
 /* The function of a kernel, NULL before it was looked for and where there is none. */
@@ -55,6 +55,8 @@ void seek(PyObject *function) {
     if (!self->sought) self->code = loaded(self->kernel), self->sought = 1;
 }
 
+int is_extended(PyObject *function) { return ((Function *)function)->placed; }
+
 int is_sought(PyObject *function) { return ((Function *)function)->sought; }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
@@ -63,7 +65,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     if (!PyArg_ParseTuple(args, "s|K", &kernel, &address)) return NULL;
     Function *self = (Function *)made(type);
     if (self == NULL) return NULL;
-    self->code = (Workgroup *)(uintptr_t)address, self->sought = address != 0;
+    self->code = (Workgroup *)(uintptr_t)address, self->sought = self->placed = address != 0;
     self->kernel = strdup(kernel);
     return self->kernel == NULL ? Py_DECREF(self), PyErr_NoMemory() : (PyObject *)self;
 }
@@ -73,10 +75,17 @@ static void dealloc(Function *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+static inline void run_group(Workgroup *code, int extended, void **arguments, const Context *context,
+                             unsigned long x, unsigned long y, unsigned long z) {
+    if (extended) ((Extended *)(void (*)(void))code)(arguments, context, x, y, z, NOTHING_MORE);
+    else code(arguments, context, x, y, z);
+}
+
 /* A work-group of a launch by its number. */
 void perform(const Launch *launch, uint32_t item) {
     size_t wide = launch->context.num_groups[0], high = launch->context.num_groups[1];
-    launch->code((void **)launch->arguments, &launch->context, item % wide, item / wide % high, item / wide / high);
+    run_group(launch->code, launch->extended, (void **)launch->arguments, &launch->context, item % wide,
+              item / wide % high, item / wide / high);
 }
 
 PyDoc_STRVAR(find_doc,
@@ -105,7 +114,7 @@ static PyObject *try_call(Function *self, PyObject *args) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(addresses); i++)
         arguments[i] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, i));
     if (PyErr_Occurred()) return NULL;
-    self->code(arguments, &context, x, y, z);
+    run_group(self->code, self->placed, arguments, &context, x, y, z);
     Py_RETURN_NONE;
 }
 

@@ -121,6 +121,7 @@ static Status enqueue(Launcher *self, void *queue, void **event) {
 static int is_callable(Launcher *self, char *dynamic) {
     int count = self->buffer_count;
     if ((self->direct.code = code_of(self->function)) == NULL) return 0;
+    self->direct.extended = is_extended(self->function);
     for (int i = 0; i < count; i++) {
         if (self->hosts[i] == NULL) return 0;
         self->direct.arguments[i] = &self->hosts[i];

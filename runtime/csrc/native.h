@@ -105,6 +105,11 @@ typedef struct {  /* PoCL's struct pocl_context, with room for what later versio
     uint64_t appended[8];
 } Context;
 typedef void Workgroup(void **arguments, const Context *context, unsigned long x, unsigned long y, unsigned long z);
+/* The same where Intel's compiler adds ten parameters of its own. The last is room for large arrays, which are on the
+ * stack where it is NULL; kernels as they are here use none of the others. */
+typedef void Extended(void **arguments, const Context *context, unsigned long x, unsigned long y, unsigned long z,
+                      void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *);
+#define NOTHING_MORE NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 /* The rounding and the handling of small numbers that kernels are run with, whatever the thread has otherwise. */
 #ifdef __SSE__
 #include <xmmintrin.h>
@@ -124,6 +129,7 @@ static inline void restore_rounding(unsigned before) { (void)before; }
 
 typedef struct {  /* of a kernel as a function */
     Workgroup *code;
+    int extended;
     void *arguments[MOST_BUFFERS + 2];
     Context context;
 } Launch;
@@ -151,6 +157,7 @@ int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject
 PyObject *event_of(void *handle);
 int is_done(PyObject *event);
 Workgroup *code_of(PyObject *function);
+int is_extended(PyObject *function);
 int is_sought(PyObject *function);
 void seek(PyObject *function);
 void perform(const Launch *launch, uint32_t item);
