@@ -120,6 +120,17 @@ _CASES: dict[str, tuple[Callable[[], Any], Array]] = {
     "product": (lambda: wg.tensor(_A, device="cpu") @ wg.tensor(_B, device="cpu"), _A @ _B),
     "cumsum": (lambda: wg.cumsum(wg.tensor(_A, device="cpu"), 1), _A.cumsum(1)),
     "sort": (lambda: wg.sort(wg.tensor(_A, device="cpu"), 1)[0], np.sort(_A, 1)),
+    "search": (
+        lambda: wg.searchsorted(wg.tensor(np.sort(_A[0]), device="cpu"), wg.tensor(_A[1], device="cpu")),
+        np.searchsorted(np.sort(_A[0]), _A[1]),
+    ),
+    "sample": (
+        lambda: wg.nn.functional.grid_sample(
+            wg.tensor(_A[None, None], device="cpu"), wg.tensor([[[[-1.0, -1.0], [1.0, 1.0]]]], device="cpu"),
+            align_corners=True,
+        ),
+        np.array([[[[_A[0, 0], _A[-1, -1]]]]]),
+    ),
     "index": (lambda: wg.tensor(_A, device="cpu")[wg.tensor([5, 0, 59], device="cpu")], _A[[5, 0, 59]]),
     "pad": (lambda: wg.nn.functional.pad(wg.tensor(_A, device="cpu"), (1, 2)), np.pad(_A, ((0, 0), (1, 2)))),
     "convolution": (
