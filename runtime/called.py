@@ -52,6 +52,7 @@ def with_function(text: str, entry: str, slots: int) -> str | None:
         return None
     buffers = len(pointers)
     parameters = ", ".join(f"global void *{name}" for name in pointers)
+    attribute = "WG_ONE " if head[1] else ""
     at = ", ".join(f"get_{name}({d})" for name in _ASKED for d in range(3))
     sizes = ", ".join(f"launch->num_groups[{d}]" for d in range(3))
     given = ", ".join(f"*(global void *global *)given[{i}]" for i in range(buffers))
@@ -64,7 +65,7 @@ static __attribute__((noinline)) void NAME({entry}_work)(const ulong *wg_at, {te
 // The kernel, and the same as a function for one work-group of one work-item.
 #undef WG_ONE
 #define WG_ONE __attribute__((reqd_work_group_size(1, 1, 1)))
-{"WG_ONE " if head[1] else ""}kernel void NAME({entry})({parameters}, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {{
+{attribute}kernel void NAME({entry})({parameters}, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {{
     const ulong at[] = {{{at}}};
     NAME({entry}_work)(at, {", ".join(pointers)}, geo, dyn);
 }}

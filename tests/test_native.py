@@ -194,8 +194,9 @@ def test_nothing_leaks() -> None:
     gc.collect()
     after = [sys.getrefcount(o) for o in held], len(gc.get_objects())
     assert wg.memory_allocated("cpu") == allocated
-    assert max(abs(a - b) for a, b in zip(before[0], after[0], strict=True)) < 50
-    assert abs(after[1] - before[1]) < 50
+    # What a call leaves behind would be here 500 times; caches of the interpreter change by some dozens.
+    assert max(abs(a - b) for a, b in zip(before[0], after[0], strict=True)) < 250
+    assert abs(after[1] - before[1]) < 250
 
 
 @needs_c

@@ -251,7 +251,7 @@ def test_float_functions_where_the_compiler_lacks_what_they_prefer(device, with_
     products that are fused with sums: without them, other branches. Or assembler, as with Intel's compiler."""
     if with_assembler and not native.avx512:
         pytest.skip("the processor has no AVX-512")
-    names = ["exp", "exp2", "tanh", "logistic", "erf", "sin", "cos", "tan"]
+    names = ["exp", "exp2", "tanh", "logistic", "erf", "sin", "cos", "tan", "sqrt", "rsqrt"]
     plain = copy.copy(device)
     plain.kernels = {}
     text = "#undef __AVX512F__\n#undef __FMA__\n#undef FP_FAST_FMAF\n"

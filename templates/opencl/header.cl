@@ -44,3 +44,17 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #ifndef WG_INLINE // taken away by build options for simulators that cannot run what the inliner leaves behind
 #define WG_INLINE __attribute__((always_inline))
 #endif
+// Keeps what computes v apart from what uses it, for compilers that merge shuffles into more of them.
+#ifdef WG_ASSEMBLER512
+#define WG_KEEP_PLAIN(T) static inline T __attribute__((overloadable)) wg_kept(T v) { return v; }
+#define WG_KEEP_IN_REGISTERS(T) \
+    static inline T __attribute__((overloadable)) wg_kept(T v) { __asm__("vmovaps %1, %0" : "=X"(v) : "X"(v)); return v; }
+#define WG_KEEPING(T, KEEP) KEEP(T##4) KEEP(T##8) KEEP(T##16)
+WG_KEEPING(char, WG_KEEP_PLAIN) WG_KEEPING(uchar, WG_KEEP_PLAIN) WG_KEEPING(short, WG_KEEP_PLAIN)
+WG_KEEPING(ushort, WG_KEEP_PLAIN) WG_KEEPING(int, WG_KEEP_PLAIN) WG_KEEPING(uint, WG_KEEP_PLAIN)
+WG_KEEPING(long, WG_KEEP_PLAIN) WG_KEEPING(ulong, WG_KEEP_PLAIN) WG_KEEPING(float, WG_KEEP_IN_REGISTERS)
+WG_KEEP_IN_REGISTERS(double4) WG_KEEP_IN_REGISTERS(double8) WG_KEEP_PLAIN(double16)
+#define WG_KEEP(v) ((v) = wg_kept(v))
+#else
+#define WG_KEEP(v)
+#endif

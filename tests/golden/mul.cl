@@ -227,6 +227,7 @@ WG_ONE kernel void NAME(mul_rows)(global const S0 *p0, global const S1 *p1, glob
             zipped[2 * l + 1] = ZIP_HIGH(T, t[l], t[l + LANES / 2]); \
         } \
         WG_UNROLL for (int l = 0; l < LANES; l++) t[l] = zipped[l]; \
+        WG_UNROLL for (int l = 0; l < LANES; l++) WG_KEEP(t[l]); \
     } \
 }
 // across: rows that lie side by side in what is turned, the last but one dimension. A work-item has chunk blocks of them
