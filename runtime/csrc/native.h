@@ -80,7 +80,7 @@ static inline void change(PyObject **slot, PyObject *owned) {
 static inline Py_ssize_t number_at(PyObject *tuple, Py_ssize_t i) { return PyLong_AsSsize_t(PyTuple_GET_ITEM(tuple, i)); }
 
 /* What functions of several files use. */
-enum { MOST_BUFFERS = 24 };  /* of a launch here; others go by Python */
+enum { MOST_BUFFERS = 40 };  /* of a launch here; optimizers have 33, and others go by Python */
 extern PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one, *nothing;
 extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver,
     *s_int_ptr, *s_popleft, *s_release, *s_retire, *s_state, *s_wait;
