@@ -251,6 +251,9 @@ def test_users_streams_and_events(cuda: Standin, compiled: Compiler) -> None:
     with wg.stream(wg.Stream("cpu")), stream, stream:
         pass
     assert wg.current_stream("cuda:0") == wg.default_stream("cuda:0")
+    point = wg.cuda.Event()
+    point.record()
+    assert point.device == stream.device  # a GPU's, where the default device is another
     wg.default_stream("cuda:0").wait_stream(stream)
     assert not stream.query()
     stream.synchronize()

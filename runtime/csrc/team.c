@@ -25,6 +25,7 @@
 
 enum { SPIN_NS = 200 * 1000, WAKE_NS = 60 * 1000, POLLS = 32, PATIENCE = 4096, LINE = 64, MOST_HELPERS = 1024 };
 enum { LOOKS = 16 };  /* launches from one look at where the caller is to the next */
+enum { STACK = 16 << 20 };  /* bytes: kernels have arrays of up to two megabytes there */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
@@ -119,14 +120,18 @@ static void *help(void *argument) {
 /* Have as many helpers as that, if threads can be had. */
 static void start(uint32_t helpers) {
     sigset_t all, before;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes)) return;
+    pthread_attr_setstacksize(&attributes, STACK);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  /* signals are the interpreter's */
     for (; threads < helpers && threads < MOST_HELPERS; threads++) {
         pthread_t *thread = &helper[threads].thread;
-        if (pthread_create(thread, NULL, help, (void *)(uintptr_t)(threads + 1))) break;
+        if (pthread_create(thread, &attributes, help, (void *)(uintptr_t)(threads + 1))) break;
         pthread_detach(*thread);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
 }
 
 static void alone(const Launch *launch, uint32_t begin, uint32_t end) {
