@@ -137,7 +137,7 @@ def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]
             continue
         if each["identity"] is None or each["identity"] not in known:
             short = each["identity"][0].partition("(")[0].partition(" ")[0].lower() if each["identity"] else ""
-            found.append(_place(each, each["device"], short))
+            found.append(_place(each, each["device"], short, found))
             known.append(each["identity"])
     for library in libraries(extra):
         stem = Path(library).name.removeprefix("lib").partition(".so")[0]
@@ -147,15 +147,17 @@ def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]
             if not new:
                 continue
             known.append(each["identity"])
-            found.append(_place(each, f"opencl:{count}@{stem}", stem, library))
+            found.append(_place(each, f"opencl:{count}@{stem}", stem, found, library))
             count += found[-1].device != "cpu"
     return found
 
 
-def _place(each: dict[str, Any], name: str, short: str, library: str = "") -> Place:
-    """Where a device is measured: a processor that is not `cpu` by itself, as `cpu` of its platform."""
+def _place(each: dict[str, Any], name: str, short: str, found: Sequence[Place], library: str = "") -> Place:
+    """Where a device is measured: a processor that is not `cpu` by itself, as `cpu` of its platform. found: the others."""
     if each.get("processor") and each["device"] != "cpu":
-        return Place(f"cpu@{short}", "cpu", library, platform=" ".join(each["identity"][:2]))
+        alike = sum(place.name.partition("#")[0] == f"cpu@{short}" for place in found)
+        name = f"cpu@{short}" + (f"#{alike + 1}" if alike else "")
+        return Place(name, "cpu", library, platform=" ".join(each["identity"][:2]))
     return Place(name, each["device"], library, bool(each.get("gpu")))
 
 

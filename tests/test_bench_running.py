@@ -268,7 +268,8 @@ def test_every_driver_is_asked_and_no_device_is_listed_twice(
         found = {
             "": [{"device": "cpu", "identity": pocl}, {"device": "cuda:0", "identity": None, "gpu": True},
                  {"device": "cuda:1", "problem": "too old"}, {"device": "opencl:0", "identity": pocl},
-                 {"device": "opencl:1", "identity": ["Oclgrind 21", "2", "CPU", "1"], "processor": True}],
+                 {"device": "opencl:1", "identity": ["Oclgrind 21", "2", "CPU", "1"], "processor": True},
+                 {"device": "opencl:2", "identity": ["Oclgrind 22", "2", "CPU", "1"], "processor": True}],
             str(own): [{"device": "opencl:0", "identity": pocl, "processor": True},
                        {"device": "opencl:1", "identity": intel, "processor": True}],
             "libnvidia-opencl.so.1": [
@@ -281,6 +282,7 @@ def test_every_driver_is_asked_and_no_device_is_listed_twice(
     found = apart.present([own, second], asked)
     assert [(place.name, place.device, place.platform) for place in found] == [
         ("cpu", "cpu", ""), ("cuda:0", "cuda:0", ""), ("cpu@oclgrind", "cpu", "Oclgrind 21 2"),
+        ("cpu@oclgrind#2", "cpu", "Oclgrind 22 2"),
         ("cpu@intelocl", "cpu", "Intel 3"), ("opencl:0@nvidia-opencl", "opencl:0", ""),
     ]  # fmt: skip
     assert "cuda:1: left out: too old" in capsys.readouterr().err
