@@ -153,7 +153,7 @@ def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]
 
 
 def _place(each: dict[str, Any], name: str, short: str, found: Sequence[Place], library: str = "") -> Place:
-    """Where a device is measured: a processor that is not `cpu` by itself, as `cpu` of its platform. found: the others."""
+    """Where a device is measured: a processor that is not `cpu` itself, as `cpu` of its platform. found: the others."""
     if each.get("processor") and each["device"] != "cpu":
         alike = sum(place.name.partition("#")[0] == f"cpu@{short}" for place in found)
         name = f"cpu@{short}" + (f"#{alike + 1}" if alike else "")
