@@ -134,7 +134,9 @@ def _chosen(infos: Sequence[Any]) -> Any:
     named = [i for i in infos if wanted.lower() in f"{i.platform} {i.handle.platform.version}".lower()]
     if not named:
         known = ", ".join(dict.fromkeys(repr(info.platform) for info in infos))
-        raise DriverNotFound(f"WEFTGRAD_CPU_PLATFORM={wanted}: no platform with a CPU has that in its name: {known}")
+        raise DriverNotFound(
+            f"WEFTGRAD_CPU_PLATFORM={wanted}: no platform with a CPU has that in its name; set it to a part of {known}"
+        )
     return min(named, key=lambda info: (info.partner is None, "Portable" not in info.platform))
 
 
