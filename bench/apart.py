@@ -130,7 +130,8 @@ def libraries(extra: Sequence[Path]) -> list[str]:
 
 def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]]] = _asked) -> list[Place]:
     """Every device of every backend: `cpu`, CUDA's, then OpenCL's by driver. No driver's device is listed twice."""
-    found, known = [], []
+    found: list[Place] = []
+    known: list[Any] = []
     for each in asked():
         if "problem" in each:
             print(f"{each['device']}: left out: {each['problem']}", file=sys.stderr)
