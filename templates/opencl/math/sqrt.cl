@@ -10,7 +10,7 @@ static inline __attribute__((overloadable)) F wg_sqrt(F x) {
 #endif
 #if WIDTH == 1
     return WG_SQRT(x);
-#elif defined(WG_ASSEMBLER512) && WIDTH * BITS >= 128
+#elif defined(WG_ASSEMBLER512) && WIDTH * BITS >= 128 && WIDTH * BITS <= 512
     F r;
 #if BITS == 64
     __asm__("vsqrtpd %1, %0" : "=X"(r) : "X"(x));
