@@ -55,6 +55,9 @@ WG_KEEPING(ushort, WG_KEEP_PLAIN) WG_KEEPING(int, WG_KEEP_PLAIN) WG_KEEPING(uint
 WG_KEEPING(long, WG_KEEP_PLAIN) WG_KEEPING(ulong, WG_KEEP_PLAIN) WG_KEEPING(float, WG_KEEP_IN_REGISTERS)
 WG_KEEP_IN_REGISTERS(double4) WG_KEEP_IN_REGISTERS(double8) WG_KEEP_PLAIN(double16)
 #define WG_KEEP(v) ((v) = wg_kept(v))
+// Keeps a sum of a loop's constants a number, for compilers that take it apart and add its terms at every turn.
+#define WG_SUMMED(i) __asm__("" : "+r"(i))
 #else
 #define WG_KEEP(v)
+#define WG_SUMMED(i)
 #endif
