@@ -44,20 +44,51 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #ifndef WG_INLINE // taken away by build options for simulators that cannot run what the inliner leaves behind
 #define WG_INLINE __attribute__((always_inline))
 #endif
-// Keeps what computes v apart from what uses it, for compilers that merge shuffles into more of them.
-#ifdef WG_ASSEMBLER512
-#define WG_KEEP_PLAIN(T) static inline T __attribute__((overloadable)) wg_kept(T v) { return v; }
-#define WG_KEEP_IN_REGISTERS(T) \
-    static inline T __attribute__((overloadable)) wg_kept(T v) { __asm__("vmovaps %1, %0" : "=X"(v) : "X"(v)); return v; }
-#define WG_KEEPING(T, KEEP) KEEP(T##4) KEEP(T##8) KEEP(T##16)
-WG_KEEPING(char, WG_KEEP_PLAIN) WG_KEEPING(uchar, WG_KEEP_PLAIN) WG_KEEPING(short, WG_KEEP_PLAIN)
-WG_KEEPING(ushort, WG_KEEP_PLAIN) WG_KEEPING(int, WG_KEEP_PLAIN) WG_KEEPING(uint, WG_KEEP_PLAIN)
-WG_KEEPING(long, WG_KEEP_PLAIN) WG_KEEPING(ulong, WG_KEEP_PLAIN) WG_KEEPING(float, WG_KEEP_IN_REGISTERS)
-WG_KEEP_IN_REGISTERS(double4) WG_KEEP_IN_REGISTERS(double8) WG_KEEP_PLAIN(double16)
-#define WG_KEEP(v) ((v) = wg_kept(v))
 // Keeps a sum of a loop's constants a number, for compilers that take it apart and add its terms at every turn.
+#ifdef WG_ASSEMBLER512
 #define WG_SUMMED(i) __asm__("" : "+r"(i))
 #else
-#define WG_KEEP(v)
 #define WG_SUMMED(i)
+#endif
+// Rows and columns of a square exchanged: t, an array of LANES vectors of type T, of LANES elements each. Within 16 bytes,
+// a chunk of a vector, elements of two rows are zipped until columns are there, then the chunks are sorted: so every step
+// is one instruction of x86's that keeps its operands, and needs no register of indices.
+#if __has_builtin(__builtin_shufflevector) && !defined(WG_NO_SHUFFLES)
+#define WG_ALL_2(F, T, h) F(T, h, 0), F(T, h, 1)
+#define WG_ALL_4(F, T, h) WG_ALL_2(F, T, h), F(T, h, 2), F(T, h, 3)
+#define WG_ALL_8(F, T, h) WG_ALL_4(F, T, h), F(T, h, 4), F(T, h, 5), F(T, h, 6), F(T, h, 7)
+#define WG_ALL_16(F, T, h) \
+    WG_ALL_8(F, T, h), F(T, h, 8), F(T, h, 9), F(T, h, 10), F(T, h, 11), F(T, h, 12), F(T, h, 13), F(T, h, 14), F(T, h, 15)
+#define WG_PASTED_(a, b) a##b
+#define WG_PASTED(a, b) WG_PASTED_(a, b)
+#define WG_CHUNK(T) (int)(sizeof(T) > 16 ? LANES * 16 / sizeof(T) : LANES)
+#define WG_CHUNKS(T) (LANES / WG_CHUNK(T))
+// The element of two vectors that comes to place i: of zipped lower or upper halves (h) of chunks; of even or odd chunks.
+#define WG_ZIPPED(T, h, i) (i / WG_CHUNK(T) * WG_CHUNK(T) + i % WG_CHUNK(T) / 2 + h * (WG_CHUNK(T) / 2) + i % 2 * LANES)
+#define WG_SORTED(T, h, i) ((i / WG_CHUNK(T) * 2 + h) * WG_CHUNK(T) + i % WG_CHUNK(T))
+#define WG_MIXED(F, T, h, a, b) __builtin_shufflevector(a, b, WG_PASTED(WG_ALL_, LANES)(F, T, h))
+#define WG_TRANSPOSE(T, t) { \
+    T mixed[LANES]; \
+    WG_UNROLL for (int z = 1; z < WG_CHUNK(T); z *= 2) { \
+        WG_UNROLL for (int q = 0; q < LANES; q += WG_CHUNK(T)) WG_UNROLL for (int l = 0; l < WG_CHUNK(T) / 2; l++) { \
+            mixed[q + 2 * l] = WG_MIXED(WG_ZIPPED, T, 0, t[q + l], t[q + l + WG_CHUNK(T) / 2]); \
+            mixed[q + 2 * l + 1] = WG_MIXED(WG_ZIPPED, T, 1, t[q + l], t[q + l + WG_CHUNK(T) / 2]); \
+        } \
+        WG_UNROLL for (int l = 0; l < LANES; l++) t[l] = mixed[l]; \
+    } \
+    WG_UNROLL for (int z = 1; z < WG_CHUNKS(T); z *= 2) { \
+        WG_UNROLL for (int l = 0; l < LANES / 2; l++) { \
+            const int first = l / WG_CHUNK(T) * 2 * WG_CHUNK(T) + l % WG_CHUNK(T); \
+            mixed[l] = WG_MIXED(WG_SORTED, T, 0, t[first], t[first + WG_CHUNK(T)]); \
+            mixed[l + LANES / 2] = WG_MIXED(WG_SORTED, T, 1, t[first], t[first + WG_CHUNK(T)]); \
+        } \
+        WG_UNROLL for (int l = 0; l < LANES; l++) t[l] = mixed[l]; \
+    } \
+}
+#else
+#define WG_TRANSPOSE(T, t) { \
+    T turned[LANES]; \
+    WG_UNROLL for (int l = 0; l < LANES; l++) WG_UNROLL for (int m = 0; m < LANES; m++) turned[l][m] = t[m][l]; \
+    WG_UNROLL for (int l = 0; l < LANES; l++) t[l] = turned[l]; \
+}
 #endif
