@@ -255,6 +255,7 @@ def _step(
     name = request.record.name
     text = request.record.texts[request.device.driver.target]
     lowest, highest = LIMITS[element]
+    most = max(abs(walk.divisor), prod(o + 2 * p for o, p in zip(walk.source, walk.padding, strict=True)))
     reach = max(
         max(c, o) * s + k * d + 2 * p + max(c, o)
         for c, o, k, s, p, d in zip(
@@ -263,6 +264,7 @@ def _step(
     )
     every = (
         (f"SCHEDULE_{entry.upper()}", "1"), ("AXIS", "int" if reach < 2**31 else "long"),
+        ("COUNT", "int" if most < 2**31 else "long"),  # compilers may call a function to convert a long
         ("ADAPTIVE", str(int(walk.adaptive))), ("DILATED", str(int(walk.dilated))), ("TAPPED", str(int(walk.tapped))),
         ("LOWEST", lowest), ("HIGHEST", highest), *defines,
     )  # fmt: skip
