@@ -15,6 +15,8 @@ from . import factories
 from ._checks import only_tensors
 from ._generated import ops
 from .autograd import Function
+from .gathering import masked_select
+from .indexing import get
 from .runtime import dtypes, layout, views
 from .runtime.dispatch import call
 from .runtime.dtypes import DType
@@ -31,6 +33,7 @@ _sort_along, _top_along, _search_sorted = registry["sort_along"], registry["top_
 _gather = registry["gather"]
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 _FEW = 8  # the k-th of more than so many times k elements is found without sorting the rest
+_MANY, _SAMPLE = 1 << 16, 4096  # elements of which the median is found by a sample, and how many that has
 
 
 class Ordered(NamedTuple):
@@ -202,6 +205,39 @@ def _middle(input: Tensor, dim: int, skip: bool) -> tuple[Tensor, Tensor]:
     return tuple(call(_gather, (t, pick), (dim,)) for t in (values, places))  # type: ignore[return-value]
 
 
+def _middle_value(input: Tensor, skip: bool) -> Tensor:
+    """The lower median of a vector, a scalar."""
+    size = input.meta.numel
+    if size >= _MANY and input.meta.device.type == "cpu":  # elsewhere the host would have to wait
+        missing = int(ops.sum(ops.isnan(input)).item()) if input.meta.dtype.kind == "f" else 0  # type: ignore[attr-defined]
+        if not missing or (skip and missing < size):
+            found = _by_sample(input, (size - missing - 1) // 2)
+            if found is not None:
+                return found
+    return views.reshape(_middle(input, 0, skip)[0], ())
+
+
+def _by_sample(input: Tensor, k: int) -> Tensor | None:
+    """Number k, from 0, of a long vector's elements in order, NaN aside. None where that needs all of them sorted.
+
+    Two elements of a sorted sample enclose it but for bad luck, and only what lies between them is sorted (Floyd and
+    Rivest 1975, Algorithm 489). Its rank in the sample deviates by half the root of the sample's size at most, in the
+    mean; the two are four times that aside.
+    """
+    size = input.meta.numel
+    sample = call(_sort_along, (get(input, slice(None, None, size // _SAMPLE)),), (0, False))[0]
+    count = sample.meta.numel
+    at, aside = k * count // size, 2 * math.isqrt(count)
+    low, high = (
+        call(registry["narrow"], (sample,), (0, min(max(place, 0), count - 1), 1)) for place in (at - aside, at + aside)
+    )
+    rank = k - int(ops.sum(ops.lt(input, low)).item())  # type: ignore[attr-defined]
+    among = masked_select(input, ops.logical_and(ops.ge(input, low), ops.le(input, high)))
+    if not 0 <= rank < among.meta.numel or among.meta.numel > size // 2:
+        return None
+    return views.reshape(call(registry["narrow"], (call(_sort_along, (among,), (0, False))[0],), (0, rank, 1)), ())
+
+
 class _Middle(Function):
     """The median of a vector. Its gradient is shared by the elements that are equal to it, as PyTorch shares it."""
 
@@ -210,7 +246,7 @@ class _Middle(Function):
         if not input.meta.numel:
             empty = math.nan if input.meta.dtype.kind == "f" else np.iinfo(input.meta.dtype.numpy).min
             return factories.full((), empty, dtype=input.meta.dtype, device=input.meta.device)
-        found = views.reshape(_middle(input, 0, skip)[0], ())
+        found = _middle_value(input, skip)
         ctx.save_for_backward(input, found)
         return found.clone()  # type: ignore[attr-defined, no-any-return]
 

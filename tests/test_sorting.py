@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from fractions import Fraction
 from typing import Any
 
@@ -120,6 +121,42 @@ def test_medians(place: Any, matrix: Any) -> None:
     assert math.isnan(x.median().item())
     assert wg.median(wg.tensor([4, 1, 3, 2], device=place)).item() == 2
     assert math.isnan(wg.median(wg.empty(0, device=place)).item())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int64", "uint8"])
+@pytest.mark.parametrize("kind", ["normal", "sorted", "few", "same", "unlucky", "odd"])
+def test_medians_of_long_vectors(kind: str, dtype: str) -> None:
+    """By a sample, which may hold what is rare or leave out what is not, and by sorting where it does not help."""
+    draw = np.random.default_rng(zlib.crc32(f"{kind} {dtype}".encode()))
+    n = 3 * 65536 + (kind == "odd")
+    x = draw.normal(scale=40, size=n).clip(-120, 120) + 120 * (dtype == "uint8")
+    if kind == "sorted":
+        x.sort()
+    elif kind == "few":
+        x = draw.integers(0, 3, n)
+    elif kind == "same":
+        x[:] = 7
+    elif kind == "unlucky":  # every element of the sample is the least
+        x = (np.arange(n) % (n // 4096) != 0) * 5
+    tensor = wg.tensor(x, device="cpu").to(getattr(wg, dtype))
+    given = np.sort(tensor.to(wg.float64).numpy())
+    assert wg.median(tensor).item() == wg.nanmedian(tensor).item() == given[(n - 1) // 2], (kind, dtype)
+    assert tensor.median().dtype is getattr(wg, dtype)
+
+
+@pytest.mark.parametrize("missing", [1, 70000, 65536 * 2 - 1, 65536 * 2])
+def test_medians_of_long_vectors_with_nan(missing: int) -> None:
+    x = np.random.default_rng(5).normal(size=65536 * 2).astype("float32")
+    x[np.random.default_rng(6).permutation(x.size)[:missing]] = np.nan
+    tensor, there = wg.tensor(x, device="cpu", requires_grad=True), np.sort(x[~np.isnan(x)])
+    assert math.isnan(tensor.median().item())
+    found = tensor.nanmedian()
+    if missing == x.size:
+        assert math.isnan(found.item())
+        return
+    assert found.item() == there[(there.size - 1) // 2]
+    found.backward()
+    assert np.array_equal(np.flatnonzero(tensor.grad.numpy()), np.flatnonzero(x == found.item()))
 
 
 def test_mode_is_the_smallest_of_the_most_frequent(place: Any) -> None:
