@@ -69,6 +69,15 @@ def test_ceil_mode_and_what_is_counted():
     assert F.avg_pool1d(whole, 2).dtype is wg.int64
 
 
+def test_a_divisor_of_more_than_32_bits():
+    x = wg.arange(2 * 70, dtype=wg.float64).reshape(1, 2, 70).requires_grad_()
+    found = F.avg_pool2d(x, (2, 3), (1, 1), (0, 1), divisor_override=1 << 40) * 2**40
+    padded = np.pad(np.arange(140.0).reshape(2, 70).sum(0), 1)
+    assert found.tolist() == [[(padded[:-2] + padded[1:-1] + padded[2:]).tolist()]]
+    slopes = [[2.0, *[3.0] * 68, 2.0]] * 2
+    assert wg.autograd.grad(found.sum(), x)[0].tolist() == [slopes]
+
+
 def test_no_window_begins_behind_the_input():
     """One in the padding alone would be the mean of nothing: as in PyTorch it is left out."""
     x = wg.ones(1, 3, dtype=wg.float64, requires_grad=True)
