@@ -208,28 +208,6 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
 // Operands that are contiguous across rows (TURNk) beside results that are so within them: tiles of LANES rows and
 // columns are read as they lie and turned in registers, within blocks of BLOCK for the sake of caches and pages.
 #define BLOCK (4 * LANES)
-#if LANES == 16
-#define ZIP_LOW(T, a, b) ((T)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7))
-#define ZIP_HIGH(T, a, b) ((T)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf))
-#elif LANES == 8
-#define ZIP_LOW(T, a, b) ((T)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3))
-#define ZIP_HIGH(T, a, b) ((T)(a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7))
-#else
-#define ZIP_LOW(T, a, b) ((T)(a.s0, b.s0, a.s1, b.s1))
-#define ZIP_HIGH(T, a, b) ((T)(a.s2, b.s2, a.s3, b.s3))
-#endif
-// Rows zipped with those half as many further on, as often as 2 goes into LANES: columns.
-#define TURN(T, t) { \
-    WG_UNROLL for (int z = 1; z < LANES; z *= 2) { \
-        T zipped[LANES]; \
-        WG_UNROLL for (int l = 0; l < LANES / 2; l++) { \
-            zipped[2 * l] = ZIP_LOW(T, t[l], t[l + LANES / 2]); \
-            zipped[2 * l + 1] = ZIP_HIGH(T, t[l], t[l + LANES / 2]); \
-        } \
-        WG_UNROLL for (int l = 0; l < LANES; l++) t[l] = zipped[l]; \
-        WG_UNROLL for (int l = 0; l < LANES; l++) WG_KEEP(t[l]); \
-    } \
-}
 // across: rows that lie side by side in what is turned, the last but one dimension. A work-item has chunk blocks of them
 // and as many columns as columns.
 typedef struct {
@@ -266,12 +244,12 @@ WG_ONE kernel void NAME(sigmoid_grad_input_tiles)(global const S0 *p0, global co
 #ifdef TURN0
                     V t0[LANES];
                     WG_UNROLL for (int l = 0; l < LANES; l++) t0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0][OUTER]);
-                    TURN(V, t0)
+                    WG_TRANSPOSE(V, t0)
 #endif
 #ifdef TURN1
                     V t1[LANES];
                     WG_UNROLL for (int l = 0; l < LANES; l++) t1[l] = READV1(x1 + o1 + row + (i + l) * geo.stride[1][OUTER]);
-                    TURN(V, t1)
+                    WG_TRANSPOSE(V, t1)
 #endif
                     for (int l = 0; l < LANES; l++) {
 #ifdef TURN0
@@ -323,9 +301,6 @@ WG_ONE kernel void NAME(sigmoid_grad_input_tiles)(global const S0 *p0, global co
     }
 }
 #undef BLOCK
-#undef ZIP_LOW
-#undef ZIP_HIGH
-#undef TURN
 #endif
 
 #ifdef SCHEDULE_GRID_STRIDED
