@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import itertools
 import json
 import struct
 import threading
@@ -751,13 +752,14 @@ class Interpreting:
     def __init__(self, standin: Standin):
         self.standin = standin
         self.known: dict[bytes, tuple[Any, Any]] = {}
+        self._serials = itertools.count()  # kernels are built by several threads: each needs a number of its own
 
     def binary(self, step: Any, aligned: bool, target: Any) -> Any:
         from weftgrad.runtime.triton.compile import Binary
         from weftgrad.runtime.triton.signature import signature
 
         found = signature(step, aligned)
-        image = image_of(found.entry, found.codes + "QQ", len(self.known))
+        image = image_of(found.entry, found.codes + "QQ", next(self._serials))
         self.known[image] = (step, found)
         return Binary(found.entry, image, 128, 0)
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -344,6 +345,17 @@ def test_after_a_fork(cuda: Standin, compiled: Compiler) -> None:
 
 
 # Whole ops: what the kernels are given is what arrived at the launches
+
+
+def test_kernels_built_by_several_threads_have_images_of_their_own(cuda: Standin) -> None:
+    computing, step, before = Interpreting(cuda), make_step(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as workers:
+            images = list(workers.map(lambda _: computing.binary(step, True, None).image, range(500)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(set(images)) == len(images)
 
 
 def test_ops_compute(cuda: Standin, computing: Interpreting) -> None:
