@@ -64,7 +64,7 @@ static __attribute__((noinline)) void NAME({entry}_work)(const ulong *wg_at, {te
 
 // The kernel, and the same as a function for one work-group of one work-item.
 #undef WG_ONE
-#define WG_ONE __attribute__((reqd_work_group_size(1, 1, 1)))
+#define WG_ONE WG_ALONE
 {attribute}kernel void NAME({entry})({parameters}, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {{
     const ulong at[] = {{{at}}};
     NAME({entry}_work)(at, {", ".join(pointers)}, geo, dyn);

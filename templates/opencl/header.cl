@@ -31,8 +31,17 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #endif
 // Every bit inverted; where a kernel calculates with truth values, 0 and 1 exchanged (pointwise.cl.j2).
 #define WG_NOT(x) (~(x))
-// One work-item a work-group: what CPU schedules want, and what lets the compiler drop the work-item loop.
-#define WG_ONE __attribute__((reqd_work_group_size(1, 1, 1)))
+// One work-item a work-group: what CPU schedules want, and what lets the compiler drop the work-item loop. Intel's makes
+// a version for many work-items at once all the same, which takes minutes where there are many vectors of bytes.
+#ifndef __has_attribute
+#define __has_attribute(x) 0
+#endif
+#if __has_attribute(intel_vec_len_hint)
+#define WG_ALONE __attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))
+#else
+#define WG_ALONE __attribute__((reqd_work_group_size(1, 1, 1)))
+#endif
+#define WG_ONE WG_ALONE
 // Tensors start anywhere that suits their element, so vectors are read with the alignment of one element.
 #define WG_UNALIGNED(T) \
     typedef T##2 __attribute__((aligned(sizeof(T)))) T##2_u; \
