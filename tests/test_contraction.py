@@ -340,7 +340,7 @@ def test_bool_is_refused() -> None:
         dispatch.call(record_of(MATMUL), [tensor(np.ones((2, 2), np.bool_)) for _ in range(2)])
 
 
-# Large matrices, of which work-items pack both operands
+# Large matrices, both operands of which are packed: all at once, or by work-items
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32])
@@ -352,10 +352,32 @@ def test_large_products_with_ragged_rows_columns_and_blocks_of_k(dtype: Any) -> 
         itertools.product((False, True), (False, True)),
         strict=True,
     ):
-        product = contraction_plan.Product(m, n, k, 1, not ta, tb)
-        assert contraction_plan.choose(product, Capabilities("cpu", 2, lanes=16), 16).block
+        half = dtype == np.float16
+        product = contraction_plan.Product(m, n, k, 1, not ta, tb, half)
+        chosen = contraction_plan.choose(product, Capabilities("cpu", 2, lanes=16), 16)
+        assert bool(chosen.block) == half
+        assert chosen.laid == (not half)
         cases.append((MATMUL, matrix(rng, m, k, ta, dtype), matrix(rng, k, n, tb, dtype)))
     compare(*cases, tolerance=1e-3 if dtype == np.float16 else 4e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_products_of_a_batch_pack_as_they_go(dtype: Any) -> None:
+    rng, cases = np.random.default_rng(34), []
+    for ta, tb in itertools.product((False, True), (False, True)):
+        product = contraction_plan.Product(601, 270, 701, 2, not ta, tb)
+        assert contraction_plan.choose(product, Capabilities("cpu", 2, lanes=16), 16).block
+        a = draw(rng, (2, 701, 601) if ta else (2, 601, 701), dtype)
+        b = draw(rng, (2, 270, 701) if tb else (2, 701, 270), dtype)
+        cases.append((MATMUL, a.swapaxes(1, 2) if ta else a, b.swapaxes(1, 2) if tb else b))
+    compare(*cases, tolerance=4e-6)
+
+
+@pytest.mark.parametrize("k", [1024, 1040, 2049])
+def test_rows_that_meet_in_one_cache_set_and_panels_of_several_blocks_of_k(k: int) -> None:
+    rng = np.random.default_rng(35)
+    for width in (64, 256, 290):  # a last panel of all, of half, of a few of its columns
+        compare((MATMUL, draw(rng, (450, k), np.float32), draw(rng, (k, width), np.float32)), tolerance=4e-6)
 
 
 def test_large_products_of_operands_that_are_contiguous_neither_way() -> None:
@@ -389,12 +411,12 @@ def test_columns_of_a_transposed_operand_are_dot_products_where_they_are_few_or_
 
 
 def test_work_items_that_pack_share_out_evenly() -> None:
-    for cores in (2, 3, 8):
+    for cores, converts in itertools.product((2, 3, 8), (False, True)):
         able = Capabilities("cpu", cores, lanes=16)
         for m, n in itertools.product((256, 777, 1000, 2048), repeat=2):
-            chosen = contraction_plan.choose(contraction_plan.Product(m, n, 2000, 1, True, False), able, 16)
+            chosen = contraction_plan.choose(contraction_plan.Product(m, n, 2000, 1, True, False, converts), able, 16)
             items = -(-m // chosen.rows) * -(-n // chosen.columns)
-            assert chosen.block >= chosen.rows
+            assert chosen.block >= chosen.rows if converts else chosen.laid
             assert items >= cores
             assert -(-items // cores) * chosen.rows * chosen.columns * cores <= 1.5 * (m + 64) * (n + 128)
 
@@ -419,6 +441,9 @@ def test_choices_cover_the_product_and_fit_the_device() -> None:
                 assert chosen.columns <= chosen.panels * chosen.nv * 16
                 assert chosen.entries == chosen.parts == 1
                 assert not chosen.flip
+            elif chosen.laid:
+                assert batch == chosen.parts == 1
+                assert chosen.columns % (chosen.nv * 16) == 0
             elif chosen.name == "gemm":
                 assert chosen.columns == chosen.nv * 16
             tile = contraction_plan.choose_tile(product, poor, 8)

@@ -62,10 +62,13 @@ for m, k, n in ((1, 1, 1), (5, 37, 20), (33, 17, 65), *narrow):
     a, b = full(m, k), full(k, n)
     ops.mm(a, b); ops.mm(a, full(n, k).t()); ops.mm(full(k, m).t(), b); ops.matmul_batched(full(2, m, k), b)
 from weftgrad.runtime.kinds import contraction_plan
-contraction_plan._PACK_A = contraction_plan._FLIP = 0  # small matrices take the schedule of large ones
+# Small matrices take the schedules of large ones.
+contraction_plan._PACK_A = contraction_plan._PACK_CONVERTED = contraction_plan._FLIP = 0
 a, b = full(137, 19), full(19, 131)
-ops.mm(a, b); ops.mm(full(19, 137).t(), b)
-assert any(("AROWS", "264") in i.defines for i in o.driver.compiler._found) == (style == "cpu")
+ops.mm(a, b); ops.mm(full(19, 137).t(), b); ops.mm(a, full(131, 19).t())
+ops.mm(full(137, 19, dtype=wg.float16), b.half())
+for define in (("AROWS", "264"), ("LAID", "1")):
+    assert any(define in i.defines for i in o.driver.compiler._found) == (style == "cpu")
 p = full(4, 37); p.requires_grad_()
 q = full(37, 3); q.requires_grad_()
 ((ops.softmax(p @ q, 1) * 2).exp() + q[:1]).sum().backward()

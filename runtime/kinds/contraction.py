@@ -31,6 +31,7 @@ _BATCH = 4  # batch dimensions that do not merge, as kernels count them
 _OUTER = 6  # dimensions of a copy beside its rows and columns
 _SUMMED = {"float16": dtypes.float32, "bfloat16": dtypes.float32}
 _A_MULTIPLICATION = 64  # multiplications that count as touching one element: at 128³ one core beats waking the other
+_LINE, _A_WAY = 64, 4096  # bytes of a cache line, and of a way of a first-level cache
 _A_READ = 8  # elements that are read in the time of writing one
 
 
@@ -316,8 +317,11 @@ class _Builder:
         chosen = contraction_plan.choose(shape, self.able, self.lanes, wanted)
         if contraction_plan.turns(shape, self.able, self.lanes, wanted):
             return self._cpu(gemm.turned(), b, a, c)  # whose result is laid out anew instead of A
-        if chosen.flip or (chosen.block and not a_along_k and gemm.m[1] != 1):
+        flips = not a_along_k if chosen.laid else chosen.block and not a_along_k and gemm.m[1] != 1
+        if chosen.flip or flips or (chosen.laid and self._conflicts(gemm)):
             gemm, a = self._copied_a(gemm, a)
+        if chosen.laid:
+            gemm, b = self._laid_b(gemm, b, chosen.nv, b_along_k)
         # Sums over several blocks of k are collected in C, unless a work-item has room of its own for them.
         collects = chosen.name == "gemm" and not chosen.block and gemm.k[0] > chosen.kc
         aside = (gemm.n[0] > 1 and gemm.n[2] != 1) or (collects and c.dtype.storage != self.element.storage)
@@ -361,6 +365,25 @@ class _Builder:
         self._move(dims, b, made)
         return replace(gemm, n=(n, 1, cn), k=(k, ak, n), batch=tuple(reversed(batch))), made
 
+    def _conflicts(self, gemm: Gemm) -> bool:
+        """Whether neighbouring rows of A, contiguous along k, meet in one cache set."""
+        return (gemm.m[1] * self.element.itemsize + _LINE) % _A_WAY <= 2 * _LINE
+
+    def _laid_b(self, gemm: Gemm, b: Place, vectors: int, along_k: bool) -> tuple[Gemm, Place]:
+        """B in panels of so many vectors of columns; its strides are then those of a row within, and of a panel."""
+        (n, bn, cn), (k, ak, bk) = gemm.n, gemm.k
+        width, depth = vectors * self.lanes, _ceil(k, self.lanes) * self.lanes
+        panel = width * (depth + (depth % 256 == 0))
+        made = Place(self._allocate(_ceil(n, width) * panel), self.element, {})
+        whole, least = (_ceil(n, width), 1) if along_k else (k, self.lanes)
+        chunk = _ceil(_ceil(whole, 4 * self.able.cores), least) * least
+        defines = (("NV", str(vectors)), ("TB", str(int(along_k))))
+        instance = self._instance("lay", (Slot(made.dtype.name), Slot(b.dtype.name)), defines)
+        geometry = pack_longs((n, k, bk, bn, panel, chunk))
+        size = (_ceil(whole, chunk), 1, 1)
+        self.steps.append(Step(instance, (made.buffer, b.buffer), geometry, size, (1, 1, 1), n * k))
+        return replace(gemm, n=(n, panel, cn), k=(k, ak, width)), made
+
     def _launch(
         self, gemm: Gemm, a: Place, b: Place, c: Place, chosen: contraction_plan.Schedule,
         b_along_k: bool, columns: int, part_step: int,
@@ -374,7 +397,8 @@ class _Builder:
         defines: tuple[tuple[str, str], ...] = (("MR", str(chosen.mr)), ("NV", str(chosen.nv)))
         if chosen.name == "gemm":
             converts = c.dtype.storage != self.element.storage
-            flags = {"KC": chosen.kc, "PACK": chosen.pack, "TB": b_along_k, "CONVERTS": converts, "AROWS": chosen.block}
+            flags = {"KC": chosen.kc, "PACK": chosen.pack, "TB": b_along_k, "CONVERTS": converts, "AROWS": chosen.block,
+                     "LAID": chosen.laid}
             if chosen.block:
                 flags |= {"PANELS": chosen.panels, "TA": gemm.k[1] != 1}
             else:

@@ -35,7 +35,8 @@ class Schedule:
     kc: rows of B that a panel has at most. pack: whether a work-item packs its panels, or reads B in place. rows,
     columns, entries: what a work-item takes of the result and the batch. depth: of k, `parts` of which are summed
     afterwards. flip: lay A out along k first. block: rows of A that a work-item has packed at most (`rows`, rounded
-    up), and panels: how many panels of B share them; 0 where it reads A in place.
+    up), and panels: how many panels of B share them; 0 where it reads A in place. laid: all of B is packed in panels
+    first, by a step of its own, and A laid out along k; kc is then what a second-level cache has room for beside A.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Schedule:
     flip: bool = False
     block: int = 0
     panels: int = 0
+    laid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ _A_VECTOR, _A_PACKED, _A_ROW = (0.30, 0.23, 0.18, 0.165), 0.25, 3.5
 _A_COPY, _A_STEP = 0.5, 3000
 _ALONE = 3 << 20  # multiplications that the calling thread does itself, where it can
 _APART = 2 << 20  # multiplications from which a product is cut along k
+_LAID_DEPTH, _LAID_ROWS = 1024, 96  # rows of a panel that work-items read at a time, and their own rows at least
+_LAID_MOST = 1 << 26  # elements of B, at most, that are packed all at once: it takes as much memory again
 _PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
 _FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
 _IN_PLACE = (32, 128)  # rows of a work-item that reads B in place, at most: of several panels, and of one
@@ -203,6 +207,8 @@ def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
     auto = _PACK_CONVERTED if p.converts else _PACK_A if p.a_along_k else _PACK_TURNED
     large = p.m * p.k >= (chosen["whole"] or auto)
     if large and panels >= chosen["panels"] // 2 and p.m > most // 2 and p.batch < 4 * cores and parts == 1:
+        if chosen["lay"] and p.batch == 1 and not p.converts and p.n * p.k <= _LAID_MOST:
+            return _laid(p, cores, lanes, (mr, nv), chosen)
         return _packed(p, cores, lanes, (mr, nv, kc), chosen)
     flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
     if chosen["flip"] is not None and not p.a_along_k:
@@ -228,6 +234,20 @@ def _packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, int], chos
     rows = _round(_ceil(p.m, blocks), mr)
     block = _round(chosen["rows"] if rows <= chosen["rows"] else most, mr)  # two kernels: one with less on its stack
     return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=block, panels=together)
+
+
+def _laid(p: Product, cores: int, lanes: int, tile: tuple[int, int], chosen: Choice) -> Schedule:
+    """Both operands packed before, each once, so that work-items may be as small as evens out cores of unequal speed.
+    Rows are cut first: a work-item goes through a panel of B again for each of its own."""
+    mr, nv = tile
+    wanted, panels = chosen["shares"] * cores, _ceil(p.n, nv * lanes)
+    blocks = max(1, min(wanted, p.m // _LAID_ROWS))
+    groups = min(panels, _ceil(wanted, blocks))
+    while blocks * groups % cores and (blocks - 1) * groups >= cores:
+        blocks -= 1
+    columns = _ceil(panels, groups) * nv * lanes
+    rows = _round(_ceil(p.m, blocks), mr)
+    return Schedule("gemm", mr, nv, _LAID_DEPTH, False, rows, columns, 1, p.k, laid=True)
 
 
 def _shares(p: Product, cores: int, parts: int, chosen: Choice) -> int:
