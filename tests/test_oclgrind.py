@@ -64,6 +64,7 @@ for m, k, n in ((1, 1, 1), (5, 37, 20), (33, 17, 65), *narrow):
 from weftgrad.runtime.kinds import contraction_plan
 # Small matrices take the schedules of large ones.
 contraction_plan._PACK_A = contraction_plan._PACK_CONVERTED = contraction_plan._FLIP = 0
+contraction_plan._LAID_LEAST = (0, 0)
 a, b = full(137, 19), full(19, 131)
 ops.mm(a, b); ops.mm(full(19, 137).t(), b); ops.mm(a, full(131, 19).t())
 ops.mm(full(137, 19, dtype=wg.float16), b.half())

@@ -82,6 +82,8 @@ _ALONE = 3 << 20  # multiplications that the calling thread does itself, where i
 _APART = 2 << 20  # multiplications from which a product is cut along k
 _LAID_DEPTH, _LAID_ROWS = 1024, 96  # rows of a panel that work-items read at a time, and their own rows at least
 _LAID_MOST = 1 << 26  # elements of B, at most, that are packed all at once: it takes as much memory again
+# Rows of A that pay for it, where B has so many elements, which a last-level cache keeps, and where it has more.
+_LAID_LEAST, _LAID_CACHED = (384, 640), 2 << 20
 _PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
 _FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
 _IN_PLACE = (32, 128)  # rows of a work-item that reads B in place, at most: of several panels, and of one
@@ -207,7 +209,7 @@ def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
     auto = _PACK_CONVERTED if p.converts else _PACK_A if p.a_along_k else _PACK_TURNED
     large = p.m * p.k >= (chosen["whole"] or auto)
     if large and panels >= chosen["panels"] // 2 and p.m > most // 2 and p.batch < 4 * cores and parts == 1:
-        if chosen["lay"] and p.batch == 1 and not p.converts and p.n * p.k <= _LAID_MOST:
+        if chosen["lay"] and _pays_to_lay(p):
             return _laid(p, cores, lanes, (mr, nv), chosen)
         return _packed(p, cores, lanes, (mr, nv, kc), chosen)
     flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
@@ -234,6 +236,11 @@ def _packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, int], chos
     rows = _round(_ceil(p.m, blocks), mr)
     block = _round(chosen["rows"] if rows <= chosen["rows"] else most, mr)  # two kernels: one with less on its stack
     return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=block, panels=together)
+
+
+def _pays_to_lay(p: Product) -> bool:
+    b = p.n * p.k
+    return p.batch == 1 and not p.converts and b <= _LAID_MOST and p.m >= _LAID_LEAST[b > _LAID_CACHED]
 
 
 def _laid(p: Product, cores: int, lanes: int, tile: tuple[int, int], chosen: Choice) -> Schedule:
