@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weftgrad as wg
 from weftgrad.codegen.kinds import contraction as kind
 from weftgrad.codegen.model import Op, Param, SpecError
 from weftgrad.runtime import dispatch, dtypes
@@ -378,6 +379,19 @@ def test_rows_that_meet_in_one_cache_set_and_panels_of_several_blocks_of_k(k: in
     rng = np.random.default_rng(35)
     for width in (64, 256, 290):  # a last panel of all, of half, of a few of its columns
         compare((MATMUL, draw(rng, (450, k), np.float32), draw(rng, (k, width), np.float32)), tolerance=4e-6)
+
+
+@pytest.mark.parametrize("k", [1001, 1024])
+def test_large_products_of_two_transposed_operands_transpose_their_result(k: int) -> None:
+    rng, cpu = np.random.default_rng(36), Capabilities("cpu", 2, lanes=16)
+    shipped = contraction_plan.spaces["opencl-cpu/contraction"].fallback
+    pays = [contraction_plan.Product(700, n, k, 1, False, True) for n in (790, 400)]
+    assert [contraction_plan.turns(p, cpu, 16, shipped) for p in pays] == [True, False]
+    a, b = matrix(rng, 700, k, True, np.float32), matrix(rng, k, 790, True, np.float32)
+    compare((MATMUL, a, b), tolerance=4e-6)
+    bias = draw(rng, (790,), np.float32)
+    added = wg.addmm(wg.tensor(bias), wg.tensor(a.T.copy()).T, wg.tensor(b.T.copy()).T).numpy()
+    assert abs(added - (a.astype(np.float64) @ b + bias)).max() < 4e-7 * k
 
 
 def test_large_products_of_operands_that_are_contiguous_neither_way() -> None:

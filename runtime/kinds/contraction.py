@@ -316,7 +316,9 @@ class _Builder:
         wanted = self._chosen(shape)
         chosen = contraction_plan.choose(shape, self.able, self.lanes, wanted)
         if contraction_plan.turns(shape, self.able, self.lanes, wanted):
-            return self._cpu(gemm.turned(), b, a, c)  # whose result is laid out anew instead of A
+            other = gemm.turned()
+            if not chosen.laid or (self.beside is None and not self._conflicts(other)):
+                return self._cpu(other, b, a, c)  # whose result is laid out anew instead of A
         flips = not a_along_k if chosen.laid else chosen.block and not a_along_k and gemm.m[1] != 1
         if chosen.flip or flips or (chosen.laid and self._conflicts(gemm)):
             gemm, a = self._copied_a(gemm, a)

@@ -84,6 +84,7 @@ _LAID_DEPTH, _LAID_ROWS = 1024, 96  # rows of a panel that work-items read at a 
 _LAID_MOST = 1 << 26  # elements of B, at most, that are packed all at once: it takes as much memory again
 # Rows of A that pay for it, where B has so many elements, which a last-level cache keeps, and where it has more.
 _LAID_LEAST, _LAID_CACHED = (384, 640), 2 << 20
+_LAID_TURNS = 600 * 1000  # elements of a transposed B from which packing A instead pays for transposing the result
 _PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
 _FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
 _IN_PLACE = (32, 128)  # rows of a work-item that reads B in place, at most: of several panels, and of one
@@ -135,6 +136,9 @@ def turns(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> bool:
     if p.a_along_k or p.converts:
         return False
     other = Product(p.n, p.m, p.k, p.batch, p.b_along_k, False)
+    if choose(p, able, lanes, chosen).laid:
+        pays = p.b_along_k and p.n <= p.k and p.n * p.k >= _LAID_TURNS
+        return pays and choose(other, able, lanes, chosen).laid
     least = min(_as_panels(p, lanes), _as_dots(p, lanes))
     gain = least - 1.25 * _as_panels(other, lanes) - _A_COPY * p.m * p.n
     if p.batch * gain < _A_STEP and (2 * p.n > p.k or not choose(p, able, lanes, chosen).flip):
