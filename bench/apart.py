@@ -1,4 +1,4 @@
-"""Devices measured one after another, each in a process of its own, and their rows put together in one report.
+"""Devices measured by turns (`turns`), each in a process of its own, and their rows put together in one report.
 
 OpenCL's drivers are libraries that a loader brings into a process together, and two of them may not agree (two builds
 of LLVM, two thread pools). So every driver is asked for its devices by a process that has no other but the one that
@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any
 
 from ..runtime.errors import ArgumentError, DeviceError
 from .running import seconds_of
+from .turns import rotate
 
 __all__ = ["Place", "chosen", "identity", "measure", "merged", "part_of", "present", "tell", "wanted"]
 
@@ -38,8 +39,6 @@ _UNLISTED = tuple(
                    "/usr/local/nvidia/lib64")
 )  # fmt: skip
 _CPU = 1 << 1  # CL_DEVICE_TYPE_CPU
-_POLL = 1.0  # seconds between two looks at what a process has measured
-_PATIENCE = 60.0  # seconds for a process to write what it has when it was interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,75 +190,93 @@ def chosen(text: str, extra: Sequence[Path] = ()) -> list[Place]:
 def measure(
     options: argparse.Namespace, places: Sequence[Place], before: Report | None, keep: Callable[[Report], None]
 ) -> tuple[Report, bool]:
-    """All places in turn; the report and whether it was interrupted. keep: called with what there is, every so often.
+    """All places: processors by turns, then GPUs by turns; the report and whether it was interrupted. keep: called with
+    what there is, after every row.
 
     A process that ends badly costs the rest of its device's rows, and its report has a row that says so.
     """
     end = None if not options.time else time.monotonic() + seconds_of(options.time)
-    parts: dict[str, Report] = {}
-    for place in places:
-        old = part_of(before, place.name)
-        if old is not None:
-            parts[place.name] = old
+    found = {place.name: old for place in places if (old := part_of(before, place.name)) is not None}
     interrupted = False
-
-    def take(place: Place, file: Path) -> None:
-        """What the process has written by now."""
-        if file.exists():
-            parts[place.name] = json.loads(file.read_text(encoding="utf-8"))
-            keep(merged([parts[p.name] for p in places if p.name in parts]))
-
-    with tempfile.TemporaryDirectory() as folder:
-        for i, place in enumerate(places):
-            share = None if end is None else (end - time.monotonic()) / (len(places) - i)
-            if share is not None and share <= 0:
-                print(f"time is up: {place.name} is not measured", file=sys.stderr)
-                continue
-            file = Path(folder, f"{i}.json")
-            if place.name in parts:
-                file.write_text(json.dumps(parts[place.name]), encoding="utf-8")
-            status, interrupted = _child(options, place, file, share, partial(take, place, file))
-            take(place, file)
-            if interrupted:
-                break
-            if status < 0 or (status and place.name not in parts):
-                _note(parts, place, status)
-    if not parts:
+    kinds = [some for gpu in (False, True) if (some := [place for place in places if place.gpu == gpu])]
+    for i, some in enumerate(kinds):
+        share = None if end is None else (end - time.monotonic()) * len(some) / sum(map(len, kinds[i:]))
+        if share is not None and share <= 0:
+            print(f"time is up: not measured: {', '.join(place.name for place in some)}", file=sys.stderr)
+            continue
+        rows = _Rows(places, found, keep)
+        statuses, interrupted = _by_turns(options, some, share, rows)
+        if interrupted:
+            print("\ninterrupted: what was measured so far is kept", file=sys.stderr)
+            break
+        for place, status in zip(some, statuses, strict=True):
+            if status < 0 or (status and place.name not in found):
+                _note(found, place, status)
+    if not found:
         raise ArgumentError("bench: no device was measured; what went wrong stands above")
-    return merged([parts[place.name] for place in places if place.name in parts]), interrupted
+    return merged([found[place.name] for place in places if place.name in found]), interrupted
 
 
-def _child(
-    options: argparse.Namespace, place: Place, file: Path, share: float | None, take: Callable[[], None]
-) -> tuple[int, bool]:
-    """Run one place's process to its end. Its exit status (negative: a signal's number), and whether we were told to
-    stop: the process is then told so once, writes what it has, and ends."""
+class _Rows:
+    """What processes write, each to a file. found: their reports, by place."""
+
+    def __init__(self, places: Sequence[Place], found: dict[str, Report], keep: Callable[[Report], None]):
+        self.found = found
+        self._places, self._keep = places, keep
+        self._files: dict[str, tuple[Path, int]] = {}
+
+    def begin(self, place: Place, file: Path) -> None:
+        """Give a process what there is already."""
+        if place.name in self.found:
+            file.write_text(json.dumps(self.found[place.name]), encoding="utf-8")
+        self._files[place.name] = file, _written(file)
+
+    def take(self) -> None:
+        """Read what is new."""
+        new = {name: file for name, (file, then) in self._files.items() if _written(file) != then}
+        for name, file in new.items():
+            self._files[name] = file, _written(file)
+            self.found[name] = json.loads(file.read_text(encoding="utf-8"))
+        if new:
+            self._keep(merged([self.found[place.name] for place in self._places if place.name in self.found]))
+
+
+def _written(file: Path) -> int:
+    """When it was, in ns; 0 where there is no such file."""
+    return file.stat().st_mtime_ns if file.exists() else 0
+
+
+def _by_turns(
+    options: argparse.Namespace, places: Sequence[Place], share: float | None, rows: _Rows
+) -> tuple[list[int], bool]:
+    """Run a process a place to its end: their exit statuses, and whether they were told to stop."""
+    starts = []
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        for i, place in enumerate(places):
+            file = Path(folder, f"{i}.json")
+            rows.begin(place, file)
+            environment = stack.enter_context(_environment(place.library))
+            if place.platform:
+                environment["WEFTGRAD_CPU_PLATFORM"] = place.platform
+            starts.append(partial(_start, options, place, file, share, environment))
+        ended = rotate(starts, rows.take)
+        rows.take()
+        return ended
+
+
+def _start(
+    options: argparse.Namespace, place: Place, file: Path, share: float | None, environment: Mapping[str, str],
+    ends: tuple[int, int],
+) -> subprocess.Popen[bytes]:  # fmt: skip
+    """One place's process, which writes its rows to `file` and takes turns by these two file descriptors."""
     command = [sys.executable, "-m", "weftgrad.bench", *_forwarded(options), "--device", place.device,
-               "--label", place.name, "--part", str(file)]  # fmt: skip
+               "--label", place.name, "--part", str(file), "--turns", "{},{}".format(*ends)]  # fmt: skip
     command += ["--resume", str(file)] if file.exists() else []
     command += ["--time", f"{share:.3f}"] if share is not None else []
     command += [str(options.spec)] if options.spec else []
-    with _environment(place.library) as environment:
-        if place.platform:
-            environment["WEFTGRAD_CPU_PLATFORM"] = place.platform
-        # A group of its own: a terminal's Ctrl-C comes to this process alone, which passes it on.
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
-        try:
-            while True:
-                try:
-                    return process.wait(_POLL), False
-                except subprocess.TimeoutExpired:
-                    take()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            try:
-                return process.wait(_PATIENCE), True
-            except subprocess.TimeoutExpired:
-                return process.poll() or 0, True
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+    # A group of its own: a terminal's Ctrl-C comes to this process alone, which passes it on.
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0, pass_fds=ends)
 
 
 def _forwarded(options: argparse.Namespace) -> list[str]:

@@ -41,8 +41,8 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--device",
         help="the device to measure (default: the one that `weftgrad devices` marks); several with commas between, "
         "interleaved in one process, the first compared with the others; or all: every device of every backend, each "
-        "in a process of its own, among them OpenCL drivers that are installed but not loaded (cpu@intelocl), or "
-        "gpus: those of these that are",
+        "in a process of its own that takes turns with the others, among them OpenCL drivers that are installed but "
+        "not loaded (cpu@intelocl), or gpus: those of these that are",
     )  # fmt: skip
     parser.add_argument(
         "--icd", type=Path, action="append", default=[], metavar="LIBRARY",
@@ -72,6 +72,7 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=int, default=1, help=argparse.SUPPRESS)  # divides sizes, to try GPU rows out
     parser.add_argument("--label", default="", help=argparse.SUPPRESS)  # what `apart` calls the device in reports
     parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)  # where `apart` wants its rows
+    parser.add_argument("--turns", default="", help=argparse.SUPPRESS)  # by which `apart` lets it work, and others
     outputs.add_options(parser)
     parser.set_defaults(run=run)
     return parser
@@ -114,7 +115,7 @@ def _measure(options: argparse.Namespace) -> int:
         )
     if apart.wanted(options.device):
         places = apart.chosen(options.device, options.icd)
-        print("one after another, each in a process of its own: " + ", ".join(place.name for place in places))
+        print("by turns, each in a process of its own: " + ", ".join(place.name for place in places))
         if before is not None:
             _same_run(before, [place.name for place in places], options.resume)
         found, interrupted = apart.measure(options, places, before, lambda report: _write(options, report))
@@ -167,6 +168,7 @@ def _here(options: argparse.Namespace, before: dict[str, Any] | None) -> tuple[d
     from .running import host_rows, kernel_rows
     from .sites import sites
     from .steps import watched
+    from .turns import Turn
 
     paint = painter(sys.stdout)
     names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
@@ -179,13 +181,15 @@ def _here(options: argparse.Namespace, before: dict[str, Any] | None) -> tuple[d
         _same_run(before, [site.name for site in places if site.ours], options.resume, found["machine"])
         for part in ("host", "kernels"):
             found[part] = [row for row in before[part] if "problem" not in row]
-    print(("\n" if options.label else "") + report.title(found["machine"]))
+    turn = Turn(options.turns)
+    name = "" if turn.alone else f"{options.label}: "
+    print(name + report.title(found["machine"]))
     if before is not None:
-        print(f"{len(found['host']) + len(found['kernels'])} rows are there already")
+        print(f"{name}{len(found['host']) + len(found['kernels'])} rows are there already")
     parts = (
-        ("host", host_rows(options, places, {row["name"] for row in found["host"]}), report.HOST_HEAD,
+        ("host", host_rows(options, places, turn, {row["name"] for row in found["host"]}), report.HOST_HEAD,
          report.host_line),
-        ("kernels", kernel_rows(options, places, list(found["kernels"])), report.KERNEL_HEAD, report.kernel_line),
+        ("kernels", kernel_rows(options, places, turn, list(found["kernels"])), report.KERNEL_HEAD, report.kernel_line),
     )  # fmt: skip
     interrupted = False
     options.begun = time.monotonic()
@@ -193,16 +197,17 @@ def _here(options: argparse.Namespace, before: dict[str, Any] | None) -> tuple[d
         for part, made, head, line in parts:
             for count, row in enumerate(made):
                 if not count:
-                    print(f"\n{head}")
+                    print(f"\n{name}{head}" if turn.alone else f"{name}{head}")
                 found[part].append(row)
                 if part == "kernels":
                     _share(found, row)
-                print(line(row, paint), flush=True)
+                print(name + line(row, paint), flush=True)
                 _write(options, found)  # after every row: a run may be ended from outside
         if options.suite == "train":
             found |= watched(options, places)
     except KeyboardInterrupt:
-        print("\ninterrupted: what was measured so far is kept", file=sys.stderr)
+        if turn.alone:
+            print("\ninterrupted: what was measured so far is kept", file=sys.stderr)
         interrupted = True
     return found, interrupted
 

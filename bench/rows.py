@@ -3,9 +3,10 @@
 A report is {format, suite, machine, host: rows, kernels: rows}, with curves and timelines where a suite has them. A row
 of kernels has `group`, `name`, `bytes`, `flops`, `precision`, `clock`, `dtype` (of what is computed), `against` (what
 results were checked with), `target`, `notes`, and by device or peer: `errors`, `times` (seconds: `least`, `median`,
-`p20`, `p80`, `host`, which is what the host took to queue a call; `samples`, `late`), `ratios`, `share` (of the
-measured roof) and `facts` (see `Entry`). A row with a `problem` has no times. In a report that was put together from
-several processes every row names its `device`, and each of `machine.devices` has the `places` of its own peers.
+`p20`, `p80`, `rounds`, which are the least of each, `host`, which is what the host took to queue a call; `samples`,
+`late`), `ratios`, `share` (of the measured roof) and `facts` (see `Entry`). A row with a `problem` has no times. In a
+report that was put together from several processes every row names its `device`, and each of `machine.devices` has the
+`places` of its own peers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Entry:
     """One row of a report on one of our devices.
 
     part: `kernel` or `host`. kind: what the arithmetic is done in, `fp32`, or `fp32 high` for a precision that is not
-    the highest. time: seconds (`least`, `median`, `p20`, `p80`) and `samples`; None where the row has a problem.
+    the highest. time: seconds (`least`, `median`, `p20`, `p80`, `rounds`) and `samples`; None where the row has a
+    problem.
     peers: the same of the others in the row. beside: those of them that ran on this device's hardware. aims: the least
     ratios that the project set itself, by peer; missed: those it did not reach. copy: bandwidth by a copy's, of minima
     and of medians. limits: seconds that the least and the median of a host cost should keep to. error: relative to
@@ -263,8 +265,10 @@ def _kind(row: Row) -> str:
 def _timing(found: Row) -> Row:
     least, median = float(found["least"]), float(found["median"])
     p20, p80 = float(found.get("p20", median)), float(found.get("p80", median))
-    for seconds in (least, median, p20, p80):
+    rounds = [float(seconds) for seconds in found.get("rounds", ())]
+    for seconds in (least, median, p20, p80, *rounds):
         if not 0 < seconds < float("inf"):  # nor NaN
             raise ValueError(f"a time of {seconds} s")
     return {"least": least, "median": median, "p20": p20, "p80": p80, "samples": int(found.get("samples", 1)),
-            "late": int(found.get("late", 0)), "host": float(found.get("host", 0.0))}  # fmt: skip
+            "late": int(found.get("late", 0)), "host": float(found.get("host", 0.0)),
+            "rounds": rounds}  # fmt: skip

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from itertools import zip_longest
 from subprocess import CalledProcessError
 from typing import IO, Any
@@ -18,10 +19,12 @@ from typing import IO, Any
 from ..runtime.errors import ArgumentError
 from .cases import Case, error_of
 from .sites import NotOffered, Site
+from .turns import Turn
 
 __all__ = ["Allowance", "Progress", "host_rows", "kernel_rows", "seconds_of", "selected", "words"]
 
 Row = dict[str, Any]
+_HOST, _KERNELS = 0, 1  # the parts of a run
 _ROOFED = ("core", "ops", "specs")  # suites whose rows are a share of what the device was measured to do
 
 
@@ -134,7 +137,9 @@ def _in_turn(cases: Sequence[Case]) -> list[Case]:
     return [case for some in zip_longest(*groups.values()) for case in some if case is not None]
 
 
-def host_rows(options: argparse.Namespace, places: Sequence[Site], done: Iterable[str] = ()) -> Iterator[Row]:
+def host_rows(
+    options: argparse.Namespace, places: Sequence[Site], turn: Turn, done: Iterable[str] = ()
+) -> Iterator[Row]:
     """Rows of host costs: of the first device, and of its peers that are called as it is."""
     from . import core
     from .measure import host_cost
@@ -143,9 +148,11 @@ def host_rows(options: argparse.Namespace, places: Sequence[Site], done: Iterabl
         return
     first = places[0]
     rounds = max(1, 30 // options.scale)
-    for case in core.host_cases(first.gpu):
+    cases = list(core.host_cases(first.gpu))
+    for i, case in enumerate(cases):
         if options.only not in f"host {case.name}" or case.name in done:
             continue
+        turn.take(_HOST, i)
         try:
             times = {
                 site.name: host_cost(case.make(site), site.wait, calls=case.calls, rounds=rounds)
@@ -161,6 +168,7 @@ def host_rows(options: argparse.Namespace, places: Sequence[Site], done: Iterabl
         yield {"name": case.name, **asdict(mine), "target_us": case.target, "met": met, "peers": peers}
     name = "first result, warm process"
     if options.only in "host first result" and options.scale == 1 and name not in done:
+        turn.take(_HOST, len(cases))
         try:
             seconds = core.first_result(str(first.device))
         except CalledProcessError as failure:
@@ -171,7 +179,7 @@ def host_rows(options: argparse.Namespace, places: Sequence[Site], done: Iterabl
 
 
 def kernel_rows(
-    options: argparse.Namespace, places: Sequence[Site], old: Sequence[Row] = (),
+    options: argparse.Namespace, places: Sequence[Site], turn: Turn, old: Sequence[Row] = (),
     now: Callable[[], float] = time.monotonic,
 ) -> Iterator[Row]:  # fmt: skip
     """Rows of kernels, those of `old` left out. Stops with a word on stderr when the time budget is used up."""
@@ -179,21 +187,32 @@ def kernel_rows(
     copies: list[tuple[int, float]] = []
     for each in old:
         _note_copy(each, places, copies)
-    cases = [case for case in selected(options, places) if (case.group, case.name) not in done]
+    wanted = list(enumerate(selected(options, places)))
+    cases = [(place, case) for place, case in wanted if (case.group, case.name) not in done]
     begun = getattr(options, "begun", None)  # rows of host costs were measured before, in the same time
     spent = 0.0 if begun is None else now() - begun
     allowance = Allowance(options.time and seconds_of(options.time) - spent, now)
     progress = Progress(len(cases), sys.stderr)
-    for i, case in enumerate(cases):
+    for i, (place, case) in enumerate(cases):
+        begin = now()
+        turn.take(_KERNELS, place)
         rounds = allowance.rounds(options.rounds, len(cases) - i)
         if not rounds:
             progress.clear()
             print(f"time is up: {len(cases) - i} of {len(cases)} rows are not measured", file=sys.stderr)
             return
-        progress.show(f"{case.group}: {case.name}", allowance.left(len(cases) - i))
-        begin = now()
+        show = partial(progress.show, f"{case.group}: {case.name}", allowance.left(len(cases) - i))
+
+        def pause(show: Callable[[], None] = show) -> None:
+            """Let other processes take samples of theirs."""
+            if not turn.alone:
+                progress.clear()
+                turn.pass_on()
+                show()
+
+        show()
         try:
-            row = measured(case, places, rounds, copies)
+            row = measured(case, places, rounds, copies, pause)
         finally:
             progress.clear()
         allowance.took(now() - begin, rounds, options.rounds)
@@ -220,8 +239,12 @@ def _together(places: Sequence[Site], name: str) -> bool:
     return any(site.name == name and site.gpu == places[0].gpu for site in places)
 
 
-def measured(case: Case, places: Sequence[Site], rounds: int, copies: Sequence[tuple[int, float]]) -> Row | None:
-    """One case on all sites, checked and timed; None where the first device has no part in it."""
+def measured(
+    case: Case, places: Sequence[Site], rounds: int, copies: Sequence[tuple[int, float]],
+    pause: Callable[[], None] = lambda: None,
+) -> Row | None:  # fmt: skip
+    """One case on all sites, checked and timed; None where the first device has no part in it. pause: called between
+    rounds."""
     from .facts import accuracy, facts, poison
     from .measure import compare
 
@@ -270,7 +293,7 @@ def measured(case: Case, places: Sequence[Site], rounds: int, copies: Sequence[t
                 continue
             contenders[site.name] = (work.call, site.clock(case.clock))
         try:
-            times = compare(contenders, rounds=rounds)
+            times = compare(contenders, rounds=rounds, pause=pause)
         except Exception as failure:
             return row | {"problem": words(failure), "wrong": True}
     mine = times[first.name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 
 from .rows import Entry
@@ -19,7 +20,8 @@ def mean(values: Iterable[float]) -> float:
 
 
 def lines(entries: Sequence[Entry]) -> list[str]:
-    """By device: its peers' times by its own. Then the devices' times beside the first one's, in the same rows.
+    """By device: its peers' times by its own. Then the devices' times beside the first one's, in the same rows: by
+    least times, and by rounds that took turns.
 
     Only rows that passed on every device count, and only those that a peer has on this device. The same row is the same
     op, shape and dtype everywhere.
@@ -47,8 +49,21 @@ def lines(entries: Sequence[Entry]) -> list[str]:
             found.append(f"  {device[1]}: others' time by ours: {', '.join(parts)}")
     for device in devices[1:]:
         beside = mean(_least(row[device]) / _least(row[devices[0]]) for row in common)
-        found.append(f"  {device[1]} takes {beside:.2f} of the time of {devices[0][1]}")
+        pairs = [pair for row in common if (pair := _paired(row[device], row[devices[0]])) is not None]
+        also = f" ({mean(pairs):.2f} by medians of rounds, which took turns)" if len(pairs) == len(common) else ""
+        found.append(f"  {device[1]} takes {beside:.2f} of the time of {devices[0][1]}{also}")
     return found if len(found) > 1 else []
+
+
+def _paired(one: Entry, other: Entry) -> float | None:
+    """The median of what a row took by what it took on the other device in the same round, where rounds took turns: in
+    one run, on hardware of one kind. None elsewhere."""
+    if not one.time or not other.time or (one.hardware, one.date) != (other.hardware, other.date):
+        return None
+    rounds = [one.time["rounds"], other.time["rounds"]]
+    if len(rounds[0]) != len(rounds[1]) or len(rounds[0]) < 3:
+        return None
+    return statistics.median(a / b for a, b in zip(*rounds, strict=True))
 
 
 def _least(entry: Entry) -> float:

@@ -6,10 +6,12 @@ import argparse
 import io
 import json
 import math
+import os
 import signal
+import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
-from weftgrad.bench import apart, command, core, everything, facts, limits, peers, running, summary, sweep
+from weftgrad.bench import apart, command, core, everything, facts, limits, peers, running, summary, sweep, turns
 from weftgrad.bench.cases import Case, Work, error_of
 from weftgrad.bench.peers.tables import Names
 from weftgrad.bench.report import title
@@ -97,7 +99,7 @@ def test_rows_that_there_is_no_time_for_are_told(
     monkeypatch.setattr(running, "selected", lambda *_: [row(f"{i}") for i in range(5)])
     clock = iter(range(0, 1000, 20))
     chosen = options("--time", "1m", "--rounds", "1")
-    found = list(running.kernel_rows(chosen, [OurSite("cpu")], (), lambda: next(clock)))
+    found = list(running.kernel_rows(chosen, [OurSite("cpu")], turns.Turn(), (), lambda: next(clock)))
     assert [each["name"] for each in found] == ["0"]
     assert "4 of 5 rows are not measured" in capsys.readouterr().err
 
@@ -361,27 +363,116 @@ def test_parts_make_one_report_and_come_out_of_it_again() -> None:
     assert "opencl:0@intelocl takes 2.00 of the time of cpu" in words
 
 
-def test_processes_are_run_in_turn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """One of three ends by a signal after a row, and its rows are kept; a wish to stop stops the rest."""
-    places = [apart.Place("cpu", "cpu"), apart.Place("opencl:0@x", "opencl:1", "x.so"), apart.Place("cuda:0", "cuda:0")]
-    asked: list[str] = []
-    ends = {"cpu": (0, False), "opencl:0@x": (-signal.SIGSEGV, False), "cuda:0": (0, True)}
+def test_what_becomes_of_processes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Processors take turns, then GPUs. One of three ends by a signal after a row, and its rows are kept; a wish to
+    stop stops the rest."""
+    places = [apart.Place("cpu", "cpu"), apart.Place("cuda:0", "cuda:0", gpu=True),
+              apart.Place("cpu@x", "cpu", "x.so", platform="X 3")]  # fmt: skip
+    asked: list[list[str]] = []
 
-    def child(options: Any, place: apart.Place, file: Path, share: Any, take: Any) -> tuple[int, bool]:
-        asked.append(place.name)
-        file.write_text(json.dumps(part(place.name, 1e-3, "a")))
-        take()
-        return ends[place.name]
+    def rotate(starts: Sequence[Any], look: Any) -> tuple[list[int], bool]:
+        asked.append([start.args[1].name for start in starts])
+        for start in starts:
+            _, place, file, share, environment = start.args
+            assert share is None
+            assert environment.get("WEFTGRAD_CPU_PLATFORM", "") == place.platform
+            assert ("OCL_ICD_VENDORS" in environment) >= bool(place.library)
+            file.write_text(json.dumps(part(place.name, 1e-3, "a")))
+            look()
+            look()  # nothing new
+        return [0, -signal.SIGSEGV][: len(starts)], "cuda:0" in asked[-1]
 
-    monkeypatch.setattr(apart, "_child", child)
+    monkeypatch.setattr(apart, "rotate", rotate)
     kept: list[Any] = []
     found, interrupted = apart.measure(options(), places, None, kept.append)
-    assert asked == [place.name for place in places]
+    assert asked == [["cpu", "cpu@x"], ["cuda:0"]]
     assert interrupted
-    assert [len(each["machine"]["devices"]) for each in kept] == [1, 1, 2, 2, 3, 3]
+    assert [len(each["machine"]["devices"]) for each in kept] == [1, 2, 3]
     problems = [(e["device"], e.get("problem", "")) for e in found["kernels"] if e.get("problem")]
-    assert problems == [("opencl:0@x", "the device's process ended by SIGSEGV")]
-    assert apart.part_of(found, "opencl:0@x")["kernels"][0]["name"] == "a"  # type: ignore[index]
+    assert problems == [("cpu@x", "the device's process ended by SIGSEGV")]
+    assert apart.part_of(found, "cpu@x")["kernels"][0]["name"] == "a"  # type: ignore[index]
+    assert "interrupted: what was measured so far is kept" in capsys.readouterr().err
+
+
+PLAYER = textwrap.dedent("""
+    import os, signal, sys
+    from weftgrad.bench.turns import Turn
+    name, rows, log, ends = sys.argv[1:]
+    turn = Turn(ends)
+    def note(row):
+        with open(log, "a") as file:
+            file.write(f"{name}{row} ")
+    try:
+        for row in rows:
+            turn.take(1, int(row, 16))
+            note(row)
+            if row == "e":
+                os.kill(os.getpid(), signal.SIGKILL)
+            turn.pass_on()
+            note(row)
+    except KeyboardInterrupt:
+        note("!")
+        sys.exit(130)
+""")
+
+
+def players(log: Path, **rows: str) -> list[Callable[[tuple[int, int]], subprocess.Popen[bytes]]]:
+    """Processes that are at these rows in turn, for two rounds each, and note it; at row e they die."""
+
+    def start(name: str, rows: str, ends: tuple[int, int]) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", PLAYER, name, rows, str(log), "{},{}".format(*ends)]
+        return subprocess.Popen(command, pass_fds=ends, process_group=0)
+
+    return [partial(start, name, own) for name, own in rows.items()]
+
+
+def test_processes_take_turns_by_rounds_and_wait_for_those_behind(tmp_path: Path) -> None:
+    """One leaves row 1 out, one dies in its last row; the others go on, each row with those that are at it."""
+    looks: list[None] = []
+    statuses, interrupted = turns.rotate(
+        players(tmp_path / "log", a="012", b="02", c="01e"), lambda: looks.append(None)
+    )
+    found = (tmp_path / "log").read_text()
+    assert found == "a0 b0 c0 a0 b0 c0 a1 c1 a1 c1 b2 a2 b2 a2 ce "
+    assert (statuses, interrupted) == ([0, 0, -signal.SIGKILL], False)
+    assert len(looks) == found.count(" ")
+
+
+def test_a_wish_to_stop_reaches_those_that_wait(tmp_path: Path) -> None:
+    def look() -> None:
+        if (tmp_path / "log").exists() and "a1" in (tmp_path / "log").read_text():
+            raise KeyboardInterrupt
+
+    statuses, interrupted = turns.rotate(players(tmp_path / "log", a="0123", b="0123"), look)
+    assert (statuses, interrupted) == ([130, 130], True)
+    assert (tmp_path / "log").read_text().count("!") == 2
+
+
+def test_nobody_measures_on_when_turns_are_no_longer_given() -> None:
+    reads, grants = os.pipe()
+    requests, writes = os.pipe()
+    turn = turns.Turn(f"{reads},{writes}")
+    os.write(grants, b"!")
+    turn.take(1, 7)
+    os.close(grants)
+    with pytest.raises(KeyboardInterrupt):
+        turn.pass_on()
+    os.close(requests)
+    with pytest.raises(KeyboardInterrupt):
+        turn.take(1, 8)
+    os.close(reads)
+    os.close(writes)
+
+
+def test_devices_that_took_turns_are_compared_by_rounds() -> None:
+    reports = [part("cpu", 1e-3, "a", "b"), part("cpu@x", 2e-3, "a", "b")]
+    for report, rounds in zip(reports, ([1e-3, 2e-3, 4e-3], [3e-3, 3e-3, 4e-3]), strict=True):
+        for each in report["kernels"]:
+            each["times"][report["machine"]["devices"][0]["device"]]["rounds"] = rounds
+    words = "\n".join(summary.lines(entries([apart.merged(reports)])))
+    assert "cpu@x takes 2.00 of the time of cpu (1.50 by medians of rounds, which took turns)" in words
+    reports[1]["kernels"][0]["times"]["cpu@x"]["rounds"] = [3e-3]  # a call so long that it was timed once
+    assert "rounds" not in "\n".join(summary.lines(entries([apart.merged(reports)])))
 
 
 def test_a_process_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
