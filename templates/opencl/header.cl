@@ -56,8 +56,10 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 // Keeps a sum of a loop's constants a number, for compilers that take it apart and add its terms at every turn.
 #ifdef WG_ASSEMBLER512
 #define WG_SUMMED(i) __asm__("" : "+r"(i))
+#define WG_IN_ORDER __asm__ volatile("" : : : "memory")
 #else
 #define WG_SUMMED(i)
+#define WG_IN_ORDER
 #endif
 // Rows and columns of a square exchanged: t, an array of LANES vectors of type T, of LANES elements each. Within 16 bytes,
 // a chunk of a vector, elements of two rows are zipped until columns are there, then the chunks are sorted: so every step
