@@ -62,7 +62,7 @@ class Walk:
     @property
     def dilated(self) -> bool:
         """Whether a window has not every element that it reaches past."""
-        return self.covering and any(d > 1 and k > 1 for d, k in zip(self.dilation, self.kernel, strict=True))
+        return any(d > 1 and k > 1 for d, k in zip(self.dilation, self.kernel, strict=True))
 
 
 def plan(request: Request) -> Planned:
