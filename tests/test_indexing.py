@@ -332,6 +332,32 @@ def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
             same(wg.tensor(values).scatter_(dim, wg.tensor(index), value=3), filled)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+@pytest.mark.parametrize("shape", [(5, 16), (3, 77), (2, 7), (2100, 1024)])
+def test_gathers_of_neighbours_read_vectors_of_any_dtypes(dtype: str, shape: tuple[int, int]) -> None:
+    """Rows of whole vectors, with a rest, too short for one; so large that stores bypass the caches."""
+    rng = np.random.default_rng(13)
+    values = (rng.standard_normal(shape) * 100).astype(dtype)
+    for index in ("int64", "int32", "int16", "uint8"):
+        if index != "int64" and shape[0] > 1000:
+            continue
+        along = rng.integers(0, min(shape[1], 100), shape).astype(index)
+        down = rng.integers(0, min(shape[0], 100), shape).astype(index)
+        for dim, at in ((1, along), (0, down)):
+            expected = np.take_along_axis(values, at.astype(np.int64), dim)
+            found = wg.gather(wg.tensor(values), dim, wg.tensor(at)).cpu().numpy()
+            assert (found == expected).all(), (dtype, index, shape, dim)
+
+
+@pytest.mark.parametrize("wrong", [64, -1, 2**32 + 3, -(2**40)])
+@pytest.mark.parametrize("place", [0, 37, 69])
+def test_gathers_of_vectors_tell_every_index_that_is_out_of_range(wrong: int, place: int) -> None:
+    at = np.zeros((3, 70), np.int64)
+    at[1, place] = wrong
+    with pytest.raises(IndexError, match="out of"):
+        wg.gather(wg.ones(3, 64), 1, wg.tensor(at)).sum().item()
+
+
 def test_slices_along_a_dimension() -> None:
     rng = np.random.default_rng(3)
     for shape in ((6,), (5, 33), (3, 4, 5)):

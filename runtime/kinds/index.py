@@ -145,9 +145,16 @@ def _read(request: Request, access: _Access) -> Planned:
     defines.append(("MISSES", str(int(tells))))
     if able.style == "cpu":
         apart = strides[0][-1]
-        stream = strides[1][-1] == strides[2][-1] == 1 and apart in (0, 1) and _streams(request, out, inner, lanes)
+        neighbours = strides[1][-1] == strides[2][-1] == 1 and apart in (0, 1)
+        stream = neighbours and _streams(request, out, inner, lanes)
+        reach = access.total * abs(places[1][0][0]) + lanes
+        together = neighbours and inner >= lanes > 1 and len(places[0]) == 1 and raw.itemsize >= 4 and reach < 2**31
         defines += [("ONE_INDEX", str(int(one))), ("VECTOR", str(int(vector)))]
-        defines += [("STREAM", "1"), ("APART", str(apart))] if stream else []
+        defines += [("STREAM", str(int(stream))), ("APART", str(apart))] if stream or together else []
+        if together:
+            iota = ", ".join(map(str, range(lanes)))
+            straight = 0 if stream else raw.itemsize  # gathers beside streaming stores take five times as long
+            defines += [("TOGETHER", "1"), ("STRAIGHT", str(straight)), ("IOTA", f"((L)({iota}))")]
     tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *sizes[:-1]]
     if able.style == "gpu":
         chosen = _chosen(request, raw, numel, access.total)
@@ -163,7 +170,7 @@ def _read(request: Request, access: _Access) -> Planned:
     geometry = pack_longs((rows, inner, row_chunk, chunk, access.total, *tables))
     size = (row_items, items)
     slots += (_TOLD_SLOT,) if tells else ()
-    lanes = lanes if vector or stream else 1
+    lanes = lanes if vector or stream or together else 1
     found = (out, *_told(request, row_items * items))
     return Planned(found, (_step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
 
