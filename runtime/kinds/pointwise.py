@@ -24,6 +24,8 @@ from . import Planned, Request, slot
 __all__ = ["COSTS", "compute_dtype", "elementwise_parts", "plan", "result_dtype"]
 
 _CLASSES = {"bool": "b", "integer": "ui", "float": "f", "numeric": "uif", "integral": "bui", "all": "buif"}
+_PERIOD = 4  # vectors that a row has at most for it to be joined with others
+_NEAR = 4096  # elements in rows beside each other that a work-item goes through before it takes the next rows
 _STREAM = 8 << 20  # bytes of result from which stores bypass the caches, where that is not a schedule's choice
 # What an element of 4 bytes costs a core of a CPU (measured, PoCL on AVX-512), in eighths of a nanosecond: 1 to read
 # and write it, and for every math function called what stands here, or 4.
@@ -268,33 +270,91 @@ def _strided(
     if not sizes:
         sizes, strides = (1,), [(0,)] * len(strides)
     rank, inner = len(sizes) - 1, sizes[-1]
-    rows = numel // inner
-    table = [*sizes[:-1], *(x for s in strides for x in s)]
-    defines = (("OUTER", str(rank)), *_classes(given, strides))
     if able.style == "gpu":
         local = min(chosen["group"], able.max_group)
+        defines = (("OUTER", str(rank)), *_classes(given, strides))
         instance = _instance(request, given, "grid_strided", element, 1, defines)
         size = (-(-numel // local) * local,)
-        geometry = pack_longs((rows, inner, *table))
+        geometry = pack_longs((numel // inner, inner, *sizes[:-1], *(x for s in strides for x in s)))
         return Step(instance, given.buffers, geometry, size, (local,), numel, given.numbers)
     parts = elementwise_parts(numel, able.cores, chosen["parts"])
     across = _across(given, sizes, strides, len(outputs), lanes)
     if across is not None:
         return _tiles(request, given, sizes, strides, across, element, lanes, parts)
-    row_chunk, row_items = split(rows, parts)
+    return _rows(request, given, sizes, strides, outputs, element, lanes, chosen)
+
+
+def _rows(
+    request: Request,
+    given: Operands,
+    sizes: tuple[int, ...],
+    strides: list[tuple[int, ...]],
+    outputs: tuple[Meta, ...],
+    element: str,
+    lanes: int,
+    chosen: Choice,
+) -> Step:
+    """The launch of `rows`, of short ones joined or turned where that is possible."""
+    able, numel = request.capabilities, outputs[0].numel
+    parts = elementwise_parts(numel, able.cores, chosen["parts"])
+    sizes, strides, joined = _joined(request, given, sizes, strides, lanes)
+    sizes, strides, near = _lengthened(sizes, strides, lanes)
+    inner, rank = sizes[-1], len(sizes) - 1
+    rows = numel // inner
+    row_chunk, row_items = split(rows // near, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
+    if near > 1:  # so that what rows share stays in the first-level cache
+        chunk, items = split(inner, -(-inner // min(chunk, _NEAR // near)), 64)
+    kinds = {name: int(kind) for name, kind in _classes(given, strides)}
+    kinds |= {f"CLASS{i}": 5 for i in joined}
     own = strides[-len(outputs)]
     aligned = own[-1] == 1 and not any(n % lanes for n in (inner, *own[:-1]))  # every vector of the result
-    if aligned and _streams(request, outputs[0], element, chosen):
-        defines += (("STREAM", "1"),)
+    stream = aligned and _streams(request, outputs[0], element, chosen)
     if lanes in (4, 8, 16):  # flipped operands, in whole vectors
-        flipped = {f"CLASS{i}" for i, s in enumerate(strides[: -len(outputs)]) if s[-1] == -1}
-        defines = tuple((name, "4" if name in flipped else value) for name, value in defines)
+        kinds |= {f"CLASS{i}": 4 for i, s in enumerate(strides[: -len(outputs)]) if s[-1] == -1}
+    defines = (("OUTER", str(rank)), *((name, str(kind)) for name, kind in kinds.items()))
+    defines += (("STREAM", "1"),) if stream else ()
+    if joined:
+        defines += (("PERIOD", str(_PERIOD * lanes)), ("VU", f"{element}{lanes}_u"))
     instance = _instance(request, given, "rows", element, lanes, defines)
-    geometry = pack_longs((rows, inner, row_chunk, chunk, *table))
-    together = inner >= lanes and all(m is None or s[-1] in (0, 1) for m, s in zip(given.layouts, strides, strict=True))
+    geometry = pack_longs((rows, inner, row_chunk * near, chunk, *sizes[:-1], *(x for s in strides for x in s)))
+    together = inner >= lanes and 2 not in kinds.values() and 4 not in kinds.values()
     work = _work(request, numel, element) if together else max(numel, _work(request, numel, element))
     return Step(instance, given.buffers, geometry, (row_items, items), (1, 1), work, given.numbers)
+
+
+def _joined(
+    request: Request, given: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]], lanes: int
+) -> tuple[tuple[int, ...], list[tuple[int, ...]], set[int]]:
+    """Short rows as one long row, where they lie one after another but for operands that are the same in each of
+    them; and which operands these are, whose stride is then how many elements a row had."""
+    if len(sizes) < 2 or sizes[-1] > _PERIOD * lanes or lanes < 4:
+        return sizes, strides, set()
+    few = sizes[-1]
+    types = [o.type for o in request.record.operands if o.role not in ("scalar", "number")]
+    same = {i for i, s in enumerate(strides) if s[-2:] == (0, 1)}
+    fits = all(s[-2:] in ((few, 1), (0, 1), (0, 0)) for s in strides)
+    if not fits or not same or any(i >= len(types) or types[i] != "value" for i in same):
+        return sizes, strides, set()
+    joined = [(*s[:-2], few if i in same else s[-1]) for i, s in enumerate(strides)]
+    return (*sizes[:-2], sizes[-2] * few), joined, same
+
+
+def _lengthened(
+    sizes: tuple[int, ...], strides: list[tuple[int, ...]], lanes: int
+) -> tuple[tuple[int, ...], list[tuple[int, ...]], int]:
+    """Dimensions in an order whose last is not much shorter than a vector, if one is longer; and how many rows in a
+    row then lie in the same memory.
+
+    A few pixels' channels, or a column of pairs, would be walked element by element otherwise.
+    """
+    apart = any(s[-1] not in (0, 1) for s in strides)
+    if sizes[-1] > (lanes // 2 if apart else lanes // 4) or max(sizes) < 2 * lanes:
+        return sizes, strides, 1
+    last = max(d for d, size in enumerate(sizes) if size >= 2 * lanes)
+    order = [*(d for d in range(len(sizes)) if d != last), last]
+    near = math.prod(sizes[last + 1 :])
+    return tuple(sizes[d] for d in order), [tuple(s[d] for d in order) for s in strides], near
 
 
 def _across(

@@ -122,16 +122,29 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
 #endif
         global const S0 *r0 = x0 + o0;
         const long s0 = geo.stride[0][OUTER];
+#undef STEP0
+#define STEP0(i) (CLASS0 == 5 ? (i) % s0 : (i) * s0)
 #if CLASS0 == 0 || CLASS0 == 3
         const C one0 = READ0(r0);
         const V many0 = (V)(one0);
+#elif CLASS0 == 5
+        C same0[PERIOD + LANES];
+        for (long j = 0, from = 0; j < s0 + LANES; j++) { same0[j] = READ0(r0 + from); if (++from == s0) from = 0; }
+#undef FEW
+#define FEW s0
 #endif
         global S1 *r1 = x1 + o1;
         const long s1 = geo.stride[1][OUTER];
         long i = begin;
+#ifdef PERIOD
+        long phase = begin % FEW;
+        const long turn = LANES % FEW;
+#endif
         for (; i + LANES <= end; i += LANES) {
 #if CLASS0 == 0 || CLASS0 == 3
             const V v0 = many0;
+#elif CLASS0 == 5
+            const V v0 = *(const VU *)(same0 + phase);
 #elif CLASS0 == 1
             WG_AHEAD(r0 + i)
             const V v0 = READV0(r0 + i);
@@ -150,10 +163,14 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
 #else
             WG_UNROLL for (int l = 0; l < LANES; l++) STORE1(r1 + (i + l) * s1, y0[l]);
 #endif
+#ifdef PERIOD
+            phase += turn;
+            phase -= phase >= FEW ? FEW : 0;
+#endif
         }
         for (; i < end; i++) {
             C y0;
-            NAME(sigmoid_scalar)(READ0(r0 + i * s0), &y0);
+            NAME(sigmoid_scalar)(READ0(r0 + STEP0(i)), &y0);
             STORE1(r1 + i * s1, y0);
         }
 #if OUTER

@@ -146,22 +146,42 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
 #endif
         global const S0 *r0 = x0 + o0;
         const long s0 = geo.stride[0][OUTER];
+#undef STEP0
+#define STEP0(i) (CLASS0 == 5 ? (i) % s0 : (i) * s0)
 #if CLASS0 == 0 || CLASS0 == 3
         const C one0 = READ0(r0);
         const V many0 = (V)(one0);
+#elif CLASS0 == 5
+        C same0[PERIOD + LANES];
+        for (long j = 0, from = 0; j < s0 + LANES; j++) { same0[j] = READ0(r0 + from); if (++from == s0) from = 0; }
+#undef FEW
+#define FEW s0
 #endif
         global const S1 *r1 = x1 + o1;
         const long s1 = geo.stride[1][OUTER];
+#undef STEP1
+#define STEP1(i) (CLASS1 == 5 ? (i) % s1 : (i) * s1)
 #if CLASS1 == 0 || CLASS1 == 3
         const C one1 = READ1(r1);
         const V many1 = (V)(one1);
+#elif CLASS1 == 5
+        C same1[PERIOD + LANES];
+        for (long j = 0, from = 0; j < s1 + LANES; j++) { same1[j] = READ1(r1 + from); if (++from == s1) from = 0; }
+#undef FEW
+#define FEW s1
 #endif
         global S2 *r2 = x2 + o2;
         const long s2 = geo.stride[2][OUTER];
         long i = begin;
+#ifdef PERIOD
+        long phase = begin % FEW;
+        const long turn = LANES % FEW;
+#endif
         for (; i + LANES <= end; i += LANES) {
 #if CLASS0 == 0 || CLASS0 == 3
             const V v0 = many0;
+#elif CLASS0 == 5
+            const V v0 = *(const VU *)(same0 + phase);
 #elif CLASS0 == 1
             WG_AHEAD(r0 + i)
             const V v0 = READV0(r0 + i);
@@ -173,6 +193,8 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
 #endif
 #if CLASS1 == 0 || CLASS1 == 3
             const V v1 = many1;
+#elif CLASS1 == 5
+            const V v1 = *(const VU *)(same1 + phase);
 #elif CLASS1 == 1
             WG_AHEAD(r1 + i)
             const V v1 = READV1(r1 + i);
@@ -191,10 +213,14 @@ WG_ONE kernel void NAME(sigmoid_grad_input_rows)(global const S0 *p0, global con
 #else
             WG_UNROLL for (int l = 0; l < LANES; l++) STORE2(r2 + (i + l) * s2, y0[l]);
 #endif
+#ifdef PERIOD
+            phase += turn;
+            phase -= phase >= FEW ? FEW : 0;
+#endif
         }
         for (; i < end; i++) {
             C y0;
-            NAME(sigmoid_grad_input_scalar)(READ0(r0 + i * s0), READ1(r1 + i * s1), &y0);
+            NAME(sigmoid_grad_input_scalar)(READ0(r0 + STEP0(i)), READ1(r1 + STEP1(i)), &y0);
             STORE2(r2 + i * s2, y0);
         }
 #if OUTER
