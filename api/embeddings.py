@@ -17,8 +17,7 @@ from .bounds import bounds_check, check_bounds
 from .factories import full, zeros
 from .reducing import norm
 from .runtime import dtypes, views
-from .runtime.device import meta
-from .runtime.dispatch import call, call_into, empty
+from .runtime.dispatch import call, call_into
 from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from .runtime.records import registry
 from .runtime.tensor import Tensor
@@ -148,10 +147,15 @@ def embedding_bag(
                 f"{weight.meta.dtype.name}; convert one with .to()"
             )
     check_bounds(input, weight.meta.shape[0], where)
-    bag, bags = _bags(input, offsets, include_last_offset)
+    offsets, bags = _bags(input, offsets, include_last_offset)
     places = views.reshape(input, (-1,))
     if max_norm is not None:
         _renormalize(weight, places, max_norm, norm_type)
+    plain = not scale_grad_by_freq and per_sample_weights is None and weight.meta.dtype.kind == "f"
+    if plain and mode != "max" and places.meta.numel:
+        statics = (bags, skipped, mode == "mean")
+        return call(registry["bag_sums"], (weight, places, offsets), statics)  # type: ignore[no-any-return]
+    bag = call(registry["bag_of"], (offsets,), (places.meta.numel,)) if places.meta.numel else places
     if scale_grad_by_freq:
         rows = call(_shared_rows, (weight, places), (0, 1, skipped))
     else:
@@ -164,15 +168,13 @@ def embedding_bag(
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[Tensor, int]:
-    """The bag of every index, int64, and how many bags there are."""
+    """Where in the indices each bag begins, and how many bags there are."""
     where, device, count = "embedding_bag", input.meta.device, input.meta.numel
     if input.meta.ndim == 2:
         if offsets is not None:
             raise ArgumentError(f"{where}: offsets are for an input of one dimension; a matrix has a bag in each row")
         bags, each = input.meta.shape
-        if not count:
-            return empty(meta(dtypes.int64, (0,), None, device)), bags
-        return call(registry["bag_of"], (upload(np.arange(bags) * each, device),), (count,)), bags
+        return upload(np.arange(bags) * each, device), bags
     if input.meta.ndim != 1:
         raise ArgumentError(f"{where}: input has one or two dimensions, not {input.meta.ndim}")
     if not isinstance(offsets, Tensor):
@@ -185,7 +187,7 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[Te
     check_bounds(offsets, count + 1, f"{where}: offsets")
     if offsets.meta.numel:
         check_bounds(call(registry["narrow"], (offsets,), (0, 0, 1)), 1, f"{where}: the first of the offsets")
-    return call(registry["bag_of"], (offsets,), (count,)), bags
+    return offsets, bags
 
 
 def _reduced(rows: Tensor, bag: Tensor, bags: int, mode: str) -> Tensor:

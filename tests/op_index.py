@@ -50,10 +50,21 @@ def _put(does: str) -> Callable[..., Array]:
     return reference
 
 
+def _bag_sums(x: Array, index: Array, offsets: Array, bags: int, skipped: int, mean: bool) -> Array:
+    out = np.zeros((bags, x.shape[1]))
+    ends = [*offsets.tolist(), len(index)]
+    for bag in range(bags):
+        read = [i for i in index[ends[bag] : ends[bag + 1]].tolist() if i != skipped]
+        if read:
+            out[bag] = x[read].astype(np.float64).sum(0) / (len(read) if mean else 1)
+    return out
+
+
 INDEX_REFERENCES: dict[str, Callable[..., Array]] = {
     **{f"scatter_{does}": _scattered(does) for does in _MEETING},
     **{f"put_{does}_at": _put(does) for does in _MEETING},
     "embedding_shared": lambda x, index, dim, count, skipped: x[index],
+    "bag_sums": _bag_sums,
     "bag_of": lambda offsets, total: np.searchsorted(offsets, np.arange(total), "right") - 1,
 }
 
@@ -66,7 +77,8 @@ _DTYPES = {
 INDEX_DTYPES: dict[str, tuple[str, ...]] = {
     **{f"scatter_{does}": dtypes for does, dtypes in _DTYPES.items()},
     **{f"put_{does}_at": dtypes[:2] for does, dtypes in _DTYPES.items()},
-    "bag_of": ("float32",), "embedding_shared": ("float32", "float16"),
+    "bag_of": ("float32",), "bag_sums": ("float32", "float16", "float64", "bfloat16"),
+    "embedding_shared": ("float32", "float16"),
 }  # fmt: skip
 
 
@@ -84,6 +96,16 @@ def index_rows(Row: Any, of: Callable[..., Any], at: Callable[..., Any], ordered
     rows += [
         Row("embedding_shared", (of(9, 5), at(9, 1)), {"dim": 0, "count": 1, "skipped": -1}),
         Row("embedding_shared", (of(9, 5), at(9, 3, 4)), {"dim": 0, "count": 1, "skipped": 2}, False),
+        Row("bag_sums", (of(9, 5), at(9, 17), ordered(17, 6)), {"bags": 6, "skipped": -1, "mean": False}),
+        Row("bag_sums", (of(9, 5), at(9, 17), ordered(17, 6)), {"bags": 5, "skipped": 4, "mean": True}),
+        Row(
+            "bag_sums", (of(9, 300), at(9, 40, layout="stepped"), ordered(40, 7)),
+            {"bags": 7, "skipped": 0, "mean": True}, False,
+        ),
+        Row(
+            "bag_sums", (of(33, 50, layout="transposed"), at(33, 400, dtype="int32"), ordered(400, 90)),
+            {"bags": 90, "skipped": -1, "mean": False}, False,
+        ),
         Row("bag_of", (ordered(17, 6),), {"total": 17}, False),
         Row("bag_of", (ordered(300, 40, layout="stepped", dtype="int32"),), {"total": 2000}, False),
     ]

@@ -410,7 +410,7 @@ def _case(op: Op, row: Row, dtype: str, place: Device) -> Case:
     with np.errstate(all="ignore"):
         expected = np.asarray(reference(*wide, **named))
     layouts = [g.layout if g else None for g in row.given]
-    result = "int64" if op.name.startswith(("mask_", "bag_")) else dtype
+    result = "int64" if op.name.startswith("mask_") or op.name == "bag_of" else dtype
     made = Case(f"{dtype}, {layouts}, {row.named}", operands, arrays, expected, result, statics)
     if exact:
         made.tolerance, made.view = (0.0, 0.0), op.kind == "view"

@@ -7,7 +7,7 @@ Two pairs move data, each in a form in which an index stands for a position alon
 is a scatter_add into zeros: the gradient of a gather. What meets at a place is replaced, added, multiplied, or the
 larger or smaller of it stays. The kernels are the same for every op of a pattern; gradients are the patterns again, and
 the runtime knows them (`runtime.autograd.index_rules`). `bags` finds which of several runs, given by where they begin,
-each position lies in.
+each position lies in; `bag_sums` adds up what `take` would read for each run.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ PATTERNS: dict[str, tuple[tuple[tuple[str, str], ...], tuple[str, ...], str]] = 
     "spread": ((("source", "value"), ("index", "index")), ("shape", "dim"), "add"),
     "spread_taken": ((("source", "value"), ("index", "index")), ("shape", "dim", "count"), "add"),
     "bags": ((("offsets", "index"),), ("total",), "bags"),
+    "bag_sums": (
+        (("input", "value"), ("index", "index"), ("offsets", "index")), ("bags", "skipped", "mean"), "bag_sums",
+    ),
     "mask_counts": ((("input", "mask"),), (), "count"),
     "mask_positions": ((("input", "mask"), ("offsets", "index")), ("total",), "list"),
 }

@@ -2,6 +2,7 @@
 
 gather, take_at        the gradient is added to zeros where the elements came from (`spread`, `spread_at`)
 spread, spread_at      the gradient is gathered
+bag_sums               the bag's gradient is added where its rows came from
 scatter_add, put_add   passes to the input; the source's is gathered
 scatter, put           the input's is 0 where it was overwritten; the source's is gathered where its write stayed
 …_multiply             times the product of everything else that meets at the place
@@ -43,6 +44,8 @@ def index_rules(record: OpRecord) -> Mapping[str, Rule]:
     if pattern.endswith(("_maximum", "_minimum")):
         reads = ("input", "index", "source", record.outputs[0].name)
         return {"input": Rule(function=_kept, operands=reads), "source": Rule(function=_won, operands=reads)}
+    if pattern == "bag_sums":
+        return {"input": Rule(function=_unbagged, operands=("index", "offsets"))}
     functions = _RULES.get(pattern, {})
     return {name: Rule(function=function, operands=("index",)) for name, function in functions.items()}
 
@@ -71,6 +74,22 @@ def _unread(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
         statics = (shape, _static(node, "dim"), _static(node, "count"))
         return call(registry["spread_at"], (grad, index), statics)  # type: ignore[no-any-return]
     return call(registry["spread"], (grad, index), (shape, _static(node, "dim")))  # type: ignore[no-any-return]
+
+
+def _unbagged(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Of sums or means over bags: each bag's gradient, in parts for a mean, at all the rows that were read for it."""
+    index, offsets, grad = values["index"], values["offsets"], values["grad"]
+    bag = call(registry["bag_of"], (offsets,), (index.meta.numel,))
+    if (skipped := _static(node, "skipped")) >= 0:
+        index = call(registry["masked_fill"], (index, call(registry["eq"], (index, skipped)), -1))
+        bag = call(registry["masked_fill"], (bag, call(registry["eq"], (index, -1)), -1))
+    if _static(node, "mean"):
+        ones = call(registry["full_like_as"], (bag, 1), (dtypes.int64,))
+        counts = call(registry["spread_at"], (ones, bag), ((grad.meta.shape[0],), 0, 1))
+        counts = reshape(call(registry["clamp_min"], (counts, 1)), (grad.meta.shape[0], 1))
+        grad = call(registry["true_divide"], (grad, counts))
+    rows = call(registry["take_at"], (grad, bag), (0, 1))
+    return call(registry["spread_at"], (rows, index), (_shape_of(node, 0), 0, 1))  # type: ignore[no-any-return]
 
 
 def _read(node: Node, values: Mapping[str, Any], position: int) -> Tensor:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from .. import dtypes
-from ..backends.protocol import Instance, Slot, Step
+from ..backends.protocol import Slot, Step
 from ..device import Meta, contiguous_strides, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
@@ -23,6 +23,7 @@ from ..layout import collapse, normalize_dim, pack_longs, split
 from ..records import registry
 from ..schedules import Choice, choose
 from . import Planned, Request, planner, slot
+from .index_bags import bag_of, bag_sums, lanes_of, step
 from .pointwise import elementwise_parts
 from .triton import index as triton
 
@@ -139,7 +140,7 @@ def _read(request: Request, access: _Access) -> Planned:
         return Planned((out,), (triton.read_step(request, raw.compute, slots, sizes, strides, along, access.total),))
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0])))]
     one = strides[1][-1] == 0
-    lanes = _lanes(request, raw.compute)
+    lanes = lanes_of(request, raw.compute)
     vector = one and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
     tells = _tells(request)
     defines.append(("MISSES", str(int(tells))))
@@ -162,7 +163,7 @@ def _read(request: Request, access: _Access) -> Planned:
         geometry = pack_longs((rows, inner, 1, 1, access.total, *tables))
         size: tuple[int, ...] = (-(-numel // local) * local,)
         return Planned(
-            (out,), (_step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),)
+            (out,), (step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),)
         )
     parts = elementwise_parts(numel, able.cores)
     row_chunk, row_items = split(rows, parts)
@@ -172,7 +173,7 @@ def _read(request: Request, access: _Access) -> Planned:
     slots += (_TOLD_SLOT,) if tells else ()
     lanes = lanes if vector or stream or together else 1
     found = (out, *_told(request, row_items * items))
-    return Planned(found, (_step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
+    return Planned(found, (step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
 
 
 def _tells(request: Request) -> bool:
@@ -195,34 +196,6 @@ def _streams(request: Request, out: Meta, row: int, lanes: int) -> bool:
 def _chosen(request: Request, dtype: DType, numel: int, total: int) -> Choice:
     """The schedule of a launch on a GPU: of `numel` elements that are read or written at `total` places."""
     return choose(request, "index", {"numel": numel, "total": total}, dtype.name)
-
-
-def _lanes(request: Request, element: str) -> int:
-    """The width of vectors; GPUs move an element a work-item."""
-    able = request.capabilities
-    if able.style == "gpu":
-        return 1
-    return able.lanes // 2 if element in ("long", "double") else able.lanes
-
-
-def _step(
-    request: Request,
-    entry: str,
-    element: str,
-    lanes: int,
-    slots: tuple[Slot, ...],
-    defines: Sequence[tuple[str, str]],
-    geometry: bytes,
-    size: tuple[int, ...],
-    local: tuple[int, ...],
-    work: int,
-    buffers: tuple[int, ...] | None = None,
-) -> Step:
-    name = request.record.name
-    text = request.record.texts[request.device.driver.target]
-    every = ((f"SCHEDULE_{entry.upper()}", "1"), *defines)
-    instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, every, text.functions)
-    return Step(instance, buffers or tuple(range(len(slots))), geometry, size, local, work)
 
 
 def _gather(request: Request) -> Planned:
@@ -288,7 +261,7 @@ def _write(
             triton.write_step(request, element, slots, sizes, strides, along, walked, access.total, buffers)
         ]
     one = strides[0][-1] == 0
-    lanes = _lanes(request, element)
+    lanes = lanes_of(request, element)
     vector = 0 if single or not one or not inner >= lanes > 1 else {1: 1, 0: 2}.get(strides[1][-1], 0)
     defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0]))), ("STEPS", str(len(steps)))]
     defines.append(("MISSES", str(int(_tells(request)))))
@@ -304,7 +277,7 @@ def _write(
         reach, ranges = split(total, max(1, min(wanted, total)))
         geometry = pack_longs((rows, inner, 1, 1, total, reach, walk, *tables))
         size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)
-        return [_step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
+        return [step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
     defines += [("ONE_INDEX", str(int(one))), ("SINGLE", str(int(single))), ("VECTOR", str(vector))]
     defines += [("PREPARE", str(prepare))]
     board = False
@@ -323,7 +296,7 @@ def _write(
     size = (row_items, items)
     slots += (_TOLD_SLOT,) if _tells(request) else ()
     lanes = lanes if vector or board else 1
-    return [_step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
+    return [step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
 
 
 def _prepares(request: Request, out: Meta, access: _Access, source: Meta, whole: Meta | None) -> bool:
@@ -451,8 +424,8 @@ def _mask_counts(request: Request) -> Planned:
     if request.capabilities.style == "triton":
         return Planned((out,), triton.count_steps(request, slots, layout.numel, chunk, chunks))
     geometry = pack_longs((layout.numel, chunk, chunks))
-    count = _step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel)
-    return Planned((out,), (count, _step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)))
+    count = step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel)
+    return Planned((out,), (count, step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)))
 
 
 def _mask_positions(request: Request) -> Planned:
@@ -469,31 +442,12 @@ def _mask_positions(request: Request) -> Planned:
     if request.capabilities.style == "triton":
         return Planned((out,), (triton.list_step(request, slots, layout.numel, chunk, chunks),))
     geometry = pack_longs((layout.numel, chunk))
-    return Planned((out,), (_step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel),))
-
-
-def _bags(request: Request) -> Planned:
-    offsets, total = request.operands[0], request.static("total")
-    assert isinstance(offsets, Meta)
-    assert isinstance(total, int)
-    if offsets.ndim != 1 or not offsets.numel:
-        raise ShapeError(f"{request.where()}: takes a vector that is not empty, not one of shape {list(offsets.shape)}")
-    out = meta(dtypes.int64, (total,), None, request.device)
-    if not total:
-        return Planned((out,))
-    slots, step = (slot(offsets, "index"), slot(out, "index")), offsets.strides[0]
-    able = request.capabilities
-    if able.style == "triton":
-        return Planned((out,), (triton.bags_step(request, slots, total, offsets.numel, step),))
-    local = min(64, able.max_group) if able.style == "gpu" else 1
-    chunk, items = (1, total) if able.style == "gpu" else split(total, elementwise_parts(total, able.cores))
-    geometry = pack_longs((total, offsets.numel, step, chunk))
-    size = (-(-items // local) * local,)
-    return Planned((out,), (_step(request, "bags", "long", 1, slots, (), geometry, size, (local,), total),))
+    return Planned((out,), (step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel),))
 
 
 _PATTERNS = {
-    "gather": _gather, "take": _take, "spread": _spread, "spread_taken": _spread_taken, "bags": _bags,
+    "gather": _gather, "take": _take, "spread": _spread, "spread_taken": _spread_taken,
+    "bags": bag_of, "bag_sums": bag_sums,
     "mask_counts": _mask_counts, "mask_positions": _mask_positions,
     **{f"scatter{ending}": _scatter for ending in ("", "_add", "_multiply", "_maximum", "_minimum")},
     **{f"put{ending}": _put for ending in ("", "_add", "_multiply", "_maximum", "_minimum")},

@@ -10,7 +10,7 @@ from ...schedules import choose
 from .. import Request
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
-__all__ = ["bags_step", "count_steps", "list_step", "read_step", "write_step"]
+__all__ = ["bag_sums_step", "bags_step", "count_steps", "list_step", "read_step", "write_step"]
 
 Strides = tuple[int, ...]
 _MASK_BLOCK = 1024
@@ -91,6 +91,31 @@ def bags_step(request: Request, slots: tuple[Slot, ...], total: int, bags: int, 
     index = index_type([total + _MASK_BLOCK, bags * max(step, 1)])
     made = instance(request, "bags", "long", slots, {"INDEX": index, "BLOCK": _MASK_BLOCK})
     return Step(made, (0, 1), (total, bags, step), (-(-total // _MASK_BLOCK),), None, total)
+
+
+def bag_sums_step(
+    request: Request,
+    element: str,
+    slots: tuple[Slot, ...],
+    bags: int,
+    features: int,
+    counts: tuple[int, int, int, int],
+    strides: tuple[int, ...],
+    mean: bool,
+) -> Step:
+    """The launch that adds up the rows of each bag. counts: rows of the table, indices, offsets, the row left out;
+    strides: of the table, the index and the offsets."""
+    columns = min(next_power(features), request.capabilities.block)
+    across = -(-features // columns)
+    rows, indices, offsets, _ = counts
+    extents = (
+        (rows + 1) * abs(strides[0]), (features + columns) * max(abs(strides[1]), 1), indices * abs(strides[2]),
+        (offsets + 1) * abs(strides[3]), bags * features,
+    )  # fmt: skip
+    defines: Defines = {"INDEX": index_type([sum(extents)]), "COLUMNS": columns, "MEAN": int(mean)}
+    made = instance(request, "sums", element, slots, defines)
+    geometry: Geometry = (features, *counts, across, *strides)
+    return Step(made, (0, 1, 2, 3), geometry, (bags * across,), None, max(bags, indices) * features)
 
 
 def count_steps(request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int) -> tuple[Step, Step]:
