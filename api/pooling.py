@@ -296,6 +296,10 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 def _adaptive_largest(where: str, rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     size = _adaptive_size(where, rank, input, output_size)
+    if all(n == 1 for n in size) and input.meta.numel:  # a row of all, read in vectors
+        lead = input.meta.shape[:-rank]
+        values, places = call(registry["max_plane"], (views.reshape(input, (*lead, -1)),), (-1, False))
+        return views.reshape(values, (*lead, *size)), views.reshape(places, (*lead, *size))
     statics = (size, *_equal_windows(input, size), (0,) * rank, (1,) * rank)
     return call(registry["max_windows"], (input,), statics)  # type: ignore[no-any-return]
 

@@ -107,7 +107,7 @@ def _reduced(name: str, dtype: str) -> tuple[str, ...]:
         return ("bool",)
     if name in ("index_bounds", "amax", "amin"):
         return (dtype, dtype)
-    return (dtype, "int64") if name in ("max_dim", "min_dim") else (dtype,)
+    return (dtype, "int64") if name in ("max_dim", "max_plane", "min_dim") else (dtype,)
 
 
 REDUCED_SHAPES = [

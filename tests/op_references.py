@@ -342,6 +342,9 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "max_dim": lambda x, axis, keepdims=False: (
         np.max(x, axis, keepdims=keepdims), np.argmax(x, axis, keepdims=keepdims),
     ),
+    "max_plane": lambda x, axis, keepdims=False: (
+        np.max(x, axis, keepdims=keepdims), np.argmax(x, axis, keepdims=keepdims),
+    ),
     "min_dim": lambda x, axis, keepdims=False: (
         np.min(x, axis, keepdims=keepdims), np.argmin(x, axis, keepdims=keepdims),
     ),
