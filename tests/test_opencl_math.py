@@ -369,6 +369,24 @@ def test_functions_of_two_numbers(device, element):
         assert np.array_equal(device.both(name, element, a), getattr(np, name)(a)), name
 
 
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("exponent", [2, 1, 3, -1, -2, 0.5, -0.5, 4, 0])
+def test_powers_by_one_number(device, element, exponent):
+    """Beside others that are not of few instructions, too: `both` compares vectors with single numbers."""
+    if element == "double" and not PRECISE:
+        pytest.skip("long double is no wider than double here")
+    x = inputs(DTYPES[element], np.random.default_rng(4))
+    y = np.full(len(x), exponent, DTYPES[element])
+    got, expected = device.both("pow", element, x, y), np.power(x.astype(WIDE), WIDE(exponent))
+    allowed = 0.51 if element == "float" else 1.5
+    check("pow", allowed, got, expected, x, y)
+    signed = ~np.isnan(got)
+    assert np.array_equal(np.signbit(got[signed]), np.signbit(expected[signed])), exponent
+    y[::3] = 1.75
+    mixed = device.both("pow", element, x, y)
+    assert np.array_equal(np.delete(mixed, np.s_[::3]), np.delete(got, np.s_[::3]), equal_nan=True)
+
+
 def integer_power(x: int, y: int, width: int, signed: bool) -> int:
     if y < 0:
         return {1: 1, -1: -1 if y % 2 else 1}.get(x, 0)

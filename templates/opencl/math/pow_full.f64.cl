@@ -4,7 +4,7 @@
 // The polynomials are our own minimax fits (2^-65 of log's correction, 2^-64 of 2^r).
 // Largest error measured: 1.26 ULP.
 #define WG_HIGH(v) AS_F(AS_I(v) & ((I)(-1) << 27))
-static inline __attribute__((overloadable)) F wg_pow(F x, F y) {
+static inline __attribute__((overloadable)) F wg_pow_full(F x, F y) {
 #pragma clang fp contract(off)
     F e, f = wg_log_split(AS_F(AS_I(x) & ~SIGN), &e), g = y;
     g = g > 0x1p70 ? (F)(0x1p70) : g;

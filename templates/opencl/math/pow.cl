@@ -1,0 +1,44 @@
+// needs: pow_full, rsqrt, sqrt
+// Exponents that are mostly asked for take a few instructions: 2 and 1 (the slope of a square), 3, 1/2, -1 and -1/2.
+// A square root is that of C99's pow (F.9.4.4): 0 of -0, infinite of minus infinity.
+// Largest error measured: 0.51 ULP in float; 1.26 in double, but 1.5 of x^(-1/2).
+#if BITS == 64
+#define WG_CUBE (x * x * x)
+#define WG_INVERSE_ROOT wg_rsqrt(x + 0)
+#else
+#define WG_CUBE TO_F(TO_D(x) * TO_D(x) * TO_D(x))
+#define WG_INVERSE_ROOT wg_inverse_root(x)
+// A step of Newton's in double, where there is something to correct.
+static inline __attribute__((overloadable)) F wg_inverse_root(F x) {
+    F r = wg_rsqrt(x + 0);
+    D d = TO_D(r);
+    F better = TO_F(d * (1.5 - 0.5 * TO_D(x) * d * d));
+    return ((r > 0) & (r < INF)) ? better : r;
+}
+#endif
+#define WG_ROOT (x == -INF ? INF : wg_sqrt(x) + 0)
+static inline __attribute__((overloadable)) F wg_pow(F x, F y) {
+    if (!ANY(y != (F)(LANE(y, 0)))) {
+        if (LANE(y, 0) == 2) return x * x;
+        if (LANE(y, 0) == 1) return x;
+        if (LANE(y, 0) == 3) return WG_CUBE;
+        if (LANE(y, 0) == -1) return 1 / x;
+        if (LANE(y, 0) == K(0.5)) return WG_ROOT;
+        if (LANE(y, 0) == K(-0.5)) return x == -INF ? (F)(0) : WG_INVERSE_ROOT;
+        return wg_pow_full(x, y);
+    }
+    // The same in vectors of several exponents: a value is not to depend on those beside it.
+    F r = wg_pow_full(x, y);
+    if (ANY((y == 2) | (y == 1) | (y == 3) | (y == -1) | (y == K(0.5)) | (y == K(-0.5)))) {
+        r = y == 2 ? x * x : r;
+        r = y == 1 ? x : r;
+        r = y == 3 ? WG_CUBE : r;
+        r = y == -1 ? 1 / x : r;
+        r = y == K(0.5) ? WG_ROOT : r;
+        r = y == K(-0.5) ? (x == -INF ? (F)(0) : WG_INVERSE_ROOT) : r;
+    }
+    return r;
+}
+#undef WG_CUBE
+#undef WG_ROOT
+#undef WG_INVERSE_ROOT
