@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import struct
 import subprocess
 import sys
 import textwrap
@@ -24,7 +25,7 @@ from weftgrad.runtime.backends.protocol import Capabilities
 from weftgrad.runtime.device import device, meta
 from weftgrad.runtime.errors import DTypeError, ShapeError
 from weftgrad.runtime.kinds import contraction_plan
-from weftgrad.runtime.records import Operand, OpRecord, Text
+from weftgrad.runtime.records import Operand, OpRecord, Text, registry
 from weftgrad.runtime.tensor import Tensor
 
 MATMUL = "...mk,...kn->...mn"
@@ -398,6 +399,23 @@ def test_large_products_of_operands_that_are_contiguous_neither_way() -> None:
     rng = np.random.default_rng(31)
     a, b = draw(rng, (1202, 1802), np.float32)[::2, ::2], draw(rng, (901, 614), np.float32)[:, ::2]
     compare((MATMUL, a, b), (MATMUL, a, np.ascontiguousarray(b)), ("...mk,kn->...nm", np.ascontiguousarray(a), b))
+
+
+@pytest.mark.parametrize("equation", ["bmn,bmk->bkn", "bmk,bkn->bmn", "bmn,bkn->bmk", "bnm,bkm->bkn"])
+def test_operands_that_repeat_are_no_worse_than_others(equation: str) -> None:
+    """Gradients of sums and means repeat one number along dimensions, the result's own among them."""
+    rng, sizes = np.random.default_rng(5), {"b": 5, "m": 24, "n": 40, "k": 36}
+    first, second = (tuple(sizes[label] for label in term) for term in equation.split("->")[0].split(","))
+    other = rng.standard_normal(second)
+    for kept in itertools.product((0, 1), repeat=3):
+        x = rng.standard_normal([n if keep else 1 for n, keep in zip(first, kept, strict=True)])
+        found = wg.einsum(equation, wg.tensor(x).expand(*first), wg.tensor(other))
+        expected = np.einsum(equation, np.broadcast_to(x, first), other)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-11, atol=1e-11, err_msg=f"{equation} {kept}")
+    record = registry["matmul_batched_grad_other"]
+    plan = dispatch.plan_for(record, (wg.ones(()).expand(5, 24, 40), wg.tensor(rng.standard_normal((5, 24, 36)))))
+    assert plan.steps[-1].instance.entry == "contraction_gemm"
+    assert struct.unpack_from("2q", plan.steps[-1].geometry) == (36, 40)  # a matrix, not a row for each k
 
 
 def test_few_results_of_long_sums_are_cut_along_k() -> None:

@@ -101,20 +101,25 @@ class _Builder:
     # reduction to matrices
 
     def _groups(self, a: Place, b: Place, c: Place) -> tuple[list[Label], list[Label], list[Label], list[Label]]:
-        """Labels of m, n, k and the batch. Read at stride 0, a dimension is none of that operand's."""
-        m, n, k, batch = [], [], [], []
+        """Labels of m, n, k and the batch. Read at stride 0, a dimension is none of that operand's; one that is neither's
+        stands for what is missing of m and n."""
+        m, n, k, batch, neither = [], [], [], [], []
         for label, size in self.sizes.items():
             if size == 1:
                 continue
             if label not in c.strides:
                 k.append(label)
+            elif not a.strides.get(label) and not b.strides.get(label):
+                neither.append(label)
             elif not b.strides.get(label):
                 m.append(label)
             elif not a.strides.get(label):
                 n.append(label)
             else:
                 batch.append(label)
-        return m, n, k, batch
+        if n:
+            return [*m, *neither], n, k, batch
+        return m, neither, k, batch
 
     def _runs(self, labels: list[Label], *places: Place) -> list[tuple[int, ...]]:
         """(size, stride in each place) of the dimensions that `labels` merge to, the last place's innermost last."""
