@@ -16,7 +16,7 @@ from ._making import blank, finished, kept, shape_of
 from .runtime import dtypes
 from .runtime.device import device as to_device
 from .runtime.device import meta
-from .runtime.dispatch import call_into
+from .runtime.dispatch import call, call_into
 from .runtime.dispatch import empty as _empty
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError
@@ -341,5 +341,7 @@ def eye(
 ) -> Tensor:  # fmt: skip
     """Ones on the diagonal of an n by m matrix of zeros."""
     rows, columns = (whole_number(k, "eye", name) for k, name in ((n, "n"), (n if m is None else m, "m")))
-    made = _hosting.from_host(np.eye(rows, columns), *kept(dtype, device, out))
+    wanted, place = kept(dtype, device, out)
+    made = zeros(rows, columns, dtype=wanted, device=place)
+    _filled(call(registry["diagonal"], (made,), (0, 0, 1)), 1)
     return finished(made, "eye", requires_grad, out, layout, pin_memory)

@@ -321,9 +321,9 @@ def randperm(
     n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The integers 0 to n - 1 in random order: the order of 64 random bits each, sorted on the host."""
+    """The integers 0 to n - 1 in random order: that of 64 random bits each, which are sorted on the host."""
     n = whole_number(n, "randperm", "n")
-    order = np.argsort(philox(n, *(generator or default_generator).take(1)), kind="stable")
+    order = np.argsort(philox(n, *(generator or default_generator).take(1)))  # which do not meet
     made = _hosting.from_host(order, *kept(dtype, device, out, dtypes.int64))
     return finished(made, "randperm", requires_grad, out, layout, pin_memory)
 

@@ -101,8 +101,8 @@ class _Builder:
     # reduction to matrices
 
     def _groups(self, a: Place, b: Place, c: Place) -> tuple[list[Label], list[Label], list[Label], list[Label]]:
-        """Labels of m, n, k and the batch. Read at stride 0, a dimension is none of that operand's; one that is neither's
-        stands for what is missing of m and n."""
+        """Labels of m, n, k and the batch. Read at stride 0, a dimension is none of that operand's; one that neither
+        operand has stands for what is missing of m and n."""
         m, n, k, batch, neither = [], [], [], [], []
         for label, size in self.sizes.items():
             if size == 1:
