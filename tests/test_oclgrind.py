@@ -43,6 +43,9 @@ MOST = """
 for dtype in (wg.float32, wg.float16, wg.int32, wg.bool):
     x, y = full(5, 37, value=1, dtype=dtype), full(5, 37, value=1, dtype=dtype)
     ops.add(x, y); ops.add(x, y[:1]); ops.add(x.t(), y.t()); ops.add(x[:, ::2], y[:, ::2]); ops.add(x[:, :1], y[:, 1:])
+full(50, 3) * full(3); full(41, 5)[1:] - full(5); full(2, 3, 5, 41).permute(0, 2, 3, 1).contiguous()
+for exponent in (2, 0.5, 1.7):
+    full(5, 37) ** exponent
 x = full(5, 37)
 for name in ("exp", "sigmoid", "tanh", "sqrt", "isnan", "floor", "erf"):
     getattr(ops, name)(x)
@@ -106,6 +109,9 @@ for shape, places in (((2, 2, 4, 5), (3, 7)), ((1, 2, 2, 3, 4), (1, 2, 5))):
 if style == "cpu":  # all steps in one kernel
     wg.nn.LSTM(5, 16, bidirectional=True, device=o)(full(4, 33, 5))[0].sum().backward()
 F = wg.nn.functional
+F.adaptive_max_pool2d(full(2, 3, 5, 7), 1); F.pad(full(3, 29), (1, 2))
+index = full(12, value=1, dtype=wg.int64)
+F.embedding_bag(index, full(5, 37), index[:3] - 1, mode="mean")
 F.pad(image, (3, 2, 1, 4), "reflect").sum().backward(); F.pad(image, (3, 2, -1, 4), value=1.0)
 wg.tril(full(3, 5, 21), 1); wg.triu(full(2, 21, 5).mT, -1)
 p, q = full(2, 7, 9), full(2, 19, 9, value=0.25)
