@@ -85,5 +85,8 @@ def test_short_rows_that_lie_apart_are_walked_across(few: int, dtype: str) -> No
     b = a.reshape(3, few, -1)[:, :, ::2]
     found = wg.maximum(pairs.transpose(1, 2), column).contiguous()
     assert np.array_equal(found.to(wg.float64).numpy(), np.maximum(b, b[:, :1]).transpose(0, 2, 1))
+    deep = wg.tensor(np.arange(40 * few**5)).to(kind).reshape(40, few, few, few, few, few)
+    turned = deep.permute(0, 5, 4, 3, 2, 1).contiguous()
+    assert np.array_equal(turned.to(wg.float64).numpy(), deep.to(wg.float64).numpy().transpose(0, 5, 4, 3, 2, 1))
     blocks = planes.reshape(3, few, 71, 83).permute(2, 0, 3, 1).contiguous()
     assert np.array_equal(blocks.to(wg.float64).numpy(), a.transpose(2, 0, 3, 1))

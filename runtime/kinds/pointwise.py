@@ -354,6 +354,8 @@ def _lengthened(
     last = max(d for d, size in enumerate(sizes) if size >= 2 * lanes)
     order = [*(d for d in range(len(sizes)) if d != last), last]
     near = math.prod(sizes[last + 1 :])
+    if near > _NEAR // 64:  # these would leave the caches before their neighbours' turn comes
+        return sizes, strides, 1
     return tuple(sizes[d] for d in order), [tuple(s[d] for d in order) for s in strides], near
 
 
