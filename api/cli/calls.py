@@ -153,6 +153,12 @@ def _index_calls(record: OpRecord, place: Device, dtype: DType) -> Iterator[Call
         if name == "bag_of":
             yield partial(call, record, (blank(place, rows, dtype=dtypes.int64),), (rows * columns,))
             continue
+        if name == "bag_sums":
+            index = blank(place, rows, dtype=dtypes.int64)
+            for grad, mean in product((False, True), (False, True)) if dtype.kind == "f" else ():
+                table = blank(place, rows, columns, dtype=dtype, grad=grad)
+                yield partial(differentiated, record, [table, index, index], (rows, -1, mean))
+            continue
         for grad in (False, True):
             made = partial(blank, place, dtype=dtype, grad=grad and dtype.kind == "f")
             whole, vector = made(rows, columns), made(rows)

@@ -117,7 +117,7 @@ class _Builder:
                 n.append(label)
             else:
                 batch.append(label)
-        if n:
+        if n or len(m) + len(batch) < 2:
             return [*m, *neither], n, k, batch
         return m, neither, k, batch
 
