@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -19,7 +19,7 @@ from .runtime.device import meta
 from .runtime.dispatch import call, call_into
 from .runtime.dispatch import empty as _empty
 from .runtime.dtypes import DType
-from .runtime.errors import ArgumentError
+from .runtime.errors import ArgumentError, UnsupportedDType
 from .runtime.layout import strides_like
 from .runtime.records import registry
 from .runtime.tensor import Tensor
@@ -286,32 +286,60 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tenso
     return full((), value, dtype=dtype or dtypes.default_dtype(), device=device)
 
 
-def _endpoint(value: Any, where: str) -> bool | int | float:
+def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float:
     """A number, or the only element of a tensor or of an array."""
     found = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value  # type: ignore[union-attr]
-    if not isinstance(found, (bool, int, float)) or not math.isfinite(found):
-        raise ArgumentError(f"{where}: takes finite numbers, not {value!r}")
+    if not isinstance(found, (bool, int, float)) or not (math.isfinite(found) or not finite):
+        raise ArgumentError(f"{where}: takes {'finite ' if finite else ''}numbers, not {value!r}")
     return found
+
+
+def _progression(
+    name: str, count: int, dtype: DType, device: Any, numbers: tuple[int | float, ...], host: Callable[..., Any]
+) -> Tensor:
+    """A vector of `count` elements, filled by the op `name`; host: the same of positions, to the same bits."""
+    made = _empty(meta(dtype, (count,), None, device))
+    if not getattr(device.driver, "opened", True):  # as for constants
+        with np.errstate(all="ignore"):
+            return _hosting.from_host(host(np.arange(count), *numbers), dtype, device)
+    if count:
+        call_into(registry[name], (made, *numbers), (), (made,), in_place=False)
+        made.storage.version = 0
+    return made
+
+
+def _spaced(i: np.ndarray[Any, Any], start: float, end: float, step: float, last: float) -> np.ndarray[Any, Any]:
+    return np.where(2 * i < last, start + step * i, end - step * (last - i))
 
 
 def arange(
     start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """start, start + step, … below end, start being 0 unless given. Integers if all of them are."""
+    """start, start + step, … below end, start being 0 unless given. Integers if all of them are.
+
+    Floats are calculated in float64, where the device has it. Of an integer dtype start and step are rounded towards
+    zero before, as in PyTorch.
+    """
     if start is None and end is None:
         raise ArgumentError("arange: takes an end")
     if end is None or start is None:
         start, end = 0, start if end is None else end
     start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
+    integral = all(isinstance(x, int) for x in (start, end, step))
+    wanted, place = kept(dtype, device, out, dtypes.int64 if integral else None)
+    if wanted is dtypes.bool_:
+        raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
+    if wanted is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
     if step == 0:
         raise ArgumentError("arange: the step must not be 0")
     if (end - start) * step < 0:
         raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
-    count = math.ceil((end - start) / step)
-    integral = all(isinstance(x, int) for x in (start, end, step))
-    values = start + step * np.arange(count, dtype=np.int64 if integral else np.float64)
-    made = _hosting.from_host(values, *kept(dtype, device, out, dtypes.int64 if integral else None))
+    count = -(-(end - start) // step) if wanted is dtypes.int64 else math.ceil((end - start) / step)
+    exact = float if wanted.kind == "f" else lambda x: number_for(int(x), dtypes.int64, "arange")
+    numbers = (exact(start), exact(step))
+    made = _progression("arange_fill", count, wanted, place, numbers, lambda i, start, step: start + step * i)
     return finished(made, "arange", requires_grad, out, layout, pin_memory)
 
 
@@ -319,10 +347,17 @@ def linspace(
     start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`steps` values from start to end inclusive, evenly spaced."""
-    if steps < 0:
-        raise ArgumentError(f"linspace: steps must not be negative, got {steps}")
-    made = _hosting.from_host(np.linspace(start, end, steps), *kept(dtype, device, out))
+    """`steps` values from start to end inclusive, evenly spaced; of an integer dtype rounded towards zero."""
+    count = whole_number(steps, "linspace", "steps")
+    first, last = (float(_endpoint(x, "linspace", False)) for x in (start, end))
+    wanted, place = kept(dtype, device, out)
+    fine = wanted
+    if wanted.kind != "f":
+        fine = dtypes.float64 if to_device(place).driver.capabilities.fp64 else dtypes.float32
+    numbers = (first, last, (last - first) / max(count - 1, 1), float(max(count - 1, 1)))
+    made = _progression("linspace_fill", count, fine, place, numbers, _spaced)
+    if fine is not wanted:
+        made = made.to(wanted)  # type: ignore[attr-defined]
     return finished(made, "linspace", requires_grad, out, layout, pin_memory)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from .dtypes import DType
-from .errors import UnknownDevice
+from .errors import ShapeError, UnknownDevice
 
 if TYPE_CHECKING:
     from .backends.protocol import Driver
@@ -135,6 +135,9 @@ def set_default_device(spec: Any) -> None:
     _default = None if spec is None else device(spec)
 
 
+_MOST_BYTES = (1 << 63) - 1  # launchers count in 64 bits
+
+
 class Meta:
     """What a tensor is apart from its memory: dtype, shape, strides (in elements) and device. Interned.
 
@@ -154,6 +157,8 @@ class Meta:
             numel *= size
         self.numel = numel
         self.nbytes = numel * dtype.itemsize
+        if self.nbytes > _MOST_BYTES or max(shape, default=0) > _MOST_BYTES:
+            raise ShapeError(f"a {dtype.name} tensor cannot have the shape {list(shape)}: its size overflows 64 bits")
         self.contiguous = is_contiguous(shape, strides)
 
     def with_dtype(self, dtype: DType) -> Meta:

@@ -153,6 +153,10 @@ def _normal(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array
     return np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * turn)
 
 
+def _places(x: Array) -> Array:
+    return np.arange(x.size).reshape(x.shape)
+
+
 def _uniform_fill(x: Array, low: float, high: float, levels: float, seed: int, offset: int, dtype: str) -> Array:
     """The leading bits of what is drawn, as many as the dtype has."""
     drawn = uniform_numbers(x.shape, seed, offset, dtype)
@@ -203,6 +207,8 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
     "index_view": _items,
     **CONVOLUTION_REFERENCES,
     "uniform_fill": _uniform_fill,
+    "arange_fill": lambda x, start, step, dtype: _places(x) * step + start,
+    "linspace_fill": lambda x, start, end, step, last, dtype: start + (end - start) * _places(x) / last,
     "normal_fill": lambda x, mean, std, seed, offset, dtype: mean + std * _normal(x.shape, seed, offset, dtype),
     "normal_around": _normal_around,
     "exponential_fill": lambda x, rate, seed, offset, dtype: (

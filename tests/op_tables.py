@@ -266,6 +266,11 @@ def _random(op: str, *others: Given, **named: Any) -> list[Row]:
     return rows
 
 
+def _places(op: str, **named: Any) -> list[Row]:
+    """The same layouts, of an op that counts positions instead of drawing."""
+    return [row._replace(named=named, slopes=False) for row in _random(op)]
+
+
 def _chances(rows: list[Row]) -> list[Row]:
     return [row._replace(given=tuple(replace(g, holds="chance") for g in row.given if g)) for row in rows]
 
@@ -280,6 +285,9 @@ RANDOM = [
     *_random("bernoulli_fill", p=0.3),
     *_chances(_random("bernoulli_draw")),
     *_random("dropout_draw", p=0.3, scale=1 / 0.7),
+    *_places("arange_fill", start=3, step=1),
+    *_places("arange_fill", start=0.3, step=-0.1),
+    *_places("linspace_fill", start=-1.0, end=2.5, step=3.5 / 7, last=7.0),
 ]  # fmt: skip
 
 TABLE: dict[str, list[Row]] = {}
@@ -295,6 +303,7 @@ _BY_KIND = {"rowwise": _FLOATS[:2] + _FLOATS[3:], "contraction": _FLOATS[:2] + _
 _BY_OP = {
     "integer_fill": ("int64", "int32", "int16", "int8", "float32"),
     "bernoulli_fill": (*_FLOATS, "int64", "uint8", "bool"),
+    "arange_fill": (*_FLOATS, "int64", "int32", "int16", "int8", "uint8"),
     **INDEX_DTYPES,
 }
 _LEVELS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits of precision

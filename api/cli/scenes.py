@@ -271,7 +271,10 @@ def norms(place: Device, dtype: DType) -> Iterator[Call]:
             yield partial(_trained, F.instance_norm, x(), one(), one())
 
 
-@_scene("fill", "uniform_fill", "normal_fill", "integer_fill", "mask_counts", "mask_positions")
+@_scene(
+    "fill", "uniform_fill", "normal_fill", "integer_fill", "arange_fill", "linspace_fill", "mask_counts",
+    "mask_positions",
+)  # fmt: skip
 def made(place: Device, dtype: DType) -> Iterator[Call]:
     """New tensors, and the arithmetic behind `nonzero`, whose count nobody knows while nothing is computed."""
     from .. import factories, joining, random
@@ -282,6 +285,9 @@ def made(place: Device, dtype: DType) -> Iterator[Call]:
         yield partial(random.rand, *shape, dtype=dtype, device=place)
         yield partial(random.randn, *shape, dtype=dtype, device=place)
         yield partial(random.randint, 0, 10, shape, device=place)
+        yield partial(factories.linspace, 0, 1, shape[0], dtype=dtype, device=place)
+        for each in (dtype, dtypes.int64):
+            yield partial(factories.arange, shape[0], dtype=each, device=place)
         places = blank(place, shape[0], dtype=dtypes.int64)
         yield partial(_paired, places)
         yield partial(joining.stack, [places, places], 1)

@@ -15,6 +15,7 @@ _LARGEST_INTEGER = 2**64
 
 CONSTANTS: Mapping[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
 ROW_NAMES: Mapping[str, Operand] = {"n": ROW_LENGTH, "index": Operand("index", "full")}
+PLACE_NAMES: Mapping[str, Operand] = {"index": Operand("index", "full")}
 _REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 _RESERVED = {"inf", "nan"}  # how constants are written out again, so no operand may take them
 
@@ -34,14 +35,14 @@ def parse(text: str, *, operands: Mapping[str, Operand], row: bool = False, rand
 
     `operands` are the names it may use, beside `inf`, `nan`, `pi` and `e`. With `row`, `sum`, `mean`, `max`, `min` and
     `prod` of one argument reduce the row, `n` is its length and `index` the position in it. With `random`,
-    `uniform(k)`, `normal(k)` and `bits(k)` draw numbers.
+    `uniform(k)`, `normal(k)` and `bits(k)` draw numbers, and `index` is the element's position in row-major order.
     Raises ExprError, with the column, for anything else than an expression of the language.
     """
-    reserved = _RESERVED | (set(ROW_NAMES) if row else set())
-    for taken in sorted(reserved & set(operands)):
+    places = ROW_NAMES if row else PLACE_NAMES if random else {}
+    for taken in sorted((_RESERVED | set(places)) & set(operands)):
         raise ExprError(f"the name {taken!r} has a meaning of its own here and cannot be an operand", text)
     tree = _syntax(text)
-    return _Reader(text, {**(ROW_NAMES if row else {}), **operands}, row, random).read(tree, 0)
+    return _Reader(text, {**places, **operands}, row, random).read(tree, 0)
 
 
 def _syntax(text: str) -> ast.expr:

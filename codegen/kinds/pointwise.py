@@ -154,10 +154,11 @@ def render(op: Op, environment: Any) -> Rendered:
 
 
 def triton_source(
-    op: Op, found: Mapping[str, Expr], operands: Sequence[Param], environment: Any, *, random: bool = False
-) -> Source:
-    """The Triton kernels that compute `found` of `operands`."""
-    spelled = triton.python_names([*(p.name for p in operands), *found])
+    op: Op, found: Mapping[str, Expr], operands: Sequence[Param], environment: Any, *, random: bool = False,
+    seeded: bool = False,
+) -> Source:  # fmt: skip
+    """The Triton kernels that compute `found` of `operands`. random: elements have an index; seeded: they draw."""
+    spelled = triton.python_names([*(p.name for p in operands), *found, *(["index"] if random else [])])
     block = emit_triton(found, names=spelled)
     return triton.source(
         "pointwise.py.j2",
@@ -171,6 +172,8 @@ def triton_source(
         outputs=[(k, e.type) for k, e in found.items()],
         block=block,
         random=random,
+        seeded=seeded,
+        place=spelled.get("index", "index") if random and "index" in free_names(*found.values()) else None,
         into=() if random else overwritten(op),
         flag=None if random else flag(op),
     )

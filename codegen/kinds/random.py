@@ -1,13 +1,16 @@
-"""Random: pointwise with draws. `uniform(k)`, `normal(k)` and `bits(k)` are the element's own numbers, k = 0, 1, ….
+"""Random: pointwise with numbers that are an element's own. `uniform(k)`, `normal(k)` and `bits(k)` draw them,
+k = 0, 1, …; `index` is the element's position in row-major order.
 
     out: an expression, as of a pointwise op, or a mapping from result names to expressions
 
 The signature ends in two parameters annotated `Seed`: the key of Philox, and the call's place in the stream. Draw k of
 the element at row-major position i is that of counter (i, offset + k), so a value depends on nothing else, and
-backward draws the same numbers again from the same two integers instead of keeping them.
+backward draws the same numbers again from the same two integers instead of keeping them. An op that draws nothing, but
+names `index`, has no such parameters.
 
-An op that draws `bits` calculates in 64-bit integers, any other in float64 for float64 and in float32 for the rest:
-results are then converted.
+An op that draws `bits` calculates in 64-bit integers, any other that draws in float64 for float64 and in float32 for
+the rest; one that only names `index` in 64-bit integers for integers, and in float64, where the device has it, for
+floats. Results are then converted.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from .pointwise import parsed, title, triton_source
 __all__ = ["check", "derive", "render"]
 
 _DRAWS = ("uniform", "normal", "bits")
+_PLACE = "index"
 
 
 def _expressions(op: Op) -> dict[str, Expr]:
@@ -49,15 +53,18 @@ def _draws(found: dict[str, Expr]) -> dict[str, int]:
 def check(op: Op) -> None:
     """Raise `SpecError` where the signature or an expression is wrong."""
     seeds = [p for p in op.params if p.role == "seed"]
-    if len(seeds) != 2 or tuple(op.operands[-2:]) != tuple(seeds):
+    found = _expressions(op)
+    used = _draws(found)
+    if not used and _PLACE not in free_names(*found.values()):
+        raise SpecError("draws nothing", file=op.file, line=op.line, field="out", suggestion="call uniform(0)")
+    if seeds and not used:
+        raise SpecError("draws nothing: it takes no seed", file=op.file, line=op.line, field="op")
+    if used and (len(seeds) != 2 or tuple(op.operands[-2:]) != tuple(seeds)):
         raise SpecError(
             "a random op ends in two parameters: seed: Seed, offset: Seed", file=op.file, line=op.line, field="op"
         )
     if not any(p.is_tensor for p in op.operands):
         raise SpecError("a random op needs a tensor that gives the shape", file=op.file, line=op.line, field="op")
-    used = _draws(_expressions(op))
-    if not used:
-        raise SpecError("draws nothing", file=op.file, line=op.line, field="out", suggestion="call uniform(0)")
     if "bits" in used and len(used) > 1:
         raise SpecError("bits and uniform or normal do not mix in one op", file=op.file, line=op.line, field="out")
 
@@ -66,7 +73,8 @@ def render(op: Op, environment: Any) -> Rendered:
     """The kernels of a pointwise op, with the index of the element as one more argument."""
     found = {k: canonical(e) for k, e in _expressions(op).items()}
     operands = [p for p in op.operands if p.role != "seed"]
-    spelled = c_names([*(p.name for p in operands), *found])
+    spelled = c_names([*(p.name for p in operands), *found, _PLACE])
+    draws, placed = _draws(found), _PLACE in free_names(*found.values())
     blocks = {d: emit_opencl(found, d, wrap=True, names=spelled) for d in ("vector", "row")}
     text = environment.get_template("opencl/pointwise.cl.j2").render(
         op=op.name,
@@ -77,17 +85,19 @@ def render(op: Op, environment: Any) -> Rendered:
         vector=blocks["vector"],
         scalar=blocks["row"],
         random=True,
+        seeded=bool(draws),
+        place=spelled.get(_PLACE, _PLACE) if placed else None,
     )
     functions = {f for b in blocks.values() for f in (*b.functions, *b.index_functions)}
-    draws = _draws(found)
     outputs = tuple(
         OutputRow(k, e.type, {"mask": "bool", "index": "index"}.get(e.type, op.result), "full", op.grad != "none")
         for k, e in found.items()
     )
-    detail = {"draws": max(draws.values()), "element": "long" if "bits" in draws else "real"}
+    element = "long" if "bits" in draws else "real" if draws else "widest"
+    detail = {"draws": max(draws.values(), default=0), "element": element}
     sources = {
         "opencl": Source(text, tuple(sorted(functions))),
-        "triton": triton_source(op, found, operands, environment, random=True),
+        "triton": triton_source(op, found, operands, environment, random=True, seeded=bool(draws)),
     }
     return Rendered(outputs, sources, detail)
 

@@ -10,20 +10,22 @@ than the second core brings.) With `misses`, work-items on a CPU tell whether th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Slot, Step
-from ..device import Meta, contiguous_strides, meta
+from ..device import Meta, meta
 from ..dtypes import DType
-from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
-from ..layout import collapse, normalize_dim, pack_longs, split
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..layout import collapse, pack_longs, split
 from ..records import registry
 from ..schedules import Choice, choose
 from . import Planned, Request, planner, slot
-from .index_bags import bag_of, bag_sums, lanes_of, step
+from .index_access import Access, along_dim, check_total, lanes_of, merge_in_order, merged_dims, step
+from .index_bags import bag_of, bag_sums
+from .index_masks import mask_counts, mask_positions
 from .pointwise import elementwise_parts
 from .triton import index as triton
 
@@ -31,7 +33,6 @@ __all__ = ["borrowed", "plan"]
 
 _RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
 _READERS, _WRITERS = 128, 64  # work-items of a group of a GPU
-_LEAST_COUNTED = 4096  # elements of a mask that are worth a chunk of their own
 _STREAM = 8 << 20  # bytes of result from which stores bypass the caches
 _TOLD_SLOT = Slot("int64", "index")
 _BOARD = 16384  # bytes of a row that is made in private memory, and then stored at once
@@ -47,83 +48,17 @@ def plan(request: Request) -> Planned:
     return _PATTERNS[str(request.record.detail["index"])](request)
 
 
-@dataclass(frozen=True, slots=True)
-class _Access:
-    """Where elements lie. shape: coordinates. beside: strides of the indexed tensor, 0 along what is indexed. index:
-    strides of the index. sizes, strides: the indexed dimensions. walked: coordinates that the index runs along."""
-
-    shape: tuple[int, ...]
-    beside: tuple[int, ...]
-    index: tuple[int, ...]
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    walked: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        return prod(self.sizes)
-
-
-def _along_dim(request: Request, whole: Meta, index: Meta) -> _Access:
-    """An index for every element, along one dimension."""
-    dim = normalize_dim(request.static("dim"), whole.ndim, request.where())  # type: ignore[arg-type]
-    shape = index.shape
-    if index.ndim != whole.ndim or any(
-        n > m for d, (n, m) in enumerate(zip(shape, whole.shape, strict=True)) if d != dim
-    ):
-        raise ShapeError(
-            f"{request.where()}: index of shape {list(shape)} does not fit {list(whole.shape)}: it must have as many "
-            f"dimensions, and none longer except dimension {dim}"
-        )
-    if not whole.ndim:  # one element, at place 0
-        return _Access((), (), (), (1,), (1,), ())
-    beside = tuple(0 if d == dim else s for d, s in enumerate(whole.strides))
-    return _Access(shape, beside, index.strides, (whole.shape[dim],), (whole.strides[dim],), (dim,))
-
-
-def _merged(request: Request, whole: Meta, index: Meta) -> _Access:
-    """An index for every slice, along `count` dimensions counted as one."""
-    dim, count = request.static("dim"), request.static("count")
-    assert isinstance(dim, int)
-    assert isinstance(count, int)
-    if not 0 <= dim <= dim + count <= whole.ndim:
-        raise ShapeError(f"{request.where()}: dimensions {dim} to {dim + count} of shape {list(whole.shape)}")
-    after = dim + count
-    shape = whole.shape[:dim] + index.shape + whole.shape[after:]
-    beside = whole.strides[:dim] + (0,) * index.ndim + whole.strides[after:]
-    places = (0,) * dim + index.strides + (0,) * (whole.ndim - after)
-    walked = tuple(range(dim, dim + index.ndim))
-    return _Access(shape, beside, places, whole.shape[dim:after], whole.strides[dim:after], walked)
-
-
-def _merge_in_order(
-    sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]
-) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """As `collapse`, but the order of the elements stays: that of the dimensions."""
-    merged, found = collapse(sizes, [*strides, contiguous_strides(sizes)])
-    if not merged:
-        return (1,), [(0,)] * len(strides)
-    return merged, found[:-1]
-
-
-def _check_total(request: Request, access: _Access) -> None:
-    if not access.total and 0 not in access.shape:
-        raise IndexOutOfRange(
-            f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.sizes)}"
-        )
-
-
 # Reading
 
 
-def _read(request: Request, access: _Access) -> Planned:
+def _read(request: Request, access: Access) -> Planned:
     whole, index = request.operands
     assert isinstance(whole, Meta)
     assert isinstance(index, Meta)
     out = (request.into or (meta(whole.dtype, access.shape, None, request.device),))[0]
     if out.shape != access.shape:
         raise ShapeError(f"{request.where()}: the result has shape {list(access.shape)}, out has {list(out.shape)}")
-    _check_total(request, access)
+    check_total(request, access)
     if not out.numel:
         return Planned((out,))
     sizes, strides = collapse(access.shape, [access.beside, access.index, out.strides])
@@ -134,7 +69,7 @@ def _read(request: Request, access: _Access) -> Planned:
     slots: tuple[Slot, ...] = (Slot(raw.name, "raw"), slot(index, "index"), Slot(raw.name, "raw"))
     inner, numel = sizes[-1], out.numel
     rows = numel // inner
-    places = _merge_in_order(access.sizes, [access.strides])
+    places = merge_in_order(access.sizes, [access.strides])
     if able.style == "triton":
         along = (places[0], places[1][0])
         return Planned((out,), (triton.read_step(request, raw.compute, slots, sizes, strides, along, access.total),))
@@ -200,12 +135,12 @@ def _chosen(request: Request, dtype: DType, numel: int, total: int) -> Choice:
 
 def _gather(request: Request) -> Planned:
     whole, index = request.operands
-    return _read(request, _along_dim(request, whole, index))  # type: ignore[arg-type]
+    return _read(request, along_dim(request, whole, index))  # type: ignore[arg-type]
 
 
 def _take(request: Request) -> Planned:
     whole, index = request.operands
-    return _read(request, _merged(request, whole, index))  # type: ignore[arg-type]
+    return _read(request, merged_dims(request, whole, index))  # type: ignore[arg-type]
 
 
 # Writing
@@ -214,7 +149,7 @@ def _take(request: Request) -> Planned:
 def _write(
     request: Request,
     out: Meta,
-    access: _Access,
+    access: Access,
     source: Meta,
     index: Meta,
     buffers: tuple[int, ...],
@@ -233,7 +168,7 @@ def _write(
         raise DTypeError(
             f"{request.where()}: source is {source.dtype.name}, the result {out.dtype.name}; convert it with .to()"
         )
-    _check_total(request, access)
+    check_total(request, access)
     if not source.numel:
         return []
     meets = request.record.detail["does"] != "write"
@@ -247,14 +182,14 @@ def _write(
     every = [access.index, source.strides, access.beside]
     beside = [d for d in range(ndim) if d not in access.walked]
     sizes, strides = collapse(tuple(access.shape[d] for d in beside), [tuple(s[d] for d in beside) for s in every])
-    steps, steps_strides = _merge_in_order(
+    steps, steps_strides = merge_in_order(
         tuple(access.shape[d] for d in access.walked), [tuple(s[d] for d in access.walked) for s in every[:2]]
     )
     single = not sizes or strides[2][-1] != 1
     if single:  # walk the indices innermost: each coordinate beside them is a row of one element
         sizes, strides = (*sizes, 1), [(*s, 0) for s in strides]
     inner, rows, walk = sizes[-1], prod(sizes[:-1]), prod(steps)
-    places = _merge_in_order(access.sizes, [access.strides])
+    places = merge_in_order(access.sizes, [access.strides])
     if request.capabilities.style == "triton":
         along, walked = (places[0], places[1][0]), (steps, steps_strides[0], steps_strides[1])
         return [
@@ -299,7 +234,7 @@ def _write(
     return [step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
 
 
-def _prepares(request: Request, out: Meta, access: _Access, source: Meta, whole: Meta | None) -> bool:
+def _prepares(request: Request, out: Meta, access: Access, source: Meta, whole: Meta | None) -> bool:
     """Whether a launch that walks each row's indices may copy the row of `whole`, or zeros, to the result before.
 
     Rows must lie in one piece and be all there; then a row is written while it is near, and not once more. Of a single
@@ -320,7 +255,7 @@ def borrowed(
     return [replace(s, buffers=buffers) for s in planner("pointwise")(inner).steps]
 
 
-def _update(request: Request, reach: Callable[[Request, Meta, Meta], _Access]) -> Planned:
+def _update(request: Request, reach: Callable[[Request, Meta, Meta], Access]) -> Planned:
     """A copy of the input, unless it is written in place, and then the writes to what `reach` gives of the result."""
     whole, index, source = request.operands
     assert isinstance(whole, Meta)
@@ -357,11 +292,11 @@ def _sums(request: Request, out: Meta, source: Meta) -> Meta | None:
 
 
 def _scatter(request: Request) -> Planned:
-    return _update(request, _along_dim)
+    return _update(request, along_dim)
 
 
 def _put(request: Request) -> Planned:
-    return _update(request, _merged)
+    return _update(request, merged_dims)
 
 
 def _fresh(request: Request) -> Meta:
@@ -371,14 +306,14 @@ def _fresh(request: Request) -> Meta:
 
 
 def _spread(request: Request) -> Planned:
-    return _add_to_zeros(request, _fresh(request), _along_dim)
+    return _add_to_zeros(request, _fresh(request), along_dim)
 
 
 def _spread_taken(request: Request) -> Planned:
-    return _add_to_zeros(request, _fresh(request), _merged)
+    return _add_to_zeros(request, _fresh(request), merged_dims)
 
 
-def _add_to_zeros(request: Request, out: Meta, reach: Callable[[Request, Meta, Meta], _Access]) -> Planned:
+def _add_to_zeros(request: Request, out: Meta, reach: Callable[[Request, Meta, Meta], Access]) -> Planned:
     source, index = request.operands
     assert isinstance(source, Meta)
     assert isinstance(index, Meta)
@@ -398,57 +333,10 @@ def _add_to_zeros(request: Request, out: Meta, reach: Callable[[Request, Meta, M
     return Planned((out,), tuple(steps))
 
 
-# Masks
-
-
-def _chunks(request: Request, layout: Meta) -> tuple[int, int]:
-    """The size of the chunks in which a mask is counted and listed, and their number."""
-    able = request.capabilities
-    parts = elementwise_parts(layout.numel, able.cores) if able.style == "cpu" else able.cores * 64
-    return split(layout.numel, max(1, min(parts, layout.numel // _LEAST_COUNTED)))
-
-
-def _mask(request: Request) -> Meta:
-    layout = request.operands[0]
-    assert isinstance(layout, Meta)
-    if not layout.contiguous or not layout.numel:
-        raise ShapeError(f"{request.where()}: takes contiguous masks that are not empty")
-    return layout
-
-
-def _mask_counts(request: Request) -> Planned:
-    layout = _mask(request)
-    chunk, chunks = _chunks(request, layout)
-    out = meta(dtypes.int64, (chunks + 1,), None, request.device)
-    slots = (slot(layout, "mask"), slot(out, "index"))
-    if request.capabilities.style == "triton":
-        return Planned((out,), triton.count_steps(request, slots, layout.numel, chunk, chunks))
-    geometry = pack_longs((layout.numel, chunk, chunks))
-    count = step(request, "count", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel)
-    return Planned((out,), (count, step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)))
-
-
-def _mask_positions(request: Request) -> Planned:
-    layout = _mask(request)
-    chunk, chunks = _chunks(request, layout)
-    offsets = request.operands[1]
-    assert isinstance(offsets, Meta)
-    if offsets.numel != chunks + 1 or not offsets.contiguous or offsets.dtype is not dtypes.int64:
-        raise ShapeError(f"{request.where()}: offsets must be what mask_counts gave for this mask")
-    out = meta(dtypes.int64, (request.static("total"),), None, request.device)  # type: ignore[arg-type]
-    if not out.numel:
-        return Planned((out,))
-    slots = (slot(layout, "mask"), slot(offsets, "index"), slot(out, "index"))
-    if request.capabilities.style == "triton":
-        return Planned((out,), (triton.list_step(request, slots, layout.numel, chunk, chunks),))
-    geometry = pack_longs((layout.numel, chunk))
-    return Planned((out,), (step(request, "list", "long", 1, slots, (), geometry, (chunks,), (1,), layout.numel),))
-
-
 _PATTERNS = {
     "gather": _gather, "take": _take, "spread": _spread, "spread_taken": _spread_taken,
     "bags": bag_of, "bag_sums": bag_sums,
-    "mask_counts": _mask_counts, "mask_positions": _mask_positions,
+    "mask_counts": mask_counts, "mask_positions": mask_positions,
     **{f"scatter{ending}": _scatter for ending in ("", "_add", "_multiply", "_maximum", "_minimum")},
     **{f"put{ending}": _put for ending in ("", "_add", "_multiply", "_maximum", "_minimum")},
 }  # fmt: skip

@@ -6,50 +6,19 @@ features), `grid` (GPU: an element of the result a work-item); with Triton, some
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .. import dtypes
-from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
 from ..errors import ShapeError, UnsupportedDType
 from ..layout import pack_longs, split
 from . import Planned, Request, slot
+from .index_access import lanes_of, step
 from .pointwise import elementwise_parts
 from .triton import index as triton
 
-__all__ = ["bag_of", "bag_sums", "lanes_of", "step"]
+__all__ = ["bag_of", "bag_sums"]
 
 _GROUP = 64  # work-items of a group of a GPU
 _VECTORS = 8  # of features, whose sums stay in registers
-
-
-def lanes_of(request: Request, element: str) -> int:
-    """The width of vectors; GPUs move an element a work-item."""
-    able = request.capabilities
-    if able.style == "gpu":
-        return 1
-    return able.lanes // 2 if element in ("long", "double") else able.lanes
-
-
-def step(
-    request: Request,
-    entry: str,
-    element: str,
-    lanes: int,
-    slots: tuple[Slot, ...],
-    defines: Sequence[tuple[str, str]],
-    geometry: bytes,
-    size: tuple[int, ...],
-    local: tuple[int, ...],
-    work: int,
-    buffers: tuple[int, ...] | None = None,
-) -> Step:
-    """A launch of an index op's kernel. buffers: those of `slots`, in whose order they are unless it is given."""
-    name = request.record.name
-    text = request.record.texts[request.device.driver.target]
-    every = ((f"SCHEDULE_{entry.upper()}", "1"), *defines)
-    instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, every, text.functions)
-    return Step(instance, buffers or tuple(range(len(slots))), geometry, size, local, work)
 
 
 def bag_of(request: Request) -> Planned:

@@ -1,4 +1,4 @@
-"""Random ops: pointwise ops that draw numbers. Schedules are those of `pointwise`.
+"""Random ops: pointwise ops that draw numbers, or name the position of an element. Schedules are those of `pointwise`.
 
 A draw is a function of the element's position in row-major order. The position is one more operand with contiguous
 strides that lies in no memory: merging dimensions and walking rows treat it like the others, and so a value is the
@@ -20,14 +20,18 @@ from .pointwise import Operands, compute_dtype, elementwise_parts, operands_of, 
 
 __all__ = ["plan"]
 
-_COST = 8  # elements of simple arithmetic that one draw takes as long as
+_DRAW = 8  # elements of simple arithmetic that one draw takes as long as
 
 
 def plan(request: Request) -> Planned:
     """Results' layouts and the one launch of a random op."""
     record = request.record
     shape = broadcast((m.shape for _, m in request.tensors), request.where())
-    trimmed = replace(request, record=replace(record, operands=record.operands[:-2]), operands=request.operands[:-2])
+    seeds = 2 if record.detail["draws"] else 0
+    kept = len(record.operands) - seeds
+    trimmed = replace(
+        request, record=replace(record, operands=record.operands[:kept]), operands=request.operands[:kept]
+    )
     found = compute_dtype(trimmed)
     outputs = request.into or tuple(
         meta(
@@ -43,8 +47,10 @@ def plan(request: Request) -> Planned:
             raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(given.shape)}")
     if not outputs[0].numel:
         return Planned(outputs)
-    if record.detail["element"] == "long":
+    if record.detail["element"] == "long" or (record.detail["element"] == "widest" and outputs[0].dtype.kind != "f"):
         computed = dtypes.int64
+    elif record.detail["element"] == "widest" and request.capabilities.fp64:
+        computed = dtypes.float64
     else:
         computed = dtypes.float64 if dtypes.float64 in (found, outputs[0].dtype) else dtypes.float32
     if computed is dtypes.float64 and not request.capabilities.fp64:
@@ -56,6 +62,7 @@ def _step(
     request: Request, given: Operands, shape: tuple[int, ...], outputs: tuple[Meta, ...], computed: DType
 ) -> Step:
     able, numel = request.capabilities, outputs[0].numel
+    parts = elementwise_parts(numel * _cost(request), able.cores)
     none = (0,) * len(shape)
     layouts = [none if m is None else expand_strides(m, shape) for m in given.layouts]
     sizes, strides = collapse(shape, [contiguous_strides(shape), *layouts])
@@ -63,8 +70,8 @@ def _step(
     if able.style == "triton":
         from .triton import pointwise as triton
 
-        seeds = (len(given.numbers), len(given.numbers) + 1)
-        return triton.step(request, given, sizes, strides, computed.compute, place=place, integers=seeds)
+        drawn = _seeds(request, given)
+        return triton.step(request, given, sizes, strides, computed.compute, place=place, integers=drawn)
     lanes = able.lanes if able.style == "cpu" or able.lanes <= 4 else 4
     if computed.itemsize == 8 and able.style == "cpu":
         lanes //= 2
@@ -73,7 +80,7 @@ def _step(
     if flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
         if able.style == "gpu":
             return _launch(request, given, "grid", computed, lanes, classes, (numel, lanes), (-(-numel // lanes),))
-        chunk, items = split(numel, elementwise_parts(numel * _COST, able.cores), 64)
+        chunk, items = split(numel, parts, 64)
         return _launch(request, given, "contiguous", computed, lanes, classes, (numel, chunk), (items,))
     if not sizes:
         sizes, place, strides = (1,), (0,), [(0,)] * len(strides)
@@ -82,7 +89,6 @@ def _step(
     classes = (("OUTER", str(len(sizes) - 1)), *classes)
     if able.style == "gpu":
         return _launch(request, given, "grid_strided", computed, 1, classes, (rows, sizes[-1], *table), (numel,))
-    parts = elementwise_parts(numel * _COST, able.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(sizes[-1], -(-parts // row_items), 64)
     geometry = (rows, sizes[-1], row_chunk, chunk, *table)
@@ -132,5 +138,16 @@ def _launch(
     numbers = given.numbers
     result = given.layouts[-1]
     assert result is not None
-    seeds = (len(numbers), len(numbers) + 1)
-    return Step(instance, given.buffers, pack_longs(geometry), size, local, result.numel * _COST, numbers, seeds)
+    work = result.numel * _cost(request)
+    return Step(instance, given.buffers, pack_longs(geometry), size, local, work, numbers, _seeds(request, given))
+
+
+def _cost(request: Request) -> int:
+    """Elements of simple arithmetic that one element takes as long as."""
+    return _DRAW if request.record.detail["draws"] else 1
+
+
+def _seeds(request: Request, given: Operands) -> tuple[int, ...]:
+    """Where seed and offset stand among the call's numbers, of an op that draws."""
+    first = len(given.numbers)
+    return (first, first + 1) if request.record.detail["draws"] else ()

@@ -1,0 +1,109 @@
+"""arange and linspace: beside NumPy in float64, in every dtype, and with PyTorch's choices where the two differ."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weftgrad as wg
+
+PLACES = ("cpu", "opencl:0")
+FLOATS = {"float64": 0, "float32": 0, "float16": 0, "bfloat16": 2**-8}  # relative: NumPy has no bfloat16
+_NUMBERS = st.floats(-1e3, 1e3, allow_nan=False).map(lambda x: round(x, 3))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("dtype", FLOATS)
+@settings(max_examples=25, deadline=None)
+@given(start=_NUMBERS, step=_NUMBERS.filter(bool), count=st.integers(0, 300))
+def test_arange_of_floats(place: str, dtype: str, start: float, step: float, count: int) -> None:
+    """start + i * step in float64, rounded once; as many as lie before the end."""
+    end = start + step * (count - 0.5) if count else start
+    found = wg.arange(start, end, step, dtype=getattr(wg, dtype), device=place).cpu()
+    expected = start + step * np.arange(count, dtype=np.float64)
+    assert found.shape == (count,), (place, dtype)
+    with np.errstate(over="ignore"):
+        exact = expected if dtype == "bfloat16" else expected.astype(dtype).astype(np.float64)
+    np.testing.assert_allclose(found.double().numpy(), exact, rtol=FLOATS[dtype], atol=0, err_msg=f"{place} {dtype}")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8"])
+@settings(max_examples=25, deadline=None)
+@given(start=st.integers(-90, 90), step=st.integers(-9, 9).filter(bool), count=st.integers(0, 300))
+def test_arange_of_integers(place: str, dtype: str, start: int, step: int, count: int) -> None:
+    """What the dtype does not hold wraps around, as in PyTorch."""
+    found = wg.arange(start, start + step * count, step, dtype=getattr(wg, dtype), device=place).cpu()
+    expected = (start + step * np.arange(count)).astype(dtype)
+    np.testing.assert_array_equal(found.numpy(), expected, f"{place} {dtype}")
+
+
+def test_large_integers_are_exact() -> None:
+    first = 2**62 + 1
+    assert wg.arange(first, first + 7, 3).tolist() == [first, first + 3, first + 6]
+    assert wg.arange(-first, -first - 3, -2).tolist() == [-first, -first - 2]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("dtype", FLOATS)
+@settings(max_examples=25, deadline=None)
+@given(start=_NUMBERS, end=_NUMBERS, count=st.integers(1, 300))
+def test_linspace(place: str, dtype: str, start: float, end: float, count: int) -> None:
+    """Both ends are met exactly. Between them the step, its multiple and the sum are rounded in float64, here and in
+    NumPy, and then the result once."""
+    found = wg.linspace(start, end, count, dtype=getattr(wg, dtype), device=place).cpu().double().numpy()
+    expected = np.linspace(start, end, count)
+    unit = {"float64": 2**-52, "float32": 2**-23, "float16": 2**-10, "bfloat16": 2**-7}[dtype]
+    near = 2 * (2e3 + 2e3 + 1e3) * 2**-53 + (2**-24 if dtype == "float16" else 0)  # half's smallest number
+    np.testing.assert_allclose(found, expected, rtol=unit, atol=near, err_msg=f"{place} {dtype}")
+    ends = wg.tensor([start, end], dtype=getattr(wg, dtype)).double().tolist()
+    assert [found[0], found[-1]] == (ends if count > 1 else ends[:1] * 2), (place, dtype)
+
+
+def test_linspace_as_in_pytorch() -> None:
+    assert wg.linspace(0, 10, 4, dtype=wg.int64).tolist() == [0, 3, 6, 10]
+    assert wg.linspace(10, -3, 5, dtype=wg.int32).tolist() == [10, 6, 3, 0, -3]
+    assert wg.linspace(0, 1, 0).shape == (0,)
+    assert wg.linspace(wg.tensor(1.0), 3, 3).tolist() == [1, 2, 3]
+    assert np.isnan(wg.linspace(0, float("inf"), 3).tolist()).all()
+
+
+def test_arange_as_in_pytorch() -> None:
+    """Of an integer dtype, start and step are rounded towards zero; of int64 the end too, before counting."""
+    assert wg.arange(0.5, 5, 1.5, dtype=wg.int64).tolist() == [0, 1, 2, 3, 4]
+    assert wg.arange(0.5, 5, 1.5, dtype=wg.int32).tolist() == [0, 1, 2]
+    assert wg.arange(0, 1, 0.25, dtype=wg.int32).tolist() == [0, 0, 0, 0]
+    assert wg.arange(5.0, dtype=wg.float16).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_into_a_result_that_is_not_contiguous() -> None:
+    whole = wg.zeros(9)
+    wg.arange(5, out=whole[::2])
+    assert whole.tolist() == [0, 0, 1, 0, 2, 0, 3, 0, 4]
+
+
+_HOST = """
+import sys
+import weftgrad as wg
+if sys.argv[1] == "kernels":
+    (wg.ones(3) + 1).tolist()
+made = [wg.arange(-5, 7, 0.01, dtype=d) for d in (wg.float64, wg.float32)]
+made += [wg.linspace(-5, 7, 1201, dtype=d) for d in (wg.float64, wg.float32)]
+print(sys.argv[1], wg.device("cpu").driver.opened, file=sys.stderr)
+print([x.numpy().tobytes().hex() for x in made])
+"""
+
+
+def test_the_host_gives_the_same_bits() -> None:
+    """Before a driver is opened, which a new tensor is no reason for, positions are counted by the host."""
+    runs = [
+        subprocess.run([sys.executable, "-c", _HOST, way], capture_output=True, text=True, check=True, timeout=120)
+        for way in ("host", "kernels")
+    ]
+    assert [run.stderr.split()[-1] for run in runs] == ["False", "True"]
+    assert runs[0].stdout == runs[1].stdout
