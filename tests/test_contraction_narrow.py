@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from test_contraction import MATMUL, compare, draw, fetch, record_of, tensor
 
+import weftgrad as wg
 from weftgrad.runtime import dispatch, dtypes
 from weftgrad.runtime.backends.protocol import Capabilities
 from weftgrad.runtime.device import meta
@@ -62,6 +63,46 @@ def test_what_lies_beside_operands_does_not_count() -> None:
     row = among_nan(rng, 5, 1, 8, turned=False, compact=True)
     cases.append((MATMUL, draw(rng, (5, 3, 20), np.float32), np.broadcast_to(row, (5, 20, 8))))  # rows that are one
     compare(*cases)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_points(dtype: Any) -> None:
+    """Many rows of few elements by a small matrix that lies either way, one for all or a batch of them; rows apart."""
+    rng = np.random.default_rng(44)
+    sizes = [(3, 3), (4, 2), (1, 8)]
+    if dtype is np.float32:
+        sizes = [(k, n) for k in range(1, 9) for n in (1, 2, 3, 4, 7, 8)]
+    cases = []
+    for turn, (k, n) in enumerate(sizes):
+        matrix = draw(rng, (n, k), dtype).T if turn % 2 else draw(rng, (k, n), dtype)
+        cases.append((MATMUL, draw(rng, (256 + turn, k), dtype), matrix))
+    cases.append((MATMUL, draw(rng, (5, 300, 3), dtype), draw(rng, (5, 3, 4), dtype)))
+    cases.append((MATMUL, draw(rng, (5, 300, 3), dtype), draw(rng, (5, 4, 3), dtype).swapaxes(1, 2)))
+    cases.append((MATMUL, draw(rng, (300, 5), dtype)[:, 1:4], draw(rng, (3, 4), dtype)))
+    cases.append((MATMUL, draw(rng, (600, 3), dtype)[::2], draw(rng, (3, 4), dtype)))
+    compare(*cases)
+
+
+def test_which_products_are_points() -> None:
+    def name(m: int, n: int, k: int) -> str | None:
+        found = contraction_plan.points(contraction_plan.Product(m, n, k, 1, True, False), CPU, FALLBACK)
+        return found and found.name
+
+    assert [name(1000, 3, 3), name(256, 8, 1), name(1 << 20, 1, 8)] == ["points"] * 3
+    assert [name(255, 3, 3), name(1000, 9, 3), name(1000, 3, 9)] == [None] * 3
+
+
+def test_points_through_an_epilogue() -> None:
+    """Coordinates with a bias and a unit: one kernel, and the gradients of all."""
+    leaves = [wg.randn(*shape, requires_grad=True) for shape in ((500, 3), (4, 3), (4,))]
+    found = wg.nn.functional.linear(*leaves).tanh()
+    x, weight, bias = (leaf.detach().numpy().astype(np.float64) for leaf in leaves)
+    y = np.tanh(x @ weight.T + bias)
+    slope = 1 - y * y
+    np.testing.assert_allclose(found.detach().numpy(), y, rtol=2e-6, atol=1e-6)
+    expected = (slope @ weight, slope.T @ x, slope.sum(0))
+    for one, other in zip(wg.autograd.grad(found.sum(), leaves), expected, strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-4)
 
 
 def test_infinities_of_the_last_elements_of_rows_stay_in_their_row() -> None:

@@ -44,8 +44,10 @@ for dtype in (wg.float32, wg.float16, wg.int32, wg.bool):
     x, y = full(5, 37, value=1, dtype=dtype), full(5, 37, value=1, dtype=dtype)
     ops.add(x, y); ops.add(x, y[:1]); ops.add(x.t(), y.t()); ops.add(x[:, ::2], y[:, ::2]); ops.add(x[:, :1], y[:, 1:])
 full(50, 3) * full(3); full(41, 5)[1:] - full(5); full(2, 3, 5, 41).permute(0, 2, 3, 1).contiguous()
-for exponent in (2, 0.5, 1.7):
+for exponent in (2, 0.5, 1.7, -2):
     full(5, 37) ** exponent
+wg.arange(37, device=o); wg.arange(0, 5, 0.3, device=o); wg.linspace(0, 1, 41, device=o)
+ops.mm(full(300, 3), full(3, 4)); ops.mm(full(257, 8), full(5, 8).t())
 x = full(5, 37)
 for name in ("exp", "sigmoid", "tanh", "sqrt", "isnan", "floor", "erf"):
     getattr(ops, name)(x)

@@ -310,6 +310,8 @@ class _Builder:
         return k[1] == 1 or k[0] == 1, (k[2] == 1 or k[0] == 1) and (n[1] != 1 or n[0] == 1)
 
     def _cpu(self, gemm: Gemm, a: Place, b: Place, c: Place) -> None:
+        if (points := self._points(gemm, a, b, c)) is not None:
+            return self._launch(gemm, a, b, c, points, False, 1, 0)
         if gemm.n[0] > 1 and gemm.n[1] != 1 and (gemm.k[0] == 1 or gemm.k[2] != 1):
             gemm, b = self._copied_b(gemm, b)
         a_along_k, b_along_k = self._product(gemm)
@@ -336,6 +338,14 @@ class _Builder:
         columns = _ceil(there.n[0], chosen.columns)
         self._launch(there, a, b, place, chosen, b_along_k, columns, part_step)
         self._settle(gemm, there, c, place, chosen.parts, part_step)
+
+    def _points(self, gemm: Gemm, a: Place, b: Place, c: Place) -> contraction_plan.Schedule | None:
+        """The schedule for rows of few elements, where those of A and of the result lie one after the other."""
+        (m, am, cm), (n, _, cn), (k, ak, _) = gemm.m, gemm.n, gemm.k
+        if (am, ak, cm, cn) != (k, 1, n, 1) or any(p.dtype.storage != self.element.storage for p in (a, b, c)):
+            return None
+        shape = contraction_plan.Product(m, n, k, gemm.entries, True, False)
+        return contraction_plan.points(shape, self.able, self._chosen(shape))
 
     def _chosen(self, p: contraction_plan.Product) -> Choice:
         """What a schedule says of the product; ops with the same one share it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..backends.protocol import Capabilities
 from ..schedules import Choice, spaces
 
-__all__ = ["Product", "Schedule", "Tile", "choose", "choose_tile", "lays_b", "turns"]
+__all__ = ["Product", "Schedule", "Tile", "choose", "choose_tile", "lays_b", "points", "turns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A CPU schedule: `gemm` or `dots` with a register tile of `mr` rows by `nv` vectors (dots: columns).
+    """A CPU schedule: `gemm` or `dots` with a register tile of `mr` rows by `nv` vectors (dots: columns), or `points`
+    with a matrix of `mr` rows by `nv` columns.
 
     kc: rows of B that a panel has at most. pack: whether a work-item packs its panels, or reads B in place. rows,
     columns, entries: what a work-item takes of the result and the batch. depth: of k, `parts` of which are summed
@@ -89,8 +90,19 @@ _PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
 _FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
 _IN_PLACE = (32, 128)  # rows of a work-item that reads B in place, at most: of several panels, and of one
 _AN_ENTRY = 4096  # multiplications in the time that an entry of a batch takes at least
+_POINT, _POINTS = 8, 256  # coordinates of points at most, and how many points, that have a schedule of their own
 _FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
 _FLIP_COLUMNS = 100  # columns of B that pay for it
+
+
+def points(p: Product, able: Capabilities, chosen: Choice) -> Schedule | None:
+    """The schedule for many short rows of A by a matrix that stays in registers; None where rows are few or long."""
+    if p.n > _POINT or p.k > _POINT or p.m < _POINTS:
+        return None
+    wanted = _shares(p, able.cores, 1, chosen)
+    entries = _ceil(p.batch, wanted)
+    rows = _ceil(p.m, _ceil(wanted, _ceil(p.batch, entries)))
+    return Schedule("points", p.k, p.n, 1, False, rows, p.n, entries, p.k)
 
 
 def choose(product: Product, able: Capabilities, lanes: int, chosen: Choice | None = None) -> Schedule:

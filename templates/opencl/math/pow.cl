@@ -5,8 +5,15 @@
 // Largest error measured: 0.51 ULP in float; 1.26 in double, but 1.5 of x^(-1/2) and x^-2.
 #if BITS == 64
 #define WG_CUBE (x * x * x)
-#define WG_INVERSE_SQUARE ((1 / x) * (1 / x))
+#define WG_INVERSE_SQUARE wg_inverse_square(x)
 #define WG_INVERSE_ROOT wg_rsqrt(x + 0)
+// Where the square is neither lost nor inexact by more than its rounding.
+static inline __attribute__((overloadable)) F wg_inverse_square(F x) {
+    F s = x * x, r = 1 / s;
+    M far = !((s > 0x1p-1000) & (s < 0x1p1000));
+    if (ANY(far)) r = far ? wg_pow_full(x, (F)(-2)) : r;
+    return r;
+}
 #else
 #define WG_CUBE TO_F(TO_D(x) * TO_D(x) * TO_D(x))
 #define WG_INVERSE_SQUARE TO_F(1 / (TO_D(x) * TO_D(x)))
