@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,14 @@ def number_for(value: Any, dtype: DType, where: str) -> bool | int | float:
             return math.copysign(math.inf, value)
     if not math.isfinite(value):
         raise ArgumentError(f"{where}: {dtype.name} has no {value!r}")
-    limits = np.iinfo(dtype.numpy)
-    if not limits.min <= (number := int(value)) <= limits.max:
-        raise ArgumentError(f"{where}: {value!r} does not fit {dtype.name}, which holds {limits.min} to {limits.max}")
+    least, most = _limits(dtype)
+    if not least <= (number := int(value)) <= most:
+        raise ArgumentError(f"{where}: {value!r} does not fit {dtype.name}, which holds {least} to {most}")
     return number
+
+
+@cache
+def _limits(dtype: DType) -> tuple[int, int]:
+    """The least and the most that an integer dtype holds: NumPy takes microseconds to say it."""
+    found = np.iinfo(dtype.numpy)
+    return int(found.min), int(found.max)

@@ -325,8 +325,10 @@ def arange(
         raise ArgumentError("arange: takes an end")
     if end is None or start is None:
         start, end = 0, start if end is None else end
-    start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
-    integral = all(isinstance(x, int) for x in (start, end, step))
+    integral = type(start) is type(end) is type(step) is int
+    if not integral:
+        start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
+        integral = all(isinstance(x, int) for x in (start, end, step))
     wanted, place = kept(dtype, device, out, dtypes.int64 if integral else None)
     if wanted is dtypes.bool_:
         raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
@@ -337,8 +339,8 @@ def arange(
     if (end - start) * step < 0:
         raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
     count = -(-(end - start) // step) if wanted is dtypes.int64 else math.ceil((end - start) / step)
-    exact = float if wanted.kind == "f" else lambda x: number_for(int(x), dtypes.int64, "arange")
-    numbers = (exact(start), exact(step))
+    fits = dtypes.float64 if wanted.kind == "f" else dtypes.int64
+    numbers = (number_for(start, fits, "arange"), number_for(step, fits, "arange"))
     made = _progression("arange_fill", count, wanted, place, numbers, lambda i, start, step: start + step * i)
     return finished(made, "arange", requires_grad, out, layout, pin_memory)
 

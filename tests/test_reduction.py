@@ -299,7 +299,7 @@ def _of_bits(check: Callable[[Any], None]) -> Callable[[Any], None]:
 def test_every_op(ops: dict[str, OpRecord], vendor: str) -> None:
     rng = np.random.default_rng(6)
     cases: list[Case] = []
-    for shape in ((33, 150), (120, 133)):
+    for shape in ((33, 150), (120, 133), (300, 3), (257, 15)):
         x = rng.standard_normal(shape).astype(np.float32)
         whole = np.round(x).astype(np.float32)  # has ties and zeros
         given, rounded, near = tensor(x), tensor(whole), tensor(1 + x / 64)
@@ -327,6 +327,19 @@ def test_every_op(ops: dict[str, OpRecord], vendor: str) -> None:
     run_all(cases)
 
 
+def test_short_rows_are_a_schedule(ops: dict[str, OpRecord], cpu: None) -> None:
+    """Rows of few elements that lie one after the other: not rows apart, nor few of them, nor results apart."""
+    x = np.zeros((600, 3), np.float32)
+    apart = np.zeros((600, 4), np.float32)[:, :3]
+    rows = {"short": [x, x[::1], x.reshape(20, 30, 3)], "other": [x[:255], x[::2], apart, apart.T]}
+    for expected, arrays in rows.items():
+        for array in arrays:
+            dim = array.shape.index(3)
+            plan = dispatch.plan_for(ops["amax"], (tensor(array),), statics(ops["amax"], {"dim": dim}))
+            entry = plan.steps[0].instance.entry
+            assert (entry == "amax_short") == (expected == "short"), (array.shape, array.strides, entry)
+
+
 def test_truth_of_fractions(ops: dict[str, OpRecord], cpu: None) -> None:
     x = np.zeros((4, 40), np.float32)
     x[1, 3], x[2, 17], x[3, 39], x[0, 2] = 0.25, np.nan, -1e-40, -0.0
@@ -338,7 +351,7 @@ def test_truth_of_fractions(ops: dict[str, OpRecord], cpu: None) -> None:
 def test_nan_infinity_and_ties(ops: dict[str, OpRecord], vendor: str) -> None:
     rng = np.random.default_rng(7)
     cases: list[Case] = []
-    for shape in ((30, 40), (40, 1000)):
+    for shape in ((30, 40), (40, 1000), (300, 7)):
         x = rng.integers(-2, 3, shape).astype(np.float32)
         x[1, 2] = x[1, 5] = x[3, 3] = np.nan
         x[2] = -np.inf

@@ -2,7 +2,8 @@
 
 The dimensions that are kept and those that are reduced are merged apart from each other, and walked as the largest
 operand lies in memory. Schedules of a CPU: `rows` (a vector along the innermost reduced dimension), `columns` (vectors
-along the innermost kept one) and `general` (an element at a time: short rows, and states that vectors cannot hold).
+along the innermost kept one), `short` (rows of few elements, one after the other) and `general` (an element at a time:
+other short rows, and states that vectors cannot hold).
 Of a GPU: `tree` (a work-group makes one result, or several neighbouring ones, and joins its members' states in local
 memory). With fewer results than the device has work-items for, each writes partial states, and `finish` (`tree_finish`)
 joins them. No schedule uses atomics: the same call gives the same bits.
@@ -30,6 +31,7 @@ __all__ = [
 
 _BLOCK = 4096  # elements after which a row's running states join the total: errors of a long sum stay small
 _RUN = 256  # the same for the elements of one column
+_SHORT, _LEAST_SHORT = 15, 256  # elements at most of rows, and how many rows, that have a schedule of their own
 WIDE = frozenset(("float", "double", "int", "long"))  # elements whose vectors can hold positions
 LIMITS = {
     "float": ("(-INFINITY)", "INFINITY"),
@@ -291,7 +293,13 @@ def _cpu(
     entry = (
         "general" if lanes == 1 else "columns" if beside and walk.count else "rows" if length >= lanes else "general"
     )
+    if _is_short(walk):
+        entry = "short"
     parts = elementwise_parts(_work(request, walk, entry), request.capabilities.cores, chosen["parts"])
+    if entry == "short":
+        run, items = split(walk.results, parts)
+        row = [("ROW", str(walk.count))]
+        return _steps(request, outputs, walk, element, entry, (items,), (1,), (run, 0, 0), 1, row, None, 1)
     wide = _widened(request, walk, lanes) if lanes > 1 else None
     if wide is not None:
         entry, chunk, size, inner = "columns", *_columns(request, wide, lanes, parts)
@@ -315,6 +323,17 @@ def _cpu(
     finish = _cpu_finish(request, outputs, walk, lanes, splits) if splits > 1 else None
     local = (1, 1, 1)
     return _steps(request, outputs, walk, element, entry, size, local, chunk, splits, defines, finish, lanes, wide=wide)
+
+
+def _is_short(walk: Walk) -> bool:
+    """Whether rows are few elements each and lie one after the other, as results do."""
+    inputs = len(walk.strides)
+    return (
+        1 < walk.count <= _SHORT
+        and walk.results >= _LEAST_SHORT
+        and all(s == (walk.count,) for s in walk.kept_strides[:inputs])
+        and all(s == (1,) for s in (*walk.kept_strides[inputs:], *walk.strides))
+    )
 
 
 def _widened(request: Request, walk: Walk, lanes: int) -> Walk | None:
