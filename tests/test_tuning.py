@@ -134,6 +134,7 @@ def large() -> None:
         wg.mm(wg.empty(m, k), wg.empty(k, n))
         wg.mm(wg.empty(k, m).t(), wg.empty(k, n))
         wg.mm(wg.empty(m, k), wg.empty(n, k).t())
+    wg.mm(wg.empty(5000, 3), wg.empty(3, 4))
     wg.mm(wg.empty(2048, 1024, dtype=wg.float16), wg.empty(1024, 2048, dtype=wg.float16))
     wg.bmm(wg.empty(80, 100, 64), wg.empty(80, 64, 64))
     wg.mm(wg.empty(512, 128, dtype=wg.float16), wg.empty(128, 512, dtype=wg.float16))

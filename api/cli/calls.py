@@ -113,13 +113,15 @@ def _calls(record: OpRecord, op: Op, place: Device, dtype: DType) -> Iterator[Ca
 def _broadcast(
     op: Op, named: dict[str, Any], place: Device, dtype: DType, shape: tuple[int, ...], grad: bool
 ) -> Iterator[dict[str, Any]]:
-    """Each operand in turn as a row and as a number, the others as they are."""
+    """Each operand in turn as a row and as a number, of short rows as a column too, the others as they are."""
     values = [p.name for p in op.operands if p.role == "tensor" and p.type == "value"]
     if len(values) < 2:
         return
     for name in values:
         yield {name: blank(place, shape[-1], dtype=dtype, grad=grad)}
         yield {name: 0.5 if dtype.kind == "f" else dtype.kind != "b"}
+        if shape in _NARROW:
+            yield {name: blank(place, shape[0], 1, dtype=dtype, grad=grad)}
 
 
 def _alike(op: Op) -> bool:

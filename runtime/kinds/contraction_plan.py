@@ -97,7 +97,7 @@ _FLIP_COLUMNS = 100  # columns of B that pay for it
 
 def points(p: Product, able: Capabilities, chosen: Choice) -> Schedule | None:
     """The schedule for many short rows of A by a matrix that stays in registers; None where rows are few or long."""
-    if p.n > _POINT or p.k > _POINT or p.m < _POINTS:
+    if p.n > _POINT or p.k > _POINT or p.m < _POINTS or not chosen["points"]:
         return None
     wanted = _shares(p, able.cores, 1, chosen)
     entries = _ceil(p.batch, wanted)

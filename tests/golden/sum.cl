@@ -234,6 +234,38 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
 }
 #endif
 
+#ifdef SCHEDULE_SHORT
+// Rows of ROW elements that lie one after the other, a result each: what the compiler makes vectors of, ROW elements apart.
+WG_ONE kernel void NAME(sum_short)(global const S0 *p0, 
+#ifdef SPLIT
+    global S1 *p1, 
+#else
+    global S1 *p1, 
+#endif
+    const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+    global const S0 *x0 = WG_AT(const S0, p0, dyn.offset[0]);
+#ifdef SPLIT
+    global S1 *x1 = WG_AT(S1, p1, dyn.offset[1]);
+#else
+    global S1 *x1 = WG_AT(S1, p1, dyn.offset[1]);
+#endif
+    long out = (long)get_global_id(0) * geo.chunk[0];
+    const long last = out + geo.chunk[0] < geo.outputs ? out + geo.chunk[0] : geo.outputs;
+    global const S0 *restrict r0 = x0;
+    for (; out < last; out++) {
+        NAME(State) one = NAME(sum_identity_scalar)();
+        WG_UNROLL for (int i = 0; i < ROW; i++)
+            one = NAME(sum_combine_scalar)(one, NAME(sum_map_scalar)(LOAD0(r0 + out * ROW + i), i));
+        const long o1 = out; 
+        {
+            C y0;
+            NAME(sum_finish_scalar)(one, (C)geo.count, &y0);
+            STORE1(x1 + o1, y0);
+        }
+    }
+}
+#endif
+
 #ifdef SCHEDULE_COLUMNS
 // The innermost kept dimension in vectors, several side by side, down the reduced elements.
 WG_ONE kernel void NAME(sum_columns)(global const S0 *p0, 
