@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import attrgetter
 from typing import Any
 
 from ._checks import only_tensors
@@ -20,6 +21,9 @@ from .runtime.tensor import Tensor
 __all__ = [
     "cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "meshgrid", "row_stack", "stack", "vstack",
 ]  # fmt: skip
+
+
+_layout = attrgetter("meta")
 
 
 # Joining ------------------------------------------------------------------------------------------------------------
@@ -72,10 +76,11 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
     if axis is not None:
         dim = spelled_dim("stack", dim, 0, axis)
     given = _listed(tensors, "stack")
-    shape = given[0].meta.shape
+    first = given[0].meta
+    shape = first.shape
     at = layout.normalize_dim(dim, len(shape) + 1, "stack")
     for tensor in given:
-        if tensor.meta.shape != shape:
+        if tensor.meta is not first and tensor.meta.shape != shape:
             raise ShapeError(f"stack: shapes must be equal: {list(shape)} and {list(tensor.meta.shape)}")
     found = _join(given, at, shape[:at] + (len(given),) + shape[at:], given, stacked=True)
     return found if out is None else store(found, out, "stack")
@@ -83,28 +88,29 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
 
 def _join(tensors: list[Tensor], dim: int, shape: tuple[int, ...], named: list[Tensor], *, stacked: bool) -> Tensor:
     """A new tensor of `shape`, each of `tensors` copied to its place along `dim`."""
-    dtype = named[0].meta.dtype
-    for tensor in named[1:]:
-        if tensor.meta.dtype is not dtype:
-            dtype = dtypes.promote(dtype, tensor.meta.dtype)
-    device = tensors[0].meta.device
-    if any(t.meta.device is not device for t in tensors):
+    dtype, device = named[0].meta.dtype, tensors[0].meta.device
+    layouts = set(map(_layout, named))  # which are interned, and mostly one
+    if any(found.dtype is not dtype for found in layouts):
+        dtype = reduce(dtypes.promote, (t.meta.dtype for t in named))
+    if len(layouts) > 1 and any(t.meta.device is not device for t in tensors):
         raise DeviceError(f"cat: tensors on different devices ({', '.join(str(t.meta.device) for t in tensors)})")
     out = empty(meta(dtype, shape, None, device))
     state = _local.state
     strides = out.meta.strides
     own = strides[:dim] + strides[dim + 1 :] if stacked else strides
     step = strides[dim] * dtype.itemsize
-    at = out.start
+    at, storage, copy, known = out.start, out.storage, registry["copy"], None
     recorded = state.grad
     state.grad = False
     try:
         for tensor in tensors:
             source = tensor.meta
+            if source is not known:  # layouts are interned: the next tensor's is mostly the same
+                known, place = source, meta(dtype, source.shape, own, device)
+                further = step if stacked else step * source.shape[dim]
             if source.numel:
-                target = Tensor(out.storage, meta(dtype, source.shape, own, device), at)
-                call_into(registry["copy"], (tensor,), (None,), (target,), in_place=False)
-            at += step if stacked else step * source.shape[dim]
+                call_into(copy, (tensor,), (None,), (Tensor(storage, place, at),), in_place=False)
+            at += further
     finally:
         state.grad = recorded
     out.storage.version = 0
