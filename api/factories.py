@@ -301,7 +301,10 @@ def _progression(
     made = _empty(meta(dtype, (count,), None, device))
     if not getattr(device.driver, "opened", True):  # as for constants
         with np.errstate(all="ignore"):
-            return _hosting.from_host(host(np.arange(count), *numbers), dtype, device)
+            values = host(np.arange(count), *numbers)
+            if dtype.kind == "f" and dtype.itemsize == 2:  # kernels round doubles to half types by way of float32
+                values = values.astype(np.float32)
+            return _hosting.from_host(values, dtype, device)
     if count:
         call_into(registry[name], (made, *numbers), (), (made,), in_place=False)
         made.storage.version = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weftgrad as wg
+from weftgrad.runtime.errors import SpecError
 
 PLACES = ("cpu", "opencl:0")
 FLOATS = {"float64": 0, "float32": 0, "float16": 0, "bfloat16": 2**-8}  # relative: NumPy has no bfloat16
@@ -22,13 +24,14 @@ _NUMBERS = st.floats(-1e3, 1e3, allow_nan=False).map(lambda x: round(x, 3))
 @settings(max_examples=25, deadline=None)
 @given(start=_NUMBERS, step=_NUMBERS.filter(bool), count=st.integers(0, 300))
 def test_arange_of_floats(place: str, dtype: str, start: float, step: float, count: int) -> None:
-    """start + i * step in float64, rounded once; as many as lie before the end."""
+    """start + i * step in float64, rounded once (half types by way of float32); as many as lie before the end."""
     end = start + step * (count - 0.5) if count else start
     found = wg.arange(start, end, step, dtype=getattr(wg, dtype), device=place).cpu()
     expected = start + step * np.arange(count, dtype=np.float64)
     assert found.shape == (count,), (place, dtype)
     with np.errstate(over="ignore"):
-        exact = expected if dtype == "bfloat16" else expected.astype(dtype).astype(np.float64)
+        single = expected if dtype == "float64" else expected.astype(np.float32)
+        exact = single if dtype == "bfloat16" else single.astype(dtype).astype(np.float64)
     np.testing.assert_allclose(found.double().numpy(), exact, rtol=FLOATS[dtype], atol=0, err_msg=f"{place} {dtype}")
 
 
@@ -87,13 +90,42 @@ def test_into_a_result_that_is_not_contiguous() -> None:
     assert whole.tolist() == [0, 0, 1, 0, 2, 0, 3, 0, 4]
 
 
+RAMP = """
+- op: "ramp(input, rate: Scalar = 0.5)"
+  kind: random
+  doc: input * exp(-rate * i) + input ** 2, for element i.
+  dtypes: float
+  out: input * exp(-rate * index) + input * input
+"""
+
+
+def test_an_op_of_users_names_positions(tmp_path: Path) -> None:
+    """Values, and two derivatives, of which the first names positions too; of a view, they are the view's own."""
+    (tmp_path / "ramp.yaml").write_text(RAMP)
+    ramp = wg.ops.load(tmp_path / "ramp.yaml").ramp
+    x = wg.randn(4, 3, dtype=wg.float64).T.requires_grad_()
+    array, decay = x.detach().numpy(), np.exp(-0.25 * np.arange(12.0).reshape(3, 4))
+    y = ramp(x, 0.25)
+    np.testing.assert_allclose(y.detach().numpy(), array * decay + array**2, rtol=1e-14)
+    (slope,) = wg.autograd.grad(y.sum(), x, create_graph=True)
+    np.testing.assert_allclose(slope.detach().numpy(), decay + 2 * array, rtol=1e-14, atol=1e-14)
+    (bend,) = wg.autograd.grad(slope.sum(), x)
+    np.testing.assert_allclose(bend.numpy(), np.full((3, 4), 2.0), rtol=1e-14)
+
+
+def test_positions_need_no_seed(tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text(RAMP.replace(" = 0.5)", ", seed: Seed, offset: Seed)"))
+    with pytest.raises(SpecError, match="takes no seed"):
+        wg.ops.load(tmp_path / "wrong.yaml")
+
+
 _HOST = """
 import sys
 import weftgrad as wg
 if sys.argv[1] == "kernels":
     (wg.ones(3) + 1).tolist()
-made = [wg.arange(-5, 7, 0.01, dtype=d) for d in (wg.float64, wg.float32)]
-made += [wg.linspace(-5, 7, 1201, dtype=d) for d in (wg.float64, wg.float32)]
+made = [wg.arange(-5.68, 7864, 5.24512, dtype=d) for d in (wg.float64, wg.float32, wg.float16)]
+made += [wg.linspace(-5, 7, 1201, dtype=d) for d in (wg.float64, wg.float32, wg.float16)]
 print(sys.argv[1], wg.device("cpu").driver.opened, file=sys.stderr)
 print([x.numpy().tobytes().hex() for x in made])
 """

@@ -131,7 +131,7 @@ def _derived(op: Op, parameter: str, expr: Expr) -> Derived:
     shown = ", ".join(n + next((notes.get(p.role, "") for p in op.params if p.name == n), "") for n in operands)
     spec = {
         "op": f"{op.name}_grad_{parameter}({shown})",
-        "kind": "random" if drawn else "pointwise",
+        "kind": "random" if drawn or _PLACE in used else "pointwise",
         "doc": f"Gradient of {op.name} with respect to {parameter}.",
         "dtypes": "float",
         "out": to_text(expr),
