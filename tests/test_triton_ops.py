@@ -25,7 +25,7 @@ from weftgrad.nn import functional as F
 from weftgrad.runtime import dispatch
 from weftgrad.runtime.backends.protocol import Step
 from weftgrad.runtime.device import Device
-from weftgrad.runtime.kinds import index as index_kind
+from weftgrad.runtime.kinds import index_masks
 from weftgrad.runtime.kinds import triton
 from weftgrad.runtime.kinds.triton import index as triton_index
 from weftgrad.runtime.records import registry
@@ -436,7 +436,7 @@ def test_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"index.count many", "index.sum", "index.list many"} <= launched(SMALL_DRIVER, begin)
     # As on a device with so many chunks that their counts are added up in several blocks.
     monkeypatch.setattr(triton_index, "_MASK_BLOCK", 8)
-    monkeypatch.setattr(index_kind, "_LEAST_COUNTED", 20)
+    monkeypatch.setattr(index_masks, "_LEAST_COUNTED", 20)
     place, driver = interpreter("block=64,cores=2")
     few = mask[:409]
     np.testing.assert_array_equal(wg.nonzero(wg.tensor(few, device=place)).cpu().numpy(), np.argwhere(few))
