@@ -25,8 +25,7 @@ from weftgrad.nn import functional as F
 from weftgrad.runtime import dispatch
 from weftgrad.runtime.backends.protocol import Step
 from weftgrad.runtime.device import Device
-from weftgrad.runtime.kinds import index_masks
-from weftgrad.runtime.kinds import triton
+from weftgrad.runtime.kinds import index_masks, triton
 from weftgrad.runtime.kinds.triton import index as triton_index
 from weftgrad.runtime.records import registry
 
