@@ -7,7 +7,7 @@ that runs kernels by workers of its own has as many as it was started with.
 from __future__ import annotations
 
 from .runtime import native
-from .runtime.backends.workgroups import cores
+from .runtime.backends.processor import cores
 from .runtime.errors import ArgumentError
 
 __all__ = ["get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"]

@@ -16,7 +16,8 @@ import weftgrad as wg
 
 from ..codegen.generate import own_specs
 from ..runtime import native
-from .sites import OurSite, Site, cores, is_gpu, last_level_cache
+from ..runtime.backends.processor import cores, last_level_cache
+from .sites import OurSite, Site, is_gpu
 
 __all__ = ["describe"]
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import weftgrad as wg
 
+from ..runtime.backends.processor import last_level_cache
 from .clocks import Clock, DeviceClock, WallClock
 from .measure import PAUSE
 
-__all__ = ["CACHES", "NotOffered", "OurSite", "Site", "cores", "is_gpu", "last_level_cache", "sites"]
+__all__ = ["CACHES", "NotOffered", "OurSite", "Site", "is_gpu", "sites"]
 
 Array = np.ndarray[Any, Any]
 _FILL = 1 << 26  # elements, float32: what is written ahead of a sample, and more than a last-level cache holds
@@ -26,21 +25,6 @@ CACHES = 128 << 20  # bytes, twice the largest last-level cache of a GPU: operan
 
 class NotOffered(AttributeError):
     """What a row calls is not part of a peer's library: the peer has no part in the row."""
-
-
-def cores() -> int:
-    """The cores that this process may use: how many threads every contender gets."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def last_level_cache() -> int:
-    """Bytes of the host's largest cache; 32 MiB where it does not say."""
-    found = [32 << 20]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text(encoding="ascii").strip()
-        found.append(int(text[:-1]) << {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0) if text[:-1].isdigit() else 0)
-    return max(found)
 
 
 class Site:

@@ -16,7 +16,7 @@ import pytest
 
 import weftgrad as wg
 from weftgrad.runtime import native, program
-from weftgrad.runtime.backends import workgroups
+from weftgrad.runtime.backends import processor, workgroups
 from weftgrad.runtime.backends.opencl_cpu import HELD, CpuDriver
 from weftgrad.runtime.device import device
 
@@ -166,7 +166,7 @@ def test_a_process_may_end_beside_its_helpers() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="affinities are Linux's")
 def test_helpers_are_kept_from_the_callers_core(driver: CpuDriver) -> None:
-    if workgroups.cores() < 2:
+    if processor.cores() < 2:
         pytest.skip("one core: there are no helpers")
     everywhere = os.sched_getaffinity(0)
     x = wg.ones(1 << 17, device="cpu")
@@ -288,7 +288,7 @@ def test_events_of_work_that_is_done(driver: CpuDriver) -> None:
 def test_as_many_threads_as_were_asked_for(driver: CpuDriver) -> None:
     """With one, the caller works alone: the process takes no more time of cores than has passed."""
     x = wg.ones(1 << 20, device="cpu")
-    assert wg.get_num_threads() == workgroups.cores()
+    assert wg.get_num_threads() == processor.cores()
     try:
         wg.set_num_threads(1)
         assert wg.get_num_threads() == 1
@@ -298,7 +298,7 @@ def test_as_many_threads_as_were_asked_for(driver: CpuDriver) -> None:
             wg.sin(x)
         assert time.process_time() - used < 1.1 * (time.perf_counter() - begin) + 0.01
     finally:
-        wg.set_num_threads(workgroups.cores())
+        wg.set_num_threads(processor.cores())
     for wrong in (0, -1, 1.5, True, "2"):
         with pytest.raises(ValueError, match="set_num_threads: takes a positive int"):
             wg.set_num_threads(wrong)  # type: ignore[arg-type]

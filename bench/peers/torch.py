@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..sites import CACHES, OurSite, Site, cores
+from ...runtime.backends.processor import cores
+from ..sites import CACHES, OurSite, Site
 
 __all__ = ["TorchSite", "site"]
 

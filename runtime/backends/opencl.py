@@ -27,6 +27,7 @@ from ..pool import Budget, Pool
 from ..storage import Storage
 from .arguments import Scratch, bind
 from .overrides import override
+from .processor import stream_threshold
 from .protocol import Capabilities, Instance, Step
 from .queues import DEVICE, Counter, QueueStream, launch_error
 
@@ -126,8 +127,7 @@ def identity_of(info: DeviceInfo) -> str:
 def capabilities_of(info: DeviceInfo) -> Capabilities:
     """What schedules are chosen by, from what the driver says; `WEFTGRAD_CAPABILITIES` overrides fields for tests,
     as in `style=gpu,fp64=0,max_group=64,local_memory=16384`."""
-    handle = info.handle
-    extensions = handle.extensions.split()
+    handle, extensions = info.handle, info.handle.extensions.split()
     found = Capabilities(
         style="gpu" if info.is_gpu else "cpu",
         cores=handle.max_compute_units,
@@ -138,9 +138,9 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
         local_memory=handle.local_mem_size,
         builtins="Portable" not in info.platform,
         memory=handle.global_mem_size,
+        stream=stream_threshold(),
     )
-    overrides = os.environ.get("WEFTGRAD_CAPABILITIES")
-    return override(found, overrides) if overrides else found
+    return override(found, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
 
 
 # PoCL puts clang's header of all OpenCL built-ins before every program: 18,000 lines, parsed anew in 0.1 s each time.

@@ -36,9 +36,10 @@ from ..pool import Pool
 from ..storage import Storage
 from .arguments import bind_launch
 from .host import HostDriver
+from .processor import cores
 from .protocol import Capabilities, Instance, Step
 from .queues import CALLING, WORKERS, QueueStream, launch_error
-from .workgroups import MOST_ITEMS, Functions, Named, Placed, can_call, cores
+from .workgroups import MOST_ITEMS, Functions, Named, Placed, can_call
 
 __all__ = ["SMALL", "CpuDriver", "CpuStream"]
 

@@ -33,7 +33,7 @@ class Capabilities:
     `style` is `cpu` (explicit vectors, one work-item a run of elements, no local memory), `gpu` (one work-item an
     element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math
     functions. `optimize`: whether kernels are optimised; without it they are built in half of the time or less, which
-    is what tests of other devices' schedules want.
+    is what tests of other devices' schedules want. `stream`: bytes of a result from which a CPU's stores bypass caches.
     For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
     block may have, `block` the elements that a program of an elementwise kernel takes.
     """
@@ -51,6 +51,7 @@ class Capabilities:
     memory: int = 0
     sm: int = 0
     block: int = 1024
+    stream: int = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ process with a kernel that writes down all that it is given, and only of version
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from .. import called, native, program
 from .protocol import Instance, Slot
 
-__all__ = ["MOST_ITEMS", "PROBE", "Functions", "Named", "Placed", "can_call", "cores"]
+__all__ = ["MOST_ITEMS", "PROBE", "Functions", "Named", "Placed", "can_call"]
 
 MOST_ITEMS = 0x7FFF  # work-items of a launch: PoCL compiles kernels anew for larger ones, and items have 16 bits
 _VERSIONS = re.compile(r"OpenCL 3\.0 PoCL 3\.[01]\b")
@@ -122,9 +121,4 @@ def can_call(cl: Any, context: Any, queue: Any, functions: Functions) -> bool:
     places = (first, first + pointers.itemsize, geometry.ctypes.data, dynamic.ctypes.data)
     probe.try_call(places, (4, 5, 6), (1, 2, 3))
     return found.tolist() == [1, 2, 3, 1, 2, 3, 4, 5, 6, *expected[9:]]
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

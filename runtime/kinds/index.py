@@ -33,7 +33,6 @@ __all__ = ["borrowed", "plan"]
 
 _RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
 _READERS, _WRITERS = 128, 64  # work-items of a group of a GPU
-_STREAM = 8 << 20  # bytes of result from which stores bypass the caches
 _TOLD_SLOT = Slot("int64", "index")
 _BOARD = 16384  # bytes of a row that is made in private memory, and then stored at once
 
@@ -124,7 +123,7 @@ def _told(request: Request, items: int) -> tuple[Meta, ...]:
 
 def _streams(request: Request, out: Meta, row: int, lanes: int) -> bool:
     """Whether whole vectors of a result in one piece, row by row, may bypass the caches."""
-    fresh = request.into is None and out.contiguous and out.nbytes >= _STREAM
+    fresh = request.into is None and out.contiguous and out.nbytes >= request.capabilities.stream
     return fresh and lanes > 1 and row * out.dtype.itemsize % 64 == 0
 
 

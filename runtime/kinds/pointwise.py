@@ -26,7 +26,6 @@ __all__ = ["COSTS", "compute_dtype", "elementwise_parts", "plan", "result_dtype"
 _CLASSES = {"bool": "b", "integer": "ui", "float": "f", "numeric": "uif", "integral": "bui", "all": "buif"}
 _PERIOD = 4  # vectors that a row has at most for it to be joined with others
 _NEAR = 4096  # elements in rows beside each other that a work-item goes through before it takes the next rows
-_STREAM = 8 << 20  # bytes of result from which stores bypass the caches, where that is not a schedule's choice
 # What an element of 4 bytes costs a core of a CPU (measured, PoCL on AVX-512), in eighths of a nanosecond: 1 to read
 # and write it, and for every math function called what stands here, or 4.
 COSTS = {
@@ -227,7 +226,7 @@ def _classes(given: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str
 
 def _streams(request: Request, output: Meta, element: str, chosen: Choice) -> bool:
     """Whether vectors of a result go past the caches: where it is large, new memory and stored as it is computed."""
-    if request.into is not None or output.nbytes < chosen["stream"]:
+    if request.into is not None or output.nbytes < (chosen["stream"] or request.capabilities.stream):
         return False
     return output.dtype.storage == element and output.dtype is not dtypes.bool_
 

@@ -279,9 +279,10 @@ class RowPlanner:
         the stores along, until the result is past what they hold.
         """
         found = []
+        least = self.chosen["stream"] or 4 * self.request.capabilities.stream
         for k, layout in enumerate(self.outputs, len(self.slots) - len(self.outputs)):
             whole = self.n % lanes == 0 and lanes == self.lanes and self.step[k] == (1,)
-            fresh = self.request.into is None and layout.nbytes >= self.chosen["stream"] and self.scopes[k] == "full"
+            fresh = self.request.into is None and layout.nbytes >= least and self.scopes[k] == "full"
             if whole and fresh and layout.dtype.storage == self.element:
                 found.append((f"STREAM{k}", "1"))
         return found

@@ -21,7 +21,7 @@ from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dim, pack_longs, split
 from ..schedules import Choice, choose
 from . import Planned, Request, slot
-from .pointwise import _CLASSES, _STREAM, compute_dtype, elementwise_parts
+from .pointwise import _CLASSES, compute_dtype, elementwise_parts
 from .reduction import LIMITS, WIDE, is_bool, result_of, state_bytes, state_slot, vector_defines
 
 __all__ = ["Lines", "plan", "schedule"]
@@ -242,7 +242,7 @@ def _streamed(request: Request, outputs: tuple[Meta, ...], element: str, first: 
     found = []
     for i, layout in enumerate(outputs):
         plain = layout.dtype.storage == element and layout.dtype is not dtypes.bool_ and layout.contiguous
-        if request.into is None and plain and layout.nbytes >= _STREAM:
+        if request.into is None and plain and layout.nbytes >= request.capabilities.stream:
             found.append((f"STREAM{first + i}", "1"))
     return found
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import BaseContext
 from typing import Any
 
 from ...random import Generator, default_generator
+from ...runtime.backends.processor import cores
 from ...runtime.errors import ArgumentError
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
@@ -157,10 +157,9 @@ class DataLoader:
 
     def check_worker_number_rationality(self) -> None:
         """Warn of more workers than there are cores for this process."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if self.num_workers > cores:
+        if self.num_workers > cores():
             warnings.warn(
-                f"DataLoader: {self.num_workers} workers, but this process may use {cores} cores: more workers than "
+                f"DataLoader: {self.num_workers} workers, but this process may use {cores()} cores: more workers than "
                 "cores are slower, not faster",
                 stacklevel=3,
             )

@@ -1,0 +1,131 @@
+"""Stores that bypass the caches: which results get them, and that they leave the same bits as others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import vendors
+
+import weftgrad as wg
+from weftgrad.bench import facts
+from weftgrad.bench.sites import OurSite
+from weftgrad.nn import functional as F
+from weftgrad.runtime.backends import processor
+from weftgrad.runtime.device import device
+
+Maker = Callable[[np.random.Generator], Callable[[], wg.Tensor]]
+
+
+@pytest.fixture
+def streaming(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`cpu`, where every result of a line of a cache and more is large."""
+    yield from vendors.posing({"stream": 64}, monkeypatch)
+
+
+def normal(rng: np.random.Generator, *shape: int) -> wg.Tensor:
+    return wg.tensor(rng.standard_normal(shape).astype(np.float32))
+
+
+def index(rng: np.random.Generator, *shape: int, below: int) -> wg.Tensor:
+    return wg.tensor(rng.integers(0, below, shape))
+
+
+def scattered(rng: np.random.Generator) -> Callable[[], wg.Tensor]:
+    target, places, source = normal(rng, 70, 96), index(rng, 70, 40, below=96), normal(rng, 70, 40)
+    return lambda: target.scatter_add(1, places, source)
+
+
+def gathered(rng: np.random.Generator) -> Callable[[], wg.Tensor]:
+    source, places = normal(rng, 70, 96), index(rng, 70, 32, below=96)
+    return lambda: source.gather(1, places)
+
+
+def taken(rng: np.random.Generator) -> Callable[[], wg.Tensor]:
+    source, places = normal(rng, 70, 96), index(rng, 33, 64, below=70 * 96)
+    return lambda: wg.take(source, places)
+
+
+def of(function: Callable[..., wg.Tensor], *shapes: tuple[int, ...]) -> Maker:
+    def make(rng: np.random.Generator) -> Callable[[], wg.Tensor]:
+        operands = [normal(rng, *shape) for shape in shapes]
+        return lambda: function(*operands)
+
+    return make
+
+
+CASES: dict[str, Maker] = {
+    "add": of(wg.add, (37, 113), (37, 113)),
+    "add of few": of(wg.add, (19,), (19,)),
+    "a row": of(wg.add, (70, 96), (96,)),
+    "a column": of(wg.add, (70, 96), (70, 1)),
+    "part of a row": of(lambda x: x[:, 3:99] * 2, (70, 128)),
+    "double": of(lambda x: wg.exp(x.double()), (37, 113)),
+    "rows softened": of(lambda x: F.softmax(x, -1), (33, 192)),
+    "rows normalised": of(lambda x: F.layer_norm(x, (192,)), (33, 192)),
+    "running sums": of(lambda x: x.cumsum(1), (33, 192)),
+    "sums that run back": of(lambda x: x.flip(1).cumsum(0), (33, 192)),
+    "gather": gathered,
+    "take": taken,
+    "scatter_add": scattered,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored past the caches, beside what is not; both by kernels that are built alike."""
+    found: list[np.ndarray[Any, Any]] = []
+    streamed: list[bool] = []
+    for threshold in (1 << 40, 64):
+        pose = vendors.posing({"stream": threshold}, monkeypatch)
+        next(pose)
+        try:
+            call = CASES[name](np.random.default_rng(7))
+            steps = facts.steps_of(OurSite("cpu"), call)
+            found.append(call().numpy())
+        finally:
+            next(pose, None)
+        defines = [define for step in steps for define in step.instance.defines]
+        streamed.append(any(key.startswith("STREAM") and value != "0" for key, value in defines))
+        streamed[-1] |= any(key == "BOARD" for key, _ in defines)
+    np.testing.assert_array_equal(found[0].view(np.uint8), found[1].view(np.uint8), err_msg=f"{name} on cpu")
+    assert streamed == [False, True]
+
+
+def test_in_place_keeps_to_the_caches(streaming: None) -> None:
+    """Memory that a program has in hand is in a cache already."""
+    x, y = wg.zeros(64, 64), wg.ones(64, 64)
+    for call in (lambda: x.add_(y), lambda: wg.add(x, y, out=x)):
+        steps = facts.steps_of(OurSite("cpu"), call)
+        assert [d for step in steps for d in step.instance.defines if d[0].startswith("STREAM")] == []
+    assert x.sum().item() == 2 * 64 * 64  # each was called
+
+
+def test_threshold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By the largest cache of the host: four of it, or 8 MiB where it is one that many share."""
+
+    def of_caches(*sizes: str) -> int:
+        folder = tmp_path / "-".join(sizes or ("none",))
+        for i, size in enumerate(sizes):
+            (folder / f"index{i}").mkdir(parents=True)
+            (folder / f"index{i}" / "size").write_text(f"{size}\n", encoding="ascii")
+        monkeypatch.setattr(processor, "_CACHES", folder)
+        processor.last_level_cache.cache_clear()
+        return processor.stream_threshold()
+
+    try:
+        assert of_caches("32K", "1024K", "36608K") == 4 * 36608 << 10
+        assert of_caches("48K", "2048K", "491520K") == 8 << 20
+        assert of_caches("48K", "2M", "1G") == 8 << 20
+        assert of_caches() == of_caches("odd") == 128 << 20
+    finally:
+        processor.last_level_cache.cache_clear()
+
+
+def test_the_device_has_it() -> None:
+    driver: Any = device("cpu").driver
+    driver.require()
+    assert driver.capabilities.stream == processor.stream_threshold()
