@@ -43,7 +43,7 @@ from weftgrad.runtime.tuning.trial import Trial
 
 CPU: Any = device("cpu")
 STYLES: dict[str, dict[str, Any]] = {
-    "cpu": {"cores": 16, "stream": 8 << 20},
+    "cpu": {"cores": 16, "stream": 10 << 20},
     "gpu": {"style": "gpu", "lanes": 4, "max_group": 512, "local_memory": 48 * 1024, "cores": 40},
     "triton": {"style": "triton", "sm": 90, "cores": 132, "lanes": 4, "max_group": 1024, "local_memory": 227 * 1024},
 }
@@ -141,7 +141,8 @@ def large() -> None:
     for ins, outs, side in ((3, 64, 64), (64, 128, 28), (1, 1, 200), (2, 4, 100), (256, 256, 14), (4, 48, 28)):
         x, w = wg.empty(16, ins, side, side, requires_grad=True), wg.empty(outs, ins, 3, 3, requires_grad=True)
         F.conv2d(x, w, padding=1).sum().backward()
-    for shape in ((4096, 3000), (64, 50257), (20, 14000), (4096, 5000), (4096, 3008), (1024, 3008), (4096, 100)):
+    for shape in ((4096, 3000), (64, 50257), (20, 14000), (4096, 5000), (4096, 3008), (1024, 3008), (4096, 100),
+                  (4096, 2304), (1024, 2304)):  # fmt: skip
         wg.empty(*shape).softmax(-1)
         wg.empty(*shape) + wg.empty(*shape)
         for dim in (0, 1):
