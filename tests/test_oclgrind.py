@@ -52,7 +52,7 @@ x = full(5, 37)
 for name in ("exp", "sigmoid", "tanh", "sqrt", "isnan", "floor", "erf"):
     getattr(ops, name)(x)
 ops.where(x > 0.1, x, 2.0); ops.lerp(x, x, 0.3); x.add_(1); x[1:, 2:].mul_(2)
-for shape in ((5, 37), (1, 700), (300, 3), (3, 4, 5)):
+for shape in ((5, 37), (1, 700), (300, 3), (258, 19), (3, 4, 5)):
     z = full(*shape)
     for dim in (None, *range(len(shape))):
         ops.sum(z, dim); ops.amax(z, dim); ops.any(z > 1, dim)

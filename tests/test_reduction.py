@@ -299,7 +299,7 @@ def _of_bits(check: Callable[[Any], None]) -> Callable[[Any], None]:
 def test_every_op(ops: dict[str, OpRecord], vendor: str) -> None:
     rng = np.random.default_rng(6)
     cases: list[Case] = []
-    for shape in ((33, 150), (120, 133), (300, 3), (257, 15)):
+    for shape in ((33, 150), (120, 133), (300, 3), (257, 15), (260, 37)):
         x = rng.standard_normal(shape).astype(np.float32)
         whole = np.round(x).astype(np.float32)  # has ties and zeros
         given, rounded, near = tensor(x), tensor(whole), tensor(1 + x / 64)
@@ -338,6 +338,50 @@ def test_short_rows_are_a_schedule(ops: dict[str, OpRecord], cpu: None) -> None:
             plan = dispatch.plan_for(ops["amax"], (tensor(array),), statics(ops["amax"], {"dim": dim}))
             entry = plan.steps[0].instance.entry
             assert (entry == "amax_short") == (expected == "short"), (array.shape, array.strides, entry)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16"])
+def test_rows_abreast(ops: dict[str, OpRecord], cpu: None, dtype: str) -> None:
+    """Many rows of one to eight vectors: whole vectors or a rest, a whole number of vectors of rows or some left over,
+    rows apart from each other, NaN in the first, the last, and the part that a last vector has once more."""
+    rng = np.random.default_rng(11)
+    lanes = 8 if dtype in ("float64", "int32") else 16  # integers are summed in int64
+    cases: list[Case] = []
+    for rows, n, gap in ((256, 16, 0), (271, 17, 0), (300, 3 * lanes - 1, 3), (1000, 5 * lanes, 1),
+                         (4099, 3 * lanes + 5, 0), (257, 8 * lanes, 0)):  # fmt: skip
+        whole = rng.standard_normal((rows, n + gap)) if dtype != "int32" else rng.integers(-99, 99, (rows, n + gap))
+        if dtype == "bfloat16":
+            bits = (whole.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+            given, x = tensor(bits[:, :n], dtype), (bits[:, :n].astype(np.uint32) << 16).view(np.float32)
+        else:
+            whole = whole.astype(dtype)
+            for row, column in ((1, 0), (2, n - 1), (rows - 1, n - lanes // 2)) if dtype != "int32" else ():
+                whole[row, column] = np.nan
+            given, x = tensor(whole[:, :n]), whole[:, :n]
+        wide = x.astype(np.float64)
+        size = np.nansum(np.abs(wide), 1)
+        entry = dispatch.plan_for(ops["sum"], (given,), statics(ops["sum"], {"dim": 1})).steps[0].instance.entry
+        assert entry == "sum_abreast", (rows, n, gap)
+        tolerance = 1e-6 if dtype != "bfloat16" else 2**-8
+        of = _of_bits if dtype == "bfloat16" else lambda check: check
+        cases.append((ops["sum"], (given,), {"dim": 1}, of(close(wide.sum(1), tolerance, size))))
+        cases.append((ops["amax"], (given,), {"dim": 1}, of(close(wide.max(1), 0))))
+        if dtype != "int32":
+            cases.append((ops["mean"], (given,), {"dim": 1}, of(close(wide.mean(1), tolerance, size / n))))
+    run_all(cases)
+
+
+def test_which_rows_are_abreast(ops: dict[str, OpRecord], cpu: None) -> None:
+    x = np.zeros((600, 40), np.float32)
+    cases = [
+        (x, 1, True), (x.reshape(20, 30, 40), 2, True), (x[:, 3:30], 1, True), (x[::2], 1, True), (x.T, 0, True),
+        (x, 0, False), (x[:255], 1, False), (x[:, ::2], 1, False), (np.zeros((600, 129), np.float32), 1, False),
+        (np.zeros((600, 20, 20), np.float32)[:, :, :19], (1, 2), False), (np.zeros((20, 30, 41))[:, :29], 2, False),
+    ]  # fmt: skip
+    for array, dim, expected in cases:
+        plan = dispatch.plan_for(ops["sum"], (tensor(array),), statics(ops["sum"], {"dim": dim}))
+        entry = plan.steps[0].instance.entry
+        assert (entry == "sum_abreast") is expected, (array.shape, array.strides, dim, entry)
 
 
 def test_truth_of_fractions(ops: dict[str, OpRecord], cpu: None) -> None:

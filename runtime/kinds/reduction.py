@@ -2,8 +2,9 @@
 
 The dimensions that are kept and those that are reduced are merged apart from each other, and walked as the largest
 operand lies in memory. Schedules of a CPU: `rows` (a vector along the innermost reduced dimension), `columns` (vectors
-along the innermost kept one), `short` (rows of few elements, one after the other) and `general` (an element at a time:
-other short rows, and states that vectors cannot hold).
+along the innermost kept one), `short` (rows of few elements, one after the other), `abreast` (rows of one to eight
+vectors, as many of them at once as a vector has lanes) and `general` (an element at a time: other short rows, and
+states that vectors cannot hold).
 Of a GPU: `tree` (a work-group makes one result, or several neighbouring ones, and joins its members' states in local
 memory). With fewer results than the device has work-items for, each writes partial states, and `finish` (`tree_finish`)
 joins them. No schedule uses atomics: the same call gives the same bits.
@@ -278,7 +279,7 @@ def _work(request: Request, walk: Walk, entry: str) -> int:
     work = max(walk.results * walk.count, walk.results)
     record = request.record
     cheap = all(COSTS.get(name, 4) <= 2 for name in record.texts[request.device.driver.target].functions)
-    beside = entry == "columns" or (entry == "rows" and walk.strides[walk.main][-1] == 1)
+    beside = entry in ("columns", "abreast") or (entry == "rows" and walk.strides[walk.main][-1] == 1)
     return min(-(-work * len(record.detail["fields"]) // 5), work) if cheap and beside else work
 
 
@@ -295,11 +296,17 @@ def _cpu(
     )
     if _is_short(walk):
         entry = "short"
+    elif lanes > 1 and _are_abreast(request, walk, lanes):
+        entry = "abreast"
     parts = elementwise_parts(_work(request, walk, entry), request.capabilities.cores, chosen["parts"])
     if entry == "short":
         run, items = split(walk.results, parts)
         row = [("ROW", str(walk.count))]
         return _steps(request, outputs, walk, element, entry, (items,), (1,), (run, 0, 0), 1, row, None, 1)
+    if entry == "abreast":
+        run, items = split(walk.results, parts, lanes)
+        more = vector_defines(lanes) + [(f"CLASS{i}", str(s)) for i, (s,) in enumerate(walk.strides)]
+        return _steps(request, outputs, walk, element, entry, (items,), (1,), (run, 0, 0), 1, more, None, lanes)
     wide = _widened(request, walk, lanes) if lanes > 1 else None
     if wide is not None:
         entry, chunk, size, inner = "columns", *_columns(request, wide, lanes, parts)
@@ -333,6 +340,21 @@ def _is_short(walk: Walk) -> bool:
         and walk.results >= _LEAST_SHORT
         and all(s == (walk.count,) for s in walk.kept_strides[:inputs])
         and all(s == (1,) for s in (*walk.kept_strides[inputs:], *walk.strides))
+    )
+
+
+def _are_abreast(request: Request, walk: Walk, lanes: int) -> bool:
+    """Whether there are many rows of one to eight vectors, their results lie together, and states are numbers."""
+    inputs = len(walk.strides)
+    return (
+        lanes <= walk.count <= 8 * lanes
+        and walk.results >= _LEAST_SHORT
+        and len(walk.kept) == len(walk.reduced) == 1
+        and walk.strides[walk.main] == (1,)
+        and walk.kept_strides[walk.main] != (1,)
+        and all(s in ((0,), (1,)) for s in walk.strides)
+        and all(s == (1,) for s in walk.kept_strides[inputs:])
+        and set(request.record.detail["fields"]) == {"value"}
     )
 
 
