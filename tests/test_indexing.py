@@ -335,7 +335,7 @@ def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
 @pytest.mark.parametrize("shape", [(5, 16), (3, 77), (2, 7), (2100, 1024)])
 def test_gathers_of_neighbours_read_vectors_of_any_dtypes(dtype: str, shape: tuple[int, int]) -> None:
-    """Rows of whole vectors, with a rest, too short for one; so large that stores bypass the caches of some processors."""
+    """Rows of whole vectors, with a rest, too short for one; so large that stores may bypass the caches."""
     rng = np.random.default_rng(13)
     values = (rng.standard_normal(shape) * 100).astype(dtype)
     for index in ("int64", "int32", "int16", "uint8"):

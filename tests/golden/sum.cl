@@ -235,8 +235,8 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
 #endif
 
 #ifdef SCHEDULE_ABREAST
-// LANES rows at once, each in a state of lanes of its own. Then two rows become one, half the lanes of each joined with
-// the other half, and so on: what `fold` does to a row, in as many steps for all of them as they are.
+// LANES rows at once, each in a state of lanes of its own. Lane by lane of all rows they are joined as `fold` joins the
+// lanes of one, in as many steps for all of them as they are.
 WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0, 
 #ifdef SPLIT
     global S1 *p1, 
@@ -256,7 +256,7 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
     const NAME(States) none = NAME(sum_identity_vector)();
     const M fresh = ROW_IOTA >= (M)((int)(LANES - n % LANES));  // of a last vector that overlaps what is done
     for (; out + LANES <= last; out += LANES) {
-        NAME(States) states[LANES], one, other;
+        NAME(States) states[LANES];
         WG_UNROLL for (int j = 0; j < LANES; j++) states[j] = none;
         for (long i = 0; i < whole; i += LANES)
         WG_UNROLL for (int j = 0; j < LANES; j++) {
@@ -290,64 +290,12 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
             tail.acc = fresh ? tail.acc : none.acc;
             states[j] = NAME(sum_combine_vector)(states[j], tail);
         }
-#if LANES == 16
-        WG_UNROLL for (int j = 0; j < 8; j++) {
-            one.acc = (V)(states[j].acc.s01234567, states[j + 8].acc.s01234567);
-            other.acc = (V)(states[j].acc.s89abcdef, states[j + 8].acc.s89abcdef);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-        WG_UNROLL for (int j = 0; j < 4; j++) {
-            one.acc = (V)(states[j].acc.s0123, states[j + 4].acc.s0123, states[j].acc.s89ab, states[j + 4].acc.s89ab);
-            other.acc = (V)(states[j].acc.s4567, states[j + 4].acc.s4567, states[j].acc.scdef, states[j + 4].acc.scdef);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-        WG_UNROLL for (int j = 0; j < 2; j++) {
-            one.acc = (V)(states[j].acc.s01, states[j + 2].acc.s01, states[j].acc.s45, states[j + 2].acc.s45, states[j].acc.s89, states[j + 2].acc.s89, states[j].acc.scd, states[j + 2].acc.scd);
-            other.acc = (V)(states[j].acc.s23, states[j + 2].acc.s23, states[j].acc.s67, states[j + 2].acc.s67, states[j].acc.sab, states[j + 2].acc.sab, states[j].acc.sef, states[j + 2].acc.sef);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-        WG_UNROLL for (int j = 0; j < 1; j++) {
-            one.acc = (V)(states[j].acc.s0, states[j + 1].acc.s0, states[j].acc.s2, states[j + 1].acc.s2, states[j].acc.s4, states[j + 1].acc.s4, states[j].acc.s6, states[j + 1].acc.s6, states[j].acc.s8, states[j + 1].acc.s8, states[j].acc.sa, states[j + 1].acc.sa, states[j].acc.sc, states[j + 1].acc.sc, states[j].acc.se, states[j + 1].acc.se);
-            other.acc = (V)(states[j].acc.s1, states[j + 1].acc.s1, states[j].acc.s3, states[j + 1].acc.s3, states[j].acc.s5, states[j + 1].acc.s5, states[j].acc.s7, states[j + 1].acc.s7, states[j].acc.s9, states[j + 1].acc.s9, states[j].acc.sb, states[j + 1].acc.sb, states[j].acc.sd, states[j + 1].acc.sd, states[j].acc.sf, states[j + 1].acc.sf);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-#endif
-#if LANES == 8
-        WG_UNROLL for (int j = 0; j < 4; j++) {
-            one.acc = (V)(states[j].acc.s0123, states[j + 4].acc.s0123);
-            other.acc = (V)(states[j].acc.s4567, states[j + 4].acc.s4567);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-        WG_UNROLL for (int j = 0; j < 2; j++) {
-            one.acc = (V)(states[j].acc.s01, states[j + 2].acc.s01, states[j].acc.s45, states[j + 2].acc.s45);
-            other.acc = (V)(states[j].acc.s23, states[j + 2].acc.s23, states[j].acc.s67, states[j + 2].acc.s67);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-        WG_UNROLL for (int j = 0; j < 1; j++) {
-            one.acc = (V)(states[j].acc.s0, states[j + 1].acc.s0, states[j].acc.s2, states[j + 1].acc.s2, states[j].acc.s4, states[j + 1].acc.s4, states[j].acc.s6, states[j + 1].acc.s6);
-            other.acc = (V)(states[j].acc.s1, states[j + 1].acc.s1, states[j].acc.s3, states[j + 1].acc.s3, states[j].acc.s5, states[j + 1].acc.s5, states[j].acc.s7, states[j + 1].acc.s7);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-#endif
-#if LANES == 4
-        WG_UNROLL for (int j = 0; j < 2; j++) {
-            one.acc = (V)(states[j].acc.s01, states[j + 2].acc.s01);
-            other.acc = (V)(states[j].acc.s23, states[j + 2].acc.s23);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-        WG_UNROLL for (int j = 0; j < 1; j++) {
-            one.acc = (V)(states[j].acc.s0, states[j + 1].acc.s0, states[j].acc.s2, states[j + 1].acc.s2);
-            other.acc = (V)(states[j].acc.s1, states[j + 1].acc.s1, states[j].acc.s3, states[j + 1].acc.s3);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-#endif
-#if LANES == 2
-        WG_UNROLL for (int j = 0; j < 1; j++) {
-            one.acc = (V)(states[j].acc.s0, states[j + 1].acc.s0);
-            other.acc = (V)(states[j].acc.s1, states[j + 1].acc.s1);
-            states[j] = NAME(sum_combine_vector)(one, other);
-        }
-#endif
+        V turned0[LANES];
+        WG_UNROLL for (int j = 0; j < LANES; j++) turned0[j] = states[j].acc;
+        WG_TRANSPOSE(V, turned0)
+        WG_UNROLL for (int j = 0; j < LANES; j++) states[j].acc = turned0[j];
+        WG_UNROLL for (int reach = LANES / 2; reach > 0; reach /= 2)
+        WG_UNROLL for (int j = 0; j < reach; j++) states[j] = NAME(sum_combine_vector)(states[j], states[j + reach]);
         V y0;
         NAME(sum_finish_vector)(states[0], (C)n, &y0);
         STOREV1(x1 + out, y0);
