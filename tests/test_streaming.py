@@ -14,8 +14,10 @@ import weftgrad as wg
 from weftgrad.bench import facts
 from weftgrad.bench.sites import OurSite
 from weftgrad.nn import functional as F
+from weftgrad.runtime import dispatch
 from weftgrad.runtime.backends import processor
 from weftgrad.runtime.device import device
+from weftgrad.runtime.records import registry
 
 Maker = Callable[[np.random.Generator], Callable[[], wg.Tensor]]
 
@@ -102,6 +104,25 @@ def test_in_place_keeps_to_the_caches(streaming: None) -> None:
         steps = facts.steps_of(OurSite("cpu"), call)
         assert [d for step in steps for d in step.instance.defines if d[0].startswith("STREAM")] == []
     assert x.sum().item() == 2 * 64 * 64  # each was called
+
+
+def test_rows_where_every_vector_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a result that is large enough, each vector of which starts at a multiple of its size, and nowhere else."""
+    base = np.arange(1 << 17, dtype=np.float32)
+    pose = vendors.posing({"stream": 256 << 10}, monkeypatch)
+    next(pose)
+    for shape, whole in (((64, 1040), True), ((70, 1037), False), ((32, 1040), False)):
+        row = base[: shape[1]] * 2
+        x = wg.tensor(base)[: shape[0] * shape[1]].reshape(shape)
+        expected = base[: x.numel()].reshape(shape) + row
+        operands = (x, wg.tensor(row))
+        (step,) = dispatch.plan_for(registry["add"], operands).steps
+        assert step.instance.entry == "add_rows"
+        assert (("STREAM", "1") in step.instance.defines) is whole, shape
+        np.testing.assert_array_equal(wg.add(*operands).numpy(), expected, err_msg=f"add {shape} on cpu")
+        out = wg.empty(x.numel() + 1)[1:].view(shape)  # not where a vector starts
+        np.testing.assert_array_equal(wg.add(*operands, out=out).numpy(), expected, err_msg=f"add {shape} on cpu, out")
+    next(pose, None)
 
 
 def test_threshold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
