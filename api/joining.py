@@ -1,9 +1,11 @@
-"""Tensors joined: a copy a tensor and one recorded call. What cuts is in `cutting`, what repeats in `repeating`."""
+"""Tensors joined: a copy a tensor, or one for 16 with few elements, and one recorded call. What cuts is in `cutting`,
+what repeats in `repeating`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
+from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -14,6 +16,7 @@ from .runtime.context import _local
 from .runtime.device import Meta, meta
 from .runtime.dispatch import call, call_into, empty
 from .runtime.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from .runtime.kinds.join import MOST
 from .runtime.records import registry
 from .runtime.spelling import spelled_dim, store
 from .runtime.tensor import Tensor
@@ -23,7 +26,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-_layout = attrgetter("meta")
+# Elements a tensor, and rows of the result, up to which one launch for many tensors takes less time than one for each:
+# copies of short rows, which are not made in vectors, meet a launch's 0.6 us at some hundred rows.
+_FEW, _FEW_ROWS = 4096, 256
+
+_ONLY_TENSORS = {Tensor}
+_layout, _needs = attrgetter("meta"), attrgetter("needs")
 
 
 # Joining ------------------------------------------------------------------------------------------------------------
@@ -37,30 +45,33 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None, a
     if axis is not None:
         dim = spelled_dim("cat", dim, 0, axis)
     given = _listed(tensors, "cat")
-    shown = [t for t in given if t.meta.shape != (0,)] or given
-    first = shown[0].meta
-    if not first.ndim:
+    layouts = set(map(_layout, given))  # which are interned, and mostly one
+    shown = given if len(layouts) == 1 else [t for t in given if t.meta.shape != (0,)] or given
+    first = shown[0].meta.shape
+    if not first:
         raise ShapeError("cat: 0-d tensors cannot be joined; use stack()")
-    at = layout.normalize_dim(dim, first.ndim, "cat")
-    length = 0
-    for tensor in shown:
-        shape = tensor.meta.shape
-        if tensor.meta is not first and (
-            len(shape) != first.ndim or shape[:at] != first.shape[:at] or shape[at + 1 :] != first.shape[at + 1 :]
-        ):
-            raise ShapeError(
-                f"cat: shapes must be equal except in dimension {at}: {list(first.shape)} and {list(shape)}"
-            )
-        length += shape[at]
-    found = _join(shown, at, first.shape[:at] + (length,) + first.shape[at + 1 :], given, stacked=False)
+    at = layout.normalize_dim(dim, len(first), "cat")
+    length = first[at] * len(given)
+    if len(layouts) > 1:
+        length = 0
+        for tensor in shown:
+            shape = tensor.meta.shape
+            if len(shape) != len(first) or shape[:at] != first[:at] or shape[at + 1 :] != first[at + 1 :]:
+                raise ShapeError(
+                    f"cat: shapes must be equal except in dimension {at}: {list(first)} and {list(shape)}"
+                )
+            length += shape[at]
+    found = _join(shown, at, (*first[:at], length, *first[at + 1 :]), given, layouts, stacked=False)
     return found if out is None else store(found, out, "cat")
 
 
 def _listed(tensors: Any, where: str) -> list[Tensor]:
-    given = list(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else []
-    if not given and isinstance(tensors, (list, tuple)):
+    listed = isinstance(tensors, (list, tuple))
+    given = list(tensors) if listed or (isinstance(tensors, Iterable) and not isinstance(tensors, Tensor)) else []
+    if not given and listed:
         raise ShapeError(f"{where}: takes at least one tensor")
-    if not given or any(not isinstance(t, Tensor) for t in given):
+    types = set(map(type, given))
+    if types != _ONLY_TENSORS and not (types and all(issubclass(each, Tensor) for each in types)):
         shown = (
             type(tensors).__name__ if not given else f"one with {', '.join(sorted({type(t).__name__ for t in given}))}"
         )
@@ -76,47 +87,80 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None,
     if axis is not None:
         dim = spelled_dim("stack", dim, 0, axis)
     given = _listed(tensors, "stack")
-    first = given[0].meta
-    shape = first.shape
+    layouts = set(map(_layout, given))
+    shape = given[0].meta.shape
     at = layout.normalize_dim(dim, len(shape) + 1, "stack")
-    for tensor in given:
-        if tensor.meta is not first and tensor.meta.shape != shape:
-            raise ShapeError(f"stack: shapes must be equal: {list(shape)} and {list(tensor.meta.shape)}")
-    found = _join(given, at, shape[:at] + (len(given),) + shape[at:], given, stacked=True)
+    if len(layouts) > 1:
+        for tensor in given:
+            if tensor.meta.shape != shape:
+                raise ShapeError(f"stack: shapes must be equal: {list(shape)} and {list(tensor.meta.shape)}")
+    found = _join(given, at, (*shape[:at], len(given), *shape[at:]), given, layouts, stacked=True)
     return found if out is None else store(found, out, "stack")
 
 
-def _join(tensors: list[Tensor], dim: int, shape: tuple[int, ...], named: list[Tensor], *, stacked: bool) -> Tensor:
-    """A new tensor of `shape`, each of `tensors` copied to its place along `dim`."""
+def _join(
+    tensors: list[Tensor], dim: int, shape: tuple[int, ...], named: list[Tensor], layouts: set[Meta], *, stacked: bool
+) -> Tensor:
+    """A new tensor of `shape`, each of `tensors` copied to its place along `dim`. named: all that were given, empty
+    vectors too, and their `layouts`."""
     dtype, device = named[0].meta.dtype, tensors[0].meta.device
-    layouts = set(map(_layout, named))  # which are interned, and mostly one
-    if any(found.dtype is not dtype for found in layouts):
+    if len(layouts) > 1:
         dtype = reduce(dtypes.promote, (t.meta.dtype for t in named))
-    if len(layouts) > 1 and any(t.meta.device is not device for t in tensors):
-        raise DeviceError(f"cat: tensors on different devices ({', '.join(str(t.meta.device) for t in tensors)})")
+        if any(t.meta.device is not device for t in tensors):
+            raise DeviceError(f"cat: tensors on different devices ({', '.join(str(t.meta.device) for t in tensors)})")
     out = empty(meta(dtype, shape, None, device))
+    few = out.meta.numel <= _FEW * len(tensors) and prod(shape[:dim]) <= _FEW_ROWS
     state = _local.state
-    strides = out.meta.strides
-    own = strides[:dim] + strides[dim + 1 :] if stacked else strides
-    step = strides[dim] * dtype.itemsize
-    at, storage, copy, known = out.start, out.storage, registry["copy"], None
     recorded = state.grad
     state.grad = False
     try:
-        for tensor in tensors:
-            source = tensor.meta
-            if source is not known:  # layouts are interned: the next tensor's is mostly the same
-                known, place = source, meta(dtype, source.shape, own, device)
-                further = step if stacked else step * source.shape[dim]
-            if source.numel:
-                call_into(copy, (tensor,), (None,), (Tensor(storage, place, at),), in_place=False)
-            at += further
+        if few and len(layouts) == 1 and named[0].meta.contiguous:
+            _join_few(tensors, dim, out, stacked)
+        else:
+            _join_each(tensors, dim, out, stacked)
     finally:
         state.grad = recorded
     out.storage.version = 0
-    if not recorded or dtype.kind != "f" or not any(t.needs for t in named):
+    if not recorded or dtype.kind != "f" or True not in map(_needs, named):
         return out
     return _recorded(tensors, dim, out, named, stacked)
+
+
+def _join_few(tensors: list[Tensor], dim: int, out: Tensor, stacked: bool) -> None:
+    """Write `tensors`, contiguous and of one layout, to their places in `out`, as many by a launch as one takes.
+
+    Of several layouts each order of them would be planned anew, as lengths of sentences in a batch come.
+    """
+    join, statics, layout, at = registry["join"], (dim, stacked), out.meta, out.start
+    if not layout.numel:
+        return
+    if len(tensors) <= MOST:
+        call_into(join, tensors, statics, (out,), in_place=False)
+        return
+    shape, strides = layout.shape, layout.strides
+    for begin in range(0, len(tensors), MOST):
+        group = tensors[begin : begin + MOST]
+        length = len(group) if stacked else len(group) * group[0].meta.shape[dim]
+        place = meta(layout.dtype, (*shape[:dim], length, *shape[dim + 1 :]), strides, layout.device)
+        call_into(join, group, statics, (Tensor(out.storage, place, at),), in_place=False)
+        at += length * strides[dim] * layout.dtype.itemsize
+
+
+def _join_each(tensors: list[Tensor], dim: int, out: Tensor, stacked: bool) -> None:
+    """Copy each of `tensors` to its place in `out`."""
+    layout = out.meta
+    strides, dtype = layout.strides, layout.dtype
+    own = strides[:dim] + strides[dim + 1 :] if stacked else strides
+    step = strides[dim] * dtype.itemsize
+    at, storage, copy, known = out.start, out.storage, registry["copy"], None
+    for tensor in tensors:
+        source = tensor.meta
+        if source is not known:  # layouts are interned: the next tensor's is mostly the same
+            known, place = source, meta(dtype, source.shape, own, layout.device)
+            further = step if stacked else step * source.shape[dim]
+        if source.numel:
+            call_into(copy, (tensor,), (None,), (Tensor(storage, place, at),), in_place=False)
+        at += further
 
 
 def _recorded(tensors: list[Tensor], dim: int, out: Tensor, named: list[Tensor], stacked: bool) -> Tensor:

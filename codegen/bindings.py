@@ -41,11 +41,10 @@ def bindings(data: RecordData, known: Mapping[str, str]) -> list[Binding]:
 
 def _function(data: RecordData) -> Binding:
     op = data.op
-    visible = data.rendered.detail.get("visible", len(data.rendered.outputs))
-    total = len(data.rendered.outputs)
+    visible = sum(not o.saved for o in data.rendered.outputs)
     takes_out = op.kind in _KINDS_WITH_OUT and visible == 1 and "out" not in {p.name for p in op.params}
     takes_out = takes_out and (op.kind != "rowwise" or op.namespace == "torch")
-    direct = total == 1 and op.kind != "rowwise"  # whether the kernel itself can write to `out`
+    direct = len(data.rendered.outputs) == 1 and op.kind != "rowwise"  # whether the kernel itself can write to `out`
     numpy = _numpy_names(op)
     parameters = [_parameter(p) if p not in numpy.optional else _optional(p) for p in op.params if not p.keyword]
     keyword = [_parameter(p) for p in op.params if p.keyword]
@@ -55,8 +54,6 @@ def _function(data: RecordData) -> Binding:
     signature = ", ".join(parameters + (["*", *keyword] if keyword else []))
     operands, statics = _arguments(op)
     called = f"_call(_op_{op.name}, {operands}" + (f", {statics})" if statics != "()" else ")")
-    if visible < total:
-        called += "[0]" if visible == 1 else f"[:{visible}]"
     body = list(numpy.body)
     if takes_out:
         written = f"_call_into(_op_{op.name}, {operands}, {statics}, (out,), in_place=False)"

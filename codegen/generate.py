@@ -202,7 +202,7 @@ def _template(name: str, **values: Any) -> str:
 def _records(made: Generated) -> list[dict[str, Any]]:
     found = []
     for name, data in made.records.items():
-        literals = [(k, _literal(v)) for k, v in record_literals(data).items() if v not in ({}, ()) or k == "rules"]
+        literals = [(k, _literal(v)) for k, v in record_literals(data).items() if v not in ({}, (), "") or k == "rules"]
         sources = data.rendered.sources
         texts = ", ".join(f"{target}={source.functions!r}" for target, source in sorted(sources.items()))
         text = f"{name!r}, {texts}" if sources else None

@@ -60,12 +60,14 @@ class RuleData:
 
 @dataclass(frozen=True, slots=True)
 class RecordData:
-    """Everything an `OpRecord` is made from, in literals."""
+    """Everything an `OpRecord` is made from, in literals. variants, bare: as in `OpRecord`, by name; `called` too."""
 
     op: Op
     rendered: Rendered
     rules: Mapping[str, RuleData] | None
     variants: Mapping[tuple[bool, ...], str] = field(default_factory=dict)
+    bare: str = ""
+    called: str = ""
 
 
 @dataclass(slots=True)
@@ -79,11 +81,12 @@ class Generated:
     taken: Container[str] = ()
     _shapes: dict[Any, str] = field(default_factory=dict)
 
-    def add(self, op: Op, order: int, *, named: bool = False) -> str:
+    def add(self, op: Op, order: int, *, named: bool = False, known: bool = False) -> str:
         """Render `op` and, down to `order` derivatives, its gradients; the name of its record.
 
         A derived op whose kernel would be that of an op already there becomes that op: `grad * other` is `mul`.
         Only an op that is `named` by its spec has the name it asks for; a derived one takes the next that is free.
+        known: only the gradients are wanted, what runs in the op's stead is there.
         """
         derived_already = self._shapes.get(_shape(op))
         if not named and op.file == "<derived>" and derived_already is not None:
@@ -96,7 +99,8 @@ class Generated:
             raise SpecErrors([SpecError(error.message, file=op.file, line=op.line, field="out")]) from None
         self._shapes.setdefault(_shape(op), op.name)
         self.records[op.name] = RecordData(op, rendered, None)
-        variants = self._variants(op, order)
+        variants = {} if known else self._variants(op, order)
+        bare = "" if known else self._bare(op)
         try:
             rules = self._rules(op, order) if order > 0 else None
         except (ExprError, SpecError) as error:
@@ -105,7 +109,7 @@ class Generated:
             told = f"a derivative cannot be written out: {str(error).removeprefix('<derived>: ')}"
             hint = "give a shorter formula in grad, or grad: none"
             raise SpecErrors([SpecError(told, file=op.file, line=op.line, field="grad", suggestion=hint)]) from None
-        self.records[op.name] = RecordData(op, rendered, rules, variants)
+        self.records[op.name] = RecordData(op, rendered, rules, variants, bare)
         return op.name
 
     def _rules(self, op: Op, order: int) -> dict[str, RuleData]:
@@ -158,8 +162,20 @@ class Generated:
         for mask in range(2 ** len(optional) - 1):
             present = tuple(bool(mask >> i & 1) for i in range(len(optional)))
             absent = {n for n, there in zip(optional, present, strict=True) if not there}
-            found[present] = self.add(make(op, absent), order)
+            found[present] = self._instead(op, make(op, absent), order)
         return found
+
+    def _bare(self, op: Op) -> str:
+        """The op without results that only its gradients read, for calls that nothing is derived from; "" if none."""
+        make = getattr(kind_module(op.kind), "bare", None)
+        made = make and make(op)
+        return self._instead(op, made, 0) if made else ""
+
+    def _instead(self, op: Op, other: Op, order: int) -> str:
+        """Add what the runtime takes in `op`'s stead, and speaks of by its name."""
+        added = self.add(other, order)
+        self.records[added] = replace(self.records[added], called=op.name)
+        return added
 
     def _free_name(self, name: str) -> str:
         number = 2
@@ -202,12 +218,17 @@ def record_literals(data: RecordData) -> dict[str, Any]:
         "name": op.name,
         "kind": op.kind,
         "operands": [(p.name, p.role, p.type, p.scope) for p in op.operands],
-        "outputs": [(o.name, o.type, o.result, o.scope, o.differentiable) for o in rendered.outputs],
+        "outputs": [
+            (o.name, o.type, o.result, o.scope, o.differentiable, *([True] if o.saved else []))
+            for o in rendered.outputs
+        ],
         "statics": [p.name for p in op.statics],
         "dtypes": op.dtypes,
         "autocast": op.autocast,
         "detail": dict(rendered.detail),
         "variants": dict(data.variants),
+        "bare": data.bare,
+        "called": data.called,
         "rules": None
         if data.rules is None
         else {k: r.literal for k, r in data.rules.items()},

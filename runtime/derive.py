@@ -29,7 +29,7 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
 
         made = Generated(taken=registry)
         try:
-            own = made.records.pop(made.add(op_from_mapping(record.spec), 1, named=True))
+            own = made.records.pop(made.add(op_from_mapping(record.spec), 1, named=True, known=True))
         except SpecError as error:
             raise GradientError(f"{record.name}: {error}") from None
         register_generated(made)

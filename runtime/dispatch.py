@@ -37,11 +37,13 @@ class Plan:
     outputs: (layout, bytes) of each result. run: the launcher, None where there is nothing to launch. tensors,
     numbers: positions of the tensors and of the numbers among the operands; whole: all operands are tensors.
     view: bytes by which a view starts after its operand. recipe: how to record the call for backward, or None.
-    single: the result's layout and bytes where all that there is to do is to compute it from tensors.
+    single: the result's layout and bytes where all that there is to do is to compute it from tensors. visible: how many
+    of the results callers see, the first.
     """
 
     __slots__ = (
-        "device", "driver", "numbers", "outputs", "planned", "recipe", "run", "single", "tensors", "view", "whole",
+        "device", "driver", "numbers", "outputs", "planned", "recipe", "run", "single", "tensors", "view", "visible",
+        "whole",
     )  # fmt: skip
 
     def __init__(self, planned: Planned, request: Request, recipe: Recipe | None):
@@ -54,6 +56,7 @@ class Plan:
         self.numbers = tuple(i for i, o in enumerate(operands) if o is not None and not isinstance(o, Meta))
         self.whole = len(self.tensors) == len(operands)
         self.view = planned.view
+        self.visible = len(self.outputs) - sum(o.saved for o in request.record.outputs)
         self.recipe = recipe
         self.run = request.device.driver.launcher(planned.steps, planned.scratch) if planned.steps else None
         plain = len(self.outputs) == 1 and self.whole and self.run is not None and recipe is None
@@ -123,7 +126,7 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
                 out.needs = True
                 out.node = node
                 out.output = i
-    return outs[0] if len(outs) == 1 else tuple(outs)
+    return outs[0] if plan.visible == 1 else tuple(outs[: plan.visible])
 
 
 def _view(plan: Plan, operands: Sequence[Any], statics: tuple[Any, ...]) -> Tensor:
@@ -285,7 +288,7 @@ def _make_plan(
                 f"{list(layout.strides)}: several indices are the same element; call .clone() first"
             )
     plans = state.plans  # before planning: what a setting that changes meanwhile makes stale goes with the old ones
-    request = _request(record, operands, statics, into)
+    request = _request(record, operands, statics, into, needs)
     chosen = request.record
     planned = planner(chosen.kind)(request)
     wanted = planned.outputs[0].dtype if needs and "dtype" in chosen.statics else None
@@ -306,7 +309,7 @@ def _make_plan(
 
 
 def _request(
-    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], into: tuple[Meta, ...] | None
+    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], into: tuple[Meta, ...] | None, needs: int = 0
 ) -> Request:
     given: list[Any] = []
     device: Device | None = into[0].device if into else None
@@ -337,6 +340,8 @@ def _request(
         name = record.variants.get(present)
         if name is not None:
             record = registry[name]
+    if record.bare and not needs:
+        record = registry[record.bare]
     return Request(record, tuple(given), statics, device, into)
 
 

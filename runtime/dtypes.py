@@ -27,6 +27,7 @@ __all__ = [
     "of_number",
     "parse",
     "promote",
+    "raw",
     "set_default_dtype",
     "uint8",
 ]
@@ -85,6 +86,7 @@ float64 = DType("float64", "f", 8, "double", 8)
 
 BY_NAME = {d.name: d for d in (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)}
 _ALIASES = {"half": float16, "float": float32, "double": float64, "short": int16, "int": int32, "long": int64}
+_RAW = {1: uint8, 2: int16, 4: int32, 8: int64}
 _CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2}
 _default = float32
 
@@ -169,6 +171,11 @@ def promote_operands(operands: list[tuple[DType, int]]) -> DType:
     if result is None:
         raise DTypeError("an op needs at least one operand to have a result type")
     return result
+
+
+def raw(dtype: DType) -> DType:
+    """The integers as which elements of `dtype` are moved where nothing is computed."""
+    return _RAW[dtype.itemsize]
 
 
 def holds(dtype: DType, result: DType) -> bool:

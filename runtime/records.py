@@ -47,13 +47,15 @@ class Operand:
 @dataclass(frozen=True, slots=True)
 class Output:
     """One result. `result` is the dtype rule: `promote`, `float` (integers become the default float), `bool`,
-    `index` (int64), `accumulate` (integers become int64), `like:NAME` (that operand's dtype) or a dtype's name."""
+    `index` (int64), `accumulate` (integers become int64), `like:NAME` (that operand's dtype) or a dtype's name.
+    saved: only gradients read it; callers do not see it."""
 
     name: str = "out"
     type: str = "value"
     result: str = "promote"
     scope: str = "full"
     differentiable: bool = True
+    saved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,11 @@ class Text:
 @dataclass(frozen=True, slots=True, eq=False)
 class OpRecord:
     """One op, as the runtime sees it. `detail` holds what only its kind reads; `gradients` is None where they have not
-    been derived yet; `autocast` is what the spec says: a word for the device `cpu` and one for others, or nothing."""
+    been derived yet; `autocast` is what the spec says: a word for the device `cpu` and one for others, or nothing.
+
+    variants: by which optional operands are there, the op to run instead. bare: the op to run instead where nothing is
+    derived from the call: it has no saved results. called: as what errors speak of such an op.
+    """
 
     name: str
     kind: str
@@ -109,6 +115,8 @@ class OpRecord:
     variants: Mapping[tuple[bool, ...], str] = field(default_factory=lambda: _EMPTY)
     spec: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     autocast: tuple[str, ...] = ()
+    bare: str = ""
+    called: str = ""
 
     def __repr__(self) -> str:
         return f"OpRecord({self.name!r}, {self.kind})"
@@ -119,7 +127,7 @@ def make_record(
     name: str,
     kind: str,
     operands: Sequence[tuple[str, str, str, str]],
-    outputs: Sequence[tuple[str, str, str, str, bool]],
+    outputs: Sequence[tuple[Any, ...]],
     statics: Sequence[str] = (),
     dtypes: str = "numeric",
     detail: Mapping[str, Any] = _EMPTY,
@@ -128,14 +136,16 @@ def make_record(
     spec: Mapping[str, Any] = _EMPTY,
     texts: Mapping[str, Text] = _EMPTY,
     autocast: tuple[str, ...] = (),
+    bare: str = "",
+    called: str = "",
 ) -> OpRecord:
-    """A record from the literals that a generated module holds. rules: by operand, the fields of a `Rule` apart from
-    its function."""
+    """A record from the literals that a generated module holds. outputs: fields of an `Output` each. rules: by operand,
+    the fields of a `Rule` apart from its function."""
     gradients = None if rules is None else {k: _rule(*fields) for k, fields in rules.items()}
     return OpRecord(
         name=name, kind=kind, operands=tuple(Operand(*o) for o in operands), outputs=tuple(Output(*o) for o in outputs),
         statics=tuple(statics), dtypes=dtypes, texts=texts, gradients=gradients, detail=detail, variants=variants,
-        spec=spec, autocast=autocast,
+        spec=spec, autocast=autocast, bare=bare, called=called,
     )  # fmt: skip
 
 

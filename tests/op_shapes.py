@@ -1,4 +1,4 @@
-"""Rows of the table and references in NumPy for the ops of shape work: padding, triangles, distances."""
+"""Rows of the table and references in NumPy for the ops of shape work: padding, triangles, joining, distances."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ def shape_rows(Row: Any, of: Callable[..., Any]) -> list[Any]:
     for shape, layout, diagonal, lower in _TRIANGLES:
         named = {"diagonal": diagonal, "lower": lower}
         rows.append(Row("triangle", (of(*shape, layout=layout),), named, 0 < int(np.prod(shape)) <= 30))
+    for shapes, dim, stacked in _JOINED:
+        rows.append(Row("join", tuple(of(*shape) for shape in shapes), {"dim": dim, "stacked": stacked}, False))
     return rows + _pair_rows(Row, of)
 
 
@@ -87,6 +89,27 @@ def shape_rows(Row: Any, of: Callable[..., Any]) -> list[Any]:
 
 def _triangle(x: Array, diagonal: int, lower: bool) -> Array:
     return np.tril(x, diagonal) if lower else np.triu(x, diagonal)
+
+
+# Joining
+
+
+# As many tensors as a kernel takes and fewer, rows shorter and longer than a vector; shapes, dimension, stacked.
+_JOINED: list[tuple[list[tuple[int, ...]], int, bool]] = [
+    ([(3, 17), (1, 17), (5, 17)], 0, False),
+    ([(2, 3, 5), (2, 40, 5), (2, 1, 5), (2, 2, 5)], 1, False),
+    ([(4, n) for n in (1, 33, 2, 16, 5)], -1, False),
+    ([(n,) for n in range(1, 17)], 0, False),
+    ([(3, 19)], 1, False),
+    ([()] * 3, 0, True),
+    ([(2, 3)] * 16, 2, True),
+    ([(2, 65)] * 2, 1, True),
+    ([(5, 3)] * 7, 0, True),
+]
+
+
+def _join(*tensors: Array, dim: int, stacked: bool) -> Array:
+    return np.stack(tensors, dim) if stacked else np.concatenate(tensors, dim)
 
 
 # Distances
@@ -155,8 +178,8 @@ def _pair_rows(Row: Any, of: Callable[..., Any]) -> list[Any]:
 
 
 SHAPE_REFERENCES: dict[str, Callable[..., Array]] = {
-    "pad_copy": _pad_copy, "pad_fold": _pad_fold, "triangle": _triangle, "pair_norms": _pair_norms,
+    "pad_copy": _pad_copy, "pad_fold": _pad_fold, "triangle": _triangle, "join": _join, "pair_norms": _pair_norms,
     "pair_dots": _pair_dots, "pair_sums": _pair_sums,
 }  # fmt: skip
-EVERY_DTYPE = ("pad_copy", "triangle")
+EVERY_DTYPE = ("pad_copy", "triangle", "join")
 INEXACT = ("pair_norms", "pair_dots", "pair_sums")

@@ -378,7 +378,9 @@ def _numbers(row: Row, dtype: str, arrays: list[Any]) -> dict[str, Any]:
 def _arguments(row: Row, named: dict[str, Any], tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
     """(operands, static arguments) of the call."""
     op, left = specs()[row.op], iter(tensors)
-    operands = [next(left) if p.is_tensor else named[p.name] for p in op.operands]
+    operands: list[Any] = []
+    for p in op.operands:
+        operands += left if p.role == "list" else [next(left) if p.is_tensor else named[p.name]]
     if "items" in named:
         return operands, named["items"]
     return operands, tuple(named.get(p.name, p.default) for p in op.statics)

@@ -124,12 +124,13 @@ q.requires_grad_(); k.requires_grad_(); v.requires_grad_()
 f.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).sum().backward()
 seen = full(5, 18) > 0
 f.scaled_dot_product_attention(q, k, v, seen, dropout_p=0.5, enable_gqa=True).sum().backward()
-for line, dim in (((5, 37), 1), ((5, 19), 0), ((2000,), 0)):
+for line, dim in (((5, 37), 1), ((5, 19), 0), ((2000,), 0), ((256, 3), 1)):
     z = full(*line)
     z.requires_grad_()
     z.cumsum(dim).sum().backward()
     if dim:
         (z.cumprod(dim) + z.cummax(dim).values + z.logcumsumexp(dim)).sum().backward()
+wg.cat([full(3, 5), full(2, 5), full(1, 5)]); wg.stack([full(2, 19)] * 5, 1)
 ops.add(full(37, 21), full(21, 37).t()); wg.topk(full(2, 400), 31)
 wg.rand(5, 7, device=o); wg.randn(9, device=o); wg.nn.functional.dropout(x, 0.5)
 from weftgrad.runtime.kinds import sort as sorting

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from vendors import posing
 
+import weftgrad as wg
 import weftgrad.codegen
 from weftgrad.codegen.kinds import reduction as kind
 from weftgrad.codegen.loader import load_file, load_text
@@ -24,7 +26,7 @@ from weftgrad.runtime import dispatch, dtypes
 from weftgrad.runtime.context import _local
 from weftgrad.runtime.device import device, meta
 from weftgrad.runtime.errors import DTypeError, IndexOutOfRange, ShapeError
-from weftgrad.runtime.records import OpRecord, Text, make_record
+from weftgrad.runtime.records import OpRecord, Text, make_record, registry
 from weftgrad.runtime.tensor import Tensor
 
 SPECS = Path(str(resources.files(weftgrad.codegen))) / "specs" / "reductions.yaml"
@@ -93,17 +95,20 @@ def statics(record: OpRecord, given: dict[str, Any]) -> tuple[Any, ...]:
 
 def run(record: OpRecord, *operands: Any, **given: Any) -> Any:
     results = dispatch.call(record, operands, statics(record, given))
-    results = results if isinstance(results, tuple) else (results,)
-    visible = record.detail.get("visible", len(results))
-    found = [fetch(r) for r in results[:visible]]
-    return found[0] if visible == 1 else tuple(found)
+    return tuple(map(fetch, results)) if isinstance(results, tuple) else fetch(results)
+
+
+def derived(record: OpRecord) -> OpRecord:
+    """The op as calls run it that something is derived from: with what its gradients read."""
+    return replace(record, bare="")
 
 
 Case = tuple[OpRecord, tuple[Any, ...], dict[str, Any], Callable[[Any], None]]
 
 
 def run_all(cases: list[Case]) -> None:
-    """Every case, their kernels built in a few programs."""
+    """Every case, with what gradients read and without, their kernels built in a few programs."""
+    cases = [*cases, *((derived(record), *rest) for record, *rest in cases if record.bare)]
     driver: Any = device("cpu").driver
     instances: dict[Any, dict[Any, None]] = {}
     for record, operands, given, _ in cases:
@@ -337,7 +342,7 @@ def test_short_rows_are_a_schedule(ops: dict[str, OpRecord], cpu: None) -> None:
             dim = array.shape.index(3)
             plan = dispatch.plan_for(ops["amax"], (tensor(array),), statics(ops["amax"], {"dim": dim}))
             entry = plan.steps[0].instance.entry
-            assert (entry == "amax_short") == (expected == "short"), (array.shape, array.strides, entry)
+            assert entry.endswith("_short") == (expected == "short"), (array.shape, array.strides, entry)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16"])
@@ -419,12 +424,143 @@ def test_nan_infinity_and_ties(ops: dict[str, OpRecord], vendor: str) -> None:
 
 
 def test_results_for_the_gradient(ops: dict[str, OpRecord], vendor: str) -> None:
+    def everything(name: str) -> OpRecord:
+        record = derived(ops[name])
+        return replace(record, outputs=tuple(replace(o, saved=False) for o in record.outputs))
+
     x = np.array([[3, 1, 3], [0, 2, 5], [0, 4, 0]], np.float32)
-    _, count = dispatch.call(ops["amax"], (tensor(x),), (1, False))
-    np.testing.assert_array_equal(fetch(count), [2, 1, 1])
-    _, nonzero, zeros = dispatch.call(ops["prod"], (tensor(x),), (1, False, None))
-    np.testing.assert_array_equal(fetch(nonzero), [9, 10, 4])
-    np.testing.assert_array_equal(fetch(zeros), [0, 1, 2])
+    expected = {
+        "amax": ([3, 5, 4], [2, 1, 1]), "amin": ([1, 0, 0], [1, 1, 2]), "prod": ([9, 0, 0], [9, 10, 4], [0, 1, 2]),
+    }  # fmt: skip
+    for name, values in expected.items():
+        found = run(everything(name), tensor(x), dim=1)
+        assert len(found) == len(values)
+        for got, value in zip(found, values, strict=True):
+            np.testing.assert_array_equal(got, value, err_msg=name)
+        np.testing.assert_array_equal(run(ops[name], tensor(x), dim=1), values[0], err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_calls_that_nothing_is_derived_from_keep_nothing(name: str) -> None:
+    """They run the op without saved results, `out=` too, and speak of it by its name."""
+    x = np.array([[3, 1, 3], [0, 2, 5], [0, 4, 0]], np.float32)
+    op = getattr(wg, name)
+    given, leaf, out = wg.tensor(x), wg.tensor(x, requires_grad=True), wg.empty(3)
+    with wg.profiler.profile() as profile:
+        plain = op(given, 1)
+        op(given, 1, out=out)
+        with wg.no_grad():
+            unrecorded = op(leaf, 1)
+        recorded = op(leaf, 1)
+    kernels = [e.name.rpartition("_")[0] for e in profile.events() if e.is_kernel and e.name.startswith(name)]
+    assert kernels == [*[f"{name}_bare"] * 3, name]
+    assert f"{name}_bare" not in {e.name for e in profile.events() if not e.is_kernel}
+    assert [t.requires_grad for t in (plain, out, unrecorded, recorded)] == [False, False, False, True]
+    for found in (plain, out, unrecorded, recorded):
+        np.testing.assert_array_equal(found.detach().numpy(), getattr(np, name)(x, 1))
+    recorded.sum().backward()
+    assert leaf.grad is not None
+    with pytest.raises(IndexOutOfRange, match=rf"^{name}\(input float32\[3, 3\]\): dimension out of range"):
+        op(given, 2)
+
+
+def test_what_runs_in_an_ops_stead_is_made_once() -> None:
+    """Not again where the gradients of an op that was made in this process are first asked for."""
+    ops = wg.ops.load("""
+- op: "made_peak(input, dim: int | None = None, keepdim: bool = False)"
+  kind: reduction
+  doc: The largest element.
+  dtypes: float
+  reduce:
+    identity: {value: lowest, ties: 0}
+    map: {value: input, ties: 1}
+    combine:
+      value: maximum(a_value, b_value)
+      ties: where(a_value > b_value, a_ties, where(b_value > a_value, b_ties, a_ties + b_ties))
+    finish: {out: value, count: ties}
+    save: [count]
+  grad: {input: "where(input == out, grad / count, 0)"}
+
+- op: "made_softmax(input, weight: Row | None, dim: int = -1)"
+  kind: rowwise
+  doc: Softmax, times a weight.
+  dtypes: float
+  let: {powers: exp(input - max(input))}
+  out: powers / sum(powers) * weight
+""")
+    x = wg.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]], requires_grad=True)
+    ops.made_peak(x, 1).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [[0, 0.5, 0.5], [1, 0, 0]])  # type: ignore[union-attr]
+    (ops.made_softmax(x, None) ** 2).sum().backward()
+    (ops.made_softmax(x, x[0].detach()) ** 2).sum().backward()
+    made = [r.name for r in registry if r.name.startswith("made_")]
+    assert {"made_peak_bare", "made_softmax_plain"} <= set(made)
+    assert not [name for name in made if name.endswith("_v2")]
+
+
+def test_bare_ops_have_the_fields_that_their_results_are_made_of() -> None:
+    text = """
+- op: "spread(input, dim: int | None = None, keepdim: bool = False)"
+  kind: reduction
+  doc: Largest element less the smallest, how many there are kept, and where the largest is.
+  dtypes: float
+  reduce:
+    identity: {high: lowest, low: highest, place: 0, several: 0}
+    map: {high: input, low: input, place: index, several: 1}
+    let: {later: (b_high > a_high) or (b_high == a_high and b_place < a_place)}
+    combine:
+      high: maximum(a_high, b_high)
+      low: minimum(a_low, b_low)
+      place: where(later, b_place, a_place)
+      several: a_several + b_several
+    finish: {out: high - low, top: place, all: several}
+    save: [SAVED]
+  grad: none
+"""
+    made = {k: render_all(load_text(text.replace("SAVED", k)), 0).records for k in ("all", "top, all")}
+    assert [(o.name, o.saved) for o in made["all"]["spread"].rendered.outputs] == [
+        ("out", False), ("top", False), ("all", True),
+    ]  # fmt: skip
+    assert list(made["all"]) == ["spread"]  # another order of what `place` combines might give other bits
+    assert set(made["top, all"]) == {"spread", "spread_bare"}
+    bare = made["top, all"]["spread_bare"]
+    assert list(bare.op.fields["reduce"]["map"]) == ["high", "low"]
+    assert [o.name for o in bare.rendered.outputs] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "finish"),
+    [("acc", "{out: value, count: ties}"), ("input, eps: float", "{out: value, count: ties + eps}"),
+     ("input", "{out: n, count: ties}"), ("input, acc: float", "{out: value + acc, count: ties}")],
+)  # fmt: skip
+def test_ops_that_cannot_be_bare(signature: str, finish: str) -> None:
+    """Where names would be taken, or parameters left unused: such ops are as right without."""
+    source = signature.partition(",")[0]
+    text = f"""
+- op: "peak({signature}, dim: int | None = None, keepdim: bool = False)"
+  kind: reduction
+  doc: The largest element.
+  dtypes: float
+  reduce:
+    identity: {{value: lowest, ties: 0}}
+    map: {{value: {source}, ties: 1}}
+    combine: {{value: "maximum(a_value, b_value)", ties: a_ties + b_ties}}
+    finish: {finish}
+    save: [count]
+  grad: none
+"""
+    assert list(render_all(load_text(text), 0).records) == ["peak"]
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "prod", "max", "std"])
+def test_bits_are_the_same_with_a_gradient_and_without(name: str) -> None:
+    rng = np.random.default_rng(1)
+    for shape in ((64, 3000), (3000, 64), (5000, 3), (600, 40)):
+        x = (1 + 0.02 * rng.standard_normal(shape)).astype(np.float32)
+        for dim in (0, 1):
+            found = [getattr(wg.tensor(x, requires_grad=grad), name)(dim) for grad in (False, True)]
+            plain, recorded = (f.values if name == "max" else f for f in found)
+            np.testing.assert_array_equal(plain.numpy(), recorded.detach().numpy(), err_msg=f"{name} {shape} {dim}")
 
 
 def test_nothing_to_reduce(ops: dict[str, OpRecord], vendor: str) -> None:

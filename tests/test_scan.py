@@ -79,6 +79,51 @@ def test_in_place_and_out() -> None:
     same(wg.logcumsumexp(made(), 1, out=values), np.logaddexp.accumulate(X.astype(np.float32), 1))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int64", "bool"])
+def test_lines_of_few_elements(dtype: str) -> None:
+    """Many of them, one after the other, have kernels of their own on CPUs: the results are those of NumPy, at every
+    length and its neighbours, from either end, in place, and where a first line does not begin at a vector."""
+    rng = np.random.default_rng(5)
+    own = getattr(wg, dtype)
+    for number, count in ((256, 2), (257, 3), (300, 4), (1000, 5), (259, 7), (2049, 8), (300, 9)):
+        x = rng.integers(-4, 5, (number + 1, count)) if dtype != "bool" else rng.integers(0, 2, (number + 1, count))
+        x = x.astype(bool) if dtype == "bool" else x
+        given = made(x, own)[1:]
+        x = x[1:]
+        wide = x.astype(np.int64)
+        same(given.cumsum(1).long(), wide.cumsum(1))
+        if own.itemsize > 2 or not own.is_floating_point:  # whose products are exact
+            same(given.cumprod(1).double(), wide.cumprod(1))
+        found = given.cummax(1)
+        same(found.values.long(), np.maximum.accumulate(wide, 1))
+        last = [[max(k for k in range(i + 1) if r[k] == max(r[: i + 1])) for i in range(count)] for r in wide.tolist()]
+        same(found.indices, last)
+        if own.is_floating_point:
+            leaf = made(x, own, requires_grad=True)
+            (leaf.cumsum(1) * made(x, own)).sum().backward()
+            same(leaf.grad.long(), wide[:, ::-1].cumsum(1)[:, ::-1])
+        if dtype not in ("bool", "int8"):
+            again = given.clone()
+            assert again.cumsum_(1) is again
+            same(again.long(), wide.cumsum(1))
+            apart = wg.zeros(number, count + 1, dtype=own, device=PLACE)[:, 1:]
+            wg.cumsum(given, 1, out=apart)
+            same(apart.long(), wide.cumsum(1))
+            same(apart.cumsum(1).long(), wide.cumsum(1).cumsum(1))
+
+
+def test_lines_of_few_elements_are_a_schedule() -> None:
+    x = made(np.zeros((600, 8)))
+    plans = {
+        "short": [(x, 1), (x.view(20, 30, 8), 2), (x[1:], 1), (x.view(1200, 4), 1)],
+        "other": [(x[:255], 1), (x[::2], 1), (x, 0), (x[:, :4], 1), (x.view(400, 12), 1)],
+    }
+    for expected, calls in plans.items():
+        for given, dim in calls:
+            entry = dispatch.plan_for(registry["cumsum"], (given,), (dim, False, None)).steps[0].instance.entry
+            assert (entry == "cumsum_short") == (expected == "short"), (given.shape, given.stride(), entry)
+
+
 def test_in_place_histories() -> None:
     x = made(requires_grad=True)
     y = x * 1

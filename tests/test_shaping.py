@@ -218,6 +218,60 @@ def test_joining() -> None:
         wg.meshgrid(u, indexing="ab")
 
 
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 16, 17, 40])
+def test_joining_many(count: int) -> None:
+    """By few launches and by one each, on both sides of the sizes where one gives way to the other."""
+    rng = np.random.default_rng(count)
+    for shape in ((3,), (2, 5), (4, 3, 17), (2, 1, 3), (3, 5000)):
+        for dim in range(-len(shape), len(shape)):
+            arrays = []
+            for _ in range(count):
+                own = list(shape)
+                own[dim] = int(rng.integers(0, 2 * own[dim] + 1))
+                arrays.append(rng.standard_normal(own).astype(np.float32))
+            given = [wg.tensor(a) for a in arrays]
+            same(wg.cat(given, dim), np.concatenate(arrays, dim))
+            apart = [wg.tensor(a.T).T for a in arrays[:1]] + given[1:]
+            same(wg.cat(apart, dim), np.concatenate(arrays, dim))
+            mixed = [given[0].to(wg.float16), *given[1:]]
+            same(wg.cat(mixed, dim), np.concatenate([arrays[0].astype(np.float16), *arrays[1:]], dim))
+        arrays = [rng.standard_normal(shape).astype(np.float32) for _ in range(count)]
+        for dim in range(-len(shape) - 1, len(shape) + 1):
+            same(wg.stack([wg.tensor(a) for a in arrays], dim), np.stack(arrays, dim))
+
+
+def test_few_elements_are_joined_by_a_launch_for_16_tensors() -> None:
+    def launches(given: list[wg.Tensor], dim: int = 0) -> int:
+        with wg.profiler.profile() as profile:
+            found = wg.cat(given, dim)
+        same(found, np.concatenate([t.numpy() for t in given], dim))
+        return sum(e.is_kernel for e in profile.events())
+
+    small = [wg.tensor(whole(3, 4)) + i for i in range(40)]
+    none, large = wg.zeros(0, 4), [wg.ones(10000, 4)] * 3
+    assert [launches(small[:n]) for n in (1, 2, 16, 17, 40)] == [1, 1, 1, 2, 3]
+    assert [launches(small[:n], 1) for n in (2, 16, 17)] == [1, 1, 2]
+    assert launches([none, none]) == 0
+    assert launches(large) == 3
+    # Of several layouts each order would be planned anew; a plan takes longer than these launches.
+    assert launches([*small[:3], wg.tensor(whole(2, 4))]) == 4
+    assert launches([small[0].T.contiguous().T, small[1].T.contiguous().T]) == 2
+    base = wg.zeros(4)
+    views = [base[i : i + 1] for i in range(4)]
+    base += 1  # views are of what their base was written to since
+    same(wg.cat(views), np.ones(4, np.float32))
+
+
+def test_gradients_of_many_joined() -> None:
+    given = [wg.tensor(whole(2, 3), requires_grad=True) for _ in range(20)]
+    weights = np.arange(120, dtype=np.float32).reshape(40, 3)
+    (wg.cat(given) * wg.tensor(weights)).sum().backward()
+    for i, t in enumerate(given):
+        assert t.grad is not None
+        same(t.grad, weights[2 * i : 2 * i + 2])
+    assert wg.autograd.gradcheck(lambda *t: wg.stack(t, 1), [t.detach().double().requires_grad_() for t in given[:17]])
+
+
 def test_cutting_gives_views() -> None:
     x = whole(4, 6)
     t = wg.tensor(x)

@@ -111,18 +111,21 @@ def test_rows_where_every_vector_is_aligned(monkeypatch: pytest.MonkeyPatch) -> 
     base = np.arange(1 << 17, dtype=np.float32)
     pose = vendors.posing({"stream": 256 << 10}, monkeypatch)
     next(pose)
-    for shape, whole in (((64, 1040), True), ((70, 1037), False), ((32, 1040), False)):
-        row = base[: shape[1]] * 2
-        x = wg.tensor(base)[: shape[0] * shape[1]].reshape(shape)
-        expected = base[: x.numel()].reshape(shape) + row
-        operands = (x, wg.tensor(row))
-        (step,) = dispatch.plan_for(registry["add"], operands).steps
-        assert step.instance.entry == "add_rows"
-        assert (("STREAM", "1") in step.instance.defines) is whole, shape
-        np.testing.assert_array_equal(wg.add(*operands).numpy(), expected, err_msg=f"add {shape} on cpu")
-        out = wg.empty(x.numel() + 1)[1:].view(shape)  # not where a vector starts
-        np.testing.assert_array_equal(wg.add(*operands, out=out).numpy(), expected, err_msg=f"add {shape} on cpu, out")
-    next(pose, None)
+    try:
+        for shape, whole in (((64, 1040), True), ((70, 1037), False), ((32, 1040), False)):
+            row = base[: shape[1]] * 2
+            x = wg.tensor(base)[: shape[0] * shape[1]].reshape(shape)
+            expected = base[: x.numel()].reshape(shape) + row
+            operands = (x, wg.tensor(row))
+            (step,) = dispatch.plan_for(registry["add"], operands).steps
+            assert step.instance.entry == "add_rows"
+            assert (("STREAM", "1") in step.instance.defines) is whole, shape
+            np.testing.assert_array_equal(wg.add(*operands).numpy(), expected, err_msg=f"add {shape} on cpu")
+            out = wg.empty(x.numel() + 1)[1:].view(shape)  # not where a vector starts
+            wg.add(*operands, out=out)
+            np.testing.assert_array_equal(out.numpy(), expected, err_msg=f"add {shape} on cpu, out")
+    finally:
+        next(pose, None)
 
 
 def test_threshold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Calls of kernels for `weftgrad prebuild` and `weftgrad compile`: padding, triangles, distances, sequences of labels,
-samples of images.
+"""Calls of kernels for `weftgrad prebuild` and `weftgrad compile`: padding, triangles, joining, distances, sequences of
+labels, samples of images.
 
 As in `calls`, nothing is computed, so that tensors are left empty.
 """
@@ -17,7 +17,7 @@ from ..runtime.records import OpRecord
 
 __all__ = ["PLANS", "shape_calls"]
 
-PLANS = ("ctc", "pad", "pairs", "resample", "sampling", "triangle")  # the planners whose ops are called here
+PLANS = ("ctc", "join", "pad", "pairs", "resample", "sampling", "triangle")  # the planners whose ops are called here
 
 _MODES = ("constant", "reflect", "replicate", "circular")
 _POWERS = (("1", 1.0), ("2", 2.0), ("any", 3.0), ("max", 1.0), ("count", 1.0))
@@ -29,7 +29,7 @@ def shape_calls(
     """Calls of one op on few and on many elements, with their first derivatives. make: an uninitialised tensor;
     differentiated: the call with its derivative."""
     of = {
-        "ctc": _sequences, "pad": _pads, "pairs": _pairs, "resample": _resampled, "sampling": _sampled,
+        "ctc": _sequences, "join": _joined, "pad": _pads, "pairs": _pairs, "resample": _resampled, "sampling": _sampled,
         "triangle": _triangles,
     }[str(record.detail["plan"])]  # fmt: skip
     for grad in (False, True) if dtype.kind == "f" else (False,):
@@ -99,6 +99,13 @@ def _triangles(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any],
     for shape in ((5, 7), (300, 260), (8, 64, 64)):
         for lower in (True, False):
             yield [made(*shape)], (0, lower)
+
+
+def _joined(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """As many tensors as there are kernels for."""
+    for count in (2, 16):
+        for dim in (0, 1):
+            yield [made(8, 64).detach() for _ in range(count)], (dim, False)
 
 
 def _pairs(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:

@@ -80,9 +80,12 @@ def facts(record: Any) -> str:
         lines.append(f"operand   {o.name}: {o.role}, {o.type}, {o.scope}")
     for o in record.outputs:
         grad = "differentiable" if o.differentiable else "not differentiable"
-        lines.append(f"result    {o.name}: {o.type}, dtype {o.result}, {o.scope}, {grad}")
+        kept = ", kept for gradients" if o.saved else ""
+        lines.append(f"result    {o.name}: {o.type}, dtype {o.result}, {o.scope}, {grad}{kept}")
     lines += [f"static    {name}" for name in record.statics]
     lines += [f"{key:9} {value}" for key, value in record.detail.items()]
+    if record.bare:
+        lines.append(f"bare      {record.bare}, for calls that nothing is derived from")
     return "\n".join(lines) + "\n"
 
 

@@ -38,6 +38,7 @@ class OutputRow:
     result: str = "promote"
     scope: str = "full"
     differentiable: bool = True
+    saved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

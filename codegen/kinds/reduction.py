@@ -5,7 +5,8 @@
       map:      an element's contribution, from the operands; `index` is its place among those reduced
       combine:  two states into one. `a` and `b` are the states
       finish:   the result from the state, called `acc`; `n` is how many elements were reduced
-      save:     the last of several results, where only the gradient reads them: callers do not see them
+      save:     the last of several results, where only the gradient reads them: callers do not see them, and calls
+                that nothing is derived from do not compute them where the rest is extremes (`bare`)
     empty: `error` where there is no result for no elements; the default, `identity`, gives finish(identity)
 
 A state of several fields gives mappings from field to expression, `a_FIELD` and `b_FIELD` in `combine`, the fields
@@ -18,7 +19,7 @@ Ties are told apart by a field that holds `index`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -38,6 +39,7 @@ from ..expr import (
     size,
     substitute,
     to_text,
+    topological,
 )
 from ..expr.vocabulary import rebuild
 from ..model import Op, SpecError
@@ -50,6 +52,7 @@ __all__ = [
     "INDEX",
     "LIMITS",
     "Reduction",
+    "bare",
     "check",
     "derive",
     "reduction_of",
@@ -62,6 +65,7 @@ COUNT = "n_reduced"  # what gradients call the number of elements reduced
 INDEX = "index_reduced"  # and an element's place among them
 LIMITS = {"lowest": "LOWEST", "highest": "HIGHEST"}
 _PARTS = ("identity", "map", "combine", "finish")
+_EVEN = ("maximum", "minimum", "logical_and", "logical_or")  # of what these combine, any order gives the same bits
 _N = Operand("value", "scalar")
 
 
@@ -249,13 +253,75 @@ def render(op: Op, environment: Any) -> Rendered:
     }
     if found.saved:
         seen = _with_results(op, found)
-        detail["visible"] = len(seen.outputs)
         detail["seeds"] = (*(seed_name(seen, k) for k in seen.outputs), *(f"grad_{k}" for k in found.saved))
     sources = {
         "opencl": Source(text, functions(*blocks)),
         "triton": triton_source(op, found, environment, "reduction.py.j2", title=_title(op, found)),
     }
     return Rendered(outputs, sources, detail)
+
+
+def bare(op: Op) -> Op | None:
+    """`op` without what only its gradients read, for calls that nothing is derived from.
+
+    None where all is seen, where elements that meet in another order may give other bits (schedules go by how much a
+    state holds, and a call has the same bits with a gradient and without), or where a parameter would be left unused.
+    """
+    from ..loader import op_from_mapping
+
+    found = reduction_of(op)
+    finish = {k: e for k, e in found.finish.items() if k not in found.saved}
+    fields = _reached(found, finish.values())
+    combine = {f: found.combine[f] for f in fields}
+    used = free_names(*(found.map[f] for f in fields), *finish.values())
+    if not found.saved or not all(e.fn in _EVEN for e in combine.values()):
+        return None
+    if not {p.name for p in op.operands} <= set(used) or "acc" in used:
+        return None
+    texts: dict[str, Any]
+    if len(fields) == 1:  # schedules hold a state without fields in more registers
+        (only,) = fields
+        pair = dict(zip(found.operands(only), ("a", "b"), strict=True))
+        texts = {
+            "identity": _spelled(found.identity[only]),
+            "map": to_text(found.map[only]),
+            "combine": to_text(_renamed(combine[only], pair)),
+            "finish": {k: to_text(_renamed(e, {only: "acc"})) for k, e in finish.items()},
+        }
+    else:
+        texts = {
+            "identity": {f: _spelled(found.identity[f]) for f in fields},
+            "map": {f: to_text(found.map[f]) for f in fields},
+            "combine": {f: to_text(e) for f, e in combine.items()},
+            "finish": {k: to_text(e) for k, e in finish.items()},
+        }
+    signature = f"{op.name}_bare({str(op.spec['op']).partition('(')[2]}"
+    kept = {k: v for k, v in op.spec.items() if k not in ("grad", "reference", "alias")}
+    made = op_from_mapping({**kept, "op": signature, "reduce": texts, "grad": "none"})
+    return replace(made, file=op.file, line=op.line)
+
+
+def _reached(found: Reduction, results: Iterable[Expr]) -> list[str]:
+    """The fields of a state that `results` are made of, in the state's order."""
+    owner = {n: f for f in found.map for n in found.operands(f)}
+    reached: set[str] = set()
+    waiting = [n for n in free_names(*results) if n in found.map]
+    while waiting:
+        field = waiting.pop()
+        if field not in reached:
+            reached.add(field)
+            waiting += [owner[n] for n in free_names(found.combine[field]) if n in owner]
+    return [f for f in found.map if f in reached]
+
+
+def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """`expr` with other names, by the old ones."""
+    free = [e for e in topological([expr]) if e.fn == "name" and e.value in names]
+    return substitute(expr, {str(e.value): name(names[str(e.value)], Operand(e.type, e.scope)) for e in free})
+
+
+def _spelled(identity: Expr | str) -> str:
+    return identity if isinstance(identity, str) else to_text(identity)
 
 
 def triton_source(op: Op, found: Reduction, environment: Any, template: str, **more: Any) -> Source:
@@ -307,7 +373,7 @@ def _title(op: Op, found: Reduction) -> str:
 def _output(op: Op, output: str, expr: Expr, saved: bool) -> OutputRow:
     fixed = {"mask": "bool", "index": "index"}
     differentiable = expr.type == "value" and op.grad != "none" and not saved and op.result != "index"
-    return OutputRow(output, expr.type, fixed.get(expr.type, op.result), "full", differentiable)
+    return OutputRow(output, expr.type, fixed.get(expr.type, op.result), "full", differentiable, saved)
 
 
 # Gradients: pointwise ops over the incoming gradient, the operands, the results, COUNT and INDEX.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -22,8 +23,9 @@ def last_level_cache() -> int:
     """Bytes of the host's largest cache; 32 MiB where it does not say."""
     found = [32 << 20]
     for path in _CACHES.glob("index*/size"):
-        text = path.read_text(encoding="ascii").strip()
-        found.append(int(text[:-1]) << _UNITS.get(text[-1:], 0) if text[:-1].isdigit() else 0)
+        with suppress(OSError):  # of a system that does not let it be read
+            text = path.read_text(encoding="ascii").strip()
+            found.append(int(text[:-1]) << _UNITS.get(text[-1:], 0) if text[:-1].isdigit() else 0)
     return max(found)
 
 

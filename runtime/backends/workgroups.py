@@ -121,4 +121,3 @@ def can_call(cl: Any, context: Any, queue: Any, functions: Functions) -> bool:
     places = (first, first + pointers.itemsize, geometry.ctypes.data, dynamic.ctypes.data)
     probe.try_call(places, (4, 5, 6), (1, 2, 3))
     return found.tolist() == [1, 2, 3, 1, 2, 3, 4, 5, 6, *expected[9:]]
-

@@ -82,9 +82,10 @@ static PyObject *computed(PyObject *plan, PyObject *const *operands, PyObject *s
         if ((outs[have] = new_tensor(layout, AT(plan, Plan, device), owner, stream, nbytes)) == NULL) goto done;
     }
     if (run(plan, operands, (List){outs, have}, stream) || recorded(plan, operands, outs, statics)) goto done;
-    if (wanted == 1) found = Py_NewRef(outs[0]);
-    else if ((found = PyTuple_New(wanted)) != NULL)
-        for (Py_ssize_t i = 0; i < wanted; i++) PyTuple_SET_ITEM(found, i, Py_NewRef(outs[i]));
+    Py_ssize_t visible = PyLong_AsSsize_t(AT(plan, Plan, visible));
+    if (visible == 1) found = Py_NewRef(outs[0]);
+    else if ((found = PyTuple_New(visible)) != NULL)
+        for (Py_ssize_t i = 0; i < visible; i++) PyTuple_SET_ITEM(found, i, Py_NewRef(outs[i]));
 done:
     for (Py_ssize_t i = 0; i < have; i++) Py_DECREF(outs[i]);
     Py_DECREF(stream);

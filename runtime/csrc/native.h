@@ -34,7 +34,7 @@
 #define SLOTS_Segment(X) X(handle)
 #define SLOTS_HostSegment(X) X(buffer)
 #define SLOTS_Pool(X) X(_allocated) X(_allocated_peak) X(_allocations) X(_bins) X(_freed) X(_lock) X(free) X(rehearsal)
-#define SLOTS_Plan(X) X(device) X(driver) X(numbers) X(outputs) X(recipe) X(run) X(tensors) X(view)
+#define SLOTS_Plan(X) X(device) X(driver) X(numbers) X(outputs) X(recipe) X(run) X(tensors) X(view) X(visible)
 #define SLOTS_Meta(X) X(contiguous) X(device) X(nbytes) X(numel) X(shape) X(strides)
 #define SLOTS_Device(X) X(_driver)
 #define SLOTS_State(X) X(grad) X(mode) X(plans) X(streams)

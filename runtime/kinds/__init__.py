@@ -49,7 +49,7 @@ class Request:
     def where(self) -> str:
         """The call as errors name it: op, then shape and dtype of every tensor."""
         shown = ", ".join(f"{o.name} {m.dtype.name}{list(m.shape)}" for o, m in self.tensors)
-        return f"{self.record.name}({shown})"
+        return f"{self.record.called or self.record.name}({shown})"
 
 
 @dataclass(frozen=True, slots=True)

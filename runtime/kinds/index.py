@@ -31,7 +31,6 @@ from .triton import index as triton
 
 __all__ = ["borrowed", "plan"]
 
-_RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
 _READERS, _WRITERS = 128, 64  # work-items of a group of a GPU
 _TOLD_SLOT = Slot("int64", "index")
 _BOARD = 16384  # bytes of a row that is made in private memory, and then stored at once
@@ -64,7 +63,7 @@ def _read(request: Request, access: Access) -> Planned:
     if not sizes:
         sizes, strides = (1,), [(0,)] * 3
     able = request.capabilities
-    raw = dtypes.BY_NAME[_RAW[whole.dtype.itemsize]]
+    raw = dtypes.raw(whole.dtype)
     slots: tuple[Slot, ...] = (Slot(raw.name, "raw"), slot(index, "index"), Slot(raw.name, "raw"))
     inner, numel = sizes[-1], out.numel
     rows = numel // inner
@@ -171,7 +170,7 @@ def _write(
     if not source.numel:
         return []
     meets = request.record.detail["does"] != "write"
-    stored = out.dtype if meets else dtypes.BY_NAME[_RAW[out.dtype.itemsize]]
+    stored = out.dtype if meets else dtypes.raw(out.dtype)
     element = stored.compute
     kind = "value" if meets else "raw"
     slots: tuple[Slot, ...] = (

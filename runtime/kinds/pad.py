@@ -22,7 +22,6 @@ from .pointwise import elementwise_parts
 __all__ = ["MODES", "merged", "plan"]
 
 MODES = ("constant", "reflect", "replicate", "circular")
-_RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
 
 # Of one dimension: the result's size, the operand's, the places in front of the operand, the operand's stride.
 Dim = tuple[int, int, int, int]
@@ -83,7 +82,7 @@ def _copy(request: Request, given: Meta, mode: int) -> Planned:
     if not given.numel:  # nothing is read: the result is the fill
         steps = _nothing_to_read(request, out, fill)
         return Planned((out,), steps)
-    raw = dtypes.BY_NAME[_RAW[given.dtype.itemsize]]
+    raw = dtypes.raw(given.dtype)
     slots = (Slot(raw.name, "raw"),) * 3
     filled = isinstance(fill, Meta)
     buffers = (0, 1, 2) if filled else (0, 0, 1)

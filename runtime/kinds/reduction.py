@@ -72,8 +72,8 @@ def plan(request: Request) -> Planned:
         for d in dims:
             if not shape[d]:
                 raise ShapeError(
-                    f"{request.where()}: nothing to reduce: dimension {d} has no elements, and {record.name} has no "
-                    "value for none"
+                    f"{request.where()}: nothing to reduce: dimension {d} has no elements, and "
+                    f"{record.called or record.name} has no value for none"
                 )
     if not outputs[0].numel:
         return Planned(outputs)
@@ -88,9 +88,9 @@ def plan(request: Request) -> Planned:
 
 
 def schedule(request: Request, walk: Walk) -> Choice:
-    """What is chosen for a reduction."""
-    main = request.tensors[walk.main][1]
-    return choose(request, "reduction", {"results": walk.results, "count": walk.count}, main.dtype.name)
+    """What is chosen for a reduction; without what gradients read, as with it."""
+    main, sizes = request.tensors[walk.main][1], {"results": walk.results, "count": walk.count}
+    return choose(request, "reduction", sizes, main.dtype.name, request.record.called)
 
 
 def _static(request: Request, name: str, default: object) -> object:

@@ -2,10 +2,11 @@
 
 A line is what lies along the dimension; in reverse it is walked from its end, which is a matter of strides. Schedules
 of a CPU: `rows` (vectors along a line: within a vector each lane takes in those before it, and the vector what came
-before it), `columns` (vectors across neighbouring lines) and `general` (an element at a time). Of a GPU: `group` (a
-work-group goes along a line, or several) and `general` (a work-item a line). With fewer lines than the device has
-work-items for, lines are cut into shares: one launch makes every share's total, and the one that writes results begins
-each share with the totals of those before it. No schedule uses atomics: the same call gives the same bits.
+before it), `columns` (vectors across neighbouring lines), `short` (lines of 2 to 8 elements, one after the other: as
+many as compilers make vectors of) and `general` (an element at a time). Of a GPU: `group` (a work-group goes along a
+line, or several) and `general` (a work-item a line). With fewer lines than the device has work-items for, lines are cut
+into shares: one launch makes every share's total, and the one that writes results begins each share with the totals of
+those before it. No schedule uses atomics: the same call gives the same bits.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .reduction import LIMITS, WIDE, is_bool, result_of, state_bytes, state_slot
 
 __all__ = ["Lines", "plan", "schedule"]
 
+_SHORT, _LEAST_SHORT = 8, 256  # elements at most of lines, and how many lines, that have a schedule of their own
 _LAST = {2: "s1", 4: "s3", 8: "s7", 16: "sf"}  # a vector's last lane
 _TURNED = {2: "s10", 4: "s3210", 8: "s76543210", 16: "sfedcba9876543210"}  # and its lanes from last to first
 
@@ -203,6 +205,11 @@ def _cpu(
     beside = [s[-1] for s in lines.kept_strides]
     ways = [abs(a) for a in lines.along]
     one = (1, 1, 1)
+    if _are_short(lines):
+        chunk, items = split(lines.number, parts)
+        row = (("ROW", str(lines.count)), ("FRESH", str(int(request.into is None))))
+        launch = _Launch("short", (chunk, 0, lines.count), 1, (items,), one[:2], 1, row)
+        return _steps(request, outputs, lines, element, launch)
     if lanes > 1 and lines.count >= lanes and ways[lines.main] <= 1 and ways[given] == 1:
         forward = -1 if lines.backwards else 1
         chunk, items = split(lines.number, parts)
@@ -230,6 +237,16 @@ def _cpu(
     general = (("TILE", str(tile)), ("GROUP", "1"))
     launch = _Launch("general", (chunk, 0, run), shares, (items,), one[:2], 1, general)
     return _steps(request, outputs, lines, element, launch)
+
+
+def _are_short(lines: Lines) -> bool:
+    """Whether lines are few elements each and lie one after the other."""
+    return (
+        1 < lines.count <= _SHORT
+        and lines.number >= _LEAST_SHORT
+        and all(s == (lines.count,) for s in lines.kept_strides)
+        and set(lines.along) == {-1 if lines.backwards else 1}
+    )
 
 
 def _vectors(lanes: int, backwards: bool) -> list[tuple[str, str]]:

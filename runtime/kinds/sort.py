@@ -29,7 +29,6 @@ RANKED = 512  # elements of a row or part in which an element's rank is counted
 _LEAST_PART = 16384  # elements of a row that are worth a core of their own
 _SEPARATE = 4096  # elements up to which rows are sorted whole, however few there are
 _GPU_LEAST = 256
-_RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _INFINITE = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
@@ -53,7 +52,7 @@ class Rows:
 
     @property
     def raw(self) -> DType:
-        return self.dtype if self.dtype.kind == "i" else dtypes.BY_NAME[_RAW[self.dtype.itemsize]]
+        return self.dtype if self.dtype.kind == "i" else dtypes.raw(self.dtype)
 
     @property
     def bits(self) -> int:

@@ -17,8 +17,6 @@ from .pointwise import elementwise_parts
 
 __all__ = ["plan"]
 
-_RAW = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # the dtype as which elements of so many bytes are moved
-
 
 def plan(request: Request) -> Planned:
     """The result's layout and the one launch."""
@@ -38,7 +36,7 @@ def plan(request: Request) -> Planned:
     tables = [(*own, layout.strides[-2]) for own, layout in zip(strides, (given, out), strict=True)]
     steps = (given.strides[-1], out.strides[-1])
     rows, able = prod(sizes), request.capabilities
-    raw = dtypes.BY_NAME[_RAW[given.dtype.itemsize]]
+    raw = dtypes.raw(given.dtype)
     slots = (Slot(raw.name, "raw"),) * 2
     if able.style == "triton":
         from .triton import triangle as triton
