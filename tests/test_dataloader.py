@@ -509,11 +509,13 @@ def test_what_cannot_be_sent_to_workers_is_named(main):
 
 def test_workers_that_are_starting_do_not_heed_ctrl_c(main, tmp_path):
     """It is the parent's, which may have its own way with it."""
-    script = tmp_path / "slow.py"
-    script.write_text("import time; time.sleep(0.5)")
+    script, begun = tmp_path / "slow.py", tmp_path / "begun"
+    script.write_text(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(0.5)")
     main.__file__ = str(script)  # what workers import first
     batches = iter(DataLoader(range(4), num_workers=1))
-    time.sleep(0.2)
+    end = time.monotonic() + 20
+    while not begun.exists() and time.monotonic() < end:
+        time.sleep(0.001)
     os.kill(batches.pids()[0], signal.SIGINT)
     assert [int(b) for b in batches] == [0, 1, 2, 3]
 
@@ -525,9 +527,10 @@ SCRIPT = """
     from weftgrad.utils.data import DataLoader
 
     def main():
-        loader = DataLoader(Images(100, {{i: "slow" for i in range(100)}}), 1, num_workers=2)
+        loader = DataLoader(Images(100, {{i: "slow" for i in range(2, 100)}}), 1, num_workers=2)
         try:
             batches = iter(loader)
+            next(batches), next(batches)  # one of each worker: both run
             print(*batches.pids(), flush=True)
             for batch in batches:
                 pass

@@ -49,10 +49,11 @@ def start_context(given: Any) -> Any:
 
 
 class _Quiet(str):
-    """A process's name that has the process ignore Ctrl-C from its first moment.
+    """A process's name that has the process ignore Ctrl-C from the moment it learns the name.
 
     The name is the first thing of ours that a new process unpickles, before it imports the main module, which may take
     long; a Ctrl-C meanwhile would have every worker print a traceback. Only the standard library is there by then.
+    The millisecond between the fork and the name is the standard library's: a Ctrl-C ends the process there.
     """
 
     def __reduce__(self) -> Any:
