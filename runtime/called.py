@@ -1,17 +1,21 @@
-"""Kernels' text rewritten so that a kernel is a function, too, whose address a second kernel tells.
+"""Kernels' text rewritten so that what a kernel does is a function of its own, or that the kernel is a function, too.
 
-For drivers for CPUs whose kernels have a form of their own, but which compile other functions of a program as C
-compilers do. The function has the form that PoCL gives its kernels (`runtime/csrc/direct.c`): the places of the
-arguments' values, the launch, and which work-group of it this is. Taking an address needs a line of assembler, of
-x86-64, since OpenCL C has no pointers to functions.
+`apart`: PoCL puts what asks for a work-item's place into functions of its own making, without the kernel's attributes.
+If these say that the processor has AVX-512, that is lost. A function that is told its place keeps what it has.
+
+`with_function`: for drivers for CPUs whose kernels have a form of their own, but which compile other functions of a
+program as C compilers do. The function has the form that PoCL gives its kernels (`runtime/csrc/direct.c`): the places
+of the arguments' values, the launch, and which work-group of it this is. A second kernel tells its address. Taking
+that needs a line of assembler, of x86-64, since OpenCL C has no pointers to functions.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from typing import NamedTuple
 
-__all__ = ["PREAMBLE", "place_name", "with_function"]
+__all__ = ["PREAMBLE", "apart", "place_name", "with_function"]
 
 # Work-items of a group that meet, or share memory, cannot be calls one after another.
 _OF_GROUPS = re.compile(r"\b(barrier|local)\b")
@@ -22,8 +26,11 @@ typedef struct { ulong num_groups[3]; } wg_launch_t; // as far as it is read her
 #define WG_TEXT_(x) #x
 #define WG_TEXT(x) WG_TEXT_(x)
 """
-_DEFINES = "".join(f"#define get_{name}(d) wg_at[{3 * i} + (d)]\n" for i, name in enumerate(_ASKED))
-_UNDEFINES = "".join(f"#undef get_{name}\n" for name in _ASKED)
+# What a work-group of one work-item is told, by what it asks for: dimension d of a launch.
+_OF_ONE = {
+    "global_id": "{at}", "group_id": "{at}", "global_size": "launch->num_groups[{d}]",
+    "num_groups": "launch->num_groups[{d}]", "local_id": "0", "local_size": "1",
+}  # fmt: skip
 
 
 def place_name(kernel: str) -> str:
@@ -32,12 +39,49 @@ def place_name(kernel: str) -> str:
     return f"{entry}_place_{digest}"
 
 
-@cache
-def with_function(text: str, entry: str, slots: int) -> str | None:
-    """The text of an instance whose kernel `entry` is a function, too; None where that cannot be.
+class _Apart(NamedTuple):
+    text: str  # with the kernel, which calls its body
+    pointers: list[str]
+    asked: list[str]
+
+
+def apart(text: str, entry: str, slots: int) -> str | None:
+    """The text of an instance with the body of its kernel `entry` in a function; None where that cannot be.
 
     The kernel's parameters are, as everywhere, pointers, a NAME(Geometry) and a NAME(Dynamic).
     """
+    made = _apart(text, entry, slots)
+    return None if made is None else made.text
+
+
+@cache
+def with_function(text: str, entry: str, slots: int) -> str | None:
+    """The text of an instance whose kernel `entry` is a function, too; None where that cannot be."""
+    made = _apart(text, entry, slots)
+    if made is None:
+        return None
+    buffers = len(made.pointers)
+    given = ", ".join(f"*(global void *global *)given[{i}]" for i in range(buffers))
+    at = ", ".join(_OF_ONE[name].format(at="xyz"[d], d=d) for name in made.asked for d in range(3))
+    return f"""{made.text}
+// The same as a function for one work-group of one work-item.
+__attribute__((used, noinline)) void NAME({entry}_call)(
+    global void *global *given, global const wg_launch_t *launch, ulong x, ulong y, ulong z) {{
+    const ulong at[] = {{{at}}};
+    NAME({entry}_work)(
+        at, {given},
+        *(global const NAME(Geometry) *)given[{buffers}], *(global const NAME(Dynamic) *)given[{buffers + 1}]);
+}}
+kernel void NAME({entry}_place)(global ulong *to) {{
+    ulong place;
+    __asm__ volatile("leaq " WG_TEXT(NAME({entry}_call)) "(%%rip), %0" : "=r"(place));
+    *to = place;
+}}
+"""
+
+
+@cache
+def _apart(text: str, entry: str, slots: int) -> _Apart | None:
     heads = list(re.finditer(rf"^((?:\w+ )?)kernel void NAME\({entry}\)\(", text, re.MULTILINE))
     last = text.find("const NAME(Geometry) geo", heads[0].end()) if len(heads) == 1 else -1
     if last < 0:
@@ -50,35 +94,27 @@ def with_function(text: str, entry: str, slots: int) -> str | None:
     end = text.find("\n}\n", head.end()) + 2  # other kernels, and what chooses between them, may stand around it
     if end < 2 or _OF_GROUPS.search(text, head.end(), end):
         return None
-    buffers = len(pointers)
+    asked = [name for name in _ASKED if f"get_{name}(" in text] or ["global_id"]  # macros before it may ask, too
     parameters = ", ".join(f"global void *{name}" for name in pointers)
-    attribute = "WG_ONE " if head[1] else ""
-    at = ", ".join(f"get_{name}({d})" for name in _ASKED for d in range(3))
-    sizes = ", ".join(f"launch->num_groups[{d}]" for d in range(3))
-    given = ", ".join(f"*(global void *global *)given[{i}]" for i in range(buffers))
-    return f"""#undef WG_ONE
+    at = ", ".join(f"get_{name}({d})" for name in asked for d in range(3))
+    defines = "".join(f"#define get_{name}(d) wg_at[{3 * i} + (d)]\n" for i, name in enumerate(asked))
+    undefines = "".join(f"#undef get_{name}\n" for name in asked)
+    return _Apart(
+        f"""#undef WG_ONE
 #define WG_ONE
-{text[: head.start()]}{_DEFINES}\
+{text[: head.start()]}{defines}\
 static __attribute__((noinline)) void NAME({entry}_work)(const ulong *wg_at, {text[head.end() : end]}
-{_UNDEFINES}{text[end:].rstrip()}
+{undefines}{text[end:].rstrip()}
 
-// The kernel, and the same as a function for one work-group of one work-item.
+// The kernel.
 #undef WG_ONE
 #define WG_ONE WG_ALONE
-{attribute}kernel void NAME({entry})({parameters}, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {{
+{"WG_ONE " if head[1] else ""}kernel void NAME({entry})(
+    {parameters}, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {{
     const ulong at[] = {{{at}}};
     NAME({entry}_work)(at, {", ".join(pointers)}, geo, dyn);
 }}
-__attribute__((used, noinline)) void NAME({entry}_call)(
-    global void *global *given, global const wg_launch_t *launch, ulong x, ulong y, ulong z) {{
-    const ulong at[] = {{x, y, z, {sizes}, x, y, z, {sizes}, 0, 0, 0, 1, 1, 1}};
-    NAME({entry}_work)(
-        at, {given},
-        *(global const NAME(Geometry) *)given[{buffers}], *(global const NAME(Dynamic) *)given[{buffers + 1}]);
-}}
-kernel void NAME({entry}_place)(global ulong *to) {{
-    ulong place;
-    __asm__ volatile("leaq " WG_TEXT(NAME({entry}_call)) "(%%rip), %0" : "=r"(place));
-    *to = place;
-}}
-"""
+""",
+        pointers,
+        asked,
+    )

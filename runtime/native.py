@@ -19,7 +19,7 @@ try:
 except ImportError:  # no compiler was there
     _native = None
 
-__all__ = ["avx512", "bind", "function", "launcher", "limit", "operator", "present", "use"]
+__all__ = ["bind", "function", "launcher", "limit", "operator", "present", "use"]
 
 _FUNCTIONS = (
     "clSetKernelArg", "clEnqueueNDRangeKernel", "clGetEventInfo", "clWaitForEvents", "clReleaseEvent",
@@ -27,7 +27,6 @@ _FUNCTIONS = (
 )  # fmt: skip
 
 present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
-avx512 = present and bool(_native.avx512)  # whether the processor has AVX-512's first instructions
 
 
 def bind(plan: type, *functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:

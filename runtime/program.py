@@ -8,7 +8,7 @@ time that 32 programs take.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from functools import cache
 from importlib import resources
@@ -56,11 +56,15 @@ def _digest(instance: Instance) -> str:
 
 
 def source(
-    instances: Sequence[Instance], *, builtins: bool = False, fp64: bool = True, functions: bool = False
+    instances: Sequence[Instance],
+    builtins: bool = False,
+    fp64: bool = True,
+    functions: bool = False,
+    apart: bool = False,
 ) -> str:
     """The program of these instances, in order; each kernel is called `entry_name(instance)`.
 
-    functions: each kernel that can be one is a function, too (`runtime.called`).
+    functions: each kernel that can be one is a function, too; apart: each body is a function (`runtime.called`).
     """
     from ..codegen import math_library
 
@@ -83,7 +87,9 @@ def source(
                 math_library.program_text(vocabulary, element, sorted(widths), _math_sources(), builtin=builtins)
             )
     parts += [called.PREAMBLE] if functions else []
-    parts += [_instance(instance, functions) for instance in instances]
+    rewrite = called.with_function if functions else called.apart if apart else None
+    parts += [_instance(instance, rewrite) for instance in instances]
+    parts += ["WG_END\n"]
     return "\n".join(parts)
 
 
@@ -97,9 +103,9 @@ def _conversion_names(dtype: str) -> tuple[str, str]:
     return f"from_{short}", f"to_{short}"
 
 
-def _instance(instance: Instance, functions: bool) -> str:
+def _instance(instance: Instance, rewrite: Callable[[str, str, int], str | None] | None) -> str:
     element, lanes = instance.element, instance.lanes
-    text = called.with_function(instance.text, instance.entry, len(instance.slots)) if functions else None
+    text = rewrite(instance.text, instance.entry, len(instance.slots)) if rewrite is not None else None
     text = instance.text if text is None else text
     defines: list[tuple[str, str]] = [
         ("NAME(x)", f"x##_{_digest(instance)}"),

@@ -16,7 +16,7 @@ import scipy.special
 from math_points import EDGES, POLYGAMMA, RECORDED, any_bits, inputs, ulps
 
 from weftgrad.codegen import math_library
-from weftgrad.runtime import native
+from weftgrad.runtime.backends.processor import has_avx512
 
 cl = pytest.importorskip("pyopencl")
 FOLDER = Path(math_library.__file__).parents[1] / "templates" / "opencl" / "math"
@@ -249,7 +249,7 @@ def test_special_functions_in_float(device):
 def test_float_functions_where_the_compiler_lacks_what_they_prefer(device, with_assembler):
     """Tables looked up by permutations, scaling and guesses of reciprocals need AVX-512, reductions of angles in float
     products that are fused with sums: without them, other branches. Or assembler, as with Intel's compiler."""
-    if with_assembler and not native.avx512:
+    if with_assembler and not has_avx512():
         pytest.skip("the processor has no AVX-512")
     names = ["exp", "exp2", "tanh", "logistic", "erf", "sin", "cos", "tan", "sqrt", "rsqrt"]
     plain = copy.copy(device)
@@ -429,7 +429,7 @@ def test_integers(device, element):
 @pytest.mark.parametrize("with_assembler", [False, True])
 def test_storage_of_half(device, with_assembler):
     if with_assembler:
-        if not native.avx512:
+        if not has_avx512():
             pytest.skip("the processor has no AVX-512")
         device = copy.copy(device)
         device.kernels = {}

@@ -27,7 +27,7 @@ from ..pool import Budget, Pool
 from ..storage import Storage
 from .arguments import Scratch, bind
 from .overrides import override
-from .processor import stream_threshold
+from .processor import must_be_told, stream_threshold, vector_registers
 from .protocol import Capabilities, Instance, Step
 from .queues import DEVICE, Counter, QueueStream, launch_error
 
@@ -139,6 +139,8 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
         builtins="Portable" not in info.platform,
         memory=handle.global_mem_size,
         stream=stream_threshold(),
+        registers=vector_registers(),
+        avx512="Portable" in info.platform and must_be_told(handle.version),
     )
     return override(found, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
 
@@ -152,12 +154,11 @@ class Compiler:
     """Programs of an OpenCL device in one context, with kernels (and functions: `runtime.called`). Threads share it."""
 
     def __init__(self, context: Any, handle: Any, able: Capabilities, functions: bool = False, option: str = ""):
-        self._context = context
-        self._handle = handle
-        self._capabilities = able
+        self._context, self._handle, self._capabilities = context, handle, able
         self.functions, self.option = functions, option
         platform = handle.platform
-        self._options = [each for each in (option, "" if able.optimize else "-cl-opt-disable") if each]
+        wanted = {option: True, "-DWG_AVX512": able.avx512, "-cl-opt-disable": not able.optimize}
+        self._options = [each for each, want in wanted.items() if each and want]
         self._lean = _LEAN if "Portable" in platform.name else []
         identity = "\0".join(
             (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)
@@ -167,8 +168,7 @@ class Compiler:
         self._found: dict[Instance, tuple[Any, str]] = {}
         self._batches: dict[str, Any] = {}
         self._mine = threading.local()
-        self.built = 0
-        self.loaded = 0
+        self.built = self.loaded = 0
 
     def build(self, instances: Sequence[Instance]) -> int:
         """Build those not yet built, as one program. Returns how many there were."""
@@ -208,7 +208,7 @@ class Compiler:
 
     def _source(self, instances: Sequence[Instance]) -> str:
         able = self._capabilities
-        return program.source(instances, builtins=able.builtins, fp64=able.fp64, functions=self.functions)
+        return program.source(instances, able.builtins, able.fp64, self.functions, able.avx512)
 
     def program_of(self, instance: Instance) -> tuple[Any, str]:
         """The program that an instance is in, and its kernel's name there."""

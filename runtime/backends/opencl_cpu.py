@@ -36,7 +36,7 @@ from ..pool import Pool
 from ..storage import Storage
 from .arguments import bind_launch
 from .host import HostDriver
-from .processor import cores
+from .processor import cores, has_avx512
 from .protocol import Capabilities, Instance, Step
 from .queues import CALLING, WORKERS, QueueStream, launch_error
 from .workgroups import MOST_ITEMS, Functions, Named, Placed, can_call
@@ -203,7 +203,7 @@ class CpuDriver(HostDriver):
                 return
         else:
             ways = [(able, "")]
-            if native.avx512:  # then our own functions are the faster ones
+            if has_avx512():  # then our own functions are the faster ones
                 ways.insert(0, (replace(able, builtins=False), "-DWG_ASSEMBLER512"))
             for capabilities, option in ways:
                 compiler = opencl.Compiler(context, info.handle, capabilities, True, option)

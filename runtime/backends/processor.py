@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cores", "last_level_cache", "stream_threshold"]
+__all__ = ["cores", "has_avx512", "last_level_cache", "must_be_told", "stream_threshold", "vector_registers"]
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+# Processors that have these, by LLVM's names for them, with which PoCL ends what it says of its version.
+_KNOWN = re.compile(r"-(skylake-avx512|(cascade|cooper|cannon|ice|tiger|rocket)lake|\w+rapids|znver[4-9])\b")
 _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def has_avx512() -> bool:
+    """Whether the host's processor has AVX-512 as servers have had it since 2017."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("flags"):
+                return set(line.split()) >= _AVX512
+    return False
+
+
+def vector_registers() -> int:
+    """How many vectors of 64 bytes the processor's registers hold: AVX-512's 32, or 16 of half as much with AVX2 (and
+    on ARM 32 of a quarter)."""
+    return 32 if has_avx512() else 8
+
+
+def must_be_told(version: str) -> bool:
+    """Whether the processor has AVX-512 and a PoCL of this device version does not know it.
+
+    For a processor that its LLVM is too old for, PoCL compiles as for an older one: a Zen 4 is a znver3 to LLVM 14,
+    which has AVX2 only, and half of the speed in matrix products.
+    """
+    return has_avx512() and not _KNOWN.search(version)
 
 
 @cache

@@ -34,6 +34,8 @@ class Capabilities:
     element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math
     functions. `optimize`: whether kernels are optimised; without it they are built in half of the time or less, which
     is what tests of other devices' schedules want. `stream`: bytes of a result from which a CPU's stores bypass caches.
+    `registers`: vectors of `lanes` elements that a CPU's registers hold. `avx512`: the compiler must be told that the
+    processor has AVX-512.
     For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
     block may have, `block` the elements that a program of an elementwise kernel takes.
     """
@@ -52,6 +54,8 @@ class Capabilities:
     sm: int = 0
     block: int = 1024
     stream: int = 8 << 20
+    registers: int = 32
+    avx512: bool = False
 
 
 @dataclass(frozen=True, slots=True)

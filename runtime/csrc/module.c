@@ -113,19 +113,13 @@ PyMODINIT_FUNC PyInit__native(void) {
     if ((zero = PyLong_FromLong(0)) == NULL || (one = PyLong_FromLong(1)) == NULL ||
         (nothing = PyTuple_New(0)) == NULL)
         return NULL;
-#if defined(__x86_64__) && defined(__GNUC__)
-    const int avx512 = __builtin_cpu_supports("avx512f");
-#else
-    const int avx512 = 0;
-#endif
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyType_Ready(&launcher_type) || PyType_Ready(&event_type) ||
         PyType_Ready(&operator_type) || PyType_Ready(&function_type) ||
         PyModule_AddObjectRef(module, "Function", (PyObject *)&function_type) ||
         PyModule_AddObjectRef(module, "Operator", (PyObject *)&operator_type) ||
         PyModule_AddObjectRef(module, "Launcher", (PyObject *)&launcher_type) ||
-        PyModule_AddObjectRef(module, "Event", (PyObject *)&event_type) ||
-        PyModule_AddIntConstant(module, "avx512", avx512 != 0)) {
+        PyModule_AddObjectRef(module, "Event", (PyObject *)&event_type)) {
         Py_XDECREF(module);
         return NULL;
     }

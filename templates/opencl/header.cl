@@ -19,6 +19,19 @@
 #else
 #define WG_PREFETCH(place)
 #endif
+// A compiler that does not know the processor, but that it has AVX-512. The attribute is of functions that are called, so
+// bodies of kernels are functions of their own (runtime/called.py).
+#if defined(WG_AVX512) && !defined(__AVX512F__)
+#define __AVX512F__ 1
+#define WG_END _Pragma("clang attribute pop")
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl"))), apply_to = function)
+#else
+#define WG_END
+#endif
+// Vectors of more than a register are no mistake: no function is called from elsewhere.
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpsabi"
+#endif
 #define WG_UNROLL _Pragma("unroll")
 #ifdef WG_DECLARE // the compiler was told to leave out its own declarations: these are all that kernels here call
 #define WG_OF_A_WORK_ITEM size_t __attribute__((overloadable, const))
@@ -27,6 +40,7 @@ WG_OF_A_WORK_ITEM get_local_id(uint);
 WG_OF_A_WORK_ITEM get_group_id(uint);
 WG_OF_A_WORK_ITEM get_global_size(uint);
 WG_OF_A_WORK_ITEM get_local_size(uint);
+WG_OF_A_WORK_ITEM get_num_groups(uint);
 void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #endif
 // Every bit inverted; where a kernel calculates with truth values, 0 and 1 exchanged (pointwise.cl.j2).
