@@ -25,7 +25,8 @@ from typing import Any
 __all__ = ["CLASSES", "DEVICE", "Default", "Parameter", "Space", "load", "module_text", "parse"]
 
 CLASSES = ("pocl", "intel_cpu", "opencl_gpu", "sm_80", "sm_90")
-DEVICE = ("cores", "lanes", "max_group", "local_memory", "sm")  # names of the device's properties, with `itemsize`
+# Names of the device's properties, with `itemsize`.
+DEVICE = ("cores", "lanes", "max_group", "local_memory", "registers", "sm")
 _PATH = Path(__file__).resolve().with_name("schedules.yaml")
 _TARGETS = ("opencl-cpu", "opencl-gpu", "triton")
 _FIELDS = frozenset(("about", "sizes", "parameters", "constraints", "defaults"))

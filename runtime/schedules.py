@@ -148,7 +148,7 @@ def properties(able: Capabilities, dtype: str, sizes: Mapping[str, int]) -> dict
     """The names that conditions may use."""
     return {
         **sizes, "cores": able.cores, "lanes": able.lanes, "max_group": able.max_group, "sm": able.sm,
-        "local_memory": able.local_memory, "itemsize": dtypes.BY_NAME[dtype].itemsize,
+        "registers": able.registers, "local_memory": able.local_memory, "itemsize": dtypes.BY_NAME[dtype].itemsize,
     }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from ..pool import Budget, Pool
 from ..storage import Storage
 from .arguments import Scratch, bind
 from .overrides import override
-from .processor import must_be_told, stream_threshold, vector_registers
+from .processor import must_be_told, stream_threshold, vectors
 from .protocol import Capabilities, Instance, Step
 from .queues import DEVICE, Counter, QueueStream, launch_error
 
@@ -127,11 +127,11 @@ def identity_of(info: DeviceInfo) -> str:
 def capabilities_of(info: DeviceInfo) -> Capabilities:
     """What schedules are chosen by, from what the driver says; `WEFTGRAD_CAPABILITIES` overrides fields for tests,
     as in `style=gpu,fp64=0,max_group=64,local_memory=16384`."""
-    handle, extensions = info.handle, info.handle.extensions.split()
+    handle, extensions, (lanes, registers) = info.handle, info.handle.extensions.split(), vectors()
     found = Capabilities(
         style="gpu" if info.is_gpu else "cpu",
         cores=handle.max_compute_units,
-        lanes=4 if info.is_gpu else 16,
+        lanes=4 if info.is_gpu else lanes,
         fp64="cl_khr_fp64" in extensions,
         fp16="cl_khr_fp16" in extensions,
         max_group=min(handle.max_work_group_size, 256 if info.is_gpu else 4096),
@@ -139,7 +139,7 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
         builtins="Portable" not in info.platform,
         memory=handle.global_mem_size,
         stream=stream_threshold(),
-        registers=vector_registers(),
+        registers=registers,
         avx512="Portable" in info.platform and must_be_told(handle.version),
     )
     return override(found, os.environ.get("WEFTGRAD_CAPABILITIES", ""))

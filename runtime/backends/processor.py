@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cores", "has_avx512", "last_level_cache", "must_be_told", "stream_threshold", "vector_registers"]
+__all__ = ["cores", "has_avx512", "last_level_cache", "must_be_told", "stream_threshold", "vectors"]
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -32,10 +32,10 @@ def has_avx512() -> bool:
     return False
 
 
-def vector_registers() -> int:
-    """How many vectors of 64 bytes the processor's registers hold: AVX-512's 32, or 16 of half as much with AVX2 (and
-    on ARM 32 of a quarter)."""
-    return 32 if has_avx512() else 8
+def vectors() -> tuple[int, int]:
+    """The elements of 32 bits that a vector has, and how many vectors the processor's registers hold: 16 and 32 with
+    AVX-512, 8 and 16 with AVX2 (and on ARM, where each takes two of 32 registers)."""
+    return (16, 32) if has_avx512() else (8, 16)
 
 
 def must_be_told(version: str) -> bool:

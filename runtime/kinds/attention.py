@@ -25,7 +25,7 @@ __all__ = ["Builder", "Sizes", "plan", "takes"]
 _RESULTS = {"attention": "forward", "attention_query": "query", "attention_key_value": "key_value"}
 _LARGEST = 1024
 # Rows and vectors of the register tile, for up to so many vectors of positions in lanes.
-_TILES = ((1, (8, 1)), (2, (8, 2)), (1 << 62, (4, 4)))
+_TILES = {32: ((1, (8, 1)), (2, (8, 2)), (1 << 62, (4, 4))), 16: ((1, (8, 1)), (2, (4, 2)), (1 << 62, (2, 4)))}
 
 
 def takes(query: Meta, key: Meta, value: Meta) -> bool:
@@ -221,7 +221,8 @@ class Builder:
         """The CPU's schedules."""
         lanes = self.able.lanes // (2 if self.element.itemsize == 8 else 1)
         count, heads = self.side()
-        mr, nv = self.chosen["tile"] or next((t for most, t in _TILES if count <= most * lanes), _TILES[-1][1])
+        tiles = _TILES[self.able.registers]
+        mr, nv = self.chosen["tile"] or next(t for most, t in tiles if count <= most * lanes)
         blocks = -(-count // (lanes * nv))
         row, step = self.strides("mask")[2:]
         along, lane = (row, step) if self.kind == "key_value" else (step, row)

@@ -1,7 +1,7 @@
 """Which schedule and which tile a matrix product gets: a pure function of its shape, kept as tables.
 
 The tables hold for vectors of LANES elements (`NV` of them a row of the register tile, `MR` rows): 24 to 28
-accumulators fill the 32 vector registers of AVX-512 beside B's row and one broadcast element of A.
+accumulators fill the 32 vector registers of AVX-512 beside B's row and one broadcast element of A, 12 the 16 of AVX2.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def choose(product: Product, able: Capabilities, lanes: int, chosen: Choice | No
     """The CPU schedule of `product`, with what is `chosen` (default: what is shipped for any device)."""
     chosen = chosen or spaces["opencl-cpu/contraction"].fallback
     if product.b_along_k and _suits_dots(product, lanes):
-        return _dots(product, able.cores, chosen)
-    return _gemm(product, able.cores, lanes, chosen)
+        return _dots(product, able, chosen)
+    return _gemm(product, able, lanes, chosen)
 
 
 def _suits_dots(p: Product, lanes: int) -> bool:
@@ -158,8 +158,9 @@ def turns(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> bool:
     return not choose(other, able, lanes, chosen).flip
 
 
-def _dots(p: Product, cores: int, chosen: Choice) -> Schedule:
-    mr, nv = chosen["dots"] or ((1, 4) if p.m == 1 else (4, 5) if p.n < 64 else (4, 6))
+def _dots(p: Product, able: Capabilities, chosen: Choice) -> Schedule:
+    cores, wide = able.cores, able.registers >= 32
+    mr, nv = chosen["dots"] or ((1, 4) if p.m == 1 else (3, 4) if not wide else (4, 5) if p.n < 64 else (4, 6))
     if p.n == 1:
         mr, nv = (4, 1) if p.m > 1 else (1, 1)
     depth, parts = _split(p, cores, p.m * p.n * p.batch)
@@ -174,20 +175,24 @@ def _dots(p: Product, cores: int, chosen: Choice) -> Schedule:
 
 
 # Tiles (mr, nv, kc). A panel of kc rows fills most of a first-level cache beside the rows of A.
-_NARROW = (
-    (1, 4, 256), (4, 1, 256), (4, 2, 256), (4, 6, 128), (6, 4, 128), (8, 1, 256), (8, 2, 256), (8, 3, 160),
-    (12, 2, 256), (14, 1, 256),
-)  # fmt: skip
-_WIDE = ((6, 4, 128), (8, 3, 160))
+_NARROW = {
+    32: (
+        (1, 4, 256), (4, 1, 256), (4, 2, 256), (4, 6, 128), (6, 4, 128), (8, 1, 256), (8, 2, 256), (8, 3, 160),
+        (12, 2, 256), (14, 1, 256),
+    ),
+    16: ((1, 4, 256), (4, 1, 256), (4, 2, 256), (4, 3, 256), (6, 2, 256), (8, 1, 256), (12, 1, 256)),
+}  # fmt: skip
+_WIDE = {32: ((6, 4, 128), (8, 3, 160)), 16: ((6, 2, 256), (6, 2, 256))}
 _A_TILE = 40  # cycles of starting a tile and storing its sums
 
 
-def _tile(p: Product, lanes: int) -> tuple[int, int, int]:
+def _tile(p: Product, registers: int, lanes: int) -> tuple[int, int, int]:
     """The register tile: of few rows or columns that which takes least time, of others that which wastes less."""
     if p.m <= 32 or p.n <= 2 * lanes:
-        return min(_NARROW, key=lambda tile: _cycles(p, lanes, tile))
-    square, tall = (_round(p.n, nv * lanes) for _, nv, _ in _WIDE)
-    return _WIDE[8 * tall <= 7 * square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
+        return min(_NARROW[registers], key=lambda tile: _cycles(p, lanes, tile))
+    wide = _WIDE[registers]
+    square, tall = (_round(p.n, nv * lanes) for _, nv, _ in wide)
+    return wide[8 * tall <= 7 * square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
 
 
 def _cycles(p: Product, lanes: int, tile: tuple[int, int, int]) -> float:
@@ -198,9 +203,9 @@ def _cycles(p: Product, lanes: int, tile: tuple[int, int, int]) -> float:
     return panels * (_ceil(p.m, mr) * (step * p.k + _A_TILE + mr * nv) + p.b_along_k * nv * _round(p.k, lanes) * 6)
 
 
-def _gemm(p: Product, cores: int, lanes: int, chosen: Choice) -> Schedule:
-    mr, nv, kc = chosen["tile"] or _tile(p, lanes)
-    most = chosen["rows"]
+def _gemm(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> Schedule:
+    mr, nv, kc = chosen["tile"] or _tile(p, able.registers, lanes)
+    cores, most = able.cores, chosen["rows"]
     panels = _ceil(p.n, nv * lanes)
     depth, parts = _split(p, cores, _ceil(p.m, mr) * panels * p.batch * 64)
     apart = p.m * p.n * p.k >= _APART and panels * p.batch == 1

@@ -14,33 +14,24 @@ from math import gcd
 from .. import dtypes
 from ..dtypes import DType
 from ..layout import split
+from . import convolution_tiles as tiles_of
 from .convolution import Builder, Triple
 
 __all__ = ["launch"]
 
-_TILES = ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1))  # channels, vectors: what fits 32 registers
-_RUNS = ((14, 2), (7, 2), (8, 2), (14, 1))  # neighbours in a row, vectors of channels
 _WIDE = (3, 5)  # taps in a row that may share their pixels
-_WIDE_RUNS = ((12, 2), (16, 1), (24, 1))  # more such tiles for them
 _FILLED = 262144  # bytes of planes that a work-item pads at a time, and four times that of slices, which overlap more
 _FILLS = 2  # work-items that pad the same
-_RUN_SUMS = 224  # vectors of sums of all runs that use weights while they are in a first-level cache
+_RUN_SUMS = 14336  # bytes of sums of all runs that use weights while they are in a first-level cache
 _DEEP = 4800  # of these at a time, which stay in a first-level cache
-_TURNED = 250  # what it costs to turn a square of results, in products,
-_STORED = 25  # and to store a vector of results that are not turned; for gradients less, whose sums are long
 _STEPS = (1, 2)  # of neighbours that are outputs, for which a schedule is compiled
-_SUMS = ((4, 6), (6, 4), (2, 9), (1, 9))  # outputs, pairs of input and tap
 _SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
-_OUTER = {4: 6, 3: 8, 2: 12, 1: 14}  # vectors of outputs, pairs of input and tap
-_OUTER_FIVE = {1: 15, 2: 10, 3: 5, 4: 5}  # where five taps in a row share a place; the first two are the better ones
 _PIXELS = 128  # that stay in a first-level cache with four vectors of channels each
 _MOST_TAPS = 49  # of a kernel whose taps are written out
 _BAND_TAPS = 25  # of one whose taps are written out for several channels
 _BAND_ROWS = 8  # that are worth a work-item
-_MOST_SUMS = 28  # vectors of a work-item's sums
 _KEPT = 224  # of all of its outputs' sums, which stay in a first-level cache
 _ROWS = (False, False, True)
-_REGISTERS = 32  # vectors of sums, weights and a pixel
 _HEADER = 5  # numbers of a class before its taps' places
 
 
@@ -103,10 +94,11 @@ def _band(builder: Builder) -> bool:
     """Add the launches of a convolution of single channels, if it is one that a work-item can keep the rows of."""
     s, lanes, kind = builder.sizes, builder.lanes, builder.kind
     flat = s.size[0] == s.out[0] == s.taps[0] == 1 and s.padding[0] == 0
+    most = tiles_of.MOST_SUMS[builder.able.registers]
     fits = {
         "forward": s.count <= (_MOST_TAPS if s.outs <= 2 else _BAND_TAPS * (lanes <= s.out[2])),
         "input": s.outs == 1 and s.count <= _MOST_TAPS,
-        "weight": 1 < lanes <= s.out[2] and s.count <= _MOST_SUMS and builder.strides(1)[2][2] == 1,
+        "weight": 1 < lanes <= s.out[2] and s.count <= most and builder.strides(1)[2][2] == 1,
     }
     if s.ins != 1 or not flat or not fits[kind]:
         return False
@@ -142,8 +134,8 @@ def _band(builder: Builder) -> bool:
     bias, dtype = _bias(builder)
     defines |= {"MR": 1, "NV": 1}
     if kind == "forward" and s.outs > 2:
-        vectors = -(-s.out[2] // lanes)
-        defines |= {"MR": 8 if s.outs > 4 else 4, "NV": min((3, 2, 1), key=lambda n: -(-vectors // n) * (n + 0.2))}
+        mr, nv = tiles_of.band_tile(builder.able.registers, s.outs, s.out[2], lanes)
+        defines |= {"MR": mr, "NV": nv}
     builder.launch(
         "band", (0, 1, bias, builder.target),
         (builder.layouts[0].dtype, builder.layouts[1].dtype, dtype, builder.result.dtype),
@@ -157,8 +149,9 @@ def _single(builder: Builder, geometry: list[int], defines: dict[str, int]) -> N
     """The weight's gradient of single channels, from bands of rows."""
     s, total = builder.sizes, builder.result.numel
     # Vectors read, and products, of a tile: so many taps at a time, all or a row of them, and outputs.
-    several = (s.count,) if 2 * s.count <= _MOST_SUMS else (s.count, s.taps[2])
-    tiles = [(t, r) for t in several for r in range(1, _MOST_SUMS // t + 1)]
+    sums = tiles_of.MOST_SUMS[builder.able.registers]
+    several = (s.count,) if 2 * s.count <= sums else (s.count, s.taps[2])
+    tiles = [(t, r) for t in several for r in range(1, sums // t + 1)]
     part, mr = min(tiles, key=lambda q: -(-s.outs // q[1]) * s.count // q[0] * ((q[0] + 1) * (q[1] + 0.5) + 8))
     most = _KEPT // (mr * s.count)
     blocks, shares = split(-(-s.outs // mr), -(-s.outs // (mr * most)))
@@ -271,7 +264,8 @@ def _direct(
     columns, rows = axes[2].extent, axes[1].extent
     pixels = ((largest[0] - 1) * rows + largest[1]) * columns
     chosen = builder.chosen
-    (mr, nv), cost = _tile(outs, pixels, lanes, 0.0 if spread else _STORED / (ins * most))
+    stored = 0.0 if spread else tiles_of.STORED / (ins * most)
+    (mr, nv), cost = tiles_of.tile(able.registers, outs, pixels, lanes, stored)
     mr, nv = chosen["tile"] or (mr, nv)
     may_run = lanes > 1 and (spread or s.stride[2] in _STEPS) and not chosen["tile"]
     # Where every element is in one window at most, a copy would cost more than it saves.
@@ -279,7 +273,8 @@ def _direct(
     there = _there(builder, _plain(builder)) if once and builder.strides(0)[2][2] == 1 else None
     limit = 1.5 * cost if there else cost
     wide = s.taps[2] if s.taps[2] in _WIDE and s.stride[2] == s.dilation[2] == 1 else 1  # taps that share pixels
-    run = (chosen["run"] or _run(outs, ins * most, largest, lanes, limit, wide)) if may_run else None
+    found = tiles_of.run(able.registers, outs, ins * most, largest, lanes, limit, wide) if may_run else None
+    run = chosen["run"] or found if may_run else None
     step: Triple = (1, 1, 1)
     if run:
         mr, nv = run[1] * lanes, run[1]
@@ -327,8 +322,9 @@ def _direct(
     if run:
         depth, _ = split(ins, -(-ins * most * mr // _DEEP))
         geometry += [planes.image, band, depth]
-        defines = {"PIXELS": run[0], "NV": nv, "STEP": step[2], "TILES": max(1, _RUN_SUMS // (run[0] * nv))}
-        defines |= {"WIDE": _shared(run, wide), "FILL": int(window is not None)}
+        together = max(1, _RUN_SUMS // (run[0] * mr * builder.element.itemsize))
+        defines = {"PIXELS": run[0], "NV": nv, "STEP": step[2], "TILES": together}
+        defines |= {"WIDE": tiles_of.shared(able.registers, run, wide), "FILL": int(window is not None)}
         defines |= {"ROWS": int(builder.strides(0)[2][2] == 1)} if window else {}
         if window:
             geometry += window.geometry
@@ -392,40 +388,6 @@ def _bias(builder: Builder) -> tuple[int, DType]:
     return at, builder.layouts[at].dtype
 
 
-def _tile(outs: int, pixels: int, lanes: int, stored: float) -> tuple[tuple[int, int], float]:
-    """Channels and vectors of one tile of `direct`, what wastes least and loads least; and what all tiles cost.
-    stored: what a vector of results costs beside its products."""
-    vectors = -(-pixels // lanes)
-
-    def cost(tile: tuple[int, int]) -> float:
-        r, v = tile
-        return -(-outs // r) * -(-vectors // v) * (r * v * (1 + stored) + 0.5 * (r + v) + 1)
-
-    found = min(_TILES, key=cost)
-    return found, cost(found)
-
-
-def _run(outs: int, deep: int, size: list[int], lanes: int, limit: float, wide: int) -> tuple[int, int] | None:
-    """Pixels and vectors of one tile of `channels`; none where `direct` costs no more. deep: products of a result.
-    wide: taps in a row that may share pixels."""
-
-    def cost(run: tuple[int, int]) -> float:
-        n, v = run
-        taps = _shared(run, wide)
-        squares = v * -(-n // lanes) if size[2] % n else v * n / lanes
-        read = 0.2 * n if taps == 1 else 0.26 * (n + taps - 1) / taps
-        each = n * v + read + 0.8 * v + _TURNED * squares / deep
-        return size[0] * size[1] * -(-size[2] // n) * -(-outs // (v * lanes)) * each
-
-    best = min(_RUNS + _WIDE_RUNS if wide > 1 else _RUNS, key=cost)
-    return best if cost(best) < limit else None
-
-
-def _shared(run: tuple[int, int], wide: int) -> int:
-    """How many taps of a row share the pixels of a tile: all of `wide`, if there are registers for their weights."""
-    return wide if run[1] * (run[0] + wide) < _REGISTERS else 1
-
-
 def _weight(builder: Builder) -> None:
     s, able, lanes = builder.sizes, builder.able, builder.lanes
     if lanes > 1 and s.outs > lanes // 2:
@@ -436,13 +398,8 @@ def _weight(builder: Builder) -> None:
     extents = (s.out[0], axes[1].extent, axes[2].extent)
     g = _planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents), lanes)
     pairs = s.ins * s.count
-
-    def cost(tile: tuple[int, int]) -> float:
-        r, t = tile
-        return -(-s.outs // r) * -(-pairs // t) * (r * t + 0.5 * (r + t) + 1)
-
     chosen = builder.chosen
-    mr, tb = chosen["sums"] or min(_SUMS, key=cost)
+    mr, tb = chosen["sums"] or tiles_of.sums(able.registers, s.outs, pairs)
     blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * chosen["pieces"])), builder.result.numel
     chunk, parts = split(s.batch, -(-chosen["shares"] * able.cores // (pieces * s.groups * blocks)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
@@ -467,11 +424,9 @@ def _outer(builder: Builder) -> None:
     x = _there(builder, axes) or _planes(builder, 0, axes)
     pairs, total, pixels = s.ins * s.count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
     vectors = -(-s.outs // lanes)
-    # Loads and products of a tile, over its products.
-    chosen = builder.chosen
-    tiles, best = (_OUTER_FIVE, (1, 2)) if s.taps[2] == 5 and s.dilation[2] == 1 else (_OUTER, tuple(_OUTER))
-    nv = chosen["outer"] or min(best, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / tiles[n]))
-    mr, blocks = tiles[nv], -(-vectors // nv)
+    chosen, five = builder.chosen, s.taps[2] == 5 and s.dilation[2] == 1
+    nv, mr = tiles_of.outer(able.registers, vectors, five, chosen["outer"])
+    blocks = -(-vectors // nv)
     wide = s.taps[2] if s.taps[2] in _WIDE and s.dilation[2] == 1 and mr % s.taps[2] == 0 else 1
     turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)

@@ -21,7 +21,8 @@ from .pointwise import COSTS
 
 __all__ = ["plan", "record_of", "suits"]
 
-_SUMS = 24  # vectors of sums of a tile, beside which weights and an element of `left` fit 32 registers
+# Vectors of sums of a tile, beside which weights and an element of `left` fit so many registers.
+_SUMS = {32: 24, 16: 12}
 _FEW = 4  # rows of a core for which weights are worth reading
 _SMALL = 1 << 18  # bytes of weights that a second-level cache gives as fast as few rows use them
 _PANEL = 1 << 14  # bytes of a panel that stay in a first-level cache
@@ -65,7 +66,7 @@ def plan(request: Request) -> Planned:
     lanes = able.lanes // (2 if element.itemsize == 8 else 1)
     share, shares = split(rows, able.cores)
     many = len(products)
-    mr, nv = _tile(share, units, many, lanes)
+    mr, nv = _tile(share, units, many, lanes, _SUMS[able.registers])
     blocks, tiles = -(-units // (nv * lanes)), min(_TILES, -(-share // mr))
     depth, _ = split(deep, -(-deep * many * nv * lanes * element.itemsize // _PANEL))
     result = len(request.tensors)
@@ -113,7 +114,7 @@ def plan(request: Request) -> Planned:
     return Planned(request.into, (pack, sequence), (nbytes,))
 
 
-def _tile(rows: int, units: int, many: int, lanes: int) -> tuple[int, int]:
+def _tile(rows: int, units: int, many: int, lanes: int, sums: int) -> tuple[int, int]:
     """Rows and vectors of units of a tile: what multiplies least past the ends, and loads least."""
 
     def cost(tile: tuple[int, int]) -> float:
@@ -121,5 +122,5 @@ def _tile(rows: int, units: int, many: int, lanes: int) -> tuple[int, int]:
         wide = v * many
         return -(-rows // r) * -(-units // (v * lanes)) * (r * wide + wide + 0.5 * r + 1)
 
-    wide = [v for v in range(1, 5) if v * many <= _SUMS // 2] or [1]
-    return min(((r, v) for v in wide for r in range(1, min(_SUMS // (v * many), 12) + 1)), key=cost)
+    wide = [v for v in range(1, 5) if v * many <= sums // 2] or [1]
+    return min(((r, v) for v in wide for r in range(1, min(sums // (v * many), 12) + 1)), key=cost)
