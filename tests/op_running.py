@@ -40,7 +40,7 @@ MAIN = os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu")
 # Schedules are chosen by capabilities, so other vendors' schedules run here on the CPU's OpenCL device. What the main
 # device runs is optimised as users have it; these are not, since building kernels is most of what the suite does.
 _SYNTHETIC = {
-    "opencl-cpu-schedules": "optimize=0",
+    "opencl-cpu-schedules": "lanes=8,registers=16,avx512=0,optimize=0",  # with AVX2
     "opencl-gpu-schedules": "style=gpu,lanes=4,max_group=256,optimize=0",
     "poor-vendor": "style=gpu,lanes=4,fp64=0,fp16=0,max_group=64,local_memory=16384,optimize=0",
 }

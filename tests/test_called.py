@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 
 import weftgrad as wg
 from weftgrad.runtime import called
-from weftgrad.runtime.backends import opencl, workgroups
+from weftgrad.runtime.backends import opencl, processor, workgroups
 from weftgrad.runtime.backends.opencl_cpu import CpuDriver, _chosen
 from weftgrad.runtime.backends.protocol import Instance
 from weftgrad.runtime.context import forget_plans
@@ -91,11 +92,24 @@ def compiler(driver: CpuDriver) -> Compiler:
 @pytest.fixture
 def compiled(driver: CpuDriver, compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
     """`cpu` with kernels that call functions."""
+    yield from compiled_by(compiler, driver, monkeypatch)
+
+
+def compiled_by(compiler: Any, driver: CpuDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(driver, "compiler", compiler)
     monkeypatch.setattr(driver, "quick_compiler", None)
     forget_plans()
     yield compiler
     forget_plans()
+
+
+@pytest.fixture
+def told(driver: CpuDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[opencl.Compiler]:
+    """`cpu` with a compiler that is told of AVX-512, whether or not it knows."""
+    if not processor.has_avx512():
+        pytest.skip("the processor has no AVX-512")
+    able = replace(driver.capabilities, lanes=16, registers=32, avx512=True)
+    yield from compiled_by(opencl.Compiler(driver.context, driver.compiler._handle, able), driver, monkeypatch)
 
 
 def test_a_function_is_given_what_the_kernel_is(driver: CpuDriver, compiler: Compiler) -> None:
@@ -147,12 +161,42 @@ def test_kernels_that_call_functions_give_the_same(case: str, compiled: Compiler
     assert compiled.made, f"{case}: no kernel was made a function"
 
 
+@pytest.mark.parametrize("case", _CASES)
+def test_kernels_whose_bodies_are_functions_give_the_same(case: str, told: opencl.Compiler) -> None:
+    call, expected = _CASES[case]
+    np.testing.assert_allclose(call().numpy(), expected, rtol=2e-5, atol=2e-5, err_msg=case)
+    assert told._found, f"{case}: another compiler made the kernels"
+    for instance in told._found:
+        text = told._source([instance])
+        assert f"NAME({instance.entry}_work)(const ulong *wg_at, " in text, f"{case}: {instance.entry} keeps its body"
+        assert f"NAME({instance.entry}_call)" not in text
+
+
+def test_a_body_asks_nothing_that_only_a_kernel_is_told() -> None:
+    """A macro in front of a kernel may ask, too: PoCL would put the body into a function without its attributes."""
+    text = """#define SHARE() (get_group_id(1) * get_global_size(0))
+WG_ONE kernel void NAME(name)(global float *p0, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+    p0[get_global_id(0)] = SHARE();
+}
+"""
+    made = called.apart(text, "name", 1)
+    assert made is not None
+    body, kernel = made.split("// The kernel.")
+    asked = ("global_id", "group_id", "global_size")
+    for name in asked:
+        assert f"#define get_{name}(d) wg_at[" in body
+        assert f"get_{name}(0), get_{name}(1), get_{name}(2)" in kernel
+    assert "local" not in made
+    assert "num_groups" not in made
+
+
 def test_kernels_of_groups_are_left_as_they_are() -> None:
     body = "{{\n    {}\n}}\n"
     head = "WG_ONE kernel void NAME(name)(global float *p0, const NAME(Geometry) geo, const NAME(Dynamic) dyn) "
     assert called.with_function(head + body.format("*p0 = get_global_id(0);"), "name", 1) is not None
     for within in ("barrier(CLK_LOCAL_MEM_FENCE);", "local float shared[8];"):
         assert called.with_function(head + body.format(within), "name", 1) is None, within
+        assert called.apart(head + body.format(within), "name", 1) is None, within
     assert called.with_function("kernel void other(global float *p0) {\n}\n", "name", 1) is None
 
 

@@ -822,11 +822,11 @@ def queue():
 def test_opencl_computes_what_numpy_does(queue, dialect):
     import pyopencl as cl
 
-    lanes = 16
+    lanes = 4  # a compiler's own functions of long16 may want registers that it does not think the processor has
     exprs = [canonical(read(text)) for text in PRINTED]
     exprs += [slope for expr in exprs for slope in gradient({"out": expr}, {"out": const(1)}, ["x"]).values()]
     vector = dialect == "vector"
-    types = {"V": "float16", "M": "int16", "L": "long16"} if vector else {"V": "float", "M": "int", "L": "long"}
+    types = {"V": "float4", "M": "int4", "L": "long4"} if vector else {"V": "float", "M": "int", "L": "long"}
     lines = [f"#define {macro} {type}" for macro, type in types.items()] + [HEADER]
     for number, expr in enumerate(exprs):
         block = emit_opencl({"out": expr}, dialect)

@@ -64,6 +64,12 @@ def cpu() -> None:
     _local.state.plans.clear()
 
 
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU device with vectors of 16, whatever its processor has."""
+    yield from posing({"lanes": 16, "registers": 32}, monkeypatch)
+
+
 def tensor(array: np.ndarray[Any, Any], dtype: str | None = None) -> Tensor:
     """A tensor of the array's strides, over a copy of the memory that it is a view of."""
     base = array
@@ -346,7 +352,7 @@ def test_short_rows_are_a_schedule(ops: dict[str, OpRecord], cpu: None) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16"])
-def test_rows_abreast(ops: dict[str, OpRecord], cpu: None, dtype: str) -> None:
+def test_rows_abreast(ops: dict[str, OpRecord], wide: None, dtype: str) -> None:
     """Many rows of one to eight vectors: whole vectors or a rest, a whole number of vectors of rows or some left over,
     rows apart from each other, NaN in the first, the last, and the part that a last vector has once more."""
     rng = np.random.default_rng(11)
@@ -376,7 +382,7 @@ def test_rows_abreast(ops: dict[str, OpRecord], cpu: None, dtype: str) -> None:
     run_all(cases)
 
 
-def test_which_rows_are_abreast(ops: dict[str, OpRecord], cpu: None) -> None:
+def test_which_rows_are_abreast(ops: dict[str, OpRecord], wide: None) -> None:
     x = np.zeros((600, 40), np.float32)
     cases = [
         (x, 1, True), (x.reshape(20, 30, 40), 2, True), (x[:, 3:30], 1, True), (x[::2], 1, True), (x.T, 0, True),

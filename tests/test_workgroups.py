@@ -18,6 +18,7 @@ import weftgrad as wg
 from weftgrad.runtime import native, program
 from weftgrad.runtime.backends import processor, workgroups
 from weftgrad.runtime.backends.opencl_cpu import HELD, CpuDriver
+from weftgrad.runtime.backends.protocol import Instance, Slot
 from weftgrad.runtime.device import device
 
 Array = np.ndarray[Any, Any]
@@ -321,3 +322,59 @@ def test_arrays_over_tensors_see_what_kernels_write(c: str) -> None:
         timeout=120, check=False,
     )  # fmt: skip
     assert done.stdout.split() == ["2.0", "4.0", "2.0"], done
+
+
+# What PoCL says of its devices' versions, on machines with AVX-512.
+_VERSION = "OpenCL 3.0 PoCL HSTR: {}"
+
+
+@pytest.mark.parametrize(
+    ("target", "knows"),
+    [
+        ("pthread-x86_64-unknown-linux-gnu-znver3", False), ("cpu-x86_64-pc-linux-gnu-znver4", True),
+        ("pthread-x86_64-unknown-linux-gnu-skylake-avx512", True), ("cpu-x86_64-pc-linux-gnu-znver5", True),
+        ("cpu-x86_64-pc-linux-gnu-sapphirerapids", True), ("pthread-x86_64-pc-linux-gnu-icelake-server", True),
+        ("pthread-x86_64-pc-linux-gnu-cascadelake", True), ("cpu-x86_64-pc-linux-gnu-haswell", False),
+    ],
+)  # fmt: skip
+def test_compilers_that_do_not_know_the_processor_are_told(
+    target: str, knows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = _VERSION.format(target)
+    monkeypatch.setattr(processor, "has_avx512", lambda: True)
+    assert processor.must_be_told(version) is not knows
+    assert processor.vectors() == (16, 32)
+    monkeypatch.setattr(processor, "has_avx512", lambda: False)
+    assert not processor.must_be_told(version)
+    assert processor.vectors() == (8, 16)
+
+
+def test_vectors_are_the_compilers(driver: CpuDriver) -> None:
+    """Once it was told what it may not know, the compiler uses what schedules count on."""
+    able = driver.capabilities
+    if "WEFTGRAD_CAPABILITIES" in os.environ:
+        pytest.skip("other capabilities are claimed")
+    assert (able.lanes, able.registers) == processor.vectors()
+    text = """#ifdef __AVX512F__
+#define HAS 1
+#else
+#define HAS 0
+#endif
+WG_ONE kernel void NAME(asks)(global long *p0, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+    p0[0] = HAS;
+}
+"""
+    assert processor.has_avx512() == (asked(driver, text) == 1)
+
+
+def asked(driver: CpuDriver, text: str) -> int:
+    """What a kernel writes."""
+    whole = f"typedef struct {{ long a; }} NAME(Geometry), NAME(Dynamic);\n{text}"
+    instance = Instance("asks", whole, "asks", "long", 1, (Slot("int64", "raw"),))
+    cl, found, nothing = driver._opencl.cl, np.full(1, -1), np.zeros(1, np.int64)
+    kernel, queue = driver.compiler.kernel(instance), driver.default_stream.queue
+    buffer = driver.buffer_over(found)
+    kernel.set_args(buffer, nothing, nothing)
+    cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+    cl.enqueue_copy(queue, found, buffer)
+    return int(found[0])

@@ -157,17 +157,17 @@ class Compiler:
         self._context, self._handle, self._capabilities = context, handle, able
         self.functions, self.option = functions, option
         platform = handle.platform
-        wanted = {option: True, "-DWG_AVX512": able.avx512, "-cl-opt-disable": not able.optimize}
+        self._told = able.avx512 and able.style == "cpu"  # where work-items meet, bodies cannot be functions
+        wanted = {option: True, "-DWG_AVX512": self._told, "-cl-opt-disable": not able.optimize}
         self._options = [each for each, want in wanted.items() if each and want]
         self._lean = _LEAN if "Portable" in platform.name else []
         identity = "\0".join(
             (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)
         )
         self._cache = BinaryCache(identity)
-        self._lock = threading.RLock()
+        self._lock, self._mine = threading.RLock(), threading.local()
         self._found: dict[Instance, tuple[Any, str]] = {}
         self._batches: dict[str, Any] = {}
-        self._mine = threading.local()
         self.built = self.loaded = 0
 
     def build(self, instances: Sequence[Instance]) -> int:
@@ -208,7 +208,7 @@ class Compiler:
 
     def _source(self, instances: Sequence[Instance]) -> str:
         able = self._capabilities
-        return program.source(instances, able.builtins, able.fp64, self.functions, able.avx512)
+        return program.source(instances, able.builtins, able.fp64, self.functions, self._told)
 
     def program_of(self, instance: Instance) -> tuple[Any, str]:
         """The program that an instance is in, and its kernel's name there."""

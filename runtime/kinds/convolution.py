@@ -226,6 +226,8 @@ class Builder:
         given = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
         if self.able.style == "cpu":
             given += (("VU", f"{element}{lanes}_u" if lanes > 1 else element),)
+            if lanes >= 8 and types[0] is self.element:  # what is copied as it is
+                given += (("HALF", f"{element}{lanes // 2}_u"), ("QUARTER", f"{element}{lanes // 4}_u"))
         text = self.request.record.texts[self.request.device.driver.target]
         slots = tuple(Slot(t.name, "raw" if t is dtypes.int64 else "value") for t in types)
         # Named for the kind, not the op: the three ops share kernels.

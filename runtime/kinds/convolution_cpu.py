@@ -32,6 +32,7 @@ _BAND_TAPS = 25  # of one whose taps are written out for several channels
 _BAND_ROWS = 8  # that are worth a work-item
 _KEPT = 224  # of all of its outputs' sums, which stay in a first-level cache
 _ROWS = (False, False, True)
+_ANY = 1 << 60  # slices and rows of an image of which none is left out
 _HEADER = 5  # numbers of a class before its taps' places
 
 
@@ -199,7 +200,7 @@ def _planes(builder: Builder, operand: int, axes: tuple[_Axis, ...], behind: int
         at, phase_at = (rows * columns, columns, 1), (part * phases[2] * phases[1], part * phases[2], part)
         image, rest = channels * plane, plane - used
     first, second, space = builder.strides(operand)
-    size = (1,) * (5 - layout.ndim) + layout.shape[2:]
+    size = _space(builder, operand)
     made = builder.allocate(batch * image + plane + 8 * lanes)
     geometry: list[int] = [channels, *size, first, second, *space]
     for values in zip(*((a.phases, a.step, a.apart, a.pad, a.extent) for a in axes), strict=True):
@@ -321,10 +322,16 @@ def _direct(
     types = [builder.element, builder.element, dtypes.int64, dtype, builder.result.dtype]
     if run:
         depth, _ = split(ins, -(-ins * most * mr // _DEEP))
-        geometry += [planes.image, band, depth]
+        source = _space(builder, 0)
+        geometry += [planes.image, band, depth, *((1, 1) if planes is there else planes.at[:2]), *step[:2]]
+        geometry += (0, 0, _ANY, _ANY) if planes is there else (*(a.pad for a in axes[:2]), *source[:2])
+        # All of a row at a time, of an image as wide, with as many zeros at its ends as taps reach beyond it.
+        edges = wide > 1 and run[0] == largest[2] == source[2] and 2 * axes[2].pad == s.taps[2] - 1
         together = max(1, _RUN_SUMS // (run[0] * mr * builder.element.itemsize))
         defines = {"PIXELS": run[0], "NV": nv, "STEP": step[2], "TILES": together}
-        defines |= {"WIDE": tiles_of.shared(able.registers, run, wide), "FILL": int(window is not None)}
+        shared = tiles_of.shared(able.registers, run, wide)
+        defines |= {"WIDE": shared, "FILL": int(window is not None)}
+        defines["EDGES"] = s.taps[2] // 2 if edges and shared > 1 else 0
         defines |= {"ROWS": int(builder.strides(0)[2][2] == 1)} if window else {}
         if window:
             geometry += window.geometry
@@ -368,9 +375,15 @@ def _window(
     plane = -(-deep * high * columns // lanes) | 1
     planes = _Planes(0, ins * plane * lanes, plane * lanes, (high * columns, columns, 1), (0, 0, 0))
     first, second, space = builder.strides(0)
-    size = (1,) * (5 - builder.layouts[0].ndim) + builder.layouts[0].shape[2:]
+    size = _space(builder, 0)
     geometry = (high * columns, columns, slices * rows, *below[:2], first, second, *space, *size, *step[:2])
     return _Window(planes, (*geometry, *(a.pad for a in axes)))
+
+
+def _space(builder: Builder, operand: int) -> Triple:
+    """An operand's depth, height and width."""
+    depth, height, width = (1,) * (5 - builder.layouts[operand].ndim) + builder.layouts[operand].shape[2:]
+    return depth, height, width
 
 
 def _row_major(size: Triple) -> Triple:
