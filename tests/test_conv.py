@@ -174,6 +174,41 @@ def test_patches_are_read_where_they_are() -> None:
         same(slope, convolution_weight(x, grad, (2, 2), (2, 2), (0, 0), (1, 1), 1))
 
 
+# Channels in, out; sizes, kernel, strides, rows of zeros, dilations; groups.
+_MANY = [
+    (16, 48, (12, 12), (3, 5), (1, 1), (0, 0), (1, 1), 1),  # with channels last, taps of a row are no neighbours
+    (16, 32, (7, 14), (3, 3), (2, 1), (1, 1), (2, 1), 1),  # every other row of the gradient has no taps
+    (32, 33, (9, 16), (3, 3), (2, 1), (1, 0), (1, 1), 1),  # rows of a parity are fewer, and read more
+    (32, 64, (13, 30), (3, 1), (1, 2), (4, 2), (1, 1), 2),  # more zeros than taps reach: the gradient begins outside
+    (64, 32, (3, 4, 14), (3, 3, 2), (1, 2, 1), (0, 0, 4), (1, 1, 1), 4),
+    (16, 64, (14, 14), (3, 3), (1, 1), (1, 1), (1, 1), 1),  # a run of pixels is a row, and has zeros at its ends
+    (16, 64, (14, 7), (5, 5), (1, 1), (2, 2), (1, 1), 1),
+    (16, 64, (7, 14), (3, 3), (1, 1), (0, 2), (1, 1), 1),
+    (16, 64, (7, 14), (3, 3), (1, 1), (6, 1), (3, 1), 1),  # rows of results that see nothing but zeros
+    (16, 64, (5, 7, 14), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    (16, 64, (5, 12), (2, 2), (2, 2), (0, 0), (1, 1), 1),  # read where it is
+    (16, 64, (6, 28), (3, 3), (2, 2), (1, 1), (1, 1), 1),
+]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("case", _MANY)
+def test_forms_with_many_channels(case: Any, last: bool) -> None:
+    """Forward and both gradients, as layers of networks are, which runs of pixels and vectors of channels are for."""
+    ins, outs, size, kernel, *numbers, groups = case
+    x, w = eighths(2, ins, *size), eighths(outs, ins // groups, *kernel)
+    expected = convolution(x, w, None, *numbers, groups)
+    given = wg.tensor(np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x, dtype=wg.float32)
+    given = (given.movedim(-1, 1) if last else given).requires_grad_(True)
+    weight = wg.tensor(w, dtype=wg.float32, requires_grad=True)
+    found = straight(len(size))[0](given, weight, None, *numbers, groups)
+    same(found, expected)
+    grad = eighths(*expected.shape)
+    to_input, to_weight = wg.autograd.grad(found, (given, weight), wg.tensor(grad, dtype=wg.float32))
+    same(to_input, convolution_input(grad, w, size, *numbers, groups))
+    same(to_weight, convolution_weight(x, grad, kernel, *numbers, groups))
+
+
 @pytest.mark.parametrize("size", [(32, 16), (16, 6, 16), (30, 21)])
 def test_rows_are_padded_a_few_at_a_time(size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """In two and three dimensions, and in rows that runs of pixels divide and others; forward, and by the input."""

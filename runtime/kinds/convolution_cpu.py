@@ -41,7 +41,8 @@ class _Axis:
     """How one dimension of an image is laid out in planes, and read.
 
     phases, step, apart, pad: place q of phase f has element q * step + f * apart % step - pad. extent: places of a
-    phase that are kept. taps, period: tap k is in phase k % period, k * apart // step places on.
+    phase that are kept. taps, period: tap k is in phase k % period, k * apart // step places on. full: places with
+    those that rows share. reach: of a gradient, the places that one output of any class reads at most.
     """
 
     phases: int
@@ -51,6 +52,7 @@ class _Axis:
     extent: int
     period: int
     full: int = 0
+    reach: int = 0
 
 
 def launch(builder: Builder) -> None:
@@ -76,18 +78,20 @@ def _read(size: int, out: int, taps: int, stride: int, pad: int, apart: int, row
 def _spread(size: int, out: int, taps: int, stride: int, pad: int, apart: int, row: bool) -> tuple[_Axis, int, int]:
     """A gradient from which an input `size` long reads in classes; also how many there are, and taps of one at most."""
     period = stride // gcd(stride, apart)
-    lowest, highest, most = [], [], 0
+    lowest, highest, firsts, most = [], [], [], 0
     for first in range(min(stride, size)):
         taken = [k for k in range(taps) if (first + pad - k * apart) % stride == 0]
         if taken:
             most = max(most, len(taken))
             lowest.append((first + pad - taken[-1] * apart) // stride)
-            highest.append((first + pad - taken[0] * apart) // stride + (size - first - 1) // stride)
+            firsts.append((first + pad - taken[0] * apart) // stride)
+            highest.append(firsts[-1] + (size - first - 1) // stride)
     lead = -min(lowest, default=0)
     end = lead + max(highest, default=0) + 1
     count = -(-size // stride)
     shared = max(0, min(lead, end - (lead + out)))
-    axis = _Axis(1, 1, 0, lead, max(count, end - shared * row), period, max(count, end))
+    reach = lead + max(firsts, default=0) + 1
+    axis = _Axis(1, 1, 0, lead, max(count, end - shared * row), period, max(count, end), reach)
     return axis, min(stride, size), most
 
 
@@ -358,7 +362,7 @@ def _window(
     depth, height = largest[:2]
     columns, lanes = axes[2].extent, builder.lanes
     # Places that one output reads, and outputs whose places fit.
-    below = [a.extent - (n - 1) * q for a, n, q in zip(axes, largest, step, strict=True)]
+    below = [a.reach or a.extent - (n - 1) * q for a, n, q in zip(axes, largest, step, strict=True)]
     room = _FILLED * (4 if depth > 1 else 1) // (builder.element.itemsize * columns * ins)
     slices, rows = 1, min(band, (room // below[0] - below[1]) // step[1] + 1)
     if depth > 1:
@@ -440,7 +444,8 @@ def _outer(builder: Builder) -> None:
     chosen, five = builder.chosen, s.taps[2] == 5 and s.dilation[2] == 1
     nv, mr = tiles_of.outer(able.registers, vectors, five, chosen["outer"])
     blocks = -(-vectors // nv)
-    wide = s.taps[2] if s.taps[2] in _WIDE and s.dilation[2] == 1 and mr % s.taps[2] == 0 else 1
+    near = s.dilation[2] == x.at[2] == 1  # in an image that was not copied, channels may lie between neighbours
+    wide = s.taps[2] if s.taps[2] in _WIDE and near and mr % s.taps[2] == 0 else 1
     turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)
     flat = _contiguous(s.out, space)
