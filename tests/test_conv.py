@@ -181,6 +181,7 @@ _MANY = [
     (32, 33, (9, 16), (3, 3), (2, 1), (1, 0), (1, 1), 1),  # rows of a parity are fewer, and read more
     (32, 66, (14, 14), (3, 1), (1, 2), (4, 2), (1, 1), 2),  # more zeros than taps reach: the gradient begins outside
     (64, 32, (3, 4, 14), (3, 3, 2), (1, 2, 1), (0, 0, 4), (1, 1, 1), 4),
+    (32, 32, (8, 13, 14), (3, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 1), 1),  # slices of a parity are fewer rows
     (16, 64, (14, 14), (3, 3), (1, 1), (1, 1), (1, 1), 1),  # a run of pixels is a row, and has zeros at its ends
     (16, 64, (14, 7), (5, 5), (1, 1), (2, 2), (1, 1), 1),
     (16, 64, (7, 14), (3, 3), (1, 1), (0, 2), (1, 1), 1),

@@ -366,6 +366,8 @@ def _window(
     room = _FILLED * (4 if depth > 1 else 1) // (builder.element.itemsize * columns * ins)
     slices, rows = 1, min(band, (room // below[0] - below[1]) // step[1] + 1)
     if depth > 1:
+        if builder.kind == "input" and builder.sizes.size[1] % min(builder.sizes.stride[1], builder.sizes.size[1]):
+            return None  # some classes have a row less: what is whole slices of one is not of another
         slices, rows = (room // axes[1].extent - below[0]) // step[0] + 1, height
         if slices < 1 or band % height:
             return None
