@@ -123,4 +123,4 @@ def _tile(rows: int, units: int, many: int, lanes: int, sums: int) -> tuple[int,
         return -(-rows // r) * -(-units // (v * lanes)) * (r * wide + wide + 0.5 * r + 1)
 
     wide = [v for v in range(1, 5) if v * many <= sums // 2] or [1]
-    return min(((r, v) for v in wide for r in range(1, min(sums // (v * many), 12) + 1)), key=cost)
+    return min(((r, v) for v in wide for r in range(1, max(1, min(sums // (v * many), 12)) + 1)), key=cost)
