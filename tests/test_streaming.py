@@ -25,7 +25,7 @@ Maker = Callable[[np.random.Generator], Callable[[], wg.Tensor]]
 @pytest.fixture
 def streaming(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`cpu`, where every result of a line of a cache and more is large."""
-    yield from vendors.posing({"stream": 64}, monkeypatch)
+    yield from vendors.posing({"stream": 64, "stream_rows": 64}, monkeypatch)
 
 
 def normal(rng: np.random.Generator, *shape: int) -> wg.Tensor:
@@ -51,6 +51,16 @@ def taken(rng: np.random.Generator) -> Callable[[], wg.Tensor]:
     return lambda: wg.take(source, places)
 
 
+def copied(start: int) -> Maker:
+    """A copy into memory that starts `start` elements after a line of a cache."""
+
+    def make(rng: np.random.Generator) -> Callable[[], wg.Tensor]:
+        source, target = normal(rng, 37, 113), wg.zeros(start + 37 * 113)
+        return lambda: target[start:].view(37, 113).copy_(source)
+
+    return make
+
+
 def of(function: Callable[..., wg.Tensor], *shapes: tuple[int, ...]) -> Maker:
     def make(rng: np.random.Generator) -> Callable[[], wg.Tensor]:
         operands = [normal(rng, *shape) for shape in shapes]
@@ -70,6 +80,8 @@ CASES: dict[str, Maker] = {
     "rows normalised": of(lambda x: F.layer_norm(x, (192,)), (33, 192)),
     "running sums": of(lambda x: x.cumsum(1), (33, 192)),
     "sums that run back": of(lambda x: x.flip(1).cumsum(0), (33, 192)),
+    "copy": copied(0),
+    "copy to anywhere": copied(3),
     "gather": gathered,
     "take": taken,
     "scatter_add": scattered,
@@ -82,7 +94,7 @@ def test_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[np.ndarray[Any, Any]] = []
     streamed: list[bool] = []
     for threshold in (1 << 40, 64):
-        pose = vendors.posing({"stream": threshold}, monkeypatch)
+        pose = vendors.posing({"stream": threshold, "stream_rows": threshold}, monkeypatch)
         next(pose)
         try:
             call = CASES[name](np.random.default_rng(7))
@@ -98,12 +110,13 @@ def test_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_in_place_keeps_to_the_caches(streaming: None) -> None:
-    """Memory that a program has in hand is in a cache already."""
+    """Memory that a program has in hand is in a cache already, unless it is only written, as in copies of one run."""
     x, y = wg.zeros(64, 64), wg.ones(64, 64)
-    for call in (lambda: x.add_(y), lambda: wg.add(x, y, out=x)):
+    part = wg.zeros(64, 128)[:, 3:67]
+    for call in (lambda: x.add_(y), lambda: wg.add(x, y, out=x), lambda: part.copy_(y)):
         steps = facts.steps_of(OurSite("cpu"), call)
         assert [d for step in steps for d in step.instance.defines if d[0].startswith("STREAM")] == []
-    assert x.sum().item() == 2 * 64 * 64  # each was called
+    assert x.sum().item() == 2 * part.sum().item() == 2 * 64 * 64  # each was called
 
 
 def test_rows_where_every_vector_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +142,7 @@ def test_rows_where_every_vector_is_aligned(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_threshold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By the largest cache of the host: four of it, or 8 MiB where it is one that many share."""
+    """By the largest cache of the host: four of it, or 8 MiB where it is one that many share; half of an AMD's."""
 
     def of_caches(*sizes: str) -> int:
         folder = tmp_path / "-".join(sizes or ("none",))
@@ -141,7 +154,10 @@ def test_threshold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         return processor.stream_threshold()
 
     try:
-        assert of_caches("32K", "1024K", "36608K") == 4 * 36608 << 10
+        monkeypatch.setattr(processor, "from_amd", lambda: True)
+        assert of_caches("32K", "1024K", "32768K") == processor.stream_rows_threshold() == 16 << 20
+        monkeypatch.setattr(processor, "from_amd", lambda: False)
+        assert of_caches("32K", "1024K", "36608K") == processor.stream_rows_threshold() // 4 == 4 * 36608 << 10
         assert of_caches("48K", "2048K", "491520K") == 8 << 20
         assert of_caches("48K", "2M", "1G") == 8 << 20
         assert of_caches() == of_caches("odd") == 128 << 20
@@ -153,3 +169,25 @@ def test_the_device_has_it() -> None:
     driver: Any = device("cpu").driver
     driver.require()
     assert driver.capabilities.stream == processor.stream_threshold()
+    assert driver.capabilities.stream_rows == processor.stream_rows_threshold()
+    assert driver.capabilities.ahead is not processor.from_amd()
+
+
+def test_the_maker_of_the_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the system says of its first processor counts, and nothing where it says nothing."""
+    for number, (text, amd, avx512) in enumerate([
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx512f avx512bw avx512cd avx512dq avx512vl\n\nvendor_id\t: No\n",
+         True, True),
+        ("vendor_id\t: GenuineIntel\nflags\t: fpu avx2\n\n", False, False),
+        ("Processor\t: some ARM\n", False, False),
+        (None, False, False),
+    ]):  # fmt: skip
+        path = tmp_path / f"cpuinfo{number}"
+        if text is not None:
+            path.write_text(text, encoding="ascii")
+        monkeypatch.setattr(processor, "_PROCESSORS", path)
+        processor._described.cache_clear()
+        try:
+            assert (processor.from_amd(), processor.has_avx512()) == (amd, avx512), text
+        finally:
+            processor._described.cache_clear()

@@ -27,7 +27,7 @@ from ..pool import Budget, Pool
 from ..storage import Storage
 from .arguments import Scratch, bind
 from .overrides import override
-from .processor import must_be_told, stream_threshold, vectors
+from .processor import from_amd, must_be_told, stream_rows_threshold, stream_threshold, vectors
 from .protocol import Capabilities, Instance, Step
 from .queues import DEVICE, Counter, QueueStream, launch_error
 
@@ -138,7 +138,7 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
         local_memory=handle.local_mem_size,
         builtins="Portable" not in info.platform,
         memory=handle.global_mem_size,
-        stream=stream_threshold(),
+        stream=stream_threshold(), stream_rows=stream_rows_threshold(), ahead=not from_amd(),
         registers=registers,
         avx512="Portable" in info.platform and must_be_told(handle.version),
     )
@@ -158,8 +158,8 @@ class Compiler:
         self.functions, self.option = functions, option
         platform = handle.platform
         self._told = able.avx512 and able.style == "cpu"  # where work-items meet, bodies cannot be functions
-        wanted = {option: True, "-DWG_AVX512": self._told, "-cl-opt-disable": not able.optimize}
-        self._options = [each for each, want in wanted.items() if each and want]
+        wanted = {"-DWG_AVX512": self._told, "-DWG_NEAR": not able.ahead, "-cl-opt-disable": not able.optimize}
+        self._options = [*([option] if option else []), *(each for each, want in wanted.items() if want)]
         self._lean = _LEAN if "Portable" in platform.name else []
         identity = "\0".join(
             (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)

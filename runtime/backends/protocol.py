@@ -33,7 +33,8 @@ class Capabilities:
     `style` is `cpu` (explicit vectors, one work-item a run of elements, no local memory), `gpu` (one work-item an
     element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math
     functions. `optimize`: whether kernels are optimised; without it they are built in half of the time or less, which
-    is what tests of other devices' schedules want. `stream`: bytes of a result from which a CPU's stores bypass caches.
+    is what tests of other devices' schedules want. `stream`, `stream_rows`: bytes of a result from which a CPU's stores
+    bypass caches, and those of kernels over rows. `ahead`: whether a CPU's kernels ask for memory ahead of reading it.
     `registers`: vectors of `lanes` elements that a CPU's registers hold, 32 or 16. `avx512`: the compiler must be told
     that the processor has AVX-512.
     For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
@@ -54,6 +55,8 @@ class Capabilities:
     sm: int = 0
     block: int = 1024
     stream: int = 8 << 20
+    stream_rows: int = 32 << 20
+    ahead: bool = True
     registers: int = 32
     avx512: bool = False
 

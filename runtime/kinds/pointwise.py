@@ -226,7 +226,7 @@ def _classes(given: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str
 
 def _streams(request: Request, output: Meta, element: str, chosen: Choice) -> bool:
     """Whether vectors of a result go past the caches: where it is large, new memory and stored as it is computed."""
-    if request.into is not None or output.nbytes < (chosen["stream"] or request.capabilities.stream):
+    if output.nbytes < (chosen["stream"] or request.capabilities.stream):
         return False
     return output.dtype.storage == element and output.dtype is not dtypes.bool_
 
@@ -247,7 +247,8 @@ def _flat(
         instance = _instance(request, given, "grid", element, lanes, classes)
         size = (-(-items // local) * local,)
         return Step(instance, given.buffers, pack_longs((numel, lanes)), size, (local,), numel, given.numbers)
-    if _streams(request, outputs[0], element, chosen):
+    unread = request.into is None or "dtype" in request.record.statics  # copies never read the tensor that they fill
+    if unread and _streams(request, outputs[0], element, chosen):
         classes += (("STREAM", "1"),)
     work = _work(request, numel, element)
     chunk, items = split(numel, elementwise_parts(max(numel, 4 * work), able.cores, chosen["parts"]), 64)
@@ -308,7 +309,7 @@ def _rows(
     kinds |= {f"CLASS{i}": 5 for i in joined}
     own = strides[-len(outputs)]
     aligned = own[-1] == 1 and not any(n % lanes for n in (inner, *own[:-1]))  # every vector of the result
-    stream = aligned and _streams(request, outputs[0], element, chosen)
+    stream = aligned and request.into is None and _streams(request, outputs[0], element, chosen)
     if lanes in (4, 8, 16):  # flipped operands, in whole vectors
         kinds |= {f"CLASS{i}": 4 for i, s in enumerate(strides[: -len(outputs)]) if s[-1] == -1}
     defines = (("OUTER", str(rank)), *((name, str(kind)) for name, kind in kinds.items()))

@@ -273,13 +273,9 @@ class RowPlanner:
         return Planned(self.outputs, (step,), (parts * kept * self.scratch_bytes,) if keep else ())
 
     def _streams(self, lanes: int) -> list[tuple[str, str]]:
-        """Results so large that storing them had better bypass the caches: whole aligned vectors of a fresh tensor.
-
-        That is more than elementwise: between the stores of two rows lie sweeps that only read, so that the caches take
-        the stores along, until the result is past what they hold.
-        """
+        """Results so large that storing them had better bypass the caches: whole aligned vectors of a fresh tensor."""
         found = []
-        least = self.chosen["stream"] or 4 * self.request.capabilities.stream
+        least = self.chosen["stream"] or self.request.capabilities.stream_rows
         for k, layout in enumerate(self.outputs, len(self.slots) - len(self.outputs)):
             whole = self.n % lanes == 0 and lanes == self.lanes and self.step[k] == (1,)
             fresh = self.request.into is None and layout.nbytes >= least and self.scopes[k] == "full"

@@ -24,7 +24,7 @@ static inline void NAME(sigmoid_scalar)(C input, C *out) {
 }
 
 #undef WG_AHEAD
-#ifdef SCHEDULE_GRID
+#if defined(SCHEDULE_GRID) || defined(WG_NEAR)
 #define WG_AHEAD(place)
 #else
 // A core that calculates much looks ahead too late for what comes from memory, and stores past the caches take the
@@ -58,12 +58,16 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
 #define GETV0 READV0(x0 + i)
 #define GET0 READ0(x0 + i)
 #endif
+#ifdef STREAM // a given tensor may start anywhere
+    const bool aligned = (size_t)(x1 + i) % sizeof(V) == 0;
+#endif
     for (; i + LANES <= end; i += LANES) {
         AHEAD0
         V y0;
         NAME(sigmoid_vector)(GETV0, &y0);
 #ifdef STREAM
-        WG_STREAM((global V *)(x1 + i), y0);
+        if (aligned) WG_STREAM((global V *)(x1 + i), y0);
+        else STOREV1(x1 + i, y0);
 #else
         STOREV1(x1 + i, y0);
 #endif

@@ -31,7 +31,7 @@ static inline void NAME(sigmoid_grad_input_scalar)(C grad, C out, C *result) {
 }
 
 #undef WG_AHEAD
-#ifdef SCHEDULE_GRID
+#if defined(SCHEDULE_GRID) || defined(WG_NEAR)
 #define WG_AHEAD(place)
 #else
 // A core that calculates much looks ahead too late for what comes from memory, and stores past the caches take the
@@ -77,13 +77,17 @@ kernel void NAME(sigmoid_grad_input_grid)(global const S0 *p0, global const S1 *
 #define GETV1 READV1(x1 + i)
 #define GET1 READ1(x1 + i)
 #endif
+#ifdef STREAM // a given tensor may start anywhere
+    const bool aligned = (size_t)(x2 + i) % sizeof(V) == 0;
+#endif
     for (; i + LANES <= end; i += LANES) {
         AHEAD0
         AHEAD1
         V y0;
         NAME(sigmoid_grad_input_vector)(GETV0, GETV1, &y0);
 #ifdef STREAM
-        WG_STREAM((global V *)(x2 + i), y0);
+        if (aligned) WG_STREAM((global V *)(x2 + i), y0);
+        else STOREV2(x2 + i, y0);
 #else
         STOREV2(x2 + i, y0);
 #endif
