@@ -113,14 +113,15 @@ def sampled(
 def rotated(
     site: Site, prepare: Callable[[], Sequence[Any]], function: Callable[..., Any]
 ) -> tuple[Sequence[Any], Callable[[], Any]]:
-    """Operands, and a call of `function` with those or others like them in turn, so that caches do not hold them.
+    """Operands, and a call of `function` with those or others like them in turn, so that caches do not hold them: the
+    others alone fill these before any come back.
 
     On the host those of 8 MiB and more take turns: smaller ones are in a cache when a program has just made them.
     """
     first = prepare()
     size = sum(math.prod(t.shape) * t.dtype.itemsize for t in first if hasattr(t, "shape"))
     wanted = site.cache or (site.host_cache if size >= _LARGE and not site.gpu else 0)
-    count = max(1, min(16, -(-wanted // max(size, 1))))
+    count = min(16, 1 - (-wanted // max(size, 1)))
     others = [first, *(prepare() for _ in range(count - 1))]
     turns = itertools.cycle(others)
     return first, lambda: function(*next(turns))
