@@ -43,7 +43,7 @@ from weftgrad.runtime.tuning.trial import Trial
 
 CPU: Any = device("cpu")
 STYLES: dict[str, dict[str, Any]] = {
-    "cpu": {"cores": 16, "stream": 10 << 20, "lanes": 16, "registers": 32},
+    "cpu": {"cores": 16, "stream": 10 << 20, "stream_rows": 40 << 20, "lanes": 16, "registers": 32},
     "gpu": {"style": "gpu", "lanes": 4, "max_group": 512, "local_memory": 48 * 1024, "cores": 40},
     "triton": {"style": "triton", "sm": 90, "cores": 132, "lanes": 4, "max_group": 1024, "local_memory": 227 * 1024},
 }
