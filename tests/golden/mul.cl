@@ -77,8 +77,13 @@ kernel void NAME(mul_grid)(global const S0 *p0, global const S1 *p1, global S2 *
 #define GETV1 READV1(x1 + i)
 #define GET1 READ1(x1 + i)
 #endif
-#ifdef STREAM // a given tensor may start anywhere
-    const bool aligned = (size_t)(x2 + i) % sizeof(V) == 0;
+#ifdef STREAM // the vectors that follow are aligned: a tensor that is copied to may start anywhere
+    const long whole = i + (long)(-(size_t)(x2 + i) % sizeof(V) / sizeof(S2));
+    for (; i < whole && i < end; i++) {
+        C y0;
+        NAME(mul_scalar)(GET0, GET1, &y0);
+        STORE2(x2 + i, y0);
+    }
 #endif
     for (; i + LANES <= end; i += LANES) {
         AHEAD0
@@ -86,8 +91,7 @@ kernel void NAME(mul_grid)(global const S0 *p0, global const S1 *p1, global S2 *
         V y0;
         NAME(mul_vector)(GETV0, GETV1, &y0);
 #ifdef STREAM
-        if (aligned) WG_STREAM((global V *)(x2 + i), y0);
-        else STOREV2(x2 + i, y0);
+        WG_STREAM((global V *)(x2 + i), y0);
 #else
         STOREV2(x2 + i, y0);
 #endif

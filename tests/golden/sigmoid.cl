@@ -58,16 +58,20 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
 #define GETV0 READV0(x0 + i)
 #define GET0 READ0(x0 + i)
 #endif
-#ifdef STREAM // a given tensor may start anywhere
-    const bool aligned = (size_t)(x1 + i) % sizeof(V) == 0;
+#ifdef STREAM // the vectors that follow are aligned: a tensor that is copied to may start anywhere
+    const long whole = i + (long)(-(size_t)(x1 + i) % sizeof(V) / sizeof(S1));
+    for (; i < whole && i < end; i++) {
+        C y0;
+        NAME(sigmoid_scalar)(GET0, &y0);
+        STORE1(x1 + i, y0);
+    }
 #endif
     for (; i + LANES <= end; i += LANES) {
         AHEAD0
         V y0;
         NAME(sigmoid_vector)(GETV0, &y0);
 #ifdef STREAM
-        if (aligned) WG_STREAM((global V *)(x1 + i), y0);
-        else STOREV1(x1 + i, y0);
+        WG_STREAM((global V *)(x1 + i), y0);
 #else
         STOREV1(x1 + i, y0);
 #endif
