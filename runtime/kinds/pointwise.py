@@ -395,7 +395,9 @@ def _tiles(
     chunk, items = split(blocks, parts)
     columns, column_items = split(inner, -(-parts // items), block)
     turned = tuple((f"TURN{i}", "1") for i, s in enumerate(strides) if s[-2] == 1 and s[-1] not in (0, 1))
-    defines = (("OUTER", str(rank)), *_classes(given, strides), *turned)
+    functions = request.record.texts[request.device.driver.target].functions
+    light = (("LIGHT", "1"),) if sum(COSTS.get(name, 4) for name in functions) <= 2 else ()
+    defines = (("OUTER", str(rank)), *_classes(given, strides), *turned, *light)
     instance = _instance(request, given, "tiles", element, lanes, defines)
     table = [*sizes[:-1], *(x for s in strides for x in s)]
     geometry = pack_longs((sizes[-2], inner, blocks, chunk, columns, *table))

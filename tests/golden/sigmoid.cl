@@ -229,6 +229,9 @@ WG_ONE kernel void NAME(sigmoid_tiles)(global const S0 *p0, global S1 *p1, const
                     WG_UNROLL for (int l = 0; l < LANES; l++) t0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0][OUTER]);
                     WG_TRANSPOSE(V, t0)
 #endif
+#ifdef LIGHT // what was turned is still in registers; functions would take long to compile so often
+                    WG_UNROLL
+#endif
                     for (int l = 0; l < LANES; l++) {
 #ifdef TURN0
                         const V v0 = t0[l];

@@ -285,6 +285,9 @@ WG_ONE kernel void NAME(sigmoid_grad_input_tiles)(global const S0 *p0, global co
                     WG_UNROLL for (int l = 0; l < LANES; l++) t1[l] = READV1(x1 + o1 + row + (i + l) * geo.stride[1][OUTER]);
                     WG_TRANSPOSE(V, t1)
 #endif
+#ifdef LIGHT // what was turned is still in registers; functions would take long to compile so often
+                    WG_UNROLL
+#endif
                     for (int l = 0; l < LANES; l++) {
 #ifdef TURN0
                         const V v0 = t0[l];
