@@ -114,7 +114,7 @@ def rotated(
     site: Site, prepare: Callable[[], Sequence[Any]], function: Callable[..., Any]
 ) -> tuple[Sequence[Any], Callable[[], Any]]:
     """Operands, and a call of `function` with those or others like them in turn, so that caches do not hold them: the
-    others alone fill these before any come back.
+    others alone, up to fifteen of them, fill these before any come back.
 
     On the host those of 8 MiB and more take turns: smaller ones are in a cache when a program has just made them.
     """

@@ -238,7 +238,7 @@ def _part(operand: Any) -> Any:
 def _check_overlap(record: OpRecord, out: Tensor, operand: Tensor) -> None:
     """Raise `ShapeError` if `operand` shares memory with `out` without being the same elements."""
     same = operand.start == out.start and operand.meta.strides == out.meta.strides
-    if same and operand.meta.shape == out.meta.shape:
+    if same and operand.meta.shape == out.meta.shape and operand.meta.dtype.itemsize == out.meta.dtype.itemsize:
         return
     if operand.meta.numel and out.meta.numel and _extents_meet(operand, out) and not _interleave(operand, out):
         raise ShapeError(

@@ -82,6 +82,16 @@ def test_parts_that_lie_between_each_other_are_no_overlap() -> None:
         boxes[:, 1:] += boxes[:, :3]
 
 
+def test_the_same_memory_in_elements_of_another_size_is_an_overlap() -> None:
+    x = wg.arange(6.0, dtype=wg.float64, device="cpu")
+    with pytest.raises(ShapeError, match="share memory"):
+        x.copy_(x.view(wg.float32)[:6])
+    with pytest.raises(ShapeError, match="share memory"):
+        x[:3].view(wg.float32).mul_(x)
+    x.copy_(x.view(wg.int64))  # of one size: each is read before it is written
+    np.testing.assert_array_equal(x.numpy(), np.arange(6.0).view(np.int64).astype(np.float64))
+
+
 def test_disjoint_views_are_told_from_those_that_meet() -> None:
     rng = np.random.default_rng(0)
     whole = np.arange(5 * 6 * 12).reshape(5, 6, 12)

@@ -109,6 +109,37 @@ def test_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert streamed == [False, True]
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32, np.int64, np.float64], ids=lambda t: t.__name__)
+def test_copies_to_anywhere(dtype: type, streaming: None) -> None:
+    """Into memory that starts at any byte, as that of arrays over packed files does, by several work-items."""
+    size, n = np.dtype(dtype).itemsize, 70_001
+    source = np.random.default_rng(3).integers(0, 100, n).astype(dtype)
+    for start in {0, 1, 4, size, 3 * size, 64 - size, 65}:
+        raw = np.zeros(start + (n + 2) * size, np.uint8)
+        target = raw[start : start + n * size].view(dtype)
+        into = wg.from_numpy(target)
+        steps = facts.steps_of(OurSite("cpu"), lambda into=into: into.copy_(wg.tensor(source)))
+        assert any(("STREAM", "1") in step.instance.defines for step in steps)
+        assert steps[-1].global_size[0] > 1
+        into.copy_(wg.tensor(source))
+        np.testing.assert_array_equal(into.numpy(), source, err_msg=f"copy to byte {start}, {dtype.__name__}")
+        assert not raw[:start].any()
+        assert not raw[start + n * size :].any()
+
+
+def test_whether_kernels_ask_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the device's to say, and reaches the compiler."""
+    for ahead in (True, False):
+        pose = vendors.posing({"ahead": ahead}, monkeypatch)
+        next(pose)
+        try:
+            driver: Any = device("cpu").driver
+            assert ("-DWG_NO_AHEAD" in driver.compiler._options) is not ahead
+            np.testing.assert_array_equal((wg.ones(5000) + 1).numpy(), np.full(5000, 2, np.float32))
+        finally:
+            next(pose, None)
+
+
 def test_in_place_keeps_to_the_caches(streaming: None) -> None:
     """Memory that a program has in hand is in a cache already, unless it is only written, as in copies of one run."""
     x, y = wg.zeros(64, 64), wg.ones(64, 64)

@@ -8,6 +8,7 @@ import ast
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -328,6 +329,16 @@ def data_files() -> Iterator[Path]:
             compiled = file.suffix in (".pyc", ".so", ".c", ".h")
             if file.is_file() and not code and not compiled and not file.name.startswith("."):
                 yield file
+
+
+def test_no_template_defines_what_a_compiler_is_told():
+    """Programs hold kernels of several templates: one that defined an option's name would take it from the others."""
+    backend = (rooms()["runtime"] / "backends" / "opencl.py").read_text(encoding="utf-8")
+    options = set(re.findall(r'"-D(WG_\w+)"', backend))
+    assert {"WG_AVX512", "WG_NO_AHEAD"} <= options
+    for path in sorted((rooms()["templates"] / "opencl").rglob("*.j2")):
+        told = set(re.findall(r"#\s*(?:define|undef)\s+(WG_\w+)", path.read_text(encoding="utf-8")))
+        assert not told & options, path.name
 
 
 def test_every_data_file_is_packed():

@@ -138,7 +138,7 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
         local_memory=handle.local_mem_size,
         builtins="Portable" not in info.platform,
         memory=handle.global_mem_size,
-        stream=stream_threshold(), stream_rows=stream_rows_threshold(), ahead=not from_amd(),
+        stream=stream_threshold(), stream_rows=stream_rows_threshold(), ahead=info.is_gpu or not from_amd(),
         registers=registers,
         avx512="Portable" in info.platform and must_be_told(handle.version),
     )
@@ -158,7 +158,7 @@ class Compiler:
         self.functions, self.option = functions, option
         platform = handle.platform
         self._told = able.avx512 and able.style == "cpu"  # where work-items meet, bodies cannot be functions
-        wanted = {"-DWG_AVX512": self._told, "-DWG_NEAR": not able.ahead, "-cl-opt-disable": not able.optimize}
+        wanted = {"-DWG_AVX512": self._told, "-DWG_NO_AHEAD": not able.ahead, "-cl-opt-disable": not able.optimize}
         self._options = [*([option] if option else []), *(each for each, want in wanted.items() if want)]
         self._lean = _LEAN if "Portable" in platform.name else []
         identity = "\0".join(

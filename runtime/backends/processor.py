@@ -47,8 +47,9 @@ def has_avx512() -> bool:
 def from_amd() -> bool:
     """Whether AMD made the host's processor.
 
-    Its caches fill themselves ahead of what is read: kernels that ask for lines ahead were slower on a Zen 4, negations
-    by 1.15 in its caches and by 1.3 to 1.7 beyond, sums by 1.05, and none was faster. A Cascade Lake Xeon needs them.
+    Its caches fill themselves ahead of what is read: elementwise kernels that ask for lines ahead were slower on a Zen
+    4, negations by 1.15 in its caches and by 1.3 to 1.7 beyond, sums by 1.05, and none was faster. A Cascade Lake Xeon
+    needs that. (Asking ahead makes no difference to a Zen 4 in matrix products, nor clearly in kernels over rows.)
     """
     return _described().get("vendor_id") == "AuthenticAMD"
 
@@ -99,7 +100,7 @@ def stream_threshold() -> int:
 
 
 def stream_rows_threshold() -> int:
-    """The same of kernels that go over rows.
+    """The same of kernels that go over whole rows before they store any, as softmax does.
 
     Between the stores of two rows lie sweeps that only read, so that the caches take the stores along, until the result
     is past what they hold; but for a Zen 4, where softmax gained 1.2 at 16 MiB and 1.35 at 64 MiB, layer norm 1.4 and

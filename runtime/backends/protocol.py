@@ -34,9 +34,9 @@ class Capabilities:
     element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math
     functions. `optimize`: whether kernels are optimised; without it they are built in half of the time or less, which
     is what tests of other devices' schedules want. `stream`, `stream_rows`: bytes of a result from which a CPU's stores
-    bypass caches, and those of kernels over rows. `ahead`: whether a CPU's kernels ask for memory ahead of reading it.
-    `registers`: vectors of `lanes` elements that a CPU's registers hold, 32 or 16. `avx512`: the compiler must be told
-    that the processor has AVX-512.
+    bypass caches, and those of softmax and its kind. `ahead`: whether elementwise kernels on CPUs ask for operands
+    before they read them. `registers`: vectors of `lanes` elements that a CPU's registers hold, 32 or 16. `avx512`: the
+    compiler must be told that the processor has AVX-512.
     For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
     block may have, `block` the elements that a program of an elementwise kernel takes.
     """

@@ -105,6 +105,7 @@ static void *help(void *argument) {
         int item = taken(who);
         if (item >= 0) {
             perform(current, (uint32_t)item);
+            /* On x86 this is locked, and so waits for stores past the caches too; a plain store would not. */
             atomic_fetch_add_explicit(&done, 1, memory_order_release);
             since = now_ns();
         } else if (atomic_load_explicit(&resting, memory_order_relaxed) || now_ns() - since > SPIN_NS) {

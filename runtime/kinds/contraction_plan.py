@@ -189,8 +189,9 @@ _A_TILE = 40  # cycles of starting a tile and storing its sums
 def _tile(p: Product, registers: int, lanes: int) -> tuple[int, int, int]:
     """The register tile: of few rows or columns that which takes least time, of others that which wastes less."""
     if p.m <= 32 or p.n <= 2 * lanes:
-        # Rows that lie pages apart meet in one set of a first-level cache, which has eight ways.
-        meet = p.a_along_k and p.k % (64 * lanes) == 0
+        # Rows that lie pages of 4 KiB apart meet in one set of a first-level cache, which has eight ways. (Vectors have
+        # 2 * registers bytes.)
+        meet = p.a_along_k and not p.converts and p.k % (2048 * lanes // registers) == 0
         tiles = (tile for tile in _NARROW[registers] if tile[0] <= 8 or not meet)
         return min(tiles, key=lambda tile: _cycles(p, lanes, tile))
     wide = _WIDE[registers]

@@ -224,9 +224,11 @@ def _classes(given: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str
     return tuple(found)
 
 
-def _streams(request: Request, output: Meta, element: str, chosen: Choice) -> bool:
-    """Whether vectors of a result go past the caches: where it is large, new memory and stored as it is computed."""
-    if output.nbytes < (chosen["stream"] or request.capabilities.stream):
+def _streams(request: Request, output: Meta, element: str, chosen: Choice, *, copies: bool) -> bool:
+    """Whether vectors of a result go past the caches: where it is large, stored as it is computed, and new memory, or
+    that which a copy fills, if `copies` may: what other ops are given to write to, they often read."""
+    given = request.into is not None and not (copies and request.record.name == "copy")
+    if given or output.nbytes < (chosen["stream"] or request.capabilities.stream):
         return False
     return output.dtype.storage == element and output.dtype is not dtypes.bool_
 
@@ -247,8 +249,7 @@ def _flat(
         instance = _instance(request, given, "grid", element, lanes, classes)
         size = (-(-items // local) * local,)
         return Step(instance, given.buffers, pack_longs((numel, lanes)), size, (local,), numel, given.numbers)
-    unread = request.into is None or "dtype" in request.record.statics  # copies never read the tensor that they fill
-    if unread and _streams(request, outputs[0], element, chosen):
+    if _streams(request, outputs[0], element, chosen, copies=True):
         classes += (("STREAM", "1"),)
     work = _work(request, numel, element)
     chunk, items = split(numel, elementwise_parts(max(numel, 4 * work), able.cores, chosen["parts"]), 64)
@@ -309,7 +310,7 @@ def _rows(
     kinds |= {f"CLASS{i}": 5 for i in joined}
     own = strides[-len(outputs)]
     aligned = own[-1] == 1 and not any(n % lanes for n in (inner, *own[:-1]))  # every vector of the result
-    stream = aligned and request.into is None and _streams(request, outputs[0], element, chosen)
+    stream = aligned and _streams(request, outputs[0], element, chosen, copies=False)
     if lanes in (4, 8, 16):  # flipped operands, in whole vectors
         kinds |= {f"CLASS{i}": 4 for i, s in enumerate(strides[: -len(outputs)]) if s[-1] == -1}
     defines = (("OUTER", str(rank)), *((name, str(kind)) for name, kind in kinds.items()))
@@ -396,7 +397,7 @@ def _tiles(
     columns, column_items = split(inner, -(-parts // items), block)
     turned = tuple((f"TURN{i}", "1") for i, s in enumerate(strides) if s[-2] == 1 and s[-1] not in (0, 1))
     functions = request.record.texts[request.device.driver.target].functions
-    light = (("LIGHT", "1"),) if sum(COSTS.get(name, 4) for name in functions) <= 2 else ()
+    light = (("LIGHT", "1"),) if sum(COSTS.get(name, 4) for name in functions) <= 1 else ()
     defines = (("OUTER", str(rank)), *_classes(given, strides), *turned, *light)
     instance = _instance(request, given, "tiles", element, lanes, defines)
     table = [*sizes[:-1], *(x for s in strides for x in s)]

@@ -31,7 +31,7 @@ static inline void NAME(mul_scalar)(C input, C other, C *out) {
 }
 
 #undef WG_AHEAD
-#if defined(SCHEDULE_GRID) || defined(WG_NEAR)
+#if defined(SCHEDULE_GRID) || defined(WG_NO_AHEAD)
 #define WG_AHEAD(place)
 #else
 // A core that calculates much looks ahead too late for what comes from memory, and stores past the caches take the
@@ -77,8 +77,9 @@ kernel void NAME(mul_grid)(global const S0 *p0, global const S1 *p1, global S2 *
 #define GETV1 READV1(x1 + i)
 #define GET1 READ1(x1 + i)
 #endif
-#ifdef STREAM // the vectors that follow are aligned: a tensor that is copied to may start anywhere
-    const long whole = i + (long)(-(size_t)(x2 + i) % sizeof(V) / sizeof(S2));
+#ifdef STREAM // the vectors that follow are aligned: a tensor that is copied to may start anywhere, within an element too
+    const size_t place = (size_t)(x2 + i), element = sizeof(S2);
+    const long whole = place % element ? end : i + (long)(-place % sizeof(V) / element);
     for (; i < whole && i < end; i++) {
         C y0;
         NAME(mul_scalar)(GET0, GET1, &y0);
@@ -285,7 +286,7 @@ WG_ONE kernel void NAME(mul_tiles)(global const S0 *p0, global const S1 *p1, glo
                     WG_UNROLL for (int l = 0; l < LANES; l++) t1[l] = READV1(x1 + o1 + row + (i + l) * geo.stride[1][OUTER]);
                     WG_TRANSPOSE(V, t1)
 #endif
-#ifdef LIGHT // what was turned is still in registers; functions would take long to compile so often
+#ifdef LIGHT // what was turned is still in registers; most functions would take long to compile so often
                     WG_UNROLL
 #endif
                     for (int l = 0; l < LANES; l++) {

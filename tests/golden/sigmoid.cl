@@ -24,7 +24,7 @@ static inline void NAME(sigmoid_scalar)(C input, C *out) {
 }
 
 #undef WG_AHEAD
-#if defined(SCHEDULE_GRID) || defined(WG_NEAR)
+#if defined(SCHEDULE_GRID) || defined(WG_NO_AHEAD)
 #define WG_AHEAD(place)
 #else
 // A core that calculates much looks ahead too late for what comes from memory, and stores past the caches take the
@@ -58,8 +58,9 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
 #define GETV0 READV0(x0 + i)
 #define GET0 READ0(x0 + i)
 #endif
-#ifdef STREAM // the vectors that follow are aligned: a tensor that is copied to may start anywhere
-    const long whole = i + (long)(-(size_t)(x1 + i) % sizeof(V) / sizeof(S1));
+#ifdef STREAM // the vectors that follow are aligned: a tensor that is copied to may start anywhere, within an element too
+    const size_t place = (size_t)(x1 + i), element = sizeof(S1);
+    const long whole = place % element ? end : i + (long)(-place % sizeof(V) / element);
     for (; i < whole && i < end; i++) {
         C y0;
         NAME(sigmoid_scalar)(GET0, &y0);
@@ -229,7 +230,7 @@ WG_ONE kernel void NAME(sigmoid_tiles)(global const S0 *p0, global S1 *p1, const
                     WG_UNROLL for (int l = 0; l < LANES; l++) t0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0][OUTER]);
                     WG_TRANSPOSE(V, t0)
 #endif
-#ifdef LIGHT // what was turned is still in registers; functions would take long to compile so often
+#ifdef LIGHT // what was turned is still in registers; most functions would take long to compile so often
                     WG_UNROLL
 #endif
                     for (int l = 0; l < LANES; l++) {
