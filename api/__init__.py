@@ -43,7 +43,14 @@ _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_em
 
 from .amp import GradScaler
 from .amp.autocast_mode import *
-from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 from .composed import *
 from .composed import install as _install_composed
 from .convolutions import *

@@ -276,6 +276,12 @@ class Conversions:
     def __dlpack_device__(self) -> tuple[Any, Any]:
         return (1, 0)
 
+    def __copy__(self) -> Any:
+        """Another tensor of the same memory, as a leaf without a `grad`."""
+        made = _rebuilt(type(self), Tensor(self.storage, self.meta, self.start), self.needs)  # type: ignore[arg-type]
+        made.__dict__.update(self.__dict__)
+        return made
+
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
         if self.node is not None:
             raise GradientError("only leaf tensors can be deep-copied; use .detach() or .clone()")

@@ -19,6 +19,8 @@ from .backends.protocol import Instance, Slot
 __all__ = ["entry_name", "source"]
 
 _MASK = {"float": "int", "double": "long", "uchar": "char"}
+_WHOLE = {"float": "int", "double": "long"}  # integers as wide as what a truth is stored as
+_BITS_OF_ONE = {"float16": "0x3c00", "bfloat16": "0x3f80"}
 _ELEMENTS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double")
 
 
@@ -158,7 +160,12 @@ def _store(slot: Slot, stored: str, element: str, lanes: int) -> str:
     target = vector(stored, lanes)
     if slot.type == "mask" or slot.dtype == "bool":
         truth = "(v)" if slot.type == "mask" else f"((v) != ({vector(element, lanes)})(0))"
-        one = f"(uchar)({truth} != 0)" if lanes == 1 else f"(WG_CONVERT({truth}, {target}) & ({target})(1))"
+        whole = vector(_WHOLE.get(stored, stored), lanes)
+        one = f"(uchar)({truth} != 0)" if lanes == 1 else f"(WG_CONVERT({truth}, {whole}) & ({whole})(1))"
+        if slot.dtype in _BITS_OF_ONE:
+            one = f"{one} * ({target})({_BITS_OF_ONE[slot.dtype]})"
+        elif whole != target:
+            one = _convert(one, target, lanes)
         return f"({place} = {one})"
     if slot.type == "raw" or (stored == element and slot.dtype not in ("float16", "bfloat16")):
         return f"({place} = (v))"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from .._checks import only_tensors
@@ -13,10 +13,19 @@ from ..runtime.context import state
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.modes import Mode
 from ..runtime.tensor import Tensor
+from .grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 
 __all__ = [
     "Function", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck",
-    "gradgradcheck", "inference_mode", "is_grad_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "gradgradcheck", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_detect_anomaly",
+    "set_grad_enabled",
 ]  # fmt: skip
 
 
@@ -46,13 +55,23 @@ def grad(
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
-    **_: Any,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+    only_inputs: bool = True,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of the sum of `outputs` with respect to `inputs`; no `grad` is touched.
+    """Gradients of the sum of `outputs`, weighted by `grad_outputs`, with respect to `inputs`; no `grad` is touched.
 
-    Raises `GradientError` for an input that the outputs do not depend on, unless `allow_unused`, which gives None.
+    An input that the outputs do not depend on raises `GradientError`, unless `allow_unused`, which gives None for it, or
+    `materialize_grads`, which gives zeros of its shape. is_grads_batched: every one of `grad_outputs` has one more dimension, the
+    first, of the same size B, and so have the results: those of B calls, which are made one after the other.
     """
+    if not only_inputs:
+        warnings.warn(
+            "grad: only_inputs=False does nothing; call backward() for the leaves' grad", FutureWarning, stacklevel=2
+        )
+    if materialize_grads and allow_unused is False:
+        raise ArgumentError("grad: materialize_grads gives zeros for unused inputs; allow_unused=False contradicts it")
     roots, wanted = (
         list(given) if isinstance(given, Iterable) and not isinstance(given, Tensor) else [given]
         for given in (outputs, inputs)
@@ -61,16 +80,40 @@ def grad(
     for tensor in wanted:
         if not tensor.needs:
             raise GradientError("grad: one of the inputs does not require grad")
-    found = engine.run(
-        roots,
-        _seeds(grad_outputs, len(roots)),
-        retain=create_graph if retain_graph is None else retain_graph,
-        create=create_graph,
-        inputs=wanted,
-    )
+    seeds = _seeds(grad_outputs, len(roots))
+    retain = create_graph if retain_graph is None else retain_graph
+    found: list[Tensor | None]
+    if is_grads_batched:
+        found = _each_of_batch(roots, seeds, wanted, retain, create_graph)
+    else:
+        found = list(engine.run(roots, seeds, retain=retain, create=create_graph, inputs=wanted))
+    if materialize_grads:
+        return tuple(w.new_zeros(w.shape) if f is None else f for f, w in zip(found, wanted, strict=True))  # type: ignore[attr-defined]
     if not allow_unused and any(f is None for f in found):
         raise GradientError("grad: an input is not used by the outputs; pass allow_unused=True to get None for it")
     return tuple(found)
+
+
+def _each_of_batch(
+    roots: list[Tensor], seeds: list[Tensor | None], wanted: list[Tensor], retain: bool, create: bool
+) -> list[Tensor | None]:
+    """The gradients by every element of the seeds' first dimension, stacked."""
+    from ..joining import stack
+
+    sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
+    if len(sizes) != 1 or () in sizes:
+        raise ArgumentError(
+            "grad: with is_grads_batched, grad_outputs have one more dimension than outputs, the first, of one size; not "
+            f"{[None if s is None else list(s.meta.shape) for s in seeds]}"
+        )
+    ((count,),) = sizes
+    if not count:
+        return [w.new_zeros((0, *w.shape)) for w in wanted]  # type: ignore[attr-defined]
+    runs = []
+    for i in range(count):
+        one = [None if seed is None else seed[i] for seed in seeds]  # type: ignore[index]
+        runs.append(engine.run(roots, one, retain=retain or i + 1 < count, create=create, inputs=wanted))
+    return [None if each[0] is None else stack(list(each)) for each in zip(*runs, strict=True)]
 
 
 def _seeds(given: Any, count: int) -> list[Tensor | None]:
@@ -80,80 +123,6 @@ def _seeds(given: Any, count: int) -> list[Tensor | None]:
     if len(seeds) != count:
         raise ArgumentError(f"backward: {count} tensors and {len(seeds)} gradients; there must be one for each")
     return seeds
-
-
-class set_grad_enabled:
-    """Whether calls are recorded: as a function, or as a context that restores what was."""
-
-    def __init__(self, mode: bool):
-        self.mode = bool(mode)
-        self.before = state().grad
-        state().grad = self.mode
-
-    def __enter__(self) -> None:
-        state().grad = self.mode
-
-    def __exit__(self, *_: object) -> None:
-        state().grad = self.before
-
-
-class _GradMode:
-    """A context manager and decorator that sets gradient recording."""
-
-    mode = True
-
-    def __init__(self, function: Callable[..., Any] | None = None):
-        self._before: list[bool] = []
-        self._function = function
-        if function is not None:
-            functools.update_wrapper(self, function)
-
-    def __enter__(self) -> None:
-        own = state()
-        self._before.append(own.grad)
-        own.grad = self.mode
-
-    def __exit__(self, *_: object) -> None:
-        state().grad = self._before.pop()
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._function is not None:
-            with type(self)():
-                return self._function(*args, **kwargs)
-        function = args[0]
-
-        @functools.wraps(function)
-        def wrapped(*inner: Any, **named: Any) -> Any:
-            with type(self)():
-                return function(*inner, **named)
-
-        return wrapped
-
-
-class no_grad(_GradMode):
-    """Calls inside are not recorded. Use as `with no_grad():` or `@no_grad()`."""
-
-    mode = False
-
-
-class enable_grad(_GradMode):
-    """Calls inside are recorded, even within `no_grad`."""
-
-
-class inference_mode(_GradMode):
-    """As `no_grad`; `inference_mode(False)` does nothing."""
-
-    mode = False
-
-    def __init__(self, mode: bool | Callable[..., Any] = True):
-        super().__init__(None if isinstance(mode, bool) else mode)
-        if mode is False:
-            self.mode = state().grad
-
-
-def is_grad_enabled() -> bool:
-    """Whether calls of this thread are recorded."""
-    return state().grad
 
 
 class detect_anomaly(Mode):

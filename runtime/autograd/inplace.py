@@ -72,11 +72,14 @@ def _view_recipe(base: Tensor, view: Tensor) -> Recipe:
 
 
 def rebase(out: Tensor, node: Node | None) -> None:
-    """Make the history of `out`, which was just written, that of `node` (None: of a constant)."""
+    """Make the history of `out`, which was just written, that of `node` (None: of a constant, which leaves a tensor that
+    has a history with it: what it was made of has gradients of 0)."""
     extra = out.extra
     base = extra.base if extra is not None else None
     if base is None:
-        out.node, out.output, out.needs = node, 0, node is not None
+        if node is None or (out.node is not None and node.recipe.record.name == "copy"):
+            node = _overwritten(out, node)
+        out.node, out.output, out.needs = node, 0, True
         if out.extra is not None:
             out.extra.rewrites += 1
         return
@@ -86,6 +89,22 @@ def rebase(out: Tensor, node: Node | None) -> None:
     base.node, base.output, base.needs = slice_node, 0, True
     base.more().rewrites += 1
     refresh(out)
+
+
+def _overwritten(out: Tensor, source: Node | None) -> Node:
+    """The node of a tensor with a history whose every element a constant, or what `source` copied, took the place of."""
+    node = Node(Recipe(_COPY_SLICE, (out.meta,), (out.meta,), (), (True,)), (), (), ())
+    node.edges = ((out.node, out.output), *(() if source is None else source.edges))
+
+    def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        from ..context import state
+        from .rules import gradients_of
+
+        copied = () if source is None else gradients_of(source, grads, state())
+        return [call(registry["zero_like"], (grads[0],)), *copied]
+
+    node.function = backward
+    return node
 
 
 def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
