@@ -51,6 +51,7 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
+from .compiler import compile
 from .composed import *
 from .composed import install as _install_composed
 from .convolutions import *
@@ -80,6 +81,7 @@ from .shaping import *
 from .sorting import *
 from .streams import *
 from .threads import *
+from .windows import *
 
 _install_random()
 _install_legacy()
@@ -97,8 +99,8 @@ inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, 
 __version__ = "0.1.0"
 
 _LAZY = (
-    "amp", "autograd", "backends", "cpu", "cuda", "func", "linalg", "multiprocessing", "nn", "ops", "optim", "profiler",
-    "special", "testing", "utils",
+    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "linalg", "mps",
+    "multiprocessing", "nn", "ops", "optim", "profiler", "special", "testing", "utils", "version", "xpu",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from .runtime import dtypes
 from .runtime.device import device as to_device
 from .runtime.device import meta
-from .runtime.dispatch import empty
+from .runtime.dispatch import empty, fit
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, DTypeError, ShapeError
 from .runtime.spelling import store
@@ -68,6 +68,7 @@ def blank(
         return empty(meta(dtypes.parse(dtype or dtypes.default_dtype()), shape, None, to_device(device)))
     if not isinstance(out, Tensor):
         raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
+    fit(out, shape)
     if out.meta.shape != shape:
         raise ShapeError(f"{where}: the result has shape {list(shape)}, out {list(out.meta.shape)}; make them equal")
     if dtype is not None and dtypes.parse(dtype) is not out.meta.dtype:

@@ -141,7 +141,8 @@ def sequence(
     given += [left.fresh(n, reads), weight]
     plan = plan_into(record, given, ((len(steps), *moves),), outs)
     tensors = [o for o in given if isinstance(o, Tensor)]
-    plan.run([*tensors, *outs], [o for o in given if isinstance(o, float)], launch.stream)  # type: ignore[misc]
+    if plan.run is not None:  # there are rows
+        plan.run([*tensors, *outs], [o for o in given if isinstance(o, float)], launch.stream)
 
 
 def made(like: Tensor, *shape: int) -> Tensor:

@@ -18,8 +18,9 @@ from .runtime.spelling import store
 from .runtime.tensor import Tensor
 
 __all__ = [
-    "corrcoef", "cov", "deg2rad", "detach", "dist", "float_power", "is_nonzero", "is_same_size", "is_signed", "logit",
-    "matrix_power", "positive", "rad2deg", "sgn",
+    "angle", "conj", "corrcoef", "cov", "deg2rad", "detach", "dist", "float_power", "is_complex", "is_conj", "is_neg",
+    "is_nonzero", "is_same_size", "is_signed", "logit", "matrix_power", "positive", "rad2deg", "real", "resolve_conj",
+    "resolve_neg", "sgn", "unravel_index",
 ]  # fmt: skip
 
 
@@ -133,6 +134,66 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
+def is_complex(input: Any) -> bool:
+    """False: there are no complex numbers."""
+    only_tensors("is_complex", input)
+    return False
+
+
+def is_conj(input: Any) -> bool:
+    """False, as `is_complex`."""
+    return is_complex(input)
+
+
+def is_neg(input: Any) -> bool:
+    """False: a tensor's memory has its values as they are."""
+    return is_complex(input)
+
+
+def real(input: Any) -> Any:
+    """`input` itself, which is real."""
+    only_tensors("real", input)
+    return input
+
+
+def conj(input: Any) -> Any:
+    """`input` itself: a real number is its own conjugate."""
+    return real(input)
+
+
+def resolve_conj(input: Any) -> Any:
+    """`input` itself, as `conj`."""
+    return real(input)
+
+
+def resolve_neg(input: Any) -> Any:
+    """`input` itself, as `is_neg`."""
+    return real(input)
+
+
+def angle(input: Any, *, out: Tensor | None = None) -> Any:
+    """0 of numbers that are not negative, pi of negative ones, NaN of NaN."""
+    only_tensors("angle", input)
+    x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
+    found = functions.where(x.isnan(), x.detach(), functions.where(x < 0, math.pi, ops.zero_like(x.detach())))
+    return found if out is None else store(found, out, "angle")
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """The coordinates, one tensor a dimension, of places in the row-major order of `shape`, as NumPy's.
+
+    Places are not checked: on a device that would have to be waited for. Raises `ArgumentError` for other than integers.
+    """
+    only_tensors("unravel_index", indices)
+    if indices.dtype.kind not in "ui":
+        raise ArgumentError(f"unravel_index: takes integer tensors, not {indices.dtype.name}")
+    found = []
+    for size in reversed((shape,) if isinstance(shape, int) else tuple(shape)):
+        found.append(indices % size)
+        indices = indices // size
+    return tuple(reversed(found))
+
+
 def detach(input: Any) -> Any:
     """`input` without its history, over the same memory."""
     return input.detach()
@@ -169,24 +230,34 @@ def _moved_in_place(name: str) -> Callable[..., Any]:
 _SAME = {
     "absolute_": "abs_", "arccos_": "acos_", "arccosh_": "acosh_", "arcsin_": "asin_", "arcsinh_": "asinh_",
     "arctan_": "atan_", "arctanh_": "atanh_", "clip_": "clamp_", "divide_": "div_", "multiply_": "mul_",
-    "negative_": "neg_", "ndimension": "dim", "sgn_": "sign_", "subtract_": "sub_",
+    "negative_": "neg_", "ndimension": "dim", "sgn_": "sign_", "subtract_": "sub_", "arctan2_": "atan2_",
+    "fix_": "trunc_", "greater_": "gt_", "greater_equal_": "ge_", "less_": "lt_", "less_equal_": "le_",
+    "not_equal_": "ne_",
 }  # fmt: skip
+_COPIED = ("addmm", "addmv", "baddbmm", "deg2rad", "float_power", "logit", "nan_to_num", "rad2deg")
 
 
-def _nan_to_num_(self: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
-    """`nan_to_num`, written into this tensor."""
-    return self.copy_(functions.nan_to_num(self, nan, posinf, neginf))
+def _copied(name: str) -> Callable[..., Any]:
+    """The form in place of a method of several kernels: its result, copied."""
+
+    def written(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.copy_(getattr(self, name)(*args, **kwargs))
+
+    written.__name__, written.__doc__ = f"{name}_", f"`{name}`, written into this tensor."
+    return written
 
 
 def install() -> None:
     """Put the methods on `Tensor`; what is there under another name, under both."""
     for name in __all__:
-        if name != "detach":
+        if name not in ("detach", "real", "unravel_index"):
             setattr(Tensor, name, globals()[name])
     for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
         setattr(Tensor, f"{name}_", _moved_in_place(name))
     for name, known in _SAME.items():
         setattr(Tensor, name, getattr(Tensor, known))
-    Tensor.nan_to_num_ = _nan_to_num_  # type: ignore[attr-defined]
+    Tensor.real = property(real)  # type: ignore[attr-defined]
+    for name in _COPIED:
+        setattr(Tensor, f"{name}_", _copied(name))
     Tensor.bernoulli = random.bernoulli  # type: ignore[attr-defined]
     Tensor.multinomial = random.multinomial  # type: ignore[attr-defined]

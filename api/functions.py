@@ -20,6 +20,7 @@ from .runtime.dispatch import call, call_into
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, DTypeError
 from .runtime.records import registry
+from .runtime.spelling import store
 from .runtime.tensor import Tensor
 from .shapes import *  # noqa: F403
 
@@ -170,14 +171,17 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
     return ops.mul(ops.round(ops.true_divide(input, scale)), scale, out=out)
 
 
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+def nan_to_num(
+    input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """NaN and infinities replaced by numbers (by default the largest of the dtype)."""
     if input.meta.dtype.kind != "f":
-        return clone(input)
+        return clone(input) if out is None else store(input, out, "nan_to_num")
     top = finfo(input.meta.dtype).max
-    found = ops.where(ops.isnan(input), nan, input)
+    found = ops.where(ops.isnan(input), 0.0 if nan is None else nan, input)
     found = ops.where(ops.eq(found, math.inf), top if posinf is None else posinf, found)
-    return ops.where(ops.eq(found, -math.inf), -top if neginf is None else neginf, found)
+    return ops.where(ops.eq(found, -math.inf), -top if neginf is None else neginf, found, out=out)
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
@@ -295,15 +299,15 @@ class iinfo:
         self.max, self.min, self.bits, self.dtype = int(limits.max), int(limits.min), found.itemsize * 8, found.name
 
 
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
     """input where condition holds, other elsewhere; of a condition alone, the places where it holds."""
     only_tensors("where", condition)
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         dtype = result_type(input, other)
-        return ops.where(condition, full_like(condition, input, dtype=dtype), other)
-    return ops.where(condition, input, other)
+        return ops.where(condition, full_like(condition, input, dtype=dtype), other, out=out)
+    return ops.where(condition, input, other, out=out)
 
 
 METHODS = {

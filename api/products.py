@@ -36,14 +36,14 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     if a == 0 or b == 0:
         raise ShapeError("matmul: both tensors need at least one dimension; use * for numbers")
     if a == 2 and b == 2:
-        found = ops.mm(input, other)
+        return ops.mm(input, other, out=out)
     elif a == 1:
         found = _inner_product(input, other) if b == 1 else ops.vm(input, other)
     elif b == 1:
         found = ops.bmv(input, other)
     else:
         found = ops.matmul_batched(input, other)
-    return found if out is None else out.copy_(found)  # type: ignore[attr-defined,no-any-return]
+    return found if out is None else store(found, out, "matmul")
 
 
 def _inner_product(input: Tensor, other: Tensor) -> Tensor:
@@ -53,11 +53,15 @@ def _inner_product(input: Tensor, other: Tensor) -> Tensor:
     return call(contraction("k,k->"), (input, other))  # type: ignore[no-any-return]
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     if fused(beta, alpha, input, mat1, mat2, 2, 2):
-        return ops.addmm_product(input, mat1, mat2, beta, alpha)
-    return _plus_product(input, ops.mm(mat1, mat2), beta, alpha)
+        found = ops.addmm_product(input, mat1, mat2, beta, alpha)
+    else:
+        found = _plus_product(input, ops.mm(mat1, mat2), beta, alpha)
+    return found if out is None else store(found, out, "addmm")
 
 
 def _addmm_activation(
@@ -97,18 +101,26 @@ def _beside(input: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...]) -> bool
     return all(n in (1, m) for n, m in zip(own.shape[::-1], shape[::-1], strict=False))
 
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     if fused(beta, alpha, input, mat, vec, 2, 1):
-        return ops.addmv_product(input, mat, vec, beta, alpha)
-    return _plus_product(input, ops.mv(mat, vec), beta, alpha)
+        found = ops.addmv_product(input, mat, vec, beta, alpha)
+    else:
+        found = _plus_product(input, ops.mv(mat, vec), beta, alpha)
+    return found if out is None else store(found, out, "addmv")
 
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2)."""
     if fused(beta, alpha, input, batch1, batch2, 3, 3):
-        return ops.baddbmm_product(input, batch1, batch2, beta, alpha)
-    return _plus_product(input, ops.bmm(batch1, batch2), beta, alpha)
+        found = ops.baddbmm_product(input, batch1, batch2, beta, alpha)
+    else:
+        found = _plus_product(input, ops.bmm(batch1, batch2), beta, alpha)
+    return found if out is None else store(found, out, "baddbmm")
 
 
 def _plus_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:

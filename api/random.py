@@ -26,6 +26,7 @@ from .runtime.dispatch import call, call_into
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, UnsupportedDType
 from .runtime.records import registry
+from .runtime.spelling import store
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -268,11 +269,15 @@ def randint_like(
     return finished(made, "randint_like", requires_grad, None, layout, pin_memory)
 
 
-def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
+) -> Tensor:
     """1 with the probability that `input` (or `p`) gives, else 0, in the dtype of `input`."""
     if p is not None:
-        return _fill("bernoulli_fill", empty_like(input), (_probability(p, "bernoulli"),), generator, False)
-    return draw("bernoulli_draw", (_floating(input, "bernoulli"),), generator)
+        found = _fill("bernoulli_fill", empty_like(input), (_probability(p, "bernoulli"),), generator, False)
+    else:
+        found = draw("bernoulli_draw", (_floating(input, "bernoulli"),), generator)
+    return found if out is None else store(found, out, "bernoulli")
 
 
 def _probability(p: float, where: str) -> float:
@@ -288,12 +293,12 @@ def normal(
 ) -> Tensor:  # fmt: skip
     """Normally distributed numbers: `size` of them for numbers `mean` and `std`, else one for each element of a
     tensor."""
+    if not isinstance(std, Tensor) and std < 0:
+        raise ArgumentError(f"normal: std must not be negative, got {std}")
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         return finished(draw("normal_around", (mean, std), generator), "normal", requires_grad, out)
     if size is None:
         raise ArgumentError("normal: numbers mean and std need size=")
-    if std < 0:
-        raise ArgumentError(f"normal: std must not be negative, got {std}")
     made = _floating(blank("normal", (tuple(size),), {}, dtype, device, out), "normal")
     _fill("normal_fill", made, (float(mean), float(std)), generator, out is not None)
     return finished(made, "normal", requires_grad, None, layout, pin_memory)
@@ -329,9 +334,11 @@ def randperm(
 
 
 def multinomial(
-    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
-) -> Tensor:
-    """Indices drawn with probabilities in proportion to `input`, a row or rows of weights that are not negative.
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Indices drawn with probabilities in proportion to `input`, a row or rows of weights that are not negative. Without
+    replacement those of weight 0 come last.
 
     Drawn on the host: with replacement by inverting the cumulative sums, without it by the largest of log(weight) plus
     Gumbel noise (Efraimidis & Spirakis, 2006).
@@ -340,8 +347,8 @@ def multinomial(
     rows = np.atleast_2d(weights)
     if (rows < 0).any() or not np.isfinite(rows).all() or not (rows.sum(-1) > 0).all():
         raise ArgumentError("multinomial: weights must be finite, not negative, and not all 0")
-    if not replacement and num_samples > int((rows > 0).sum(-1).min()):
-        raise ArgumentError(f"multinomial: {num_samples} samples without replacement of fewer weights above 0")
+    if not replacement and num_samples > rows.shape[1]:
+        raise ArgumentError(f"multinomial: {num_samples} samples without replacement of {rows.shape[1]} weights")
     shape = (rows.shape[0], num_samples if replacement else rows.shape[1])
     words = philox(shape[0] * shape[1], *(generator or default_generator).take(1)).reshape(shape)
     u = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
@@ -352,7 +359,8 @@ def multinomial(
         with np.errstate(divide="ignore"):
             found = np.argsort(-(np.log(rows) - np.log(-np.log(u))), -1, kind="stable")[:, :num_samples]
     result = found if weights.ndim == 2 else found[0]
-    return _hosting.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
+    made = _hosting.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
+    return made if out is None else store(made, out, "multinomial")
 
 
 # In place -------------------------------------------------------------------------------------------------------------

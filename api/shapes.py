@@ -8,7 +8,7 @@ from typing import Any
 from ._checks import only_tensors
 from ._generated import ops
 from .runtime import layout, views
-from .runtime.errors import ShapeError
+from .runtime.errors import IndexOutOfRange, ShapeError
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -96,6 +96,10 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
     """A copy with the order of elements along `dims` (ints, or one sequence of them) reversed."""
     only_tensors("flip", input)
     along = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    if not input.meta.ndim:  # one element, which has no other place; its dimension may be called 0 or -1
+        if any(d not in (0, -1) for d in along):
+            raise IndexOutOfRange(f"flip: dims {list(along)} of a tensor without dimensions")
+        along = ()
     return ops.contiguous_copy(ops.flip_view(input, tuple(along)))
 
 
@@ -156,9 +160,9 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return input.view_as(other)  # type: ignore[attr-defined,no-any-return]
 
 
-def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Expanded to `size` without copying."""
-    return ops.expand(input, tuple(size))
+def broadcast_to(input: Tensor, *size: Any) -> Tensor:
+    """Expanded to `size` (ints, or one sequence of them) without copying."""
+    return ops.expand(input, tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size)
 
 
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:

@@ -10,15 +10,18 @@ from ._generated.ops import (
     exp2,
     expm1,
     log1p,
+    sinc,
     xlogy,
 )
 from ._generated.ops import lgamma as gammaln
 from ._generated.ops import sigmoid as expit
+from .composed import logit
 from .functions import logsumexp, polygamma, round
+from .numeric import log_softmax, softmax
 
 psi = digamma
 
 __all__ = [
-    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "logsumexp", "polygamma", "psi",
-    "round", "xlogy",
+    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "log_softmax", "logit", "logsumexp",
+    "polygamma", "psi", "round", "sinc", "softmax", "xlogy",
 ]  # fmt: skip

@@ -165,7 +165,7 @@ def docstring(op: Op, takes_out: bool = False) -> str:
         plural = "`axis` and `keepdims` are other names of `dim` and `keepdim`"
         facts.append(f"{plural if names > 1 else '`axis` is another name of `dim`'}, as in NumPy.")
     if takes_out:
-        facts.append("`out` receives the result; it must have its shape.")
+        facts.append("`out` receives the result; it must have its shape, or no elements: then it gets memory for it.")
     body = lines + (["", *facts] if facts else [])
     closes_behind = len(body) == 1 and not body[0].endswith(('"', "\\"))
     return '"""' + "\n".join(body) + ('"""' if closes_behind else '\n"""')

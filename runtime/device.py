@@ -21,10 +21,12 @@ __all__ = [
     "Device",
     "Meta",
     "contiguous_strides",
+    "current_of_type",
     "default_device",
     "device",
     "known_devices",
     "meta",
+    "set_current_of_type",
     "set_default_device",
 ]
 
@@ -104,6 +106,18 @@ def device(spec: Any = None, index: int | None = None) -> Device:
         found = _devices.setdefault(canonical, Device(kind, position))
         _devices[name] = found
     return found
+
+
+def current_of_type(kind: str) -> Device:
+    """The device that a type's name alone means: the first, unless `set_current_of_type` said another."""
+    return device(kind)
+
+
+def set_current_of_type(chosen: Device) -> None:
+    """Let the name of the type of `chosen` alone, as in `device("cuda")`, mean it, in every thread."""
+    if chosen.index is not None:
+        with _lock:
+            _devices[chosen.type] = chosen
 
 
 def known_devices() -> list[Device]:

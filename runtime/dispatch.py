@@ -17,7 +17,7 @@ import numpy as np
 from . import native, schedules
 from .autograd.node import Node, Recipe, recipe_of
 from .context import State, _local
-from .device import Device, Meta
+from .device import Device, Meta, meta
 from .errors import ArgumentError, DeviceError, GradientError, ShapeError
 from .kinds import Planned, Request, planner
 from .layout import disjoint, has_internal_overlap
@@ -25,7 +25,7 @@ from .records import OpRecord, registry
 from .storage import Storage
 from .tensor import Extra, Tensor
 
-__all__ = ["Plan", "call", "call_into", "empty", "plan_for", "plan_into"]
+__all__ = ["Plan", "call", "call_into", "empty", "fit", "plan_for", "plan_into"]
 
 _MOST_PLANS = 16384
 _NUMBERS = (bool, int, float)
@@ -164,6 +164,9 @@ def _call_into(
                 needs |= 1 << i
         if not in_place and (needs or any(o.needs for o in outs)):
             raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
+    if not in_place and not all(out.meta.numel for out in outs):
+        for out, layout in zip(outs, plan_for(record, _of_python(operands) or operands, statics).outputs, strict=False):
+            fit(out, layout.shape)
     for tensor in (*operands, *outs):
         extra = tensor.extra if isinstance(tensor, Tensor) else None
         if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
@@ -200,6 +203,15 @@ def _call_into(
     if state.grad and in_place and (node is not None or outs[0].needs):
         _inplace().rebase(outs[0], node)
     return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def fit(out: Tensor, shape: tuple[int, ...]) -> None:
+    """Give `out`, where it has no elements, new memory for a result of `shape`; any other stays what it is."""
+    if not out.meta.numel and out.meta.shape != shape:
+        made = _empty(meta(out.meta.dtype, shape, None, out.meta.device))
+        out.storage, out.meta, out.start = made.storage, made.meta, made.start
+        if out.extra is not None:
+            out.extra.base = None
 
 
 def plan_into(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]) -> Plan:

@@ -184,11 +184,11 @@ class UnsupportedDType(DTypeError, NotImplementedError):
     """A dtype that no kernel of the op is for: PyTorch's `"avg_pool2d" not implemented for 'Bool'`."""
 
 
-class ArgumentError(WeftgradError, TypeError, ValueError):
-    """An argument of the wrong type or value."""
+class ArgumentError(WeftgradError, TypeError, ValueError, RuntimeError):
+    """An argument of the wrong type or value. PyTorch raises one of the three builtins or another, by function."""
 
 
-class DomainError(ArgumentError, RuntimeError):
+class DomainError(ArgumentError):
     """A value of the right type that the op is not defined for."""
 
 

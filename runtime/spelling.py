@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from . import dtypes
 from .context import state
-from .dispatch import call_into
+from .dispatch import call_into, fit
 from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .records import registry
 from .tensor import Tensor
@@ -61,7 +61,8 @@ def with_axis(function: _Function) -> _Function:
 
 
 def store(result: Tensor, out: Tensor, where: str) -> Tensor:
-    """Copy `result` to `out`, for functions whose kernels cannot write there, under the rules of all `out=`.
+    """Copy `result` to `out`, for functions whose kernels cannot write there, under the rules of all `out=`: one without
+    elements gets memory for the result.
 
     Raises `ShapeError`, `DTypeError`, `GradientError`.
     """
@@ -69,6 +70,7 @@ def store(result: Tensor, out: Tensor, where: str) -> Tensor:
         raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
     if state().grad and (result.needs or out.needs):
         raise GradientError(f"{where}(out=...): out= does not record gradients; use it under no_grad()")
+    fit(out, result.meta.shape)
     if out.meta.shape != result.meta.shape:
         raise ShapeError(
             f"{where}: the result has shape {list(result.meta.shape)}, out has {list(out.meta.shape)}; make them equal"

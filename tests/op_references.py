@@ -403,9 +403,9 @@ _RESULTS = {
     "-u1248hBfd": "sub floor_divide trunc_divide remainder fmod neg abs pow clamp_both addcmul floor ceil "
     "trunc round relu",
     "ffffffhBfd": "true_divide reciprocal copysign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin "
-    "acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma atan2 xlogy sigmoid",
+    "acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma atan2 xlogy sigmoid sinc",
     "8u1248hBfd": "square",
-    "------hBfd": "hypot lerp addcdiv frac logaddexp logsigmoid leaky_relu gelu_erf gelu_tanh silu mish softplus elu "
+    "------hBfd": "hypot lerp addcdiv frac logaddexp logaddexp2 logsigmoid leaky_relu gelu_erf gelu_tanh silu mish softplus elu "
     "selu hardswish hardsigmoid",
     "bbbbbbbbbb": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit",
     "bu1248----": "bitwise_and bitwise_or bitwise_xor bitwise_not",

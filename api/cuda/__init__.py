@@ -17,7 +17,7 @@ from ..random import default_generator
 from ..runtime.backends import cuda_devices
 from ..runtime.context import current_stream as _stream_of
 from ..runtime.context import entered_device
-from ..runtime.device import Device, default_device
+from ..runtime.device import Device, current_of_type, default_device, set_current_of_type
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError, CaptureError, OutOfMemoryError
 from ..runtime.tensor import Tensor
@@ -27,17 +27,17 @@ from . import amp
 __all__ = [
     "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "amp", "current_device", "current_stream", "default_stream",
     "device_count", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
-    "get_rng_state_all", "graph", "initial_seed", "is_available", "is_bf16_supported",
-    "is_current_stream_capturing", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
+    "get_rng_state_all", "graph", "init", "initial_seed", "is_available", "is_bf16_supported",
+    "is_current_stream_capturing", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
     "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "seed",
-    "seed_all", "set_rng_state", "set_rng_state_all", "stream", "synchronize",
+    "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "stream", "synchronize",
 ]  # fmt: skip
 
 
 def _place(device: Any) -> Device:
     if device is None:
         chosen = default_device()
-        return chosen if chosen.type == "cuda" else to_device("cuda:0")
+        return chosen if chosen.type == "cuda" else current_of_type("cuda")
     found = to_device(device)
     if found.type != "cuda":
         raise ArgumentError(f"{found} is no CUDA device; name one as 'cuda:0', or by its number")
@@ -57,6 +57,24 @@ def device_count() -> int:
 def current_device() -> int:
     """The number of the GPU that is meant where none is named."""
     return int(_place(None).index or 0)
+
+
+def set_device(device: Any) -> None:
+    """Let `"cuda"` alone mean this GPU: a number, a name or a device. A negative number does nothing."""
+    if isinstance(device, int) and device < 0:
+        return
+    place = _place(device)
+    place.driver  # noqa: B018  raises where there is no such GPU
+    set_current_of_type(place)
+
+
+def is_initialized() -> bool:
+    """Whether a GPU has been used."""
+    return any(to_device(f"cuda:{info.index}")._driver is not None for info in cuda_devices())
+
+
+def init() -> None:
+    """Nothing: a GPU is opened when it is first used."""
 
 
 @dataclass(frozen=True)
@@ -114,28 +132,28 @@ def default_stream(device: Any = None) -> streams.Stream:
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Counters of a GPU's pools."""
-    return streams.memory_stats(_place(device))
+    """Counters of a GPU's pools; without a GPU there are none."""
+    return streams.memory_stats(_place(device)) if is_available() else {}
 
 
 def memory_allocated(device: Any = None) -> int:
     """Bytes in use by tensors."""
-    return streams.memory_allocated(_place(device))
+    return memory_stats(device).get("allocated", 0)
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes in use at once since the last `reset_peak_memory_stats`."""
-    return streams.max_memory_allocated(_place(device))
+    return memory_stats(device).get("allocated_peak", 0)
 
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes held from the driver."""
-    return streams.memory_reserved(_place(device))
+    return memory_stats(device).get("reserved", 0)
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most bytes held from the driver at once."""
-    return streams.max_memory_reserved(_place(device))
+    return memory_stats(device).get("reserved_peak", 0)
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:

@@ -63,27 +63,33 @@ def _has_interpreter() -> bool:
 
 
 def best_device() -> Device:
-    """A CUDA device that kernels run on if one is present, else an OpenCL GPU, else `cpu`.
+    """The first of `accelerators`, else `cpu`."""
+    from ..device import device
+
+    return next(iter(accelerators()), device("cpu"))
+
+
+def accelerators() -> list[Device]:
+    """The CUDA devices that kernels run on; without one, the OpenCL devices that are GPUs.
 
     Looks for GPUs only where their drivers' files are: neither a library nor a compiler is loaded where none can be.
     """
     from ..device import device
 
+    found = []
     for info in cuda_devices():
         from . import cuda
 
         if cuda.runs_on(info):
-            return device(f"cuda:{info.index}")
-    if _may_have_gpu():
+            found.append(device(f"cuda:{info.index}"))
+    if not found and _may_have_gpu():
         try:
             from . import opencl
 
-            for i, each in enumerate(opencl.devices()):
-                if each.is_gpu:
-                    return device(f"opencl:{i}")
+            found = [device(f"opencl:{i}") for i, each in enumerate(opencl.devices()) if each.is_gpu]
         except DriverNotFound:
             pass
-    return device("cpu")
+    return found
 
 
 def cuda_devices() -> tuple[DeviceInfo, ...]:

@@ -54,6 +54,8 @@ def plan(request: Request) -> Planned:
     """The launches: results are given."""
     record, able = request.record, request.capabilities
     assert request.into is not None
+    if not request.into[0].numel:
+        return Planned(request.into)
     products: tuple[int, ...] = record.detail["products"]
     *given, left, weight = request.operands
     moves = request.static("moves")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from . import module
 
 __all__ = ["module"]
 
+_PLACES = (
+    "activation", "batchnorm", "container", "conv", "dropout", "instancenorm", "linear", "loss", "normalization",
+    "pooling", "rnn", "sparse", "transformer", "utils",
+)  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
     from ... import nn
 
+    if name in _PLACES:
+        return import_module(f".{name}", __name__)
     try:
         return getattr(nn, name)
     except AttributeError:

@@ -1,0 +1,9 @@
+"""Activations, under the path that PyTorch has them at."""
+
+from __future__ import annotations
+
+from .. import activations
+from ..activations import *
+from ..transformers import MultiheadAttention
+
+__all__ = [*activations.__all__, "MultiheadAttention"]

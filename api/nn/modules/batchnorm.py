@@ -1,0 +1,15 @@
+"""Batch normalization, under the path that PyTorch has it at."""
+
+from __future__ import annotations
+
+from ..batch_normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm, _BatchNorm
+from ..batch_normalization import _ChannelNorm as _NormBase
+
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "SyncBatchNorm",
+    "_BatchNorm",
+    "_NormBase",
+]

@@ -1,0 +1,14 @@
+"""Containers, under the path that PyTorch has them at."""
+
+from __future__ import annotations
+
+from ..containers import ModuleDict, ModuleList, Sequential
+from ..parameter_containers import ParameterDict, ParameterList
+
+__all__ = [
+    "ModuleDict",
+    "ModuleList",
+    "ParameterDict",
+    "ParameterList",
+    "Sequential",
+]

@@ -1,0 +1,12 @@
+"""Instance normalization, under the path that PyTorch has it at."""
+
+from __future__ import annotations
+
+from ..batch_normalization import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, _InstanceNorm
+
+__all__ = [
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "_InstanceNorm",
+]

@@ -1,0 +1,9 @@
+"""Losses, under the path that PyTorch has them at."""
+
+from __future__ import annotations
+
+from .. import losses
+from ..losses import *
+from ..losses import _Loss, _WeightedLoss
+
+__all__ = [*losses.__all__, "_Loss", "_WeightedLoss"]

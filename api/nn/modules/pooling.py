@@ -1,0 +1,9 @@
+"""Pooling, under the path that PyTorch has it at."""
+
+from __future__ import annotations
+
+from .. import pooling_layers
+from ..fractional import FractionalMaxPool2d, FractionalMaxPool3d
+from ..pooling_layers import *
+
+__all__ = [*pooling_layers.__all__, "FractionalMaxPool2d", "FractionalMaxPool3d"]
