@@ -70,6 +70,7 @@ from .numeric import *
 from .printing import set_printoptions
 from .random import *
 from .random import install as _install_random
+from .reals import *
 from .recurrent import *
 from .runtime.device import Device, device, set_default_device
 from .runtime.errors import OutOfMemoryError

@@ -9,18 +9,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from . import factories, functions, products, random, reducing
+from . import factories, products, random, reals, reducing
 from ._checks import only_tensors
 from ._generated import ops
+from ._making import shape_of
 from .runtime import dtypes
+from .runtime.device import meta
+from .runtime.dispatch import empty
 from .runtime.errors import ArgumentError, GradientError, ShapeError
 from .runtime.spelling import store
 from .runtime.tensor import Tensor
 
 __all__ = [
-    "angle", "conj", "corrcoef", "cov", "deg2rad", "detach", "dist", "float_power", "is_complex", "is_conj", "is_neg",
-    "is_nonzero", "is_same_size", "is_signed", "logit", "matrix_power", "positive", "rad2deg", "real", "resolve_conj",
-    "resolve_neg", "sgn", "unravel_index",
+    "as_strided", "clamp_", "clip_", "corrcoef", "cov", "deg2rad", "detach", "detach_", "dist", "fill_", "float_power",
+    "get_device", "index_put_", "is_nonzero", "is_same_size", "is_signed", "logit", "matrix_power", "positive",
+    "rad2deg", "resize_as_", "sgn", "unravel_index", "zero_",
 ]  # fmt: skip
 
 
@@ -134,55 +137,10 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def is_complex(input: Any) -> bool:
-    """False: there are no complex numbers."""
-    only_tensors("is_complex", input)
-    return False
-
-
-def is_conj(input: Any) -> bool:
-    """False, as `is_complex`."""
-    return is_complex(input)
-
-
-def is_neg(input: Any) -> bool:
-    """False: a tensor's memory has its values as they are."""
-    return is_complex(input)
-
-
-def real(input: Any) -> Any:
-    """`input` itself, which is real."""
-    only_tensors("real", input)
-    return input
-
-
-def conj(input: Any) -> Any:
-    """`input` itself: a real number is its own conjugate."""
-    return real(input)
-
-
-def resolve_conj(input: Any) -> Any:
-    """`input` itself, as `conj`."""
-    return real(input)
-
-
-def resolve_neg(input: Any) -> Any:
-    """`input` itself, as `is_neg`."""
-    return real(input)
-
-
-def angle(input: Any, *, out: Tensor | None = None) -> Any:
-    """0 of numbers that are not negative, pi of negative ones, NaN of NaN."""
-    only_tensors("angle", input)
-    x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
-    found = functions.where(x.isnan(), x.detach(), functions.where(x < 0, math.pi, ops.zero_like(x.detach())))
-    return found if out is None else store(found, out, "angle")
-
-
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """The coordinates, one tensor a dimension, of places in the row-major order of `shape`, as NumPy's.
 
-    Places are not checked: on a device that would have to be waited for. Raises `ArgumentError` for other than integers.
+    Places are not checked: the device would have to be waited for. Raises `ArgumentError` for other than integers.
     """
     only_tensors("unravel_index", indices)
     if indices.dtype.kind not in "ui":
@@ -227,6 +185,49 @@ def _moved_in_place(name: str) -> Callable[..., Any]:
     return moved
 
 
+def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
+    """Another shape, contiguous, for this tensor itself; what its memory holds stays, in the memory's order, and is
+    read from the tensor's first element on. More elements than the memory has room for get new memory, the added ones
+    without a value; other tensors of the old memory then share nothing with this one.
+
+    Raises `GradientError` where the tensor requires grad.
+    """
+    if self.requires_grad:
+        raise GradientError("resize_: changes a tensor's shape in place, which is not recorded; use reshape")
+    layout = meta(self.meta.dtype, shape_of(sizes), None, self.meta.device)
+    own = self.storage
+    room = own.nbytes - (self.start - own.start)
+    if layout.nbytes > room:
+        made: Any = empty(layout)
+        count = room // layout.dtype.itemsize
+        if count:
+            line = meta(layout.dtype, (count,), None, layout.device)
+            made.view(-1)[:count].copy_(Tensor(own, line, self.start))
+        self.storage, self.start = made.storage, made.start
+    self.meta = layout
+    return self
+
+
+def resize_as_(self: Any, other: Any, memory_format: Any = None) -> Any:
+    """`resize_` to the shape of `other`."""
+    return resize_(self, *other.shape)
+
+
+def _as_function(name: str) -> Callable[..., Any]:
+    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
+        only_tensors(name, input)
+        return getattr(input, name)(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`Tensor.{name}` of `input`."
+    return function
+
+
+# Methods that PyTorch has as functions, too
+as_strided, clamp_, clip_ = _as_function("as_strided"), _as_function("clamp_"), _as_function("clip_")
+detach_, fill_, zero_ = _as_function("detach_"), _as_function("fill_"), _as_function("zero_")
+get_device, index_put_ = _as_function("get_device"), _as_function("index_put_")
+
 _SAME = {
     "absolute_": "abs_", "arccos_": "acos_", "arccosh_": "acosh_", "arcsin_": "asin_", "arcsinh_": "asinh_",
     "arctan_": "atan_", "arctanh_": "atanh_", "clip_": "clamp_", "divide_": "div_", "multiply_": "mul_",
@@ -249,14 +250,15 @@ def _copied(name: str) -> Callable[..., Any]:
 
 def install() -> None:
     """Put the methods on `Tensor`; what is there under another name, under both."""
-    for name in __all__:
-        if name not in ("detach", "real", "unravel_index"):
+    for name in (*__all__, "resize_"):
+        if name not in vars(Tensor) and name != "unravel_index":
             setattr(Tensor, name, globals()[name])
+    for name in reals.__all__:
+        setattr(Tensor, name, property(reals.real) if name == "real" else getattr(reals, name))
     for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
         setattr(Tensor, f"{name}_", _moved_in_place(name))
     for name, known in _SAME.items():
         setattr(Tensor, name, getattr(Tensor, known))
-    Tensor.real = property(real)  # type: ignore[attr-defined]
     for name in _COPIED:
         setattr(Tensor, f"{name}_", _copied(name))
     Tensor.bernoulli = random.bernoulli  # type: ignore[attr-defined]

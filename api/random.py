@@ -337,8 +337,8 @@ def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Indices drawn with probabilities in proportion to `input`, a row or rows of weights that are not negative. Without
-    replacement those of weight 0 come last.
+    """Indices drawn with probabilities in proportion to `input`, a row or rows of weights that are not negative.
+    Without replacement those of weight 0 come last.
 
     Drawn on the host: with replacement by inverting the cumulative sums, without it by the largest of log(weight) plus
     Gumbel noise (Efraimidis & Spirakis, 2006).

@@ -22,6 +22,6 @@ from .numeric import log_softmax, softmax
 psi = digamma
 
 __all__ = [
-    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "log_softmax", "logit", "logsumexp",
-    "polygamma", "psi", "round", "sinc", "softmax", "xlogy",
+    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "log_softmax", "logit",
+    "logsumexp", "polygamma", "psi", "round", "sinc", "softmax", "xlogy",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Window functions, by which a stretch of a signal is weighted (Harris 1978, "On the use of windows for harmonic analysis").
+"""Window functions, which weight a stretch of a signal (Harris 1978, "On the use of windows for harmonic analysis").
 
 Of N points, periodic ones (the default) are the first N of the symmetric window of N + 1: what a transform of N points
 takes to go on without a seam. No points give an empty tensor, one point 1.

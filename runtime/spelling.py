@@ -61,8 +61,9 @@ def with_axis(function: _Function) -> _Function:
 
 
 def store(result: Tensor, out: Tensor, where: str) -> Tensor:
-    """Copy `result` to `out`, for functions whose kernels cannot write there, under the rules of all `out=`: one without
-    elements gets memory for the result.
+    """Copy `result` to `out`, for functions whose kernels cannot write there, under the rules of all `out=`.
+
+    One without elements gets memory for the result.
 
     Raises `ShapeError`, `DTypeError`, `GradientError`.
     """

@@ -405,8 +405,8 @@ _RESULTS = {
     "ffffffhBfd": "true_divide reciprocal copysign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin "
     "acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma atan2 xlogy sigmoid sinc",
     "8u1248hBfd": "square",
-    "------hBfd": "hypot lerp addcdiv frac logaddexp logaddexp2 logsigmoid leaky_relu gelu_erf gelu_tanh silu mish softplus elu "
-    "selu hardswish hardsigmoid",
+    "------hBfd": "hypot lerp addcdiv frac logaddexp logaddexp2 logsigmoid leaky_relu gelu_erf gelu_tanh silu mish "
+    "softplus elu selu hardswish hardsigmoid",
     "bbbbbbbbbb": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit",
     "bu1248----": "bitwise_and bitwise_or bitwise_xor bitwise_not",
     "-u1248----": "bitwise_left_shift bitwise_right_shift gcd lcm",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -90,7 +92,8 @@ def test_shallow_copies_share_memory() -> None:
     x = wg.arange(4.0).requires_grad_()
     x.name = "x"  # type: ignore[attr-defined]
     copied = copy.copy(x)
-    assert (copied is x, copied.data_ptr() == x.data_ptr(), copied.requires_grad, copied.name) == (False, True, True, "x")
+    assert copied is not x
+    assert (copied.data_ptr(), copied.requires_grad, copied.name) == (x.data_ptr(), True, "x")
     assert copy.copy(x * 2).is_leaf
     assert type(copy.copy(wg.nn.Parameter(x.detach()))) is wg.nn.Parameter
 
@@ -132,3 +135,159 @@ def test_gradients_of_what_is_not_used_and_of_batches() -> None:
     assert second.tolist() == [0, 6, 12]
     with pytest.raises(ValueError, match="one more dimension"):
         wg.autograd.grad([x * x, x.sum()], x, [wg.eye(3), wg.ones(2)], is_grads_batched=True)
+
+
+_F = "float32"
+OUTS: dict[str, tuple[Callable[..., Any], Any, str]] = {
+    "add": (lambda x, out: wg.add(x, 1, out=out), [[1, 2, 3], [4, 5, 6]], "float32"),
+    "mm": (lambda x, out: wg.mm(x, x.T, out=out), [[5, 14], [14, 50]], "float32"),
+    "matmul": (lambda x, out: wg.matmul(x, x[0], out=out), [5, 14], "float32"),
+    "addmm": (lambda x, out: wg.addmm(wg.ones(2, 2), x, x.T, out=out), [[6, 15], [15, 51]], "float32"),
+    "addmv": (lambda x, out: wg.addmv(wg.ones(2), x, x[0], beta=2, out=out), [7, 16], "float32"),
+    "baddbmm": (lambda x, out: wg.baddbmm(wg.ones(2, 2), x[None], x.T[None], out=out), [[[6, 15], [15, 51]]], _F),
+    "sum": (lambda x, out: wg.sum(x, 0, out=out), [3, 5, 7], "float32"),
+    "argmax": (lambda x, out: wg.argmax(x, 1, out=out), [2, 2], "int64"),
+    "cumsum": (lambda x, out: wg.cumsum(x, 1, out=out), [[0, 1, 3], [3, 7, 12]], "float32"),
+    "cat": (lambda x, out: wg.cat([x, x], out=out), [[0, 1, 2], [3, 4, 5], [0, 1, 2], [3, 4, 5]], "float32"),
+    "index_select": (lambda x, out: wg.index_select(x, 1, wg.tensor([2]), out=out), [[2], [5]], "float32"),
+    "zeros": (lambda x, out: wg.zeros(2, 1, out=out), [[0], [0]], "float32"),
+    "arange": (lambda x, out: wg.arange(3, out=out), [0, 1, 2], "float32"),
+    "where": (lambda x, out: wg.where(x > 2, x, -1.0, out=out), [[-1, -1, -1], [3, 4, 5]], "float32"),
+    "nan_to_num": (lambda x, out: wg.nan_to_num(x / 0, 7.0, 8.0, out=out), [[7, 8, 8], [8, 8, 8]], "float32"),
+    "bernoulli": (lambda x, out: wg.bernoulli((x > 2).float(), out=out), [[0, 0, 0], [1, 1, 1]], "float32"),
+    "multinomial": (lambda x, out: wg.multinomial(wg.tensor([0.0, 1.0]), 1, out=out), [1], "int64"),
+    "clamp": (lambda x, out: wg.clamp(x, 1, 4, out=out), [[1, 1, 2], [3, 4, 4]], "float32"),
+    "softmax": (lambda x, out: wg.softmax(x * 0, 0, out=out), [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]], "float32"),
+    "angle": (lambda x, out: wg.angle(x, out=out), [[0, 0, 0], [0, 0, 0]], "float32"),
+}
+
+
+@pytest.mark.parametrize("name", OUTS)
+def test_out_without_elements_gets_memory(name: str) -> None:
+    """The idiom `out=torch.empty(0)`; the second call fills the same memory."""
+    function, wanted, dtype = OUTS[name]
+    x, out = wg.arange(6.0).reshape(2, 3), wg.empty(0, dtype=getattr(wg, dtype))
+    given = function(x, out)
+    assert given is out
+    assert out.tolist() == wanted, name
+    memory = out.data_ptr()
+    function(x, out.fill_(9))
+    assert (out.tolist(), out.data_ptr()) == (wanted, memory), name
+    with pytest.raises(wg.runtime.errors.ShapeError, match=r"out"):
+        function(x, wg.empty(5, 7, dtype=getattr(wg, dtype)))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_sequences_of_an_empty_batch(kind: str, batch_first: bool) -> None:
+    module = getattr(wg.nn, kind)(3, 4, 2, batch_first=batch_first, bidirectional=True)
+    x = wg.zeros(*((0, 5, 3) if batch_first else (5, 0, 3)), requires_grad=True)
+    with wg.no_grad():
+        assert module(x)[0].shape == (*x.shape[:2], 8)
+    found, last = module(x)
+    assert (last[0] if kind == "LSTM" else last).shape == (4, 0, 4)
+    found.sum().backward()
+    assert x.grad.shape == x.shape
+    assert all(not p.grad.any() for p in module.parameters())
+
+
+def test_comparisons_in_place_give_0_and_1() -> None:
+    x = wg.tensor([1.0, -2.0, 3.0])
+    assert x.clone().gt_(0).tolist() == [1, 0, 1]
+    assert x.clone().eq_(wg.tensor([1.0, 2.0, 3.0])).tolist() == [1, 0, 1]
+    assert x.clone().less_(0).tolist() == [0, 1, 0]
+    assert x.clone().logical_not_().tolist() == [0, 0, 0]
+    assert wg.tensor([3, 0]).logical_and_(wg.tensor([1, 1])).tolist() == [1, 0]
+    y = x.requires_grad_() * 2
+    y.ge_(0)
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]
+
+
+def test_methods_that_change_a_tensor_itself() -> None:
+    assert wg.tensor([math.nan, 1.0]).nan_to_num_(nan=2.0).tolist() == [2, 1]
+    assert wg.ones(2, 2).addmm_(wg.ones(2, 3), wg.ones(3, 2), beta=2).tolist() == [[5, 5], [5, 5]]
+    assert wg.zero_(wg.ones(2)).tolist() == [0, 0]
+    assert wg.clamp_(wg.tensor([-3.0, 3.0]), -1, 1).tolist() == [-1, 1]
+    x = wg.arange(6.0)
+    view = x.view(2, 3)
+    memory = x.data_ptr()
+    assert (x.resize_(2, 2).tolist(), x.data_ptr()) == ([[0, 1], [2, 3]], memory)
+    assert x.resize_(6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert x.resize_(3, 4).flatten()[:6].tolist() == [0, 1, 2, 3, 4, 5]
+    assert x.data_ptr() != memory
+    assert view.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert wg.empty(0).resize_as_(view).shape == (2, 3)
+    with pytest.raises(RuntimeError, match="not recorded"):
+        wg.ones(2, requires_grad=True).resize_(3)
+
+
+def test_forms_of_arguments() -> None:
+    x = wg.arange(3.0)
+    assert x.broadcast_to(4, 2, 3).shape == x.broadcast_to((4, 2, 3)).shape == (4, 2, 3)
+    assert wg.tensor(1.0).flip(0).item() == wg.tensor(1.0).flip(-1).item() == wg.tensor(1.0).flip(()).item() == 1
+    with pytest.raises(IndexError):
+        wg.tensor(1.0).flip(1)
+    assert wg.multinomial(wg.tensor([0.0, 1.0, 0.0]), 2)[0] == 1  # those of weight 0 come last
+    with pytest.raises(RuntimeError, match="4 samples"):
+        wg.multinomial(wg.ones(3), 4)
+    with pytest.raises(RuntimeError, match="negative"):
+        wg.normal(wg.zeros(2), -1.0)
+
+
+def test_real_numbers_answer_as_complex_ones_would() -> None:
+    x = wg.tensor([-1.0, 0.0, math.nan, 2.0])
+    np.testing.assert_array_equal(wg.angle(x).numpy(), np.angle(x.numpy()))
+    assert not x.is_complex()
+    assert x.real is x
+    assert x.conj() is x
+
+
+def test_places_as_coordinates() -> None:
+    places = np.array([0, 5, 23])
+    found = wg.unravel_index(wg.tensor(places), (2, 3, 4))
+    for got, wanted in zip(found, np.unravel_index(places, (2, 3, 4)), strict=True):
+        assert got.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("points", [0, 1, 2, 7, 64])
+@pytest.mark.parametrize("name", ["hann", "hamming", "blackman", "bartlett"])
+def test_windows(name: str, points: int) -> None:
+    function, reference = getattr(wg, f"{name}_window"), getattr(np, "hanning" if name == "hann" else name)
+    symmetric = function(points, periodic=False, dtype=wg.float64).numpy()
+    np.testing.assert_allclose(symmetric, reference(points), atol=1e-15)
+    if points > 1:
+        np.testing.assert_allclose(function(points, dtype=wg.float64).numpy(), reference(points + 1)[:-1], atol=1e-15)
+    assert function(points).dtype is wg.float32
+    with pytest.raises(TypeError):
+        function(4, dtype=wg.int64)
+
+
+def test_what_programs_ask_before_they_run() -> None:
+    """Of devices and services that may be missing: an answer, not an AttributeError."""
+    assert not any(m.is_available() for m in (wg.mps, wg.xpu, wg.distributed))
+    assert not wg.distributed.is_initialized()
+    assert not wg.compiler.is_compiling()
+    assert wg.accelerator.is_available() == (wg.accelerator.current_accelerator() is not None)
+    if not wg.cuda.is_available():
+        assert (wg.cuda.memory_allocated(), wg.cuda.max_memory_reserved(), wg.cuda.is_initialized()) == (0, 0, False)
+    module = wg.nn.Linear(2, 2)
+    assert wg.compile(module) is module
+    assert wg.compile(mode="max-autotune")(module.forward)(wg.ones(1, 2)).shape == (1, 2)
+    with pytest.raises(TypeError, match="compile"):
+        wg.compile(3)
+
+
+def test_layers_under_the_paths_that_programs_import_them_from() -> None:
+    from weftgrad.nn.modules.batchnorm import _BatchNorm
+    from weftgrad.nn.modules.conv import _ConvNd
+    from weftgrad.nn.modules.utils import _pair
+
+    assert isinstance(wg.nn.BatchNorm2d(1), _BatchNorm)
+    assert isinstance(wg.nn.Conv2d(1, 1, 1), _ConvNd)
+    assert (_pair(3), _pair([1, 2])) == ((3, 3), (1, 2))
+    modules = wg.nn.modules
+    assert isinstance(wg.nn.MSELoss(), modules.loss._Loss)
+    for path in modules._PLACES:
+        listed = getattr(modules, path)
+        assert all(hasattr(listed, name) for name in listed.__all__), path

@@ -62,9 +62,9 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the sum of `outputs`, weighted by `grad_outputs`, with respect to `inputs`; no `grad` is touched.
 
-    An input that the outputs do not depend on raises `GradientError`, unless `allow_unused`, which gives None for it, or
-    `materialize_grads`, which gives zeros of its shape. is_grads_batched: every one of `grad_outputs` has one more dimension, the
-    first, of the same size B, and so have the results: those of B calls, which are made one after the other.
+    An input that the outputs do not depend on raises `GradientError`, unless `allow_unused`, which gives None for it,
+    or `materialize_grads`, which gives zeros of its shape. is_grads_batched: every one of `grad_outputs` has one more
+    dimension, the first, of the same size B, and so have the results: those of B calls, made one after the other.
     """
     if not only_inputs:
         warnings.warn(
@@ -103,7 +103,7 @@ def _each_of_batch(
     sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
     if len(sizes) != 1 or () in sizes:
         raise ArgumentError(
-            "grad: with is_grads_batched, grad_outputs have one more dimension than outputs, the first, of one size; not "
+            "grad: with is_grads_batched, grad_outputs have one more dimension than outputs, first, of one size; not "
             f"{[None if s is None else list(s.meta.shape) for s in seeds]}"
         )
     ((count,),) = sizes

@@ -106,7 +106,7 @@ class enable_grad(_GradMode):
 class inference_mode(_GradMode):
     """As `no_grad`, told by `is_inference_mode_enabled`; `inference_mode(False)` is `enable_grad`.
 
-    Tensors made inside are ordinary ones: what PyTorch forbids of them later, as to be saved for a backward, is allowed.
+    Tensors made inside are ordinary ones: what PyTorch forbids of them later, being saved for a backward, is allowed.
     """
 
     mode = False

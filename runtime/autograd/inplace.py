@@ -72,8 +72,8 @@ def _view_recipe(base: Tensor, view: Tensor) -> Recipe:
 
 
 def rebase(out: Tensor, node: Node | None) -> None:
-    """Make the history of `out`, which was just written, that of `node` (None: of a constant, which leaves a tensor that
-    has a history with it: what it was made of has gradients of 0)."""
+    """Make the history of `out`, which was just written, that of `node` (None: of a constant; a tensor with a history keeps
+    it, with gradients of 0)."""
     extra = out.extra
     base = extra.base if extra is not None else None
     if base is None:
@@ -92,7 +92,7 @@ def rebase(out: Tensor, node: Node | None) -> None:
 
 
 def _overwritten(out: Tensor, source: Node | None) -> Node:
-    """The node of a tensor with a history whose every element a constant, or what `source` copied, took the place of."""
+    """The node of a tensor with a history in which a constant, or what `source` copied, took every element's place."""
     node = Node(Recipe(_COPY_SLICE, (out.meta,), (out.meta,), (), (True,)), (), (), ())
     node.edges = ((out.node, out.output), *(() if source is None else source.edges))
 

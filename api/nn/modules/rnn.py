@@ -7,10 +7,10 @@ from ..recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 
 __all__ = [
     "GRU",
-    "GRUCell",
     "LSTM",
-    "LSTMCell",
     "RNN",
+    "GRUCell",
+    "LSTMCell",
     "RNNBase",
     "RNNCell",
     "RNNCellBase",
