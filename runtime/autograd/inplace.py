@@ -72,8 +72,10 @@ def _view_recipe(base: Tensor, view: Tensor) -> Recipe:
 
 
 def rebase(out: Tensor, node: Node | None) -> None:
-    """Make the history of `out`, which was just written, that of `node` (None: of a constant; a tensor with a history keeps
-    it, with gradients of 0)."""
+    """Make the history of `out`, which was just written, that of `node`.
+
+    None is that of a constant. A tensor that has a history keeps it then, with gradients of 0.
+    """
     extra = out.extra
     base = extra.base if extra is not None else None
     if base is None:
