@@ -92,11 +92,14 @@ class Conversions:
             return _transfer(result, place)
         return result.clone() if copy and result is self else result
 
-    def type(self, dtype: Any = None) -> Any:
-        """The dtype's name, or the tensor converted to `dtype`."""
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of the class of such tensors, `weftgrad.FloatTensor`; with a dtype, such a class or its name, which
+        may begin with `torch.`, the tensor converted to it."""
+        from . import legacy
+
         if dtype is None:
-            return f"weftgrad.{self.meta.dtype.name}"
-        return self.to(dtype=dtype.dtype if isinstance(getattr(dtype, "dtype", None), DType) else dtype)
+            return legacy.type_name(self)  # type: ignore[arg-type]
+        return self.to(dtype=legacy.dtype_of(dtype), non_blocking=non_blocking)
 
     def type_as(self, other: Tensor) -> Any:
         """Converted to the dtype of `other`."""
@@ -307,6 +310,9 @@ class Conversions:
 
     def __setitem__(self, item: Any, value: Any) -> None:
         indexing.set(self, item, value)  # type: ignore[arg-type]
+
+    def __delitem__(self, item: Any) -> None:
+        raise ArgumentError("a tensor's elements cannot be deleted; select those that stay, or use cat()")
 
     def __hash__(self) -> Any:
         return _builtin_id(self)

@@ -283,7 +283,12 @@ class finfo:
             limits = np.finfo(found.numpy)
             self.max, self.eps, self.tiny = float(limits.max), float(limits.eps), float(limits.tiny)
             self.bits = found.itemsize * 8
-        self.min, self.smallest_normal, self.resolution, self.dtype = -self.max, self.tiny, self.eps, found.name
+        self.min, self.smallest_normal, self.dtype = -self.max, self.tiny, found.name
+        self.resolution = 10.0 ** math.ceil(math.log10(self.eps))  # a decimal that is kept: 1e-6 of float32
+
+    def __repr__(self) -> str:
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{n}={getattr(self, n):.6g}' for n in names)}, dtype={self.dtype})"
 
 
 class iinfo:
@@ -297,6 +302,9 @@ class iinfo:
             raise DTypeError(f"iinfo: takes integer dtypes, not {found.name}")
         limits = np.iinfo(found.numpy)
         self.max, self.min, self.bits, self.dtype = int(limits.max), int(limits.min), found.itemsize * 8, found.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:

@@ -121,3 +121,19 @@ class BoolTensor(metaclass=_OfDtype):
     """A bool tensor on the host."""
 
     dtype = dtypes.bool_
+
+
+_CLASSES: dict[str, Any] = {name: globals()[name] for name in __all__}
+
+
+def type_name(tensor: Tensor) -> str:
+    """The name of the class of such tensors, in the module of its device."""
+    place = tensor.meta.device.type
+    name = next(name for name, each in _CLASSES.items() if each.dtype is tensor.meta.dtype)
+    return f"weftgrad.{name}" if place == "cpu" else f"weftgrad.{place}.{name}"
+
+
+def dtype_of(given: Any) -> Any:
+    """The dtype of one of these classes, or of its name; anything else as it is."""
+    found = _CLASSES.get(given.rpartition(".")[2], given) if isinstance(given, str) else given
+    return found.dtype if isinstance(getattr(found, "dtype", None), DType) else found

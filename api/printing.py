@@ -78,7 +78,8 @@ def show(tensor: Tensor) -> str:
         options["formatter"] = {"float_kind": lambda v: form(float(v))}
     elif layout.dtype is dtypes.bool_ and _shown(array).all():
         options["formatter"] = {"bool": str}  # no room for False
-    body = np.array2string(array, separator=", ", prefix="tensor(", max_line_width=_options["linewidth"], **options)
+    width = _options["linewidth"] + max(layout.ndim - 1, 0)  # NumPy keeps room in every line for all closing brackets
+    body = np.array2string(array, separator=", ", prefix="tensor(", max_line_width=width, **options)
     body = body.replace(", ..., ", ",  ..., ")
     notes = []
     if not layout.numel and layout.shape != (0,):

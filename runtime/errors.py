@@ -14,17 +14,17 @@
     │   └── AttentionShapeError       AssertionError     operands of multi-head attention that do not fit
     ├── DTypeError                    TypeError, RuntimeError
     │   └── UnsupportedDType          NotImplementedError    a dtype for which the op has no kernel
-    ├── ArgumentError                 TypeError, ValueError
+    ├── ArgumentError                 TypeError, ValueError, RuntimeError
     ├── IndexOutOfRange               IndexError, RuntimeError
     ├── IndexKindError                DTypeError, ArgumentError, IndexError      an index that is none
-    ├── IndexShapeError               ShapeError, IndexError                     indices that do not broadcast
-    ├── DomainError                   TypeError, ValueError, RuntimeError        a value that an op is not defined for
+    ├── IndexShapeError               ShapeError, IndexError                     what cannot be indexed with, or found in
+    ├── DomainError                   ArgumentError                              a value that an op is not defined for
     ├── GradientError                 RuntimeError
     │   ├── VersionError                                 a saved tensor was written in place
     │   ├── FreedGraphError                              backward through a graph a second time
     │   └── AnomalyError                                 a gradient is not finite, in anomaly mode
     ├── ScalerError                   RuntimeError, ValueError, AssertionError    a GradScaler used out of turn
-    ├── NotPicklable                  TypeError, ValueError, pickle.PicklingError
+    ├── NotPicklable                  ArgumentError, pickle.PicklingError
     ├── NotSupported                  NotImplementedError
     ├── WorkerError                   RuntimeError       a process that was started for work ended before it was done
     │   └── WorkerTimeout             TimeoutError
@@ -201,7 +201,7 @@ class IndexKindError(DTypeError, ArgumentError, IndexError):
 
 
 class IndexShapeError(ShapeError, IndexError):
-    """Index tensors whose shapes do not broadcast."""
+    """Index tensors whose shapes do not broadcast, or the extreme of a dimension without elements."""
 
 
 class GradientError(WeftgradError, RuntimeError):

@@ -291,3 +291,39 @@ def test_layers_under_the_paths_that_programs_import_them_from() -> None:
     for path in modules._PLACES:
         listed = getattr(modules, path)
         assert all(hasattr(listed, name) for name in listed.__all__), path
+
+
+def test_types_by_their_classes_names() -> None:
+    x = wg.ones(2, device="cpu")
+    assert (x.type(), x.long().type(), x.bool().type()) == tuple(f"weftgrad.{n}Tensor" for n in ("Float", "Long", "Bool"))
+    for wanted in (wg.float64, wg.DoubleTensor, "torch.DoubleTensor", "weftgrad.DoubleTensor", "float64"):
+        assert x.type(wanted).dtype is wg.float64
+    with pytest.raises(TypeError, match="no such"):
+        x.type("no such")
+
+
+def test_lines_are_as_wide_as_pytorchs() -> None:
+    """Recorded: torch 2.13, `torch.set_printoptions()` as it is."""
+    shown = str((wg.arange(40.0) * 0.5).reshape(2, 20)).splitlines()
+    assert shown[0] == "tensor([[ 0.0000,  0.5000,  1.0000,  1.5000,  2.0000,  2.5000,  3.0000,  3.5000,"
+    assert [len(line) for line in shown] == [80, 80, 45, 80, 80, 46]
+    assert str(wg.finfo(wg.float16)) == (
+        "finfo(resolution=0.001, min=-65504, max=65504, eps=0.000976562, smallest_normal=6.10352e-05, tiny=6.10352e-05, "
+        "dtype=float16)"
+    )
+    assert str(wg.iinfo(wg.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
+
+
+def test_errors_are_those_that_programs_catch() -> None:
+    """Of each call the builtin that PyTorch raises."""
+    x = wg.arange(6.0).reshape(2, 3)
+    expected: list[tuple[type, Callable[[], Any]]] = [
+        (IndexError, lambda: wg.empty(0, 3).max(0)), (IndexError, lambda: wg.empty(0).argmax()),
+        (RuntimeError, lambda: wg.arange(0, 5, 0)), (RuntimeError, lambda: wg.randint(3, 1, (2,))),
+        (RuntimeError, lambda: wg.div(x, 2, rounding_mode="up")), (RuntimeError, lambda: x.clamp()),
+        (RuntimeError, lambda: wg.zeros(2).uniform_(2, 1)), (RuntimeError, lambda: wg.multinomial(wg.zeros(2), 1)),
+        (TypeError, lambda: x.__delitem__(0)),
+    ]  # fmt: skip
+    for kind, call in expected:
+        with pytest.raises(kind):
+            call()

@@ -20,7 +20,7 @@ from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
 from ..dtypes import DType
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, IndexShapeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_longs, split
 from ..schedules import Choice, choose
 from . import Planned, Request, slot
@@ -71,7 +71,7 @@ def plan(request: Request) -> Planned:
     if record.detail.get("empty") == "error":
         for d in dims:
             if not shape[d]:
-                raise ShapeError(
+                raise IndexShapeError(
                     f"{request.where()}: nothing to reduce: dimension {d} has no elements, and "
                     f"{record.called or record.name} has no value for none"
                 )
