@@ -13,10 +13,11 @@ from . import factories, products, random, reals, reducing
 from ._checks import only_tensors
 from ._generated import ops
 from ._making import shape_of
+from .autograd import is_grad_enabled
 from .runtime import dtypes
 from .runtime.device import meta
 from .runtime.dispatch import empty
-from .runtime.errors import ArgumentError, GradientError, ShapeError
+from .runtime.errors import ArgumentError, GradientError, NotSupported, ShapeError
 from .runtime.spelling import store
 from .runtime.tensor import Tensor
 
@@ -140,15 +141,16 @@ def positive(input: Tensor) -> Tensor:
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """The coordinates, one tensor a dimension, of places in the row-major order of `shape`, as NumPy's.
 
-    Places are not checked: the device would have to be waited for. Raises `ArgumentError` for other than integers.
+    They are int64. Places are not checked: the device would have to be waited for. Raises `ArgumentError` for other
+    than integers, `ShapeError` for a shape that is none.
     """
     only_tensors("unravel_index", indices)
     if indices.dtype.kind not in "ui":
         raise ArgumentError(f"unravel_index: takes integer tensors, not {indices.dtype.name}")
-    found = []
-    for size in reversed((shape,) if isinstance(shape, int) else tuple(shape)):
-        found.append(indices % size)
-        indices = indices // size
+    left, found = indices.to(dtypes.int64), []
+    for size in reversed(shape_of((shape,))):
+        found.append(left % size)
+        left = left // size
     return tuple(reversed(found))
 
 
@@ -194,6 +196,10 @@ def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
     """
     if self.requires_grad:
         raise GradientError("resize_: changes a tensor's shape in place, which is not recorded; use reshape")
+    if memory_format not in (None, "contiguous_format", "preserve_format"):
+        raise NotSupported(f"resize_: gives contiguous tensors, not {memory_format}")
+    if shape_of(sizes) == self.meta.shape:
+        return self
     layout = meta(self.meta.dtype, shape_of(sizes), None, self.meta.device)
     own = self.storage
     room = own.nbytes - (self.start - own.start)
@@ -204,13 +210,23 @@ def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
             line = meta(layout.dtype, (count,), None, layout.device)
             made.view(-1)[:count].copy_(Tensor(own, line, self.start))
         self.storage, self.start = made.storage, made.start
+    own.version += 1  # a backward that saved this tensor must not read the other shape
     self.meta = layout
+    if self.extra is not None and not _lies_within(self, self.extra.base):
+        self.extra.base = None
     return self
+
+
+def _lies_within(view: Any, base: Any) -> bool:
+    """Whether all elements of a contiguous tensor are those of `base`, which may be None."""
+    if base is None or base.storage is not view.storage or not base.meta.contiguous:
+        return False
+    return bool(base.start <= view.start and view.start + view.meta.nbytes <= base.start + base.meta.nbytes)
 
 
 def resize_as_(self: Any, other: Any, memory_format: Any = None) -> Any:
     """`resize_` to the shape of `other`."""
-    return resize_(self, *other.shape)
+    return resize_(self, *other.shape, memory_format=memory_format)
 
 
 def _as_function(name: str) -> Callable[..., Any]:
@@ -242,7 +258,8 @@ def _copied(name: str) -> Callable[..., Any]:
     """The form in place of a method of several kernels: its result, copied."""
 
     def written(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.copy_(getattr(self, name)(*args, **kwargs))
+        kept = self.clone() if self.needs and is_grad_enabled() else self  # what backward reads is not written over
+        return self.copy_(getattr(kept, name)(*args, **kwargs))
 
     written.__name__, written.__doc__ = f"{name}_", f"`{name}`, written into this tensor."
     return written

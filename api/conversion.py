@@ -55,7 +55,11 @@ class Conversions:
         return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)  # type: ignore[arg-type]
 
     def fill_(self, value: Any) -> Any:
-        """Set every element to a number."""
+        """Set every element to a number, or to a tensor of one, which gets the sum of the gradients."""
+        if isinstance(value, Tensor) and value.needs and autograd.is_grad_enabled():
+            if value.meta.ndim:
+                raise ShapeError(f"fill_: takes a number or a tensor without dimensions, not shape {list(value.shape)}")
+            return self.copy_(value)
         number = value.item() if isinstance(value, Tensor) else value  # type: ignore[attr-defined]
         number = number_for(number, self.meta.dtype, "fill_")
         if not self.meta.numel:

@@ -179,9 +179,9 @@ def nan_to_num(
     if input.meta.dtype.kind != "f":
         return clone(input) if out is None else store(input, out, "nan_to_num")
     top = finfo(input.meta.dtype).max
-    found = ops.where(ops.isnan(input), 0.0 if nan is None else nan, input)
-    found = ops.where(ops.eq(found, math.inf), top if posinf is None else posinf, found)
-    return ops.where(ops.eq(found, -math.inf), -top if neginf is None else neginf, found, out=out)
+    found = ops.where(ops.eq(input, -math.inf), -top if neginf is None else neginf, input)
+    found = ops.where(ops.eq(input, math.inf), top if posinf is None else posinf, found)
+    return ops.where(ops.isnan(input), 0.0 if nan is None else nan, found, out=out)
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:

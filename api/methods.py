@@ -405,13 +405,12 @@ class _Methods:
         """Keep the gradient of this non-leaf tensor in `grad`."""
         if self.node is None or self.more().retains:  # type: ignore[attr-defined]
             return
-        self.extra.retains = True
         extra = self.extra
 
         def keep(grad: Tensor) -> None:
             extra.grad = grad.detach() if extra.grad is None else extra.grad + grad  # type: ignore[attr-defined]
 
-        self.register_hook(keep)
+        extra.retains = (self.register_hook(keep)._key, keep)
 
     @property
     def retains_grad(self) -> bool:

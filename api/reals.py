@@ -56,5 +56,5 @@ def angle(input: Any, *, out: Tensor | None = None) -> Any:
     """0 of numbers that are not negative, pi of negative ones, NaN of NaN."""
     only_tensors("angle", input)
     x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
-    found = functions.where(x.isnan(), x.detach(), functions.where(x < 0, math.pi, ops.zero_like(x.detach())))
+    found = functions.where(x.isnan(), x, functions.where(x < 0, math.pi, ops.zero_like(x)))
     return found if out is None else store(found, out, "angle")

@@ -92,15 +92,17 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 moveaxis = movedim
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
     """A copy with the order of elements along `dims` (ints, or one sequence of them) reversed."""
     only_tensors("flip", input)
-    along = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    along = along if dims is None else (dims,)
+    if len(along) == 1 and isinstance(along[0], (tuple, list)):
+        along = tuple(along[0])
     if not input.meta.ndim:  # one element, which has no other place; its dimension may be called 0 or -1
         if any(d not in (0, -1) for d in along):
             raise IndexOutOfRange(f"flip: dims {list(along)} of a tensor without dimensions")
         along = ()
-    return ops.contiguous_copy(ops.flip_view(input, tuple(along)))
+    return ops.contiguous_copy(ops.flip_view(input, along))
 
 
 def fliplr(input: Tensor) -> Tensor:
@@ -160,9 +162,9 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return input.view_as(other)  # type: ignore[attr-defined,no-any-return]
 
 
-def broadcast_to(input: Tensor, *size: Any) -> Tensor:
+def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Expanded to `size` (ints, or one sequence of them) without copying."""
-    return ops.expand(input, tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size)
+    return input.expand(*(sizes if size is None else (size,)))  # type: ignore[attr-defined,no-any-return]
 
 
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:

@@ -114,10 +114,14 @@ def current_of_type(kind: str) -> Device:
 
 
 def set_current_of_type(chosen: Device) -> None:
-    """Let the name of the type of `chosen` alone, as in `device("cuda")`, mean it, in every thread."""
+    """Let the name of the type of `chosen` alone, as in `device("cuda")`, mean it, in every thread; a default device of
+    that type becomes it, too."""
+    global _default
     if chosen.index is not None:
         with _lock:
             _devices[chosen.type] = chosen
+            if _default is not None and _default.type == chosen.type:
+                _default = chosen
 
 
 def known_devices() -> list[Device]:

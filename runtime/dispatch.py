@@ -165,8 +165,7 @@ def _call_into(
         if not in_place and (needs or any(o.needs for o in outs)):
             raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
     if not in_place and not all(out.meta.numel for out in outs):
-        for out, layout in zip(outs, plan_for(record, _of_python(operands) or operands, statics).outputs, strict=False):
-            fit(out, layout.shape)
+        operands = _fitted(record, operands, statics, outs)
     for tensor in (*operands, *outs):
         extra = tensor.extra if isinstance(tensor, Tensor) else None
         if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
@@ -203,6 +202,17 @@ def _call_into(
     if state.grad and in_place and (node is not None or outs[0].needs):
         _inplace().rebase(outs[0], node)
     return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _fitted(
+    record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]
+) -> Sequence[Any]:
+    """`fit` each of `outs` to its result; the operands, which stay what they were where they are one of `outs`."""
+    outputs = plan_for(record, _of_python(operands) or operands, statics).outputs
+    kept = [Tensor(o.storage, o.meta, o.start) if any(o is out for out in outs) else o for o in operands]
+    for out, layout in zip(outs, outputs, strict=False):
+        fit(out, layout.shape)
+    return kept
 
 
 def fit(out: Tensor, shape: tuple[int, ...]) -> None:

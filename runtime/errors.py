@@ -17,7 +17,7 @@
     ├── ArgumentError                 TypeError, ValueError, RuntimeError
     ├── IndexOutOfRange               IndexError, RuntimeError
     ├── IndexKindError                DTypeError, ArgumentError, IndexError      an index that is none
-    ├── IndexShapeError               ShapeError, IndexError                     what cannot be indexed with, or found in
+    ├── IndexShapeError               ShapeError, IndexError                     no indices, or nothing to choose from
     ├── DomainError                   ArgumentError                              a value that an op is not defined for
     ├── GradientError                 RuntimeError
     │   ├── VersionError                                 a saved tensor was written in place

@@ -21,7 +21,7 @@ class Extra:
 
     base: the tensor whose history a write into this view rewrites. seen: the base's `rewrites` when this view's node
     was made; behind it, the node is made anew (see `autograd.inplace`). rewrites: how often this base was rewritten.
-    stored: hooks that are called when a gradient was added to `grad`.
+    stored: hooks that are called when a gradient was added to `grad`. retains: the key and the hook of `retain_grad`.
     """
 
     __slots__ = ("base", "grad", "hooks", "retains", "rewrites", "seen", "stored")
@@ -30,7 +30,7 @@ class Extra:
         self.grad: Tensor | None = None
         self.hooks: dict[int, Any] | None = None
         self.stored: dict[int, Any] | None = None
-        self.retains = False
+        self.retains: tuple[int, Any] | None = None
         self.base = base
         self.seen = seen
         self.rewrites = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -62,6 +63,16 @@ def test_gradient_modes_decorate_generators() -> None:
     another.close()
     assert closed == [False, False]
     assert wg.is_grad_enabled()
+
+
+def test_decorated_functions_are_functions() -> None:
+    def enabled() -> bool:
+        return wg.is_grad_enabled()
+
+    enabled.mode = True  # type: ignore[attr-defined]  an attribute of the function's own
+    assert inspect.isfunction(wg.no_grad(enabled))
+    assert wg.no_grad(enabled)() is False
+    assert wg.inference_mode(wg.enable_grad(enabled))() is True
 
 
 def test_gradient_modes_decorate_methods_and_nest() -> None:
@@ -295,7 +306,7 @@ def test_layers_under_the_paths_that_programs_import_them_from() -> None:
 
 def test_types_by_their_classes_names() -> None:
     x = wg.ones(2, device="cpu")
-    assert (x.type(), x.long().type(), x.bool().type()) == tuple(f"weftgrad.{n}Tensor" for n in ("Float", "Long", "Bool"))
+    assert (x.type(), x.long().type()) == ("weftgrad.FloatTensor", "weftgrad.LongTensor")
     for wanted in (wg.float64, wg.DoubleTensor, "torch.DoubleTensor", "weftgrad.DoubleTensor", "float64"):
         assert x.type(wanted).dtype is wg.float64
     with pytest.raises(TypeError, match="no such"):
@@ -308,8 +319,8 @@ def test_lines_are_as_wide_as_pytorchs() -> None:
     assert shown[0] == "tensor([[ 0.0000,  0.5000,  1.0000,  1.5000,  2.0000,  2.5000,  3.0000,  3.5000,"
     assert [len(line) for line in shown] == [80, 80, 45, 80, 80, 46]
     assert str(wg.finfo(wg.float16)) == (
-        "finfo(resolution=0.001, min=-65504, max=65504, eps=0.000976562, smallest_normal=6.10352e-05, tiny=6.10352e-05, "
-        "dtype=float16)"
+        "finfo(resolution=0.001, min=-65504, max=65504, eps=0.000976562, smallest_normal=6.10352e-05, "
+        "tiny=6.10352e-05, dtype=float16)"
     )
     assert str(wg.iinfo(wg.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
 
@@ -327,3 +338,86 @@ def test_errors_are_those_that_programs_catch() -> None:
     for kind, call in expected:
         with pytest.raises(kind):
             call()
+
+
+def test_out_that_is_an_operand_without_elements() -> None:
+    wg.full((64,), 7.0)  # what freed memory holds
+    x = wg.zeros(0)
+    assert wg.sum(x, 0, out=x).item() == 0
+    rows = wg.zeros(0, 3)
+    assert wg.sum(rows, 0, out=rows).tolist() == [0, 0, 0]
+
+
+def test_tensors_that_were_resized_and_autograd() -> None:
+    """What backward saved is refused; views of other memory, or beyond their base, are nobody's views."""
+    b, w = wg.arange(6.0), wg.ones(6, requires_grad=True)
+    y = b * w
+    b.resize_(1)
+    with pytest.raises(RuntimeError, match="modified"):
+        y.sum().backward()
+    factor = wg.tensor(2.0, requires_grad=True)
+    for size, recorded in ((6, True), (9, False)):
+        base = wg.arange(6.0)
+        view = base.view(2, 3)
+        view.resize_(size).fill_(1.0)
+        view.mul_(factor)
+        assert (view.requires_grad, base.requires_grad) == (True, recorded), size
+    base = wg.arange(6.0)
+    view = base[:2]
+    base.resize_(20)
+    view.mul_(factor)
+    assert (view.requires_grad, base.requires_grad) == (True, False)
+    assert wg.arange(6.0).view(2, 3).t().resize_(3, 2).tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_quotients_may_be_written_over() -> None:
+    for write in (lambda y: y.zero_(), lambda y: y.add_(1), lambda y: y.mul_(2)):
+        z = wg.tensor([1.0, 2.0], requires_grad=True)
+        y = 1 / z
+        write(y)
+        (y * 3).sum().backward()
+        assert z.grad is not None
+
+
+def test_filled_with_a_tensor_that_wants_a_gradient() -> None:
+    x, a = wg.ones(3, requires_grad=True), wg.tensor(3.0, requires_grad=True)
+    y = x * 2
+    y.fill_(a)
+    (y * y).sum().backward()
+    assert (a.grad.item(), x.grad.tolist()) == (18, [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("write", "wanted"),
+    [
+        (lambda y: y.zero_(), [0, 0]), (lambda y: y.mul_(3), [12, 12]), (lambda y: y.copy_(wg.ones(2)), [2, 2]),
+        (lambda y: y.__setitem__(0, 5.0), [10, 4]),
+    ],
+)  # fmt: skip
+def test_retained_gradients_are_those_of_what_a_tensor_holds_now(write: Any, wanted: list[float]) -> None:
+    y = wg.ones(2, requires_grad=True) * 2
+    y.retain_grad()
+    write(y)
+    (y * y).sum().backward()
+    assert y.grad.tolist() == wanted
+
+
+def test_forms_in_place_of_several_kernels_have_gradients() -> None:
+    """d/dx log(x / (1 - x)) = 1 / (x (1 - x))."""
+    x = wg.tensor([0.2, 0.5], requires_grad=True, dtype=wg.float64)
+    (x * 1).logit_(0.1).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [6.25, 4.0])
+
+
+def test_numbers_for_what_is_no_number_are_not_looked_at_again() -> None:
+    x = wg.tensor([math.nan, math.inf, -math.inf, 1.0])
+    assert wg.nan_to_num(x, nan=math.inf, posinf=-math.inf, neginf=5.0).tolist() == [math.inf, -math.inf, 5, 1]
+
+
+def test_names_of_arguments() -> None:
+    x = wg.arange(3.0)
+    assert wg.broadcast_to(x, size=(2, 3)).shape == x.broadcast_to(size=(2, 3)).shape == (2, 3)
+    assert wg.flip(x, dims=(0,)).tolist() == x.flip(dims=[0]).tolist() == [2, 1, 0]
+    places = wg.tensor([200], dtype=wg.uint8)
+    found = wg.unravel_index(places, (2, 300))
+    assert [(f.item(), f.dtype) for f in found] == [(0, wg.int64), (200, wg.int64)]

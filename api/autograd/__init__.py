@@ -55,10 +55,10 @@ def grad(
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-    only_inputs: bool = True,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the sum of `outputs`, weighted by `grad_outputs`, with respect to `inputs`; no `grad` is touched.
 
@@ -88,7 +88,10 @@ def grad(
     else:
         found = list(engine.run(roots, seeds, retain=retain, create=create_graph, inputs=wanted))
     if materialize_grads:
-        return tuple(w.new_zeros(w.shape) if f is None else f for f, w in zip(found, wanted, strict=True))  # type: ignore[attr-defined]
+        return tuple(
+            w.new_zeros(w.shape).requires_grad_(create_graph) if f is None else f  # type: ignore[attr-defined]
+            for f, w in zip(found, wanted, strict=True)
+        )
     if not allow_unused and any(f is None for f in found):
         raise GradientError("grad: an input is not used by the outputs; pass allow_unused=True to get None for it")
     return tuple(found)

@@ -15,7 +15,7 @@ __all__ = [
 
 
 class _GradMode:
-    """A context manager and decorator that sets gradient recording.
+    """A context manager and decorator that sets gradient recording; `@no_grad` decorates as `@no_grad()` does.
 
     Of a generator function, what runs between two yields is inside, what its caller does meanwhile is not.
     """
@@ -23,11 +23,13 @@ class _GradMode:
     mode = True
     inference: bool | None = None  # what inference mode becomes; None: stays
 
-    def __init__(self, function: Callable[..., Any] | None = None):
+    def __new__(cls, function: Any = None) -> Any:
+        if callable(function):
+            return cls()(function)
+        return super().__new__(cls)
+
+    def __init__(self, function: Any = None):
         self._before: list[tuple[bool, bool]] = []
-        self._function = None if function is None else self._decorated(function)
-        if function is not None:
-            functools.update_wrapper(self, function)
 
     def __enter__(self) -> None:
         own = state()
@@ -40,22 +42,14 @@ class _GradMode:
         own = state()
         own.grad, own.inference = self._before.pop()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._function is not None:
-            return self._function(*args, **kwargs)
-        return self._decorated(args[0])
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """A method that was decorated without parentheses belongs to its instance."""
-        return self if instance is None or self._function is None else functools.partial(self._function, instance)
-
     def _again(self) -> Self:
         """A context as this one: a decorated function may call itself, in several threads."""
         again = type(self)()
         again.mode, again.inference = self.mode, self.inference
         return again
 
-    def _decorated(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, or generator function, whose calls are inside."""
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
@@ -112,9 +106,9 @@ class inference_mode(_GradMode):
     mode = False
     inference = True
 
-    def __init__(self, mode: bool | Callable[..., Any] = True):
-        super().__init__(None if isinstance(mode, bool) else mode)
-        if mode is False:
+    def __init__(self, mode: bool = True):
+        super().__init__()
+        if not mode:
             self.mode, self.inference = True, False
 
 
@@ -134,7 +128,7 @@ class set_grad_enabled(_GradMode):
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, in whose calls alone the mode holds."""
         state().grad = self._made
-        return self._decorated(function)
+        return super().__call__(function)
 
     def _again(self) -> Any:
         return enable_grad() if self.mode else no_grad()

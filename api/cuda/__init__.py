@@ -26,8 +26,8 @@ from . import amp
 
 __all__ = [
     "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "amp", "current_device", "current_stream", "default_stream",
-    "device_count", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
-    "get_rng_state_all", "graph", "init", "initial_seed", "is_available", "is_bf16_supported",
+    "device", "device_count", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_rng_state", "get_rng_state_all", "graph", "init", "initial_seed", "is_available", "is_bf16_supported",
     "is_current_stream_capturing", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
     "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "stream",
@@ -67,6 +67,18 @@ def set_device(device: Any) -> None:
     place = _place(device)
     place.driver  # noqa: B018  raises where there is no such GPU
     set_current_of_type(place)
+
+
+@contextmanager
+def device(device: Any) -> Iterator[None]:
+    """Inside, `"cuda"` alone means this GPU: a number, a name or a device; None or a negative number change nothing."""
+    before = current_of_type("cuda")
+    if device is not None:
+        set_device(device)
+    try:
+        yield
+    finally:
+        set_current_of_type(before)
 
 
 def is_initialized() -> bool:

@@ -379,6 +379,9 @@ class Module(Hooks, State):
             param.requires_grad_(requires_grad)  # type: ignore[attr-defined]
         return self
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing, as `weftgrad.compile`: the module's ops are compiled kernels already."""
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the parameters' gradients, or fill them with zeros."""
         for param in self.parameters():

@@ -52,6 +52,9 @@ def refresh(view: Tensor) -> None:
     assert extra.base.extra is not None
     base = extra.base
     extra.seen = extra.base.extra.rewrites
+    if base.storage is not view.storage:  # it was given other memory, and this is a view of nothing
+        extra.base = None
+        return
     view.needs = base.needs
     if base.needs:
         view.node = Node(_view_recipe(base, view), (base,), (view,), _geometry(base, view))
@@ -76,21 +79,37 @@ def rebase(out: Tensor, node: Node | None) -> None:
 
     None is that of a constant. A tensor that has a history keeps it then, with gradients of 0.
     """
-    extra = out.extra
+    extra, old = out.extra, out.node
     base = extra.base if extra is not None else None
+    if base is not None and base.storage is not out.storage:  # it was given other memory
+        base = extra.base = None  # type: ignore[union-attr]
     if base is None:
         if node is None or (out.node is not None and node.recipe.record.name == "copy"):
             node = _overwritten(out, node)
         out.node, out.output, out.needs = node, 0, True
-        if out.extra is not None:
-            out.extra.rewrites += 1
+        if extra is not None:
+            extra.rewrites += 1
+            _retain(out, old)
         return
     if not base.needs and node is None:
         return
-    slice_node = _slice_node(base, out, node)
+    slice_node, old_of_base = _slice_node(base, out, node), base.node
     base.node, base.output, base.needs = slice_node, 0, True
     base.more().rewrites += 1
+    _retain(base, old_of_base)
     refresh(out)
+    _retain(out, old)
+
+
+def _retain(out: Tensor, old: Node | None) -> None:
+    """Let the gradient that `retain_grad` keeps be that of what `out` holds now, and not of its `old` node's result."""
+    assert out.extra is not None
+    if out.extra.retains and out.node is not None:
+        key, hook = out.extra.retains
+        if old is not None and old.hooks:
+            old.hooks.pop(key, None)
+        out.node.hooks = out.node.hooks or {}
+        out.node.hooks[key] = (out.output, hook)  # type: ignore[assignment]
 
 
 def _overwritten(out: Tensor, source: Node | None) -> Node:
