@@ -133,7 +133,7 @@ def test_samplers_refuse():
         (lambda: data.WeightedRandomSampler([1.0], True), ValueError, "num_samples"),
         (lambda: data.WeightedRandomSampler([[1.0]], 1), ValueError, "shape"),
         (lambda: data.WeightedRandomSampler([1.0], 1, replacement=0), ValueError, "replacement"),
-        (lambda: list(data.WeightedRandomSampler([1.0, 0.0], 2, False)), ValueError, "without replacement"),
+        (lambda: list(data.WeightedRandomSampler([1.0, 0.0], 3, False)), ValueError, "without replacement"),
         (lambda: data.BatchSampler([1], 1.0, False), ValueError, "positive"),
         (lambda: data.BatchSampler([1], 1, 0), ValueError, "drop_last"),
         (lambda: data.DistributedSampler(range(3), 2, 2), ValueError, "rank"),

@@ -421,3 +421,13 @@ def test_names_of_arguments() -> None:
     places = wg.tensor([200], dtype=wg.uint8)
     found = wg.unravel_index(places, (2, 300))
     assert [(f.item(), f.dtype) for f in found] == [(0, wg.int64), (200, wg.int64)]
+
+
+def test_sinc_of_large_numbers() -> None:
+    """Whole numbers have 0, quarters what pi times their fraction says; the gradient at whole numbers is (-1)^n / n."""
+    x = wg.tensor([3.4e38, 1e8, 4097.0, 4096.25, 0.0], requires_grad=True)
+    found = wg.sinc(x)
+    wanted = [0, 0, 0, math.sin(math.pi / 4) / (math.pi * 4096.25), 1]
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-6, atol=1e-11)
+    found.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy()[[1, 2, 4]], [1e-8, -1 / 4097, 0], rtol=1e-6)

@@ -92,7 +92,7 @@ static PyObject *extra_of(PyObject *base, PyObject *seen) {
     PUT(extra, Extra, base, base);
     PUT(extra, Extra, seen, seen);
     PUT(extra, Extra, rewrites, zero);
-    PUT(extra, Extra, retains, Py_False);
+    PUT(extra, Extra, retains, Py_None);
     PUT(extra, Extra, grad, Py_None);
     PUT(extra, Extra, hooks, Py_None);
     PUT(extra, Extra, stored, Py_None);
