@@ -9,7 +9,7 @@ import numpy as np
 from .runtime import deferred, dtypes
 from .runtime.context import current_stream
 from .runtime.device import Device, meta
-from .runtime.dispatch import empty
+from .runtime.dispatch import empty, freshen
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, DeviceError, GradientError
 from .runtime.storage import Hold, Storage
@@ -162,6 +162,7 @@ def to_numpy(tensor: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     Raises `GradientError` for a tensor that requires grad, `DeviceError` for one that is not on the host, unless
     `force` allows detaching and copying; `ArgumentError` for bfloat16, which NumPy does not have.
     """
+    freshen(tensor)
     if tensor.needs and not force:
         raise GradientError("numpy: the tensor requires grad; use .detach().numpy()")
     if tensor.meta.dtype is dtypes.bfloat16:

@@ -20,7 +20,7 @@ from .runtime.autograd.node import Node, Recipe, Saved
 from .runtime.autograd.rules import cast_to
 from .runtime.context import state
 from .runtime.device import meta
-from .runtime.dispatch import call, empty, refresh
+from .runtime.dispatch import call, empty, is_recorded
 from .runtime.errors import FreedGraphError
 from .runtime.records import OpRecord, Rule, registry
 from .runtime.tensor import Tensor
@@ -41,11 +41,7 @@ def layer(
     """
     operands: list[Any] = [x, h0, c0, *(w for each in directions for w in each)]
     own = state()
-    for tensor in operands:
-        extra = tensor.extra if isinstance(tensor, Tensor) else None
-        if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
-            refresh(tensor)
-    recorded = own.grad and any(o is not None and o.needs for o in operands)
+    recorded = is_recorded(*operands)
     own.grad, before = False, own.grad
     try:
         passes, outs = _run(sort, geometry, x, h0, c0, directions, recorded)

@@ -17,7 +17,7 @@ from .runtime.autograd.node import Node, Recipe
 from .runtime.autograd.rules import cast_to
 from .runtime.context import _local
 from .runtime.device import meta
-from .runtime.dispatch import call, call_into, empty, refresh
+from .runtime.dispatch import call, call_into, empty, is_recorded
 from .runtime.errors import DeviceError, IndexOutOfRange, ShapeError
 from .runtime.layout import normalize_dim
 from .runtime.records import Operand, OpRecord, Rule, registry
@@ -84,15 +84,9 @@ def recording(
     name: str, out: Tensor, operands: Sequence[Tensor], functions: Sequence[Callable[[Tensor], Tensor]]
 ) -> Tensor:
     """`out` with a history: the gradient of an operand is its function of the gradient of `out`."""
-    if not _local.state.grad or out.meta.dtype.kind != "f":
+    if out.meta.dtype.kind != "f" or not is_recorded(*operands):
         return out
-    for tensor in operands:
-        base = None if tensor.extra is None else tensor.extra.base
-        if base is not None and tensor.extra.seen != base.extra.rewrites:  # type: ignore[union-attr]
-            refresh(tensor)
     wanted = [i for i, x in enumerate(operands) if x.needs and x.meta.dtype.kind == "f"]
-    if not wanted:
-        return out
     layouts = [x.meta for x in operands]
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:

@@ -13,10 +13,9 @@ from . import factories, products, random, reals, reducing
 from ._checks import only_tensors
 from ._generated import ops
 from ._making import shape_of
-from .autograd import is_grad_enabled
 from .runtime import dtypes
 from .runtime.device import meta
-from .runtime.dispatch import empty
+from .runtime.dispatch import empty, is_recorded
 from .runtime.errors import ArgumentError, GradientError, NotSupported, ShapeError
 from .runtime.spelling import store
 from .runtime.tensor import Tensor
@@ -258,7 +257,7 @@ def _copied(name: str) -> Callable[..., Any]:
     """The form in place of a method of several kernels: its result, copied."""
 
     def written(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kept = self.clone() if self.needs and is_grad_enabled() else self  # what backward reads is not written over
+        kept = self.clone() if is_recorded(self) else self  # what backward reads is not written over
         return self.copy_(getattr(kept, name)(*args, **kwargs))
 
     written.__name__, written.__doc__ = f"{name}_", f"`{name}`, written into this tensor."

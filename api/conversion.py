@@ -11,10 +11,11 @@ import numpy as np
 from . import _hosting, autograd, indexing, printing
 from ._checks import number_for
 from .runtime import dtypes
+from .runtime.autograd import inplace
 from .runtime.context import current_stream
 from .runtime.device import Device, meta
 from .runtime.device import device as to_device
-from .runtime.dispatch import call, call_into, empty
+from .runtime.dispatch import call, call_into, empty, is_recorded
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, DomainError, GradientError, ShapeError
 from .runtime.records import registry
@@ -51,12 +52,14 @@ class Conversions:
         if not self.meta.numel:
             return self
         if source.storage is self.storage and source.start == self.start and source.meta is self.meta:
+            if is_recorded(self):
+                inplace.check(registry["copy"], self)  # type: ignore[arg-type]
             return self
         return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)  # type: ignore[arg-type]
 
     def fill_(self, value: Any) -> Any:
         """Set every element to a number, or to a tensor of one, which gets the sum of the gradients."""
-        if isinstance(value, Tensor) and value.needs and autograd.is_grad_enabled():
+        if is_recorded(value):
             if value.meta.ndim:
                 raise ShapeError(f"fill_: takes a number or a tensor without dimensions, not shape {list(value.shape)}")
             return self.copy_(value)
@@ -332,7 +335,7 @@ _builtin_float, _builtin_int, _builtin_bool, _builtin_id = float, int, bool, id
 
 def _transfer(source: Any, place: Device) -> Any:
     """`source` on another device; gradients are carried back."""
-    if source.needs and autograd.is_grad_enabled():
+    if is_recorded(source):
         return _Transfer.apply(source, place)
     layout = meta(source.meta.dtype, source.meta.shape, None, place)
     made = empty(layout)

@@ -10,8 +10,9 @@ from typing import Any
 from . import autograd
 from .conversion import Conversions
 from .runtime import views
+from .runtime.autograd.inplace import Retained
 from .runtime.autograd.rules import sum_to
-from .runtime.dispatch import call, refresh
+from .runtime.dispatch import call, freshen
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
 from .runtime.layout import normalize_dim
@@ -275,7 +276,7 @@ class _Methods:
     @property
     def requires_grad(self) -> bool:
         """Whether gradients are wanted of this tensor, or of something it was computed from."""
-        _fresh(self)
+        freshen(self)
         return bool(self.needs)
 
     @requires_grad.setter
@@ -296,13 +297,13 @@ class _Methods:
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded call computed this tensor."""
-        _fresh(self)
+        freshen(self)
         return self.node is None
 
     @property
     def grad_fn(self) -> Any:
         """The recorded call that computed this tensor, or None."""
-        _fresh(self)
+        freshen(self)
         return self.node
 
     @property
@@ -361,9 +362,11 @@ class _Methods:
         return out
 
     def detach_(self) -> Any:
-        """Drop this tensor's history."""
+        """Drop this tensor's history; a view is none of its base any more."""
         self.node = None
         self.needs = False
+        if self.extra is not None:
+            self.extra.base = None
         return self
 
     @property
@@ -377,7 +380,7 @@ class _Methods:
 
     def register_hook(self, hook: Callable[[Any], Any]) -> Handle:
         """Call `hook(grad)` when this tensor's gradient is known; what it returns replaces the gradient."""
-        _fresh(self)
+        freshen(self)
         if not self.needs:
             raise GradientError("register_hook: the tensor does not require grad")
         key = next(_hook_ids)
@@ -393,6 +396,7 @@ class _Methods:
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Handle:
         """Call `hook(tensor)` whenever a backward has added to this leaf's `grad`: to take a step of an optimizer then,
         for example. It must return None. Raises `GradientError` for what is no leaf, or wants no gradient."""
+        freshen(self)
         if not self.needs or self.node is not None:
             raise GradientError("register_post_accumulate_grad_hook: takes leaves that require grad")
         extra = self.more()  # type: ignore[attr-defined]
@@ -402,26 +406,19 @@ class _Methods:
         return Handle(extra.stored, key)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of this non-leaf tensor in `grad`."""
+        """Keep the gradient of this non-leaf tensor in `grad`. Raises `GradientError` where it requires none."""
+        freshen(self)
+        if not self.needs:
+            raise GradientError("retain_grad: the tensor does not require grad, so none will be there to keep")
         if self.node is None or self.more().retains:  # type: ignore[attr-defined]
             return
-        extra = self.extra
-
-        def keep(grad: Tensor) -> None:
-            extra.grad = grad.detach() if extra.grad is None else extra.grad + grad  # type: ignore[attr-defined]
-
-        extra.retains = (self.register_hook(keep)._key, keep)
+        keep = Retained(self.extra)
+        self.extra.retains = (self.register_hook(keep)._key, keep)
 
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called."""
         return self.extra is not None and bool(self.extra.retains)
-
-
-def _fresh(tensor: Any) -> None:
-    extra = tensor.extra
-    if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:
-        refresh(tensor)
 
 
 def _dim(dim: int, ndim: int, where: str) -> int:

@@ -20,8 +20,7 @@ from .autograd import Function
 from .bounds import check_bounds
 from .factories import zeros
 from .runtime import dtypes, views
-from .runtime.context import state
-from .runtime.dispatch import call
+from .runtime.dispatch import call, is_recorded
 from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError, UnsupportedDType
 from .runtime.records import registry
 from .runtime.tensor import Tensor
@@ -254,7 +253,7 @@ def _adaptive_average(where: str, rank: int, input: Tensor, output_size: Any) ->
     if all(n == 1 for n in size):
         return ops.mean(input, tuple(range(-rank, 0)), True)
     statics = (size, *_equal_windows(input, size), (0,) * rank, False, 0)
-    wanted = state().grad and input.needs and 0 not in (*input.meta.shape, *size)
+    wanted = is_recorded(input) and 0 not in (*input.meta.shape, *size)
     if wanted and input.meta.device.driver.capabilities.style == "cpu":
         return _AdaptiveAverage.apply(input, statics)
     return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from .runtime import views
 from .runtime.autocast import alike
 from .runtime.autograd.einsum_rules import contraction
 from .runtime.context import state
-from .runtime.dispatch import call
+from .runtime.dispatch import call, is_recorded
 from .runtime.errors import ArgumentError, NotSupported, ShapeError
 from .runtime.spelling import store
 from .runtime.tensor import Tensor
@@ -72,8 +72,7 @@ def _addmm_activation(
     One kernel where no gradient is recorded; else the activation is an op of its own.
     """
     only_tensors("_addmm_activation", input, mat1, mat2)
-    wanted = state().grad and (input.needs or mat1.needs or mat2.needs)
-    if not wanted and fused(beta, alpha, input, mat1, mat2, 2, 2):
+    if not is_recorded(input, mat1, mat2) and fused(beta, alpha, input, mat1, mat2, 2, 2):
         return (ops.addmm_gelu if use_gelu else ops.addmm_relu)(input, mat1, mat2, beta, alpha)
     found = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     return ops.gelu_erf(found) if use_gelu else ops.relu(found)

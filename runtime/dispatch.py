@@ -157,6 +157,7 @@ def _call_into(
         return state.mode.call(record, operands, statics, outs, in_place)
     if not in_place and not all(isinstance(out, Tensor) for out in outs):
         raise ArgumentError(f"{record.name}: out must be a tensor, not {', '.join(type(o).__name__ for o in outs)}")
+    freshen(*operands, *outs)
     needs = 0
     if state.grad:
         for i, operand in enumerate(operands):
@@ -166,10 +167,6 @@ def _call_into(
             raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
     if not in_place and not all(out.meta.numel for out in outs):
         operands = _fitted(record, operands, statics, outs)
-    for tensor in (*operands, *outs):
-        extra = tensor.extra if isinstance(tensor, Tensor) else None
-        if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
-            refresh(tensor)
     for out in outs:
         for operand in operands:
             if isinstance(operand, Tensor) and operand.storage is out.storage and operand is not out:
@@ -236,6 +233,23 @@ def plan_into(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...
 def refresh(view: Tensor) -> None:
     """Give a view of a base that was written to its new history."""
     _inplace().refresh(view)
+
+
+def freshen(*operands: Any) -> None:
+    """`refresh` those of `operands`, tensors or not, that are views of a base that was written to since: before their
+    `needs` or `node` is read."""
+    for operand in operands:
+        extra = operand.extra if isinstance(operand, Tensor) else None
+        if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
+            refresh(operand)
+
+
+def is_recorded(*operands: Any) -> bool:
+    """Whether a call that reads these leaves a node: gradients are on, and one of the tensors wants one."""
+    if not _local.state.grad:
+        return False
+    freshen(*operands)
+    return any(isinstance(operand, Tensor) and operand.needs for operand in operands)
 
 
 @cache

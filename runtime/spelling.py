@@ -7,8 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from . import dtypes
-from .context import state
-from .dispatch import call_into, fit
+from .dispatch import call_into, fit, is_recorded
 from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .records import registry
 from .tensor import Tensor
@@ -69,7 +68,7 @@ def store(result: Tensor, out: Tensor, where: str) -> Tensor:
     """
     if not isinstance(out, Tensor):
         raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
-    if state().grad and (result.needs or out.needs):
+    if is_recorded(result, out):
         raise GradientError(f"{where}(out=...): out= does not record gradients; use it under no_grad()")
     fit(out, result.meta.shape)
     if out.meta.shape != result.meta.shape:

@@ -3,9 +3,8 @@ and a copy."""
 
 from __future__ import annotations
 
-from .context import state
 from .device import meta
-from .dispatch import call
+from .dispatch import call, is_recorded
 from .dtypes import DType
 from .errors import GradientError, ShapeError
 from .kinds.view import view_strides
@@ -54,7 +53,7 @@ def seen_as(tensor: Tensor, dtype: DType) -> Tensor:
     """The memory of `tensor` as numbers of `dtype`: as many of the same size, else more or fewer along the last
     dimension, whose elements must be neighbours. Raises `ShapeError`, `GradientError`."""
     layout = tensor.meta
-    if state().grad and tensor.needs:
+    if is_recorded(tensor):
         raise GradientError("view: the bits of a tensor that requires grad have no gradient; use .detach()")
     own, new = layout.dtype.itemsize, dtype.itemsize
     shape, strides = layout.shape, layout.strides

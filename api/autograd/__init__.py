@@ -10,6 +10,7 @@ from typing import Any, Self
 from .._checks import only_tensors
 from ..runtime.autograd import engine
 from ..runtime.context import state
+from ..runtime.dispatch import freshen
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.modes import Mode
 from ..runtime.tensor import Tensor
@@ -77,6 +78,7 @@ def grad(
         for given in (outputs, inputs)
     )
     only_tensors("grad", *roots, *wanted)
+    freshen(*wanted)
     for tensor in wanted:
         if not tensor.needs:
             raise GradientError("grad: one of the inputs does not require grad")

@@ -11,6 +11,7 @@ from ..runtime.autograd.rules import cast_to, sum_to
 from ..runtime.autograd.view_rules import zeros
 from ..runtime.context import state
 from ..runtime.device import Meta
+from ..runtime.dispatch import freshen, is_recorded
 from ..runtime.errors import GradientError
 from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
@@ -89,6 +90,7 @@ class Function:
     def apply(cls, *args: Any) -> Any:
         """Call `forward`, and record `backward` if an argument requires grad."""
         ctx = FunctionCtx()
+        freshen(*args)
         recorded = state().grad
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs for a in args)
         with no_grad():
@@ -113,7 +115,6 @@ class _Backward:
 
     def __call__(self, current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         ctx = self.ctx
-        ctx.freed = current.freed
         filled = [zeros(m) if g is None and ctx.materialize else g for g, m in zip(grads, self.layouts, strict=True)]
         found = self.cls.backward(ctx, *filled)
         found = found if isinstance(found, tuple) else (found,)
@@ -142,7 +143,8 @@ class _Backward:
         return cast_to(sum_to(grad, layout.shape), layout)
 
     def release(self) -> None:
-        self.ctx.freed, self.ctx._saved, self.ctx._versions = True, (), ()
+        ctx = self.ctx
+        ctx.freed, ctx._saved, ctx._versions = ctx.freed or bool(ctx._saved), (), ()
 
 
 def _recipe(cls: type[Function], metas: tuple[Meta | None, ...], outs: tuple[Meta, ...]) -> Recipe:
@@ -180,7 +182,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     def once(ctx: Any, *grads: Any) -> Any:
         with no_grad():
             found = backward(ctx, *grads)
-        if not state().grad or not any(isinstance(g, Tensor) and g.needs for g in grads):
+        if not is_recorded(*grads):
             return found
         if isinstance(found, tuple):
             return tuple(_Once.apply(f, *grads) if isinstance(f, Tensor) else f for f in found)

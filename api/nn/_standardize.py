@@ -16,9 +16,8 @@ from typing import Any
 from .._generated import ops as _ops
 from ..autograd import Function
 from ..runtime import dtypes
-from ..runtime.context import state
 from ..runtime.device import meta
-from ..runtime.dispatch import call, call_into, empty
+from ..runtime.dispatch import call, call_into, empty, is_recorded
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
 from ..runtime.views import reshape
@@ -142,7 +141,7 @@ def _shaped(parameter: Tensor | None, layout: Layout, otherwise: float) -> Any:
 
 def _recorded(*read: Tensor | None) -> bool:
     """Whether a backward pass that reads these is to be differentiated itself."""
-    return state().grad and any(tensor is not None and tensor.needs for tensor in read)
+    return is_recorded(*read)
 
 
 def _narrow(tensor: Tensor, like: Tensor) -> Tensor:

@@ -11,9 +11,8 @@ from .._generated import ops as _ops
 from ..runtime import dtypes, layout, views
 from ..runtime.autocast import as_for
 from ..runtime.autograd.attention_rules import composed
-from ..runtime.context import state
 from ..runtime.device import Meta
-from ..runtime.dispatch import call
+from ..runtime.dispatch import call, is_recorded
 from ..runtime.errors import DomainError, DTypeError, IndexOutOfRange, ShapeError
 from ..runtime.kinds.attention import takes
 from ..runtime.records import registry
@@ -67,7 +66,7 @@ def scaled_dot_product_attention(
     seed, offset = _random.default_generator.take(1) if dropping else (0, 0)
     operands = (q, k, v, mask, factor, float(dropout_p), rescale, seed, offset)
     statics = (bool(is_causal), dropping)
-    by_ops = mask is not None and mask.needs and state().grad
+    by_ops = is_recorded(mask)
     if by_ops or not takes(q.meta, k.meta, v.meta):
         out = composed(operands, statics)
     else:

@@ -8,9 +8,9 @@ from typing import Any
 
 from .._generated import ops as _ops
 from ..amp.autocast_mode import is_autocast_enabled
-from ..autograd import is_grad_enabled
 from ..factories import empty, full
 from ..runtime import dtypes
+from ..runtime.dispatch import is_recorded
 from ..runtime.errors import ArgumentError, AttentionShapeError, DomainError, ShapeError
 from ..runtime.tensor import Tensor
 from ..triangles import triu
@@ -326,7 +326,7 @@ class TransformerEncoder(Module):
             or is_autocast_enabled(src.meta.device.type)
         ):
             return False
-        return not (is_grad_enabled() and (src.needs or any(p.needs for p in self.layers[0].parameters())))
+        return not is_recorded(src, *self.layers[0].parameters())
 
 
 class TransformerDecoder(Module):

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..context import current_stream, state
+from ..context import current_stream
 from ..device import Device, meta
-from ..dispatch import call, empty
+from ..dispatch import call, empty, is_recorded
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
@@ -37,15 +37,11 @@ def _rule(name: str) -> Callable[..., Tensor]:
     def gradient(node: Node, values: dict[str, Any], position: int) -> Tensor:
         known: dict[str, Tensor] = values.setdefault("attention", {})
         if name not in known:
-            by_ops = state().grad and any(_records(values.get(n)) for n in ("query", "key", "value", "grad_result"))
+            by_ops = is_recorded(*(values.get(n) for n in ("query", "key", "value", "grad_result")))
             known.update((_slopes if by_ops else _launched)(node, values, name))
         return known[name]
 
     return gradient
-
-
-def _records(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.needs
 
 
 def _launched(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:

@@ -14,10 +14,11 @@ from typing import Any
 from .. import tracing
 from ..context import State, _local, current_stream
 from ..device import Meta
-from ..dispatch import call, call_into
+from ..dispatch import call, call_into, freshen
 from ..errors import GradientError, ShapeError
 from ..records import registry
 from ..tensor import Tensor
+from .inplace import Retained
 from .node import Node
 from .rules import gradients_of
 from .view_rules import zeros
@@ -75,6 +76,7 @@ def run(
 
     Raises `GradientError` for a root without history, a second pass through a freed graph, or a changed saved tensor.
     """
+    freshen(*roots, *(inputs or ()))
     state = _local.state
     before = state.grad
     state.grad = create
@@ -150,12 +152,17 @@ class _Backward:
                 buffer = self.buffers[target] = _Buffer(len(target.recipe.out_metas))
                 heapq.heappush(self.heap, (-target.sequence, target))
             return buffer, output
-        if self.inputs is not None and id(target) not in self.wanted_leaves:
+        if not self._is_wanted(target):
             return None
         found = self.leaves.get(id(target))
         if found is None:
             found = self.leaves[id(target)] = (target, _Buffer(1))
         return found[1], 0
+
+    def _is_wanted(self, leaf: Tensor) -> bool:
+        if self.inputs is not None:
+            return id(leaf) in self.wanted_leaves
+        return leaf.needs  # its user may have switched that off since the call
 
     def _step(self, node: Node) -> None:
         grads = self.buffers.pop(node).grads
@@ -192,7 +199,7 @@ class _Backward:
         while self.flat:
             target, output = self.flat.pop()
             if not isinstance(target, Node):
-                if id(target) not in self.leaves and (self.inputs is None or id(target) in self.wanted_leaves):
+                if id(target) not in self.leaves and self._is_wanted(target):
                     buffer = self.leaves.setdefault(id(target), (target, _Buffer(1)))[1]
                     buffer.add(0, zeros(target.meta), self.create)
                 continue
@@ -284,7 +291,8 @@ def forget_ones() -> None:
 
 
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
-    for output, hook in list(node.hooks.values()):  # type: ignore[union-attr]
+    hooks = sorted(node.hooks.values(), key=lambda each: isinstance(each[1], Retained))  # type: ignore[union-attr]
+    for output, hook in hooks:
         grad = grads[output]
         if grad is not None:
             replaced = hook(grad)

@@ -7,17 +7,17 @@ next asked for (`refresh`): so gradients are right whichever of the aliases is u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..device import Meta, meta
 from ..dispatch import call, call_into, empty
 from ..errors import GradientError
 from ..records import Operand, OpRecord, registry
-from ..tensor import Tensor
+from ..tensor import Extra, Tensor
 from .node import Node, Recipe
 
-__all__ = ["before", "check", "rebase", "refresh"]
+__all__ = ["Retained", "before", "check", "rebase", "refresh"]
 
 _COPY_SLICE = OpRecord("copy_slice", "custom", (Operand("base"),), gradients={})
 
@@ -25,12 +25,13 @@ _COPY_SLICE = OpRecord("copy_slice", "custom", (Operand("base"),), gradients={})
 def check(record: OpRecord, out: Tensor) -> None:
     """Raise `GradientError` if `out` is a leaf that wants a gradient, or a view of one."""
     base = out.extra.base if out.extra is not None else None
-    if out.needs and out.node is None and base is None:
+    if out.needs and out.node is None:
         raise GradientError(
             f"{record.name}_: a leaf tensor that requires grad is being written in place, so its gradient would be "
             "lost; do it under no_grad(), or on a clone()"
         )
-    if base is not None and base.needs and base.node is None:
+    # A leaf that is a view itself has views whose base is its own: they want gradients, and that base has no history.
+    if base is not None and base.storage is out.storage and (out.needs or base.needs) and base.node is None:
         raise GradientError(
             f"{record.name}_: a view of a leaf tensor that requires grad is being written in place; "
             "do it under no_grad(), or on a clone()"
@@ -54,6 +55,8 @@ def refresh(view: Tensor) -> None:
     extra.seen = extra.base.extra.rewrites
     if base.storage is not view.storage:  # it was given other memory, and this is a view of nothing
         extra.base = None
+        return
+    if view.needs and view.node is None and not base.needs:  # a leaf over memory that a constant shares
         return
     view.needs = base.needs
     if base.needs:
@@ -101,6 +104,19 @@ def rebase(out: Tensor, node: Node | None) -> None:
     _retain(out, old)
 
 
+class Retained:
+    """The hook of `retain_grad`: keeps a copy of a result's gradient in `grad`, as all other hooks have left it."""
+
+    __slots__ = ("_extra",)
+
+    def __init__(self, extra: Extra):
+        self._extra = extra
+
+    def __call__(self, grad: Tensor) -> None:
+        have = self._extra.grad
+        self._extra.grad = call(registry["copy"], (grad,), (None,)) if have is None else have + grad
+
+
 def _retain(out: Tensor, old: Node | None) -> None:
     """Let the gradient that `retain_grad` keeps be that of what `out` holds now, and not of its `old` node's result."""
     assert out.extra is not None
@@ -124,8 +140,22 @@ def _overwritten(out: Tensor, source: Node | None) -> Node:
         copied = () if source is None else gradients_of(source, grads, state())
         return [call(registry["zero_like"], (grads[0],)), *copied]
 
-    node.function = backward
+    node.function = _Written(backward, source)
     return node
+
+
+class _Written:
+    """The way back through a write, and through the call that computed what was written."""
+
+    def __init__(self, backward: Callable[..., Any], inner: Node | None):
+        self._backward, self._inner = backward, inner
+
+    def __call__(self, node: Node, grads: Sequence[Tensor | None]) -> Any:
+        return self._backward(node, grads)
+
+    def release(self) -> None:
+        if self._inner is not None:
+            self._inner.release()
 
 
 def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
@@ -166,7 +196,7 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
         found += [p for k, p in enumerate(passed) if k != own]
         return found
 
-    node.function = backward
+    node.function = _Written(backward, inner)
     return node
 
 

@@ -252,8 +252,9 @@ class Node:
         return found
 
     def release(self) -> None:
-        """Drop what was saved: backward has been through."""
-        self.saved = self.saved_out = ()
-        self.freed = True
+        """Drop what was saved: backward has been through. A node that saved nothing is as good as before."""
+        if self.saved or self.saved_out:
+            self.saved = self.saved_out = ()
+            self.freed = True
         if self.function is not None and (release := getattr(self.function, "release", None)) is not None:
             release()

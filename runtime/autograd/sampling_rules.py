@@ -13,8 +13,7 @@ from math import prod
 from typing import Any
 
 from .. import dtypes
-from ..context import state
-from ..dispatch import call
+from ..dispatch import call, is_recorded
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import contiguous, reshape
@@ -38,7 +37,7 @@ def rules(record: OpRecord) -> Mapping[str, Rule]:
 def _rule(name: str) -> Callable[..., Tensor]:
     def gradient(node: Node, values: dict[str, Any], position: int) -> Tensor:
         grad, image, grid = (values[n] for n in ("grad", "input", "grid"))
-        if state().grad and (grad.needs or image.needs or grid.needs):
+        if is_recorded(grad, image, grid):
             return _by_ops(node.statics, values)[name]
         if name == "grid" and node.statics[0] == "nearest":
             return _op("full_like_as", grid, 0.0, statics=(None,))

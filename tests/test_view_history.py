@@ -1,0 +1,289 @@
+"""Views, their bases and in-place writes: whichever alias backward begins at, the gradients are those of what it holds.
+
+Expected values are worked out by hand from the assignments, as `y[0] = 5` cuts y[0] off from what was there before.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+import weftgrad as wg
+from weftgrad import Tensor
+
+WANTED = {"dtype": wg.float64, "requires_grad": True}
+
+
+def ones(*shape: int) -> Tensor:
+    return wg.ones(*shape, **WANTED)
+
+
+# Views of a base that was written to ----------------------------------------------------------------------------------
+
+
+def test_backward_from_a_view_whose_base_was_written() -> None:
+    x = ones(3)
+    base = x * 1
+    view = base[0]
+    base.mul_(3)
+    view.backward()
+    assert x.grad.tolist() == [3, 0, 0]
+
+
+def test_backward_from_a_view_one_of_whose_elements_became_a_constant() -> None:
+    x = ones(2)
+    view = (x * 1).view(-1)
+    view[0] = 5.0
+    view.backward(wg.ones(2, dtype=wg.float64))
+    assert x.grad.tolist() == [0, 1]
+
+
+def test_a_view_wants_gradients_once_its_base_does() -> None:
+    x = ones(3)
+    base = wg.zeros(3, dtype=wg.float64)
+    view = base[0]
+    base.copy_(x * 2)
+    view.backward()
+    assert x.grad.tolist() == [2, 0, 0]
+
+
+def test_grad_with_respect_to_a_view_whose_base_was_written() -> None:
+    x = ones(3)
+    base = x * 1
+    view = base[:2]
+    base.mul_(3)
+    out = (view * wg.tensor([1.0, 10.0], dtype=wg.float64)).sum()
+    (grad,) = wg.autograd.grad(out, view, retain_graph=True)
+    assert grad.tolist() == [1, 10]
+    assert wg.autograd.grad(out, x)[0].tolist() == [3, 30, 0]
+
+
+def test_grad_with_respect_to_a_view_that_only_its_base_makes_differentiable() -> None:
+    x = ones(3)
+    base = wg.zeros(3, dtype=wg.float64)
+    view = base[1:]
+    base.copy_(x * 2)
+    (grad,) = wg.autograd.grad((view * 3).sum(), view)
+    assert grad.tolist() == [3, 3]
+
+
+def test_retain_grad_of_a_view_whose_base_was_written() -> None:
+    x = ones(3)
+    base = x * 1
+    view = base[:2]
+    base.mul_(3)
+    view.retain_grad()
+    (view * 5).sum().backward()
+    assert view.grad.tolist() == [5, 5]
+    assert x.grad.tolist() == [15, 15, 0]
+
+
+class _Tripled(wg.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, given: Tensor) -> Tensor:
+        return given * 3
+
+    @staticmethod
+    def backward(ctx: object, grad: Tensor) -> Tensor:
+        return grad * 3
+
+
+CONSUMERS: dict[str, tuple[Callable[[Tensor], Tensor], list[float]]] = {
+    "a custom function": (_Tripled.apply, [6, 6]),
+    "adaptive_avg_pool1d": (lambda v: wg.nn.functional.adaptive_avg_pool1d(v.view(1, 1, 2), 1), [1, 1]),
+    "_addmm_activation": (
+        lambda v: wg._addmm_activation(v, wg.zeros(1, 1, dtype=wg.float64), wg.zeros(1, 2, dtype=wg.float64)),
+        [2, 2],
+    ),
+    "an in-place operand": (lambda v: wg.zeros(2, dtype=wg.float64).add_(v), [2, 2]),
+    "cat": (lambda v: wg.cat([v, v]), [4, 4]),
+}
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_whatever_reads_a_view_that_became_differentiable_records_it(name: str) -> None:
+    function, expected = CONSUMERS[name]
+    x = ones(3)
+    base = wg.zeros(3, dtype=wg.float64)
+    view = base[1:]
+    base.copy_(x * 2)
+    out = function(view)
+    assert out.requires_grad, name
+    out.sum().backward()
+    assert x.grad.tolist() == [0, *expected], name
+
+
+def test_numpy_of_a_view_that_became_differentiable_raises() -> None:
+    base = wg.zeros(3)
+    view = base[1:]
+    base.copy_(wg.ones(3, requires_grad=True))
+    with pytest.raises(RuntimeError, match=r"\.detach\(\)\.numpy\(\)"):
+        view.numpy()
+
+
+def test_a_view_that_was_detached_in_place_stays_a_constant() -> None:
+    x = ones(3)
+    base = x * 1
+    view = base[1:].detach_()
+    base.mul_(3)
+    assert not view.requires_grad
+    assert view.tolist() == [3, 3]
+
+
+# Leaves that are views ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.mul_(2),
+        lambda x: x[0].mul_(2),
+        lambda x: x.__setitem__(0, 2.0),
+        lambda x: x.copy_(x),
+        lambda x: x.copy_(wg.zeros(2, 3)),
+        lambda x: x.zero_(),
+        lambda x: x.view(-1).add_(1),
+    ],
+)
+@pytest.mark.parametrize("of_a_view", [False, True])
+def test_a_leaf_is_not_written_in_place(write: Callable[[Tensor], object], of_a_view: bool) -> None:
+    x = wg.arange(6.0).reshape(2, 3) if of_a_view else wg.ones(2, 3)
+    x.requires_grad_()
+    before = x.tolist()
+    with pytest.raises(RuntimeError, match="leaf tensor that requires grad"):
+        write(x)
+    assert x.tolist() == before
+    with wg.no_grad():
+        write(x)
+
+
+def test_a_leaf_that_is_a_view_of_a_constant_stays_a_leaf_when_that_is_written() -> None:
+    base = wg.zeros(3, dtype=wg.float64)
+    leaf = base[:2].requires_grad_()
+    base.add_(1)
+    assert leaf.is_leaf
+    assert leaf.requires_grad
+    (leaf * 2).sum().backward()
+    assert leaf.grad.tolist() == [2, 2]
+
+
+def test_a_leaf_that_is_switched_off_gets_no_gradient() -> None:
+    x, y = ones(2), ones(2)
+    out = (x * y).sum()
+    x.requires_grad_(False)
+    out.backward()
+    assert x.grad is None
+    assert y.grad.tolist() == [1, 1]
+
+
+# Hooks and retained gradients -----------------------------------------------------------------------------------------
+
+
+def test_what_is_retained_is_what_later_hooks_leave() -> None:
+    x = ones(2)
+    y = x * 2
+    y.retain_grad()
+    y.register_hook(lambda grad: grad * 3)
+    y.sum().backward()
+    assert y.grad.tolist() == [3, 3]
+    assert x.grad.tolist() == [6, 6]
+
+
+def test_retained_gradients_are_memory_of_their_own() -> None:
+    x = ones(2)
+    y = x + 1
+    y.retain_grad()
+    (y * 3).sum().backward()
+    x.grad.zero_()
+    assert y.grad.tolist() == [3, 3]
+
+
+def test_retained_gradients_can_be_differentiated() -> None:
+    x = ones(2)
+    y = x * 1
+    y.retain_grad()
+    (y * y * y).sum().backward(create_graph=True)
+    assert y.grad.requires_grad
+    assert wg.autograd.grad(y.grad.sum(), x)[0].tolist() == [6, 6]
+
+
+def test_retain_grad_of_a_constant_raises() -> None:
+    with pytest.raises(RuntimeError, match="retain_grad"):
+        wg.ones(2).retain_grad()
+    leaf = ones(2)
+    leaf.retain_grad()  # its gradient is kept anyway
+    assert not leaf.retains_grad
+
+
+# Twice through a graph ------------------------------------------------------------------------------------------------
+
+
+def test_what_saved_nothing_may_be_passed_twice() -> None:
+    x = ones(3)
+    view = x[:1]
+    view.sum().backward()
+    view.sum().backward()
+    assert x.grad.tolist() == [2, 0, 0]
+
+
+def test_what_saved_something_may_not() -> None:
+    x = ones(3)
+    square = x * x
+    square.sum().backward()
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        square.sum().backward()
+
+
+def test_a_written_slice_frees_what_it_saved() -> None:
+    x, w = ones(3), ones(2)
+    y = x.clone()
+    y[:2].mul_(w)
+    loss = y.sum()
+    loss.backward()
+    assert w.grad.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        loss.backward()
+
+
+class _Double(wg.autograd.Function):
+    saves = True
+
+    @classmethod
+    def forward(cls, ctx: object, given: Tensor) -> Tensor:
+        if _Double.saves:
+            ctx.save_for_backward(given)  # type: ignore[attr-defined]
+        return given * 2
+
+    @staticmethod
+    def backward(ctx: object, grad: Tensor) -> Tensor:
+        if _Double.saves:
+            assert len(ctx.saved_tensors) == 1  # type: ignore[attr-defined]
+        return grad * 2
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_custom_function_twice(saves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Double, "saves", saves)
+    x = ones(2)
+    out = _Double.apply(x)
+    seed = wg.ones(2, dtype=wg.float64)
+    out.backward(seed)
+    if saves:
+        with pytest.raises(RuntimeError, match="retain_graph=True"):
+            out.backward(seed)
+    else:
+        out.backward(seed)
+        assert x.grad.tolist() == [4, 4]
+
+
+def test_a_graph_without_saved_tensors_holds_no_memory() -> None:
+    x = ones(4)
+    w = wg.full((4,), 2.0, dtype=wg.float64)
+    kept = weakref.ref(w.storage)
+    out = (x * w).sum()
+    del w
+    assert kept() is not None
+    out.backward()
+    assert kept() is None
