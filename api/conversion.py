@@ -251,6 +251,13 @@ class Conversions:
             raise ArgumentError("iteration over a 0-d tensor")
         return iter([indexing.get(self, i) for i in range(self.meta.shape[0])])  # type: ignore[arg-type]
 
+    def __reversed__(self) -> Any:
+        """The rows in reverse order: a tensor, where Python's own `reversed` would give them one by one."""
+        return self.flip(0) if self.meta.ndim else self  # type: ignore[attr-defined]
+
+    def __pos__(self) -> Any:
+        return self.positive()  # type: ignore[attr-defined]
+
     def __bool__(self) -> Any:
         if self.meta.numel != 1:
             raise ShapeError(

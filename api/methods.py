@@ -177,10 +177,10 @@ class _Methods:
         return call(registry["transpose"], (self,), (-2, -1))
 
     def t(self) -> Any:
-        """The transpose of a matrix; a vector itself."""
+        """The transpose of a matrix; what has fewer dimensions as it is."""
         if self.meta.ndim > 2:
             raise ShapeError(f"t: takes at most 2 dimensions, the tensor has {self.meta.ndim}; use .transpose()")
-        return self if self.meta.ndim < 2 else call(registry["transpose"], (self,), (0, 1))
+        return call(registry["permute"], (self,), ((1, 0)[2 - self.meta.ndim :],))
 
     def view(self, *shape: Any) -> Any:
         """The same elements in another shape, without copying; or, of a dtype, the same bits as numbers of that dtype,
@@ -214,13 +214,13 @@ class _Methods:
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Any:
         """Dimensions start_dim to end_dim merged into one."""
-        from .runtime.layout import normalize_dim
-
         if not self.meta.ndim:
             return views.reshape(self, (1,))  # type: ignore[arg-type]
         a, b = (normalize_dim(d, self.meta.ndim, "flatten") for d in (start_dim, end_dim))
         if a > b:
             raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
+        if a == b:
+            return self
         shape = self.meta.shape
         merged = 1
         for n in shape[a : b + 1]:
@@ -229,8 +229,6 @@ class _Methods:
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Any:
         """One dimension split into several."""
-        from .runtime.layout import normalize_dim
-
         at = normalize_dim(dim, self.meta.ndim, "unflatten")
         shape = self.meta.shape
         wanted = views.infer_shape(tuple(sizes), shape[at], "unflatten")

@@ -431,3 +431,16 @@ def test_sinc_of_large_numbers() -> None:
     np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-6, atol=1e-11)
     found.sum().backward()
     np.testing.assert_allclose(x.grad.numpy()[[1, 2, 4]], [1e-8, -1 / 4097, 0], rtol=1e-6)
+
+
+def test_what_is_the_tensor_itself_and_what_is_a_view() -> None:
+    x = wg.arange(3.0)
+    assert +x is x
+    assert x.flatten() is x
+    assert x.t() is not x
+    assert x.t()._base is x
+    assert reversed(x).tolist() == [2, 1, 0]
+    assert wg.t(wg.zeros(2, 3)).shape == (3, 2)
+    assert wg.tensor(1.0).t().shape == ()
+    with pytest.raises(RuntimeError, match="no sign"):
+        +wg.tensor([True])

@@ -209,6 +209,17 @@ def test_retained_gradients_can_be_differentiated() -> None:
     assert wg.autograd.grad(y.grad.sum(), x)[0].tolist() == [6, 6]
 
 
+def test_retained_gradients_are_those_of_what_a_write_to_the_base_left() -> None:
+    x = ones(3)
+    base = x * 1
+    view = base[:2]
+    view.retain_grad()
+    view[1] = 7.0  # a write to a view of the view, whose base is its own
+    (view * 5).sum().backward()
+    assert view.grad.tolist() == [5, 5]
+    assert x.grad.tolist() == [5, 0, 0]
+
+
 def test_retain_grad_of_a_constant_raises() -> None:
     with pytest.raises(RuntimeError, match="retain_grad"):
         wg.ones(2).retain_grad()

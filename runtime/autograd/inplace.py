@@ -58,12 +58,13 @@ def refresh(view: Tensor) -> None:
         return
     if view.needs and view.node is None and not base.needs:  # a leaf over memory that a constant shares
         return
-    view.needs = base.needs
+    old, view.needs = view.node, base.needs
     if base.needs:
         view.node = Node(_view_recipe(base, view), (base,), (view,), _geometry(base, view))
         view.output = 0
     else:
         view.node = None
+    _retain(view, old)
 
 
 def _geometry(base: Tensor, view: Tensor) -> tuple[Any, ...]:
@@ -101,7 +102,6 @@ def rebase(out: Tensor, node: Node | None) -> None:
     base.more().rewrites += 1
     _retain(base, old_of_base)
     refresh(out)
-    _retain(out, old)
 
 
 class Retained:
