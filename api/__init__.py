@@ -100,8 +100,8 @@ inf, nan, pi, e = _functions.math.inf, _functions.math.nan, _functions.math.pi, 
 __version__ = "0.1.0"
 
 _LAZY = (
-    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "linalg", "mps",
-    "multiprocessing", "nn", "ops", "optim", "profiler", "special", "testing", "utils", "version", "xpu",
+    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "func", "jit", "linalg",
+    "mps", "multiprocessing", "nn", "ops", "optim", "profiler", "special", "testing", "utils", "version", "xpu",
 )  # fmt: skip
 
 

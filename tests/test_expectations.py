@@ -287,6 +287,28 @@ def test_what_programs_ask_before_they_run() -> None:
     assert wg.compile(mode="max-autotune")(module.forward)(wg.ones(1, 2)).shape == (1, 2)
     with pytest.raises(TypeError, match="compile"):
         wg.compile(3)
+    assert not wg.jit.is_scripting()
+    assert not wg.jit.is_tracing()
+    assert wg.jit.script(module) is module
+    for decorate in (wg.jit.script, wg.jit.ignore, wg.jit.ignore(drop=True), wg.jit.export, wg.jit.unused):
+        assert decorate(_doubled) is _doubled
+    with pytest.raises(TypeError, match=r"jit\.script"):
+        wg.jit.script(3)
+
+
+def _doubled(x: Any) -> Any:
+    return x * 2
+
+
+def test_groups_that_a_schedule_does_not_know() -> None:
+    a, b = (wg.ones(1, requires_grad=True) for _ in range(2))
+    optimizer = wg.optim.SGD([a], lr=0.1)
+    schedule = wg.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3)
+    optimizer.add_param_group({"params": [b]})
+    a.grad = b.grad = wg.ones(1)
+    optimizer.step()
+    with pytest.raises(ValueError, match="1 groups of parameters, and the optimizer has 2"):
+        schedule.step()
 
 
 def test_layers_under_the_paths_that_programs_import_them_from() -> None:

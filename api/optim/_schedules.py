@@ -141,7 +141,13 @@ class LRScheduler:
         self._put(rates)
 
     def _put(self, rates: Sequence[Any]) -> None:
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+        groups = self.optimizer.param_groups
+        if len(rates) != len(groups):
+            raise ArgumentError(
+                f"{type(self).__name__}: made for {len(rates)} groups of parameters, and the optimizer has "
+                f"{len(groups)} now; make a new schedule after add_param_group"
+            )
+        for group, rate in zip(groups, rates, strict=True):
             put(group, "lr", rate)
         self._last_lr = values_of(self.optimizer, "lr")
 

@@ -1,5 +1,14 @@
-"""What is neither a tensor nor a layer: data loading."""
+"""What is neither a tensor nor a layer: loading data, checkpoints of computations."""
+
+from importlib import import_module
+from typing import Any
 
 from . import data
 
 __all__ = ["data"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "checkpoint":
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'weftgrad.utils' has no attribute {name!r}")
