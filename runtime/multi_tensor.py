@@ -44,8 +44,7 @@ class _Table:
     @property
     def busy(self) -> bool:
         """Whether work that was queued may still read the host's memory."""
-        event = self.event if self.shared is None else self.shared.pending
-        return event is not None and event.command_execution_status > 0
+        return self.event is not None and self.event.command_execution_status > 0
 
     def write(self, driver: Any, stream: Any) -> Scratch:
         """Bring the host's copy to the device, in the stream's order."""
@@ -63,6 +62,7 @@ class _Group:
         self.record = record
         self.device = device
         self.driver: Any = device.driver
+        self.shares_memory = isinstance(self.driver, HostDriver)
         self.indices = indices
         self.types = [tensors[indices[0]].meta.dtype for tensors in lists]
         self.sizes = [lists[0][i].meta.numel for i in indices]
@@ -83,6 +83,10 @@ class _Group:
             launch, table = self._launch(0, slice(0, len(self.indices)), starts, wide, stream)
             found.append((launch, [table]))
             return found
+        if self.shares_memory:  # with the host: one buffer, at address 0
+            addresses = np.array([[t.storage.buffer + t.start for t in tensors] for tensors in chosen], np.int64)
+            launch, table = self._launch(0, slice(0, len(self.indices)), addresses, False, stream)
+            return [(launch, [*[Base(0)] * BASES, table])]
         for number, (part, buffers) in enumerate(self._split(chosen)):
             numbers = {id(b): n for n, b in enumerate(buffers)}
             places = [[numbers[id(t.storage.buffer)] << 56 | t.start for t in tensors[part]] for tensors in chosen]
@@ -97,8 +101,7 @@ class _Group:
         everything: dict[int, Any] = {}
         for tensors in chosen:
             for t in tensors:
-                buffer = t.storage.buffer or self.driver.attach(t.storage)
-                everything[id(buffer)] = buffer
+                everything[id(t.storage.buffer)] = t.storage.buffer
         count = len(self.indices)
         if len(everything) <= BASES:
             return [(slice(0, count), list(everything.values()))]
@@ -190,15 +193,8 @@ class MultiTensor:
         ):
             self._place(lists, storages, state)
             self._starts = starts
-        pending = None
         for stream, launch, bound, reached in self._launches:
             launch([*bound, *[everything[i] for i in reached]] if reached else bound, numbers, stream)
-            first = bound[0]
-            if type(first) is Base and first.pending is not None:
-                pending, first.pending = first.pending, None
-        if pending is not None:
-            for s in storages:
-                s.pending = pending
         for i in self._written:
             storages[i].version += 1
         if self._alone:
@@ -217,7 +213,7 @@ class MultiTensor:
                 # Which addresses in the table lead to: the interpreter looks at it, a graph keeps it.
                 reached = [k * len(lists[0]) + i for k in range(len(lists)) for i in group.indices]
             self._launches += [(stream, *launch, reached) for launch in group.launches(lists, stream)]
-        self._buffers = [s.buffer for s in storages]  # after those of host memory were attached
+        self._buffers = [s.buffer for s in storages]
 
     def _arrange(self, lists: Sequence[Sequence[Tensor]], metas: list[Meta]) -> None:
         """Sort tensors into groups by device and dtypes, apart from those that are no single run of elements."""

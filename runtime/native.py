@@ -19,12 +19,12 @@ try:
 except ImportError:  # no compiler was there
     _native = None
 
-__all__ = ["bind", "function", "launcher", "limit", "operator", "present", "use"]
+__all__ = [
+    "bind", "call_kernel", "detour", "host_launcher", "kernel", "launcher", "limit", "operator", "present",
+    "processor_features", "use",
+]  # fmt: skip
 
-_FUNCTIONS = (
-    "clSetKernelArg", "clEnqueueNDRangeKernel", "clGetEventInfo", "clWaitForEvents", "clReleaseEvent",
-    "clGetMemObjectInfo",
-)  # fmt: skip
+_FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")
 
 present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
@@ -71,9 +71,25 @@ def use(path: str) -> None:
         _native.use(*(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS))
 
 
-def function(kernel: str, address: int = 0) -> Any:
-    """A kernel, by its name in the program, as a function to call (csrc/direct.c). address: where that is, if known."""
-    return _native.Function(kernel, address)
+def kernel(name: str) -> Any:
+    """A kernel of `cpu` as launchers in C know it; its `address` is set once it is compiled (csrc/call.c)."""
+    return _native.Kernel(name)
+
+
+def call_kernel(*arguments: Any) -> None:
+    """Call a `kernel`, on arguments that Python has laid out (csrc/call.c)."""
+    _native.call_kernel(*arguments)
+
+
+def detour(on: bool) -> None:
+    """Have launches on `cpu` go by Python from now on, or not."""
+    if present:
+        _native.detour(on)
+
+
+def processor_features() -> tuple[str, ...]:
+    """The processor's features by their names in /proc/cpuinfo; empty without the C path and on others than x86."""
+    return tuple(_native.processor_features()) if _native is not None else ()
 
 
 def limit(helpers: int) -> None:
@@ -82,31 +98,43 @@ def limit(helpers: int) -> None:
         _native.limit(helpers)
 
 
-def launcher(
-    kernel: Any,
-    step: Step,
-    run: Callable[..., None],
-    counter: Any,
-    where: int,
-    function: Any = None,
-    helpers: int = 0,
-    divides: bool = False,
-    releases: bool = False,
-) -> Callable[..., None]:
-    """`run`, a launch of `step` on a queue of the kind `where` (see `backends.queues`), as C does it; `run` itself
-    where it does not.
+def launcher(kernel: Any, step: Step, run: Callable[..., None], counter: Any) -> Callable[..., None]:
+    """`run`, a launch of `step` on an OpenCL device, as C does it; `run` itself where C does not.
 
-    function: the kernel as `function` makes it, by which it is launched from the second time on. helpers: how many
-    threads then share its work-groups with the calling one (csrc/team.c). divides: its work-groups do not ask how many
-    there are. releases: other Python threads go on meanwhile.
+    kernel: pyopencl's kernel object.
     """
     if not present:
         return run
     try:
         made = _native.Launcher(
             kernel, kernel.int_ptr, step.geometry, step.global_size, step.local_size, step.buffers, step.integers,
-            step.scalars, PACK[step.instance.element], run, counter, where, function, helpers,
-            step.work, divides, releases,
+            step.scalars, PACK[step.instance.element], run, counter,
+        )  # fmt: skip
+    except ValueError:  # of very many arguments
+        return run
+    return made  # type: ignore[no-any-return]
+
+
+def host_launcher(
+    kernel: Any,
+    step: Step,
+    size: tuple[int, int, int],
+    run: Callable[..., None],
+    counter: Any,
+    helpers: int,
+    releases: bool,
+) -> Callable[..., None]:
+    """`run`, a launch of `step` on `cpu`, as C does it; `run` itself where C does not.
+
+    kernel: as `kernel` makes it. size: work-items. helpers: how many threads share them with the calling one
+    (csrc/team.c). releases: other Python threads go on meanwhile.
+    """
+    if not present:
+        return run
+    try:
+        made = _native.HostLauncher(
+            kernel, step.geometry, size, step.buffers, step.integers, step.scalars, PACK[step.instance.element], run,
+            counter, helpers, step.work, releases,
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run

@@ -1,19 +1,24 @@
-"""From instances to the OpenCL C source of one program.
+"""From instances to the source of one program: OpenCL C for drivers, or C for the compiler of the `cpu` device.
 
 A kernel's text is generic in dtype (ARCHITECTURE.md, "Kernel text"). Here its types become `#define`s around it, so
 that several instances of one text, or of many, fit in one program: a batch of 32 kernels builds at a quarter of the
 time that 32 programs take.
+
+The C is the same text behind `templates/opencl/as_c.h`, which makes OpenCL's words C's. A kernel becomes a static
+function that is told its work-item's position, and beside it stands the function that is exported: a loop over some of
+a launch's work-items (`_work_item_loop`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from functools import cache
 from importlib import resources
 
-from . import called, dtypes
+from . import dtypes
 from .backends.protocol import Instance, Slot
 
 __all__ = ["entry_name", "source"]
@@ -33,8 +38,8 @@ def _math_sources() -> dict[str, str]:
 
 
 @cache
-def _header() -> str:
-    return (resources.files("weftgrad.templates") / "opencl" / "header.cl").read_text()
+def _template(name: str) -> str:
+    return (resources.files("weftgrad.templates") / "opencl" / name).read_text(encoding="utf-8")
 
 
 def vector(element: str, lanes: int) -> str:
@@ -57,21 +62,20 @@ def _digest(instance: Instance) -> str:
     return hashlib.blake2s(repr(astuple(instance)).encode(), digest_size=6).hexdigest()
 
 
-def source(
-    instances: Sequence[Instance],
-    builtins: bool = False,
-    fp64: bool = True,
-    functions: bool = False,
-    apart: bool = False,
-) -> str:
-    """The program of these instances, in order; each kernel is called `entry_name(instance)`.
+def source(instances: Sequence[Instance], builtins: bool = False, fp64: bool = True, as_c: bool = False) -> str:
+    """Return the program of these instances, in order, with a kernel `entry_name(instance)` for each.
 
-    functions: each kernel that can be one is a function, too; apart: each body is a function (`runtime.called`).
+    Args:
+        instances: The kernels, with their types.
+        builtins: Call the compiler's own math functions, where OpenCL has them, instead of the library's.
+        fp64: The device has float64.
+        as_c: Make it C for clang, with an exported function a kernel (see `_work_item_loop`), instead of OpenCL C.
     """
     from ..codegen import math_library
 
     elements = [e for e in _ELEMENTS if fp64 or e != "double"]
-    parts = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if fp64 else "", _header()]
+    prelude = _template("as_c.h") if as_c else "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if fp64 else ""
+    parts = [prelude, _template("header.cl")]
     parts += [f"WG_UNALIGNED({e})\n" for e in elements]
     wanted: dict[tuple[str, int], set[str]] = {}
     for instance in instances:
@@ -88,11 +92,38 @@ def source(
             parts.append(
                 math_library.program_text(vocabulary, element, sorted(widths), _math_sources(), builtin=builtins)
             )
-    parts += [called.PREAMBLE] if functions else []
-    rewrite = called.with_function if functions else called.apart if apart else None
-    parts += [_instance(instance, rewrite) for instance in instances]
-    parts += ["WG_END\n"]
+    parts += [_instance(instance, as_c) for instance in instances]
     return "\n".join(parts)
+
+
+_KERNEL_HEAD = re.compile(r"\bkernel void NAME\((\w+)\)\(")
+_POSITION = "size_t wg_x, size_t wg_y, size_t wg_z, const size_t *wg_size"
+
+
+def _work_item_loop(instance: Instance) -> str:
+    """Return the exported C function of an instance, which the text of its kernel stands before.
+
+    It runs the work-items `begin` up to `end` of a launch of `size[0] * size[1] * size[2]`, in row order with the first
+    dimension innermost. `arguments` has the addresses of the arguments' values: of each pointer, of the geometry, and
+    of the packed offsets and numbers.
+    """
+    pointers = instance.pointers or len(instance.slots)
+    values = ", ".join(f"*(void **)arguments[{i}]" for i in range(pointers))
+    return f"""
+__attribute__((visibility("default"))) void {entry_name(instance)}(
+    void *const *arguments, const size_t *size, size_t begin, size_t end) {{
+    size_t x = begin % size[0], y = begin / size[0] % size[1], z = begin / size[0] / size[1];
+    for (size_t i = begin; i < end; i++) {{
+        NAME(kernel_{instance.entry})(
+            x, y, z, size, {values},
+            *(const NAME(Geometry) *)arguments[{pointers}], *(const NAME(Dynamic) *)arguments[{pointers + 1}]);
+        if (++x == size[0]) {{
+            x = 0;
+            if (++y == size[1]) y = 0, z++;
+        }}
+    }}
+}}
+"""
 
 
 def _conversions(slots: Iterable[Slot]) -> list[str]:
@@ -105,10 +136,11 @@ def _conversion_names(dtype: str) -> tuple[str, str]:
     return f"from_{short}", f"to_{short}"
 
 
-def _instance(instance: Instance, rewrite: Callable[[str, str, int], str | None] | None) -> str:
+def _instance(instance: Instance, as_c: bool) -> str:
     element, lanes = instance.element, instance.lanes
-    text = rewrite(instance.text, instance.entry, len(instance.slots)) if rewrite is not None else None
-    text = instance.text if text is None else text
+    text = instance.text
+    if as_c:
+        text = _KERNEL_HEAD.sub(rf"static void NAME(kernel_\1)({_POSITION}, ", text) + _work_item_loop(instance)
     defines: list[tuple[str, str]] = [
         ("NAME(x)", f"x##_{_digest(instance)}"),
         ("C", element),

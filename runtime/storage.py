@@ -26,12 +26,13 @@ class Hold:
 class Storage:
     """A run of bytes on one device, shared by a tensor and its views.
 
-    buffer: what the backend's kernels are given (a pool segment's handle, or a handle over foreign memory).
+    buffer: what the backend's kernels are given: a handle, or in host memory and for Triton an address. None where
+    there are no bytes.
     start: where the storage begins in that buffer, in bytes.
     version: counts writes in place. A saved tensor remembers it, and backward refuses another.
-    pending: the event of the last launch that was queued with it, where the backend keeps that (`cpu`).
-    owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; in host memory it is the bytes that `buffer` is
-    over. Where the pool owns the block it is None, or a `Hold` once arrays were made over it.
+    pending: of `cpu`: the launch that waits for its kernel to be compiled and uses this memory, the last of them.
+    owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; in host memory it is the bytes at
+    `buffer`. Where the pool owns the block it is None, or a `Hold` once arrays were made over it.
 
     The block returns to its pool the moment the last reference goes: work already queued on the same stream runs
     before any later work that reuses it.

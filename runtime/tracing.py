@@ -5,7 +5,7 @@ at every launch; a recording puts another in its place, which notes the launch a
 
     OpenCL       events of a queue that profiles, which streams are given for as long as a recording lasts
     CUDA         an event before and one behind each kernel
-    interpreter  the host's clock, as the kernel is done when the launch returns
+    cpu, interpreter  the host's clock, as the kernel is done when the launch returns
 
 Times are nanoseconds of `time.perf_counter_ns`; a device's clock is brought to it where the recording begins and ends.
 One recording at a time: a device's queue has one form.
@@ -154,9 +154,12 @@ class Recording:
         """Copies between host and device, and compilers at work: methods of the driver, shadowed on the instance."""
         for name, words in (("write", "copy to"), ("read", "copy from")):
             self._shadow(driver, name, f"{words} {driver.device}", "copy")
-        for owner in (getattr(driver, n, None) for n in ("compiler", "quick_compiler")):
-            if hasattr(owner, "_program"):
-                self._shadow(owner, "_program", f"compile for {driver.device}", "compile")
+        compiler = getattr(driver, "compiler", None)
+        if hasattr(compiler, "_program"):
+            self._shadow(compiler, "_program", f"compile for {driver.device}", "compile")
+        store = getattr(getattr(getattr(driver, "road", None), "kernels", None), "store", None)
+        if store is not None:
+            self._shadow(store, "compile", f"compile for {driver.device}", "compile")
 
     def _shadow(self, owner: Any, name: str, words: str, category: str) -> None:
         method = getattr(owner, name)
@@ -179,7 +182,9 @@ def _tracers(launches: list[Launch]) -> list[Tracer]:
     from .backends import cuda_api
     from .backends.interpreter import InterpreterTracer
 
-    found: list[Tracer] = [InterpreterTracer(launches)]
+    from .backends.cpu.launching import CpuTracer
+
+    found: list[Tracer] = [CpuTracer(launches), InterpreterTracer(launches)]
     try:
         from .backends.opencl_tracing import OpenCLTracer
 

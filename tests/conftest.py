@@ -14,15 +14,6 @@ import pytest
 bare.install()
 os.environ.setdefault("WEFTGRAD_TUNE", "off")  # what a developer tuned does not change what is tested
 
-OPTIMISED = (
-    "test_ops_generated", "test_mutations", "test_bench", "test_demo", "test_examples", "test_digits", "test_native",
-    "test_workgroups",
-)  # fmt: skip
-"""Modules whose kernels on `cpu` are built as users have them: what is about values, speed, launches and training. The
-others are about how calls behave; building kernels is most of what they do, and without the optimiser that takes half
-the time."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--update-golden`."""
     parser.addoption("--update-golden", action="store_true", help="accept what is emitted as tests/golden")
@@ -56,16 +47,6 @@ def _why_no_gpu() -> str:
         return "" if cuda_api.devices()[0].sm >= 80 else "the GPU is older than compute capability 8.0"
     except DeviceError as error:
         return str(error)
-
-
-@pytest.fixture(autouse=True)
-def built_for_the_module(request: pytest.FixtureRequest) -> None:
-    """Kernels on `cpu` are optimised in the modules of `OPTIMISED`, and quickly built in the others."""
-    about = os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu")
-    if about in ("cpu", "interpreter") and importlib.util.find_spec("pyopencl"):
-        import vendors
-
-        vendors.optimise(about == "cpu" and request.path.stem in OPTIMISED)
 
 
 @pytest.fixture

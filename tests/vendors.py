@@ -8,50 +8,51 @@ from typing import Any
 
 import pytest
 
-from weftgrad.runtime.backends import opencl
-from weftgrad.runtime.context import _local, forget_plans
+from weftgrad.runtime.backends.cpu.launching import ClangRoad
+from weftgrad.runtime.backends.cpu.objects import open_store
+from weftgrad.runtime.context import _local
 from weftgrad.runtime.device import device
-from weftgrad.runtime.errors import DriverNotFound
 
-__all__ = ["optimise", "posing"]
+__all__ = ["posing"]
 
-_compilers: dict[tuple[tuple[str, Any], ...], Any] = {}
-_of_cpu: dict[bool, tuple[Any, Any]] = {}  # as users have it, or not: the compilers for large and for small work
-
-
-def optimise(wanted: bool) -> None:
-    """Have `cpu` run as users have it, or build each kernel once, without the optimiser, whatever the size of its work.
-
-    Where there is no driver, nothing happens.
-    """
-    driver: Any = device("cpu").driver
-    try:
-        driver.require()
-    except DriverNotFound:
-        return
-    if not _of_cpu:
-        plain = opencl.Compiler(driver.context, driver.compiler._handle, replace(driver.capabilities, optimize=False))
-        _of_cpu.update({True: (driver.compiler, driver.quick_compiler), False: (plain, None)})
-    if driver.compiler is not _of_cpu[wanted][0]:
-        driver.compiler, driver.quick_compiler = _of_cpu[wanted]
-        forget_plans()
+_roads: dict[tuple[tuple[str, Any], ...], Any] = {}
 
 
 def posing(changes: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`cpu` with these capabilities changed, until the generator is resumed. None changed: `cpu` as it is.
 
-    Kernels of a device that is not here are not optimised: that would be most of what such a test takes.
+    Schedules for GPUs have work-groups, so they run by an OpenCL CPU driver; kernels of a device that is not here are
+    not optimised there, because that would be most of what such a test takes.
     """
     driver: Any = device("cpu").driver
     driver.require()
     if changes:
-        changed = replace(driver.capabilities, optimize=False, **changes)
         key = tuple(changes.items())
-        if key not in _compilers:
-            _compilers[key] = opencl.Compiler(driver.context, driver.compiler._handle, changed)
-        monkeypatch.setattr(driver, "_capabilities", changed)
-        monkeypatch.setattr(driver, "compiler", _compilers[key])
-    monkeypatch.setattr(driver, "quick_compiler", None)  # one build of each kernel, not one for every size of work
+        if key not in _roads:
+            _roads[key] = _road(driver, changes)
+        capabilities, road = _roads[key]
+        monkeypatch.setattr(driver, "_capabilities", capabilities)
+        monkeypatch.setattr(driver, "road", road)
     _local.state.plans.clear()
     yield
+    driver.synchronize()
     _local.state.plans.clear()
+
+
+def _road(driver: Any, changes: Mapping[str, Any]) -> tuple[Any, Any]:
+    if changes.get("style", "cpu") == "cpu":
+        capabilities = replace(driver.capabilities, **changes)
+        notes: list[str] = []
+        store = open_store(capabilities, notes)
+        if store is None:
+            pytest.skip(f"no clang: {'; '.join(notes)}")
+        return capabilities, ClangRoad(store, driver.counter)
+    from weftgrad.runtime.backends.cpu.fallback import OpenCLRoad
+    from weftgrad.runtime.errors import DriverNotFound
+
+    try:
+        road = OpenCLRoad(driver.counter, None)
+        capabilities = replace(road.capabilities, optimize=False, **changes)
+        return capabilities, OpenCLRoad(driver.counter, capabilities)
+    except DriverNotFound as error:
+        pytest.skip(str(error))

@@ -65,34 +65,20 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("prebuild: the interpreter compiles nothing; `weftgrad compile` compiles for absent GPUs")
     if place.driver.target == "triton":
         return compile_ahead(place, options.ops, types, options.jobs)
-    found = instances(place, options.ops, types)
-    total = sum(map(len, found.values()))
-    missing = {name: [i for i in each if not _compiler(place, name).is_cached(i)] for name, each in found.items()}
-    waiting = sum(map(len, missing.values()))
+    listed = instances(place, options.ops, types)
+    driver: Any = place.driver
+    missing = [i for i in listed if not driver.is_cached(i)]
     collected = time.perf_counter() - begun
-    print(f"{place}: {total} kernels, {total - waiting} of them built already (found in {collected:.1f} s)", flush=True)
+    done = len(listed) - len(missing)
+    print(f"{place}: {len(listed)} kernels, {done} of them built already (found in {collected:.1f} s)", flush=True)
     failed = build(place, missing, options.jobs)
-    print(f"built {waiting - failed} kernels in {time.perf_counter() - begun - collected:.1f} s: {cache_folder()}")
+    print(f"built {len(missing) - failed} kernels in {time.perf_counter() - begun - collected:.1f} s: {cache_folder()}")
     return 1 if failed else 0
 
 
-def _compiler(place: Device, name: str) -> Any:
-    return getattr(place.driver, name)
-
-
-def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) -> dict[str, list[Any]]:
-    """Kernels that `ops` (None: all) need for tensors small and large, by the driver's compiler that builds them.
-
-    Small work runs on the large device's compiler too, while something is pending there.
-    """
-    steps = steps_of(place, ops, types)
-    driver: Any = place.driver
-    two = getattr(driver, "quick_compiler", None) is not None  # of `cpu`, with a device for the calling thread
-    found: dict[str, dict[Any, None]] = {}
-    for step in steps:
-        for name in ("quick_compiler", "compiler") if two and driver.is_quick(step) else ("compiler",):
-            found.setdefault(name, {})[step.instance] = None
-    return {name: list(each) for name, each in found.items()}
+def instances(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) -> list[Any]:
+    """Return the kernels that `ops` (None: all) need for tensors small and large."""
+    return list(dict.fromkeys(step.instance for step in steps_of(place, ops, types)))
 
 
 def steps_of(place: Device, ops: Sequence[str] | None, types: Sequence[Any]) -> list[Any]:
@@ -152,11 +138,13 @@ def play(calls: Iterable[Callable[[], Any]]) -> None:
             each()
 
 
-def build(place: Device, missing: dict[str, list[Any]], jobs: int) -> int:
+def build(place: Device, missing: list[Any], jobs: int) -> int:
     """Build in batches, `jobs` processes at a time; how many kernels could not be built."""
-    batches = [(n, each[i : i + BATCH]) for n, each in missing.items() for i in range(0, len(each), BATCH)]
-    if not batches:
+    if not missing:
         return 0
+    if place.type == "cpu":  # whose driver compiles on all cores itself
+        return _built(place.driver.build, missing)
+    batches = [missing[i : i + BATCH] for i in range(0, len(missing), BATCH)]
     with tempfile.TemporaryDirectory(prefix="weftgrad-prebuild-") as folder:
         shares = [batches[i::jobs] for i in range(min(jobs, len(batches)))]
         running: list[subprocess.Popen[bytes]] = []
@@ -174,7 +162,7 @@ def build(place: Device, missing: dict[str, list[Any]], jobs: int) -> int:
             for process in running:
                 process.wait()
             raise
-    return sum(sum(len(b) for _, b in s) for s, status in zip(shares, statuses, strict=True) if status)
+    return sum(sum(map(len, share)) for share, status in zip(shares, statuses, strict=True) if status)
 
 
 def _work(path: Path) -> int:
@@ -183,14 +171,11 @@ def _work(path: Path) -> int:
     name, share = pickle.loads(path.read_bytes())
     place = to_device(name)
     place.driver.capabilities  # noqa: B018  (opens it)
-    status = 0
-    for compiler, batch in share:
-        status |= _built(_compiler(place, compiler).build, batch)
-    return status
+    return min(1, sum(_built(place.driver.build, batch) for batch in share))
 
 
 def _built(build: Callable[[Sequence[Any]], int], batch: Sequence[Any]) -> int:
-    """Build a batch; where it does not compile, each of its kernels alone, so that the others are not lost."""
+    """Build a batch; where it does not compile, its halves, so that the others are not lost. How many failed."""
     try:
         build(batch)
     except WeftgradError as error:
@@ -198,5 +183,5 @@ def _built(build: Callable[[Sequence[Any]], int], batch: Sequence[Any]) -> int:
             print(f"{batch[0].name}: {str(error).partition(chr(10))[0]}", file=sys.stderr)
             return 1
         half = len(batch) // 2
-        return _built(build, batch[:half]) | _built(build, batch[half:])
+        return _built(build, batch[:half]) + _built(build, batch[half:])
     return 0

@@ -82,18 +82,12 @@ def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) 
 
 
 def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH) -> None:
-    """Compile the kernels of training all at once, in as many processes as there are cores; a later run finds them.
+    """Compile the kernels of training all at once, on every core; a later run finds them in the cache.
 
     A step is called with launches only listed, and what it asked for is built in batches.
     """
-    import os
-
-    from ..cli.prebuild import build
     from ..cli.samples import collecting
-    from ..runtime.cache import cache_folder
 
-    if cache_folder() is None:
-        return
     driver: Any = device.driver
     with fork_rng(), collecting(device) as steps:
         net = model(device)
@@ -102,13 +96,10 @@ def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH) -
         _step(net, optimizer, *batch)
         with no_grad():
             net.eval()(zeros((len(labels) // 4, *images.shape[1:]), device=device)).argmax(1)
-    wanted = list(dict.fromkeys(step.instance for step in steps))
-    compilers = [n for n in ("compiler", "quick_compiler") if getattr(driver, n, None) is not None]
-    if not compilers:  # a driver that builds by itself
+    if driver.target == "triton":  # which compiles a step, not only its kernel
         driver.build(list(dict.fromkeys(steps)))
-    missing = {name: [i for i in wanted if not getattr(driver, name).is_cached(i)] for name in compilers}
-    if sum(map(len, missing.values())) > 4:
-        build(device, missing, os.cpu_count() or 1)
+    else:
+        driver.build(list(dict.fromkeys(step.instance for step in steps)))
     empty_cache(device)
     reset_peak_memory_stats(device)
 

@@ -119,7 +119,8 @@ def share(storages: list[Storage]) -> None:
             block, owner = storage.block, storage.owner
             foreign = owner if block is None else None
             old = Storage(storage.device, storage.nbytes, block, storage._pool, storage.buffer, storage.start, foreign)
-            storage.owner, storage.buffer, storage.block = segment.array[offset - storage.start : end], None, None
+            storage.owner, storage.block = segment.array[offset - storage.start : end], None
+            storage.buffer = storage.owner.ctypes.data
             if isinstance(owner, Hold):
                 owner.kept = old  # else its memory is free as soon as nothing runs that uses it
             _places[storage] = Place(token, offset, storage.nbytes, segment)

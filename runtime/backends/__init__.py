@@ -18,7 +18,7 @@ __all__ = ["available", "best_device", "cuda_devices", "open_driver"]
 def open_driver(device: Device) -> Driver:
     """Open `device`. Raises `DriverNotFound` where its driver is missing, `UnknownDevice` where the index is."""
     if device.type == "cpu":
-        from .opencl_cpu import CpuDriver
+        from .cpu import CpuDriver
 
         return CpuDriver(device)
     if device.type == "opencl":

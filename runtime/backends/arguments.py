@@ -1,4 +1,4 @@
-"""A launch's arguments: packed as kernels read them, and set on a kernel object.
+"""A launch's arguments: packed as kernels read them, and set on an OpenCL kernel object.
 
 Knows pyopencl's kernel objects only by two of their methods, `set_arg` and the private `_set_arg_buf(i, bytes)`,
 which is a hundred times as fast for a struct (`tests/test_opencl_contract.py` holds that it is there).
@@ -15,7 +15,7 @@ from ..errors import ArgumentError, LaunchError
 from ..storage import Storage
 from .protocol import Step
 
-__all__ = ["PACK", "Base", "Scratch", "attach", "bind", "bind_launch", "fit"]
+__all__ = ["PACK", "Base", "Scratch", "bind", "fit", "packer"]
 
 PACK = {"float": "f", "double": "d", "char": "b", "uchar": "B", "short": "h", "int": "i", "long": "q", "ushort": "H"}
 _DTYPES = {
@@ -35,64 +35,46 @@ class Scratch:
 
 
 class Base:
-    """A whole buffer, in the form in which launchers take tensors. Its own `storage`: launchers note events there."""
+    """A whole buffer, in the form in which launchers take tensors: it is its own `storage`."""
 
-    __slots__ = ("buffer", "pending", "start", "storage")
+    __slots__ = ("buffer", "start", "storage")
 
     def __init__(self, buffer: Any):
         self.buffer = buffer
         self.start = 0
-        self.pending: Any = None
         self.storage = self
 
 
+def packer(step: Step) -> Callable[[Sequence[int], Sequence[Any]], bytes]:
+    """Return a function that packs a call's offsets (one a buffer, in bytes) and numbers as the kernel reads them."""
+    code = "@" + "q" * (len(step.buffers) + len(step.integers)) + PACK[step.instance.element] * len(step.scalars) + "0q"
+    pack, positions = struct.Struct(code).pack, (*step.integers, *step.scalars)
+
+    def packed(starts: Sequence[int], scalars: Sequence[Any]) -> bytes:
+        try:
+            return pack(*starts, *[scalars[i] for i in positions])
+        except (struct.error, OverflowError):
+            return pack(*starts, *fit(step, scalars))
+
+    return packed
+
+
 def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
-    """A function that sets the arguments of `kernel` for a call's tensors and numbers."""
-    return _written(kernel, step, "tensors, scalars", [], [], {})
-
-
-def bind_launch(
-    kernel: Any, step: Step, head: Sequence[str], tail: Sequence[str], names: dict[str, Any]
-) -> Callable[[Sequence[Any], Sequence[Any], Any], None]:
-    """A launcher: what `bind` does between the statements `head` and `tail`, which know `tensors`, `scalars`, `stream`
-    and `names`. One Python call instead of two, where an eager op is a dozen."""
-    return _written(kernel, step, "tensors, scalars, stream", head, tail, names)
-
-
-def _written(
-    kernel: Any, step: Step, parameters: str, head: Sequence[str], tail: Sequence[str], names: dict[str, Any]
-) -> Callable[..., None]:
-    """Written out for the number of buffers by `exec` of text made here alone: a loop would cost half as much again as
-    the launch's own arguments."""
-    count = len(step.buffers)
+    """Return a function that sets the arguments of `kernel` for a call's tensors and numbers."""
     if not step.geometry:
         raise LaunchError(f"{step.instance.name}: a step without geometry")
-    letters = [f"t{i}" for i in range(count)]
-    code = "q" * (count + len(step.integers)) + PACK[step.instance.element] * len(step.scalars) + "0q"
-    numbers = [f"scalars[{i}]" for i in (*step.integers, *step.scalars)]
-    starts = ", ".join(f"{name}.start" for name in letters)
-    lines = [*head]
-    lines += [f"{name} = tensors[{i}]" for name, i in zip(letters, step.buffers, strict=True)]
-    for position, name in enumerate(letters):
-        lines.append(f"set_arg({position}, {name}.storage.buffer or attach({name}.storage))")
-    lines.append(f"set_bytes({count}, geometry)")
-    if numbers:
-        lines += ["try:", f"    packed = pack({', '.join([starts, *numbers])})", "except (error, OverflowError):"]
-        lines += [f"    packed = pack({starts}, *fit(scalars))", f"set_bytes({count + 1}, packed)"]
-    else:
-        lines.append(f"set_bytes({count + 1}, pack({starts}))")
-    space = {
-        **names,
-        "set_arg": kernel.set_arg,
-        "set_bytes": kernel._set_arg_buf,
-        "pack": struct.Struct("@" + code).pack,
-        "geometry": step.geometry,
-        "attach": attach,
-        "error": struct.error,
-        "fit": lambda scalars: fit(step, scalars),
-    }
-    exec("\n    ".join([f"def run({parameters}):", *lines, *tail]), space)
-    return space["run"]  # type: ignore[no-any-return]
+    buffers, geometry, pack = step.buffers, step.geometry, packer(step)
+    count = len(buffers)
+    set_arg, set_bytes = kernel.set_arg, kernel._set_arg_buf
+
+    def run(tensors: list[Any], scalars: Sequence[Any]) -> None:
+        operands = [tensors[i] for i in buffers]
+        for position, operand in enumerate(operands):
+            set_arg(position, operand.storage.buffer)
+        set_bytes(count, geometry)
+        set_bytes(count + 1, pack([operand.start for operand in operands], scalars))
+
+    return run
 
 
 def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
@@ -113,8 +95,3 @@ def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
             ) from None
         found.append(value)
     return found
-
-
-def attach(storage: Storage) -> Any:
-    """The buffer of a storage that was made before a driver was open (host memory)."""
-    return storage.device.driver.attach(storage)  # type: ignore[attr-defined]

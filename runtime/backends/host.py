@@ -1,6 +1,7 @@
-"""Devices whose memory is the host's: what `cpu` (kernels by OpenCL) and `interpreter` (kernels by Triton's) share.
+"""Devices whose memory is the host's: what `cpu` (kernels in C) and `interpreter` (kernels in Triton) share.
 
-Memory needs no driver: tensors can be made, viewed, copied and exchanged with NumPy before any kernel can run.
+Memory needs no driver: tensors can be made, viewed, copied and exchanged with NumPy before any kernel can run. What a
+storage's `buffer` is for other devices is an address here.
 """
 
 from __future__ import annotations
@@ -21,19 +22,15 @@ _PAGE = 4096
 
 
 class HostSegment:
-    """A page-aligned run of host memory, from `address` on.
+    """A page-aligned run of host memory; `buffer` is its address."""
 
-    buffer: what the device's kernels are given for it, if there is more to it.
-    """
-
-    __slots__ = ("address", "array", "buffer", "owner")
+    __slots__ = ("array", "buffer", "owner")
 
     def __init__(self, nbytes: int):
         self.owner = np.empty(nbytes + _PAGE, np.uint8)
         skip = -self.owner.ctypes.data % _PAGE
         self.array = self.owner[skip : skip + nbytes]
-        self.address: int = self.array.ctypes.data
-        self.buffer: Any = None
+        self.buffer: int = self.array.ctypes.data
 
 
 class HostMemory:
@@ -43,13 +40,10 @@ class HostMemory:
         self._driver = driver
 
     def allocate(self, nbytes: int) -> HostSegment:
-        segment = HostSegment(nbytes)
-        segment.buffer = self._driver.buffer_of(segment.array)
-        return segment
+        return HostSegment(nbytes)
 
     def release(self, segment: HostSegment) -> None:
-        if segment.buffer is not None:
-            self._driver.drop_buffer(segment.buffer)
+        """Nothing to do: the memory goes with the last reference to the segment."""
 
     def synchronize(self) -> None:
         self._driver.synchronize()
@@ -68,13 +62,6 @@ class HostDriver:
     def launches(self) -> int:
         return self.counter.value
 
-    def buffer_of(self, array: np.ndarray[Any, Any]) -> Any:
-        """What kernels are given for the memory of a new segment; None if that is found out later."""
-        return None
-
-    def drop_buffer(self, buffer: Any) -> None:
-        """A segment is given back."""
-
     def synchronize(self) -> None:
         """Wait for everything that was queued."""
         raise NotImplementedError
@@ -87,7 +74,7 @@ class HostDriver:
     def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
         """A storage over the bytes of a NumPy array, which stays the owner: no copy."""
         flat = np.ndarray((array.nbytes,), np.uint8, array)
-        return Storage(self.device, array.nbytes, None, None, None, 0, flat)
+        return Storage(self.device, array.nbytes, None, None, flat.ctypes.data, 0, flat)
 
     def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:
         """The storage's bytes as an array, without copying. The caller waits for pending work first."""
@@ -98,9 +85,7 @@ class HostDriver:
 
     def address(self, storage: Storage) -> int:
         """Where the memory lies in which a storage begins at its `start`."""
-        if storage.block is None:
-            return int(storage.owner.ctypes.data)
-        return storage.block.segment.handle.address  # type: ignore[no-any-return]
+        return storage.buffer or 0
 
     def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
         self.synchronize()

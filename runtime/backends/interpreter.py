@@ -119,15 +119,7 @@ class InterpreterDriver(HostDriver):
         )
         self.default_stream = self.new_stream()
 
-    # memory: kernels are given addresses
-
-    def buffer_of(self, array: np.ndarray[Any, Any]) -> int:
-        return int(array.ctypes.data)
-
-    def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
-        storage = super().adopt(array)
-        storage.buffer = self.buffer_of(storage.owner)
-        return storage
+    # memory
 
     def retire(self, owner: Any, buffer: Any) -> None:
         """Foreign memory may go: no work is pending."""

@@ -25,22 +25,22 @@ from ..errors import CompileError, DriverNotFound, ForkError, LaunchError, Unkno
 from ..memory_stats import default_limit
 from ..pool import Budget, Pool
 from ..storage import Storage
+from . import pocl, processor
 from .arguments import Scratch, bind
 from .overrides import override
-from .processor import from_amd, must_be_told, stream_rows_threshold, stream_threshold, vectors
 from .protocol import Capabilities, Instance, Step
-from .queues import DEVICE, Counter, QueueStream, launch_error
+from .queues import Counter, QueueStream, launch_error
 
-# PoCL reads these when its platform is first loaded: the calling-thread device beside the pooled one, and pinned
-# workers.
-os.environ.setdefault("POCL_DEVICES", "basic pthread")
+# PoCL reads these when its platform is first loaded: the device with a worker a core, and workers that stay there.
+os.environ.setdefault("POCL_DEVICES", "pthread")
 os.environ.setdefault("POCL_AFFINITY", "1")
+pocl.private_cache()
 
 try:
     import pyopencl as cl
 except ImportError as error:  # pragma: no cover - exercised in a subprocess without it
     raise DriverNotFound(
-        f"OpenCL needs pyopencl, which does not import ({error}): pip install 'pyopencl[pocl]'"
+        f"OpenCL needs pyopencl, which does not import ({error}): pip install pyopencl"
     ) from error
 
 __all__ = ["DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "devices"]
@@ -80,13 +80,12 @@ def check_fork() -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """One OpenCL device as listed; `partner` is PoCL's calling-thread twin of its pooled CPU device."""
+    """One OpenCL device as listed."""
 
     handle: Any
     platform: str
     name: str
     is_gpu: bool
-    partner: Any = None
 
 
 @cache
@@ -97,7 +96,7 @@ def devices() -> tuple[DeviceInfo, ...]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise DriverNotFound(
-            f"no OpenCL platform is installed ({error}): pip install 'pyopencl[pocl]' for one that runs on the CPU"
+            f"no OpenCL platform is installed ({error}): pip install pocl-binary-distribution for one that runs on the CPU"
         ) from error
     found = []
     for platform in platforms:
@@ -105,15 +104,12 @@ def devices() -> tuple[DeviceInfo, ...]:
             members = platform.get_devices()
         except cl.Error:
             continue
-        basic = [d for d in members if d.name.startswith("basic") and "Portable" in platform.name]
         for handle in members:
-            if handle in basic and len(members) > len(basic):
-                continue
-            is_gpu = bool(handle.type & cl.device_type.GPU)
-            twin = basic[0] if basic and handle not in basic else None
-            found.append(DeviceInfo(handle, platform.name, handle.name.strip(), is_gpu, twin))
+            if "Portable" in platform.name:
+                pocl.correct_processor(handle)
+            found.append(DeviceInfo(handle, platform.name, handle.name.strip(), bool(handle.type & cl.device_type.GPU)))
     if not found:
-        raise DriverNotFound("OpenCL platforms are installed but none has a device: pip install 'pyopencl[pocl]'")
+        raise DriverNotFound("OpenCL platforms are installed but none has a device: pip install pocl-binary-distribution")
     return tuple(sorted(found, key=lambda info: not info.is_gpu))
 
 
@@ -127,7 +123,11 @@ def identity_of(info: DeviceInfo) -> str:
 def capabilities_of(info: DeviceInfo) -> Capabilities:
     """What schedules are chosen by, from what the driver says; `WEFTGRAD_CAPABILITIES` overrides fields for tests,
     as in `style=gpu,fp64=0,max_group=64,local_memory=16384`."""
-    handle, extensions, (lanes, registers) = info.handle, info.handle.extensions.split(), vectors()
+    handle, extensions, is_pocl = info.handle, info.handle.extensions.split(), "Portable" in info.platform
+    instructions = processor.best_instruction_set()
+    if instructions == "avx512" and is_pocl and not processor.llvm_knows_avx512(handle.version):
+        instructions = "avx2"
+    lanes, registers = processor.vectors(instructions)
     found = Capabilities(
         style="gpu" if info.is_gpu else "cpu",
         cores=handle.max_compute_units,
@@ -136,11 +136,11 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
         fp16="cl_khr_fp16" in extensions,
         max_group=min(handle.max_work_group_size, 256 if info.is_gpu else 4096),
         local_memory=handle.local_mem_size,
-        builtins="Portable" not in info.platform,
+        builtins=not is_pocl,
         memory=handle.global_mem_size,
-        stream=stream_threshold(), stream_rows=stream_rows_threshold(), ahead=info.is_gpu or not from_amd(),
+        stream=processor.stream_threshold(), stream_rows=processor.stream_rows_threshold(),
+        ahead=info.is_gpu or not processor.from_amd(),
         registers=registers,
-        avx512="Portable" in info.platform and must_be_told(handle.version),
     )
     return override(found, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
 
@@ -151,15 +151,13 @@ _LEAN = ["-D_OPENCL_H_", "-DWG_DECLARE"]
 
 
 class Compiler:
-    """Programs of an OpenCL device in one context, with kernels (and functions: `runtime.called`). Threads share it."""
+    """Programs of an OpenCL device in one context, with their kernels. Threads share it."""
 
-    def __init__(self, context: Any, handle: Any, able: Capabilities, functions: bool = False, option: str = ""):
+    def __init__(self, context: Any, handle: Any, able: Capabilities):
         self._context, self._handle, self._capabilities = context, handle, able
-        self.functions, self.option = functions, option
         platform = handle.platform
-        self._told = able.avx512 and able.style == "cpu"  # where work-items meet, bodies cannot be functions
-        wanted = {"-DWG_AVX512": self._told, "-DWG_NO_AHEAD": not able.ahead, "-cl-opt-disable": not able.optimize}
-        self._options = [*([option] if option else []), *(each for each, want in wanted.items() if want)]
+        wanted = {"-DWG_NO_AHEAD": not able.ahead, "-cl-opt-disable": not able.optimize}
+        self._options = [option for option, want in wanted.items() if want]
         self._lean = _LEAN if "Portable" in platform.name else []
         identity = "\0".join(
             (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)
@@ -208,7 +206,7 @@ class Compiler:
 
     def _source(self, instances: Sequence[Instance]) -> str:
         able = self._capabilities
-        return program.source(instances, able.builtins, able.fp64, self.functions, self._told)
+        return program.source(instances, able.builtins, able.fp64)
 
     def program_of(self, instance: Instance) -> tuple[Any, str]:
         """The program that an instance is in, and its kernel's name there."""
@@ -466,6 +464,10 @@ class OpenCLDriver:
     def build(self, instances: Sequence[Instance]) -> int:
         return self.compiler.build(instances)
 
+    def is_cached(self, instance: Instance) -> bool:
+        """Return whether the cache on disk has a kernel."""
+        return self.compiler.is_cached(instance)
+
     # launching
 
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
@@ -497,4 +499,4 @@ class OpenCLDriver:
                 raise launch_error(name, step, self.name, error) from error
             self.counter.value += 1
 
-        return native.launcher(kernel, step, run, self.counter, DEVICE)
+        return native.launcher(kernel, step, run, self.counter)

@@ -1,4 +1,4 @@
-"""Times of kernels on OpenCL devices, `cpu` among them: streams are given queues that profile while this lasts."""
+"""Times of kernels on OpenCL devices: streams are given queues that profile while this lasts."""
 
 from __future__ import annotations
 
@@ -112,15 +112,11 @@ class OpenCLTracer:
             if driver not in self._clocks:
                 self._look(driver)
             for number, stream in enumerate(_streams(driver)):
-                for each in (stream.queue, getattr(stream, "quick", None)):
-                    if each is not None:
-                        self._places[each] = driver, number
+                self._places[stream.queue] = driver, number
         return self._places.get(queue, (None, 0))
 
     def _look(self, driver: Any) -> None:
-        # PoCL's calling-thread device has the same clock, and answers sooner.
-        handle = getattr(driver, "_handles", [getattr(driver, "handle", None)])[-1]
-        self._clocks.setdefault(driver, _Clock()).look(driver.context, handle)
+        self._clocks.setdefault(driver, _Clock()).look(driver.context, driver.handle)
 
     def _resolve(self) -> None:
         """Take the times of what is done; after a wait that is everything."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from .. import native
+
 __all__ = [
-    "cores", "from_amd", "has_avx512", "last_level_cache", "must_be_told", "stream_rows_threshold", "stream_threshold",
-    "vectors",
+    "best_instruction_set", "cores", "features", "from_amd", "has_avx512", "instruction_set", "last_level_cache",
+    "llvm_knows_avx512", "model_name", "stream_rows_threshold", "stream_threshold", "vectors",
 ]  # fmt: skip
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _PROCESSORS = Path("/proc/cpuinfo")
+# What LLVM's levels x86-64-v4, v3 and v2 stand for, by the names that /proc/cpuinfo has for the features.
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_AVX2 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
 # Processors that have these, by LLVM's names for them, with which PoCL ends what it says of its version.
 _KNOWN = re.compile(r"-(skylake-avx512|(cascade|cooper|cannon|ice|tiger|rocket)lake|\w+rapids|znver[4-9])\b")
 _UNITS = {"K": 10, "M": 20, "G": 30}
@@ -39,9 +44,37 @@ def _described() -> dict[str, str]:
     return found
 
 
+def features() -> frozenset[str]:
+    """Return the processor's features by their names in /proc/cpuinfo; where that cannot be read, what C asks it."""
+    flags = _described().get("flags")
+    return frozenset(flags.split()) if flags is not None else frozenset(native.processor_features())
+
+
+def model_name() -> str:
+    """Return the processor's name as the system gives it, or its architecture."""
+    return _described().get("model name") or platform.processor() or platform.machine()
+
+
 def has_avx512() -> bool:
-    """Whether the host's processor has AVX-512 as servers have had it since 2017."""
-    return set(_described().get("flags", "").split()) >= _AVX512
+    """Return whether the host's processor has AVX-512 as servers have had it since 2017 (x86-64-v4)."""
+    return features() >= _AVX512
+
+
+@cache
+def best_instruction_set() -> str:
+    """Return the most that kernels can use here: `avx512`, `avx2`, `sse` or, on ARM, `neon`."""
+    if platform.machine() in ("aarch64", "arm64", "ARM64"):
+        return "neon"
+    return "avx512" if has_avx512() else "avx2" if features() >= _AVX2 else "sse"
+
+
+def instruction_set(lanes: int) -> str:
+    """Return the instructions for vectors of that many 32-bit elements, never more than the processor has."""
+    best = best_instruction_set()
+    if best == "neon":
+        return best
+    ranks = ("sse", "avx2", "avx512")
+    return ranks[min(ranks.index(best), 2 if lanes >= 16 else 1 if lanes >= 8 else 0)]
 
 
 def from_amd() -> bool:
@@ -54,19 +87,18 @@ def from_amd() -> bool:
     return _described().get("vendor_id") == "AuthenticAMD"
 
 
-def vectors() -> tuple[int, int]:
-    """The elements of 32 bits that a vector has, and how many vectors the processor's registers hold: 16 and 32 with
-    AVX-512, 8 and 16 with AVX2 (and on ARM, where each takes two of 32 registers)."""
-    return (16, 32) if has_avx512() else (8, 16)
+def vectors(instructions: str) -> tuple[int, int]:
+    """Return how many 32-bit elements a vector has, and how many vectors the processor's registers hold."""
+    return {"avx512": (16, 32), "avx2": (8, 16), "sse": (4, 16), "neon": (4, 32)}[instructions]
 
 
-def must_be_told(version: str) -> bool:
-    """Whether the processor has AVX-512 and a PoCL of this device version does not know it.
+def llvm_knows_avx512(version: str) -> bool:
+    """Return whether a PoCL of this device version compiles for AVX-512, on a processor that has it.
 
     For a processor that its LLVM is too old for, PoCL compiles as for an older one: a Zen 4 is a znver3 to LLVM 14,
-    which has AVX2 only, and half of the speed in matrix products.
+    which has AVX2 only.
     """
-    return has_avx512() and not _KNOWN.search(version)
+    return bool(_KNOWN.search(version))
 
 
 @cache

@@ -35,8 +35,7 @@ class Capabilities:
     functions. `optimize`: whether kernels are optimised; without it they are built in half of the time or less, which
     is what tests of other devices' schedules want. `stream`, `stream_rows`: bytes of a result from which a CPU's stores
     bypass caches, and those of softmax and its kind. `ahead`: whether elementwise kernels on CPUs ask for operands
-    before they read them. `registers`: vectors of `lanes` elements that a CPU's registers hold, 32 or 16. `avx512`: the
-    compiler must be told that the processor has AVX-512.
+    before they read them. `registers`: vectors of `lanes` elements that a CPU's registers hold, 32 or 16.
     For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
     block may have, `block` the elements that a program of an elementwise kernel takes.
     """
@@ -58,7 +57,6 @@ class Capabilities:
     stream_rows: int = 32 << 20
     ahead: bool = True
     registers: int = 32
-    avx512: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +74,7 @@ class Instance:
     text: kernel source, generic in dtype. entry: the kernel in it. element: the compute type in OpenCL C (`float`).
     lanes: width of the vector type `V`. slots: the buffers in order. defines: macros (name, value); for Triton the
     kernel's constants. functions: math functions the text calls. name: of the op, for errors.
+    pointers: how many buffers the kernel takes, where that is not one a slot.
     """
 
     name: str
@@ -86,6 +85,7 @@ class Instance:
     slots: tuple[Slot, ...]
     defines: tuple[tuple[str, str | int | float], ...] = ()
     functions: tuple[str, ...] = ()
+    pointers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

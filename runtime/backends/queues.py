@@ -1,4 +1,4 @@
-"""What launches know of an OpenCL stream, whoever makes them: Python, or C (`runtime.native`)."""
+"""What launches know of a stream and its driver, whoever makes them: Python, or C (`runtime.native`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from ..errors import LaunchError
 from ..pool import Pool
 from .protocol import Step
 
-__all__ = ["CALLING", "DEVICE", "WORKERS", "Counter", "QueueStream", "launch_error"]
-
-# Where a step is launched: in the calling thread once nothing is pending; by workers, whose event is kept with the
-# stream and with all storages; or on a device whose order is all that matters.
-CALLING, WORKERS, DEVICE = range(3)
+__all__ = ["Counter", "QueueStream", "launch_error"]
 
 
 class Counter:
@@ -25,18 +21,16 @@ class Counter:
 
 
 class QueueStream:
-    """A stream over OpenCL queues.
+    """An order of work on a device, with a pool whose blocks are reused in that order.
 
-    pending: the last event that work of other queues has to wait for, or None. deep: the address of the stream's queue
-    and swift: that of its queue in the calling thread, where C may launch, else 0.
+    deep: the address of the OpenCL queue by which C launches; 0 where there is none or Python watches launches.
     """
 
-    __slots__ = ("__weakref__", "deep", "pending", "pool", "swift")
+    __slots__ = ("__weakref__", "deep", "pool")
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.pending: Any = None
-        self.deep = self.swift = 0
+        self.deep = 0
 
 
 def launch_error(name: str, step: Step, device: str, error: Exception) -> LaunchError:

@@ -5,8 +5,8 @@
 CLASSES(DEFINE)
 struct Driver driver;
 PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one, *nothing;
-PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver, *s_int_ptr,
-    *s_popleft, *s_release, *s_retire, *s_state, *s_wait;
+PyObject *s_acquire, *s_allocate, *s_appendleft, *s_default_stream, *s_driver, *s_int_ptr, *s_popleft, *s_release,
+    *s_retire, *s_state;
 
 static PyTypeObject *class_of(PyObject *classes, const char *name) {
     PyObject *found = PyDict_GetItemString(classes, name);
@@ -51,21 +51,30 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *args) {
 }
 
 PyDoc_STRVAR(use_doc,
-"use(clSetKernelArg, clEnqueueNDRangeKernel, clGetEventInfo, clWaitForEvents, clReleaseEvent,\n"
-"clGetMemObjectInfo)\n--\n\n"
-"Tell the addresses of OpenCL's functions.");
+"use(clSetKernelArg, clEnqueueNDRangeKernel)\n--\n\n"
+"Tell the addresses of OpenCL's functions, by which kernels are launched from now on.");
 
 static PyObject *use(PyObject *Py_UNUSED(module), PyObject *args) {
-    unsigned long long found[6];
-    if (!PyArg_ParseTuple(args, "KKKKKK", found, found + 1, found + 2, found + 3, found + 4, found + 5)) return NULL;
-    driver.clSetKernelArg = (void *)(uintptr_t)found[0];
-    driver.clEnqueueNDRangeKernel = (void *)(uintptr_t)found[1];
-    driver.clGetEventInfo = (void *)(uintptr_t)found[2];
-    driver.clWaitForEvents = (void *)(uintptr_t)found[3];
-    driver.clReleaseEvent = (void *)(uintptr_t)found[4];
-    driver.clGetMemObjectInfo = (void *)(uintptr_t)found[5];
+    unsigned long long set_argument, enqueue;
+    if (!PyArg_ParseTuple(args, "KK", &set_argument, &enqueue)) return NULL;
+    driver.clSetKernelArg = (void *)(uintptr_t)set_argument;
+    driver.clEnqueueNDRangeKernel = (void *)(uintptr_t)enqueue;
     Py_RETURN_NONE;
 }
+
+PyDoc_STRVAR(detour_doc, "detour(on)\n--\n\nHave launches on `cpu` go by Python from now on, or not.");
+
+static PyObject *detour(PyObject *Py_UNUSED(module), PyObject *args) {
+    int on;
+    if (!PyArg_ParseTuple(args, "p", &on)) return NULL;
+    set_detour(on);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(call_kernel_doc,
+"call_kernel(kernel, buffers, geometry, dynamic, size, helpers, work, releases)\n--\n\n"
+"Call a compiled Kernel on buffers at these addresses (a tuple), with the geometry and the packed offsets and numbers\n"
+"as bytes, for a tuple of three numbers of work-items; the rest as HostLauncher takes it.");
 
 PyDoc_STRVAR(limit_doc, "limit(helpers)\n--\n\nHave kernels shared with at most that many threads from now on.");
 
@@ -74,6 +83,29 @@ static PyObject *limit(PyObject *Py_UNUSED(module), PyObject *args) {
     if (!PyArg_ParseTuple(args, "I", &helpers)) return NULL;
     team_limit(helpers);
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(features_doc,
+"processor_features()\n--\n\nWhat kernels may use of an x86 processor, by the names in /proc/cpuinfo; empty elsewhere.");
+
+static PyObject *processor_features(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    PyObject *names = PyList_New(0);
+    if (names == NULL) return NULL;
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+    __builtin_cpu_init();
+#define FEATURE(name, alias)                                                                                           \
+    if (__builtin_cpu_supports(name)) {                                                                                \
+        PyObject *text = PyUnicode_FromString(alias);                                                                  \
+        int failed = text == NULL || PyList_Append(names, text);                                                       \
+        Py_XDECREF(text);                                                                                              \
+        if (failed) return Py_DECREF(names), NULL;                                                                     \
+    }
+    FEATURE("avx", "avx") FEATURE("avx2", "avx2") FEATURE("bmi", "bmi1") FEATURE("bmi2", "bmi2") FEATURE("fma", "fma")
+    FEATURE("avx512f", "avx512f") FEATURE("avx512bw", "avx512bw") FEATURE("avx512cd", "avx512cd")
+    FEATURE("avx512dq", "avx512dq") FEATURE("avx512vl", "avx512vl")
+    FEATURE("avx2", "f16c") FEATURE("avx2", "movbe")  /* every processor with AVX2 has both */
+#endif
+    return names;
 }
 
 PyDoc_STRVAR(call_doc,
@@ -90,7 +122,10 @@ static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, call_doc},
     {"call_into", (PyCFunction)(void (*)(void))call_into, METH_FASTCALL | METH_KEYWORDS, into_doc},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_FASTCALL | METH_KEYWORDS, empty_doc},
+    {"call_kernel", call_kernel, METH_VARARGS, call_kernel_doc},
+    {"detour", detour, METH_VARARGS, detour_doc},
     {"limit", limit, METH_VARARGS, limit_doc},
+    {"processor_features", processor_features, METH_NOARGS, features_doc},
     {"use", use, METH_VARARGS, use_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -103,10 +138,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void) {
     struct { PyObject **to; const char *name; } names[] = {
         {&s_acquire, "acquire"}, {&s_allocate, "allocate"}, {&s_appendleft, "appendleft"},
-        {&s_command_execution_status, "command_execution_status"}, {&s_default_stream, "default_stream"},
-        {&s_driver, "driver"}, {&s_int_ptr, "int_ptr"}, {&s_popleft, "popleft"},
+        {&s_default_stream, "default_stream"}, {&s_driver, "driver"}, {&s_int_ptr, "int_ptr"}, {&s_popleft, "popleft"},
         {&s_release, "release"}, {&s_retire, "retire"}, {&s_state, "state"},
-        {&s_wait, "wait"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
@@ -114,12 +147,12 @@ PyMODINIT_FUNC PyInit__native(void) {
         (nothing = PyTuple_New(0)) == NULL)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyType_Ready(&launcher_type) || PyType_Ready(&event_type) ||
-        PyType_Ready(&operator_type) || PyType_Ready(&function_type) ||
-        PyModule_AddObjectRef(module, "Function", (PyObject *)&function_type) ||
+    if (module == NULL || PyType_Ready(&launcher_type) || PyType_Ready(&host_launcher_type) ||
+        PyType_Ready(&operator_type) || PyType_Ready(&kernel_type) ||
+        PyModule_AddObjectRef(module, "Kernel", (PyObject *)&kernel_type) ||
         PyModule_AddObjectRef(module, "Operator", (PyObject *)&operator_type) ||
         PyModule_AddObjectRef(module, "Launcher", (PyObject *)&launcher_type) ||
-        PyModule_AddObjectRef(module, "Event", (PyObject *)&event_type)) {
+        PyModule_AddObjectRef(module, "HostLauncher", (PyObject *)&host_launcher_type)) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -8,10 +8,10 @@
  *     into.c       call_into       dispatch.call_into, of what records nothing
  *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
  *     memory.c     take, finalize  pool.Pool.allocate, the drivers' `allocate`, storage.Storage.__del__
- *     launch.c     Launcher        backends.opencl_cpu.CpuDriver._prepare_*, backends.opencl.OpenCLDriver.prepare
- *     direct.c     Function         nothing: a kernel as a function, without the driver's launch
- *     team.c       team_run         nothing: threads that share its work-items
- *     event.c      Event           what is asked of pyopencl's events
+ *     arguments.c  pack ...        backends.arguments: a launch's numbers as kernels read them
+ *     launch.c     Launcher        backends.opencl.OpenCLDriver.prepare
+ *     call.c       HostLauncher    backends.cpu.launching.HostLauncher: kernels of `cpu`, which are C functions
+ *     team.c       team_run        nothing: threads that share the work-items of such a call
  *
  * A change of one is a change of the other; tests/test_native.py runs both. Everything runs with the interpreter's
  * lock held (as short kernels do under pyopencl), but for waiting.
@@ -43,8 +43,8 @@
     X(edges) X(freed) X(function) X(hooks) X(recipe) X(saved) X(saved_out) X(sequence) X(statics) X(trace)
 #define SLOTS_Saved(X) X(leaf) X(meta) X(needs) X(node) X(output) X(start) X(storage) X(version)
 #define SLOTS_Scratch(X) X(start) X(storage)
-#define SLOTS_Base(X) X(buffer) X(pending) X(start) X(storage)
-#define SLOTS_QueueStream(X) X(deep) X(pending) X(pool) X(swift)
+#define SLOTS_Base(X) X(buffer) X(start) X(storage)
+#define SLOTS_QueueStream(X) X(deep) X(pool)
 #define SLOTS_Counter(X) X(value)
 
 #define CLASSES(X)                                                                                                     \
@@ -56,8 +56,6 @@
     struct class##Slots { PyTypeObject *type; SLOTS_##class(FIELD) };                                                  \
     extern struct class##Slots class;
 CLASSES(DECLARE)
-
-enum { CALLING, WORKERS, DEVICE };  /* as in backends/queues.py */
 
 #define AT(object, class, slot) (*(PyObject **)((char *)(object) + class.slot))
 
@@ -81,35 +79,28 @@ static inline Py_ssize_t number_at(PyObject *tuple, Py_ssize_t i) { return PyLon
 
 /* What functions of several files use. */
 enum { MOST_BUFFERS = 40 };  /* of a launch here; optimizers have 33, and others go by Python */
+enum { MOST_BYTES = 16 * MOST_BUFFERS };  /* of a launch's offsets and numbers */
 extern PyObject *states, *slow_call, *slow_call_into, *slow_empty, *numbering, *zero, *one, *nothing;
-extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_command_execution_status, *s_default_stream, *s_driver,
-    *s_int_ptr, *s_popleft, *s_release, *s_retire, *s_state, *s_wait;
-extern PyTypeObject launcher_type, event_type, function_type, operator_type;
+extern PyObject *s_acquire, *s_allocate, *s_appendleft, *s_default_stream, *s_driver, *s_int_ptr, *s_popleft, *s_release,
+    *s_retire, *s_state;
+extern PyTypeObject launcher_type, host_launcher_type, kernel_type, operator_type;
 
 typedef int32_t Status;
 extern struct Driver {  /* OpenCL's functions, of the library that pyopencl uses */
     Status (*clSetKernelArg)(void *, uint32_t, size_t, const void *);
     Status (*clEnqueueNDRangeKernel)(void *, void *, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t,
                                      const void *, void **);
-    Status (*clGetEventInfo)(void *, uint32_t, size_t, void *, size_t *);
-    Status (*clWaitForEvents)(uint32_t, void *const *);
-    Status (*clReleaseEvent)(void *);
-    Status (*clGetMemObjectInfo)(void *, uint32_t, size_t, void *, size_t *);
 } driver;
 
-typedef struct {  /* PoCL's struct pocl_context, with room for what later versions may append */
-    size_t num_groups[3], global_offset[3], local_size[3];
-    uint8_t *printf_buffer;
-    uint32_t *printf_position;
-    uint32_t printf_capacity, work_dim;
-    uint64_t appended[8];
-} Context;
-typedef void Workgroup(void **arguments, const Context *context, unsigned long x, unsigned long y, unsigned long z);
-/* The same where Intel's compiler adds ten parameters of its own. The last is room for large arrays, which are on the
- * stack where it is NULL; kernels as they are here use none of the others. */
-typedef void Extended(void **arguments, const Context *context, unsigned long x, unsigned long y, unsigned long z,
-                      void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *);
-#define NOTHING_MORE NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+/* A compiled kernel of the `cpu` device: it runs the work-items from `begin` up to `end` of a launch of
+ * size[0] * size[1] * size[2]. runtime/program.py writes the function. */
+typedef void WorkItems(void *const *arguments, const size_t *size, size_t begin, size_t end);
+typedef struct {
+    WorkItems *code;
+    void *arguments[MOST_BUFFERS + 2];  /* addresses of the arguments' values */
+    size_t size[3], items;
+} Launch;
+
 /* The rounding and the handling of small numbers that kernels are run with, whatever the thread has otherwise. */
 #ifdef __SSE__
 #include <xmmintrin.h>
@@ -126,13 +117,6 @@ static inline void restore_rounding(unsigned before) {
 static inline unsigned usual_rounding(void) { return 0; }
 static inline void restore_rounding(unsigned before) { (void)before; }
 #endif
-
-typedef struct {  /* of a kernel as a function */
-    Workgroup *code;
-    int extended;
-    void *arguments[MOST_BUFFERS + 2];
-    Context context;
-} Launch;
 
 typedef struct { PyObject *const *items; Py_ssize_t count; } List;  /* of a tuple or a list */
 
@@ -154,15 +138,17 @@ PyObject *view_of(PyObject *plan, PyObject *const *operands, PyObject *statics);
 int recorded(PyObject *plan, PyObject *const *operands, PyObject *const *outs, PyObject *statics);
 int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
              Py_ssize_t scalar_count, PyObject *stream);
-PyObject *event_of(void *handle);
-int is_done(PyObject *event);
-Workgroup *code_of(PyObject *function);
-int is_extended(PyObject *function);
-int is_sought(PyObject *function);
-void seek(PyObject *function);
-void perform(const Launch *launch, uint32_t item);
-void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers, int64_t expected_ns);
+int operand_slots(PyObject *tensor, PyObject **start, PyObject **buffer);
+size_t pack(char element, PyObject *value, char *to);
+int positions_of(PyObject *tuple, int *to, Py_ssize_t room);
+int sizes_of(PyObject *tuple, size_t *to);
+PyObject *launched_by(PyObject *fallback, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
+                      Py_ssize_t scalar_count, PyObject *stream);
+void team_run(const Launch *launch, uint32_t helpers, int64_t expected_ns);
 void team_limit(uint32_t helpers);
-void team_rest(void);
+int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
+                Py_ssize_t scalar_count);
+void set_detour(int on);
+PyObject *call_kernel(PyObject *module, PyObject *args);
 
 #endif

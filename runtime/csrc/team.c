@@ -10,6 +10,8 @@
  * them there (to the scheduler an idle core whose host lent it away looks occupied), and move them some 30 ms later: so
  * a helper is kept from the core on which the caller was last seen.
  *
+ * A child of a fork has no helpers, and starts its own when it first needs them.
+ *
  * There is one team a process. Who finds it at work for another thread does its own launch alone.
  */
 #define _GNU_SOURCE
@@ -35,12 +37,14 @@ enum { STACK = 16 << 20 };  /* bytes: kernels have arrays of up to two megabytes
 #define PAUSE() ((void)0)
 #endif
 
-static const Launch *current;  /* written while no item is left, as is `allowed`, how many helpers may take items */
+enum { MOST_SHARES = 0x7FFF };  /* of a launch: an item is a share of its work-items, mostly one */
+
+static const Launch *current;  /* written while no item is left, as are `share`, the work-items in an item, */
+static size_t share;           /* and `allowed`, how many helpers may take items */
 static _Atomic uint32_t allowed;
 static _Alignas(LINE) _Atomic uint64_t items;  /* launches counted << 32 | end << 16 | begin: items not taken yet */
 static _Alignas(LINE) _Atomic uint32_t done;
 static _Alignas(LINE) _Atomic uint32_t asleep;
-static _Atomic uint32_t resting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static uint32_t threads;  /* that were started */
@@ -60,6 +64,11 @@ static int taken(uint32_t who) {
         next = who ? now - (1 << 16) : now + 1;
     } while (!atomic_compare_exchange_weak_explicit(&items, &now, next, memory_order_acq_rel, memory_order_acquire));
     return (int)(who ? (now >> 16 & 0xFFFF) - 1 : now & 0xFFFF);
+}
+
+static void perform(int item) {
+    size_t begin = (size_t)item * share, end = begin + share;
+    current->code(current->arguments, current->size, begin, end < current->items ? end : current->items);
 }
 
 static int64_t now_ns(void) {
@@ -104,11 +113,11 @@ static void *help(void *argument) {
     for (int64_t since = now_ns();;) {
         int item = taken(who);
         if (item >= 0) {
-            perform(current, (uint32_t)item);
+            perform(item);
             /* On x86 this is locked, and so waits for stores past the caches too; a plain store would not. */
             atomic_fetch_add_explicit(&done, 1, memory_order_release);
             since = now_ns();
-        } else if (atomic_load_explicit(&resting, memory_order_relaxed) || now_ns() - since > SPIN_NS) {
+        } else if (now_ns() - since > SPIN_NS) {
             sleep_until_rung();
             since = now_ns();
         } else {
@@ -119,11 +128,22 @@ static void *help(void *argument) {
     return NULL;
 }
 
+/* In the child of a fork: the helpers are the parent's. */
+static void forget_helpers(void) {
+    static const pthread_mutex_t fresh_lock = PTHREAD_MUTEX_INITIALIZER;
+    static const pthread_cond_t fresh_bell = PTHREAD_COND_INITIALIZER;
+    threads = 0, lock = fresh_lock, bell = fresh_bell;
+    atomic_store(&asleep, 0), atomic_store(&items, 0), atomic_store(&done, 0);
+    atomic_flag_clear(&busy);
+}
+
 /* Have as many helpers as that, if threads can be had. */
 static void start(uint32_t helpers) {
+    static int watches_forks;
     sigset_t all, before;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes)) return;
+    if (!watches_forks) watches_forks = !pthread_atfork(NULL, NULL, forget_helpers);
     pthread_attr_setstacksize(&attributes, STACK);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  /* signals are the interpreter's */
@@ -136,9 +156,7 @@ static void start(uint32_t helpers) {
     pthread_attr_destroy(&attributes);
 }
 
-static void alone(const Launch *launch, uint32_t begin, uint32_t end) {
-    for (; begin < end; begin++) perform(launch, begin);
-}
+static void alone(const Launch *launch) { launch->code(launch->arguments, launch->size, 0, launch->items); }
 
 /* Whether helpers that sleep are woken now, for a launch that takes one thread so long. */
 static int is_worth_waking(int64_t expected_ns) {
@@ -151,13 +169,12 @@ static int is_worth_waking(int64_t expected_ns) {
     return 1;
 }
 
-/* Run the items of a launch from `begin` up to `end` (at most 65535) by the calling thread and that many helpers.
- * expected_ns: what one thread takes for them, roughly. */
-void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers, int64_t expected_ns) {
+/* Run a launch by the calling thread and that many helpers. expected_ns: what one thread takes for it, roughly. */
+void team_run(const Launch *launch, uint32_t helpers, int64_t expected_ns) {
     static uint64_t launches;
     if (helpers > most) helpers = most;
-    if (helpers == 0 || end - begin < 2 || atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
-        alone(launch, begin, end);
+    if (helpers == 0 || launch->items < 2 || atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
+        alone(launch);
         return;
     }
     uint32_t sleep = atomic_load(&asleep), wakes = 0;
@@ -168,37 +185,34 @@ void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpe
         for (uint32_t i = 0; i < threads; i++) keep_away(i);
     if (sleep < threads || wakes) {
         current = launch;
+        share = (launch->items + MOST_SHARES - 1) / MOST_SHARES;
+        uint32_t shares = (uint32_t)((launch->items + share - 1) / share);
         atomic_store_explicit(&allowed, helpers, memory_order_relaxed);
         atomic_store_explicit(&done, 0, memory_order_relaxed);
-        atomic_store_explicit(&resting, 0, memory_order_relaxed);
-        atomic_store(&items, ++launches << 32 | (uint64_t)end << 16 | begin);
+        atomic_store(&items, ++launches << 32 | (uint64_t)shares << 16);
         if (wakes && atomic_load(&asleep)) {
             pthread_mutex_lock(&lock);
             pthread_cond_broadcast(&bell);
             pthread_mutex_unlock(&lock);
         }
-        uint32_t others = end - begin;
-        for (int item; (item = taken(0)) >= 0; others--) perform(launch, (uint32_t)item);
+        uint32_t others = shares;
+        for (int item; (item = taken(0)) >= 0; others--) perform(item);
         for (uint32_t polls = 0; atomic_load_explicit(&done, memory_order_acquire) < others; polls++) {
             if (polls < PATIENCE) PAUSE();
             else sched_yield();
         }
-    } else alone(launch, begin, end);
+    } else alone(launch);
     atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
 /* Have at most that many helpers from now on. */
 void team_limit(uint32_t helpers) { most = helpers; }
 
-/* Others need the cores now. */
-void team_rest(void) { atomic_store_explicit(&resting, 1, memory_order_relaxed); }
-
 #else
-void team_run(const Launch *launch, uint32_t begin, uint32_t end, uint32_t helpers, int64_t expected_ns) {
+void team_run(const Launch *launch, uint32_t helpers, int64_t expected_ns) {
     (void)helpers, (void)expected_ns;
-    for (; begin < end; begin++) perform(launch, begin);
+    launch->code(launch->arguments, launch->size, 0, launch->items);
 }
 
 void team_limit(uint32_t helpers) { (void)helpers; }
-void team_rest(void) {}
 #endif

@@ -112,7 +112,9 @@ def plan(record: OpRecord, types: Sequence[DType], device: Device, shared: Runs,
     defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BASES", str(BASES)), *found.defines, *classes)
     text = record.texts["opencl"]
     name = record.name
-    made = Instance(name, text.source, f"{name}_{schedule}", element, lanes, found.slots, defines, text.functions)
+    made = Instance(
+        name, text.source, f"{name}_{schedule}", element, lanes, found.slots, defines, text.functions, BASES + 1
+    )
     local = shared.group
     geometry = pack_longs((len(shared.heads),))
     size = (shared.items * local,)

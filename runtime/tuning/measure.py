@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from .. import schedules
-from ..backends.opencl_cpu import CpuDriver
 from ..backends.protocol import Instance
 from ..device import Device, Meta
 from ..dtypes import DType
@@ -160,13 +159,8 @@ class Trials:
         with contextlib.suppress(WeftgradError):
             if self.driver.target == "triton":
                 self.driver.build(steps)
-                return
-            by_compiler: dict[int, tuple[Any, list[Instance]]] = {}
-            for step in steps:
-                compiler = self.driver.compiler_of(step) if isinstance(self.driver, CpuDriver) else self.driver.compiler
-                by_compiler.setdefault(id(compiler), (compiler, []))[1].append(step.instance)
-            for compiler, instances in by_compiler.values():
-                compiler.build(instances)
+            else:
+                self.driver.build([step.instance for step in steps])
 
     def calls(self, run: Callable[..., None]) -> int:
         """How many calls a sample should have."""

@@ -19,15 +19,6 @@
 #else
 #define WG_PREFETCH(place)
 #endif
-// A compiler that does not know the processor, but that it has AVX-512. The attribute is of functions that are called, so
-// bodies of kernels are functions of their own (runtime/called.py).
-#if defined(WG_AVX512) && !defined(__AVX512F__)
-#define __AVX512F__ 1
-#define WG_END _Pragma("clang attribute pop")
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl"))), apply_to = function)
-#else
-#define WG_END
-#endif
 // Vectors of more than a register are no mistake: no function is called from elsewhere.
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpsabi"
@@ -43,6 +34,10 @@ WG_OF_A_WORK_ITEM get_local_size(uint);
 WG_OF_A_WORK_ITEM get_num_groups(uint);
 void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #endif
+#ifndef WG_LIST // a vector of listed elements: (float2)WG_LIST 0, 1 WG_LIST_END
+#define WG_LIST (
+#define WG_LIST_END )
+#endif
 // Every bit inverted; where a kernel calculates with truth values, 0 and 1 exchanged (pointwise.cl.j2).
 #define WG_NOT(x) (~(x))
 // One work-item a work-group: what CPU schedules want, and what lets the compiler drop the work-item loop. Intel's makes
@@ -50,7 +45,9 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #ifndef __has_attribute
 #define __has_attribute(x) 0
 #endif
-#if __has_attribute(intel_vec_len_hint)
+#if defined(WG_AS_C)
+#define WG_ALONE
+#elif __has_attribute(intel_vec_len_hint)
 #define WG_ALONE __attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))
 #else
 #define WG_ALONE __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -66,14 +63,6 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #define WG_AT(S, p, bytes) ((global S *)((global char *)(p) + (bytes)))
 #ifndef WG_INLINE // taken away by build options for simulators that cannot run what the inliner leaves behind
 #define WG_INLINE __attribute__((always_inline))
-#endif
-// Keeps a sum of a loop's constants a number, for compilers that take it apart and add its terms at every turn.
-#ifdef WG_ASSEMBLER512
-#define WG_SUMMED(i) __asm__("" : "+r"(i))
-#define WG_IN_ORDER __asm__ volatile("" : : : "memory")
-#else
-#define WG_SUMMED(i)
-#define WG_IN_ORDER
 #endif
 // Rows and columns of a square exchanged: t, an array of LANES vectors of type T, of LANES elements each. Within 16 bytes,
 // a chunk of a vector, elements of two rows are zipped until columns are there, then the chunks are sorted: so every step

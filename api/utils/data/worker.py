@@ -22,7 +22,7 @@ import numpy as np
 import numpy.random  # NumPy imports it when it is first named, which would be in each worker
 
 from ...random import manual_seed
-from ...runtime.backends import opencl_cpu  # noqa: F401  # the same: the driver of `cpu`, which imports no OpenCL
+from ...runtime.backends import cpu  # noqa: F401  # the same: the driver of `cpu`, which imports no OpenCL
 from ...runtime.device import set_default_device
 from ...runtime.errors import NotPicklable
 from . import collate

@@ -4,7 +4,7 @@
 // fourth root of erfc(a), which needs fewer terms than erfc(a) does and no exponential: our own minimax fits.
 // Largest error measured: 1.01 ULP by tables (subnormal x; 0.70 otherwise), 1.25 elsewhere.
 static inline __attribute__((overloadable)) F wg_erf(F x) {
-#if defined(__AVX512F__) || defined(WG_ASSEMBLER512)
+#if defined(__AVX512F__)
     x = x < K(-3.94) ? (F)(K(-3.94)) : x;
     x = x > K(3.94) ? (F)(K(3.94)) : x;
     F a = AS_F(AS_I(x) & ~SIGN);

@@ -6,10 +6,6 @@
 static inline __attribute__((overloadable)) S wg_from_half(H x) {
 #if WIDTH == 16 && defined(__AVX512F__)
     return __builtin_ia32_vcvtph2ps512_mask(__builtin_astype(x, short16), (S)(0), (ushort)0xffff, 4);
-#elif WIDTH == 16 && defined(WG_ASSEMBLER512)
-    S r;
-    __asm__("vcvtph2ps %1, %0" : "=X"(r) : "X"(as_float8(x)));
-    return r;
 #else
     W h = TO_W(x), o = (h & 0x7fff) << 13, e = o & 0x0f800000;
     W normal = o + 0x38000000, special = (o + 0x70000000) | (o > 0x0f800000 ? (W)(0x00400000) : (W)(0));
@@ -21,10 +17,6 @@ static inline __attribute__((overloadable)) S wg_from_half(H x) {
 static inline __attribute__((overloadable)) H wg_to_half(S x) {
 #if WIDTH == 16 && defined(__AVX512F__)
     return __builtin_astype(__builtin_ia32_vcvtps2ph512_mask(x, 0, (short16)(0), (ushort)0xffff), ushort16);
-#elif WIDTH == 16 && defined(WG_ASSEMBLER512)
-    float8 r;
-    __asm__("vcvtps2ph $0, %1, %0" : "=X"(r) : "X"(x));
-    return as_ushort16(r);
 #else
     W u = AS_W(x), f = u & 0x7fffffff;
     W tiny = AS_W(AS_S(f) + 0.5f) - 0x3f000000;

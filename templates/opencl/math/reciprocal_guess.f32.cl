@@ -12,19 +12,6 @@ static inline __attribute__((overloadable)) F wg_reciprocal_guess(F x) {
         LANE(r, i) = __builtin_ia32_rcp14ss_mask(y, y, y, (uchar)1)[0];
     }
     return r;
-#elif defined(WG_ASSEMBLER512) && WIDTH == 16
-    F r;
-    __asm__("vrcp14ps %1, %0" : "=X"(r) : "X"(x));
-    return r;
-#elif defined(WG_ASSEMBLER512)
-    F r;
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) {
-        float y = LANE(x, i), z;
-        __asm__("vrcp14ss %1, %1, %0" : "=X"(z) : "X"(y));
-        LANE(r, i) = z;
-    }
-    return r;
 #else
     return 1 / x;
 #endif

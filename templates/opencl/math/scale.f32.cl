@@ -4,10 +4,6 @@
 static inline __attribute__((overloadable)) F wg_scale(F y, I i) {
 #if WIDTH == 16 && defined(__AVX512F__)
     return __builtin_ia32_scalefps512_mask(y, INT_TO_F(i), y, (ushort)0xffff, 4);
-#elif WIDTH == 16 && defined(WG_ASSEMBLER512)
-    F r;
-    __asm__("vscalefps %2, %1, %0" : "=X"(r) : "X"(y), "X"(INT_TO_F(i)));
-    return r;
 #else
     I h = i >> 1;
     return (y * AS_F((h + 127) << 23)) * AS_F((i - h + 127) << 23);

@@ -20,7 +20,7 @@ static inline __attribute__((overloadable)) F wg_trig_reduce_far(F x, I *q) {
     return result;
 }
 static inline __attribute__((overloadable)) F wg_trig_reduce(F x, F *low, I *q) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(FP_FAST_FMAF) || defined(WG_ASSEMBLER512)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(FP_FAST_FMAF)
     F t = x * K(0.63661977) + MAGIC, n = t - MAGIC;
     F r = (x - n * K(1.5707964)) - n * K(-4.371139e-08);
     *q = AS_I(t);

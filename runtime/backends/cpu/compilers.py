@@ -1,0 +1,160 @@
+"""Find a clang that compiles kernels for this processor.
+
+Candidates, in this order:
+
+1. the program that WEFTGRAD_CLANG names (`WEFTGRAD_CLANG=off` leaves out all of them),
+2. the clang in the `ziglang` wheel, which the base installation brings,
+3. a `clang` of version 15 or later on PATH.
+
+Each must compile, link and run a probe kernel. The probe runs in a process of its own the first time that a compiler
+and its flags are seen, because wrong machine code can end the process; the object cache remembers that it passed.
+
+No compiler has to know the processor's name: flags name instruction set levels (x86-64-v2, v3, v4; NEON), chosen by
+what the processor says it has (`processor.instruction_set`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ...errors import DriverNotFound
+
+__all__ = ["Compiler", "candidates", "flags", "link_command", "target_triple"]
+
+_MIN_VERSION = 15  # `ext_vector_type` in conditional expressions of C, `-march=x86-64-v4`, `__builtin_bit_cast`
+_TIMEOUT = 60.0  # seconds, of a version query
+
+_MARCH = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"}
+_COMMON = (
+    "-x", "c", "-std=gnu2x", "-ffp-contract=on", "-fno-math-errno", "-fno-stack-protector", "-fvisibility=hidden",
+    "-fno-asynchronous-unwind-tables", "-fno-ident", "-w",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A clang and a linker.
+
+    Attributes:
+        name: What a person calls it: `clang 22.1.8 (ziglang 0.17.1)`.
+        compile: The command that is clang.
+        linker: The command that is lld, or empty: clang links by the system's linker.
+        identity: What objects in the cache depend on: the same text is the same compiler.
+    """
+
+    name: str
+    compile: tuple[str, ...]
+    linker: tuple[str, ...]
+    identity: str
+
+
+def candidates(notes: list[str]) -> Iterator[Compiler]:
+    """Yield compilers to try, best first; why one is missing or unfit goes to `notes`."""
+    named = os.environ.get("WEFTGRAD_CLANG", "")
+    if named.lower() in ("off", "0"):
+        notes.append("WEFTGRAD_CLANG=off")
+        return
+    if named:
+        path = shutil.which(named)
+        if path is None:
+            raise DriverNotFound(f"WEFTGRAD_CLANG={named}: no such program; unset it, or name a clang {_MIN_VERSION}+")
+        found = _from_program(path, notes)
+        if found is None:
+            raise DriverNotFound(f"WEFTGRAD_CLANG={named}: {notes[-1]}")
+        yield found
+        return
+    wheel = _from_wheel(notes)
+    if wheel is not None:
+        yield wheel
+    path = shutil.which("clang")
+    if path is None:
+        notes.append("no clang on PATH")
+        return
+    program = _from_program(path, notes)
+    if program is not None:
+        yield program
+
+
+def _from_wheel(notes: list[str]) -> Compiler | None:
+    """The clang in the ziglang wheel. Not imported: its location and version are read from the folders on sys.path."""
+    for folder in sys.path:
+        zig = Path(folder or ".", "ziglang", "zig.exe" if os.name == "nt" else "zig")
+        if not zig.is_file():
+            continue
+        version = next((p.name.split("-")[1] for p in sorted(zig.parent.parent.glob("ziglang-*.dist-info"))), "?")
+        program = str(zig)
+        return Compiler(
+            f"clang (ziglang {version.removesuffix('.dist')})", (program, "clang"), (program,), f"ziglang {version}"
+        )
+    notes.append("ziglang is not installed")
+    return None
+
+
+def _from_program(path: str, notes: list[str]) -> Compiler | None:
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_TIMEOUT, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        notes.append(f"{path} --version fails: {error}")
+        return None
+    match = re.search(r"clang version (\d+)[\w.+-]*", answer.stdout)
+    if match is None or int(match[1]) < _MIN_VERSION:
+        notes.append(f"{path} is {answer.stdout.splitlines()[0] if answer.stdout else 'silent'}, not clang 15 or later")
+        return None
+    lld = shutil.which(f"ld.lld-{match[1]}") or shutil.which("ld.lld")
+    return Compiler(f"{match[0]} ({path})", (path,), (lld,) if lld else (), answer.stdout)
+
+
+@cache
+def target_triple(machine: str, system: str) -> str:
+    """Return LLVM's name of a target: `x86_64-linux-gnu`, `aarch64-apple-macos11`, `x86_64-windows-gnu`."""
+    cpu = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(machine, machine)
+    if system == "Darwin":
+        return f"{'arm64' if cpu == 'aarch64' else cpu}-apple-macos11.0"
+    return f"{cpu}-windows-gnu" if system == "Windows" else f"{cpu}-linux-gnu"
+
+
+def flags(instruction_set: str, machine: str, system: str, optimize: bool, prefetch: bool) -> tuple[str, ...]:
+    """Return clang's options for kernels.
+
+    Args:
+        instruction_set: `avx512`, `avx2`, `sse` or `neon`.
+        machine: The processor's architecture as `platform.machine()` names it.
+        system: The operating system as `platform.system()` names it.
+        optimize: Whether kernels are optimised; without it they compile in half of the time.
+        prefetch: Whether elementwise kernels prefetch their inputs.
+    """
+    result = ["-target", target_triple(machine, system), *_COMMON, "-O3" if optimize else "-O1"]
+    if instruction_set in _MARCH:
+        result.append(f"-march={_MARCH[instruction_set]}")
+    if instruction_set == "avx512":  # else LLVM splits vectors of 512 bits, as if they slowed the clock down
+        result.append("-mprefer-vector-width=512")
+    if system != "Windows":
+        result.append("-fPIC")
+    if not prefetch:
+        result.append("-DWG_NO_AHEAD")
+    return tuple(result)
+
+
+def link_command(compiler: Compiler, objects: Sequence[str], output: str, machine: str, system: str) -> list[str]:
+    """Return the command that links object files to a shared library with no dependency on any other."""
+    if not compiler.linker:
+        return [*compiler.compile, "-shared", "-nostdlib", "-o", output, *objects]
+    is_zig = Path(compiler.linker[0]).stem == "zig"
+    if system == "Darwin":
+        tool = ["ld64.lld"] if is_zig else []
+        arch = "arm64" if target_triple(machine, system).startswith("arm64") else "x86_64"
+        options = ["-dylib", "-arch", arch, "-platform_version", "macos", "11.0", "11.0", "-undefined", "dynamic_lookup"]
+        return [*compiler.linker, *tool, *options, "-o", output, *objects]
+    if system == "Windows":
+        tool = ["lld-link"] if is_zig else []
+        return [*compiler.linker, *tool, "-dll", "-noentry", f"-out:{output}", *objects]
+    tool = ["ld.lld"] if is_zig else []
+    return [*compiler.linker, *tool, "-shared", "--hash-style=gnu", "-z", "noexecstack", "-o", output, *objects]

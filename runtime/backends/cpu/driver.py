@@ -1,0 +1,217 @@
+"""The driver of `cpu`: streams and events over host memory, and the road by which kernels run.
+
+A road is where launches go, `launching.ClangRoad` or `fallback.OpenCLRoad`:
+
+    prepare(step)        `run(tensors, scalars, stream)` for a planned step
+    build(instances)     compile kernels and wait for them
+    is_cached(instance)  whether the cache on disk has a kernel
+    synchronize()        wait until every launch so far is done
+    wait_for(storage)    wait until none of them uses a storage
+    identity, name       what its timings hold for; what a person calls it
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...device import Device
+from ...errors import DriverNotFound, LaunchError
+from ...pool import Pool
+from ...storage import Storage
+from .. import processor
+from ..arguments import Scratch
+from ..host import HostDriver
+from ..overrides import override
+from ..protocol import Capabilities, Instance, Step
+from ..queues import QueueStream
+from .launching import ClangRoad
+from .objects import open_store
+
+__all__ = ["CpuDriver", "CpuEvent", "CpuStream", "capabilities_here"]
+
+_MAX_GROUP = 4096
+
+
+class CpuEvent:
+    """A point in the program: everything launched before it is done when it is recorded."""
+
+    def __init__(self, timing: bool = False):
+        self.timing = timing
+        self.time: float | None = None
+
+    def record(self, stream: CpuStream) -> None:
+        stream.record_event(self)
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for."""
+
+    def elapsed_time(self, end: CpuEvent) -> float:
+        """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
+        if self.time is None or end.time is None or not (self.timing and end.timing):
+            raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
+        return (end.time - self.time) * 1e3
+
+
+class CpuStream(QueueStream):
+    """A pool of its own. Work is done in the order of calls, whatever the stream."""
+
+    __slots__ = ("driver",)
+
+    def __init__(self, driver: CpuDriver):
+        super().__init__(Pool(driver.memory, driver.budget, self, "cpu"))
+        self.driver = driver
+
+    @property
+    def device(self) -> Device:
+        return self.driver.device
+
+    def synchronize(self) -> None:
+        self.driver.synchronize()
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: CpuEvent | None = None) -> CpuEvent:
+        event = event or CpuEvent()
+        self.driver.synchronize()
+        event.time = time.perf_counter()
+        return event
+
+    def wait_event(self, event: CpuEvent) -> None:
+        """Work that was recorded is done."""
+
+    def wait_stream(self, other: CpuStream) -> None:
+        """Work is done in the order of calls."""
+
+
+def capabilities_here() -> Capabilities:
+    """Return what schedules are chosen by; `WEFTGRAD_CAPABILITIES` overrides fields for tests, as in `lanes=8`."""
+    lanes, registers = processor.vectors(processor.best_instruction_set())
+    here = Capabilities(
+        style="cpu",
+        cores=processor.cores(),
+        lanes=lanes,
+        max_group=_MAX_GROUP,
+        stream=processor.stream_threshold(),
+        stream_rows=processor.stream_rows_threshold(),
+        ahead=not processor.from_amd(),
+        registers=registers,
+    )
+    return override(here, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
+
+
+class CpuDriver(HostDriver):
+    """The `cpu` device. Memory needs nothing; `require()` finds what runs kernels, or raises `DriverNotFound`."""
+
+    target = "opencl"  # whose kernel texts it runs
+
+    def __init__(self, device: Device):
+        super().__init__(device)
+        self.name = processor.model_name()
+        self.road: Any = None
+        self._capabilities: Capabilities | None = None
+        self._lock = threading.RLock()
+        self.default_stream = self.new_stream()
+
+    # opening
+
+    @property
+    def opened(self) -> bool:
+        return self.road is not None
+
+    def require(self) -> None:
+        """Find a compiler, or an OpenCL CPU driver, if that has not happened.
+
+        Raises:
+            DriverNotFound: There is neither; the error names the processor, the causes and the remedy.
+        """
+        if self.road is None:
+            with self._lock:
+                if self.road is None:
+                    self.road = self._open()
+
+    def _open(self) -> Any:
+        notes: list[str] = []
+        if self.capabilities.style == "cpu":
+            store = open_store(self.capabilities, notes)
+            if store is not None:
+                return ClangRoad(store, self.counter)
+        try:
+            from .fallback import OpenCLRoad
+
+            road = OpenCLRoad(self.counter)
+        except DriverNotFound as error:
+            notes.append(str(error))
+            causes = "; ".join(notes)
+            raise DriverNotFound(
+                f"nothing compiles kernels for 'cpu' ({self.name}, {processor.best_instruction_set()}): {causes}. "
+                "Remedy: pip install ziglang; `weftgrad doctor` shows more"
+            ) from error
+        self._capabilities = road.capabilities
+        return road
+
+    @property
+    def capabilities(self) -> Capabilities:
+        if self._capabilities is None:
+            self._capabilities = capabilities_here()
+        return self._capabilities
+
+    @property
+    def identity(self) -> str:
+        """What timings hold for: the compiler, its target and the processor."""
+        self.require()
+        return self.road.identity  # type: ignore[no-any-return]
+
+    # memory
+
+    def retire(self, owner: Any, buffer: Any) -> None:
+        """Foreign memory may go: launches that use it are done."""
+
+    def wait_for(self, storage: Storage) -> None:
+        """Wait until nothing that was launched uses `storage`."""
+        if self.road is not None:
+            self.road.wait_for(storage)
+
+    # streams
+
+    def new_stream(self) -> CpuStream:
+        return CpuStream(self)
+
+    def new_event(self, timing: bool) -> CpuEvent:
+        return CpuEvent(timing)
+
+    def synchronize(self) -> None:
+        if self.road is not None:
+            self.road.synchronize()
+
+    # launching
+
+    def build(self, instances: Sequence[Instance]) -> int:
+        self.require()
+        return self.road.build(instances)  # type: ignore[no-any-return]
+
+    def is_cached(self, instance: Instance) -> bool:
+        """Return whether the cache on disk has a kernel."""
+        self.require()
+        return self.road.is_cached(instance)  # type: ignore[no-any-return]
+
+    def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
+        """Return `run(tensors, scalars, stream)` that launches `steps` in order, with memory of these sizes for it."""
+        self.require()
+        runs = [self.road.prepare(step) for step in steps]
+        if len(runs) == 1 and not scratch:
+            return runs[0]  # type: ignore[no-any-return]
+
+        def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
+            operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
+            for each in runs:
+                each(operands, scalars, stream)
+
+        return run

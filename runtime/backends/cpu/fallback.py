@@ -1,0 +1,102 @@
+"""`cpu` without a clang: kernels go to an installed OpenCL CPU driver (PoCL, Intel's runtime), one launch at a time.
+
+The driver is given the tensors' addresses, as system-wide shared virtual memory (OpenCL 2.0, section 3.3.3,
+"fine-grained system SVM"), so no memory belongs to it. Every launch is waited for, which makes small ops some ten times
+slower than on the usual road. It can run work-groups of several work-items, so tests of schedules for GPUs take it too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...errors import DriverNotFound
+from ...storage import Storage
+from .. import opencl
+from ..arguments import packer
+from ..overrides import override
+from ..protocol import Capabilities, Instance, Step
+from ..queues import Counter, launch_error
+
+__all__ = ["OpenCLRoad"]
+
+cl = opencl.cl
+_set_pointer = ctypes.CDLL(cl._cl.__file__).clSetKernelArgSVMPointer
+_set_pointer.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p)
+
+
+class OpenCLRoad:
+    """Kernels that an OpenCL CPU driver compiled and runs.
+
+    Args:
+        counter: Of the launches.
+        capabilities: What to claim instead of what the device says (tests).
+
+    Raises:
+        DriverNotFound: No CPU driver is installed, or none that reaches the host's memory.
+    """
+
+    def __init__(self, counter: Counter, capabilities: Capabilities | None = None):
+        info = _cpu_device()
+        here = replace(opencl.capabilities_of(info), memory=0)
+        self.capabilities = capabilities or override(here, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
+        self.identity, self.name = opencl.identity_of(info), f"{info.platform} (OpenCL)"
+        self._counter = counter
+        self._device_name = info.name
+        self._context = cl.Context([info.handle])
+        self._queue = cl.CommandQueue(self._context, info.handle)
+        self.compiler = opencl.Compiler(self._context, info.handle, self.capabilities)
+
+    def build(self, instances: Sequence[Instance]) -> int:
+        """Build those that are missing, as one program. Returns how many there were."""
+        return self.compiler.build(instances)
+
+    def is_cached(self, instance: Instance) -> bool:
+        """Return whether the cache on disk has the kernel."""
+        return self.compiler.is_cached(instance)
+
+    def prepare(self, step: Step) -> Callable[..., None]:
+        """Return `run(tensors, scalars, stream)` for a step, for the calling thread: arguments are a kernel's state."""
+        opencl.check_fork()
+        kernel = self.compiler.kernel(step.instance)
+        handle, count = kernel.int_ptr, len(step.buffers)
+        positions, geometry, pack = step.buffers, step.geometry, packer(step)
+
+        def run(tensors: Sequence[Any], scalars: Sequence[Any], stream: Any) -> None:
+            operands = [tensors[i] for i in positions]
+            for i, operand in enumerate(operands):
+                _set_pointer(handle, i, operand.storage.buffer or 0)
+            kernel._set_arg_buf(count, geometry)
+            kernel._set_arg_buf(count + 1, pack([operand.start for operand in operands], scalars))
+            try:
+                opencl.enqueue(self._queue, kernel, step.global_size, step.local_size)
+                self._queue.finish()
+            except cl.Error as error:
+                raise launch_error(step.instance.name, step, self._device_name, error) from error
+            self._counter.value += 1
+
+        return run
+
+    def synchronize(self) -> None:
+        """Launches are waited for one by one."""
+
+    def wait_for(self, storage: Storage) -> None:
+        """Launches are waited for one by one."""
+
+
+def _cpu_device() -> opencl.DeviceInfo:
+    """The CPU of the platform that WEFTGRAD_CPU_PLATFORM names a part of, or of PoCL, or of any other."""
+    infos = [info for info in opencl.devices() if info.handle.type & cl.device_type.CPU]
+    named = os.environ.get("WEFTGRAD_CPU_PLATFORM", "").lower()
+    matching = [i for i in infos if named in f"{i.platform} {i.handle.platform.version}".lower()]
+    if not matching:
+        platforms = ", ".join(dict.fromkeys(info.platform for info in infos)) or "none"
+        wanted = f" whose platform's name has {named!r}" if named else ""
+        raise DriverNotFound(f"no OpenCL CPU driver{wanted} is installed (platforms with a CPU: {platforms})")
+    reaching = [i for i in matching if i.handle.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM]
+    if not reaching:
+        raise DriverNotFound(f"{matching[0].platform} cannot use the host's memory (no fine-grained system SVM)")
+    return min(reaching, key=lambda info: "Portable" not in info.platform)

@@ -1,0 +1,236 @@
+/* Launches on the `cpu` device: a kernel is a C function, called by this thread and its team on the tensors' memory. */
+#include "native.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *name;
+    WorkItems *code;  /* NULL until it is compiled */
+} Kernel;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *geometry, *fallback, *counter, *kernel;
+    size_t size[3];
+    uint32_t helpers;
+    long long work;
+    int releases, buffer_count, integer_count, scalar_count;
+    int buffer_positions[MOST_BUFFERS], number_positions[MOST_BUFFERS];
+    char element;
+} HostLauncher;
+
+/* Whether every launch goes by Python: others wait for their kernels, or somebody notes what is launched. */
+static int detour;
+
+void set_detour(int on) { detour = on; }
+
+static void perform(const Launch *launch, uint32_t helpers, int64_t work, int releases) {
+    unsigned before = usual_rounding();
+    if (releases) {
+        Py_BEGIN_ALLOW_THREADS
+        team_run(launch, helpers, work);
+        Py_END_ALLOW_THREADS
+    } else team_run(launch, helpers, work);
+    restore_rounding(before);
+}
+
+/* 1: done; 0: not a plain case, which is Python's; -1: an exception. */
+int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
+                Py_ssize_t scalar_count) {
+    HostLauncher *self = (HostLauncher *)launcher;
+    _Alignas(8) char dynamic[MOST_BYTES];
+    void *memory[MOST_BUFFERS];
+    size_t filled = 0;
+    Launch launch;
+    if (detour || (launch.code = ((Kernel *)self->kernel)->code) == NULL) return 0;
+    for (int i = 0; i < self->buffer_count; i++) {
+        PyObject *start, *buffer;
+        if (self->buffer_positions[i] >= count) return 0;
+        if (!operand_slots(tensors[self->buffer_positions[i]], &start, &buffer) || !PyLong_Check(buffer)) return 0;
+        if ((memory[i] = PyLong_AsVoidPtr(buffer)) == NULL && PyErr_Occurred()) return -1;
+        launch.arguments[i] = &memory[i];
+        int64_t offset = PyLong_AsLongLong(start);
+        memcpy(dynamic + filled, &offset, sizeof offset), filled += sizeof offset;
+    }
+    for (int i = 0; i < self->integer_count + self->scalar_count; i++) {
+        if (self->number_positions[i] >= scalar_count) return 0;
+        char element = i < self->integer_count ? 'q' : self->element;
+        size_t size = pack(element, scalars[self->number_positions[i]], dynamic + filled);
+        if (size == 0) return 0;
+        filled += size;
+    }
+    launch.arguments[self->buffer_count] = PyBytes_AS_STRING(self->geometry);
+    launch.arguments[self->buffer_count + 1] = dynamic;
+    memcpy(launch.size, self->size, sizeof launch.size);
+    launch.items = self->size[0] * self->size[1] * self->size[2];
+    perform(&launch, self->helpers, self->work, self->releases);
+    change(&AT(self->counter, Counter, value), PyNumber_Add(AT(self->counter, Counter, value), one));
+    return 1;
+}
+
+/* Call a kernel for a launch that Python has laid out: `call_kernel` of the module. */
+PyObject *call_kernel(PyObject *Py_UNUSED(module), PyObject *args) {
+    Kernel *kernel;
+    PyObject *buffers;
+    const char *geometry, *dynamic;
+    Py_ssize_t geometry_size, dynamic_size;
+    unsigned helpers;
+    long long work;
+    int releases;
+    void *memory[MOST_BUFFERS];
+    Launch launch;
+    if (!PyArg_ParseTuple(args, "O!O!y#y#(nnn)ILp", &kernel_type, &kernel, &PyTuple_Type, &buffers, &geometry,
+                          &geometry_size, &dynamic, &dynamic_size, &launch.size[0], &launch.size[1], &launch.size[2],
+                          &helpers, &work, &releases))
+        return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(buffers);
+    if (kernel->code == NULL || count > MOST_BUFFERS)
+        return PyErr_Format(PyExc_ValueError, "%U: not compiled, or more buffers than %d", kernel->name, MOST_BUFFERS);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        memory[i] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(buffers, i));
+        launch.arguments[i] = &memory[i];
+    }
+    if (PyErr_Occurred()) return NULL;
+    launch.arguments[count] = (void *)geometry, launch.arguments[count + 1] = (void *)dynamic;
+    launch.code = kernel->code, launch.items = launch.size[0] * launch.size[1] * launch.size[2];
+    perform(&launch, helpers, work, releases);
+    Py_RETURN_NONE;
+}
+
+/* The type Kernel. */
+
+static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "U", &name)) return NULL;
+    Kernel *self = (Kernel *)made(type);
+    if (self != NULL) self->name = Py_NewRef(name);
+    return (PyObject *)self;
+}
+
+static void kernel_dealloc(Kernel *self) {
+    Py_XDECREF(self->name);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *get_address(Kernel *self, void *Py_UNUSED(closure)) { return PyLong_FromVoidPtr((void *)(uintptr_t)self->code); }
+
+static int set_address(Kernel *self, PyObject *value, void *Py_UNUSED(closure)) {
+    void *address = value == NULL ? NULL : PyLong_AsVoidPtr(value);
+    if (address == NULL && PyErr_Occurred()) return -1;
+    self->code = (WorkItems *)(uintptr_t)address;
+    return 0;
+}
+
+static PyGetSetDef kernel_properties[] = {
+    {"address", (getter)get_address, (setter)set_address, "Of the compiled function; 0 until there is one.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef kernel_members[] = {
+    {"name", T_OBJECT, offsetof(Kernel, name), READONLY, "The exported function."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyTypeObject kernel_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "weftgrad.runtime._native.Kernel",
+    .tp_basicsize = sizeof(Kernel),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Kernel(name)\n--\n\nA kernel of the `cpu` device: launchers call the function at `address`.",
+    .tp_new = kernel_new,
+    .tp_members = kernel_members,
+    .tp_getset = kernel_properties,
+    .tp_dealloc = (destructor)kernel_dealloc,
+};
+
+/* The type HostLauncher. */
+
+static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names) {
+    if (PyVectorcall_NARGS(flags) == 3 && names == NULL && is_list(args[0]) && is_list(args[1])) {
+        int done = host_launch(callable, PySequence_Fast_ITEMS(args[0]), PySequence_Fast_GET_SIZE(args[0]),
+                               PySequence_Fast_ITEMS(args[1]), PySequence_Fast_GET_SIZE(args[1]));
+        if (done < 0) return NULL;
+        if (done) Py_RETURN_NONE;
+    }
+    return PyObject_Vectorcall(((HostLauncher *)callable)->fallback, args, flags, names);
+}
+
+static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
+    PyObject *kernel, *geometry, *buffers, *integers, *scalars, *fallback, *counter;
+    Py_ssize_t size[3];
+    unsigned helpers;
+    long long work;
+    int element, releases;
+    if (!PyArg_ParseTuple(args, "O!S(nnn)O!O!O!COO!ILp", &kernel_type, &kernel, &geometry, &size[0], &size[1], &size[2],
+                          &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element, &fallback,
+                          Counter.type, &counter, &helpers, &work, &releases))
+        return NULL;
+    HostLauncher *self = (HostLauncher *)made(type);
+    if (self == NULL) return NULL;
+    self->vectorcall = launcher_call;
+    self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
+    self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
+    self->element = (char)element, self->helpers = helpers, self->work = work, self->releases = releases;
+    for (int i = 0; i < 3; i++) self->size[i] = (size_t)size[i];
+    self->buffer_count = positions_of(buffers, self->buffer_positions, MOST_BUFFERS);
+    self->integer_count = positions_of(integers, self->number_positions, MOST_BUFFERS / 2);
+    self->scalar_count = self->integer_count < 0 ? -1
+        : positions_of(scalars, self->number_positions + self->integer_count, MOST_BUFFERS - self->integer_count);
+    if (self->buffer_count < 0 || self->scalar_count < 0) {
+        Py_DECREF(self);
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "more arguments than a launcher has");
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static int traverse(HostLauncher *self, visitproc visit, void *arg) {
+    Py_VISIT(self->fallback);
+    Py_VISIT(self->counter);
+    Py_VISIT(self->kernel);
+    return 0;
+}
+
+static int clear(HostLauncher *self) {
+    Py_CLEAR(self->geometry);
+    Py_CLEAR(self->fallback);
+    Py_CLEAR(self->counter);
+    Py_CLEAR(self->kernel);
+    return 0;
+}
+
+static void dealloc(HostLauncher *self) {
+    PyObject_GC_UnTrack(self);
+    clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+PyDoc_STRVAR(doc,
+"HostLauncher(kernel, geometry, size, buffers, integers, scalars, element, fallback, counter, helpers, work, releases)\n"
+"--\n\n"
+"`run(tensors, scalars, stream)` of one step on the `cpu` device.\n\n"
+"kernel: a Kernel. size: three numbers of work-items. element: the struct letter of the compute type. counter: of the\n"
+"driver's launches. helpers: how many threads share the work-items with the calling one (team.c). work: nanoseconds\n"
+"that one thread takes, roughly. releases: other Python threads go on meanwhile. fallback: the same in Python, for\n"
+"a kernel that is not compiled yet, launches that somebody watches, numbers that do not fit, and errors.\n"
+"ValueError: more arguments than a launcher has room for.");
+
+static PyMemberDef members[] = {
+    {"fallback", T_OBJECT, offsetof(HostLauncher, fallback), READONLY, "The same in Python."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyTypeObject host_launcher_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "weftgrad.runtime._native.HostLauncher",
+    .tp_basicsize = sizeof(HostLauncher),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = doc,
+    .tp_new = launcher_new,
+    .tp_members = members,
+    .tp_dealloc = (destructor)dealloc,
+    .tp_traverse = (traverseproc)traverse,
+    .tp_clear = (inquiry)clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(HostLauncher, vectorcall),
+};
