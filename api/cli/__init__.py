@@ -1,4 +1,4 @@
-"""The command line: `weftgrad devices | generate | show OP | check SPEC | prebuild | compile | tune | demo | bench`.
+"""The command line: `weftgrad devices | doctor | cache | generate | show OP | check SPEC | prebuild | tune | bench …`.
 
 A command is a module with `register(subparsers)`, which adds a parser whose `run` default takes the parsed options and
 returns the exit status. Commands of other packages are found through the entry-point group `weftgrad.commands`.
@@ -18,7 +18,7 @@ from ..runtime.errors import SpecError, WeftgradError
 
 __all__ = ["main", "parser"]
 
-_OWN = ("devices", "generate", "show", "check", "prebuild", "compile", "tune")
+_OWN = ("devices", "doctor", "cache", "generate", "show", "check", "prebuild", "compile", "tune")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,7 +32,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--traceback", action="store_true", help="show where an error was raised")
     commands = made.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name in _OWN:
-        import_module(f".{name}", __name__).register(commands)
+        try:
+            import_module(f".{name}", __name__).register(commands)
+        except ImportError as error:  # of a broken installation, which `doctor` is to describe
+            commands.add_parser(name, help=f"not available: {error}".replace("%", "%%"))
     _demo(commands)
     for point in sorted(metadata.entry_points(group="weftgrad.commands"), key=lambda p: p.name):
         try:

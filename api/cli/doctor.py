@@ -1,0 +1,100 @@
+"""`weftgrad doctor`: one page of what is here, what of it works, and what puts right the rest.
+
+Every line has a verdict: `ok`, `note` (works, but could be better) or `problem`. The page ends with the number of
+each. What could crash or hang runs in child processes, and an error in a check is a line of the page.
+
+Exit status: 0 if a kernel ran on `cpu` and there is no problem, else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from typing import Any
+
+from .doctor_drivers import check_gpu, check_opencl, check_triton
+from .doctor_host import check_cache, check_processor, check_settings
+from .doctor_kernels import check_compilers, check_cpu, cpu_runs
+from .doctor_packages import check_native, check_packages
+from .findings import NOTE, OK, PROBLEM, Finding, as_json, page, run_check
+from .probes import Answer, ask
+from .terminal import Style
+
+__all__ = ["examine", "register"]
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    command = subparsers.add_parser(
+        "doctor",
+        help="check what is here, what works, and how to put right what does not",
+        description="Checks processor, compilers, drivers, caches and packages, and runs a kernel on cpu. "
+        "Ends with 0 if that worked and nothing is a problem, else with 1.",
+    )
+    command.add_argument("--json", action="store_true", help="print the same as JSON")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check everything and print it; 1 if there is a problem or `cpu` runs nothing."""
+    from .. import __version__
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names in a terminal without their characters
+    findings, answer = examine()
+    counts = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in (OK, NOTE, PROBLEM)}
+    is_healthy = cpu_runs(answer) and not counts[PROBLEM]
+    if options.json:
+        report = {
+            "version": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "is_healthy": is_healthy,
+            "cpu_runs": cpu_runs(answer),
+            "road": answer.get("road"),
+            "counts": counts,
+            "findings": as_json(findings),
+        }
+        print(json.dumps(report, indent=1))
+    else:
+        style = Style()
+        print(f"weftgrad {__version__}, Python {platform.python_version()}, {platform.platform()}")
+        print(page(findings, style))
+        print()
+        print(_summary(counts, answer, style))
+    return 0 if is_healthy else 1
+
+
+def examine() -> tuple[list[Finding], Answer]:
+    """Run every check. Returns the findings in the order of the page, and the answer of the kernel on `cpu`."""
+    # First and alone: it measures what a program would meet that is started now.
+    answer = ask("kernel")
+    findings = [
+        *run_check("processor", check_processor),
+        *run_check("calls of ops", check_native),
+        *run_check("cache", check_cache),
+        *run_check("compilers for cpu", check_compilers),
+        *run_check("cpu", check_cpu, answer),
+        *run_check("OpenCL", check_opencl),
+        *run_check("GPU", check_gpu),
+        *run_check("GPU", check_triton),
+        *run_check("packages", check_packages),
+    ]
+    devices = [finding.facts["listed"] for finding in findings if "listed" in finding.facts]
+    findings += run_check("settings", check_settings, devices)
+    return findings, answer
+
+
+def _summary(counts: dict[str, int], answer: Answer, style: Style) -> str:
+    problems, notes = counts[PROBLEM], counts[NOTE]
+    state = f"cpu runs kernels by {answer.get('road')}" if cpu_runs(answer) else "cpu runs no kernels"
+    colour = "bad" if problems or not cpu_runs(answer) else "warning" if notes else "good"
+    return style(colour, f"{state}; {_count(problems, 'problem')}, {_count(notes, 'note')}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+

@@ -1,0 +1,202 @@
+"""Checks of drivers of other devices: OpenCL's, NVIDIA's, and Triton, which compiles for NVIDIA's GPUs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .doctor_host import temporary_remedy
+from .findings import NOTE, OK, PROBLEM, Finding, first_line
+from .probes import Answer, ask
+
+__all__ = ["check_gpu", "check_opencl", "check_triton"]
+
+_MAX_CRASHES = 4  # OpenCL devices that end the process, before the others are not tried any more
+_VENDORS = Path("/etc/OpenCL/vendors")
+_ICD = "export OCL_ICD_VENDORS=FILE.icd"
+_PIP_CUDA = "pip install 'weftgrad[cuda]'"
+_PIP_POCL = "pip install pocl-binary-distribution"
+
+
+# OpenCL
+
+
+def check_opencl() -> Iterator[Finding]:
+    """Open OpenCL's drivers and run a kernel on each device, in child processes.
+
+    A child that crashes is started again without the device that it was trying.
+    """
+    topic = "OpenCL"
+    answer = ask("opencl")
+    crashes: dict[str, str] = {}
+    runs: dict[str, dict[str, Any]] = {}
+    while True:
+        runs |= {fact["device"]: fact for fact in answer.facts if "device" in fact}
+        begun = [fact["begin"] for fact in answer.facts if "begin" in fact]
+        if not answer.problem or not begun or begun[-1] in crashes:
+            break
+        crashes.setdefault(begun[-1], answer.problem)
+        if len(crashes) > _MAX_CRASHES:
+            break
+        answer = ask("opencl", *crashes, *runs)
+    if answer.get("import_error") is not None:
+        reason = first_line(answer.get("import_error"))
+        text = f"no opencl:N devices, and no fallback of cpu: {reason}"
+        yield Finding(topic, "drivers", NOTE, text, "pip install --force-reinstall pyopencl", {"reason": reason})
+        return
+    yield from _platforms(topic, answer)
+    for device in (fact for fact in answer.facts if "listed" in fact):
+        name = device["listed"]
+        yield _opencl_device(topic, device, runs.get(name, {}), crashes.get(name, ""))
+    yield from _fallback(topic, answer, crashes.get("fallback", ""))
+    if answer.problem and answer.get("begin") is None:
+        files = ", ".join(_icd_files()) or "none in /etc/OpenCL/vendors"
+        yield Finding(
+            topic, "drivers", PROBLEM, f"opening them fails: {answer.problem} (drivers: {files})",
+            f"{_ICD}, one that works", {"reason": answer.problem},
+        )  # fmt: skip
+
+
+def _platforms(topic: str, answer: Answer) -> Iterator[Finding]:
+    errors = {fact["platform"]: fact["device_error"] for fact in answer.facts if "device_error" in fact}
+    for platform_fact in (fact for fact in answer.facts if "version" in fact):
+        name = platform_fact["platform"]
+        text = f"{name}, {platform_fact['version'].partition('  ')[0]}"
+        if name in errors:
+            text += f": it has no device ({first_line(errors[name])})"
+            yield Finding(topic, "driver", NOTE, text, f"{_ICD}, one that works", platform_fact)
+        else:
+            yield Finding(topic, "driver", OK, text, facts=platform_fact)
+    for handle in (fact for fact in answer.facts if fact.get("is_unknown_processor")):
+        if handle["is_corrected"]:
+            text = f"{handle['platform']} does not know this processor; weftgrad named the instruction set to it"
+            yield Finding(topic, "processor", OK, text, facts=handle)
+        else:
+            text = f"{handle['platform']} does not know this processor, and compiles nothing for it"
+            yield Finding(topic, "processor", NOTE, text, "install a newer PoCL", handle)
+    error = answer.get("platform_error")
+    if error is not None and "PLATFORM_NOT_FOUND" in error:
+        text = f"none, so no opencl:N devices; with clang, cpu needs none ({_PIP_POCL} brings one)"
+        yield Finding(topic, "drivers", OK, text, facts={"reason": error})
+    elif error is not None:
+        yield Finding(topic, "drivers", NOTE, first_line(error), _PIP_POCL, {"reason": error})
+
+
+def _opencl_device(topic: str, device: dict[str, Any], run: dict[str, Any], crash: str) -> Finding:
+    name, text = device["listed"], f"{device['name']} ({device['platform']})"
+    facts = {**device, **{key: value for key, value in run.items() if key != "device"}}
+    reason = crash or run.get("error") or ("" if run.get("is_right") else "wrong values" if run else "not tried")
+    if reason:
+        text = f"{text}: a kernel fails: {first_line(reason)}"
+        verdict = PROBLEM if device["is_gpu"] else NOTE  # a GPU would be the default device
+        return Finding(topic, name, verdict, text, _driver_remedy(reason), facts)
+    text += f": first result after {run['first_seconds'] * 1e3:.0f} ms ({'cold' if run['compiled'] else 'warm'})"
+    return Finding(topic, name, OK, text, facts=facts)
+
+
+def _fallback(topic: str, answer: Answer, crash: str) -> Iterator[Finding]:
+    name, reason = answer.get("fallback"), crash or answer.get("fallback_error")
+    if name is not None:
+        text = f"{name} runs kernels of cpu where there is no clang"
+        yield Finding(topic, "fallback of cpu", OK, text, facts={"fallback": name})
+    elif reason is not None:
+        text = f"cpu has none beside clang: {first_line(reason)}"
+        remedy = _driver_remedy(reason) if crash else temporary_remedy() or _PIP_POCL
+        yield Finding(topic, "fallback of cpu", NOTE, text, remedy, {"fallback": None, "reason": reason})
+
+
+def _driver_remedy(reason: str) -> str:
+    if os.environ.get("WEFTGRAD_CAPABILITIES"):
+        return "unset WEFTGRAD_CAPABILITIES"
+    if "linking" in reason:  # PoCL aborts where it finds no linker
+        return "install binutils, and have ld in a folder of PATH"
+    return temporary_remedy() or "install a newer version of this driver, or remove it"
+
+
+def _icd_files() -> list[str]:
+    named = os.environ.get("OCL_ICD_VENDORS")
+    if named:
+        return [named]
+    with suppress(OSError):
+        return sorted(str(_VENDORS / name) for name in os.listdir(_VENDORS) if name.endswith(".icd"))
+    return []
+
+
+# GPUs
+
+
+def check_gpu() -> Iterator[Finding]:
+    """Look for NVIDIA's GPUs and driver, and run a kernel on each GPU in a child process."""
+    from ..runtime.backends import cuda_api
+
+    topic = "GPU"
+    if not cuda_api.may_exist():
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+        if hidden and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"))):
+            text = "NVIDIA's are hidden by CUDA_VISIBLE_DEVICES"
+            yield Finding(topic, "NVIDIA", NOTE, text, "unset CUDA_VISIBLE_DEVICES", {"devices": []})
+        else:
+            yield Finding(topic, "NVIDIA", OK, "no GPU of NVIDIA's here", facts={"devices": []})
+        return
+    answer = ask("cuda")
+    listed = [fact for fact in answer.facts if "listed" in fact]
+    error = answer.get("error") if not listed else None
+    if error is not None or not listed:
+        reason = error or answer.problem or "the process printed nothing"
+        verdict, remedy = (NOTE, _PIP_CUDA) if "cuda-bindings" in reason else (PROBLEM, "nvidia-smi tells more")
+        yield Finding(topic, "NVIDIA", verdict, first_line(reason), remedy, {"reason": reason, "devices": []})
+        return
+    text = f"{_driver_version()}CUDA {answer.get('cuda')}"
+    yield Finding(topic, "NVIDIA's driver", OK, text, facts={"devices": listed})
+    runs = {fact["device"]: fact for fact in answer.facts if "device" in fact}
+    for gpu in listed:
+        yield _gpu(topic, gpu, runs.get(gpu["listed"], {}), answer.problem)
+
+
+def _gpu(topic: str, gpu: dict[str, Any], run: dict[str, Any], crash: str) -> Finding:
+    from ..runtime.errors import format_bytes
+
+    name, sm = gpu["listed"], gpu["sm"]
+    text = f"{gpu['name']}, compute capability {sm // 10}.{sm % 10}, {format_bytes(gpu['memory'])}"
+    facts = {**gpu, **{key: value for key, value in run.items() if key != "device"}}
+    if not gpu["can_run"]:
+        if sm < 80:
+            text += ": older than compute capability 8.0, which Triton's kernels need"
+            return Finding(topic, name, NOTE, text, "export WEFTGRAD_DEVICE=opencl:0", facts)
+        return Finding(topic, name, NOTE, f"{text}: kernels need triton, which is not installed", _PIP_CUDA, facts)
+    reason = run.get("error") or ("" if run.get("is_right") else crash or "wrong values")
+    if reason:
+        return Finding(topic, name, PROBLEM, f"{text}: a kernel fails: {first_line(reason)}", _PIP_CUDA, facts)
+    return Finding(topic, name, OK, f"{text}, first result after {run['first_seconds']:.2f} s", facts=facts)
+
+
+def _driver_version() -> str:
+    with suppress(OSError, IndexError):
+        line = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+        return next((f"{word}, " for word in line.split() if word[:1].isdigit() and "." in word), "")
+    return ""
+
+
+def check_triton() -> Iterator[Finding]:
+    """Check whether Triton is installed, which compiles for NVIDIA's GPUs and interprets; does not import it."""
+    from ..runtime.backends.interpreter import check_version
+    from ..runtime.errors import DriverNotFound
+    from ..runtime.triton.compile import compiler_version
+
+    version = compiler_version()
+    if not version:
+        text = f"not installed; only cuda:N and the interpreter need it ({_PIP_CUDA})"
+        if platform.system() != "Linux":
+            text = "not installed; there is none for this system"
+        yield Finding("GPU", "Triton", OK, text, facts={"version": ""})
+        return
+    try:
+        check_version(version)
+    except DriverNotFound as error:
+        yield Finding("GPU", "Triton", NOTE, first_line(str(error)), _PIP_CUDA, {"version": version})
+    else:
+        yield Finding("GPU", "Triton", OK, version, facts={"version": version})

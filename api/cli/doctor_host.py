@@ -1,0 +1,237 @@
+"""Checks of the host: processor, cores, memory, temporary files, the cache of compiled kernels."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from .doctor_packages import native_remedy
+from .findings import NOTE, OK, PROBLEM, Finding
+
+__all__ = ["check_cache", "check_processor", "check_settings", "cpu_quota", "temporary_remedy"]
+
+_NAMES = {"avx512": "AVX-512 (x86-64-v4)", "avx2": "AVX2 (x86-64-v3)", "sse": "SSE4.2 (x86-64-v2)", "neon": "NEON"}
+_SSE = {"sse4_1", "sse4_2", "ssse3", "popcnt"}  # what compiled kernels need at least on x86
+# Features worth naming beside the instruction set: those beyond it.
+_EXTRA = {
+    "avx512": ("avx512_bf16", "avx512_fp16", "avx512_vnni", "amx_tile"),
+    "avx2": ("avx512f", "avx_vnni"),
+    "sse": ("avx", "avx2", "fma"),
+    "neon": ("asimdhp", "asimddp", "bf16", "sve", "sve2", "i8mm"),
+}
+_MIN_TEMPORARY = 10 << 20  # bytes, for one compilation
+
+
+# processor and memory
+
+
+def check_processor() -> Iterator[Finding]:
+    """Check model, instruction set, cores, memory and room for temporary files."""
+    from ..runtime.backends import processor
+
+    topic = "processor"
+    yield Finding(topic, "model", OK, processor.model_name(), facts={"model": processor.model_name()})
+    yield from _check_instructions(topic)
+    yield from _check_cores(topic)
+    yield from _check_memory(topic)
+    yield from _check_temporary(topic)
+
+
+def _check_instructions(topic: str) -> Iterator[Finding]:
+    from ..runtime.backends import processor
+
+    features, best = processor.features(), processor.best_instruction_set()
+    lanes, registers = processor.vectors(best)
+    present = [name for name in _EXTRA[best] if name in features]
+    facts = {"instruction_set": best, "lanes": lanes, "registers": registers, "features": sorted(features)}
+    text = f"{_NAMES[best]}: vectors of {lanes} float32, {registers} registers"
+    if present:
+        text += f"; also {', '.join(present)}"
+    if best != "sse" or features >= _SSE:
+        yield Finding(topic, "instructions", OK, text, facts=facts)
+    elif features:
+        yield Finding(
+            topic, "instructions", PROBLEM, "the processor lacks SSE4.2, which every kernel uses",
+            "run on an x86-64 processor of 2009 or later", facts,
+        )  # fmt: skip
+    else:
+        yield Finding(
+            topic, "instructions", NOTE, f"unknown: neither /proc/cpuinfo nor the C path tells; kernels use {text}",
+            "mount /proc" if platform.system() == "Linux" else native_remedy(), facts,
+        )  # fmt: skip
+
+
+def _check_cores(topic: str) -> Iterator[Finding]:
+    from ..runtime.backends import processor
+
+    cores, machine, quota = processor.cores(), os.cpu_count() or 1, cpu_quota()
+    facts = {"cores": cores, "machine_cores": machine, "quota": quota}
+    text = f"{cores} of {machine} by affinity"
+    if quota is None:
+        yield Finding(topic, "cores", OK, f"{text}, no limit by a control group", facts=facts)
+    elif quota >= cores:
+        yield Finding(topic, "cores", OK, f"{text}, a control group allows {quota:g}", facts=facts)
+    else:
+        yield Finding(
+            topic, "cores", NOTE,
+            f"{text}, but a control group allows {quota:g}: threads beyond that are stopped in the middle of kernels",
+            f"taskset -c 0-{max(int(quota), 1) - 1} python ..., or wg.set_num_threads({max(int(quota), 1)})", facts,
+        )  # fmt: skip
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Return how many cores' time the process's control groups (v1 or v2) allow it, or None without a limit."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except (OSError, ValueError):
+        lines = []
+    quotas = []
+    for line in [*lines, "0::/", "1:cpu:/"]:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for depth in range(len(parts), -1, -1):
+            with suppress(OSError, ValueError, ZeroDivisionError):
+                quotas.append(_read_quota(mount.joinpath(*parts[:depth]), is_v1=bool(controllers)))
+    return min((quota for quota in quotas if quota > 0), default=None)
+
+
+def _read_quota(group: Path, is_v1: bool) -> float:
+    """Return the cores' time of one control group. Raises `ValueError` for `max`, `OSError` without a file."""
+    if is_v1:
+        return int((group / "cpu.cfs_quota_us").read_text()) / int((group / "cpu.cfs_period_us").read_text())
+    quota, period = (group / "cpu.max").read_text().split()
+    return int(quota) / int(period)
+
+
+def _check_memory(topic: str) -> Iterator[Finding]:
+    from ..runtime.errors import format_bytes
+    from ..runtime.memory_stats import default_limit, host_memory
+
+    bound, pools, machine = host_memory(), default_limit(), 0
+    with suppress(AttributeError, ValueError, OSError):
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    facts = {"limit": bound, "pool_limit": pools, "machine": machine}
+    if bound >= 1 << 62:
+        yield Finding(
+            topic, "memory", NOTE, "the system does not tell how much there is, so nothing bounds tensors",
+            "wg.set_memory_limit(BYTES)", facts,
+        )  # fmt: skip
+        return
+    reason = f"by a control group, of {format_bytes(machine)}" if machine and bound < machine else "of the machine"
+    text = f"{format_bytes(bound)} {reason}; tensors take at most {format_bytes(pools)}"
+    yield Finding(topic, "memory", OK, text, facts=facts)
+
+
+def _check_temporary(topic: str) -> Iterator[Finding]:
+    from ..runtime.errors import format_bytes
+
+    remedy = temporary_remedy()
+    try:
+        folder = tempfile.gettempdir()
+        room = shutil.disk_usage(folder).free
+    except OSError as error:
+        shm = os.access("/dev/shm", os.W_OK)
+        yield Finding(
+            topic, "temporary files", NOTE if shm else PROBLEM,
+            f"no folder for them can be written ({error.strerror or error})" + "; /dev/shm serves" * shm,
+            remedy or "export TMPDIR=FOLDER", {"folder": None},
+        )  # fmt: skip
+        return
+    facts = {"folder": folder, "free": room}
+    if room < _MIN_TEMPORARY:
+        yield Finding(
+            topic, "temporary files", NOTE, f"{folder} has only {format_bytes(room)} free; a compilation needs 10 MiB",
+            remedy or "export TMPDIR=FOLDER", facts,
+        )  # fmt: skip
+    else:
+        yield Finding(topic, "temporary files", OK, f"{folder}, {format_bytes(room)} free", facts=facts)
+
+
+def temporary_remedy() -> str:
+    """Return the setting that gives temporary files a folder, or "" if they have one with room."""
+    with suppress(OSError):
+        if shutil.disk_usage(tempfile.gettempdir()).free >= _MIN_TEMPORARY:
+            return ""
+    return "export TMPDIR=FOLDER, one that can be written and has 10 MiB free"
+
+
+# settings
+
+
+def check_settings(devices: Collection[str]) -> Iterator[Finding]:
+    """Check the environment's settings of weftgrad: which there are, and whether the default device is one.
+
+    Args:
+        devices: Names of the OpenCL and CUDA devices that other checks listed.
+    """
+    from ..runtime.device import device
+    from ..runtime.errors import WeftgradError
+
+    settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith("WEFTGRAD_")}
+    text = ", ".join(f"{name}={value}" for name, value in settings.items()) or "none in the environment"
+    yield Finding("settings", "WEFTGRAD_...", OK, text, facts=settings)
+    named = settings.get("WEFTGRAD_DEVICE")
+    if not named:
+        return
+    try:
+        default = device(named)
+        is_here = default.type not in ("opencl", "cuda") or str(default) in devices
+        reason = "" if is_here else f"{default} does not exist here"
+    except WeftgradError as error:
+        reason = str(error)
+    if reason:
+        text = f"WEFTGRAD_DEVICE={named}: {reason}"
+        yield Finding("settings", "default device", PROBLEM, text, "unset WEFTGRAD_DEVICE", {"reason": reason})
+    else:
+        yield Finding("settings", "default device", OK, str(default))
+
+
+# caches
+
+
+def check_cache() -> Iterator[Finding]:
+    """Check that compiled kernels can be kept on disk."""
+    from ..runtime.cache import preferred_folder, why_unusable
+    from ..runtime.errors import format_bytes
+    from .cache_files import survey
+
+    topic = "cache"
+    folder = preferred_folder()
+    if folder is None:
+        yield Finding(
+            topic, "kernels", NOTE, "WEFTGRAD_CACHE switches the cache off: every process compiles its kernels anew",
+            "unset WEFTGRAD_CACHE", {"folder": None, "is_usable": False, "reason": "off"},
+        )  # fmt: skip
+        return
+    reason = why_unusable(folder)
+    if reason:
+        yield Finding(
+            topic, "kernels", PROBLEM, f"{folder} cannot be used: {reason}. Kernels last as long as the process",
+            _cache_remedy(folder, reason), {"folder": str(folder), "is_usable": False, "reason": reason},
+        )  # fmt: skip
+        return
+    content = survey(folder)
+    facts = {"folder": str(folder), "is_usable": True, "reason": "", "files": content.files, "bytes": content.nbytes}
+    text = f"{folder}: {content.files} files, {format_bytes(content.nbytes)}"
+    if folder.is_absolute():
+        yield Finding(topic, "kernels", OK, text, facts=facts)
+    else:
+        yield Finding(
+            topic, "kernels", NOTE, f"{text}; the folder depends on the working directory",
+            "export WEFTGRAD_CACHE=FOLDER, an absolute path", facts,
+        )  # fmt: skip
+
+
+def _cache_remedy(folder: Path, reason: str) -> str:
+    if "chmod go-w" in reason:
+        return f"chmod go-w {folder}"
+    return "export WEFTGRAD_CACHE=FOLDER, one of your own that can be written, or WEFTGRAD_CACHE=off"

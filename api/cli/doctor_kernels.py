@@ -1,0 +1,123 @@
+"""Checks of the device `cpu`: the compilers for its kernels, and a first result."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Iterator
+
+from .doctor_host import temporary_remedy
+from .findings import NOTE, OK, PROBLEM, Finding, first_line
+from .probes import Answer
+
+__all__ = ["check_compilers", "check_cpu", "cpu_runs"]
+
+_PIP_ZIGLANG = "pip install ziglang"
+
+
+def check_compilers() -> Iterator[Finding]:
+    """Try every clang that kernels of `cpu` could be compiled by. Each compiles, links and runs a probe kernel."""
+    topic = "compilers for cpu"
+    notes: list[str] = []
+    trials: list[tuple[str, str]] = []  # of a compiler, and what is wrong with it
+    failure = ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a cache that cannot be used: a line of its own
+        try:
+            trials.extend(_try_compilers(notes))
+        except Exception as error:
+            failure = str(error)
+    working = [name for name, problem in trials if not problem]
+    for i, (name, problem) in enumerate(trials):
+        facts = {"works": not problem, "is_used": bool(working) and name == working[0], "reason": problem}
+        if not problem:
+            text = f"{name} compiles and runs a probe kernel" + (", not needed" if name != working[0] else "")
+            yield Finding(topic, f"candidate {i + 1}", OK, text, facts=facts)
+        else:
+            text = f"{name}: {first_line(problem)}"
+            yield Finding(topic, f"candidate {i + 1}", NOTE, text, _compiler_remedy(problem), facts)
+    verdict = OK if trials else NOTE  # one that does not work has a line of its own
+    for note in (note for note in notes if note not in failure):
+        text = f"{note} (not needed)" if working else note
+        remedy = "" if trials else "unset WEFTGRAD_CLANG" if "WEFTGRAD_CLANG" in note else _PIP_ZIGLANG
+        yield Finding(topic, "left out", verdict, text, remedy, {"reason": note})
+    if failure:
+        remedy = "unset WEFTGRAD_CLANG" if "WEFTGRAD_CLANG" in failure else _settings_remedy()
+        yield Finding(topic, "search", PROBLEM, first_line(failure), remedy, {"reason": failure})
+    elif os.environ.get("WEFTGRAD_CLANG") and working:
+        yield Finding(topic, "search", OK, f"WEFTGRAD_CLANG={os.environ['WEFTGRAD_CLANG']}: no other is looked for")
+
+
+def _try_compilers(notes: list[str]) -> Iterator[tuple[str, str]]:
+    from ..runtime.backends.cpu.compilers import candidates
+    from ..runtime.backends.cpu.driver import capabilities_here
+    from ..runtime.backends.cpu.objects import ObjectStore
+
+    capabilities = capabilities_here()
+    for compiler in candidates(notes):
+        try:
+            problem = ObjectStore(compiler, capabilities).probe()
+        except Exception as error:  # ended by a signal, or no room for its files
+            problem = str(error) or type(error).__name__
+        yield compiler.name, problem
+
+
+def _compiler_remedy(problem: str) -> str:
+    if "TMPDIR" in problem:
+        return temporary_remedy() or "export TMPDIR=FOLDER, one with 10 MiB free"
+    named = os.environ.get("WEFTGRAD_CLANG")
+    return "unset WEFTGRAD_CLANG" if named else "pip install --force-reinstall ziglang"
+
+
+def _settings_remedy() -> str:
+    return "unset WEFTGRAD_CAPABILITIES" if os.environ.get("WEFTGRAD_CAPABILITIES") else _PIP_ZIGLANG
+
+
+def check_cpu(answer: Answer) -> Iterator[Finding]:
+    """Report by which road `cpu` ran a kernel, and after how long its first result was there.
+
+    Args:
+        answer: To the question `kernel`.
+    """
+    topic = "cpu"
+    result = next((fact for fact in answer.facts if fact.get("device") == "cpu"), None)
+    if result is None or "error" in result:
+        reason = result["error"] if result else answer.problem or "the process printed nothing"
+        remedy = temporary_remedy() or _road_remedy()
+        yield Finding(topic, "road", PROBLEM, f"no kernel runs: {first_line(reason)}", remedy, {"reason": reason})
+        return
+    road = {"road": result["road"], "compiler": result["compiler"]}
+    if result["compiler"] == "clang":
+        text = f"kernels are compiled by {result['road']} and called as functions"
+        yield Finding(topic, "road", OK, text, facts=road)
+    else:
+        yield Finding(
+            topic, "road", NOTE, f"kernels go to {result['road']}, the fallback: small ops take some ten times as long",
+            _road_remedy(), road,
+        )  # fmt: skip
+    facts = {name: result[name] for name in ("first_seconds", "second_seconds", "compiled", "is_right")}
+    facts["process_seconds"] = answer.seconds
+    if not result["is_right"] or answer.problem:
+        reason = answer.problem or "its values are wrong"
+        yield Finding(topic, "first result", PROBLEM, f"a kernel ran, but {reason}", _road_remedy(), facts)
+        return
+    state = "cold: the kernel was compiled" if result["compiled"] else "warm: the kernel was in the cache"
+    text = (
+        f"{result['first_seconds'] * 1e3:.0f} ms after import ({state}), {answer.seconds:.1f} s after Python's start; "
+        f"the next takes {result['second_seconds'] * 1e6:.0f} us"
+    )
+    yield Finding(topic, "first result", OK, text, facts=facts)
+
+
+def cpu_runs(answer: Answer) -> bool:
+    """Return whether the kernel of `check_cpu` gave its values."""
+    return not answer.problem and bool(answer.get("is_right"))
+
+
+def _road_remedy() -> str:
+    for name in ("WEFTGRAD_CAPABILITIES", "WEFTGRAD_CLANG", "WEFTGRAD_CPU_PLATFORM"):
+        if os.environ.get(name):
+            return f"unset {name}"
+    has_zig = importlib.util.find_spec("ziglang") is not None
+    return "pip install --force-reinstall ziglang" if has_zig else _PIP_ZIGLANG

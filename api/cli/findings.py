@@ -1,0 +1,74 @@
+"""Results of checks of an installation: a verdict, a sentence, and what puts a fault right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .terminal import Style
+
+__all__ = ["NOTE", "OK", "PROBLEM", "Finding", "as_json", "first_line", "page", "run_check"]
+
+OK, NOTE, PROBLEM = "ok", "note", "problem"
+_COLOURS = {OK: "good", NOTE: "warning", PROBLEM: "bad"}
+_VERDICT_WIDTH = 9
+_NAME_WIDTH = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of a report.
+
+    Attributes:
+        topic: The heading that the line stands under.
+        name: What was checked.
+        verdict: `ok`; `note` for what works but could be better; `problem` for what does not work.
+        text: One sentence for people.
+        remedy: A command or a setting that puts it right. Empty only where the verdict is `ok`.
+        facts: The same for programs: numbers, names and versions, as JSON can hold them.
+    """
+
+    topic: str
+    name: str
+    verdict: str
+    text: str
+    remedy: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def run_check(topic: str, check: Callable[..., Iterable[Finding]], *arguments: Any) -> Iterator[Finding]:
+    """Yield the findings of `check(*arguments)`. An error in the check becomes one more finding."""
+    try:
+        yield from check(*arguments)
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        yield Finding(
+            topic, check.__name__, PROBLEM, f"this check failed itself: {reason}",
+            "report it as a bug of weftgrad, with what `weftgrad doctor --json` prints",
+        )  # fmt: skip
+
+
+def first_line(text: str) -> str:
+    """Return the first line of an error message, which may be long and have several."""
+    return text.strip().partition("\n")[0][:400]
+
+
+def page(findings: Sequence[Finding], style: Style) -> str:
+    """Return findings as text: a heading for each topic, a line for each finding, and the remedy below it."""
+    lines: list[str] = []
+    topic = ""
+    for finding in findings:
+        if finding.topic != topic:
+            topic = finding.topic
+            lines += ["", style("heading", topic)]
+        verdict = style(_COLOURS[finding.verdict], finding.verdict.ljust(_VERDICT_WIDTH))
+        lines.append(f"  {verdict}{finding.name.ljust(_NAME_WIDTH)} {finding.text}")
+        if finding.verdict != OK:
+            lines.append(f"  {'':{_VERDICT_WIDTH}}{'':{_NAME_WIDTH}} remedy: {finding.remedy}")
+    return "\n".join(lines)
+
+
+def as_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as mappings that JSON can hold."""
+    return [asdict(finding) for finding in findings]

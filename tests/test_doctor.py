@@ -1,0 +1,522 @@
+"""`weftgrad doctor` and `weftgrad cache` on installations that lack something or have it broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weftgrad import cli
+from weftgrad.cli import cache_files, doctor_drivers, doctor_host, doctor_kernels, doctor_packages, findings, probes
+from weftgrad.cli.findings import NOTE, OK, PROBLEM, Finding
+from weftgrad.cli.terminal import Style
+
+HASH = "ab" + "0123456789" * 6 + "cd"
+SETTINGS = ("WEFTGRAD_CLANG", "WEFTGRAD_CAPABILITIES", "WEFTGRAD_DEVICE", "WEFTGRAD_NATIVE", "WEFTGRAD_CPU_PLATFORM")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command in this process; returns status and output."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str) -> tuple[int, str]:
+        status = cli.main(list(words))
+        return status, capsys.readouterr().out
+
+    return run
+
+
+def doctor(folder: Path, hidden: str = "", **settings: str | None) -> tuple[int, dict[str, Any]]:
+    """Run `weftgrad doctor --json` in a process with these settings; None removes one. `hidden` cannot be imported."""
+    environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
+    if hidden:
+        shadow = folder / "shadow"
+        shadow.mkdir(exist_ok=True)
+        (shadow / f"{hidden}.py").write_text("raise ImportError('hidden by the test')\n")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(shadow), environment.get("PYTHONPATH", ""))))
+    for name, value in settings.items():
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value
+    done = subprocess.run(
+        [sys.executable, "-m", "weftgrad.cli", "doctor", "--json"],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    report = json.loads(done.stdout)
+    for finding in report["findings"]:
+        assert finding["verdict"] in (OK, NOTE, PROBLEM)
+        assert finding["text"], finding
+        assert finding["remedy"] or finding["verdict"] == OK, finding
+        assert "check failed itself" not in finding["text"]
+    return done.returncode, report
+
+
+def pick(report: dict[str, Any], topic: str, name: str = "") -> dict[str, Any]:
+    matches = [f for f in report["findings"] if f["topic"] == topic and name in ("", f["name"])]
+    assert matches, (topic, name, report)
+    return matches[0]
+
+
+def only(check: Any, *arguments: Any) -> Finding:
+    (finding,) = check(*arguments)
+    return finding
+
+
+# the whole page
+
+
+def test_where_nothing_compiles(tmp_path):
+    """No clang, no OpenCL, no program on PATH, no cache: the status is 1, and the remedies are right."""
+    (tmp_path / "file").write_text("")
+    settings = {"WEFTGRAD_CLANG": "off", "PATH": "", "HOME": None, "WEFTGRAD_CACHE": str(tmp_path / "file" / "cache")}
+    status, report = doctor(tmp_path, "pyopencl", **settings)
+    assert status == 1
+    assert set(report) == {
+        "version", "python", "platform", "is_healthy", "cpu_runs", "road", "counts", "findings"
+    }  # fmt: skip
+    assert set(report["findings"][0]) == {"topic", "name", "verdict", "text", "remedy", "facts"}
+    assert (report["is_healthy"], report["cpu_runs"], report["road"]) == (False, False, None)
+    assert report["counts"][PROBLEM] == 2
+    road = pick(report, "cpu", "road")
+    assert (road["verdict"], road["remedy"]) == (PROBLEM, "unset WEFTGRAD_CLANG")
+    assert "nothing compiles kernels for 'cpu'" in road["text"]
+    compiler = pick(report, "compilers for cpu")
+    assert (compiler["verdict"], compiler["remedy"]) == (NOTE, "unset WEFTGRAD_CLANG")
+    assert compiler["facts"]["reason"] == "WEFTGRAD_CLANG=off"
+    opencl = pick(report, "OpenCL")
+    assert opencl["verdict"] == NOTE
+    assert "pip install" in opencl["remedy"]
+    assert "pyopencl" in opencl["remedy"]
+    assert "hidden by the test" in opencl["text"]
+    cache = pick(report, "cache")
+    assert (cache["verdict"], cache["facts"]["is_usable"]) == (PROBLEM, False)
+    assert "export WEFTGRAD_CACHE=" in cache["remedy"]
+    topics = list(dict.fromkeys(finding["topic"] for finding in report["findings"]))
+    assert topics == ["processor", "calls of ops", "cache", "compilers for cpu", "cpu", "OpenCL", "GPU", "packages",
+                      "settings"]  # fmt: skip
+
+
+def test_cold_then_warm(tmp_path, monkeypatch):
+    """Without HOME and OpenCL, `cpu` goes by clang. Its first result is cold, the one of the next process warm."""
+    settings = {"HOME": None, "WEFTGRAD_CACHE": None, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    status, report = doctor(tmp_path, "pyopencl", **settings)
+    if not report["cpu_runs"]:
+        pytest.skip("no clang here")
+    assert pick(report, "cpu", "road")["facts"]["compiler"] == "clang"
+    result = pick(report, "cpu", "first result")
+    assert result["facts"]["compiled"] >= 1
+    assert "cold" in result["text"]
+    assert 0 < result["facts"]["second_seconds"] < result["facts"]["first_seconds"] < result["facts"]["process_seconds"]
+    assert status == (0 if report["counts"][PROBLEM] == 0 else 1)
+    cache = pick(report, "cache")["facts"]
+    assert cache["folder"] == str(tmp_path / "cache" / "weftgrad")
+    assert cache["files"] > 0
+    monkeypatch.delenv("WEFTGRAD_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    again = probes.ask("kernel")
+    assert (again.get("is_right"), again.get("compiled")) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "is_right", "status"),
+    [((OK, NOTE), True, 0), ((OK, PROBLEM), True, 1), ((OK,), False, 1)],
+)
+def test_exit_status(run, monkeypatch, verdicts, is_right, status):
+    lines = [Finding("topic", "name", verdict, "text", "remedy") for verdict in verdicts]
+    answer = probes.Answer([{"road": "clang", "is_right": is_right}], "", 1.0)
+    monkeypatch.setattr("weftgrad.cli.doctor.examine", lambda: (lines, answer))
+    assert run("doctor")[0] == status
+    actual, out = run("doctor", "--json")
+    assert (actual, json.loads(out)["is_healthy"]) == (status, status == 0)
+
+
+# single checks
+
+
+def test_a_page_names_remedies(run):
+    lines = findings.page(
+        [Finding("cpu", "road", OK, "fine"), Finding("cpu", "result", NOTE, "slow", "make it fast")], Style()
+    ).splitlines()
+    assert [line.split() for line in lines] == [
+        [], ["cpu"], ["ok", "road", "fine"], ["note", "result", "slow"], ["remedy:", "make", "it", "fast"],
+    ]  # fmt: skip
+
+
+def test_an_error_in_a_check_is_a_finding():
+    def check():
+        yield Finding("topic", "first", OK, "fine")
+        raise RuntimeError("a bug\nof two lines")
+
+    first, second = findings.run_check("topic", check)
+    assert first.verdict == OK
+    assert (second.verdict, bool(second.remedy)) == (PROBLEM, True)
+    assert "RuntimeError: a bug" in second.text
+
+
+def test_a_world_writable_cache(tmp_path, monkeypatch, run):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("WEFTGRAD_CACHE", str(folder))
+    finding = only(doctor_host.check_cache)
+    assert (finding.verdict, finding.remedy) == (PROBLEM, f"chmod go-w {folder}")
+    status, out = run("cache")
+    assert status == 1
+    assert "cannot be used: other users can write to it" in out
+    folder.chmod(0o700)
+    assert only(doctor_host.check_cache).verdict == OK
+
+
+def test_a_read_only_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda *arguments: False)  # root may write wherever permissions forbid it
+    finding = only(doctor_host.check_cache)
+    assert finding.verdict == PROBLEM
+    assert "it cannot be written" in finding.text
+    assert "WEFTGRAD_CACHE=off" in finding.remedy
+
+
+def test_the_cache_is_off(monkeypatch):
+    monkeypatch.setenv("WEFTGRAD_CACHE", "off")
+    finding = only(doctor_host.check_cache)
+    assert (finding.verdict, finding.remedy) == (NOTE, "unset WEFTGRAD_CACHE")
+
+
+def test_a_relative_cache(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WEFTGRAD_CACHE", "somewhere")
+    finding = only(doctor_host.check_cache)
+    assert finding.verdict == NOTE
+    assert "absolute" in finding.remedy
+
+
+def test_no_temporary_folder(monkeypatch):
+    def refuse() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", refuse)
+    finding = next(f for f in doctor_host.check_processor() if f.name == "temporary files")
+    assert finding.verdict in (NOTE, PROBLEM)
+    assert finding.remedy.startswith("export TMPDIR=")
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({}, None),
+        ({"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "max 100000\n"}, None),
+        ({"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "150000 100000\n"}, 1.5),
+        ({"sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2.0),
+        ({"proc/self/cgroup": "0::/elsewhere\n", "sys/fs/cgroup/cpu.max": "50000 100000\n"}, 0.5),
+        (
+            {"proc/self/cgroup": "4:cpu,cpuacct:/job\n0::/\n", "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "300000",
+             "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"},
+            3.0,
+        ),
+    ],
+)  # fmt: skip
+def test_cpu_quota(tmp_path, files, quota):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert doctor_host.cpu_quota(tmp_path) == quota
+
+
+def test_a_quota_below_the_cores(monkeypatch):
+    monkeypatch.setattr(doctor_host, "cpu_quota", lambda: 0.5)
+    finding = next(f for f in doctor_host.check_processor() if f.name == "cores")
+    assert (finding.verdict, finding.facts["quota"]) == (NOTE, 0.5)
+    assert finding.remedy == "taskset -c 0-0 python ..., or wg.set_num_threads(1)"
+
+
+@pytest.mark.parametrize(
+    ("reported", "verdict"),
+    [(set(), NOTE), ({"sse2", "fpu"}, PROBLEM), ({"sse4_1", "sse4_2", "ssse3", "popcnt"}, OK)],
+)
+def test_instructions(monkeypatch, reported, verdict):
+    from weftgrad.runtime.backends import processor
+
+    monkeypatch.setattr(processor, "features", lambda: frozenset(reported))
+    monkeypatch.setattr(processor, "best_instruction_set", lambda: "sse")
+    finding = next(f for f in doctor_host.check_processor() if f.name == "instructions")
+    assert finding.verdict == verdict
+    assert finding.facts["lanes"] == 4
+
+
+def test_without_the_c_path(monkeypatch, run):
+    from weftgrad.runtime import native
+
+    monkeypatch.setattr(native, "present", False)
+    finding = only(doctor_packages.check_native)
+    assert (finding.verdict, finding.facts["is_present"]) == (NOTE, False)
+    assert "pip install --force-reinstall" in finding.remedy
+    monkeypatch.setenv("WEFTGRAD_NATIVE", "0")
+    assert only(doctor_packages.check_native).remedy == "unset WEFTGRAD_NATIVE"
+    assert "ops go by Python, not by C (WEFTGRAD_NATIVE=0); remedy: unset WEFTGRAD_NATIVE" in run("devices")[1]
+
+
+def test_devices_say_how_cpu_runs(run):
+    status, out = run("devices")
+    assert status == 0
+    assert "\ncpu: kernels by " in out
+    assert "\nops go by " in out
+
+
+def test_requirements(monkeypatch):
+    lines = ["numpy>=1.26", "absent-package>=2", 'other>=1; extra == "gpu"', 'odd; platform_system == "Nowhere"']
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: lines)
+    by_name = {finding.name: finding for finding in doctor_packages.check_packages()}
+    assert (by_name["required"].verdict, by_name["required"].remedy) == (NOTE, "pip install 'absent-package>=2'")
+    assert by_name["gpu"].verdict == OK
+    assert "pip install 'weftgrad[gpu]'" in by_name["gpu"].text
+    assert by_name["torch"].verdict == OK
+
+
+def test_a_clang_that_does_not_exist(monkeypatch, run):
+    monkeypatch.setenv("WEFTGRAD_CLANG", "/nonexistent/clang")
+    finding = only(doctor_kernels.check_compilers)
+    assert (finding.verdict, finding.remedy) == (PROBLEM, "unset WEFTGRAD_CLANG")
+
+
+def test_a_compiler_that_fails_its_probe(monkeypatch, tmp_path, run):
+    program = tmp_path / "clang"
+    lines = ("#!/bin/sh", '[ "$1" = --version ] && echo clang version 18.0.0 && exit 0', "echo broken >&2", "exit 1")
+    program.write_text("\n".join(lines) + "\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("WEFTGRAD_CLANG", str(program))
+    finding = only(doctor_kernels.check_compilers)
+    assert (finding.verdict, finding.remedy) == (NOTE, "unset WEFTGRAD_CLANG")
+    assert finding.text == f"clang version 18.0.0 ({program}): broken"
+
+
+@pytest.mark.parametrize(
+    ("fact", "problem", "expected"),
+    [
+        ({"road": "PoCL (OpenCL)", "compiler": "opencl"}, "", {"road": NOTE, "first result": OK}),
+        ({"road": "clang", "compiler": "clang"}, "", {"road": OK, "first result": OK}),
+        ({"road": "clang", "compiler": "clang", "is_right": False}, "", {"road": OK, "first result": PROBLEM}),
+        (None, "the process was ended by SIGSEGV", {"road": PROBLEM}),
+    ],
+)
+def test_the_road_of_cpu(fact, problem, expected):
+    usual = {"device": "cpu", "first_seconds": 0.2, "second_seconds": 1e-5, "compiled": 0, "is_right": True}
+    answer = probes.Answer([] if fact is None else [{**usual, **fact}], problem, 1.0)
+    by_name = {finding.name: finding for finding in doctor_kernels.check_cpu(answer)}
+    assert {name: finding.verdict for name, finding in by_name.items()} == expected
+    assert all(finding.remedy for finding in by_name.values() if finding.verdict != OK)
+    assert doctor_kernels.cpu_runs(answer) is (PROBLEM not in expected.values())
+
+
+def test_opencl_devices_that_crash(monkeypatch):
+    """A crash is attributed to the device that was being tried, and the other devices are tried all the same."""
+    platform = {"platform": "Portable Computing Language", "version": "OpenCL 3.0 PoCL 3.0"}
+    unknown = {"handle": "cpu", "platform": "Portable Computing Language", "is_unknown_processor": True}
+    usual = {"platform": "P", "cores": 2, "memory": 1 << 30}
+    names = ("gpu", "old", "good")
+    listed = [{"listed": f"opencl:{i}", "name": names[i], "is_gpu": i == 0, **usual} for i in range(3)]
+    head = [platform, {**unknown, "is_corrected": True}, {**unknown, "is_corrected": False}, *listed]
+    calls = []
+
+    def ask(*words: str) -> probes.Answer:
+        calls.append(words)
+        facts = list(head)
+        for name in ("opencl:0", "opencl:1", "opencl:2", "fallback"):
+            if name in words:
+                continue
+            facts.append({"begin": name})
+            if name != "opencl:2":
+                return probes.Answer(facts, "the process was ended by SIGSEGV", 1.0)
+            facts.append({"device": name, "is_right": True, "first_seconds": 0.1, "compiled": 1})
+        return probes.Answer(facts, "", 1.0)
+
+    monkeypatch.setattr(doctor_drivers, "ask", ask)
+    verdicts = [(finding.name, finding.verdict) for finding in doctor_drivers.check_opencl()]
+    assert verdicts == [
+        ("driver", OK), ("processor", OK), ("processor", NOTE),
+        ("opencl:0", PROBLEM), ("opencl:1", NOTE), ("opencl:2", OK), ("fallback of cpu", NOTE),
+    ]  # fmt: skip
+    assert len(calls) == 4
+
+
+@pytest.mark.parametrize(
+    ("facts", "problem", "verdict", "remedy"),
+    [
+        ([{"import_error": "no module"}], "", NOTE, "pip install --force-reinstall pyopencl"),
+        ([{"platform_error": "clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR"}], "", OK, ""),
+        ([{"platform_error": "none has a device"}], "", NOTE, "pip install pocl-binary-distribution"),
+        ([], "the process was ended by SIGSEGV", PROBLEM, "export OCL_ICD_VENDORS=FILE.icd, one that works"),
+    ],
+)
+def test_opencl_without_devices(monkeypatch, facts, problem, verdict, remedy):
+    monkeypatch.setattr(doctor_drivers, "ask", lambda *words: probes.Answer(facts, problem, 1.0))
+    finding = only(doctor_drivers.check_opencl)
+    assert (finding.verdict, finding.remedy) == (verdict, remedy)
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdicts"),
+    [
+        ([{"error": "CUDA needs cuda-bindings, which does not import"}], [NOTE]),
+        ([{"error": "NVIDIA's driver does not start"}], [PROBLEM]),
+        ([], [PROBLEM]),
+        ([{"cuda": "13.1"}, {"listed": "cuda:0", "sm": 70, "can_run": False}], [OK, NOTE]),
+        ([{"cuda": "13.1"}, {"listed": "cuda:0", "sm": 90, "can_run": False}], [OK, NOTE]),
+        ([{"cuda": "13.1"}, {"listed": "cuda:0", "sm": 90, "can_run": True}], [OK, PROBLEM]),
+        ([{"cuda": "13.1"}, {"listed": "cuda:0", "sm": 90, "can_run": True},
+          {"device": "cuda:0", "is_right": True, "first_seconds": 1.0}], [OK, OK]),
+    ],
+)  # fmt: skip
+def test_gpus(monkeypatch, facts, verdicts):
+    for fact in facts:
+        if "listed" in fact:
+            fact.update(name="H100", memory=80 << 30)
+    monkeypatch.setattr("weftgrad.runtime.backends.cuda_api.may_exist", lambda: True)
+    monkeypatch.setattr(doctor_drivers, "ask", lambda *words: probes.Answer(facts, "", 1.0))
+    lines = list(doctor_drivers.check_gpu())
+    assert [finding.verdict for finding in lines] == verdicts
+    assert all(finding.remedy for finding in lines if finding.verdict != OK)
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("cpu", OK), ("opencl:0", OK), ("opencl:9", PROBLEM), ("nonsense", PROBLEM)]
+)
+def test_the_default_device(monkeypatch, name, verdict):
+    monkeypatch.setenv("WEFTGRAD_DEVICE", name)
+    finding = list(doctor_host.check_settings(["opencl:0"]))[-1]
+    assert finding.verdict == verdict
+    assert finding.remedy == ("unset WEFTGRAD_DEVICE" if verdict == PROBLEM else "")
+
+
+def test_a_child_that_crashes_hangs_or_does_not_start(tmp_path, monkeypatch):
+    fake = tmp_path / "python"
+    monkeypatch.setattr(sys, "executable", str(fake))
+    assert "no process can be started" in probes.ask("kernel").problem
+    fake.write_text('#!/bin/sh\necho \'weftgrad-probe {"begin": 1}\'\necho noise\nkill -SEGV $$\n')
+    fake.chmod(0o755)
+    answer = probes.ask("kernel")
+    assert answer.facts == [{"begin": 1}]
+    assert answer.problem == "the process was ended by SIGSEGV"
+    fake.write_text('#!/bin/sh\necho \'weftgrad-probe {"begin": 1}\'\nexec sleep 30\n')
+    answer = probes.ask("kernel", timeout=0.5)
+    assert answer.facts == [{"begin": 1}]
+    assert "no answer" in answer.problem
+
+
+# the cache
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """A cache folder with one file of each kind, and much that is not weftgrad's."""
+    folder = tmp_path / "cache"
+    outside = tmp_path / "outside"
+    for path in (folder / "ab", folder / "triton" / HASH, folder / "triton" / "notes", folder / "mine", outside / "ab"):
+        path.mkdir(parents=True)
+    folder.chmod(0o700)
+    for name in ("bin", "idx", "ok"):
+        (folder / "ab" / f"{HASH}.{name}").write_bytes(b"12345")
+        (outside / "ab" / f"{HASH}.{name}").write_bytes(b"12345")
+    (folder / "ab" / "tmpx1y2z3_4.part").write_bytes(b"1")
+    (folder / "schedules.json").write_text("{}")
+    (folder / "triton" / HASH / "kernel.cubin").write_bytes(b"123")
+    # Not weftgrad's: other names, the wrong folder, links to files and to folders.
+    (folder / "README").write_text("mine")
+    (folder / "ab" / "notes.txt").write_text("mine")
+    (folder / "mine" / f"{HASH}.bin").write_text("mine")
+    (folder / "triton" / "notes" / "kernel.cubin").write_text("mine")
+    (folder / "triton" / HASH / "notes.txt").write_text("mine")
+    (folder / "ab" / f"{HASH[:-1]}e.bin").symlink_to(outside / "ab" / f"{HASH}.bin")
+    (folder / "cd").symlink_to(outside / "ab")
+    monkeypatch.setenv("WEFTGRAD_CACHE", str(folder))
+    return folder
+
+
+def every_file(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_cache_counts(cache, run):
+    status, out = run("cache", "--json")
+    report = json.loads(out)
+    assert status == 0
+    assert set(report) == {
+        "folder", "is_off", "is_usable", "reason", "files", "bytes", "kinds", "foreign", "deleted", "failures"
+    }  # fmt: skip
+    assert report["folder"] == str(cache)
+    assert {kind: count["files"] for kind, count in report["kinds"].items()} == {
+        "kernels": 1, "indexes": 1, "probes": 1, "tuned schedules": 1, "triton": 1, "unfinished": 1
+    }  # fmt: skip
+    assert report["kinds"]["kernels"]["bytes"] == 5
+    assert (report["files"], report["bytes"]) == (6, 21)
+    assert report["foreign"] == 7
+    assert report["deleted"] is None
+    status, out = run("cache")
+    assert str(cache) in out
+    assert "(WEFTGRAD_CACHE)" in out
+    assert [line.split()[:2] for line in out.splitlines() if line.startswith("total")] == [["total", "6"]]
+
+
+def test_clearing_leaves_everything_else(cache, run):
+    before, outside = every_file(cache), every_file(cache.parent / "outside")
+    status, out = run("cache", "--clear", "--json")
+    assert status == 0
+    assert json.loads(out)["deleted"] == {"files": 5, "bytes": 19}
+    removed = {f"ab/{HASH}.{suffix}" for suffix in ("bin", "idx", "ok")}
+    removed |= {"ab/tmpx1y2z3_4.part", f"triton/{HASH}/kernel.cubin"}
+    assert every_file(cache) == before - removed
+    assert every_file(cache.parent / "outside") == outside
+    status, out = run("cache", "--clear")
+    assert status == 0
+    assert "deleted 0 files" in out
+    assert "weftgrad tune --clear" in out
+
+
+def test_clearing_removes_folders_that_became_empty(tmp_path, monkeypatch, run):
+    (tmp_path / "ab").mkdir()
+    (tmp_path / "cd").mkdir()  # empty before: nobody knows whose it is
+    (tmp_path / "ab" / f"{HASH}.bin").write_bytes(b"1")
+    tmp_path.chmod(0o700)
+    link = tmp_path.parent / f"{tmp_path.name}-link"
+    link.symlink_to(tmp_path)  # the folder itself may be a link: the user named it
+    monkeypatch.setenv("WEFTGRAD_CACHE", str(link))
+    assert run("cache", "--clear")[0] == 0
+    assert every_file(tmp_path) == {"cd"}
+
+
+def test_a_cache_of_another_user_is_left_alone(cache, run, monkeypatch):
+    before = every_file(cache)
+    monkeypatch.setattr(os, "geteuid", lambda: cache.stat().st_uid + 1)
+    status, out = run("cache", "--clear", "--json")
+    report = json.loads(out)
+    assert (status, report["is_usable"], report["deleted"]) == (1, False, {"files": 0, "bytes": 0})
+    assert report["failures"]
+    assert every_file(cache) == before
+
+
+def test_files_that_cannot_be_deleted(cache, monkeypatch):
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    content = cache_files.survey(cache, ["kernels"])
+    assert (content.files, content.failures) == (0, [f"ab/{HASH}.bin: Operation not permitted"])
+
+
+def test_a_cache_that_is_off(monkeypatch, run):
+    monkeypatch.setenv("WEFTGRAD_CACHE", "off")
+    for words in (("cache",), ("cache", "--clear")):
+        status, out = run(*words)
+        assert status == 0
+        assert "the cache is off" in out
+    status, out = run("cache", "--json")
+    assert (status, json.loads(out)["is_off"]) == (0, True)
