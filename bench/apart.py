@@ -3,8 +3,7 @@
 OpenCL's drivers are libraries that a loader brings into a process together, and two of them may not agree (two builds
 of LLVM, two thread pools). So every driver is asked for its devices by a process that has no other but the one that
 comes with pyopencl, and each device is measured in such a process. `opencl:0@nvidia-opencl` is the first device of the
-driver whose library is libnvidia-opencl.so, `cpu@intelocl` is `cpu` with the kernels of libintelocl.so; `cpu`,
-`opencl:0` and `cuda:0` are devices of the drivers that this process would load.
+driver whose library is libnvidia-opencl.so; `cpu`, `opencl:0` and `cuda:0` are devices of this process.
 """
 
 from __future__ import annotations
@@ -38,19 +37,17 @@ _UNLISTED = tuple(
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib",
                    "/usr/local/nvidia/lib64")
 )  # fmt: skip
-_CPU = 1 << 1  # CL_DEVICE_TYPE_CPU
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A device. name: in reports. device: what it is called in its process. library: the driver to load there. gpu:
-    whether it is one. platform: that `cpu` is of there, by name and version."""
+    whether it is one."""
 
     name: str
     device: str
     library: str = ""
     gpu: bool = False
-    platform: str = ""
 
 
 def wanted(text: str | None) -> bool:
@@ -82,7 +79,6 @@ def tell() -> None:
         handle = driver.compiler._handle if hasattr(driver, "compiler") else None
         found.append({
             "device": str(device), "name": name, "identity": handle and identity(handle), "gpu": is_gpu(device),
-            "processor": handle is not None and bool(handle.type & _CPU),
         })  # fmt: skip
     print(json.dumps(found))
 
@@ -136,8 +132,7 @@ def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]
             print(f"{each['device']}: left out: {each['problem']}", file=sys.stderr)
             continue
         if each["identity"] is None or each["identity"] not in known:
-            short = each["identity"][0].partition("(")[0].partition(" ")[0].lower() if each["identity"] else ""
-            found.append(_place(each, each["device"], short, found))
+            found.append(Place(each["device"], each["device"], gpu=bool(each.get("gpu"))))
             known.append(each["identity"])
     for library in libraries(extra):
         stem = Path(library).name.removeprefix("lib").partition(".so")[0]
@@ -147,18 +142,9 @@ def present(extra: Sequence[Path] = (), asked: Callable[..., list[dict[str, Any]
             if not new:
                 continue
             known.append(each["identity"])
-            found.append(_place(each, f"opencl:{count}@{stem}", stem, found, library))
-            count += found[-1].device != "cpu"
+            found.append(Place(f"opencl:{count}@{stem}", each["device"], library, bool(each.get("gpu"))))
+            count += 1
     return found
-
-
-def _place(each: dict[str, Any], name: str, short: str, found: Sequence[Place], library: str = "") -> Place:
-    """Where a device is measured: a processor that is not `cpu` itself, as `cpu` of its platform. found: the others."""
-    if each.get("processor") and each["device"] != "cpu":
-        alike = sum(place.name.partition("#")[0] == f"cpu@{short}" for place in found)
-        name = f"cpu@{short}" + (f"#{alike + 1}" if alike else "")
-        return Place(name, "cpu", library, platform=" ".join(each["identity"][:2]))
-    return Place(name, each["device"], library, bool(each.get("gpu")))
 
 
 def chosen(text: str, extra: Sequence[Path] = ()) -> list[Place]:
@@ -257,8 +243,6 @@ def _by_turns(
             file = Path(folder, f"{i}.json")
             rows.begin(place, file)
             environment = stack.enter_context(_environment(place.library))
-            if place.platform:
-                environment["WEFTGRAD_CPU_PLATFORM"] = place.platform
             starts.append(partial(_start, options, place, file, share, environment))
         ended = rotate(starts, rows.take)
         rows.take()

@@ -132,12 +132,21 @@ def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[]
             compiler._triton()
         target = driver.compiles_for
         return (target, step.instance), lambda: partial(compiler.binary, step, True, target)
+    store = getattr(getattr(getattr(driver, "road", None), "kernels", None), "store", None)
+    if store is not None:
+        make = partial(type(store), store.compiler, driver.capabilities)
+        return (store, step.instance), lambda: partial(_found_or_compiled, make(), step.instance)
     if not hasattr(driver, "compiler"):
         return (None, step.instance), None
-    compiler_ = driver.compiler_of(step) if hasattr(driver, "compiler_of") else driver.compiler
-    fresh = partial(_fresh(), compiler_)
+    fresh = partial(_fresh(), driver.compiler)
     note = f"\n// {os.getpid()} {time.time_ns()} {next(_serial)}\n"
-    return (compiler_, step.instance), lambda: partial(fresh(note).build, [step.instance])
+    return (driver.compiler, step.instance), lambda: partial(fresh(note).build, [step.instance])
+
+
+def _found_or_compiled(store: Any, instance: Instance) -> None:
+    """What `cpu` does for a kernel that the process has not loaded."""
+    if store.find(instance) is None:
+        store.compile([instance])
 
 
 @cache
@@ -147,7 +156,7 @@ def _fresh() -> Any:
 
     class Fresh(Compiler):
         def __init__(self, like: Compiler, note: str):
-            super().__init__(like._context, like._handle, like._capabilities, like.functions, like.option)
+            super().__init__(like._context, like._handle, like._capabilities)
             self.note = note
 
         def _source(self, instances: Sequence[Instance]) -> str:

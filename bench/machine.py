@@ -22,7 +22,7 @@ from .sites import OurSite, Site, is_gpu
 __all__ = ["describe"]
 
 _PACKAGES = ("weftgrad", "numpy", "torch", "cupy", "jax", "tinygrad", "triton", "cuda-bindings", "pyopencl",
-             "pocl-binary-distribution", "intel-opencl-rt")  # fmt: skip
+             "pocl-binary-distribution", "intel-opencl-rt", "ziglang")  # fmt: skip
 
 
 def describe(sites: Sequence[Site]) -> dict[str, Any]:
@@ -63,6 +63,8 @@ def _device(site: OurSite) -> dict[str, Any]:
         version = int(ask("cuDriverGetVersion"))
         found["sm"] = able.sm
         found["driver"] = f"CUDA {version // 1000}.{version % 1000 // 10}"
+    elif site.device.type == "cpu":
+        found["driver"] = driver.identity
     elif hasattr(driver, "compiler"):
         handle = driver.compiler._handle
         found["platform"] = handle.platform.name

@@ -32,6 +32,9 @@ class MemorySource(Protocol):
     def synchronize(self) -> None:
         """Wait for everything launched on the device, on every stream."""
 
+    # A source may also have `trim()`, which is called once after a batch of releases: for drivers whose allocator keeps
+    # freed memory in the process.
+
 
 class Event(Protocol):
     """A point in a stream's work."""
@@ -100,8 +103,9 @@ class Budget:
         if not batch:
             return 0
         released = done = 0
+        sources = dict.fromkeys(source for source, _, _ in batch)
         try:
-            for source in dict.fromkeys(source for source, _, _ in batch):
+            for source in sources:
                 source.synchronize()
             for source, handle, size in batch:
                 done += 1
@@ -116,6 +120,9 @@ class Budget:
                     released += size
         finally:
             self.leaving.extend(batch[done:])
+        for source in sources:
+            if hasattr(source, "trim"):
+                source.trim()
         return released
 
 

@@ -49,6 +49,8 @@ def cache_folder() -> Path | None:
 
 def why_unusable(folder: Path) -> str:
     """Return why kernels can be neither kept in nor loaded from `folder`, or "" if they can. Creates the folder."""
+    if folder.parts[:1] == ("~",):
+        return "this user has no home folder"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()

@@ -27,7 +27,11 @@ from .tensor import Extra, Tensor
 
 __all__ = ["Plan", "call", "call_into", "empty", "fit", "plan_for", "plan_into"]
 
-_MOST_PLANS = 16384
+_MOST_PLANS = 16384  # of a thread
+_MOST_PLAN_BYTES = 64 << 20  # of a thread: plans of convolutions, of three steps each, reach this bound first
+_PLANS_BETWEEN_CHECKS = 256
+# What a plan takes: by the growth of the process over plans of 15 ops, which have 0 to 3 steps.
+_PLAN_BYTES, _STEP_BYTES, _OPERAND_BYTES = 1300, 3300, 64
 _NUMBERS = (bool, int, float)
 
 
@@ -38,12 +42,12 @@ class Plan:
     numbers: positions of the tensors and of the numbers among the operands; whole: all operands are tensors.
     view: bytes by which a view starts after its operand. recipe: how to record the call for backward, or None.
     single: the result's layout and bytes where all that there is to do is to compute it from tensors. visible: how many
-    of the results callers see, the first.
+    of the results callers see, the first. nbytes: an estimate of the memory that the plan takes.
     """
 
     __slots__ = (
-        "device", "driver", "numbers", "outputs", "planned", "recipe", "run", "single", "tensors", "view", "visible",
-        "whole",
+        "device", "driver", "nbytes", "numbers", "outputs", "planned", "recipe", "run", "single", "tensors", "view",
+        "visible", "whole",
     )  # fmt: skip
 
     def __init__(self, planned: Planned, request: Request, recipe: Recipe | None):
@@ -61,6 +65,8 @@ class Plan:
         self.run = request.device.driver.launcher(planned.steps, planned.scratch) if planned.steps else None
         plain = len(self.outputs) == 1 and self.whole and self.run is not None and recipe is None
         self.single = self.outputs[0] if plain and self.view is None else None
+        self.nbytes = _PLAN_BYTES + _OPERAND_BYTES * (len(operands) + len(request.statics))
+        self.nbytes += sum(_STEP_BYTES + len(step.geometry) for step in planned.steps)
 
 
 def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
@@ -337,11 +343,23 @@ def _make_plan(
     plan = Plan(planned, request, recipe)
     if schedules.on_plan is not None:
         schedules.on_plan(plan, request, operands)
-    if len(plans) >= _MOST_PLANS:
-        for old in list(plans)[: _MOST_PLANS // 4]:  # the oldest: dicts keep insertion order
-            del plans[old]
+    if plans and len(plans) % _PLANS_BETWEEN_CHECKS == 0:
+        _drop_oldest(plans)
     plans[key] = plan
     return plan
+
+
+def _drop_oldest(plans: dict[Any, Plan]) -> None:
+    """If plans are too many, or take too much memory, forget the oldest until a quarter of the room is free."""
+    sizes = [(key, plan.nbytes) for key, plan in list(plans.items())]  # dicts keep insertion order
+    count, nbytes = len(sizes), sum(size for _, size in sizes)
+    if count < _MOST_PLANS and nbytes < _MOST_PLAN_BYTES:
+        return
+    for key, size in sizes:
+        if count <= _MOST_PLANS * 3 // 4 and nbytes <= _MOST_PLAN_BYTES * 3 // 4:
+            break
+        plans.pop(key, None)  # a finalizer may plan, and drop plans, meanwhile
+        count, nbytes = count - 1, nbytes - size
 
 
 def _request(

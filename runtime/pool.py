@@ -283,6 +283,8 @@ class Pool:
         if block is None:
             self._plan = None
             self._trim(size)
+            if self._budget.leaving:  # segments of streams that are gone
+                self._budget._release_cached([])
             grown = self._segment_size(size)
             block = self._new_segment(grown, size)
             if block is None and grown > size:
@@ -433,6 +435,7 @@ class Pool:
             if block.merged and block.next is None:
                 self._runs.remove(block)
                 del self._segments[segment]
+                del segment.first  # breaks the cycle of segment and block, which only a garbage collection would find
                 self._reserved[segment.small] -= segment.size
                 self._driver_frees += 1
                 self._budget.leaving.append((self._source, segment.handle, segment.size))

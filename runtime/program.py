@@ -21,7 +21,7 @@ from importlib import resources
 from . import dtypes
 from .backends.protocol import Instance, Slot
 
-__all__ = ["entry_name", "source"]
+__all__ = ["entry_name", "iota", "source"]
 
 _MASK = {"float": "int", "double": "long", "uchar": "char"}
 _WHOLE = {"float": "int", "double": "long"}  # integers as wide as what a truth is stored as
@@ -50,6 +50,11 @@ def vector(element: str, lanes: int) -> str:
 def mask(element: str, lanes: int) -> str:
     """The type that comparing two values gives: `int` for scalars, an integer vector as wide as the operands else."""
     return "int" if lanes == 1 else f"{_MASK.get(element, element)}{lanes}"
+
+
+def iota(vector_type: str, lanes: int) -> str:
+    """Return the text of the vector 0, 1, 2, ... in both languages (see `WG_LIST` in header.cl)."""
+    return f"(({vector_type})WG_LIST {', '.join(map(str, range(lanes)))} WG_LIST_END)"
 
 
 def entry_name(instance: Instance) -> str:

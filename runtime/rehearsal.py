@@ -6,7 +6,7 @@ a pool whose blocks belong to an optimizer's parameters records what is allocate
 is made until its first step is done. That is played again in numbers, with what is in use then in its place:
 
 1.  A size has as many blocks as are in use at once, unless those of all sizes together are too much (more than a
-    fifth above the peak, and than 1 MiB). Then sizes above some bound, each used for moments, share runs of memory by
+    tenth above the peak, and than 1 MiB). Then sizes above some bound, each used for moments, share runs of memory by
     best fit, as few as keeps to that; the memory this takes is found by doing it. (Sizes apart are what Doug Lea calls
     fast bins; best fit is close to the optimum where few sizes take turns, Wilson et al., "Dynamic Storage
     Allocation", 1995.)
@@ -35,7 +35,7 @@ __all__ = ["Plan", "Rehearsal", "rehearse"]
 _ROUND, _PAGE = 512, 4 << 10  # as in the pool
 _SPARE = 64  # the part of a step's peak that is held for what was not rehearsed,
 _LEAST_SPARE = 16 << 10  # and no less
-_ABOVE = 1.2  # times the peak in use: the memory that bins may take,
+_ABOVE = 1.1  # times the peak in use: the memory that bins may take,
 _LITTLE = 1 << 20  # or so many bytes: sharing runs saves little there, and what fits in numbers may miss by little
 _BOUNDS = 8  # tried, from all sizes in bins to none
 _LONGEST = 1 << 16  # events; a program that has not stepped by then is not recorded any longer

@@ -180,9 +180,8 @@ def drivers() -> list[Any]:
 def _tracers(launches: list[Launch]) -> list[Tracer]:
     """Those of the backends that can be used here."""
     from .backends import cuda_api
-    from .backends.interpreter import InterpreterTracer
-
     from .backends.cpu.launching import CpuTracer
+    from .backends.interpreter import InterpreterTracer
 
     found: list[Tracer] = [CpuTracer(launches), InterpreterTracer(launches)]
     try:

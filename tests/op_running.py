@@ -23,7 +23,6 @@ from weftgrad.codegen.generate import own_specs
 from weftgrad.codegen.loader import load_file
 from weftgrad.codegen.model import Op
 from weftgrad.runtime import dispatch
-from weftgrad.runtime.backends.opencl_cpu import CpuDriver
 from weftgrad.runtime.context import state
 from weftgrad.runtime.device import Device, device
 from weftgrad.runtime.records import OpRecord, registry
@@ -40,7 +39,7 @@ MAIN = os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu")
 # Schedules are chosen by capabilities, so other vendors' schedules run here on the CPU's OpenCL device. What the main
 # device runs is optimised as users have it; these are not, since building kernels is most of what the suite does.
 _SYNTHETIC = {
-    "opencl-cpu-schedules": "lanes=8,registers=16,avx512=0,optimize=0",  # with AVX2
+    "opencl-cpu-schedules": "lanes=8,registers=16,optimize=0",  # with AVX2
     "opencl-gpu-schedules": "style=gpu,lanes=4,max_group=256,optimize=0",
     "poor-vendor": "style=gpu,lanes=4,fp64=0,fp16=0,max_group=64,local_memory=16384,optimize=0",
 }
@@ -58,7 +57,7 @@ def device_of(kind: str) -> Device:
     if kind in _SYNTHETIC:
         return testing.synthetic_device(900 + list(KINDS).index(kind), _SYNTHETIC[kind])
     place = device(kind)
-    if isinstance(place.driver, CpuDriver):
+    if place.type == "cpu":
         place.driver.require()
     return place
 
@@ -100,29 +99,27 @@ def build(place: Device, steps: Sequence[Any]) -> int:
     driver: Any = place.driver
     if "launcher" in vars(driver):
         return 0
-    if not hasattr(driver, "compiler"):  # not OpenCL: how it is built is the driver's business
+    if driver.target == "triton":
         return int(driver.build(list(dict.fromkeys(steps))))
-    groups: dict[Any, list[Any]] = {}
-    for step in steps:
-        compiler = driver.compiler_of(step) if isinstance(driver, CpuDriver) else driver.compiler
-        groups.setdefault(compiler, []).append(step.instance)
+    instances = list(dict.fromkeys(step.instance for step in steps))
+    if place.type == "cpu":
+        return int(driver.build(instances))
+    compiler = driver.compiler
+    missing = [i for i in instances if i not in compiler._found]
+    plain = [i for i in missing if _is_variant(i)] if compiler._capabilities.optimize else []
     built = 0
-    for compiler, instances in groups.items():
-        missing = [i for i in dict.fromkeys(instances) if i not in compiler._found]
-        plainly = [i for i in missing if _another_form(i)] if compiler._capabilities.optimize else []
-        if plainly:
-            plain = _plain(compiler)
-            built += _build(plain, plainly)
-            compiler._found.update((i, plain._found[i]) for i in plainly)
-        built += _build(compiler, [i for i in missing if i not in compiler._found])
-    return built
+    if plain:
+        plain_compiler = _plain(compiler)
+        built += _build(plain_compiler, plain)
+        compiler._found.update((i, plain_compiler._found[i]) for i in plain)
+    return built + _build(compiler, [i for i in missing if i not in compiler._found])
 
 
 def _build(compiler: Any, instances: Sequence[Any]) -> int:
     return sum(compiler.build(instances[start : start + BATCH]) for start in range(0, len(instances), BATCH))
 
 
-def _another_form(instance: Any) -> bool:
+def _is_variant(instance: Any) -> bool:
     """Whether a kernel is another form of one that is optimised: of another dtype than float32 or int32, or strided.
 
     Optimising is most of what building takes. Of strided forms those of every third op are optimised.
@@ -134,11 +131,11 @@ def _another_form(instance: Any) -> bool:
 
 @functools.cache
 def _plain(compiler: Any) -> Any:
-    """A compiler for the same device that does not optimise."""
+    """A compiler for the same OpenCL device that does not optimise."""
     from weftgrad.runtime.backends import opencl  # where pyopencl may be missing, only Triton's kernels run
 
     able = replace(compiler._capabilities, optimize=False)
-    return opencl.Compiler(compiler._context, compiler._handle, able, compiler.functions, compiler.option)
+    return opencl.Compiler(compiler._context, compiler._handle, able)
 
 
 def prebuilt(place: Device, function: Callable[[], Any]) -> Any:

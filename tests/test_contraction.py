@@ -494,7 +494,7 @@ OTHER_SHAPES = [(1, 40, 33), (31, 15, 65), (130, 33, 70), (2, 5000, 3)]
 @pytest.mark.parametrize(
     "capabilities",
     ["style=gpu,lanes=4,max_group=256", "style=gpu,fp64=0,max_group=64,local_memory=16384", "style=cpu,lanes=4",
-     "style=cpu,lanes=8,registers=16,avx512=0"],
+     "style=cpu,lanes=8,registers=16"],
 )
 def test_other_capabilities(capabilities: str) -> None:
     names = ("int8",) if "fp64=0" in capabilities else ("float64",) if "gpu" in capabilities else ()

@@ -155,24 +155,6 @@ def test_targets_that_are_no_classes(function: str, weighted: bool, place: str) 
     assert np.isnan(loss(wg.zeros(0, 5, device=device), wg.zeros(0, dtype=wg.int64, device=device), weight).item())
 
 
-def test_targets_are_waited_for_and_nothing_else() -> None:
-    from weftgrad.bounds import check_classes
-
-    driver = wg.device("cpu").driver
-    ready = wg.zeros(70000, dtype=wg.int64, device="cpu")
-    wg.synchronize("cpu")
-    left, late = wg.ones(1500, 1500, device="cpu"), wg.zeros(70000, dtype=wg.int64, device="cpu")
-    product = left
-    for _ in range(4):
-        product = product @ left
-    late = late + 7  # large, and queued behind the products
-    check_classes(ready, 5, -100, "test")
-    assert driver.default_stream.pending.command_execution_status > 0, "it waited for the products"
-    with raises(errors.IndexOutOfRange, IndexError, "target 7 "):
-        check_classes(late, 5, -100, "test")
-    wg.synchronize("cpu")
-
-
 # What a new user tries: every case was compared with PyTorch 2.13, whose error is of the builtin class given here
 
 nn, F, optim = wg.nn, wg.nn.functional, wg.optim
@@ -418,15 +400,15 @@ def test_without_pyopencl() -> None:
         assert "tensor([[1., 2.]" in repr(x), repr(x)
         assert wg.from_numpy(np.arange(3.0)).numpy().sum() == 3
         assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
-        assert wg.devices() == [wg.device("cpu")]
-        for call in (lambda: x + 1, lambda: wg.zeros(2, device="opencl:0") + 1):
-            try:
-                call()
-            except ImportError as error:
-                assert isinstance(error, wg.runtime.errors.DriverNotFound), error
-                assert "pyopencl[pocl]" in str(error), error
-            else:
-                raise AssertionError("it ran")
+        assert [d.type for d in wg.devices() if d.type == "opencl"] == []
+        assert (x + 1).tolist() == [[2.0, 3.0], [4.0, 5.0]]  # on cpu, which needs none
+        try:
+            wg.zeros(2, device="opencl:0") + 1
+        except ImportError as error:
+            assert isinstance(error, wg.runtime.errors.DriverNotFound), error
+            assert "pip install pyopencl" in str(error), error
+        else:
+            raise AssertionError("it ran")
         print("done")
         """)
     assert done.stdout.strip() == "done", done.stderr
@@ -445,7 +427,8 @@ def test_constants_need_no_driver() -> None:
 
 def _launch_in_child(queue: Any) -> None:
     try:
-        (wg.ones(3, device="cpu") + 1).tolist()
+        assert (wg.ones(3, device="cpu") + 1).tolist() == [2, 2, 2]
+        (wg.ones(3, device="opencl:0") + 1).tolist()
         queue.put("ran")
     except errors.ForkError as error:
         queue.put(f"{isinstance(error, RuntimeError)} {error}")
@@ -455,8 +438,11 @@ def _launch_in_child(queue: Any) -> None:
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_launch_after_a_fork_raises_and_does_not_hang() -> None:
+def test_a_launch_after_a_fork() -> None:
+    """`cpu` computes in a child; on OpenCL devices, whose drivers do not survive it, a launch raises."""
+    pytest.importorskip("pocl_binary_distribution")
     (tensor(3) + 1).tolist()
+    (wg.ones(3, device="opencl:0") + 1).tolist()
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
     child = context.Process(target=_launch_in_child, args=(queue,))

@@ -7,7 +7,7 @@ import pytest
 from vendors import posing
 
 import weftgrad as wg
-from weftgrad.runtime.backends import opencl, opencl_cpu
+from weftgrad.runtime.backends import cpu, opencl
 from weftgrad.runtime.kinds.many import BASES, runs
 from weftgrad.runtime.multi_tensor import MultiTensor
 from weftgrad.runtime.records import registry
@@ -90,7 +90,7 @@ def test_one_launch_and_no_memory(update, monkeypatch):
     driver = wg.device("cpu").driver
     monkeypatch.setattr(driver, "allocate", None)
     monkeypatch.setattr(driver, "synchronize", None)
-    monkeypatch.setattr(opencl_cpu.CpuStream, "synchronize", None)
+    monkeypatch.setattr(cpu.CpuStream, "synchronize", None)
     versions = [[t._version for t in each] for each in lists]
     before = launches()
     update(lists, NUMBERS)

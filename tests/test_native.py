@@ -117,7 +117,7 @@ def test_the_launcher_is_in_use() -> None:
     x, y = cpu(33), cpu(33)
     _ = x + y
     key = (registry["add"], (), x.meta, y.meta, 0)
-    assert type(state.plans[key].run).__name__ == "Launcher"
+    assert type(state.plans[key].run).__name__ == "HostLauncher"
     before, driver = device("cpu").driver.launches, device("cpu").driver
     _ = x + y
     assert driver.launches == before + 1
@@ -141,7 +141,7 @@ def test_numbers_reach_kernels_as_they_do_from_python(added: tuple[str, Any]) ->
     x = cpu(3, dtype=kind)
     record, out = registry["add"], wg.empty(3, device="cpu", dtype=kind)
     planned = dispatch.plan_into(record, (x, type(number)(1)), (), (out,))
-    assert type(planned.run).__name__ == "Launcher"
+    assert type(planned.run).__name__ == "HostLauncher"
     stream = device("cpu").driver.default_stream
     found = []
     for run in (planned.run, planned.run.fallback):
@@ -185,6 +185,7 @@ def test_nothing_leaks() -> None:
 
     for _ in range(20):
         work()
+    wg.cpu.synchronize()  # kernels that are compiled for the first time
     gc.collect()
     held = (x.meta, y.meta, registry["add"], number, None, x.storage, x, y)
     before = [sys.getrefcount(o) for o in held], len(gc.get_objects())
@@ -279,7 +280,7 @@ def test_a_process_may_end_with_work_queued(place: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_planned_call_after_a_fork_raises() -> None:
+def test_a_planned_call_after_a_fork() -> None:
     done = program(
         """
         import os, warnings
@@ -289,11 +290,8 @@ def test_a_planned_call_after_a_fork_raises() -> None:
         y = x + x
         child = os.fork()
         if child == 0:
-            try:
-                y = x + x
-            except RuntimeError as error:
-                os._exit(7 if "fork" in str(error) else 8)
-            os._exit(9)
+            y = x + x
+            os._exit(7 if bool((y == 2 * x).all()) else 8)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         """.replace("\n        ", "\n"),
         os.environ.get("WEFTGRAD_NATIVE", "1"),

@@ -77,9 +77,9 @@ def test_programs_build_without_the_declarations_of_built_ins() -> None:
     compiler = opencl.Compiler(driver.context, driver.handle, driver.capabilities)
     header = (resources.files("weftgrad.templates") / "opencl/header.cl").read_text("utf-8")
     assert compiler._lean
-    one = "kernel void one(global float *out) { out[get_global_id(0)] = 1; }\nWG_END\n"
+    one = "kernel void one(global float *out) { out[get_global_id(0)] = 1; }\n"
     compiler._build(header + one, [*compiler._options, *compiler._lean])
-    more = "kernel void more(global float *out) { out[0] = native_sin(out[1]); }\nWG_END\n"
+    more = "kernel void more(global float *out) { out[0] = native_sin(out[1]); }\n"
     with pytest.raises(cl.Error):
         compiler._build(header + more, [*compiler._options, *compiler._lean])
     compiler.built = 1

@@ -116,13 +116,8 @@ def run_all(cases: list[Case]) -> None:
     """Every case, with what gradients read and without, their kernels built in a few programs."""
     cases = [*cases, *((derived(record), *rest) for record, *rest in cases if record.bare)]
     driver: Any = device("cpu").driver
-    instances: dict[Any, dict[Any, None]] = {}
-    for record, operands, given, _ in cases:
-        for step in dispatch.plan_for(record, operands, statics(record, given)).steps:
-            instances.setdefault(driver.compiler_of(step), {})[step.instance] = None
-    for compiler, each in instances.items():
-        for i in range(0, len(each), 24):
-            compiler.build(list(each)[i : i + 24])
+    plans = [dispatch.plan_for(record, operands, statics(record, given)) for record, operands, given, _ in cases]
+    driver.build([step.instance for plan in plans for step in plan.steps])
     for record, operands, given, check in cases:
         check(run(record, *operands, **given))
 

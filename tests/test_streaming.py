@@ -134,7 +134,7 @@ def test_whether_kernels_ask_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
         next(pose)
         try:
             driver: Any = device("cpu").driver
-            assert ("-DWG_NO_AHEAD" in driver.compiler._options) is not ahead
+            assert ("-DWG_NO_AHEAD" in driver.road.kernels.store._flags) is not ahead
             np.testing.assert_array_equal((wg.ones(5000) + 1).numpy(), np.full(5000, 2, np.float32))
         finally:
             next(pose, None)

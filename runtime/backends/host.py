@@ -6,6 +6,8 @@ storage's `buffer` is for other devices is an address here.
 
 from __future__ import annotations
 
+import mmap
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,18 +20,31 @@ from .queues import Counter
 
 __all__ = ["HostDriver", "HostMemory", "HostSegment"]
 
-_PAGE = 4096
+_MIN_HUGE_BYTES = 4 << 20  # of segments that ask for huge pages: smaller ones seldom hold a whole one
 
 
 class HostSegment:
-    """A page-aligned run of host memory; `buffer` is its address."""
+    """A run of host memory that is an anonymous mapping of its own; `buffer` is its address.
 
-    __slots__ = ("array", "buffer", "owner")
+    Memory from malloc would not do: glibc serves blocks of up to 32 MiB from its heap, once blocks of that size were
+    freed, and a hole in the heap stays with the process.
+
+    Raises:
+        MemoryError: The system has no such memory.
+    """
+
+    __slots__ = ("array", "buffer")
 
     def __init__(self, nbytes: int):
-        self.owner = np.empty(nbytes + _PAGE, np.uint8)
-        skip = -self.owner.ctypes.data % _PAGE
-        self.array = self.owner[skip : skip + nbytes]
+        flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+        try:
+            mapping = mmap.mmap(-1, nbytes, **flags)
+        except OSError as error:
+            raise MemoryError(str(error)) from error
+        if nbytes >= _MIN_HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a system without them
+                mapping.madvise(mmap.MADV_HUGEPAGE)
+        self.array: np.ndarray[Any, Any] | None = np.frombuffer(mapping, np.uint8)
         self.buffer: int = self.array.ctypes.data
 
 
@@ -43,7 +58,8 @@ class HostMemory:
         return HostSegment(nbytes)
 
     def release(self, segment: HostSegment) -> None:
-        """Nothing to do: the memory goes with the last reference to the segment."""
+        """Unmap the memory now, whoever still refers to the segment."""
+        segment.array = None
 
     def synchronize(self) -> None:
         self._driver.synchronize()

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ..device import Device
 from ..errors import DriverNotFound, LaunchError
 from ..pool import Pool

@@ -1,49 +1,35 @@
-"""The OpenCL backend: any platform. The only file that imports pyopencl.
+"""The OpenCL backend: any platform (`opencl_devices` lists what is there, `opencl_compiler` builds kernels).
 
-Kernels are built per device from text (`runtime.program`), kept as binaries (`runtime.cache`), and launched with three
-kinds of argument: buffers, the geometry struct, and a packed struct of offsets and numbers (`Dynamic`). A kernel
-object's arguments are state, so every thread prepares kernel objects of its own.
+Kernels are launched with three kinds of argument: buffers, the geometry struct, and a packed struct of offsets and
+numbers (`Dynamic`). A kernel object's arguments are state, so every thread prepares kernel objects of its own.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-import warnings
+import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from .. import native, program
-from ..cache import BinaryCache
-from ..context import state
+from .. import native
 from ..device import Device
-from ..errors import CompileError, DriverNotFound, ForkError, LaunchError, UnknownDevice
+from ..errors import LaunchError, UnknownDevice
 from ..memory_stats import default_limit
 from ..pool import Budget, Pool
 from ..storage import Storage
-from . import pocl, processor
 from .arguments import Scratch, bind
+from .opencl_compiler import Compiler
+from .opencl_devices import DeviceInfo, capabilities_of, check_fork, cl, devices, identity_of
 from .overrides import override
-from .protocol import Capabilities, Instance, Step
+from .protocol import Instance, Step
 from .queues import Counter, QueueStream, launch_error
 
-# PoCL reads these when its platform is first loaded: the device with a worker a core, and workers that stay there.
-os.environ.setdefault("POCL_DEVICES", "pthread")
-os.environ.setdefault("POCL_AFFINITY", "1")
-pocl.private_cache()
-
-try:
-    import pyopencl as cl
-except ImportError as error:  # pragma: no cover - exercised in a subprocess without it
-    raise DriverNotFound(
-        f"OpenCL needs pyopencl, which does not import ({error}): pip install pyopencl"
-    ) from error
-
-__all__ = ["DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "devices"]
+__all__ = [
+    "Compiler", "DeviceInfo", "OpenCLDriver", "OpenCLEvent", "OpenCLStream", "capabilities_of", "check_fork", "cl",
+    "devices", "identity_of",
+]  # fmt: skip
 
 # How every kernel is queued, and the properties of streams' queues: looked up at each use, because a profiler puts
 # others in their place while it lasts (`opencl_tracing`).
@@ -55,221 +41,6 @@ native.use(cl._cl.__file__)
 def address(queue: Any) -> int:
     """Of a queue, for launches from C; 0 if there is none, or all go through `enqueue`: somebody put another there."""
     return int(queue.int_ptr) if queue is not None and enqueue is cl.enqueue_nd_range_kernel else 0
-
-
-_forked = False
-
-
-def _after_fork() -> None:
-    global _forked
-    _forked = True
-    state().plans = {}  # what was planned would launch; planning anew asks `check_fork`
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def check_fork() -> None:
-    """OpenCL drivers do not survive a fork: PoCL hangs at the first call. Say so instead."""
-    if _forked:
-        raise ForkError(
-            "this process was forked after an OpenCL device was opened, and OpenCL does not work in such a child; "
-            "start workers with multiprocessing's 'spawn' or 'forkserver' method"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceInfo:
-    """One OpenCL device as listed."""
-
-    handle: Any
-    platform: str
-    name: str
-    is_gpu: bool
-
-
-@cache
-def devices() -> tuple[DeviceInfo, ...]:
-    """All OpenCL devices, GPUs first. Raises `DriverNotFound` where there is no platform at all."""
-    check_fork()
-    try:
-        platforms = cl.get_platforms()
-    except cl.Error as error:
-        raise DriverNotFound(
-            f"no OpenCL platform is installed ({error}): pip install pocl-binary-distribution for one that runs on the CPU"
-        ) from error
-    found = []
-    for platform in platforms:
-        try:
-            members = platform.get_devices()
-        except cl.Error:
-            continue
-        for handle in members:
-            if "Portable" in platform.name:
-                pocl.correct_processor(handle)
-            found.append(DeviceInfo(handle, platform.name, handle.name.strip(), bool(handle.type & cl.device_type.GPU)))
-    if not found:
-        raise DriverNotFound("OpenCL platforms are installed but none has a device: pip install pocl-binary-distribution")
-    return tuple(sorted(found, key=lambda info: not info.is_gpu))
-
-
-def identity_of(info: DeviceInfo) -> str:
-    """Platform, device and driver with their versions: what timings hold for."""
-    platform, handle = info.handle.platform, info.handle
-    parts = (platform.name, platform.version, handle.name, handle.driver_version)
-    return ", ".join(" ".join(part.split()) for part in parts)
-
-
-def capabilities_of(info: DeviceInfo) -> Capabilities:
-    """What schedules are chosen by, from what the driver says; `WEFTGRAD_CAPABILITIES` overrides fields for tests,
-    as in `style=gpu,fp64=0,max_group=64,local_memory=16384`."""
-    handle, extensions, is_pocl = info.handle, info.handle.extensions.split(), "Portable" in info.platform
-    instructions = processor.best_instruction_set()
-    if instructions == "avx512" and is_pocl and not processor.llvm_knows_avx512(handle.version):
-        instructions = "avx2"
-    lanes, registers = processor.vectors(instructions)
-    found = Capabilities(
-        style="gpu" if info.is_gpu else "cpu",
-        cores=handle.max_compute_units,
-        lanes=4 if info.is_gpu else lanes,
-        fp64="cl_khr_fp64" in extensions,
-        fp16="cl_khr_fp16" in extensions,
-        max_group=min(handle.max_work_group_size, 256 if info.is_gpu else 4096),
-        local_memory=handle.local_mem_size,
-        builtins=not is_pocl,
-        memory=handle.global_mem_size,
-        stream=processor.stream_threshold(), stream_rows=processor.stream_rows_threshold(),
-        ahead=info.is_gpu or not processor.from_amd(),
-        registers=registers,
-    )
-    return override(found, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
-
-
-# PoCL puts clang's header of all OpenCL built-ins before every program: 18,000 lines, parsed anew in 0.1 s each time.
-# Its include guard, defined beforehand, leaves it out: what kernels here call of it, `header.cl` declares.
-_LEAN = ["-D_OPENCL_H_", "-DWG_DECLARE"]
-
-
-class Compiler:
-    """Programs of an OpenCL device in one context, with their kernels. Threads share it."""
-
-    def __init__(self, context: Any, handle: Any, able: Capabilities):
-        self._context, self._handle, self._capabilities = context, handle, able
-        platform = handle.platform
-        wanted = {"-DWG_NO_AHEAD": not able.ahead, "-cl-opt-disable": not able.optimize}
-        self._options = [option for option, want in wanted.items() if want]
-        self._lean = _LEAN if "Portable" in platform.name else []
-        identity = "\0".join(
-            (platform.name, platform.version, handle.name, handle.version, handle.driver_version, *self._options)
-        )
-        self._cache = BinaryCache(identity)
-        self._lock, self._mine = threading.RLock(), threading.local()
-        self._found: dict[Instance, tuple[Any, str]] = {}
-        self._batches: dict[str, Any] = {}
-        self.built = self.loaded = 0
-
-    def build(self, instances: Sequence[Instance]) -> int:
-        """Build those not yet built, as one program. Returns how many there were."""
-        with self._lock:
-            missing = [i for i in dict.fromkeys(instances) if i not in self._found]
-            if len(missing) == 1 and self._from_batch(missing[0]):
-                return 1
-            if missing:
-                made = self._program(missing)
-                for instance in missing:
-                    self._found[instance] = (made, program.entry_name(instance))
-            return len(missing)
-
-    def is_cached(self, instance: Instance) -> bool:
-        """Whether a binary with `instance` lies in the cache, alone or in a batch."""
-        text = self._source([instance])
-        return self._cache.find(text) is not None or self._cache.load(text) is not None
-
-    def _from_batch(self, instance: Instance) -> bool:
-        """Take `instance` from a program that was built as a batch, if the cache has one."""
-        key = self._cache.find(self._source([instance]))
-        if key is None:
-            return False
-        made = self._batches.get(key)
-        if made is None:
-            binary = self._cache.load_key(key)
-            if binary is None:
-                return False
-            try:
-                made = self._finished(binary)
-            except cl.Error:
-                return False
-            self._batches[key] = made
-            self.loaded += 1
-        self._found[instance] = (made, program.entry_name(instance))
-        return True
-
-    def _source(self, instances: Sequence[Instance]) -> str:
-        able = self._capabilities
-        return program.source(instances, able.builtins, able.fp64)
-
-    def program_of(self, instance: Instance) -> tuple[Any, str]:
-        """The program that an instance is in, and its kernel's name there."""
-        if instance not in self._found:
-            self.build([instance])
-        return self._found[instance]
-
-    def kernel(self, instance: Instance) -> Any:
-        """The calling thread's kernel object: its arguments are state, and making one costs 0.1 ms."""
-        kernels: dict[Any, Any] = self._mine.__dict__
-        kernel = kernels.get(instance)
-        if kernel is None:
-            kernel = kernels[instance] = cl.Kernel(*self.program_of(instance))
-        return kernel
-
-    def _program(self, instances: Sequence[Instance]) -> Any:
-        check_fork()
-        able = self._capabilities
-        if not able.fp64 and any(i.element == "double" for i in instances):
-            names = ", ".join(sorted({i.name for i in instances if i.element == "double"}))
-            raise CompileError(f"{names}: {self._handle.name} has no float64; use float32 there")
-        text = self._source(instances)
-        binary = self._cache.load(text)
-        if binary is not None:
-            try:
-                made = self._finished(binary)
-                self.loaded += 1
-                return made
-            except cl.Error:
-                pass  # a binary of another build of the driver: make it anew
-        try:
-            made = self._compiled(text)
-            self.built += 1
-            binary = next(b for b in made.get_info(cl.program_info.BINARIES) if b)
-            self._cache.store(text, binary)
-            if len(instances) > 1:
-                self._cache.index([self._source([i]) for i in instances], text)
-            # A binary holds finished kernels, where a program from source compiles each at its first launch.
-            return self._finished(binary)
-        except cl.Error as error:
-            names = ", ".join(sorted({i.name for i in instances}))
-            raise CompileError(f"{names}: does not compile for {self._handle.name}\n{error}") from error
-
-    def _compiled(self, text: str) -> Any:
-        """The program from source: with few declarations where they do; a user's own text may call any built-in."""
-        if self._lean:
-            try:
-                return self._build(text, [*self._options, *self._lean])
-            except cl.Error:
-                if not self.built:
-                    self._lean = []  # not with this version
-        return self._build(text, self._options)
-
-    def _build(self, text: str, options: Sequence[str]) -> Any:
-        with warnings.catch_warnings():  # Intel's compiler logs what it vectorised, and pyopencl warns of any log
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Program(self._context, text).build(list(options), devices=[self._handle], cache_dir=False)
-
-    def _finished(self, binary: bytes) -> Any:
-        """The program of a binary."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Program(self._context, [self._handle], [binary]).build(self._options, devices=[self._handle])
 
 
 class OpenCLEvent:
@@ -352,11 +123,21 @@ class OpenCLStream(QueueStream):
         self.deep = address(self.queue)
 
 
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """glibc's function that returns the heap's free pages to the system; None with other C libraries."""
+    try:
+        return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
+    except (AttributeError, OSError, TypeError):  # TypeError: on Windows
+        return None
+
+
 class DeviceMemory:
     """What the pools of an OpenCL device draw segments from."""
 
     def __init__(self, driver: OpenCLDriver):
         self._driver = driver
+        self._is_cpu = bool(driver.handle.type & cl.device_type.CPU)
 
     def allocate(self, nbytes: int) -> Any:
         try:
@@ -366,6 +147,15 @@ class DeviceMemory:
 
     def release(self, handle: Any) -> None:
         handle.release()
+
+    def trim(self) -> None:
+        """Have released memory leave the process, where a CPU's driver took it from glibc's heap.
+
+        PoCL calls posix_memalign. Once blocks of up to 32 MiB were freed, glibc serves later ones of that size from its
+        heap and keeps them: a program of eight sizes held 190 MiB with nothing reserved.
+        """
+        if self._is_cpu and (trim := _malloc_trim()) is not None:
+            trim(0)
 
     def synchronize(self) -> None:
         self._driver.synchronize()

@@ -5,8 +5,8 @@ short end the process, and emptied files make every later build fail. The projec
 so PoCL gets a temporary folder.
 
 PoCL 3.0 (2022) asks LLVM 14 for the processor's name. For one that LLVM does not know the answer is `generic`, which
-clang then refuses for x86-64, and nothing compiles. `correct_processor` puts the name of the processor's instruction set
-level in its place, in PoCL's own record of the device.
+clang then refuses for x86-64, and nothing compiles. `correct_processor` puts the name of the processor's instruction
+set level in its place, in PoCL's own record of the device.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import LaunchError
 from ..pool import Pool
 from .protocol import Step

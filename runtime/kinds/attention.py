@@ -16,6 +16,7 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import DTypeError, NotSupported, ShapeError
 from ..layout import expand_strides, pack_longs, split
+from ..program import iota
 from ..records import Operand
 from ..schedules import choose
 from . import Planned, Request
@@ -226,14 +227,13 @@ class Builder:
         blocks = -(-count // (lanes * nv))
         row, step = self.strides("mask")[2:]
         along, lane = (row, step) if self.kind == "key_value" else (step, row)
-        iota = ", ".join(map(str, range(lanes)))
         integers = "int" if self.element.itemsize == 4 else "long"
         defines: dict[str, object] = {
             "HEAD": self.head, "MR": mr, "NV": nv, "BLOCK": self.chosen["block"], "CAUSAL": int(self.causal),
             "MASK": self.mask,
             "LAYOUT": 0 if lane == 0 else 1 if lane == 1 else 2 if along == 1 else 3, "DROPOUT": int(self.dropping),
-            "FAST": int(self.element.itemsize == 4), "INDEX": f"ulong{lanes}", "IOTA": f"((ulong{lanes})({iota}))",
-            "LANE": f"(({integers}{lanes})({iota}))",
+            "FAST": int(self.element.itemsize == 4), "INDEX": f"ulong{lanes}", "IOTA": iota(f"ulong{lanes}", lanes),
+            "LANE": iota(f"{integers}{lanes}", lanes),
         }  # fmt: skip
         self.add(self.kind, defines, self.geometry(blocks), (blocks, heads), (1, 1), self.work, lanes)
 

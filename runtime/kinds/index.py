@@ -20,6 +20,7 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import collapse, pack_longs, split
+from ..program import iota
 from ..records import registry
 from ..schedules import Choice, choose
 from . import Planned, Request, planner, slot
@@ -86,9 +87,8 @@ def _read(request: Request, access: Access) -> Planned:
         defines += [("ONE_INDEX", str(int(one))), ("VECTOR", str(int(vector)))]
         defines += [("STREAM", str(int(stream))), ("APART", str(apart))] if stream or together else []
         if together:
-            iota = ", ".join(map(str, range(lanes)))
             straight = 0 if stream else raw.itemsize  # gathers beside streaming stores take five times as long
-            defines += [("TOGETHER", "1"), ("STRAIGHT", str(straight)), ("IOTA", f"((L)({iota}))")]
+            defines += [("TOGETHER", "1"), ("STRAIGHT", str(straight)), ("IOTA", iota("L", lanes))]
     tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *sizes[:-1]]
     if able.style == "gpu":
         chosen = _chosen(request, raw, numel, access.total)

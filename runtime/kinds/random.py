@@ -15,6 +15,7 @@ from ..device import Meta, contiguous_strides, meta
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, pack_longs, preserved_strides, split
+from ..program import iota
 from . import Planned, Request
 from .pointwise import Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
 
@@ -118,11 +119,10 @@ def _launch(
     if able.style == "gpu":
         local = (min(128, able.max_group),)
         size = (-(-size[0] // local[0]) * local[0],)
-    iota = ", ".join(map(str, range(lanes)))
     index = "ulong" if lanes == 1 else f"ulong{lanes}"
     defines = (
         (f"SCHEDULE_{entry.upper()}", "1"), *given.defines, *classes, ("INDEX", index),
-            ("IOTA", f"(({index})({iota}))"),
+            ("IOTA", iota(index, lanes)),
     )  # fmt: skip
     text = record.texts[request.device.driver.target]
     instance = Instance(

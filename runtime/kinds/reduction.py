@@ -22,6 +22,7 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, IndexShapeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_longs, split
+from ..program import iota
 from ..schedules import Choice, choose
 from . import Planned, Request, slot
 from .pointwise import _CLASSES, COSTS, compute_dtype, elementwise_parts
@@ -381,8 +382,7 @@ def _widened(request: Request, walk: Walk, lanes: int) -> Walk | None:
 
 
 def vector_defines(lanes: int) -> list[tuple[str, str]]:
-    count = ", ".join(map(str, range(lanes)))
-    return [("VECTOR", "1"), ("IOTA", f"((L)({count}))"), ("ROW_IOTA", f"((M)({count}))")]
+    return [("VECTOR", "1"), ("IOTA", iota("L", lanes)), ("ROW_IOTA", iota("M", lanes))]
 
 
 def _rows(walk: Walk, parts: int, least: int) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from .. import schedules
-from ..backends.protocol import Instance
 from ..device import Device, Meta
 from ..dtypes import DType
 from ..errors import WeftgradError

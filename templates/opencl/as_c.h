@@ -19,7 +19,7 @@ typedef unsigned long ulong;
     typedef T name##4 __attribute__((ext_vector_type(4))); \
     typedef T name##8 __attribute__((ext_vector_type(8))); \
     typedef T name##16 __attribute__((ext_vector_type(16)));
-WG_VECTORS(signed char, char)
+WG_VECTORS(char, char)
 WG_VECTORS(uchar, uchar)
 WG_VECTORS(short, short)
 WG_VECTORS(ushort, ushort)
@@ -37,7 +37,6 @@ WG_VECTORS(long, long)
 WG_VECTORS(ulong, ulong)
 WG_VECTORS(float, float)
 WG_VECTORS(double, double)
-#define char signed char
 // All memory is the host's.
 #define kernel
 #define __kernel

@@ -33,9 +33,10 @@ _MIN_VERSION = 15  # `ext_vector_type` in conditional expressions of C, `-march=
 _TIMEOUT = 60.0  # seconds, of a version query
 
 _MARCH = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"}
+# A vector literal as OpenCL has it, `(int2)(0, 1)`, is a comma expression in C and would be a wrong value: an error.
 _COMMON = (
     "-x", "c", "-std=gnu2x", "-ffp-contract=on", "-fno-math-errno", "-fno-stack-protector", "-fvisibility=hidden",
-    "-fno-asynchronous-unwind-tables", "-fno-ident", "-w",
+    "-fsigned-char", "-fno-asynchronous-unwind-tables", "-fno-ident", "-Wno-everything", "-Werror=unused-value",
 )  # fmt: skip
 
 
@@ -151,7 +152,8 @@ def link_command(compiler: Compiler, objects: Sequence[str], output: str, machin
     if system == "Darwin":
         tool = ["ld64.lld"] if is_zig else []
         arch = "arm64" if target_triple(machine, system).startswith("arm64") else "x86_64"
-        options = ["-dylib", "-arch", arch, "-platform_version", "macos", "11.0", "11.0", "-undefined", "dynamic_lookup"]
+        platform = ["-platform_version", "macos", "11.0", "11.0"]
+        options = ["-dylib", "-arch", arch, *platform, "-undefined", "dynamic_lookup"]
         return [*compiler.linker, *tool, *options, "-o", output, *objects]
     if system == "Windows":
         tool = ["lld-link"] if is_zig else []

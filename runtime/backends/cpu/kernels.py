@@ -18,8 +18,8 @@ from typing import Any
 
 from ... import native, program
 from ...errors import CompileError
-from ..protocol import Instance
 from ..processor import cores
+from ..protocol import Instance
 from .objects import ObjectStore
 
 __all__ = ["ClangKernels", "Kernel"]
@@ -109,7 +109,8 @@ class ClangKernels:
             for instance in instances:
                 if not self._kernels[instance].address and instance not in self._failures:
                     self._waiting.setdefault(instance)
-            while self._waiting and len(self._threads) < cores() and len(self._threads) < len(self._waiting) + self._running:
+            useful = min(cores(), len(self._waiting) + self._running)
+            while self._waiting and len(self._threads) < useful:
                 thread = threading.Thread(target=self._work, name="weftgrad-compile", daemon=True)
                 self._threads.append(thread)
                 thread.start()

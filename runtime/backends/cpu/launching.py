@@ -1,10 +1,10 @@
 """Launches of kernels that are C functions, and launches that wait because their kernel is still being compiled.
 
-While every kernel is there, C does all of this (`csrc/call.c`): it takes the addresses of the tensors, packs offsets and
-numbers, and calls the function. `native.detour` sends launches here instead, once one has to wait.
+While every kernel is there, C does all of this (`csrc/call.c`): it takes the addresses of the tensors, packs offsets
+and numbers, and calls the function. `native.detour` sends launches here instead, once one has to wait.
 
-A launch that waits keeps addresses and not tensors. Its memory may be freed and used again before it runs: the pool hands
-blocks out in launch order, as it does on devices that are asynchronous. Memory that NumPy arrays show is another
+A launch that waits keeps addresses and not tensors. Its memory may be freed and used again before it runs: the pool
+hands blocks out in launch order, as it does on devices that are asynchronous. Memory that NumPy arrays show is another
 matter, because their owner asks nobody before reading it: such a launch runs at once, and so do those before it.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from ... import native
 from ...errors import CompileError, LaunchError
 from ...storage import Storage
-from ...tracing import Launch
+from ...tracing import Launch, drivers
 from ..arguments import packer
 from ..processor import cores
 from ..protocol import Instance, Step
@@ -54,16 +54,13 @@ class _Launcher:
         self.work = step.work
         self.releases = step.work > MAX_WORK_UNDER_LOCK
 
-    def call(self, buffers: tuple[int, ...], dynamic: bytes) -> None:
-        """Call the kernel, which is compiled, on memory at these addresses."""
-        if CpuTracer.launches is None:
-            self._call(buffers, dynamic)
-            return
-        begin = time.perf_counter_ns()
+    def call(self, buffers: tuple[int, ...], dynamic: bytes, note: Launch | None) -> None:
+        """Call the kernel, which is compiled, on memory at these addresses; `note` gets the times."""
+        if note is not None:
+            note.begin = time.perf_counter_ns()
         self._call(buffers, dynamic)
-        end = time.perf_counter_ns()
-        thread = threading.get_ident()
-        CpuTracer.launches.append(Launch(self.instance.entry, "cpu", 0, thread, begin, end, begin, end))
+        if note is not None:
+            note.end = time.perf_counter_ns()
 
     def _call(self, buffers: tuple[int, ...], dynamic: bytes) -> None:
         if native.present and len(buffers) <= MAX_NATIVE_BUFFERS:
@@ -82,7 +79,7 @@ class _Launcher:
 
 
 class CpuTracer:
-    """Notes launches by the host's clock (`runtime.tracing`)."""
+    """Notes launches by the host's clock (`runtime.tracing`): when each was asked for, and when its kernel ran."""
 
     launches: ClassVar[list[Launch] | None] = None
 
@@ -94,8 +91,13 @@ class CpuTracer:
         native.detour(True)
 
     def stop(self) -> None:
-        CpuTracer.launches = None
-        native.detour(_are_waiting())
+        try:
+            for driver in drivers():
+                if driver.device.type == "cpu":
+                    driver.synchronize()
+        finally:
+            CpuTracer.launches = None
+            native.detour(_are_waiting())
 
 
 class ClangRoad:
@@ -107,7 +109,7 @@ class ClangRoad:
         self._counter = counter
         self._helpers = cores() - 1
         self._lock = threading.RLock()
-        self._waiting: deque[tuple[_Launcher, tuple[int, ...], bytes]] = deque()
+        self._waiting: deque[tuple[_Launcher, tuple[int, ...], bytes, Launch | None]] = deque()
         _roads.append(self)
 
     def build(self, instances: Sequence[Instance]) -> int:
@@ -133,15 +135,24 @@ class ClangRoad:
             operands = [tensors[i] for i in positions]
             buffers = tuple([operand.storage.buffer or 0 for operand in operands])
             dynamic = pack([operand.start for operand in operands], scalars)
+            note = None
+            if CpuTracer.launches is not None:
+                asked = time.perf_counter_ns()
+                note = Launch(step.instance.entry, "cpu", 0, threading.get_ident(), asked, asked)
+                CpuTracer.launches.append(note)
             if self._waiting or not kernel.address:
-                self._queue((launcher, buffers, dynamic), [operand.storage for operand in operands])
+                self._queue((launcher, buffers, dynamic, note), [operand.storage for operand in operands])
             else:
-                launcher.call(buffers, dynamic)
+                launcher.call(buffers, dynamic, note)
+            if note is not None:
+                note.returned = time.perf_counter_ns()
             self._counter.value += 1
 
         return native.host_launcher(kernel, step, size, run, self._counter, launcher.helpers, launcher.releases)
 
-    def _queue(self, launch: tuple[_Launcher, tuple[int, ...], bytes], storages: Iterable[Any]) -> None:
+    def _queue(
+        self, launch: tuple[_Launcher, tuple[int, ...], bytes, Launch | None], storages: Iterable[Any]
+    ) -> None:
         with self._lock:
             self._waiting.append(launch)
             native.detour(True)
@@ -165,14 +176,14 @@ class ClangRoad:
             return
         with self._lock:
             try:
-                self.kernels.wait([launcher.instance for launcher, _, _ in self._waiting])
+                self.kernels.wait([launcher.instance for launcher, *_ in self._waiting])
             except CompileError:
                 self._waiting.clear()
                 native.detour(CpuTracer.launches is not None)
                 raise
             while self._waiting:
-                launcher, buffers, dynamic = self._waiting[0]
-                launcher.call(buffers, dynamic)
+                launcher, buffers, dynamic, note = self._waiting[0]
+                launcher.call(buffers, dynamic, note)
                 self._waiting.popleft()
             native.detour(CpuTracer.launches is not None)
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from ... import program
 from ...cache import BinaryCache, cache_folder
 from ...errors import CompileError, DriverNotFound
-from ..protocol import Capabilities, Instance
 from .. import processor
+from ..protocol import Capabilities, Instance
 from .compilers import Compiler, candidates, flags, link_command
 
 __all__ = ["ObjectStore", "open_store"]
@@ -45,7 +45,8 @@ lanes = int(sys.argv[3])
 values = (ctypes.c_float * (2 * lanes))(*range(2 * lanes))
 results = (ctypes.c_float * (2 * lanes + 1))()
 pointers = [ctypes.c_void_p(ctypes.addressof(values)), ctypes.c_void_p(ctypes.addressof(results))]
-structs = [ctypes.create_string_buffer(struct.pack("@i", 3)), ctypes.create_string_buffer(struct.pack("@qqf0q", 0, 4, 0.25))]
+packed = struct.pack("@i", 3), struct.pack("@qqf0q", 0, 4, 0.25)
+structs = [ctypes.create_string_buffer(each) for each in packed]
 arguments = (ctypes.c_void_p * 4)(*[ctypes.addressof(each) for each in (*pointers, *structs)])
 function = getattr(ctypes.CDLL(sys.argv[1]), sys.argv[2])
 size = ctypes.c_size_t

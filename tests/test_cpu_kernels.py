@@ -1,0 +1,478 @@
+"""How `cpu` gets its kernels: compilers, the cache of objects, compilation in the background, roads that are forced."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weftgrad as wg
+from weftgrad.runtime import cache, program
+from weftgrad.runtime.backends import processor
+from weftgrad.runtime.backends.cpu import compilers, driver, objects
+from weftgrad.runtime.backends.cpu.kernels import ClangKernels
+from weftgrad.runtime.backends.protocol import Instance, Slot
+from weftgrad.runtime.errors import CompileError, DriverNotFound
+
+TEXT = """typedef struct { long n; } NAME(Geometry);
+typedef struct { long offset[1]; } NAME(Dynamic);
+kernel void NAME(count)(global S0 *p0, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+    WG_AT(S0, p0, dyn.offset[0])[get_global_id(0)] = geo.n + %d;
+}
+"""
+
+
+def instance(number: int, text: str = TEXT) -> Instance:
+    return Instance(f"count{number}", text % number, "count", "long", 1, (Slot("int64", "raw"),))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> objects.ObjectStore:
+    """A store with an empty cache of its own."""
+    monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path / "cache"))
+    notes: list[str] = []
+    found = objects.open_store(driver.capabilities_here(), notes)
+    if found is None:
+        pytest.skip(f"no clang here: {notes}")
+    return found
+
+
+def run(code: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True,
+        timeout=timeout, check=False,
+    )  # fmt: skip
+
+
+# Programs
+
+
+def test_every_instance_has_a_name_of_its_own() -> None:
+    first = instance(0)
+    names = {program.entry_name(first)}
+    for change in ({"element": "int"}, {"lanes": 4}, {"text": first.text + " "}, {"defines": (("A", "1"),)}):
+        fields = {name: getattr(first, name) for name in first.__slots__}
+        names.add(program.entry_name(Instance(**{**fields, **change})))
+    assert len(names) == 5
+    assert all(name.startswith("count_") and len(name) == len("count_") + 12 for name in names)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_instructions_are_those_of_the_lanes_and_never_more_than_there_are(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = {"sse": set(), "avx2": processor._AVX2, "avx512": processor._AVX2 | processor._AVX512}
+    for best, features in levels.items():
+        monkeypatch.setattr(processor, "best_instruction_set", lambda best=best: best)
+        wanted = {4: "sse", 8: "avx2", 16: "avx512"}[lanes]
+        ranks = list(levels)
+        assert processor.instruction_set(lanes) == min(wanted, best, key=ranks.index), features
+
+
+@pytest.mark.parametrize(
+    ("target", "knows"),
+    [
+        ("pthread-x86_64-unknown-linux-gnu-znver3", False), ("cpu-x86_64-pc-linux-gnu-znver4", True),
+        ("pthread-x86_64-unknown-linux-gnu-skylake-avx512", True), ("cpu-x86_64-pc-linux-gnu-znver5", True),
+        ("cpu-x86_64-pc-linux-gnu-sapphirerapids", True), ("pthread-x86_64-pc-linux-gnu-icelake-server", True),
+        ("pthread-x86_64-pc-linux-gnu-cascadelake", True), ("cpu-x86_64-pc-linux-gnu-haswell", False),
+    ],
+)  # fmt: skip
+def test_processors_that_pocl_has_avx512_for(target: str, knows: bool) -> None:
+    assert processor.llvm_knows_avx512(f"OpenCL 3.0 PoCL HSTR: {target}") is knows
+
+
+# Objects and their cache
+
+
+def test_kernels_of_one_object_are_found_one_by_one_by_another_store(store: objects.ObjectStore) -> None:
+    several = [instance(i) for i in range(5)]
+    store.compile(several)
+    again = objects.ObjectStore(store.compiler, driver.capabilities_here())
+    assert all(again.find(each) for each in several)
+    assert (again.compiled, again.loaded) == (0, 1)
+    assert again.find(instance(9)) is None
+    assert again.is_cached(several[3])
+    assert not again.is_cached(instance(9))
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "overwritten", "swapped", "removed"])
+def test_damaged_files_are_compiled_anew(store: objects.ObjectStore, damage: str) -> None:
+    several = [instance(i) for i in range(3)]
+    store.compile(several)
+    store.compile([instance(7)])
+    folder = cache.cache_folder()
+    assert folder is not None
+    files = sorted(path for path in folder.rglob("*") if path.suffix in (".bin", ".idx"))
+    assert len(files) == 5
+    content = [path.read_bytes() for path in files]
+    for path, data, other in zip(files, content, content[1:] + content[:1], strict=True):
+        if damage == "removed":
+            path.unlink()
+        else:
+            path.write_bytes({"cut": data[: len(data) // 2], "emptied": b"", "overwritten": b"x" * len(data),
+                              "swapped": other}[damage])  # fmt: skip
+    again = objects.ObjectStore(store.compiler, driver.capabilities_here())
+    for each in (*several, instance(7)):
+        assert again.find(each) is None, each.name
+    again.compile(several)
+    assert all(again.find(each) for each in several)
+
+
+def test_a_full_disk_costs_the_cache_and_nothing_else(
+    store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache.tempfile, "mkstemp", full)
+    store.compile([instance(1)])
+    assert store.find(instance(1))
+    assert not store.is_cached(instance(1))
+
+
+def test_objects_load_where_there_is_no_proc(store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects.os.path, "isdir", lambda path: False)
+    store.compile([instance(2)])
+    assert store.find(instance(2))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners are POSIX's")
+def test_folders_of_others_are_not_loaded_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    assert "other users can write to it" in cache.why_unusable(folder)
+    folder.chmod(0o700)
+    assert cache.why_unusable(folder) == ""
+    monkeypatch.setattr(cache.os, "geteuid", lambda: 12345)
+    assert "belongs to another user" in cache.why_unusable(folder)
+    (tmp_path / "file").write_text("")
+    assert cache.why_unusable(tmp_path / "file") != ""
+
+
+def test_a_home_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
+    """And a private folder, which is gone at the end."""
+    place = tmp_path / "file"
+    place.write_text("")
+    code = (
+        "import warnings, weftgrad as wg\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    print(float((wg.ones(3) * 2).sum()))\n"
+        "from weftgrad.runtime.cache import cache_folder\n"
+        "print(len(seen), str(seen[0].message)); print(cache_folder())\n"
+    )
+    done = run(code, HOME=str(place), XDG_CACHE_HOME="", WEFTGRAD_CACHE=str(place / "cache"))
+    value, message, folder = done.stdout.splitlines()
+    assert value == "6.0", done.stderr
+    assert message.startswith("1 weftgrad: the cache folder")
+    assert "set WEFTGRAD_CACHE" in message
+    assert not Path(folder).exists()
+
+
+# Compilation in the background
+
+
+def test_wrong_texts_are_named_and_cost_no_other_kernel(store: objects.ObjectStore) -> None:
+    kernels = ClangKernels(store)
+    wrong = instance(3, TEXT.replace("geo.n", "geo.no_such_field"))
+    good = [instance(i) for i in range(10, 14)]
+    with pytest.raises(CompileError, match=r"count3: does not compile for cpu with clang(.|\n)*no_such_field"):
+        kernels.build([good[0], wrong, *good[1:]])
+    kernels.build(good)
+    assert all(kernels.kernel(each).address for each in good)
+    with pytest.raises(CompileError, match="no_such_field"):  # told again
+        kernels.build([wrong])
+
+
+def test_a_compiler_that_is_ended_is_started_again(
+    store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, tries = ClangKernels(store), []
+    compile_objects = store.compile
+
+    def ended_once(instances: Any) -> None:
+        tries.append(len(instances))
+        if len(tries) == 1:
+            raise InterruptedError("ended by signal 2")
+        compile_objects(instances)
+
+    monkeypatch.setattr(store, "compile", ended_once)
+    assert kernels.build([instance(20)]) == 1
+    assert len(tries) == 2
+
+
+def test_many_kernels_are_compiled_together(store: objects.ObjectStore) -> None:
+    kernels = ClangKernels(store)
+    assert kernels.build([instance(i) for i in range(40)]) == 40
+    assert store.compiled <= 12
+    assert kernels.build([instance(i) for i in range(40)]) == 0
+
+
+@pytest.fixture
+def fresh_road(store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`cpu` with no kernel compiled."""
+    from weftgrad.runtime.backends.cpu.launching import ClangRoad
+    from weftgrad.runtime.context import _local
+
+    cpu: Any = wg.device("cpu").driver  # type: ignore[attr-defined]
+    cpu.require()
+    cpu.synchronize()
+    road = ClangRoad(store, cpu.counter)
+    monkeypatch.setattr(cpu, "road", road)
+    _local.state.plans.clear()
+    yield road
+    cpu.synchronize()
+    _local.state.plans.clear()
+
+
+def test_launches_wait_for_their_kernels_in_order(fresh_road: Any) -> None:
+    x = wg.full((1000,), 2.0, device="cpu")
+    for _ in range(3):
+        x = x * x - 1
+        x += 0.5
+    assert fresh_road._waiting
+    y = x.numpy()
+    assert not fresh_road._waiting
+    expected = np.full(1000, 2.0, np.float32)
+    for _ in range(3):
+        expected = expected * expected - 1 + np.float32(0.5)
+    np.testing.assert_array_equal(y, expected)
+    z = x * x - 1
+    assert not fresh_road._waiting  # compiled: at once
+    np.testing.assert_array_equal(z.numpy(), expected * expected - 1)
+
+
+def test_memory_of_launches_that_wait_is_used_again_in_order(fresh_road: Any) -> None:
+    """What is freed before its launch ran goes to later launches, which run later."""
+    total = wg.zeros(4096, device="cpu")
+    for i in range(20):
+        temporary = wg.full((4096,), float(i), device="cpu") * 2
+        total = total + temporary
+    assert total.numpy()[0] == 2 * sum(range(20))
+
+
+def test_arrays_that_share_memory_are_not_waited_with(fresh_road: Any) -> None:
+    array = np.ones(100, np.float32)
+    shared = wg.from_numpy(array)
+    result = wg.exp(shared)
+    assert not fresh_road._waiting
+    array[:] = 0
+    np.testing.assert_allclose(result.numpy(), np.full(100, np.e), rtol=1e-6)
+    shared.add_(3)
+    assert array[0] == 3
+
+
+def test_host_reads_wait_only_for_what_they_read(fresh_road: Any) -> None:
+    index = wg.tensor([0, 2], device="cpu")
+    x = wg.ones(5, device="cpu").exp()
+    assert fresh_road._waiting
+    picked = x.index_select(0, index)  # the host looks at the index, which nothing waiting uses
+    assert fresh_road._waiting
+    np.testing.assert_allclose(picked.numpy(), np.full(2, np.e), rtol=1e-6)
+
+
+def test_training_gives_the_same_bits_cold_and_warm(fresh_road: Any) -> None:
+    def train() -> list[bytes]:
+        wg.manual_seed(3)
+        net = wg.nn.Sequential(wg.nn.Linear(20, 30), wg.nn.Tanh(), wg.nn.Linear(30, 5))
+        optimizer = wg.optim.Adam(net.parameters(), lr=0.01)
+        x, y = wg.randn(64, 20), wg.randint(0, 5, (64,))
+        for _ in range(3):
+            loss = wg.nn.functional.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return [p.detach().numpy().tobytes() for p in net.parameters()]
+
+    with wg.device("cpu"):
+        cold = train()
+        assert cold == train()
+
+
+def test_errors_of_compilation_come_when_a_value_is_asked_for(fresh_road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(instances: Any) -> None:
+        raise CompileError(f"{instances[0].name}: planted")
+
+    x = wg.ones(4, device="cpu")
+    x.numpy()
+    monkeypatch.setattr(fresh_road.kernels.store, "compile", fail)
+    y = x.cosh()
+    with pytest.raises(CompileError, match="cosh: planted"):
+        y.numpy()
+    monkeypatch.undo()
+
+
+def test_threads_share_what_waits(fresh_road: Any) -> None:
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        x = wg.full((1000,), float(number), device="cpu")
+        for i in range(20):
+            value = (x * x + i).numpy()
+            if not (value == number * number + i).all():
+                wrong.append((number, i, value[0]))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_computes(tmp_path: Path) -> None:
+    """Also with kernels that the parent had asked for and not got."""
+    code = (
+        "import os, weftgrad as wg\n"
+        "x = wg.ones(1 << 17, device='cpu'); float((x + x).sum())\n"
+        "y = (x.exp() + 1).sum()\n"
+        "if os.fork() == 0:\n"
+        "    ok = abs(float(y) / (1 << 17) - 3.7182817) < 1e-4 and float((x.tanh() * 0 + x).sum()) == 1 << 17\n"
+        "    os._exit(0 if ok else 1)\n"
+        "status = os.waitstatus_to_exitcode(os.wait()[1])\n"
+        "print(status, abs(float(y) / (1 << 17) - 3.7182817) < 1e-4)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env={**os.environ, "WEFTGRAD_CACHE": str(tmp_path / "cache")},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["0", "True"], done
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_the_path_without_c(native: str, tmp_path: Path) -> None:
+    code = (
+        "import weftgrad as wg\n"
+        "x = wg.arange(1000.0, device='cpu'); y = (x * 2 + 1)[1::7].sum()\n"
+        "w = wg.randn(40, 50, device='cpu'); print(float(y), tuple((w @ w.t()).shape))\n"
+        "p = [wg.ones(3, requires_grad=True) for _ in range(40)]; o = wg.optim.SGD(p, 0.5)\n"
+        "sum(q.sum() for q in p).backward(); o.step(); print(p[39].tolist())\n"
+    )
+    done = run(code, WEFTGRAD_NATIVE=native, WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    total, shape = float(sum(2 * i + 1 for i in range(1, 1000, 7))), (40, 40)
+    assert done.stdout.splitlines() == [f"{total} {shape}", "[0.5, 0.5, 0.5]"], done
+
+
+# Roads
+
+
+WHICH_ROAD = (
+    "import json, weftgrad as wg\n"
+    "d = wg.device('cpu').driver; x = wg.randn(100, 30, device='cpu')\n"
+    "x.requires_grad_(); y = (x @ x.t()).log_softmax(1).sum(); y.backward()\n"
+    "print(json.dumps([type(d.road).__name__, d.road.name, float(x.grad.sum() * 0 + 1), d.capabilities.lanes]))\n"
+)
+
+
+def road(**environment: str) -> list[Any]:
+    done = run(WHICH_ROAD, **environment)
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+def test_a_compiler_is_named(tmp_path: Path) -> None:
+    """By WEFTGRAD_CLANG: here a script that calls the wheel's."""
+    zig = shutil.which("zig") or next(
+        (str(p / "ziglang/zig") for p in map(Path, sys.path) if (p / "ziglang/zig").is_file()), None
+    )
+    if zig is None:
+        pytest.skip("no ziglang")
+    linker = tmp_path / "ld.lld"
+    clang = tmp_path / "my-clang"
+    clang.write_text(f'#!/bin/sh\nexec "{zig}" clang "$@"\n')
+    linker.write_text(f'#!/bin/sh\nexec "{zig}" ld.lld "$@"\n')
+    for each in (clang, linker):
+        each.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WEFTGRAD_CACHE": str(tmp_path / "cache")}
+    name, compiler, value, _ = road(WEFTGRAD_CLANG=str(clang), **environment)
+    assert (name, value) == ("ClangRoad", 1.0)
+    assert "my-clang" in compiler
+    done = run(WHICH_ROAD, WEFTGRAD_CLANG=str(tmp_path / "none"), **environment)
+    assert "no such program" in done.stderr
+
+
+def test_without_a_clang_an_opencl_driver_serves(tmp_path: Path) -> None:
+    pytest.importorskip("pocl_binary_distribution")
+    name, driver_name, value, _ = road(WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    assert (name, value) == ("OpenCLRoad", 1.0)
+    assert "Portable" in driver_name
+
+
+def test_pocl_that_does_not_know_the_processor_is_told(tmp_path: Path) -> None:
+    """The name that PoCL has for an unknown processor is planted; nothing compiles then, until it is replaced."""
+    pytest.importorskip("pocl_binary_distribution")
+    code = (
+        "import weftgrad as wg, pyopencl as cl\n"
+        "from weftgrad.runtime.backends import opencl, pocl\n"
+        "handle = next(i.handle for i in opencl.devices() if 'Portable' in i.platform)\n"
+        "known = handle.version.rpartition('-')[2].encode() + b'\\0'\n"
+        "assert pocl.replace_name(handle, known, b'generic')\n"
+        "context = cl.Context([handle])\n"
+        "text = 'kernel void f(global float *a) { a[0] = 1; }'\n"
+        "try: cl.Program(context, text).build(cache_dir=False); print('compiles')\n"
+        "except cl.Error as error: print('generic' in str(error))\n"
+        "print(pocl.correct_processor(handle), pocl.replace_name(handle, b'generic\\0', b'x86-64-v2'))\n"
+        "print(float((wg.ones(1000, device='cpu') * 3).exp().log().sum()))\n"
+    )
+    done = run(code, WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    lines = done.stdout.splitlines()
+    assert lines[0] == "True", done
+    assert "True" in lines[1], done
+    assert abs(float(lines[2]) - 3000) < 1, done
+
+
+def test_nothing_that_compiles_is_one_error_with_the_remedy(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyopencl'] = None\n"
+        "import weftgrad as wg\n"
+        "x = wg.zeros(3, device='cpu'); print(x.tolist())\n"
+        "try: x + 1\n"
+        "except wg.runtime.errors.DriverNotFound as error: print(error)\n"
+    )
+    done = run(code, WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    message = done.stdout.splitlines()[-1]
+    for part in (processor.model_name(), "WEFTGRAD_CLANG=off", "pyopencl", "pip install ziglang", "weftgrad doctor"):
+        assert part in message, done
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_fewer_lanes_are_compiled_for_older_processors(lanes: int, tmp_path: Path) -> None:
+    claims = f"lanes={lanes},registers=16"
+    name, _, value, used = road(WEFTGRAD_CAPABILITIES=claims, WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    assert (name, value, used) == ("ClangRoad", 1.0, lanes)
+
+
+def test_work_groups_of_several_are_left_to_opencl_devices() -> None:
+    from weftgrad.runtime.backends.cpu.launching import _size_of
+    from weftgrad.runtime.backends.protocol import Step
+
+    step = Step(instance(1), (0,), b"\0" * 8, (64,), (32,), 64)
+    with pytest.raises(CompileError, match=r"count1: count has work-groups of \(32,\).*opencl:0"):
+        _size_of(step)
+
+
+def test_candidates_say_why_they_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "clang"
+    old.write_text("#!/bin/sh\necho Debian clang version 14.0.6\n")
+    old.chmod(0o755)
+    monkeypatch.delenv("WEFTGRAD_CLANG", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [])
+    notes: list[str] = []
+    assert list(compilers.candidates(notes)) == []
+    assert notes == ["ziglang is not installed", f"{old} is Debian clang version 14.0.6, not clang 15 or later"]
+    monkeypatch.setenv("WEFTGRAD_CLANG", str(old))
+    with pytest.raises(DriverNotFound, match="not clang 15 or later"):
+        list(compilers.candidates([]))
