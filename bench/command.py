@@ -42,7 +42,7 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="the device to measure (default: the one that `weftgrad devices` marks); several with commas between, "
         "interleaved in one process, the first compared with the others; or all: every device of every backend, each "
         "in a process of its own that takes turns with the others, among them OpenCL drivers that are installed but "
-        "not loaded (cpu@intelocl), or gpus: those of these that are",
+        "not loaded (opencl:0@intelocl), or gpus: those of these that are",
     )  # fmt: skip
     parser.add_argument(
         "--icd", type=Path, action="append", default=[], metavar="LIBRARY",

@@ -48,8 +48,13 @@ BUILTIN: dict[str, str] = {name: f"{name}({{x}})" for name in _UNARY.split()} | 
 # with fewer ULPs than OpenCL allows a built-in (16).
 OWN = {("erf", "float")}
 
+# The elements of a vector literal, `(float2)WG_LIST 0, 1 WG_LIST_END`, which are in braces in C (templates/opencl/as_c.h).
 # Whether any lane of a mask holds: a clang built-in where there is one (2 instructions), halving where not.
 ANY_LANE = """\
+#ifndef WG_LIST
+#define WG_LIST (
+#define WG_LIST_END )
+#endif
 #ifndef WG_ANY2
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_reduce_or)

@@ -282,10 +282,9 @@ def test_every_driver_is_asked_and_no_device_is_listed_twice(
 
     monkeypatch.setattr(apart, "_asked", asked)
     found = apart.present([own, second], asked)
-    assert [(place.name, place.device, place.platform) for place in found] == [
-        ("cpu", "cpu", ""), ("cuda:0", "cuda:0", ""), ("cpu@oclgrind", "cpu", "Oclgrind 21 2"),
-        ("cpu@oclgrind#2", "cpu", "Oclgrind 22 2"),
-        ("cpu@intelocl", "cpu", "Intel 3"), ("opencl:0@nvidia-opencl", "opencl:0", ""),
+    assert [(place.name, place.device) for place in found] == [
+        ("cpu", "cpu"), ("cuda:0", "cuda:0"), ("opencl:1", "opencl:1"), ("opencl:2", "opencl:2"),
+        ("opencl:0@intelocl", "opencl:1"), ("opencl:0@nvidia-opencl", "opencl:0"),
     ]  # fmt: skip
     assert "cuda:1: left out: too old" in capsys.readouterr().err
     with pytest.raises(ArgumentError, match="does not exist"):
@@ -367,7 +366,7 @@ def test_what_becomes_of_processes(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     """Processors take turns, then GPUs. One of three ends by a signal after a row, and its rows are kept; a wish to
     stop stops the rest."""
     places = [apart.Place("cpu", "cpu"), apart.Place("cuda:0", "cuda:0", gpu=True),
-              apart.Place("cpu@x", "cpu", "x.so", platform="X 3")]  # fmt: skip
+              apart.Place("opencl:0@x", "opencl:0", "x.so")]  # fmt: skip
     asked: list[list[str]] = []
 
     def rotate(starts: Sequence[Any], look: Any) -> tuple[list[int], bool]:
@@ -375,7 +374,6 @@ def test_what_becomes_of_processes(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         for start in starts:
             _, place, file, share, environment = start.args
             assert share is None
-            assert environment.get("WEFTGRAD_CPU_PLATFORM", "") == place.platform
             assert ("OCL_ICD_VENDORS" in environment) >= bool(place.library)
             file.write_text(json.dumps(part(place.name, 1e-3, "a")))
             look()
@@ -385,12 +383,12 @@ def test_what_becomes_of_processes(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(apart, "rotate", rotate)
     kept: list[Any] = []
     found, interrupted = apart.measure(options(), places, None, kept.append)
-    assert asked == [["cpu", "cpu@x"], ["cuda:0"]]
+    assert asked == [["cpu", "opencl:0@x"], ["cuda:0"]]
     assert interrupted
     assert [len(each["machine"]["devices"]) for each in kept] == [1, 2, 3]
     problems = [(e["device"], e.get("problem", "")) for e in found["kernels"] if e.get("problem")]
-    assert problems == [("cpu@x", "the device's process ended by SIGSEGV")]
-    assert apart.part_of(found, "cpu@x")["kernels"][0]["name"] == "a"  # type: ignore[index]
+    assert problems == [("opencl:0@x", "the device's process ended by SIGSEGV")]
+    assert apart.part_of(found, "opencl:0@x")["kernels"][0]["name"] == "a"  # type: ignore[index]
     assert "interrupted: what was measured so far is kept" in capsys.readouterr().err
 
 

@@ -16,7 +16,6 @@ import scipy.special
 from math_points import EDGES, POLYGAMMA, RECORDED, any_bits, inputs, ulps
 
 from weftgrad.codegen import math_library
-from weftgrad.runtime.backends.processor import has_avx512, must_be_told
 
 cl = pytest.importorskip("pyopencl")
 FOLDER = Path(math_library.__file__).parents[1] / "templates" / "opencl" / "math"
@@ -147,7 +146,6 @@ class Device:
     def __init__(self) -> None:
         self.context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
         self.queue = cl.CommandQueue(self.context)
-        self.has_avx512 = has_avx512() and not must_be_told(self.context.devices[0].version)
         jobs: list[list[tuple[str, list[str]]]] = [
             [(element, [*UNARY, *SPECIAL, "sign", *BINARY, *MASKS])] for element in FLOATS
         ]
@@ -247,17 +245,13 @@ def test_special_functions_in_float(device):
         check(name, allowed, device.both(name, "float", inside)[keep], expected[keep], inside[keep])
 
 
-@pytest.mark.parametrize("with_assembler", [False, True])
-def test_float_functions_where_the_compiler_lacks_what_they_prefer(device, with_assembler):
+def test_float_functions_where_the_compiler_lacks_what_they_prefer(device):
     """Tables looked up by permutations, scaling and guesses of reciprocals need AVX-512, reductions of angles in float
-    products that are fused with sums: without them, other branches. Or assembler, as with Intel's compiler."""
-    if with_assembler and not device.has_avx512:
-        pytest.skip("the compiler's processor has no AVX-512")
+    products that are fused with sums: without them, other branches."""
     names = ["exp", "exp2", "tanh", "logistic", "erf", "sin", "cos", "tan", "sqrt", "rsqrt"]
     plain = copy.copy(device)
     plain.kernels = {}
     text = "#undef __AVX512F__\n#undef __FMA__\n#undef FP_FAST_FMAF\n"
-    text += "#define WG_ASSEMBLER512\n" if with_assembler else ""
     text += math_library.program_text(names, "float", [LANES], TEXTS)
     plain.build(text + "".join(kernel_text(name, "float") for name in names))
     x = inputs(np.float32, np.random.default_rng(1))
@@ -428,14 +422,7 @@ def test_integers(device, element):
         assert np.array_equal(device.both(name, element, x), values), name
 
 
-@pytest.mark.parametrize("with_assembler", [False, True])
-def test_storage_of_half(device, with_assembler):
-    if with_assembler:
-        if not device.has_avx512:
-            pytest.skip("the compiler's processor has no AVX-512")
-        device = copy.copy(device)
-        device.kernels = {}
-        device.build_storage("#undef __AVX512F__\n#define WG_ASSEMBLER512\n")
+def test_storage_of_half(device):
     every = np.arange(1 << 16, dtype=np.uint16)
     expected = every.view(np.float16).astype(np.float32)
     expected.view(np.uint32)[np.isnan(expected)] |= 1 << 22  # quiet, as processors make them

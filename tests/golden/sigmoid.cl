@@ -105,7 +105,7 @@ typedef struct {
 #ifdef SCHEDULE_ROWS
 #undef BACKWARDS
 #if LANES == 16
-#define BACKWARDS(T, a) ((T)((a).sfedcba98, (a).s76543210))
+#define BACKWARDS(T, a) ((a).sfedcba9876543210)
 #elif LANES == 8
 #define BACKWARDS(T, a) ((a).s76543210)
 #elif LANES == 4

@@ -23,13 +23,13 @@
 #define SPREAD_L(x) ((L)(x))
 #endif
 #if LANES == 16
-#define LANE ((L)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define LANE ((L)WG_LIST 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 WG_LIST_END)
 #elif LANES == 8
-#define LANE ((L)(0, 1, 2, 3, 4, 5, 6, 7))
+#define LANE ((L)WG_LIST 0, 1, 2, 3, 4, 5, 6, 7 WG_LIST_END)
 #elif LANES == 4
-#define LANE ((L)(0, 1, 2, 3))
+#define LANE ((L)WG_LIST 0, 1, 2, 3 WG_LIST_END)
 #elif LANES == 2
-#define LANE ((L)(0, 1))
+#define LANE ((L)WG_LIST 0, 1 WG_LIST_END)
 #else
 #define LANE ((L)(0))
 #endif
