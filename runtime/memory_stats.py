@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
+
+from . import control_groups
 
 __all__ = ["BlockInfo", "PoolStats", "SegmentInfo", "default_limit", "host_memory"]
 
@@ -74,35 +76,16 @@ def default_limit(device_memory: int | None = None) -> int:
 
 
 def host_memory(root: Path = Path("/")) -> int:
-    """Bytes of memory this process can have: the machine's, or less where a control group (v1 or v2) says so."""
-    bounds = list(_control_group_limits(root))
+    """Return the bytes of memory this process can have.
+
+    That is the machine's memory, or less where a control group (v1 or v2) or the limit of the process's address space
+    (`ulimit -v`) says so.
+    """
+    bounds = control_groups.memory_limits(root)
     with suppress(AttributeError, ValueError, OSError):  # not on every system
         bounds.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(ImportError, ValueError, OSError):
+        import resource  # of POSIX
+
+        bounds.append(resource.getrlimit(resource.RLIMIT_AS)[0])  # negative where there is none
     return min((bound for bound in bounds if bound > 0), default=1 << 63)
-
-
-def _control_group_limits(root: Path) -> Iterator[int]:
-    """Limits of the process's group and of every group above it; `max` (no limit) is left out.
-
-    Inside a container the path in /proc/self/cgroup may be the host's and lead nowhere; the walk up then ends at the
-    mount's own root, which is the container's group.
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not controllers:
-            mount, name = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        parts = [part for part in path.split("/") if part not in ("", "..")]
-        for depth in range(len(parts), -1, -1):
-            try:
-                yield int(mount.joinpath(*parts[:depth], name).read_text())
-            except (OSError, ValueError):
-                continue

@@ -209,34 +209,17 @@ def test_no_temporary_folder(monkeypatch):
     assert finding.remedy.startswith("export TMPDIR=")
 
 
-@pytest.mark.parametrize(
-    ("files", "quota"),
-    [
-        ({}, None),
-        ({"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "max 100000\n"}, None),
-        ({"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/cpu.max": "150000 100000\n"}, 1.5),
-        ({"sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2.0),
-        ({"proc/self/cgroup": "0::/elsewhere\n", "sys/fs/cgroup/cpu.max": "50000 100000\n"}, 0.5),
-        (
-            {"proc/self/cgroup": "4:cpu,cpuacct:/job\n0::/\n", "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "300000",
-             "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
-             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"},
-            3.0,
-        ),
-    ],
-)  # fmt: skip
-def test_cpu_quota(tmp_path, files, quota):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert doctor_host.cpu_quota(tmp_path) == quota
+def test_cores_that_a_control_group_allows(monkeypatch):
+    from weftgrad.runtime import control_groups
+    from weftgrad.runtime.backends import processor
 
-
-def test_a_quota_below_the_cores(monkeypatch):
-    monkeypatch.setattr(doctor_host, "cpu_quota", lambda: 0.5)
-    finding = next(f for f in doctor_host.check_processor() if f.name == "cores")
-    assert (finding.verdict, finding.facts["quota"]) == (NOTE, 0.5)
-    assert finding.remedy == "taskset -c 0-0 python ..., or wg.set_num_threads(1)"
+    monkeypatch.setattr(control_groups, "cpu_quota", lambda: 0.5)
+    processor._quota.cache_clear()
+    try:
+        finding = next(f for f in doctor_host.check_processor() if f.name == "cores")
+        assert (finding.verdict, finding.facts["cores"], finding.facts["quota"]) == (OK, 1, 0.5)
+    finally:
+        processor._quota.cache_clear()
 
 
 @pytest.mark.parametrize(

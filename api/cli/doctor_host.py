@@ -13,7 +13,7 @@ from pathlib import Path
 from .doctor_packages import native_remedy
 from .findings import NOTE, OK, PROBLEM, Finding
 
-__all__ = ["check_cache", "check_processor", "check_settings", "cpu_quota", "temporary_remedy"]
+__all__ = ["check_cache", "check_processor", "check_settings", "temporary_remedy"]
 
 _NAMES = {"avx512": "AVX-512 (x86-64-v4)", "avx2": "AVX2 (x86-64-v3)", "sse": "SSE4.2 (x86-64-v2)", "neon": "NEON"}
 _SSE = {"sse4_1", "sse4_2", "ssse3", "popcnt"}  # what compiled kernels need at least on x86
@@ -68,48 +68,12 @@ def _check_instructions(topic: str) -> Iterator[Finding]:
 
 def _check_cores(topic: str) -> Iterator[Finding]:
     from ..runtime.backends import processor
+    from ..runtime.control_groups import cpu_quota
 
     cores, machine, quota = processor.cores(), os.cpu_count() or 1, cpu_quota()
+    allowed = "no limit by a control group" if quota is None else f"a control group allows the time of {quota:g}"
     facts = {"cores": cores, "machine_cores": machine, "quota": quota}
-    text = f"{cores} of {machine} by affinity"
-    if quota is None:
-        yield Finding(topic, "cores", OK, f"{text}, no limit by a control group", facts=facts)
-    elif quota >= cores:
-        yield Finding(topic, "cores", OK, f"{text}, a control group allows {quota:g}", facts=facts)
-    else:
-        yield Finding(
-            topic, "cores", NOTE,
-            f"{text}, but a control group allows {quota:g}: threads beyond that are stopped in the middle of kernels",
-            f"taskset -c 0-{max(int(quota), 1) - 1} python ..., or wg.set_num_threads({max(int(quota), 1)})", facts,
-        )  # fmt: skip
-
-
-def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Return how many cores' time the process's control groups (v1 or v2) allow it, or None without a limit."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except (OSError, ValueError):
-        lines = []
-    quotas = []
-    for line in [*lines, "0::/", "1:cpu:/"]:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
-        parts = [part for part in path.split("/") if part not in ("", "..")]
-        for depth in range(len(parts), -1, -1):
-            with suppress(OSError, ValueError, ZeroDivisionError):
-                quotas.append(_read_quota(mount.joinpath(*parts[:depth]), is_v1=bool(controllers)))
-    return min((quota for quota in quotas if quota > 0), default=None)
-
-
-def _read_quota(group: Path, is_v1: bool) -> float:
-    """Return the cores' time of one control group. Raises `ValueError` for `max`, `OSError` without a file."""
-    if is_v1:
-        return int((group / "cpu.cfs_quota_us").read_text()) / int((group / "cpu.cfs_period_us").read_text())
-    quota, period = (group / "cpu.max").read_text().split()
-    return int(quota) / int(period)
+    yield Finding(topic, "cores", OK, f"{cores} of {machine} are used, {allowed}", facts=facts)
 
 
 def _check_memory(topic: str) -> Iterator[Finding]:

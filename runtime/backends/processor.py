@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -9,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from .. import native
+from .. import control_groups, native
 
 __all__ = [
     "best_instruction_set", "cores", "features", "from_amd", "has_avx512", "instruction_set", "last_level_cache",
@@ -27,8 +28,15 @@ _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many cores this process may use: by its affinity, and by its control groups' share of time."""
+    by_affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota()
+    return by_affinity if quota is None else max(1, min(by_affinity, math.ceil(quota)))
+
+
+@cache
+def _quota() -> float | None:
+    return control_groups.cpu_quota()
 
 
 @cache
