@@ -24,7 +24,7 @@ from typing import Any
 
 __all__ = ["CLASSES", "DEVICE", "Default", "Parameter", "Space", "load", "module_text", "parse"]
 
-CLASSES = ("pocl", "intel_cpu", "opencl_gpu", "sm_80", "sm_90")
+CLASSES = ("clang", "pocl", "intel_cpu", "opencl_gpu", "sm_80", "sm_90")
 # Names of the device's properties, with `itemsize`.
 DEVICE = ("cores", "lanes", "max_group", "local_memory", "registers", "sm")
 _PATH = Path(__file__).resolve().with_name("schedules.yaml")

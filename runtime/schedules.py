@@ -168,7 +168,8 @@ def device_class(driver: Any) -> str:
     if able.style == "gpu":
         return "opencl_gpu"
     identity = getattr(driver, "identity", "")
-    return "pocl" if "Portable" in identity else "intel_cpu" if identity.startswith("Intel") else "fallback"
+    by_prefix = {"clang": "clang", "Portable": "pocl", "Intel": "intel_cpu"}
+    return next((name for prefix, name in by_prefix.items() if identity.startswith(prefix)), "fallback")
 
 
 def _type(driver: Any) -> str:
