@@ -48,7 +48,7 @@ BUILTIN: dict[str, str] = {name: f"{name}({{x}})" for name in _UNARY.split()} | 
 # with fewer ULPs than OpenCL allows a built-in (16).
 OWN = {("erf", "float")}
 
-# The elements of a vector literal, `(float2)WG_LIST 0, 1 WG_LIST_END`, which are in braces in C (templates/opencl/as_c.h).
+# The elements of a vector literal, `(float2)WG_LIST 0, 1 WG_LIST_END`, are in braces in C (templates/opencl/as_c.h).
 # Whether any lane of a mask holds: a clang built-in where there is one (2 instructions), halving where not.
 ANY_LANE = """\
 #ifndef WG_LIST
