@@ -82,9 +82,9 @@ def _temporary(folder: Path, reason: str) -> Path | None:
         substitute = ""
     else:
         atexit.register(_remove, substitute, os.getpid())
-    kept = f"kept in {substitute} until this process ends" if substitute else "not kept"
+    whereabouts = f"kept in {substitute} until this process ends" if substitute else "not kept"
     warnings.warn(
-        f"weftgrad: the cache folder {folder} cannot be used: {reason}. Compiled kernels are {kept}; set "
+        f"weftgrad: the cache folder {folder} cannot be used: {reason}. Compiled kernels are {whereabouts}; set "
         "WEFTGRAD_CACHE to a folder of your own, or to 'off'",
         RuntimeWarning,
         stacklevel=2,

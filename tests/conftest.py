@@ -19,6 +19,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what is emitted as tests/golden")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep kernels that tests compile beside pytest's own cache, and out of the user's. Workers inherit the variable."""
+    if "WEFTGRAD_CACHE" in os.environ or "XDG_CACHE_HOME" in os.environ:
+        return
+    folder = config.rootpath / ".pytest_cache" / "kernels"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    os.environ["WEFTGRAD_CACHE"] = str(folder)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With `-m gpu`, only the modules with such tests are imported: the others need packages that may be missing."""
     if config.option.markexpr != "gpu" or not collection_path.name.startswith("test_"):

@@ -40,10 +40,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> objects.ObjectStor
     """A store with an empty cache of its own."""
     monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path / "cache"))
     notes: list[str] = []
-    found = objects.open_store(driver.capabilities_here(), notes)
-    if found is None:
+    opened = objects.open_store(driver.capabilities_here(), notes)
+    if opened is None:
         pytest.skip(f"no clang here: {notes}")
-    return found
+    return opened
 
 
 def run(code: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -73,9 +73,9 @@ def test_instructions_are_those_of_the_lanes_and_never_more_than_there_are(
     levels = {"sse": set(), "avx2": processor._AVX2, "avx512": processor._AVX2 | processor._AVX512}
     for best, features in levels.items():
         monkeypatch.setattr(processor, "best_instruction_set", lambda best=best: best)
-        wanted = {4: "sse", 8: "avx2", 16: "avx512"}[lanes]
+        level = {4: "sse", 8: "avx2", 16: "avx512"}[lanes]
         ranks = list(levels)
-        assert processor.instruction_set(lanes) == min(wanted, best, key=ranks.index), features
+        assert processor.instruction_set(lanes) == min(level, best, key=ranks.index), features
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,10 @@ def candidates(notes: list[str]) -> Iterator[Compiler]:
         path = shutil.which(named)
         if path is None:
             raise DriverNotFound(f"WEFTGRAD_CLANG={named}: no such program; unset it, or name a clang {_MIN_VERSION}+")
-        found = _from_program(path, notes)
-        if found is None:
+        compiler = _from_program(path, notes)
+        if compiler is None:
             raise DriverNotFound(f"WEFTGRAD_CLANG={named}: {notes[-1]}")
-        yield found
+        yield compiler
         return
     wheel = _from_wheel(notes)
     if wheel is not None:

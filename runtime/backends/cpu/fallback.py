@@ -115,6 +115,6 @@ def _cpu_device() -> opencl.DeviceInfo:
     matching = [i for i in infos if named in f"{i.platform} {i.handle.platform.version}".lower()]
     if not matching:
         platforms = ", ".join(dict.fromkeys(info.platform for info in infos)) or "none"
-        wanted = f" whose platform's name has {named!r}" if named else ""
-        raise DriverNotFound(f"no OpenCL CPU driver{wanted} is installed (platforms with a CPU: {platforms})")
+        condition = f" whose platform's name has {named!r}" if named else ""
+        raise DriverNotFound(f"no OpenCL CPU driver{condition} is installed (platforms with a CPU: {platforms})")
     return min(matching, key=lambda info: "Portable" not in info.platform)

@@ -80,23 +80,23 @@ class ClangKernels:
         Raises:
             CompileError: One of them does not compile.
         """
-        wanted = dict.fromkeys(instances)
+        unique = dict.fromkeys(instances)
         progress = None
         begun = time.monotonic()
         try:
             with self._changed:
-                self._request(wanted)
+                self._request(unique)
                 while True:
-                    for instance in wanted:
+                    for instance in unique:
                         if instance in self._failures:
                             raise self._failures.pop(instance)
-                    left = sum(not self._kernels[i].address for i in wanted)
+                    left = sum(not self._kernels[i].address for i in unique)
                     if not left:
                         return
                     if progress is None and time.monotonic() - begun > PROGRESS_DELAY:
-                        progress = _progress_bar(len(wanted))
+                        progress = _progress_bar(len(unique))
                     if progress is not None:
-                        progress.update(len(wanted) - left - progress.n)
+                        progress.update(len(unique) - left - progress.n)
                     self._changed.wait(0.1)
         finally:
             if progress is not None:

@@ -137,8 +137,8 @@ class ClangRoad:
             dynamic = pack([operand.start for operand in operands], scalars)
             note = None
             if CpuTracer.launches is not None:
-                asked = time.perf_counter_ns()
-                note = Launch(step.instance.entry, "cpu", 0, threading.get_ident(), asked, asked)
+                now = time.perf_counter_ns()
+                note = Launch(step.instance.entry, "cpu", 0, threading.get_ident(), now, now)
                 CpuTracer.launches.append(note)
             if self._waiting or not kernel.address:
                 self._queue((launcher, buffers, dynamic, note), [operand.storage for operand in operands])
