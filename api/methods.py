@@ -124,9 +124,10 @@ class _Methods:
 
     def data_ptr(self) -> int:
         """The address of the first element: of host memory on `cpu`, an offset in its buffer elsewhere."""
-        driver = self.meta.device.driver
+        driver: Any = self.meta.device.driver
         if not self.meta.numel or driver.host_view(self.storage) is None:
             return int(self.start)
+        driver.wait_for(self.storage)  # whoever reads at the address asks nobody
         return int(driver.address(self.storage)) + int(self.start)
 
     def is_floating_point(self) -> bool:

@@ -145,7 +145,7 @@ def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[]
 
 def _found_or_compiled(store: Any, instance: Instance) -> None:
     """What `cpu` does for a kernel that the process has not loaded."""
-    if store.find(instance) is None:
+    if store.load(instance) is None:
         store.compile([instance])
 
 

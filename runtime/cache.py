@@ -36,7 +36,7 @@ def preferred_folder() -> Path | None:
     """Return the folder that the environment asks for, or None if the cache is off. It need not exist."""
     named = os.environ.get("WEFTGRAD_CACHE")
     if named is not None:
-        return None if named in ("", "off", "0") else Path(named)
+        return None if named.lower() in ("", "off", "0") else Path(os.path.expanduser(named))
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "weftgrad"
 
@@ -139,7 +139,7 @@ class BinaryCache:
         if path is None:
             return
         with contextlib.suppress(OSError):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
             try:
                 with os.fdopen(handle, "wb") as file:

@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep kernels that tests compile beside pytest's own cache, and out of the user's. Workers inherit the variable."""
+    """Keep kernels that tests compile out of the user's cache: beside pytest's own. Workers inherit the variable."""
     if "WEFTGRAD_CACHE" in os.environ or "XDG_CACHE_HOME" in os.environ:
         return
     folder = config.rootpath / ".pytest_cache" / "kernels"

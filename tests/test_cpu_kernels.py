@@ -98,9 +98,9 @@ def test_kernels_of_one_object_are_found_one_by_one_by_another_store(store: obje
     several = [instance(i) for i in range(5)]
     store.compile(several)
     again = objects.ObjectStore(store.compiler, driver.capabilities_here())
-    assert all(again.find(each) for each in several)
+    assert all(again.load(each) for each in several)
     assert (again.compiled, again.loaded) == (0, 1)
-    assert again.find(instance(9)) is None
+    assert again.load(instance(9)) is None
     assert again.is_cached(several[3])
     assert not again.is_cached(instance(9))
 
@@ -123,9 +123,9 @@ def test_damaged_files_are_compiled_anew(store: objects.ObjectStore, damage: str
                               "swapped": other}[damage])  # fmt: skip
     again = objects.ObjectStore(store.compiler, driver.capabilities_here())
     for each in (*several, instance(7)):
-        assert again.find(each) is None, each.name
+        assert again.load(each) is None, each.name
     again.compile(several)
-    assert all(again.find(each) for each in several)
+    assert all(again.load(each) for each in several)
 
 
 def test_a_full_disk_costs_the_cache_and_nothing_else(
@@ -136,14 +136,14 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(
 
     monkeypatch.setattr(cache.tempfile, "mkstemp", full)
     store.compile([instance(1)])
-    assert store.find(instance(1))
+    assert store.load(instance(1))
     assert not store.is_cached(instance(1))
 
 
 def test_objects_load_where_there_is_no_proc(store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects.os.path, "isdir", lambda path: False)
     store.compile([instance(2)])
-    assert store.find(instance(2))
+    assert store.load(instance(2))
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners are POSIX's")
@@ -201,15 +201,49 @@ def test_a_compiler_that_is_ended_is_started_again(
     kernels, tries = ClangKernels(store), []
     compile_objects = store.compile
 
-    def ended_once(instances: Any) -> None:
+    def ended_once(instances: Any) -> Any:
         tries.append(len(instances))
         if len(tries) == 1:
             raise InterruptedError("ended by signal 2")
-        compile_objects(instances)
+        return compile_objects(instances)
 
     monkeypatch.setattr(store, "compile", ended_once)
     assert kernels.build([instance(20)]) == 1
     assert len(tries) == 2
+
+
+def test_a_compiler_that_is_ended_again_and_again_is_an_error(
+    store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(instances: Any) -> None:
+        raise InterruptedError("clang was ended by signal 9")
+
+    monkeypatch.setattr(store, "compile", killed)
+    with pytest.raises(CompileError, match=r"count21: clang was ended by signal 9; is memory short\?"):
+        ClangKernels(store).build([instance(21)])
+
+
+def test_each_kernel_has_its_own_error(store: objects.ObjectStore) -> None:
+    wrong = [instance(i, TEXT.replace("geo.n", f"geo.field{i}")) for i in (30, 31)]
+    failures = store.compile([wrong[0], instance(32), wrong[1]])
+    assert {each.name: f"field{each.name[5:]}" in str(error) for each, error in failures.items()} == {
+        "count30": True, "count31": True,
+    }  # fmt: skip
+    assert store.load(instance(32))
+
+
+def test_a_damaged_batch_is_repaired(store: objects.ObjectStore) -> None:
+    """A kernel that is compiled alone afterwards is found by later processes, though the index named the batch."""
+    several = [instance(i) for i in range(40, 43)]
+    store.compile(several)
+    folder = cache.cache_folder()
+    assert folder is not None
+    (batch,) = (path for path in folder.rglob("*.bin"))
+    batch.write_bytes(b"")
+    again = objects.ObjectStore(store.compiler, driver.capabilities_here())
+    assert again.load(several[1]) is None
+    again.compile([several[1]])
+    assert objects.ObjectStore(store.compiler, driver.capabilities_here()).load(several[1])
 
 
 def test_many_kernels_are_compiled_together(store: objects.ObjectStore) -> None:
@@ -241,15 +275,15 @@ def test_launches_wait_for_their_kernels_in_order(fresh_road: Any) -> None:
     for _ in range(3):
         x = x * x - 1
         x += 0.5
-    assert fresh_road._waiting
+    assert fresh_road.has_queued_launches
     y = x.numpy()
-    assert not fresh_road._waiting
+    assert not fresh_road.has_queued_launches
     expected = np.full(1000, 2.0, np.float32)
     for _ in range(3):
         expected = expected * expected - 1 + np.float32(0.5)
     np.testing.assert_array_equal(y, expected)
     z = x * x - 1
-    assert not fresh_road._waiting  # compiled: at once
+    assert not fresh_road.has_queued_launches  # compiled: at once
     np.testing.assert_array_equal(z.numpy(), expected * expected - 1)
 
 
@@ -266,7 +300,7 @@ def test_arrays_that_share_memory_are_not_waited_with(fresh_road: Any) -> None:
     array = np.ones(100, np.float32)
     shared = wg.from_numpy(array)
     result = wg.exp(shared)
-    assert not fresh_road._waiting
+    assert not fresh_road.has_queued_launches
     array[:] = 0
     np.testing.assert_allclose(result.numpy(), np.full(100, np.e), rtol=1e-6)
     shared.add_(3)
@@ -276,9 +310,9 @@ def test_arrays_that_share_memory_are_not_waited_with(fresh_road: Any) -> None:
 def test_host_reads_wait_only_for_what_they_read(fresh_road: Any) -> None:
     index = wg.tensor([0, 2], device="cpu")
     x = wg.ones(5, device="cpu").exp()
-    assert fresh_road._waiting
+    assert fresh_road.has_queued_launches
     picked = x.index_select(0, index)  # the host looks at the index, which nothing waiting uses
-    assert fresh_road._waiting
+    assert fresh_road.has_queued_launches
     np.testing.assert_allclose(picked.numpy(), np.full(2, np.e), rtol=1e-6)
 
 
@@ -303,17 +337,53 @@ def test_training_gives_the_same_bits_cold_and_warm(fresh_road: Any) -> None:
 def test_errors_of_compilation_come_when_a_value_is_asked_for(fresh_road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     may_fail = threading.Event()
 
-    def fail(instances: Any) -> None:
+    def fail(instances: Any) -> Any:
         may_fail.wait()
-        raise CompileError(f"{instances[0].name}: planted")
+        return {each: CompileError(f"{each.name}: planted") for each in instances}
 
     x = wg.tensor([1.0, 2.0], device="cpu")
-    monkeypatch.setattr(fresh_road.kernels.store, "compile", fail)
-    y = x.cosh()
-    may_fail.set()
-    with pytest.raises(CompileError, match="cosh: planted"):
-        y.numpy()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(fresh_road.kernels.store, "compile", fail)
+        y = x.cosh()
+        z = y * 2
+        may_fail.set()
+        for _ in range(2):
+            with pytest.raises(CompileError, match=r"(cosh|mul): planted"):
+                z.numpy()
+    np.testing.assert_allclose(z.numpy(), 2 * np.cosh([1, 2]), rtol=1e-6)  # it stayed queued
+
+
+def test_a_wrong_text_of_a_users_op_is_an_error_of_the_call(fresh_road: Any, tmp_path: Path) -> None:
+    from weftgrad.runtime.records import registry
+
+    path = tmp_path / "own.yaml"
+    path.write_text("- {op: own_twice(input), kind: pointwise, doc: Twice., dtypes: float, out: 2 * input}\n")
+    ops = wg.ops.load(str(path))
+    assert registry.owner("own_twice")
+    result = ops.own_twice(wg.tensor([1.0, 2.0], device="cpu"))
+    assert not fresh_road.has_queued_launches  # compiled before the call returned
+    assert result.tolist() == [2.0, 4.0]
+
+
+def test_an_interrupt_in_the_middle_runs_nothing_twice(fresh_road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = wg.tensor([1.0], device="cpu")
+    x += 1
+    x += 1
+    from weftgrad.runtime.backends.cpu import launching
+
+    call, calls = launching._Launcher.call, []
+
+    def interrupted(self: Any, *arguments: Any) -> None:
+        call(self, *arguments)
+        calls.append(self)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(launching._Launcher, "call", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            x.tolist()
+    assert x.tolist() == [3.0]
 
 
 def test_threads_share_what_waits(fresh_road: Any) -> None:

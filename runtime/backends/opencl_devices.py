@@ -36,7 +36,8 @@ def _after_fork() -> None:
     state().plans = {}  # what was planned would launch; planning anew asks `check_fork`
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def check_fork() -> None:

@@ -16,6 +16,7 @@ what the processor says it has (`processor.instruction_set`).
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -31,6 +32,7 @@ __all__ = ["Compiler", "candidates", "flags", "link_command", "target_triple"]
 
 _MIN_VERSION = 15  # `ext_vector_type` in conditional expressions of C, `-march=x86-64-v4`, `__builtin_bit_cast`
 _TIMEOUT = 60.0  # seconds, of a version query
+_MACOS = "11.0"  # the first that ARM Macs had
 
 _MARCH = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"}
 # A vector literal as OpenCL has it, `(int2)(0, 1)`, is a comma expression in C and would be a wrong value: an error.
@@ -109,16 +111,17 @@ def _from_program(path: str, notes: list[str]) -> Compiler | None:
     if match is None or int(match[1]) < _MIN_VERSION:
         notes.append(f"{path} is {answer.stdout.splitlines()[0] if answer.stdout else 'silent'}, not clang 15 or later")
         return None
-    lld = shutil.which(f"ld.lld-{match[1]}") or shutil.which("ld.lld")
+    name = {"Darwin": "ld64.lld", "Windows": "lld-link"}.get(platform.system(), "ld.lld")
+    lld = shutil.which(f"{name}-{match[1]}") or shutil.which(name)
     return Compiler(f"{match[0]} ({path})", (path,), (lld,) if lld else (), answer.stdout)
 
 
 @cache
 def target_triple(machine: str, system: str) -> str:
-    """Return LLVM's name of a target: `x86_64-linux-gnu`, `aarch64-apple-macos11`, `x86_64-windows-gnu`."""
+    """Return LLVM's name of a target: `x86_64-linux-gnu`, `arm64-apple-macos11.0`, `x86_64-windows-gnu`."""
     cpu = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(machine, machine)
     if system == "Darwin":
-        return f"{'arm64' if cpu == 'aarch64' else cpu}-apple-macos11.0"
+        return f"{'arm64' if cpu == 'aarch64' else cpu}-apple-macos{_MACOS}"
     return f"{cpu}-windows-gnu" if system == "Windows" else f"{cpu}-linux-gnu"
 
 
@@ -145,16 +148,28 @@ def flags(instruction_set: str, machine: str, system: str, optimize: bool, prefe
 
 
 def link_command(compiler: Compiler, objects: Sequence[str], output: str, machine: str, system: str) -> list[str]:
-    """Return the command that links object files to a shared library with no dependency on any other."""
+    """Return the command that links object files to a shared library.
+
+    The library exports its kernels. It needs no other one, but libSystem on macOS, which every process has. Undefined
+    symbols such as `memset` are those of the process's C library; `templates/opencl/as_c.h` defines them on Windows.
+    """
+    triple = target_triple(machine, system)
     if not compiler.linker:
-        return [*compiler.compile, "-shared", "-nostdlib", "-o", output, *objects]
+        options = {"Darwin": ["-Wl,-undefined,dynamic_lookup"], "Windows": ["-fuse-ld=lld", "-Wl,--no-entry"]}
+        command = [*compiler.compile, "-target", triple, "-shared", "-nostdlib", *options.get(system, [])]
+        return [*command, "-o", output, *objects]
     is_zig = Path(compiler.linker[0]).stem == "zig"
+    if system == "Darwin" and is_zig:
+        # zig has no ld64.lld, but a linker of its own. It writes the signature without which ARM Macs load nothing, and
+        # knows what libSystem has.
+        cpu = "aarch64" if triple.startswith("arm64") else "x86_64"
+        cache = str(Path(output).parent)
+        options = ["-target", f"{cpu}-macos.{_MACOS}-none", "-OReleaseFast", "-fno-compiler-rt", "-fstrip"]
+        caches = ["--cache-dir", cache, "--global-cache-dir", cache]
+        return [*compiler.linker, "build-lib", "-dynamic", *options, *caches, f"-femit-bin={output}", *objects]
     if system == "Darwin":
-        tool = ["ld64.lld"] if is_zig else []
-        arch = "arm64" if target_triple(machine, system).startswith("arm64") else "x86_64"
-        platform = ["-platform_version", "macos", "11.0", "11.0"]
-        options = ["-dylib", "-arch", arch, *platform, "-undefined", "dynamic_lookup"]
-        return [*compiler.linker, *tool, *options, "-o", output, *objects]
+        options = ["-dylib", "-arch", triple.partition("-")[0], "-platform_version", "macos", _MACOS, _MACOS]
+        return [*compiler.linker, *options, "-undefined", "dynamic_lookup", "-o", output, *objects]
     if system == "Windows":
         tool = ["lld-link"] if is_zig else []
         return [*compiler.linker, *tool, "-dll", "-noentry", f"-out:{output}", *objects]

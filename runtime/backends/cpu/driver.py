@@ -60,7 +60,7 @@ class CpuEvent:
 
 
 class CpuStream(QueueStream):
-    """A pool of its own. Work is done in the order of calls, whatever the stream."""
+    """A pool of its own. Work is done in the order of calls, whatever the stream: waiting for one waits for all."""
 
     __slots__ = ("driver",)
 
@@ -76,9 +76,11 @@ class CpuStream(QueueStream):
         self.driver.synchronize()
 
     def query(self) -> bool:
-        return True
+        """Return whether everything launched so far is done."""
+        return not getattr(self.driver.road, "has_queued_launches", False)
 
     def record_event(self, event: CpuEvent | None = None) -> CpuEvent:
+        """Wait for what was launched, also for its kernels to be compiled, and note the time."""
         event = event or CpuEvent()
         self.driver.synchronize()
         event.time = time.perf_counter()
@@ -147,7 +149,7 @@ class CpuDriver(HostDriver):
             from .fallback import OpenCLRoad
 
             road = OpenCLRoad(self.counter)
-        except DriverNotFound as error:
+        except (DriverNotFound, AttributeError, OSError) as error:  # an OpenCL library without what is needed
             notes.append(str(error))
             causes = "; ".join(notes)
             raise DriverNotFound(

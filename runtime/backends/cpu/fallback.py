@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DriverNotFound
+from ...errors import DriverNotFound, LaunchError
 from ...storage import Storage
 from .. import opencl
 from ..arguments import packer
@@ -89,7 +89,8 @@ class OpenCLRoad:
         def run(tensors: Sequence[Any], scalars: Sequence[Any], stream: Any) -> None:
             operands = [tensors[i] for i in positions]
             for i, operand in enumerate(operands):
-                _set_pointer(handle, i, operand.storage.buffer or 0)
+                if status := _set_pointer(handle, i, operand.storage.buffer or 0):
+                    raise LaunchError(f"{step.instance.name}: {self._device_name} refuses an address: status {status}")
             kernel._set_arg_buf(count, geometry)
             kernel._set_arg_buf(count + 1, pack([operand.start for operand in operands], scalars))
             try:

@@ -1,14 +1,13 @@
-"""Kernels of `cpu` by name: found in the cache, or compiled by background threads while the program goes on.
+"""Compile the kernels of `cpu` in the background, and map instances to compiled kernels.
 
-As many threads as there are cores wait for work. A thread that is free takes its share of the kernels that wait, and
-compiles them as one translation unit: the first kernel is compiled alone at once, and those that came meanwhile are
-compiled together, which costs half of what they cost alone.
+Up to one thread a core is started when kernels are requested, and ends when none are left. A thread takes its share of
+the kernels that nobody compiles yet, as one translation unit: the first kernel is compiled alone at once, and those
+that were requested meanwhile are compiled together, which costs half of what they cost alone.
 """
 
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import warnings
@@ -25,11 +24,13 @@ from .objects import ObjectStore
 __all__ = ["ClangKernels", "Kernel"]
 
 MAX_BATCH = 16  # kernels in one translation unit: more would keep one core busy while the others have nothing
-PROGRESS_DELAY = 0.5  # seconds of waiting without a word
+MAX_INTERRUPTIONS = 2  # signals that may end a kernel's compiler, before that is an error
+PROGRESS_DELAY = 0.5  # seconds of waiting before a progress bar is shown
+JOIN_TIMEOUT = 5.0  # seconds that the end of the process waits for a compilation
 
 
 class Kernel:
-    """A kernel as launchers know it where there is no C path: its address is 0 until it is compiled."""
+    """Stand-in for `_native.Kernel` where there is no C path; `address` is 0 until the kernel is compiled."""
 
     __slots__ = ("address", "name")
 
@@ -39,68 +40,83 @@ class Kernel:
 
 
 class ClangKernels:
-    """What launchers ask for kernels. Threads share it."""
+    """Map instances to compiled kernels; compile missing ones in background threads. Thread-safe.
+
+    Args:
+        store: Where compiled kernels are kept, and what compiles them.
+    """
 
     def __init__(self, store: ObjectStore):
         self.store = store
         self._kernels: dict[Instance, Any] = {}
-        self._start()
-        os.register_at_fork(after_in_child=self._start)
+        self.restart()
         atexit.register(self._stop)
 
-    def _start(self) -> None:
-        """Begin with no thread. What was waiting when a process was forked waits in the child, too."""
+    def restart(self) -> None:
+        """Begin with no thread and no request, as the child of a fork must. `wait` requests what it needs again."""
         self._changed = threading.Condition()
-        self._waiting: dict[Instance, None] = dict.fromkeys(i for i, k in self._kernels.items() if not k.address)
+        self._requested: dict[Instance, None] = {}
         self._failures: dict[Instance, CompileError] = {}
-        self._running = 0
+        self._interruptions: dict[Instance, int] = {}
         self._threads: list[threading.Thread] = []
+        self._num_compiling = 0
         self._stopped = False
+        self.store.restart()
 
     def kernel(self, instance: Instance) -> Any:
-        """Return the kernel of an instance; if nobody has compiled it yet, that begins now."""
+        """Return the kernel of an instance; if it is not compiled, that begins now.
+
+        Raises:
+            CompileError: The process is about to end.
+        """
         kernel = self._kernels.get(instance)
         if kernel is None:
             kernel = native.kernel(program.entry_name(instance)) if native.present else Kernel(instance.entry)
-            kernel.address = self.store.find(instance) or 0
+            kernel.address = self.store.load(instance) or 0
             kernel = self._kernels.setdefault(instance, kernel)
         if not kernel.address:
             self._request([instance])
         return kernel
 
     def build(self, instances: Sequence[Instance]) -> int:
-        """Compile those that are missing, and wait for them. Returns how many there were."""
+        """Compile kernels that are missing, and wait for them.
+
+        Returns:
+            How many were missing.
+
+        Raises:
+            CompileError: One of them does not compile.
+        """
         missing = [i for i in dict.fromkeys(instances) if not self.kernel(i).address]
         self.wait(missing)
         return len(missing)
 
     def wait(self, instances: Iterable[Instance]) -> None:
-        """Wait until these kernels are there.
+        """Wait until these kernels, which `kernel` has returned, are compiled.
 
         Raises:
-            CompileError: One of them does not compile.
+            CompileError: One of them does not compile. Another wait tries it again.
         """
         unique = dict.fromkeys(instances)
-        progress = None
-        begun = time.monotonic()
+        bar, begin = None, time.monotonic()
         try:
-            with self._changed:
-                self._request(unique)
-                while True:
+            self._request(unique)
+            while True:
+                with self._changed:
                     for instance in unique:
                         if instance in self._failures:
                             raise self._failures.pop(instance)
-                    left = sum(not self._kernels[i].address for i in unique)
-                    if not left:
+                    num_pending = sum(not self._kernels[i].address for i in unique)
+                    if not num_pending:
                         return
-                    if progress is None and time.monotonic() - begun > PROGRESS_DELAY:
-                        progress = _progress_bar(len(unique))
-                    if progress is not None:
-                        progress.update(len(unique) - left - progress.n)
                     self._changed.wait(0.1)
+                if bar is None and time.monotonic() - begin > PROGRESS_DELAY:
+                    bar = _progress_bar(len(unique))
+                if bar is not None:
+                    bar.update(len(unique) - num_pending - bar.n)
         finally:
-            if progress is not None:
-                progress.close()
+            if bar is not None:
+                bar.close()
 
     def _request(self, instances: Iterable[Instance]) -> None:
         with self._changed:
@@ -108,64 +124,76 @@ class ClangKernels:
                 raise CompileError("the process is about to end: no kernel is compiled any more")
             for instance in instances:
                 if not self._kernels[instance].address and instance not in self._failures:
-                    self._waiting.setdefault(instance)
-            useful = min(cores(), len(self._waiting) + self._running)
-            while self._waiting and len(self._threads) < useful:
+                    self._requested.setdefault(instance)
+            target_threads = min(cores(), len(self._requested) + self._num_compiling)
+            while self._requested and len(self._threads) < target_threads:
                 thread = threading.Thread(target=self._work, name="weftgrad-compile", daemon=True)
                 self._threads.append(thread)
                 thread.start()
-            self._changed.notify_all()
 
     def _work(self) -> None:
-        """What a thread does: compile its share of what waits; end when nothing does."""
+        """Compile batches until no request is left."""
         while True:
             with self._changed:
                 batch = self._take_batch()
                 if not batch:
                     self._threads.remove(threading.current_thread())
                     return
-                self._running += 1
-            failure: BaseException | None = None
+                self._num_compiling += len(batch)
+            failures: dict[Instance, CompileError] = {}
+            addresses: dict[Instance, int | None] = {}
             try:
-                self.store.compile(batch)
-            except BaseException as error:
-                failure = error
+                failures = self.store.compile(batch)
+                addresses = {instance: self.store.load(instance) for instance in batch}
+            except InterruptedError as error:
+                failures = self._after_interruption(batch, error)
+            except Exception as error:
+                failures = {i: CompileError(f"{i.name}: cannot be compiled: {error!r}") for i in batch}
             with self._changed:
-                self._running -= 1
-                for instance in batch:
-                    address = self.store.find(instance)
+                self._num_compiling -= len(batch)
+                self._failures.update(failures)
+                for instance, address in addresses.items():
                     if address:
                         self._kernels[instance].address = address
-                    elif isinstance(failure, InterruptedError):
-                        self._waiting.setdefault(instance)
-                    elif isinstance(failure, CompileError):
-                        self._failures[instance] = failure
-                    else:
-                        self._failures[instance] = CompileError(f"{instance.name}: cannot be compiled: {failure}")
                 self._changed.notify_all()
+
+    def _after_interruption(self, batch: Sequence[Instance], error: InterruptedError) -> dict[Instance, CompileError]:
+        """Request a batch again whose compiler was ended by a signal, but not for ever: memory may be short."""
+        failures = {}
+        with self._changed:
+            for instance in batch:
+                self._interruptions[instance] = count = self._interruptions.get(instance, 0) + 1
+                if count > MAX_INTERRUPTIONS:
+                    failures[instance] = CompileError(f"{instance.name}: {error}; is memory short?")
+                    self._interruptions[instance] = 0
+                else:
+                    self._requested.setdefault(instance)
+        return failures
 
     def _take_batch(self) -> list[Instance]:
         if self._stopped:
             return []
-        share = min(-(-len(self._waiting) // cores()), MAX_BATCH)
-        batch = list(self._waiting)[:share]
+        size = min(-(-len(self._requested) // cores()), MAX_BATCH)
+        if any(self._interruptions.get(i) for i in self._requested):
+            size = 1  # a smaller translation unit takes less memory
+        batch = list(self._requested)[:size]
         for instance in batch:
-            del self._waiting[instance]
+            del self._requested[instance]
         return batch
 
     def _stop(self) -> None:
-        """The interpreter ends: what nobody waits for is not compiled."""
+        """The interpreter ends: nobody waits for what has been requested."""
         with self._changed:
             self._stopped = True
-            self._waiting.clear()
+            self._requested.clear()
             threads = list(self._threads)
         for thread in threads:
             with suppress(RuntimeError):
-                thread.join()
+                thread.join(JOIN_TIMEOUT)
 
 
 def _progress_bar(total: int) -> Any:
-    """One line on a terminal or in a notebook; silent elsewhere."""
+    """Return tqdm's bar: one line on a terminal or in a notebook, nothing elsewhere."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a notebook without widgets
         from tqdm.auto import tqdm

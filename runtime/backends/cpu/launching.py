@@ -1,24 +1,33 @@
-"""Launches of kernels that are C functions, and launches that wait because their kernel is still being compiled.
+"""Launch kernels that are C functions, and queue launches whose kernel is still being compiled.
 
-While every kernel is there, C does all of this (`csrc/call.c`): it takes the addresses of the tensors, packs offsets
-and numbers, and calls the function. `native.detour` sends launches here instead, once one has to wait.
+If every kernel has been compiled, `csrc/call.c` does the whole launch: it takes the addresses of the tensors, packs
+offsets and numbers, and calls the function. Once a launch has to wait, `native.detour` sends all of them here.
 
-A launch that waits keeps addresses and not tensors. Its memory may be freed and used again before it runs: the pool
-hands blocks out in launch order, as it does on devices that are asynchronous. Memory that NumPy arrays show is another
-matter, because their owner asks nobody before reading it: such a launch runs at once, and so do those before it.
+A queued launch holds addresses and not tensors. Its memory may be freed and used again before it runs: the pool hands
+blocks out in launch order, as it does on devices that are asynchronous. A launch that uses memory shared with NumPy
+runs before the call returns, with all launches queued before it, because NumPy reads without synchronizing.
+
+One thread that waits for kernels holds the queue's lock; launches of other threads wait with it.
+
+Kernels of ops that a program loaded itself are compiled before the first call returns, so that a mistake in a spec or a
+template is an error of that call. A kernel of the package that cannot be compiled (no memory, no room) leaves the queue
+as it is: every wait tries again.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from ... import native
 from ...errors import CompileError, LaunchError
+from ...records import registry
 from ...storage import Storage
 from ...tracing import Launch, drivers
 from ..arguments import packer
@@ -32,7 +41,7 @@ __all__ = ["ClangRoad", "CpuTracer"]
 
 # Elements of work (see `Step`) up to which the interpreter's lock is held while a kernel runs: at most a millisecond.
 MAX_WORK_UNDER_LOCK = 1024 * 1024
-MAX_WAITING = 4096  # launches, before a program that never looks at a value has to wait
+MAX_QUEUED = 4096  # launches, before a program that never looks at a value has to wait
 MAX_NATIVE_BUFFERS = 40  # MOST_BUFFERS of csrc/native.h
 
 _FUNCTION = ctypes.CFUNCTYPE(
@@ -41,7 +50,11 @@ _FUNCTION = ctypes.CFUNCTYPE(
 
 
 class _Launcher:
-    """One planned step, ready to be called: everything but the tensors' addresses and the call's numbers."""
+    """One planned step, ready to be called: everything but the tensors' addresses and the call's numbers.
+
+    size: work-items in three dimensions. helpers: threads that may share them with the calling one. work: see `Step`.
+    releases: whether other Python threads go on meanwhile.
+    """
 
     __slots__ = ("geometry", "helpers", "instance", "kernel", "releases", "size", "work")
 
@@ -54,13 +67,13 @@ class _Launcher:
         self.work = step.work
         self.releases = step.work > MAX_WORK_UNDER_LOCK
 
-    def call(self, buffers: tuple[int, ...], dynamic: bytes, note: Launch | None) -> None:
-        """Call the kernel, which is compiled, on memory at these addresses; `note` gets the times."""
-        if note is not None:
-            note.begin = time.perf_counter_ns()
+    def call(self, buffers: tuple[int, ...], dynamic: bytes, trace: Launch | None) -> None:
+        """Call the kernel, which is compiled, on memory at these addresses; `trace` gets the times."""
+        if trace is not None:
+            trace.begin = time.perf_counter_ns()
         self._call(buffers, dynamic)
-        if note is not None:
-            note.end = time.perf_counter_ns()
+        if trace is not None:
+            trace.end = time.perf_counter_ns()
 
     def _call(self, buffers: tuple[int, ...], dynamic: bytes) -> None:
         if native.present and len(buffers) <= MAX_NATIVE_BUFFERS:
@@ -70,16 +83,16 @@ class _Launcher:
             return
         count = len(buffers)
         pointers = (ctypes.c_void_p * count)(*buffers)
-        at, width = ctypes.addressof(pointers), ctypes.sizeof(ctypes.c_void_p)
+        start, width = ctypes.addressof(pointers), ctypes.sizeof(ctypes.c_void_p)
         structs = [ctypes.create_string_buffer(each, len(each)) for each in (self.geometry, dynamic)]
-        values = [at + i * width for i in range(count)] + [ctypes.addressof(each) for each in structs]
+        addresses = [start + i * width for i in range(count)] + [ctypes.addressof(each) for each in structs]
         size = (ctypes.c_size_t * 3)(*self.size)
         items = self.size[0] * self.size[1] * self.size[2]
-        _FUNCTION(self.kernel.address)((ctypes.c_void_p * (count + 2))(*values), size, 0, items)
+        _FUNCTION(self.kernel.address)((ctypes.c_void_p * (count + 2))(*addresses), size, 0, items)
 
 
 class CpuTracer:
-    """Notes launches by the host's clock (`runtime.tracing`): when each was asked for, and when its kernel ran."""
+    """Note launches by the host's clock (`runtime.tracing`): when each was asked for, and when its kernel ran."""
 
     launches: ClassVar[list[Launch] | None] = None
 
@@ -88,7 +101,7 @@ class CpuTracer:
 
     def start(self) -> None:
         CpuTracer.launches = self._launches
-        native.detour(True)
+        _update_detour()
 
     def stop(self) -> None:
         try:
@@ -97,23 +110,41 @@ class CpuTracer:
                     driver.synchronize()
         finally:
             CpuTracer.launches = None
-            native.detour(_are_waiting())
+            _update_detour()
+
+
+class _QueuedLaunch(NamedTuple):
+    launcher: _Launcher
+    buffers: tuple[int, ...]
+    dynamic: bytes
+    owners: tuple[Any, ...]  # of memory that is not the pool's
+    trace: Launch | None
 
 
 class ClangRoad:
-    """Kernels that clang compiled, called as functions. One a driver; threads share it."""
+    """Kernels that clang compiled, called as functions. One a driver; threads share it.
+
+    Args:
+        store: Of compiled kernels.
+        counter: Of the driver's launches.
+    """
 
     def __init__(self, store: ObjectStore, counter: Counter):
         self.kernels = ClangKernels(store)
         self.identity, self.name = store.identity, store.compiler.name
         self._counter = counter
         self._helpers = cores() - 1
+        self._queue: deque[_QueuedLaunch] = deque()
+        self._is_running_queue = False  # a launch that was taken from the queue may not be done
         self._lock = threading.RLock()
-        self._waiting: deque[tuple[_Launcher, tuple[int, ...], bytes, Launch | None]] = deque()
-        _roads.append(self)
+        _roads.add(self)
+
+    @property
+    def has_queued_launches(self) -> bool:
+        return bool(self._queue) or self._is_running_queue
 
     def build(self, instances: Sequence[Instance]) -> int:
-        """Compile those that are missing, and wait for them. Returns how many there were."""
+        """Compile kernels that are missing, and wait for them; return how many there were."""
         return self.kernels.build(instances)
 
     def is_cached(self, instance: Instance) -> bool:
@@ -124,9 +155,13 @@ class ClangRoad:
         """Return `run(tensors, scalars, stream)` for a step; its kernel is compiled in the background from now on.
 
         Raises:
-            CompileError: The step's work-groups have several work-items, which only OpenCL devices can run.
+            CompileError: The step's work-groups have several work-items, which only OpenCL devices can run; or it is
+                of an op that the program loaded itself, and does not compile.
+            LaunchError: The step has no geometry or no work-items.
         """
         size = _size_of(step)
+        if registry.owner(step.instance.name):
+            self.kernels.build([step.instance])
         kernel = self.kernels.kernel(step.instance)
         launcher = _Launcher(step, kernel, size, self._helpers)
         positions, pack = step.buffers, packer(step)
@@ -135,80 +170,101 @@ class ClangRoad:
             operands = [tensors[i] for i in positions]
             buffers = tuple([operand.storage.buffer or 0 for operand in operands])
             dynamic = pack([operand.start for operand in operands], scalars)
-            note = None
-            if CpuTracer.launches is not None:
+            trace, launches = None, CpuTracer.launches
+            if launches is not None:
                 now = time.perf_counter_ns()
-                note = Launch(step.instance.entry, "cpu", 0, threading.get_ident(), now, now)
-                CpuTracer.launches.append(note)
-            if self._waiting or not kernel.address:
-                self._queue((launcher, buffers, dynamic, note), [operand.storage for operand in operands])
+                trace = Launch(step.instance.entry, "cpu", 0, threading.get_ident(), now, now)
+                launches.append(trace)
+            if self._queue or self._is_running_queue or not kernel.address:
+                self._enqueue(launcher, buffers, dynamic, [operand.storage for operand in operands], trace)
             else:
-                launcher.call(buffers, dynamic, note)
-            if note is not None:
-                note.returned = time.perf_counter_ns()
+                launcher.call(buffers, dynamic, trace)
+            if trace is not None:
+                trace.returned = time.perf_counter_ns()
             self._counter.value += 1
 
         return native.host_launcher(kernel, step, size, run, self._counter, launcher.helpers, launcher.releases)
 
-    def _queue(
-        self, launch: tuple[_Launcher, tuple[int, ...], bytes, Launch | None], storages: Iterable[Any]
+    def _enqueue(
+        self,
+        launcher: _Launcher,
+        buffers: tuple[int, ...],
+        dynamic: bytes,
+        storages: Sequence[Any],
+        trace: Launch | None,
     ) -> None:
+        own = [storage for storage in storages if isinstance(storage, Storage)]
+        owners = tuple([storage.owner for storage in own if storage.owner is not None])
         with self._lock:
-            self._waiting.append(launch)
+            if not self._queue and launcher.kernel.address:  # another thread has just run the queue
+                launcher.call(buffers, dynamic, trace)
+                return
             native.detour(True)
-            at_once = len(self._waiting) > MAX_WAITING
-            for storage in storages:
-                if isinstance(storage, Storage):
-                    storage.pending = True
-                    at_once = at_once or storage.owner is not None
-                else:  # a whole buffer: which storages lie in it nobody knows
-                    at_once = True
-            if at_once:
+            for storage in own:
+                storage.pending = True
+            self._queue.append(_QueuedLaunch(launcher, buffers, dynamic, owners, trace))
+            # A `Base` names a whole buffer; its storages cannot be marked.
+            if owners or len(own) < len(storages) or len(self._queue) > MAX_QUEUED:
                 self.synchronize()
 
     def synchronize(self) -> None:
-        """Wait for the kernels of launches that wait, and run those in order.
+        """Wait for the kernels of queued launches, and run those in order.
 
         Raises:
-            CompileError: One of the kernels does not compile. None of the launches runs then.
+            CompileError: One of the kernels cannot be compiled. The launches stay queued.
         """
-        if not self._waiting:
+        if not self.has_queued_launches:
             return
         with self._lock:
+            self.kernels.wait([queued.launcher.instance for queued in self._queue])
+            self._is_running_queue = True
             try:
-                self.kernels.wait([launcher.instance for launcher, *_ in self._waiting])
-            except CompileError:
-                self._waiting.clear()
-                native.detour(CpuTracer.launches is not None)
-                raise
-            while self._waiting:
-                launcher, buffers, dynamic, note = self._waiting[0]
-                launcher.call(buffers, dynamic, note)
-                self._waiting.popleft()
-            native.detour(CpuTracer.launches is not None)
+                while self._queue:
+                    queued = self._queue.popleft()
+                    queued.launcher.call(queued.buffers, queued.dynamic, queued.trace)
+            finally:
+                self._is_running_queue = False
+                _update_detour()
 
     def wait_for(self, storage: Storage) -> None:
-        """Wait until no launch that waits uses `storage`."""
+        """Wait until no queued launch uses `storage`. Raises `CompileError` as `synchronize` does."""
         if storage.pending is not None:
-            self.synchronize()
-            storage.pending = None
+            with self._lock:
+                self.synchronize()
+                storage.pending = None
+
+    def restart(self) -> None:
+        """Forget who holds locks, as the child of a fork must; what is queued stays so."""
+        self._lock = threading.RLock()
+        self._is_running_queue = False
+        self.kernels.restart()
 
 
-_roads: list[ClangRoad] = []
+_roads: weakref.WeakSet[ClangRoad] = weakref.WeakSet()
 
 
-def _are_waiting() -> bool:
-    return any(road._waiting for road in _roads)
+def _update_detour() -> None:
+    """Let C launch again, unless launches are queued or traced."""
+    native.detour(CpuTracer.launches is not None or any(road.has_queued_launches for road in _roads))
+
+
+def _restart_after_fork() -> None:
+    for road in _roads:
+        road.restart()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_restart_after_fork)
 
 
 def _size_of(step: Step) -> tuple[int, int, int]:
-    """A launch's work-items as three numbers. Raises `CompileError` for work-groups of several."""
+    """Return a launch's work-items as three numbers. Raises `CompileError` for work-groups of several."""
     if step.local_size is not None and any(n != 1 for n in step.local_size):
         raise CompileError(
             f"{step.instance.name}: {step.instance.entry} has work-groups of {step.local_size}, and on 'cpu' each "
             "work-item is a group of its own; use an OpenCL device (opencl:0)"
         )
     size = (*step.global_size, 1, 1)[:3]
-    if not step.geometry or any(n < 0 for n in size):
+    if not step.geometry or any(n < 1 for n in size):
         raise LaunchError(f"{step.instance.name}: a step without geometry, or of size {step.global_size}")
     return size  # type: ignore[return-value]

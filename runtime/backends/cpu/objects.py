@@ -8,6 +8,7 @@ load, or under a process that runs it.
 from __future__ import annotations
 
 import ctypes
+import errno
 import itertools
 import os
 import platform
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class ObjectStore:
 
     Attributes:
         compiler: The compiler that makes what is missing.
-        identity: What timings of these kernels hold for: compiler, instructions, processor.
+        identity: Key of stored timings: compiler, instruction set, processor model.
     """
 
     def __init__(self, compiler: Compiler, capabilities: Capabilities):
@@ -71,76 +72,81 @@ class ObjectStore:
         self._flags = flags(instructions, self._machine, self._system, capabilities.optimize, capabilities.ahead)
         self.identity = f"{compiler.name}, {instructions}, {processor.model_name()}"
         self._cache = BinaryCache("\0".join((compiler.identity, *self._flags)))
-        self._lock = threading.Lock()
         self._addresses: dict[Instance, int] = {}
         self._batches: dict[str, ctypes.CDLL] = {}
-        self._libraries: list[ctypes.CDLL] = []
         self.compiled = self.loaded = 0  # shared objects
+        self.restart()
 
-    def find(self, instance: Instance) -> int | None:
-        """Return the address of a kernel that this process or the cache has, or None."""
+    def restart(self) -> None:
+        """Forget who holds the lock, as the child of a fork must."""
+        self._lock = threading.Lock()
+
+    def load(self, instance: Instance) -> int | None:
+        """Return the address of a kernel that this process has, or that the cache has and is loaded now, or None."""
         address = self._addresses.get(instance)
         if address is not None:
             return address
         with self._lock:
             source = self._source([instance])
-            key = self._cache.find(source)
-            batch = key is not None
-            if key is None:
-                key = self._cache.key(source)
-            library = self._batches.get(key)
-            if library is None:
-                content = self._cache.load_key(key)
-                if content is None:
-                    return None
-                try:
-                    library = _load(content)
-                except OSError:  # of another system that shares the folder
-                    return None
-                self.loaded += 1
-                if batch:
-                    self._batches[key] = library
-            with suppress(AttributeError):
-                return self._enter(library, instance)
+            for key in dict.fromkeys((self._cache.find(source), self._cache.key(source))):
+                library = self._library(key) if key is not None else None
+                if library is not None and hasattr(library, program.entry_name(instance)):
+                    return self._register_address(library, instance)
         return None
+
+    def _library(self, key: str) -> ctypes.CDLL | None:
+        """The shared object of that name, from this process or the cache; None where it is missing or damaged."""
+        library = self._batches.get(key)
+        if library is None:
+            content = self._cache.load_key(key)
+            if content is None:
+                return None
+            try:
+                library = self._batches[key] = _load(content)
+            except OSError:  # of another system that shares the folder
+                return None
+            self.loaded += 1
+        return library
 
     def is_cached(self, instance: Instance) -> bool:
         """Return whether the cache on disk has a kernel."""
         source = self._source([instance])
         return self._cache.find(source) is not None or self._cache.load(source) is not None
 
-    def compile(self, instances: Sequence[Instance]) -> None:
+    def compile(self, instances: Sequence[Instance]) -> dict[Instance, CompileError]:
         """Compile kernels as one shared object, keep it in the cache, and load it.
 
+        Returns:
+            The compiler's message for each kernel that does not compile. Several kernels of which one does not are
+            compiled one by one.
+
         Raises:
-            CompileError: The text of a kernel is wrong; the error has the compiler's message. If there are several
-                instances, they are compiled one by one then, and those that can be are there.
-            InterruptedError: Somebody ended the compiler.
+            InterruptedError: A signal ended the compiler.
+            OSError: There is no room for temporary files, or the system refuses to load the object.
         """
         source = self._source(instances)
         try:
             content = self._shared_object(source)
         except CompileError as error:
-            if len(instances) == 1:
-                names = ", ".join(sorted({i.name for i in instances}))
-                raise CompileError(f"{names}: does not compile for cpu with {self.compiler.name}\n{error}") from None
-            failures = []
-            for instance in instances:
-                try:
-                    self.compile([instance])
-                except CompileError as failure:
-                    failures.append(failure)
-            if failures:
-                raise failures[0] from None
-            return
+            if len(instances) > 1:
+                failures: dict[Instance, CompileError] = {}
+                for instance in instances:
+                    failures |= self.compile([instance])
+                return failures
+            name = instances[0].name
+            return {
+                instances[0]: CompileError(f"{name}: does not compile for cpu with {self.compiler.name}\n{error}")
+            }
         self._cache.store(source, content)
-        if len(instances) > 1:
-            self._cache.index([self._source([i]) for i in instances], source)
+        alone = [self._source([i]) for i in instances]
+        if len(instances) > 1 or self._cache.find(source) is not None:  # the index may name an object that is damaged
+            self._cache.index(alone, source)
         with self._lock:
             library = _load(content)
             self.compiled += 1
             for instance in instances:
-                self._enter(library, instance)
+                self._register_address(library, instance)
+        return {}
 
     def probe(self) -> str:
         """Compile and run a probe kernel; return what is wrong, or "". The cache remembers a success."""
@@ -148,27 +154,29 @@ class ObjectStore:
         slot = ("float32", "value")
         instance = Instance("probe", _PROBE, "probe", "float", lanes, (program.Slot(*slot), program.Slot(*slot)))
         source = self._source([instance])
-        passed = self._cache.key(source)
-        if self._cache.load_key(passed, "ok") is not None:
+        probe_key = self._cache.key(source)
+        if self._cache.load_key(probe_key, "ok") is not None:
             return ""
         try:
             content = self._shared_object(source)
             with _scratch_folder() as folder:
                 path = Path(folder, "probe" + _suffix(self._system))
                 path.write_bytes(content)
+                if not sys.executable or getattr(sys, "frozen", False):  # a program that is no interpreter
+                    return ""
                 command = [sys.executable, "-I", "-c", _RUN_PROBE, str(path), program.entry_name(instance), str(lanes)]
                 done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, text=True)
         except (CompileError, OSError, subprocess.SubprocessError) as error:
-            return str(error).strip()
+            return str(error).strip() or repr(error)
         if done.returncode:
             return f"its probe kernel fails with status {done.returncode}: {done.stderr.strip()[-200:]}"
-        self._cache.store_key(passed, b"", "ok")
+        self._cache.store_key(probe_key, b"", "ok")
         return ""
 
     def _source(self, instances: Sequence[Instance]) -> str:
         return program.source(instances, builtins=False, fp64=True, as_c=True)
 
-    def _enter(self, library: ctypes.CDLL, instance: Instance) -> int:
+    def _register_address(self, library: ctypes.CDLL, instance: Instance) -> int:
         function = getattr(library, program.entry_name(instance))
         address = ctypes.cast(function, ctypes.c_void_p).value
         assert address is not None
@@ -202,15 +210,19 @@ def _suffix(system: str) -> str:
 
 
 def _run(command: Sequence[str], text: str) -> None:
-    # In a group of its own, so that Ctrl-C ends the program and not a compilation that the cache will want.
+    # In a process group of its own: Ctrl-C reaches Python only, and the compilation finishes and is cached.
     group = {"process_group": 0} if os.name == "posix" else {}
-    done = subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=_TIMEOUT, **group  # type: ignore[call-overload]
-    )
-    if done.returncode in _INTERRUPTED:
-        raise InterruptedError(f"{command[0]} was ended by signal {-done.returncode}")
-    if done.returncode:
-        raise CompileError(done.stderr.strip() or f"{command[0]} ended with status {done.returncode}")
+    completed = subprocess.run(
+        command, input=text, capture_output=True, encoding="utf-8", errors="replace", timeout=_TIMEOUT, check=False,
+        **group,  # type: ignore[call-overload]
+    )  # fmt: skip
+    if completed.returncode in _INTERRUPTED:
+        raise InterruptedError(f"{command[0]} was ended by signal {-completed.returncode}")
+    if completed.returncode:
+        message = completed.stderr.strip() or f"{command[0]} ended with status {completed.returncode}"
+        if "No space left on device" in message:
+            raise OSError(errno.ENOSPC, message.splitlines()[0])
+        raise CompileError(message)
 
 
 @contextmanager
@@ -219,8 +231,11 @@ def _scratch_folder() -> Iterator[str]:
     problem: OSError | None = None
     for parent in (None, cache_folder(), Path("/dev/shm")):
         try:
-            folder = tempfile.TemporaryDirectory(prefix="weftgrad-", dir=parent)
-            Path(folder.name, "room").write_bytes(bytes(1 << 20))
+            # Windows keeps the files of what is loaded.
+            folder = tempfile.TemporaryDirectory(prefix="weftgrad-", dir=parent, ignore_cleanup_errors=True)
+            room = Path(folder.name, "room")
+            room.write_bytes(bytes(1 << 20))
+            room.unlink()
         except OSError as error:
             problem = error
             continue
@@ -235,10 +250,10 @@ _names = itertools.count()
 
 def _load(content: bytes) -> ctypes.CDLL:
     """Load a shared object from its bytes. Raises `OSError` where the system refuses it."""
-    load: Callable[[bytes], ctypes.CDLL] = _load_from_file
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        load = _load_from_memory
-    return load(content)
+        with suppress(OSError):  # some sandboxes refuse one of the two
+            return _load_from_memory(content)
+    return _load_from_file(content)
 
 
 def _load_from_memory(content: bytes) -> ctypes.CDLL:
@@ -256,11 +271,7 @@ def _load_from_memory(content: bytes) -> ctypes.CDLL:
 
 
 def _load_from_file(content: bytes) -> ctypes.CDLL:
-    handle, name = tempfile.mkstemp(suffix=_suffix(platform.system()), prefix="weftgrad-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        return ctypes.CDLL(name)
-    finally:
-        with suppress(OSError):  # Windows keeps what is loaded
-            os.unlink(name)
+    with _scratch_folder() as folder:
+        path = Path(folder, "kernels" + _suffix(platform.system()))
+        path.write_bytes(content)
+        return ctypes.CDLL(str(path))
