@@ -124,7 +124,7 @@ static __attribute__((noinline)) void NAME(work_item)({_POSITION}, void *const *
         wg_x, wg_y, wg_z, wg_size, {values},
         *(const NAME(Geometry) *)arguments[{pointers}], *(const NAME(Dynamic) *)arguments[{pointers + 1}]);
 }}
-__attribute__((visibility("default"))) void {entry_name(instance)}(
+WG_EXPORT void {entry_name(instance)}(
     void *const *arguments, const size_t *size, size_t begin, size_t end) {{
     size_t x = begin % size[0], y = begin / size[0] % size[1], z = begin / size[0] / size[1];
     for (size_t i = begin; i < end; i++) {{

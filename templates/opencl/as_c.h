@@ -37,6 +37,61 @@ WG_VECTORS(long, long)
 WG_VECTORS(ulong, ulong)
 WG_VECTORS(float, float)
 WG_VECTORS(double, double)
+// The functions that a shared library of kernels is loaded for.
+#ifdef _WIN32
+#define WG_EXPORT __attribute__((dllexport))
+#else
+#define WG_EXPORT __attribute__((visibility("default")))
+#endif
+// Code that clang generates calls functions that no source names. Elsewhere the process has them from its C library. On
+// Windows nothing resolves a library's undefined symbols at load, so they are here.
+#ifdef _WIN32
+#define WG_RUNTIME static __attribute__((used, no_builtin))
+WG_RUNTIME void *memset(void *to, int value, size_t count) {
+    for (size_t i = 0; i < count; i++) ((uchar *)to)[i] = (uchar)value;
+    return to;
+}
+WG_RUNTIME void *memcpy(void *to, const void *from, size_t count) {
+    for (size_t i = 0; i < count; i++) ((uchar *)to)[i] = ((const uchar *)from)[i];
+    return to;
+}
+WG_RUNTIME void *memmove(void *to, const void *from, size_t count) {
+    if ((size_t)to - (size_t)from >= count) return memcpy(to, from, count);
+    while (count--) ((uchar *)to)[count] = ((const uchar *)from)[count];
+    return to;
+}
+// Functions whose variables take more than a page call this first, to touch each page of the stack in order: Windows adds
+// a page when the one before it is touched. The size is in rax; on ARM, in units of 16 bytes, in x15. Callers expect no
+// register to change but, on ARM, x16 and x17.
+#ifdef __x86_64__
+__asm__(".p2align 4\n"
+        "___chkstk_ms:\n"
+        "    push %rcx\n"
+        "    push %rax\n"
+        "    lea 24(%rsp), %rcx\n" // where the stack ended before the call
+        "1:  cmp $4096, %rax\n"
+        "    jb 2f\n"
+        "    sub $4096, %rcx\n"
+        "    test %rcx, (%rcx)\n"
+        "    sub $4096, %rax\n"
+        "    jmp 1b\n"
+        "2:  sub %rax, %rcx\n"
+        "    test %rcx, (%rcx)\n"
+        "    pop %rax\n"
+        "    pop %rcx\n"
+        "    ret\n");
+#else
+__asm__(".p2align 2\n"
+        "__chkstk:\n"
+        "    lsl x16, x15, #4\n"
+        "    mov x17, sp\n"
+        "1:  sub x17, x17, #4096\n"
+        "    subs x16, x16, #4096\n"
+        "    ldr xzr, [x17]\n"
+        "    b.gt 1b\n"
+        "    ret\n");
+#endif
+#endif
 // All memory is the host's.
 #define kernel
 #define __kernel

@@ -155,8 +155,8 @@ def link_command(compiler: Compiler, objects: Sequence[str], output: str, machin
     """
     triple = target_triple(machine, system)
     if not compiler.linker:
-        options = {"Darwin": ["-Wl,-undefined,dynamic_lookup"], "Windows": ["-fuse-ld=lld", "-Wl,--no-entry"]}
-        command = [*compiler.compile, "-target", triple, "-shared", "-nostdlib", *options.get(system, [])]
+        by_system = {"Darwin": ["-Wl,-undefined,dynamic_lookup"], "Windows": ["-fuse-ld=lld", "-Wl,--no-entry"]}
+        command = [*compiler.compile, "-target", triple, "-shared", "-nostdlib", *by_system.get(system, [])]
         return [*command, "-o", output, *objects]
     is_zig = Path(compiler.linker[0]).stem == "zig"
     if system == "Darwin" and is_zig:
