@@ -60,7 +60,9 @@ def from_host(array: np.ndarray[Any, Any], dtype: DType, device: Device) -> Tens
 def fill(made: Tensor, number: float) -> None:
     """Set every element of a tensor in host memory, without a kernel."""
     values = np.asarray(number)
+    owner = made.storage.owner
     to_host(made)[...] = to_bfloat16(values) if made.meta.dtype is dtypes.bfloat16 else values
+    made.storage.owner = owner  # no array shows the memory any more, so launches that use it may be queued
 
 
 def adopt(array: np.ndarray[Any, Any]) -> Tensor:

@@ -18,6 +18,7 @@ from .runtime.errors import ArgumentError, GradientError, IndexOutOfRange, Shape
 from .runtime.layout import normalize_dim
 from .runtime.records import registry
 from .runtime.spelling import spelled_dim
+from .runtime.storage import Hold
 from .runtime.tensor import Tensor
 
 __all__ = ["Size", "install"]
@@ -127,7 +128,9 @@ class _Methods:
         driver: Any = self.meta.device.driver
         if not self.meta.numel or driver.host_view(self.storage) is None:
             return int(self.start)
-        driver.wait_for(self.storage)  # whoever reads at the address asks nobody
+        driver.synchronize()
+        if self.storage.owner is None:  # nobody waits at the address, so later launches may not be queued
+            self.storage.owner = Hold()
         return int(driver.address(self.storage)) + int(self.start)
 
     def is_floating_point(self) -> bool:

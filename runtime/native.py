@@ -76,9 +76,9 @@ def kernel(name: str) -> Any:
     return _native.Kernel(name)
 
 
-def call_kernel(*arguments: Any) -> None:
-    """Call a `kernel`, on arguments that Python has laid out (csrc/call.c)."""
-    _native.call_kernel(*arguments)
+# Call a `kernel`, on arguments that Python has laid out (csrc/call.c). No Python function stands in between, so that no
+# signal is handled between what a caller notes before the call and the call.
+call_kernel: Callable[..., None] = getattr(_native, "call_kernel", None)  # type: ignore[assignment]
 
 
 def detour(on: bool) -> None:

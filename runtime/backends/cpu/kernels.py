@@ -59,16 +59,11 @@ class ClangKernels:
         self._failures: dict[Instance, CompileError] = {}
         self._interruptions: dict[Instance, int] = {}
         self._threads: list[threading.Thread] = []
-        self._num_compiling = 0
+        self._compiling: set[Instance] = set()
         self._stopped = False
-        self.store.restart()
 
     def kernel(self, instance: Instance) -> Any:
-        """Return the kernel of an instance; if it is not compiled, that begins now.
-
-        Raises:
-            CompileError: The process is about to end.
-        """
+        """Return the kernel of an instance; if it is not compiled, that begins now."""
         kernel = self._kernels.get(instance)
         if kernel is None:
             kernel = native.kernel(program.entry_name(instance)) if native.present else Kernel(instance.entry)
@@ -99,17 +94,26 @@ class ClangKernels:
         """
         unique = dict.fromkeys(instances)
         bar, begin = None, time.monotonic()
+        with self._changed:
+            for instance in unique:
+                self._failures.pop(instance, None)  # it may have been for want of memory or room: try again
         try:
-            self._request(unique)
             while True:
+                batch: list[Instance] = []
                 with self._changed:
-                    for instance in unique:
-                        if instance in self._failures:
-                            raise self._failures.pop(instance)
+                    failures = [self._failures.pop(i) for i in unique if i in self._failures]
+                    if failures:
+                        raise failures[0]
                     num_pending = sum(not self._kernels[i].address for i in unique)
                     if not num_pending:
                         return
-                    self._changed.wait(0.1)
+                    self._request(unique)  # each time: another thread that waits may have raised what failed
+                    if self._threads or not self._requested:
+                        self._changed.wait(0.1)
+                    else:  # no thread can be started: there are too many, or the interpreter is about to end
+                        batch = self._take_batch()
+                if batch:
+                    self._compile(batch)
                 if bar is None and time.monotonic() - begin > PROGRESS_DELAY:
                     bar = _progress_bar(len(unique))
                 if bar is not None:
@@ -120,37 +124,45 @@ class ClangKernels:
 
     def _request(self, instances: Iterable[Instance]) -> None:
         with self._changed:
-            if self._stopped:
-                raise CompileError("the process is about to end: no kernel is compiled any more")
             for instance in instances:
-                if not self._kernels[instance].address and instance not in self._failures:
+                is_known = instance in self._compiling or instance in self._failures
+                if not is_known and not self._kernels[instance].address:
                     self._requested.setdefault(instance)
-            target_threads = min(cores(), len(self._requested) + self._num_compiling)
+            target_threads = 0 if self._stopped else min(cores(), len(self._requested) + len(self._compiling))
             while self._requested and len(self._threads) < target_threads:
                 thread = threading.Thread(target=self._work, name="weftgrad-compile", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the system allows no more: `wait` compiles in its own thread if it must
+                    break
                 self._threads.append(thread)
-                thread.start()
 
     def _work(self) -> None:
         """Compile batches until no request is left."""
         while True:
             with self._changed:
-                batch = self._take_batch()
+                batch = [] if self._stopped else self._take_batch()
                 if not batch:
-                    self._threads.remove(threading.current_thread())
+                    with suppress(ValueError):  # Ctrl-C has kept `_request` from listing it
+                        self._threads.remove(threading.current_thread())
+                    self._changed.notify_all()
                     return
-                self._num_compiling += len(batch)
-            failures: dict[Instance, CompileError] = {}
-            addresses: dict[Instance, int | None] = {}
-            try:
-                failures = self.store.compile(batch)
-                addresses = {instance: self.store.load(instance) for instance in batch}
-            except InterruptedError as error:
-                failures = self._after_interruption(batch, error)
-            except Exception as error:
-                failures = {i: CompileError(f"{i.name}: cannot be compiled: {error!r}") for i in batch}
+            self._compile(batch)
+
+    def _compile(self, batch: Sequence[Instance]) -> None:
+        """Compile a batch that `_take_batch` returned, and note addresses and failures."""
+        failures: dict[Instance, CompileError] = {}
+        addresses: dict[Instance, int | None] = {}
+        try:
+            failures = self.store.compile(batch)
+            addresses = {instance: self.store.load(instance) for instance in batch}
+        except InterruptedError as error:
+            failures = self._after_interruption(batch, error)
+        except Exception as error:
+            failures = {i: CompileError(f"{i.name}: cannot be compiled: {error!r}") for i in batch}
+        finally:
             with self._changed:
-                self._num_compiling -= len(batch)
+                self._compiling.difference_update(batch)
                 self._failures.update(failures)
                 for instance, address in addresses.items():
                     if address:
@@ -171,18 +183,17 @@ class ClangKernels:
         return failures
 
     def _take_batch(self) -> list[Instance]:
-        if self._stopped:
-            return []
         size = min(-(-len(self._requested) // cores()), MAX_BATCH)
         if any(self._interruptions.get(i) for i in self._requested):
             size = 1  # a smaller translation unit takes less memory
         batch = list(self._requested)[:size]
         for instance in batch:
             del self._requested[instance]
+        self._compiling.update(batch)
         return batch
 
     def _stop(self) -> None:
-        """The interpreter ends: nobody waits for what has been requested."""
+        """The interpreter ends: compile only what somebody waits for, in the thread that waits."""
         with self._changed:
             self._stopped = True
             self._requested.clear()

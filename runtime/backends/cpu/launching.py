@@ -23,7 +23,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ... import native
 from ...errors import CompileError, LaunchError
@@ -67,16 +68,23 @@ class _Launcher:
         self.work = step.work
         self.releases = step.work > MAX_WORK_UNDER_LOCK
 
-    def call(self, buffers: tuple[int, ...], dynamic: bytes, trace: Launch | None) -> None:
-        """Call the kernel, which is compiled, on memory at these addresses; `trace` gets the times."""
+    def call(
+        self, buffers: tuple[int, ...], dynamic: bytes, trace: Launch | None, queued: _QueuedLaunch | None = None
+    ) -> None:
+        """Call the kernel, which is compiled, on memory at these addresses; `trace` gets the times.
+
+        `queued` is marked right before, so that a launch runs once although a signal handler raises or synchronizes:
+        between that mark and the kernel Python handles no signal.
+        """
         if trace is not None:
             trace.begin = time.perf_counter_ns()
-        self._call(buffers, dynamic)
+        self._call(buffers, dynamic, queued or _QueuedLaunch(self, buffers, dynamic, (), None))
         if trace is not None:
             trace.end = time.perf_counter_ns()
 
-    def _call(self, buffers: tuple[int, ...], dynamic: bytes) -> None:
+    def _call(self, buffers: tuple[int, ...], dynamic: bytes, queued: _QueuedLaunch) -> None:
         if native.present and len(buffers) <= MAX_NATIVE_BUFFERS:
+            queued.has_run = True
             native.call_kernel(
                 self.kernel, buffers, self.geometry, dynamic, self.size, self.helpers, self.work, self.releases
             )
@@ -88,7 +96,9 @@ class _Launcher:
         addresses = [start + i * width for i in range(count)] + [ctypes.addressof(each) for each in structs]
         size = (ctypes.c_size_t * 3)(*self.size)
         items = self.size[0] * self.size[1] * self.size[2]
-        _FUNCTION(self.kernel.address)((ctypes.c_void_p * (count + 2))(*addresses), size, 0, items)
+        function, arguments = _FUNCTION(self.kernel.address), (ctypes.c_void_p * (count + 2))(*addresses)
+        queued.has_run = True
+        function(arguments, size, 0, items)
 
 
 class CpuTracer:
@@ -113,12 +123,14 @@ class CpuTracer:
             _update_detour()
 
 
-class _QueuedLaunch(NamedTuple):
+@dataclass(slots=True)
+class _QueuedLaunch:
     launcher: _Launcher
     buffers: tuple[int, ...]
     dynamic: bytes
     owners: tuple[Any, ...]  # of memory that is not the pool's
     trace: Launch | None
+    has_run: bool = False
 
 
 class ClangRoad:
@@ -135,13 +147,12 @@ class ClangRoad:
         self._counter = counter
         self._helpers = cores() - 1
         self._queue: deque[_QueuedLaunch] = deque()
-        self._is_running_queue = False  # a launch that was taken from the queue may not be done
         self._lock = threading.RLock()
         _roads.add(self)
 
     @property
     def has_queued_launches(self) -> bool:
-        return bool(self._queue) or self._is_running_queue
+        return bool(self._queue)
 
     def build(self, instances: Sequence[Instance]) -> int:
         """Compile kernels that are missing, and wait for them; return how many there were."""
@@ -175,7 +186,7 @@ class ClangRoad:
                 now = time.perf_counter_ns()
                 trace = Launch(step.instance.entry, "cpu", 0, threading.get_ident(), now, now)
                 launches.append(trace)
-            if self._queue or self._is_running_queue or not kernel.address:
+            if self._queue or not kernel.address:
                 self._enqueue(launcher, buffers, dynamic, [operand.storage for operand in operands], trace)
             else:
                 launcher.call(buffers, dynamic, trace)
@@ -213,17 +224,20 @@ class ClangRoad:
         Raises:
             CompileError: One of the kernels cannot be compiled. The launches stay queued.
         """
-        if not self.has_queued_launches:
+        if not self._queue:
             return
         with self._lock:
             self.kernels.wait([queued.launcher.instance for queued in self._queue])
-            self._is_running_queue = True
             try:
                 while self._queue:
-                    queued = self._queue.popleft()
-                    queued.launcher.call(queued.buffers, queued.dynamic, queued.trace)
+                    queued = self._queue[0]  # it stays until it has run: other threads look whether the queue is empty
+                    if not queued.launcher.kernel.address:  # a signal handler or a finalizer has just queued it
+                        self.kernels.wait([queued.launcher.instance])
+                    if not queued.has_run:
+                        queued.launcher.call(queued.buffers, queued.dynamic, queued.trace, queued)
+                    if self._queue and self._queue[0] is queued:  # no handler has synchronized meanwhile
+                        self._queue.popleft()
             finally:
-                self._is_running_queue = False
                 _update_detour()
 
     def wait_for(self, storage: Storage) -> None:
@@ -236,7 +250,6 @@ class ClangRoad:
     def restart(self) -> None:
         """Forget who holds locks, as the child of a fork must; what is queued stays so."""
         self._lock = threading.RLock()
-        self._is_running_queue = False
         self.kernels.restart()
 
 

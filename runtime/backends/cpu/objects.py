@@ -7,11 +7,13 @@ load, or under a process that runs it.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import errno
 import itertools
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from ... import program
 from ...cache import BinaryCache, cache_folder
@@ -59,6 +62,9 @@ sys.exit(list(results) != [0.0, *[0.25 * i + 1.5 for i in range(2 * lanes)]])
 class ObjectStore:
     """Compiled kernels of one compiler and one set of flags: on disk for every process, loaded in this one.
 
+    Threads share it without a lock, which a signal handler that computes could meet in its own thread: two of them may
+    load the same object twice, and no more.
+
     Attributes:
         compiler: The compiler that makes what is missing.
         identity: Key of stored timings: compiler, instruction set, processor model.
@@ -75,23 +81,17 @@ class ObjectStore:
         self._addresses: dict[Instance, int] = {}
         self._batches: dict[str, ctypes.CDLL] = {}
         self.compiled = self.loaded = 0  # shared objects
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget who holds the lock, as the child of a fork must."""
-        self._lock = threading.Lock()
 
     def load(self, instance: Instance) -> int | None:
         """Return the address of a kernel that this process has, or that the cache has and is loaded now, or None."""
         address = self._addresses.get(instance)
         if address is not None:
             return address
-        with self._lock:
-            source = self._source([instance])
-            for key in dict.fromkeys((self._cache.find(source), self._cache.key(source))):
-                library = self._library(key) if key is not None else None
-                if library is not None and hasattr(library, program.entry_name(instance)):
-                    return self._register_address(library, instance)
+        source = self._source([instance])
+        for key in dict.fromkeys((self._cache.find(source), self._cache.key(source))):
+            library = self._library(key) if key is not None else None
+            if library is not None and hasattr(library, program.entry_name(instance)):
+                return self._register_address(library, instance)
         return None
 
     def _library(self, key: str) -> ctypes.CDLL | None:
@@ -102,7 +102,7 @@ class ObjectStore:
             if content is None:
                 return None
             try:
-                library = self._batches[key] = _load(content)
+                library = self._batches.setdefault(key, _load(content))
             except OSError:  # of another system that shares the folder
                 return None
             self.loaded += 1
@@ -134,18 +134,15 @@ class ObjectStore:
                     failures |= self.compile([instance])
                 return failures
             name = instances[0].name
-            return {
-                instances[0]: CompileError(f"{name}: does not compile for cpu with {self.compiler.name}\n{error}")
-            }
+            return {instances[0]: CompileError(f"{name}: does not compile for cpu with {self.compiler.name}\n{error}")}
         self._cache.store(source, content)
         alone = [self._source([i]) for i in instances]
         if len(instances) > 1 or self._cache.find(source) is not None:  # the index may name an object that is damaged
             self._cache.index(alone, source)
-        with self._lock:
-            library = _load(content)
-            self.compiled += 1
-            for instance in instances:
-                self._register_address(library, instance)
+        library = _load(content)
+        self.compiled += 1
+        for instance in instances:
+            self._register_address(library, instance)
         return {}
 
     def probe(self) -> str:
@@ -187,8 +184,11 @@ class ObjectStore:
         """Compile and link a text. Raises `CompileError` with the compiler's message."""
         with _scratch_folder() as folder:
             object_file, library = str(Path(folder, "kernels.o")), str(Path(folder, "kernels" + _suffix(self._system)))
-            _run([*self.compiler.compile, *self._flags, "-c", "-o", object_file, "-"], source)
-            _run(link_command(self.compiler, [object_file], library, self._machine, self._system), "")
+            text = Path(folder, "kernels.c")
+            text.write_text(source, encoding="utf-8")
+            with open(text, "rb") as file:
+                _run([*self.compiler.compile, *self._flags, "-c", "-o", object_file, "-"], file)
+            _run(link_command(self.compiler, [object_file], library, self._machine, self._system), subprocess.DEVNULL)
             return Path(library).read_bytes()
 
 
@@ -209,17 +209,33 @@ def _suffix(system: str) -> str:
     return {"Darwin": ".dylib", "Windows": ".dll"}.get(system, ".so")
 
 
-def _run(command: Sequence[str], text: str) -> None:
+# Held while a compiler is started, and by a fork: a child that inherits the writing end of a pipe keeps its reader, the
+# compiler or this process, waiting as long as the child lives. The compiler's input is a file for the same reason.
+_starting = threading.RLock()
+_scratch_folders: set[str] = set()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release)
+    os.register_at_fork(after_in_child=_scratch_folders.clear)
+
+
+def _run(command: Sequence[str], source: Any) -> None:
     # In a process group of its own: Ctrl-C reaches Python only, and the compilation finishes and is cached.
     group = {"process_group": 0} if os.name == "posix" else {}
-    completed = subprocess.run(
-        command, input=text, capture_output=True, encoding="utf-8", errors="replace", timeout=_TIMEOUT, check=False,
-        **group,  # type: ignore[call-overload]
-    )  # fmt: skip
-    if completed.returncode in _INTERRUPTED:
-        raise InterruptedError(f"{command[0]} was ended by signal {-completed.returncode}")
-    if completed.returncode:
-        message = completed.stderr.strip() or f"{command[0]} ended with status {completed.returncode}"
+    with _starting:
+        process = subprocess.Popen(
+            command, stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8",
+            errors="replace", **group,  # type: ignore[call-overload]
+        )  # fmt: skip
+    with process:
+        try:
+            message = process.communicate(timeout=_TIMEOUT)[1].strip()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode in _INTERRUPTED:
+        raise InterruptedError(f"{command[0]} was ended by signal {-process.returncode}")
+    if process.returncode:
+        message = message or f"{command[0]} ended with status {process.returncode}"
         if "No space left on device" in message:
             raise OSError(errno.ENOSPC, message.splitlines()[0])
         raise CompileError(message)
@@ -231,18 +247,32 @@ def _scratch_folder() -> Iterator[str]:
     problem: OSError | None = None
     for parent in (None, cache_folder(), Path("/dev/shm")):
         try:
-            # Windows keeps the files of what is loaded.
-            folder = tempfile.TemporaryDirectory(prefix="weftgrad-", dir=parent, ignore_cleanup_errors=True)
-            room = Path(folder.name, "room")
-            room.write_bytes(bytes(1 << 20))
-            room.unlink()
+            folder = tempfile.mkdtemp(prefix="weftgrad-", dir=parent)
         except OSError as error:
             problem = error
             continue
-        with folder:
-            yield folder.name
-        return
+        _scratch_folders.add(folder)
+        try:
+            room = Path(folder, "room")
+            try:
+                room.write_bytes(bytes(1 << 20))
+                room.unlink()
+            except OSError as error:
+                problem = error
+                continue
+            yield folder
+            return
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # Windows keeps the files of what is loaded
+            _scratch_folders.discard(folder)
     raise OSError(f"no room for temporary files: {problem}; set TMPDIR to a folder with 10 MiB free")
+
+
+@atexit.register
+def _remove_scratch_folders() -> None:
+    """Remove those of compilations that the end of the process interrupts; in a fork's child, not its parent's."""
+    for folder in list(_scratch_folders):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _names = itertools.count()

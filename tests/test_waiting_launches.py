@@ -1,0 +1,265 @@
+"""Launches on `cpu` that wait for their kernels: what threads, signals, forks and the end of the process do to them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weftgrad as wg
+from weftgrad import _hosting
+from weftgrad.runtime.backends.cpu import kernels, objects
+from weftgrad.runtime.backends.cpu.launching import ClangRoad
+from weftgrad.runtime.context import _local
+from weftgrad.runtime.errors import CompileError
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+
+
+@pytest.fixture
+def road(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The `cpu` device with no kernel loaded; `road.kernels.store.compile` takes them from the cache where it can."""
+    driver: Any = wg.device("cpu").driver  # type: ignore[attr-defined]
+    driver.require()
+    if not isinstance(driver.road, ClangRoad):
+        pytest.skip("kernels are OpenCL's")
+    driver.synchronize()
+    store = objects.ObjectStore(driver.road.kernels.store.compiler, driver.capabilities)
+    load, compile_missing = store.load, store.compile
+    compiled: Counter[Any] = Counter()
+
+    def compile_or_load(instances: Any) -> Any:
+        compiled.update(instances)
+        missing = [i for i in instances if load(i) is None]
+        return compile_missing(missing) if missing else {}
+
+    monkeypatch.setattr(store, "load", lambda instance: load(instance) if instance in compiled else None)
+    monkeypatch.setattr(store, "compile", compile_or_load)
+    store.times_compiled = compiled  # type: ignore[attr-defined]
+    monkeypatch.setattr(driver, "road", ClangRoad(store, driver.counter))
+    _local.state.plans.clear()
+    yield driver.road
+    driver.synchronize()
+    _local.state.plans.clear()
+
+
+def run_program(text: str, cache: Path) -> str:
+    """Return what a process prints that begins with no kernel compiled."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=60,
+        check=False, env={**os.environ, "WEFTGRAD_CACHE": str(cache)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_memory_at_an_address_is_up_to_date(road: Any) -> None:
+    x = wg.rand(4, device="cpu") * 0 + 2
+    assert road.has_queued_launches
+    shown = (ctypes.c_float * 4).from_address(x.data_ptr())
+    assert list(shown) == [2] * 4
+    x.sqrt_().mul_(x)  # queued no more
+    assert list(shown) == x.tolist()
+
+
+def test_constants_that_the_host_wrote_do_not_keep_launches_from_the_queue(road: Any) -> None:
+    x = wg.empty(4, device="cpu")
+    _hosting.fill(x, 2.0)
+    y = x * 3
+    assert road.has_queued_launches
+    assert y.tolist() == [6.0] * 4
+
+
+def test_an_address_is_written_after_earlier_launches(road: Any) -> None:
+    for _ in range(3):
+        wg.rand(64, device="cpu").exp()  # freed, and not run yet
+    assert road.has_queued_launches
+    x = wg.empty(64, device="cpu")
+    (ctypes.c_float * 64).from_address(x.data_ptr())[:] = [7.0] * 64
+    assert x.tolist() == [7.0] * 64
+
+
+def test_threads_do_not_read_before_the_last_launch_has_run(road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = wg.rand(1 << 10, device="cpu") * 0
+    launcher = road._queue[-1].launcher.__class__
+    call, has_begun = launcher.call, threading.Event()
+
+    def slow_call(self: Any, *args: Any) -> None:
+        has_begun.set()
+        time.sleep(0.05)
+        call(self, *args)
+
+    monkeypatch.setattr(launcher, "call", slow_call)
+    thread = threading.Thread(target=road.synchronize)
+    thread.start()
+    assert has_begun.wait(10)
+    while len(road._queue) > 1:
+        time.sleep(0.001)
+    assert x.tolist() == [0.0] * (1 << 10)
+    thread.join()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_launch_runs_once_around_an_interrupt(road: Any, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    x = wg.rand(100, device="cpu") * 0
+    for _ in range(5):
+        x.add_(1)
+    launcher = road._queue[-1].launcher.__class__
+    call, calls = launcher.call, []
+
+    def interrupted_call(self: Any, *args: Any) -> None:
+        calls.append(self)
+        if len(calls) == 5 and moment == "before":
+            raise KeyboardInterrupt
+        call(self, *args)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher, "call", interrupted_call)
+    with pytest.raises(KeyboardInterrupt):
+        road.synchronize()
+    assert x.tolist() == [5.0] * 100
+
+
+def test_a_handler_may_compute_while_the_queue_runs(road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = wg.rand(100, device="cpu") * 0
+    for _ in range(5):
+        x.add_(1)
+    launcher = road._queue[-1].launcher.__class__
+    call, calls, others, sums = launcher.call, [], [], []
+
+    def call_and_handle_signal(self: Any, *args: Any) -> None:
+        call(self, *args)
+        calls.append(self)
+        if len(calls) == 3:
+            others.append(x.cos())  # a kernel that nobody has waited for
+        if len(calls) == 4:
+            sums.append(float(x.sum()))
+
+    monkeypatch.setattr(launcher, "call", call_and_handle_signal)
+    road.synchronize()
+    assert x.tolist() == [5.0] * 100
+    assert sums == [500.0]
+
+
+def test_kernels_that_are_being_compiled_are_not_requested_again(road: Any) -> None:
+    x = wg.rand(50, device="cpu")
+    for _ in range(3):
+        x = x.sin().exp()
+        x.tolist()
+    assert set(road.kernels.store.times_compiled.values()) == {1}
+
+
+def test_every_thread_that_waits_gets_the_error(road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_kernels = road.kernels.store.compile
+
+    def fail(instances: Any) -> Any:
+        time.sleep(0.2)
+        return {i: CompileError("no") for i in instances}
+
+    monkeypatch.setattr(road.kernels.store, "compile", fail)
+    x = wg.rand(10, device="cpu") * 0
+    instances = [queued.launcher.instance for queued in road._queue]
+    errors: list[Any] = []
+
+    def build() -> None:
+        try:
+            road.build(instances)
+        except CompileError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=build, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(errors) == 2
+    monkeypatch.setattr(road.kernels.store, "compile", compile_kernels)
+    for _ in range(5):
+        try:
+            road.synchronize()
+            break
+        except CompileError:  # of a compilation that was begun before: the next wait tries again
+            continue
+    assert x.tolist() == [0.0] * 10
+
+
+def test_kernels_are_compiled_where_no_thread_can_be_started(road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(kernels.threading.Thread, "start", refuse)
+    assert (wg.rand(3, device="cpu") * 0).tolist() == [0.0] * 3
+
+
+def test_functions_that_run_at_exit_may_compute(tmp_path: Path) -> None:
+    text = """
+        import atexit, weftgrad as wg
+        atexit.register(lambda: print(float(y.sum())))
+        x = wg.rand(4, device="cpu")
+        y = x * 0 + 2
+    """
+    assert run_program(text, tmp_path) == "8.0"
+
+
+@needs_fork
+def test_children_may_end_or_stay_while_a_compiler_runs(tmp_path: Path) -> None:
+    text = """
+        import os, subprocess, sys, threading, time, weftgrad as wg
+        is_running, has_forked = threading.Event(), threading.Event()
+        communicate = subprocess.Popen.communicate
+
+        def communicate_late(*args, **options):
+            if threading.current_thread().name == "weftgrad-compile":
+                is_running.set()
+                has_forked.wait(10)
+            return communicate(*args, **options)
+
+        subprocess.Popen.communicate = communicate_late
+        x = wg.rand(4, device="cpu") * 0 + 2
+        is_running.wait(10)
+        leaving = os.fork()
+        if leaving == 0:
+            sys.exit(0)  # removes no folder of the parent's
+        os.waitpid(leaving, 0)
+        staying = os.fork()
+        if staying == 0:
+            time.sleep(60)
+            os._exit(0)
+        has_forked.set()
+        begin = time.monotonic()
+        print(float(x.sum()), time.monotonic() - begin < 30)  # the compiler's input has ended
+        os.kill(staying, 9)
+    """
+    assert run_program(text, tmp_path) == "8.0 True"
+
+
+@pytest.mark.skipif(not hasattr(os, "kill") or os.name != "posix", reason="no signals")
+def test_a_handler_may_compute_while_a_kernel_is_looked_up(tmp_path: Path) -> None:
+    text = """
+        import os, signal, weftgrad as wg
+        from weftgrad.runtime.backends.cpu.objects import ObjectStore
+        wg.device("cpu").driver.require()
+        get_source, values = ObjectStore._source, []
+
+        def get_source_and_signal(self, instances):
+            ObjectStore._source = get_source
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return get_source(self, instances)
+
+        signal.signal(signal.SIGUSR1, lambda *_: values.append(float((wg.rand(3, device="cpu") * 0).sum())))
+        x = wg.rand(3, device="cpu")
+        ObjectStore._source = get_source_and_signal
+        print(float((x * 0 + 2).sum()), values)
+    """
+    assert run_program(text, tmp_path) == "6.0 [0.0]"
