@@ -134,7 +134,9 @@ def _builder(driver: Any, step: Step) -> tuple[tuple[Any, Instance], Callable[[]
         return (target, step.instance), lambda: partial(compiler.binary, step, True, target)
     store = getattr(getattr(getattr(driver, "road", None), "kernels", None), "store", None)
     if store is not None:
-        make = partial(type(store), store.compiler, driver.capabilities)
+        from ..runtime.backends.cpu.objects import ObjectStore
+
+        make = partial(ObjectStore, store.compiler, driver.capabilities)
         return (store, step.instance), lambda: partial(_found_or_compiled, make(), step.instance)
     if not hasattr(driver, "compiler"):
         return (None, step.instance), None
