@@ -16,8 +16,10 @@ import ctypes
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from typing import Any
 
+from ..device import known_devices
 from . import processor
 
 __all__ = ["correct_processor", "private_cache"]
@@ -41,9 +43,14 @@ def private_cache() -> None:
 
 
 def _remove(folder: str, process: int) -> None:
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.environ.pop("POCL_CACHE_DIR", None)
+    if os.getpid() != process:
+        return
+    for device in known_devices():  # PoCL links a kernel when it first runs, in this folder, and aborts if it is gone
+        if device.type == "opencl" and device._driver is not None:
+            with suppress(Exception):
+                device._driver.synchronize()
+    shutil.rmtree(folder, ignore_errors=True)
+    os.environ.pop("POCL_CACHE_DIR", None)
 
 
 def correct_processor(device: Any) -> bool:
