@@ -162,11 +162,11 @@ class ObjectStore:
                 if not sys.executable or getattr(sys, "frozen", False):  # a program that is no interpreter
                     return ""
                 command = [sys.executable, "-I", "-c", _RUN_PROBE, str(path), program.entry_name(instance), str(lanes)]
-                done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, text=True)
+                completed = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, text=True)
         except (CompileError, OSError, subprocess.SubprocessError) as error:
             return str(error).strip() or repr(error)
-        if done.returncode:
-            return f"its probe kernel fails with status {done.returncode}: {done.stderr.strip()[-200:]}"
+        if completed.returncode:
+            return f"its probe kernel fails with status {completed.returncode}: {completed.stderr.strip()[-200:]}"
         self._cache.store_key(probe_key, b"", "ok")
         return ""
 
