@@ -242,7 +242,9 @@ def test_a_damaged_batch_is_repaired(store: objects.ObjectStore) -> None:
     batch.write_bytes(b"")
     again = objects.ObjectStore(store.compiler, driver.capabilities_here())
     assert again.load(several[1]) is None
+    assert not again.is_cached(several[1])
     again.compile([several[1]])
+    assert again.is_cached(several[1])
     assert objects.ObjectStore(store.compiler, driver.capabilities_here()).load(several[1])
 
 

@@ -111,7 +111,8 @@ class ObjectStore:
     def is_cached(self, instance: Instance) -> bool:
         """Return whether the cache on disk has a kernel."""
         source = self._source([instance])
-        return self._cache.find(source) is not None or self._cache.load(source) is not None
+        keys = (self._cache.find(source), self._cache.key(source))
+        return any(key is not None and self._cache.load_key(key) is not None for key in keys)
 
     def compile(self, instances: Sequence[Instance]) -> dict[Instance, CompileError]:
         """Compile kernels as one shared object, keep it in the cache, and load it.
