@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* One number as Python's `struct` packs it: its bytes, or 0 where Python has to decide or say something. */
-size_t pack(char element, PyObject *value, char *to) {
+static size_t pack(char element, PyObject *value, char *to) {
     if (element == 'f' || element == 'd') {
         double x;
         if (PyFloat_Check(value)) x = PyFloat_AS_DOUBLE(value);
@@ -51,12 +51,44 @@ int operand_slots(PyObject *tensor, PyObject **start, PyObject **buffer) {
     return *buffer != NULL && *buffer != Py_None;
 }
 
-/* The integers of a tuple; how many, -1 where they are more than there is room for. */
-int positions_of(PyObject *tuple, int *to, Py_ssize_t room) {
+/* Copy the integers of a tuple to an array with room for `room`. Return how many they are, or -1 with an exception. */
+static int copy_positions(PyObject *tuple, int *to, Py_ssize_t room) {
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-    if (count > room) return -1;
+    if (count > room) {
+        PyErr_Format(PyExc_ValueError, "a launch has %zd arguments of one kind, more than the %zd there is room for",
+                     count, room);
+        return -1;
+    }
     for (Py_ssize_t i = 0; i < count; i++) to[i] = (int)number_at(tuple, i);
     return PyErr_Occurred() ? -1 : (int)count;
+}
+
+/* Fill a signature from tuples of positions. Return 0, or -1 with an exception. */
+int read_signature(Signature *signature, PyObject *buffers, PyObject *integers, PyObject *scalars, char element) {
+    int *numbers = signature->number_positions;
+    signature->element = element;
+    signature->buffer_count = copy_positions(buffers, signature->buffer_positions, MOST_BUFFERS);
+    if (signature->buffer_count < 0) return -1;
+    signature->integer_count = copy_positions(integers, numbers, MOST_BUFFERS / 2);
+    if (signature->integer_count < 0) return -1;
+    signature->scalar_count =
+        copy_positions(scalars, numbers + signature->integer_count, MOST_BUFFERS - signature->integer_count);
+    return signature->scalar_count < 0 ? -1 : 0;
+}
+
+/* Append a call's numbers to the `size` bytes of offsets in `dynamic`, and zeros up to a multiple of 8 bytes. Return the
+ * size in bytes, or -1 where Python has to decide or say something. */
+Py_ssize_t pack_numbers(const Signature *signature, PyObject *const *scalars, Py_ssize_t count, char *dynamic,
+                        size_t size) {
+    for (int i = 0; i < signature->integer_count + signature->scalar_count; i++) {
+        int position = signature->number_positions[i];
+        if (position >= count) return -1;
+        size_t width = pack(i < signature->integer_count ? 'q' : signature->element, scalars[position], dynamic + size);
+        if (width == 0) return -1;
+        size += width;
+    }
+    while (size % 8) dynamic[size++] = 0;
+    return (Py_ssize_t)size;
 }
 
 /* The sizes of up to three dimensions; how many, or -1. */

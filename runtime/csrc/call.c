@@ -14,9 +14,8 @@ typedef struct {
     size_t size[3];
     uint32_t helpers;
     long long work;
-    int releases, buffer_count, integer_count, scalar_count;
-    int buffer_positions[MOST_BUFFERS], number_positions[MOST_BUFFERS];
-    char element;
+    int releases;
+    Signature signature;
 } HostLauncher;
 
 /* Whether every launch goes by Python: others wait for their kernels, or somebody notes what is launched. */
@@ -25,7 +24,7 @@ static int detour;
 void set_detour(int on) { detour = on; }
 
 static void perform(const Launch *launch, uint32_t helpers, int64_t work, int releases) {
-    unsigned before = usual_rounding();
+    Rounding before = set_kernel_rounding();
     if (releases) {
         Py_BEGIN_ALLOW_THREADS
         team_run(launch, helpers, work);
@@ -43,24 +42,19 @@ int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, 
     size_t filled = 0;
     Launch launch;
     if (detour || (launch.code = ((Kernel *)self->kernel)->code) == NULL) return 0;
-    for (int i = 0; i < self->buffer_count; i++) {
+    const Signature *signature = &self->signature;
+    for (int i = 0; i < signature->buffer_count; i++) {
         PyObject *start, *buffer;
-        if (self->buffer_positions[i] >= count) return 0;
-        if (!operand_slots(tensors[self->buffer_positions[i]], &start, &buffer) || !PyLong_Check(buffer)) return 0;
+        int position = signature->buffer_positions[i];
+        if (position >= count || !operand_slots(tensors[position], &start, &buffer) || !PyLong_Check(buffer)) return 0;
         if ((memory[i] = PyLong_AsVoidPtr(buffer)) == NULL && PyErr_Occurred()) return -1;
         launch.arguments[i] = &memory[i];
         int64_t offset = PyLong_AsLongLong(start);
         memcpy(dynamic + filled, &offset, sizeof offset), filled += sizeof offset;
     }
-    for (int i = 0; i < self->integer_count + self->scalar_count; i++) {
-        if (self->number_positions[i] >= scalar_count) return 0;
-        char element = i < self->integer_count ? 'q' : self->element;
-        size_t size = pack(element, scalars[self->number_positions[i]], dynamic + filled);
-        if (size == 0) return 0;
-        filled += size;
-    }
-    launch.arguments[self->buffer_count] = PyBytes_AS_STRING(self->geometry);
-    launch.arguments[self->buffer_count + 1] = dynamic;
+    if (pack_numbers(signature, scalars, scalar_count, dynamic, filled) < 0) return 0;
+    launch.arguments[signature->buffer_count] = PyBytes_AS_STRING(self->geometry);
+    launch.arguments[signature->buffer_count + 1] = dynamic;
     memcpy(launch.size, self->size, sizeof launch.size);
     launch.items = self->size[0] * self->size[1] * self->size[2];
     perform(&launch, self->helpers, self->work, self->releases);
@@ -170,15 +164,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     self->vectorcall = launcher_call;
     self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
     self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
-    self->element = (char)element, self->helpers = helpers, self->work = work, self->releases = releases;
+    self->helpers = helpers, self->work = work, self->releases = releases;
     for (int i = 0; i < 3; i++) self->size[i] = (size_t)size[i];
-    self->buffer_count = positions_of(buffers, self->buffer_positions, MOST_BUFFERS);
-    self->integer_count = positions_of(integers, self->number_positions, MOST_BUFFERS / 2);
-    self->scalar_count = self->integer_count < 0 ? -1
-        : positions_of(scalars, self->number_positions + self->integer_count, MOST_BUFFERS - self->integer_count);
-    if (self->buffer_count < 0 || self->scalar_count < 0) {
+    if (read_signature(&self->signature, buffers, integers, scalars, (char)element) < 0) {
         Py_DECREF(self);
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "more arguments than a launcher has");
         return NULL;
     }
     return (PyObject *)self;

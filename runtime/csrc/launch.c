@@ -8,9 +8,8 @@ typedef struct {
     void *kernel_handle;
     size_t global_size[3], local_size[3];
     uint32_t dimensions;
-    int has_local, buffer_count, integer_count, scalar_count;
-    int buffer_positions[MOST_BUFFERS], number_positions[MOST_BUFFERS];
-    char element;
+    int has_local;
+    Signature signature;
 } Launcher;
 
 /* 1: launched; 0: not a plain case, which is Python's; -1: an exception. No reference to an operand is kept: memory is
@@ -24,10 +23,10 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
     if (!is_a(stream, QueueStream.type)) return 0;
     void *queue = PyLong_AsVoidPtr(AT(stream, QueueStream, deep));
     if (queue == NULL) return PyErr_Occurred() ? -1 : 0;
-    for (; position < (uint32_t)self->buffer_count; position++) {
+    for (; position < (uint32_t)self->signature.buffer_count; position++) {
         PyObject *start, *buffer;
-        if (self->buffer_positions[position] >= count) return 0;
-        if (!operand_slots(tensors[self->buffer_positions[position]], &start, &buffer)) return 0;
+        int operand = self->signature.buffer_positions[position];
+        if (operand >= count || !operand_slots(tensors[operand], &start, &buffer)) return 0;
         PyObject *number = PyObject_GetAttr(buffer, s_int_ptr);
         if (number == NULL) return -1;
         void *handle = PyLong_AsVoidPtr(number);
@@ -36,17 +35,11 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
         memcpy(dynamic + filled, &offset, sizeof offset), filled += sizeof offset;
         failed |= driver.clSetKernelArg(self->kernel_handle, position, sizeof handle, &handle);
     }
-    for (int i = 0; i < self->integer_count + self->scalar_count; i++) {
-        if (self->number_positions[i] >= scalar_count) return 0;
-        char element = i < self->integer_count ? 'q' : self->element;
-        size_t size = pack(element, scalars[self->number_positions[i]], dynamic + filled);
-        if (size == 0) return 0;
-        filled += size;
-    }
-    while (filled % 8) dynamic[filled++] = 0;
+    Py_ssize_t packed = pack_numbers(&self->signature, scalars, scalar_count, dynamic, filled);
+    if (packed < 0) return 0;
     failed |= driver.clSetKernelArg(self->kernel_handle, position, (size_t)PyBytes_GET_SIZE(self->geometry),
                                     PyBytes_AS_STRING(self->geometry));
-    failed |= driver.clSetKernelArg(self->kernel_handle, position + 1, filled, dynamic);
+    failed |= driver.clSetKernelArg(self->kernel_handle, position + 1, (size_t)packed, dynamic);
     /* Where the driver says no, pyopencl does it again and tells why. */
     if (failed || driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, NULL, self->global_size,
                                                 self->has_local ? self->local_size : NULL, 0, NULL, NULL))
@@ -93,17 +86,14 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
     self->fallback = Py_NewRef(fallback), self->counter = Py_NewRef(counter);
     self->kernel_handle = (void *)(uintptr_t)handle;
-    self->element = (char)element, self->has_local = PyTuple_Check(local_size);
+    self->has_local = PyTuple_Check(local_size);
     int dimensions = sizes_of(global_size, self->global_size);
     int matching = self->has_local ? sizes_of(local_size, self->local_size) : dimensions;
     self->dimensions = (uint32_t)dimensions;
-    self->buffer_count = positions_of(buffers, self->buffer_positions, MOST_BUFFERS);
-    self->integer_count = positions_of(integers, self->number_positions, MOST_BUFFERS / 2);
-    self->scalar_count = self->integer_count < 0 ? -1
-        : positions_of(scalars, self->number_positions + self->integer_count, MOST_BUFFERS - self->integer_count);
-    if (dimensions < 1 || matching != dimensions || self->buffer_count < 0 || self->scalar_count < 0) {
+    int arguments = read_signature(&self->signature, buffers, integers, scalars, (char)element);
+    if (arguments < 0 || dimensions < 1 || matching != dimensions) {
         Py_DECREF(self);
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "more arguments or dimensions than a launcher has");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "global and local size need the same 1 to 3 dimensions");
         return NULL;
     }
     return (PyObject *)self;

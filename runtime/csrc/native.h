@@ -8,7 +8,7 @@
  *     into.c       call_into       dispatch.call_into, of what records nothing
  *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
  *     memory.c     take, finalize  pool.Pool.allocate, the drivers' `allocate`, storage.Storage.__del__
- *     arguments.c  pack ...        backends.arguments: a launch's numbers as kernels read them
+ *     arguments.c  Signature       backends.arguments: a launch's numbers as kernels read them
  *     launch.c     Launcher        backends.opencl.OpenCLDriver.prepare
  *     call.c       HostLauncher    backends.cpu.launching.HostLauncher: kernels of `cpu`, which are C functions
  *     team.c       team_run        nothing: threads that share the work-items of such a call
@@ -101,22 +101,45 @@ typedef struct {
     size_t size[3], items;
 } Launch;
 
-/* The rounding and the handling of small numbers that kernels are run with, whatever the thread has otherwise. */
-#ifdef __SSE__
+/* Which arguments of a call a kernel reads, as positions in its lists of tensors and numbers: buffers, then integers (64
+ * bits each), then scalars of the compute type, whose struct letter is `element`. */
+typedef struct {
+    int buffer_count, integer_count, scalar_count;
+    int buffer_positions[MOST_BUFFERS], number_positions[MOST_BUFFERS];  /* integers' positions before scalars' */
+    char element;
+} Signature;
+
+/* Kernels round to nearest and keep subnormal numbers, whatever the calling thread's mode is. `set_kernel_rounding`
+ * returns that mode, which `restore_rounding` puts back; neither writes the register where nothing would change. */
+#if defined(__SSE__)
 #include <xmmintrin.h>
-enum { USUAL = 0x1F80, FLAGS = 0x3F };
-static inline unsigned usual_rounding(void) {
-    unsigned before = _mm_getcsr() & ~(unsigned)FLAGS;
-    if (before != USUAL) _mm_setcsr(USUAL);
+typedef unsigned Rounding;  /* MXCSR without the flags of exceptions that were raised */
+enum { KERNEL_ROUNDING = 0x1F80, RAISED_FLAGS = 0x3F };
+static inline Rounding read_rounding(void) { return _mm_getcsr() & ~(Rounding)RAISED_FLAGS; }
+static inline void write_rounding(Rounding mode) { _mm_setcsr(mode); }
+#elif defined(__aarch64__) && defined(__GNUC__)
+typedef uint64_t Rounding;  /* FPCR, whose zero is rounding to nearest, without flushing to zero or traps */
+enum { KERNEL_ROUNDING = 0 };
+static inline Rounding read_rounding(void) {
+    Rounding mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    return mode;
+}
+static inline void write_rounding(Rounding mode) { __asm__ volatile("msr fpcr, %0" : : "r"(mode)); }
+#else
+typedef unsigned Rounding;  /* other processors: the thread's mode is the kernels' */
+enum { KERNEL_ROUNDING = 0 };
+static inline Rounding read_rounding(void) { return KERNEL_ROUNDING; }
+static inline void write_rounding(Rounding mode) { (void)mode; }
+#endif
+static inline Rounding set_kernel_rounding(void) {
+    Rounding before = read_rounding();
+    if (before != KERNEL_ROUNDING) write_rounding(KERNEL_ROUNDING);
     return before;
 }
-static inline void restore_rounding(unsigned before) {
-    if (before != USUAL) _mm_setcsr(before);
+static inline void restore_rounding(Rounding before) {
+    if (before != KERNEL_ROUNDING) write_rounding(before);
 }
-#else
-static inline unsigned usual_rounding(void) { return 0; }
-static inline void restore_rounding(unsigned before) { (void)before; }
-#endif
 
 typedef struct { PyObject *const *items; Py_ssize_t count; } List;  /* of a tuple or a list */
 
@@ -139,8 +162,9 @@ int recorded(PyObject *plan, PyObject *const *operands, PyObject *const *outs, P
 int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
              Py_ssize_t scalar_count, PyObject *stream);
 int operand_slots(PyObject *tensor, PyObject **start, PyObject **buffer);
-size_t pack(char element, PyObject *value, char *to);
-int positions_of(PyObject *tuple, int *to, Py_ssize_t room);
+int read_signature(Signature *signature, PyObject *buffers, PyObject *integers, PyObject *scalars, char element);
+Py_ssize_t pack_numbers(const Signature *signature, PyObject *const *scalars, Py_ssize_t count, char *dynamic,
+                        size_t size);
 int sizes_of(PyObject *tuple, size_t *to);
 PyObject *launched_by(PyObject *fallback, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                       Py_ssize_t scalar_count, PyObject *stream);

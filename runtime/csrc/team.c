@@ -109,7 +109,7 @@ static void sleep_until_rung(void) {
 static void *help(void *argument) {
     uint32_t who = (uint32_t)(uintptr_t)argument;
     helper[who - 1].thread = pthread_self();  /* who started it may not have written that yet */
-    usual_rounding();
+    set_kernel_rounding();
     for (int64_t since = now_ns();;) {
         int item = taken(who);
         if (item >= 0) {
