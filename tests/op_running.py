@@ -1,7 +1,7 @@
-"""What the generated suite runs on: devices, kernels built many at a time, cases and how they are checked.
+"""Infrastructure of the generated suite: devices, building kernels in batches, test cases and their checks.
 
-The functions that check cases take the function to call, so that a mutated op can be put in the place of the right one
-(`test_mutations.py`), and the device as an argument, so that another suite can put its own in the place of these.
+The checks take the function to call as an argument, so that `test_mutations.py` can pass a mutated op, and the device,
+so that other suites can pass theirs. `op_cases` has the table of cases.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from weftgrad.runtime.records import OpRecord, registry
 
 Array = Any
 Call = Callable[..., Any]
-BATCH = 32  # kernels a program
+BATCH = 32  # kernels per program
 
 
 # Devices
 
-# The device that the suite is about: WEFTGRAD_TEST_DEVICE=opencl:0, say, runs all of it there and nothing elsewhere.
+# The device under test. WEFTGRAD_TEST_DEVICE=opencl:0, for example, runs the whole suite there and nothing elsewhere.
 MAIN = os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu")
-# Schedules are chosen by capabilities, so other vendors' schedules run here on the CPU's OpenCL device. What the main
-# device runs is optimised as users have it; these are not, since building kernels is most of what the suite does.
+# Schedules depend on capabilities, so other vendors' schedules run here on the CPU's OpenCL device. Kernels of the main
+# device are optimised as for users. These are not, since compiling takes most of the suite's time.
 _SYNTHETIC = {
     "opencl-cpu-schedules": "lanes=8,registers=16,optimize=0",  # with AVX2
     "opencl-gpu-schedules": "style=gpu,lanes=4,max_group=256,optimize=0",
     "poor-vendor": "style=gpu,lanes=4,fp64=0,fp16=0,max_group=64,local_memory=16384,optimize=0",
 }
-# How much of the table a device goes through: `full` is everything, `sizes` leaves out what is the same kernel in
-# another dtype, `schedules` takes one dtype of each class, `small` is for devices on which every element costs.
+# The part of the table that a device runs. `full`: everything; `sizes`: without other dtypes of the same kernel;
+# `schedules`: one dtype of each class; `small`: for slow devices.
 SELECTIONS = ("full", "sizes", "schedules", "small")
 KINDS = {MAIN: "full"}
 if MAIN == "cpu":
@@ -53,34 +53,37 @@ if MAIN == "cpu":
 
 @functools.cache
 def device_of(kind: str) -> Device:
-    """The device of that kind, or of that name, opened."""
+    """Return the opened device of a kind of `KINDS`, or of a name."""
     if kind in _SYNTHETIC:
         return testing.synthetic_device(900 + list(KINDS).index(kind), _SYNTHETIC[kind])
-    place = device(kind)
-    if place.type == "cpu":
-        place.driver.require()
-    return place
+    opened = device(kind)
+    if opened.type == "cpu":
+        opened.driver.require()
+    return opened
 
+
+# .ci/run sets this: more of the table on the devices beside the main one, and every kernel optimised.
+THOROUGH = bool(os.environ.get("WEFTGRAD_TEST_THOROUGH"))
 
 # Building in batches
 
 
 @contextlib.contextmanager
-def collecting(place: Device) -> Iterator[list[Any]]:
-    """Calls launch nothing and leave their results unwritten; the steps they would have launched are listed.
+def collecting(device: Device) -> Iterator[list[Any]]:
+    """Inside, collect the steps that calls would launch, instead of launching them.
 
-    Nests: the outer list has the steps of the inner one too.
+    Contexts nest: the outer list gets the steps of the inner one too.
     """
-    driver: Any = place.driver
+    driver: Any = device.driver
     steps: list[Any] = []
     outer = vars(driver).get("launcher")
-    own = state()
-    plans, own.plans = own.plans, {}
+    thread_state = state()
+    plans, thread_state.plans = thread_state.plans, {}
 
-    def launcher(planned: Sequence[Any], scratch: Sequence[int]) -> Callable[..., None]:
-        steps.extend(planned)
+    def launcher(plan_steps: Sequence[Any], scratch: Sequence[int]) -> Callable[..., None]:
+        steps.extend(plan_steps)
         if outer is not None:
-            outer(planned, scratch)
+            outer(plan_steps, scratch)
         return lambda tensors, numbers, stream: None
 
     driver.launcher = launcher
@@ -91,28 +94,28 @@ def collecting(place: Device) -> Iterator[list[Any]]:
             del driver.launcher
         else:
             driver.launcher = outer
-        own.plans = plans
+        thread_state.plans = plans
 
 
-def build(place: Device, steps: Sequence[Any]) -> int:
-    """Build the kernels of `steps`, many a program; how many there were. While steps are being collected, none."""
-    driver: Any = place.driver
+def build(device: Device, steps: Sequence[Any]) -> int:
+    """Build the kernels of `steps` in batches, and return their number. Does nothing inside `collecting`."""
+    driver: Any = device.driver
     if "launcher" in vars(driver):
         return 0
     if driver.target == "triton":
         return int(driver.build(list(dict.fromkeys(steps))))
     instances = list(dict.fromkeys(step.instance for step in steps))
-    if place.type == "cpu":
-        return int(driver.build(instances))
+    if device.type == "cpu":
+        return _build_for_cpu(driver, instances)
     compiler = driver.compiler
-    missing = [i for i in instances if i not in compiler._found]
+    missing = [i for i in instances if i not in compiler._programs]
     plain = [i for i in missing if _is_variant(i)] if compiler._capabilities.optimize else []
     built = 0
     if plain:
         plain_compiler = _plain(compiler)
         built += _build(plain_compiler, plain)
-        compiler._found.update((i, plain_compiler._found[i]) for i in plain)
-    return built + _build(compiler, [i for i in missing if i not in compiler._found])
+        compiler._programs.update((i, plain_compiler._programs[i]) for i in plain)
+    return built + _build(compiler, [i for i in missing if i not in compiler._programs])
 
 
 def _build(compiler: Any, instances: Sequence[Any]) -> int:
@@ -120,29 +123,51 @@ def _build(compiler: Any, instances: Sequence[Any]) -> int:
 
 
 def _is_variant(instance: Any) -> bool:
-    """Whether a kernel is another form of one that is optimised: of another dtype than float32 or int32, or strided.
+    """Return True if a kernel is a variant that is built without optimisation, to save time.
 
-    Optimising is most of what building takes. Of strided forms those of every third op are optimised.
+    Variants are kernels of dtypes other than float32, int32 and bool, and strided ones of two thirds of the ops.
     """
     dtypes = {slot.dtype for slot in instance.slots if slot.type == "value"}
     strided = instance.entry.endswith("_rows") and zlib.crc32(instance.name.encode()) % 3
     return bool(strided) or not dtypes <= {"float32", "int32", "bool"}
 
 
+def _build_for_cpu(driver: Any, instances: Sequence[Any]) -> int:
+    """Build kernels of `cpu`; return how many were missing. Unless the run is thorough, variants are not optimised."""
+    driver.require()
+    kernels = getattr(driver.executor, "kernels", None)  # None: the fallback to an OpenCL driver
+    if kernels is None or THOROUGH or not driver.capabilities.optimize:
+        return int(driver.build(instances))
+    plain_kernels = _plain_kernels(kernels, driver.capabilities)
+    variants = [i for i in instances if i not in kernels._kernels and _is_variant(i)]
+    built = plain_kernels.build(variants)
+    kernels._kernels.update((i, plain_kernels.kernel(i)) for i in variants)
+    return int(built + driver.build(instances))
+
+
+@functools.cache
+def _plain_kernels(kernels: Any, caps: Any) -> Any:
+    """Return kernels of the same compiler that are compiled with -O1."""
+    from weftgrad.runtime.backends.cpu.kernels import ClangKernels
+    from weftgrad.runtime.backends.cpu.objects import ObjectStore
+
+    return ClangKernels(ObjectStore(kernels.store.compiler, replace(caps, optimize=False)))
+
+
 @functools.cache
 def _plain(compiler: Any) -> Any:
-    """A compiler for the same OpenCL device that does not optimise."""
-    from weftgrad.runtime.backends import opencl  # where pyopencl may be missing, only Triton's kernels run
+    """Return a compiler for the same OpenCL device that does not optimise."""
+    from weftgrad.runtime.backends import opencl  # imported here: without pyopencl, only Triton kernels run
 
-    able = replace(compiler._capabilities, optimize=False)
-    return opencl.Compiler(compiler._context, compiler._handle, able)
+    caps = replace(compiler._capabilities, optimize=False)
+    return opencl.Compiler(compiler._context, compiler._handle, caps)
 
 
-def prebuilt(place: Device, function: Callable[[], Any]) -> Any:
-    """What `function` returns, with the kernels that it needs built together first."""
-    with collecting(place) as steps, contextlib.suppress(Exception):  # what fails will fail again, and be seen
+def prebuilt(device: Device, function: Callable[[], Any]) -> Any:
+    """Build the kernels that `function` needs in batches, then return its result."""
+    with collecting(device) as steps, contextlib.suppress(Exception):  # an error is raised again by the real call below
         function()
-    build(place, steps)
+    build(device, steps)
     return function()
 
 
@@ -151,17 +176,17 @@ def prebuilt(place: Device, function: Callable[[], Any]) -> Any:
 
 @functools.cache
 def specs() -> dict[str, Op]:
-    """Every op of the specs, by name."""
+    """Return every op of the specs, by name."""
     return {op.name: op for path in own_specs() for op in load_file(path, trust=True)}
 
 
 def ops_of(*kinds: str) -> list[str]:
-    """The names of the ops of these kinds."""
+    """Return the names of the ops of these kinds."""
     return [name for name, op in specs().items() if op.kind in kinds]
 
 
 def reference_of(op: Op) -> Callable[..., Array] | None:
-    """An independent function that computes the op: written by hand, or named by the spec."""
+    """Return an independent function that computes the op: from `REFERENCES`, or named by the spec."""
     if op.name in REFERENCES:
         return REFERENCES[op.name]
     return testing.resolve_reference(op.reference) if op.reference else None
@@ -173,7 +198,7 @@ def numpy_of(dtype: str) -> np.dtype[Any]:
 
 
 def rounded(values: Array, dtype: str) -> Array:
-    """`values` as `dtype` holds them; bfloat16 (which NumPy does not have) in float32."""
+    """Round values to `dtype`. NumPy has no bfloat16, so bfloat16 values are returned as float32."""
     values = np.asarray(values)
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype != "bfloat16":
@@ -181,24 +206,24 @@ def rounded(values: Array, dtype: str) -> Array:
         narrow = values.astype(np.float32)
         bits = narrow.view(np.uint32)
         up = ((bits >> 16) & 1) + np.uint32(0x7FFF)
-        kept = ((bits + up) & np.uint32(0xFFFF0000)).view(np.float32)
-        return np.where(np.isfinite(narrow), kept, narrow)
+        rounded_values = ((bits + up) & np.uint32(0xFFFF0000)).view(np.float32)
+        return np.where(np.isfinite(narrow), rounded_values, narrow)
 
 
-def has(place: Device, dtype: str) -> bool:
-    """Whether the device calculates in `dtype`."""
-    return dtype != "float64" or place.driver.capabilities.fp64
+def has(device: Device, dtype: str) -> bool:
+    """Return True if the device supports `dtype`."""
+    return dtype != "float64" or device.driver.capabilities.fp64
 
 
-def tensor(values: Array, dtype: str, place: Device, grad: bool = False) -> Any:
-    return wg.tensor(values, dtype=getattr(wg, dtype), device=place, requires_grad=grad)
+def tensor(values: Array, dtype: str, device: Device, grad: bool = False) -> Any:
+    return wg.tensor(values, dtype=getattr(wg, dtype), device=device, requires_grad=grad)
 
 
-# Layouts: a NumPy array and a tensor of the same values and the same geometry.
+# Layouts: a NumPy array and a tensor with the same values, shape and strides.
 
 
-def laid_out(make: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...], layout: str, as_tensor: Any) -> Any:
-    """(array, tensor) of `shape` whose memory is arranged as `layout` says."""
+def with_layout(make: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...], layout: str, as_tensor: Any) -> Any:
+    """Return (array, tensor) of `shape` with the memory layout `layout`."""
     if layout == "contiguous":
         base = make(shape)
         return base, as_tensor(base)
@@ -207,22 +232,22 @@ def laid_out(make: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...], l
         return base.T, as_tensor(base).T
     if layout == "sliced":  # from an offset, with gaps between rows
         base = make(tuple(n + 3 for n in shape))
-        cut = (slice(1, -2),) * len(shape)
-        return base[cut], as_tensor(base)[cut]
+        interior = (slice(1, -2),) * len(shape)
+        return base[interior], as_tensor(base)[interior]
     if layout == "stepped":
         base = make((*shape[:-1], shape[-1] * 2 + 1))
         return base[..., 1::2], as_tensor(base)[..., 1::2]
     if layout == "expanded":
         base = make((1, *shape[1:]))
         return np.broadcast_to(base, shape), as_tensor(base).expand(shape)
-    if layout == "turned":  # three dimensions in no order that can be merged
+    if layout == "permuted":  # three dimensions permuted so that no two can be merged
         base = make((shape[1], shape[2] + 2, shape[0]))
         view = as_tensor(base).permute(2, 0, 1)
         return base.transpose(2, 0, 1)[:, :, 1:-1], view[:, :, 1:-1]
     if layout == "flipped":
         base = make(shape)
-        every = tuple(range(len(shape)))
-        return np.flip(base), dispatch.call(registry["flip_view"], (as_tensor(base),), (every,))
+        dims = tuple(range(len(shape)))
+        return np.flip(base), dispatch.call(registry["flip_view"], (as_tensor(base),), (dims,))
     raise ValueError(layout)
 
 
@@ -231,10 +256,17 @@ def laid_out(make: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...], l
 
 @dataclass
 class Case:
-    """A call of an op: operands with the values they have, what is expected of it, and in which dtypes.
+    """A call of an op, with the expected results.
 
-    expected, dtype: of an op of several results, one each. tolerance: (relative, absolute), the dtype's own without.
-    view: whether the result lies in its operand's memory.
+    Attributes:
+        label: A description.
+        operands: The arguments of the call.
+        values: The values of the operands.
+        expected: The expected result; a tuple for several results.
+        dtype: The expected dtype; a tuple for several results.
+        statics: The static arguments.
+        tolerance: (relative, absolute); None: that of the dtype.
+        view: Whether the result must share its operand's memory.
     """
 
     label: str
@@ -248,10 +280,15 @@ class Case:
 
 
 @dataclass
-class Slopes:
-    """A call whose derivatives are compared with differences: a function of `inputs`, some of which want gradients.
+class GradientCase:
+    """A call whose derivatives are compared with finite differences.
 
-    of: the names of these. atol: what differences of this function are exact to.
+    Attributes:
+        label: A description.
+        func: The function.
+        inputs: Its inputs; some require grad.
+        of: The names of the inputs that require grad.
+        atol: The absolute error of finite differences of this function.
     """
 
     label: str
@@ -270,36 +307,38 @@ _TOLERANCE = {
 
 
 def compare(
-    found: Array, expected: Array, dtype: str, where: str, tolerance: tuple[float, float] | None = None
+    actual: Array, expected: Array, dtype: str, where: str, tolerance: tuple[float, float] | None = None
 ) -> None:
-    """Raise AssertionError naming the worst element unless `found` is `expected` within what `dtype` allows."""
-    assert found.shape == expected.shape, f"{where}: shape {found.shape}, expected {expected.shape}"
+    """Raise AssertionError that names a wrong element unless `actual` equals `expected` within the tolerance."""
+    assert actual.shape == expected.shape, f"{where}: shape {actual.shape}, expected {expected.shape}"
     kind = numpy_of(dtype).kind
     with np.errstate(all="ignore"):
         if kind == "f":
-            narrow = rounded(expected, dtype).astype(np.float64)
-            wide = found.astype(np.float64)
+            reference = rounded(expected, dtype).astype(np.float64)
+            values = actual.astype(np.float64)
             rtol, atol = tolerance or _TOLERANCE[dtype]
-            same = (wide == narrow) | (np.isnan(wide) & np.isnan(narrow))
-            right = same | (np.isfinite(narrow) & (np.abs(wide - narrow) <= atol + rtol * np.abs(narrow)))
+            is_equal = (values == reference) | (np.isnan(values) & np.isnan(reference))
+            is_close = is_equal | (
+                np.isfinite(reference) & (np.abs(values - reference) <= atol + rtol * np.abs(reference))
+            )
         else:
-            narrow, wide = expected.astype(np.dtype(dtype)), found
-            right = wide == narrow
-    if not right.all():
-        at = tuple(int(i) for i in np.argwhere(~right)[0])
+            reference, values = expected.astype(np.dtype(dtype)), actual
+            is_close = values == reference
+    if not is_close.all():
+        index = tuple(int(i) for i in np.argwhere(~is_close)[0])
         raise AssertionError(
-            f"{where}: {int((~right).sum())} of {right.size} elements are wrong; at {at} {wide[at]!r}, "
-            f"expected {narrow[at]!r}"
+            f"{where}: {int((~is_close).sum())} of {is_close.size} elements are wrong; at {index} {values[index]!r}, "
+            f"expected {reference[index]!r}"
         )
 
 
 def host(result: Any) -> Array:
-    """A tensor's values as an array; bfloat16 in float32."""
+    """Return a tensor's values as an array; bfloat16 as float32."""
     return (result.float() if result.dtype is wg.bfloat16 else result).detach().cpu().numpy()
 
 
 def caller(op: Op) -> Call:
-    """The op as the registry has it."""
+    """Return a function that calls the op of the registry."""
     return _caller(registry[op.name])
 
 
@@ -312,56 +351,56 @@ def _caller(record: OpRecord) -> Call:
 
 @functools.cache
 def derived(name: str) -> OpRecord:
-    """The op as calls run it that something is derived from, with what only gradients read among its results."""
+    """Return the variant of the op that runs if a gradient is needed: it also returns what gradients need."""
     record = registry[name]
     return replace(record, bare="", outputs=tuple(replace(o, saved=False) for o in record.outputs))
 
 
-def check_cases(op: Op, cases: Sequence[Case], place: Device, kind: str, call: Call | None = None) -> None:
-    """Run all cases, their kernels built together, and compare dtypes and values."""
+def check_cases(op: Op, cases: Sequence[Case], device: Device, kind: str, call: Call | None = None) -> None:
+    """Build the kernels of all cases in batches, run them, and compare dtypes and values."""
     if call is None and any(o.saved for o in registry[op.name].outputs):
-        _check_cases(op, cases, place, f"{kind}, derived from", _caller(derived(op.name)))
-        seen = sum(not o.saved for o in registry[op.name].outputs)
-        cases = [replace(c, expected=c.expected[:seen], dtype=c.dtype[:seen]) for c in cases]
-    _check_cases(op, cases, place, kind, call or caller(op))
+        _check_cases(op, cases, device, f"{kind}, derived from", _caller(derived(op.name)))
+        output_count = sum(not o.saved for o in registry[op.name].outputs)
+        cases = [replace(c, expected=c.expected[:output_count], dtype=c.dtype[:output_count]) for c in cases]
+    _check_cases(op, cases, device, kind, call or caller(op))
 
 
-def _check_cases(op: Op, cases: Sequence[Case], place: Device, kind: str, call: Call) -> None:
+def _check_cases(op: Op, cases: Sequence[Case], device: Device, kind: str, call: Call) -> None:
 
     def run(case: Case) -> Any:
         return call(*case.operands) if case.statics is None else call(*case.operands, statics=case.statics)
 
-    with collecting(place) as steps:
+    with collecting(device) as steps:
         for case in cases:
             run(case)
-    build(place, steps)
+    build(device, steps)
     for case in cases:
-        where = f"{op.name} on {kind}: {described(case)}"
+        label = f"{op.name} on {kind}: {describe_case(case)}"
         result = run(case)
-        found = result if isinstance(result, tuple) else (result,)
+        results = result if isinstance(result, tuple) else (result,)
         expected = case.expected if isinstance(case.expected, tuple) else (case.expected,)
-        wanted = case.dtype if isinstance(case.dtype, tuple) else (case.dtype,) * len(expected)
-        assert len(found) == len(expected), f"{where}: {len(found)} results, expected {len(expected)}"
-        for one, value, dtype in zip(found, expected, wanted, strict=True):
-            assert one.dtype.name == dtype, f"{where}: gives {one.dtype.name}, expected {dtype}"
-            compare(host(one), np.asarray(value), dtype, where, case.tolerance)
+        dtypes = case.dtype if isinstance(case.dtype, tuple) else (case.dtype,) * len(expected)
+        assert len(results) == len(expected), f"{label}: {len(results)} results, expected {len(expected)}"
+        for actual, value, dtype in zip(results, expected, dtypes, strict=True):
+            assert actual.dtype.name == dtype, f"{label}: gives {actual.dtype.name}, expected {dtype}"
+            compare(host(actual), np.asarray(value), dtype, label, case.tolerance)
         if case.view:
-            assert found[0].storage is case.operands[0].storage, f"{where}: the result is a copy"
+            assert results[0].storage is case.operands[0].storage, f"{label}: the result is a copy"
 
 
-def described(case: Case) -> str:
-    """What is called, for a message."""
+def describe_case(case: Case) -> str:
+    """Describe a case for an error message."""
     shapes = [v.shape if isinstance(v, np.ndarray) else v for v in case.values]
     dtypes = [o.dtype.name if hasattr(o, "dtype") else type(o).__name__ for o in case.operands]
-    more = f", {case.statics}" if case.statics else ""
-    return f"{case.label}: dtypes {dtypes}, shapes {shapes}{more}"
+    statics_text = f", {case.statics}" if case.statics else ""
+    return f"{case.label}: dtypes {dtypes}, shapes {shapes}{statics_text}"
 
 
 # Gradients
 
 
 def differentiable(op: Op) -> list[str]:
-    """The operands whose gradients an op has."""
+    """Return the names of the operands that have a gradient."""
     record = registry[op.name]
     rules = registry.gradients(record)
     if op.grad == "none" or not any(o.differentiable for o in record.outputs):
@@ -370,30 +409,30 @@ def differentiable(op: Op) -> list[str]:
 
 
 def exercise(func: Call, inputs: Sequence[Any]) -> None:
-    """Everything that checks of first and second derivatives call, once."""
-    found = func(*inputs)
-    outputs = [t for t in (found if isinstance(found, tuple) else (found,)) if t.requires_grad]
-    wanted = [x for x in inputs if hasattr(x, "requires_grad") and x.requires_grad]
+    """Call once everything that checks of first and second derivatives call."""
+    result = func(*inputs)
+    outputs = [t for t in (result if isinstance(result, tuple) else (result,)) if t.requires_grad]
+    leaves = [x for x in inputs if hasattr(x, "requires_grad") and x.requires_grad]
     seeds = [wg.ones_like(o).requires_grad_(True) for o in outputs]
     with contextlib.suppress(Exception):
-        wg.autograd.grad(outputs, wanted, [s.detach() for s in seeds], retain_graph=True, allow_unused=True)
+        wg.autograd.grad(outputs, leaves, [s.detach() for s in seeds], retain_graph=True, allow_unused=True)
     first = [
         g
-        for g in wg.autograd.grad(outputs, wanted, seeds, create_graph=True, allow_unused=True)
+        for g in wg.autograd.grad(outputs, leaves, seeds, create_graph=True, allow_unused=True)
         if g is not None and g.requires_grad
     ]
     if first:
-        wg.autograd.grad(first, [*wanted, *seeds], [wg.ones_like(g) for g in first], allow_unused=True)
+        wg.autograd.grad(first, [*leaves, *seeds], [wg.ones_like(g) for g in first], allow_unused=True)
 
 
 def check_gradients(
-    name: str, func: Call, inputs: Sequence[Any], place: Device, *, second: bool = True, atol: float = 2e-6
+    name: str, func: Call, inputs: Sequence[Any], device: Device, *, second: bool = True, atol: float = 2e-6
 ) -> None:
-    """First and second derivatives of `func`, against differences. Tolerances are of float64."""
+    """Compare first and second derivatives of `func` with finite differences, in float64."""
     func.__name__ = name
-    with collecting(place) as steps, contextlib.suppress(Exception):
+    with collecting(device) as steps, contextlib.suppress(Exception):
         exercise(func, inputs)
-    build(place, steps)
+    build(device, steps)
     wg.autograd.gradcheck(func, inputs, atol=atol, rtol=1e-5)
     if second:
         wg.autograd.gradgradcheck(func, inputs, atol=atol, rtol=1e-5)
