@@ -1,11 +1,11 @@
-"""weftgrad: PyTorch's way of working on any vendor's device, with every op written once as a spec.
+"""weftgrad: a PyTorch-style framework for every vendor's devices, with each op written once as a spec.
 
     import weftgrad as wg          # or: import weftgrad as torch
     x = wg.ones(3, requires_grad=True)
     (x * x).sum().backward()
     x.grad
 
-Submodules (`nn`, `optim`, `utils`, `autograd`, `ops`, `testing`, …) are imported when first named.
+Submodules (`nn`, `optim`, `utils`, `autograd`, `ops`, `testing`, …) are imported on first use.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ _LAZY = (
 
 
 def devices() -> list[Device]:
-    """The devices present: `cpu`, then what the installed drivers offer."""
+    """Return the available devices: `cpu`, then those of the installed drivers."""
     from .runtime.backends import available
 
     return available()
 
 
 def get_default_device() -> Device:
-    """Where factories put tensors."""
+    """Return the device on which factories create tensors by default."""
     return device()
 
 

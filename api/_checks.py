@@ -1,4 +1,4 @@
-"""Arguments that are no tensors, said in words: what functions look at before they read a layout."""
+"""Checks of arguments that functions run first, so that a wrong type raises a clear error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError
 from .runtime.tensor import Tensor
 
-__all__ = ["number_for", "only_tensors", "whole_number"]
+__all__ = ["only_tensors", "to_dtype_number", "to_integer"]
 
 
 def only_tensors(where: str, *values: Any) -> None:
@@ -24,19 +24,19 @@ def only_tensors(where: str, *values: Any) -> None:
             )
 
 
-def whole_number(value: Any, where: str, name: str, least: int = 0) -> int:
-    """`value` as an int of at least `least`. Raises `ArgumentError`."""
+def to_integer(value: Any, where: str, name: str, minimum: int = 0) -> int:
+    """Return `value` as an int. Raises `ArgumentError` unless it is an integer of at least `minimum`."""
     try:
-        found = int(value.__index__())
+        number = int(value.__index__())
     except AttributeError:
-        found = least - 1
-    if found < least or isinstance(value, bool):
-        raise ArgumentError(f"{where}: {name} must be an integer of at least {least}, not {value!r}")
-    return found
+        number = minimum - 1
+    if number < minimum or isinstance(value, bool):
+        raise ArgumentError(f"{where}: {name} must be an integer of at least {minimum}, not {value!r}")
+    return number
 
 
-def number_for(value: Any, dtype: DType, where: str) -> bool | int | float:
-    """A number as one that `dtype` holds. Raises `ArgumentError` for what is no number, or an integer out of range."""
+def to_dtype_number(value: Any, dtype: DType, where: str) -> bool | int | float:
+    """Convert a number to `dtype`'s Python type. Raises `ArgumentError` for other types and integers out of range."""
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (bool, int, float)):
@@ -50,14 +50,14 @@ def number_for(value: Any, dtype: DType, where: str) -> bool | int | float:
             return math.copysign(math.inf, value)
     if not math.isfinite(value):
         raise ArgumentError(f"{where}: {dtype.name} has no {value!r}")
-    least, most = _limits(dtype)
-    if not least <= (number := int(value)) <= most:
-        raise ArgumentError(f"{where}: {value!r} does not fit {dtype.name}, which holds {least} to {most}")
+    lowest, highest = _integer_limits(dtype)
+    if not lowest <= (number := int(value)) <= highest:
+        raise ArgumentError(f"{where}: {value!r} does not fit {dtype.name}, which holds {lowest} to {highest}")
     return number
 
 
 @cache
-def _limits(dtype: DType) -> tuple[int, int]:
-    """The least and the most that an integer dtype holds: NumPy takes microseconds to say it."""
-    found = np.iinfo(dtype.numpy)
-    return int(found.min), int(found.max)
+def _integer_limits(dtype: DType) -> tuple[int, int]:
+    """Return the smallest and largest value of an integer dtype. Cached: `np.iinfo` takes microseconds."""
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min), int(limits.max)

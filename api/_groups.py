@@ -1,4 +1,4 @@
-"""What is done to many tensors at once: one kernel for all of a device and dtype, written in place."""
+"""In-place operations on many tensors at once: one kernel launch for all tensors of a device and dtype."""
 
 from __future__ import annotations
 
@@ -12,72 +12,77 @@ from .runtime.backends.host import HostDriver
 from .runtime.context import current_stream, state
 from .runtime.device import Meta, meta
 from .runtime.dispatch import Plan, call_into, empty, plan_into
-from .runtime.layout import dense
+from .runtime.layout import is_dense
 from .runtime.multi_tensor import MultiTensor
 from .runtime.records import registry
 from .runtime.tensor import Tensor
 
-__all__ = ["average", "limit", "norms", "place", "scale"]
+__all__ = ["clamp_elements", "euclidean_norms", "factor_slot", "scale", "update_averages"]
 
 
 class _Local(threading.local):
-    """A thread's launchers by op: each remembers where the tensors of its last call were, but keeps none of them."""
+    """A thread's launchers by op. A launcher caches the addresses of its last call's tensors, without owning them."""
 
     def __init__(self) -> None:
-        self.found: dict[str, MultiTensor] = {}
-        self.places: dict[Meta, Tensor] = {}
+        self.launchers: dict[str, MultiTensor] = {}
+        self.factor_slots: dict[Meta, Tensor] = {}
 
 
 _local = _Local()
 
 
 def _update(name: str, lists: list[list[Tensor]], numbers: tuple[float, ...] = ()) -> None:
-    if name not in _local.found:
-        _local.found[name] = MultiTensor(registry[name])
-    _local.found[name](lists, numbers)
+    if name not in _local.launchers:
+        _local.launchers[name] = MultiTensor(registry[name])
+    _local.launchers[name](lists, numbers)
 
 
 def scale(tensors: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
-    """Multiply each tensor by its factor, a 0-d tensor on its device; nothing is waited for."""
-    alone = state().watched()
-    together = [not alone and dense(t.meta) for t in tensors]
-    if any(together):
-        chosen = [[x for x, t in zip(each, together, strict=True) if t] for each in (tensors, factors)]
-        versions = {id(f): (f, f.storage.version) for f in chosen[1]}
-        _update("scale_step", chosen)
+    """Multiply each tensor in place by its factor, a 0-d tensor on the same device, without waiting for the device."""
+    watched = state().has_active_mode()
+    is_grouped = [not watched and is_dense(t.meta) for t in tensors]
+    if any(is_grouped):
+        grouped = [[x for x, t in zip(sequence, is_grouped, strict=True) if t] for sequence in (tensors, factors)]
+        versions = {id(f): (f, f.storage.version) for f in grouped[1]}
+        _update("scale_step", grouped)
         for factor, version in versions.values():
-            factor.storage.version = version  # a flag is an operand to write, but this one stays as it is
-    for tensor, factor, done in zip(tensors, factors, together, strict=True):
-        if not done and tensor.meta.numel:
+            factor.storage.version = version  # the kernel declares the factor as written, but does not change it
+    for tensor, factor, was_grouped in zip(tensors, factors, is_grouped, strict=True):
+        if not was_grouped and tensor.meta.numel:
             call_into(registry["mul"], (tensor, factor), (), (tensor,), in_place=True)
 
 
-def place(like: Tensor) -> Tensor | None:
-    """Where a factor for `scale`, of the layout of `like`, may be put: always the same place of host memory, so that
-    the table of places is still right. None on other devices, and beside other streams."""
-    own = like.meta
-    if own.shape or state().streams is not None or not isinstance(own.device.driver, HostDriver):
+def factor_slot(like: Tensor) -> Tensor | None:
+    """Return a reusable 0-d tensor for a factor of `scale`, with the layout of `like`.
+
+    The address is always the same, so that the launcher's cached table of addresses stays valid. None on devices
+    without host memory, and where several streams are in use.
+    """
+    factor_layout = like.meta
+    if factor_layout.shape or state().streams is not None or not isinstance(factor_layout.device.driver, HostDriver):
         return None
-    if own not in _local.places:
-        _local.places[own] = Tensor(own.device.driver.adopt(np.zeros(1, np.float64)), own, 0)
-    return _local.places[own]
+    if factor_layout not in _local.factor_slots:
+        _local.factor_slots[factor_layout] = Tensor(
+            factor_layout.device.driver.adopt(np.zeros(1, np.float64)), factor_layout, 0
+        )
+    return _local.factor_slots[factor_layout]
 
 
-def limit(tensors: Sequence[Tensor], most: float) -> None:
-    """Limit every element to [-most, most]."""
+def clamp_elements(tensors: Sequence[Tensor], max_abs: float) -> None:
+    """Clamp every element to [-max_abs, max_abs] in place."""
     if tensors:
-        _update("limit_step", [list(tensors)], (most,))
+        _update("limit_step", [list(tensors)], (max_abs,))
 
 
-def norms(tensors: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of each of the tensors, of one device and dtype, in a vector."""
+def euclidean_norms(tensors: Sequence[Tensor]) -> Tensor:
+    """Return a vector with the Euclidean norm of each tensor. All tensors have one device and dtype."""
     first = tensors[0].meta
-    found = empty(meta(first.dtype, (len(tensors),), None, first.device))
-    one = meta(first.dtype, (), None, first.device)
-    plans: dict[Meta, Plan] | None = None if state().watched() else {}  # looked up once for tensors of one layout
+    output = empty(meta(first.dtype, (len(tensors),), None, first.device))
+    scalar_layout = meta(first.dtype, (), None, first.device)
+    plans: dict[Meta, Plan] | None = None if state().has_active_mode() else {}  # one lookup for all tensors of a layout
     stream = current_stream(first.device)
     for i, tensor in enumerate(tensors):
-        slot = Tensor(found.storage, one, found.start + i * first.dtype.itemsize)
+        slot = Tensor(output.storage, scalar_layout, output.start + i * first.dtype.itemsize)
         if plans is None:
             ops.euclidean_norm(tensor.detach(), out=slot)  # type: ignore[attr-defined]
             continue
@@ -86,10 +91,10 @@ def norms(tensors: Sequence[Tensor]) -> Tensor:
             plan = plans[tensor.meta] = plan_into(registry["euclidean_norm"], (tensor,), (None, False), (slot,))
         if plan.run is not None:
             plan.run([tensor, slot], (), stream)
-    return found
+    return output
 
 
-def average(averages: Sequence[Tensor], current: Sequence[Tensor], weight: float) -> None:
-    """Move averages by `weight` of their distance to `current`, tensors of the same shapes and dtypes."""
+def update_averages(averages: Sequence[Tensor], current: Sequence[Tensor], weight: float) -> None:
+    """Update running averages in place: `average += weight * (current - average)`. Shapes and dtypes are equal."""
     if averages:
         _update("average_step", [list(averages), list(current)], (weight,))

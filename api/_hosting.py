@@ -1,4 +1,4 @@
-"""Between tensors and the host: NumPy arrays in and out, numbers, and the bytes of bfloat16."""
+"""Convert between tensors and host data: NumPy arrays, Python numbers, pinned memory, and bfloat16 bits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from .runtime import deferred, dtypes
 from .runtime.context import current_stream
 from .runtime.device import Device, meta
-from .runtime.dispatch import empty, freshen
+from .runtime.dispatch import empty, refresh_views
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, DeviceError, GradientError
 from .runtime.storage import Hold, Storage
 from .runtime.tensor import Tensor
 from .runtime.views import contiguous
 
-__all__ = ["adopt", "fill", "from_host", "host_array", "is_pinned", "number", "pinned", "to_host", "to_numpy"]
+__all__ = ["adopt", "fill", "from_host", "host_array", "is_pinned", "number", "pin_memory", "to_host", "to_numpy"]
 
 
 class _Exported:
-    """What an exported array keeps alive: the storage whose memory it shows, and that memory if the storage moves."""
+    """The base of an exported array: it keeps the storage alive, and the old memory if the storage moves."""
 
     def __init__(self, storage: Storage, interface: dict[str, Any]):
         self.storage = storage
@@ -31,19 +31,19 @@ class _Exported:
 
 
 def to_bfloat16(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """float32 values as raw bfloat16 bits, rounded to nearest even; NaN stays NaN."""
+    """Convert float32 values to raw bfloat16 bits (uint16), rounded to nearest even; NaN stays NaN."""
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
 
 
 def from_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Raw bfloat16 bits as float32 values."""
+    """Convert raw bfloat16 bits to float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def from_host(array: np.ndarray[Any, Any], dtype: DType, device: Device) -> Tensor:
-    """A new tensor on `device` with a copy of `array`'s values as `dtype`."""
+    """Create a tensor on `device` with a copy of `array`, converted to `dtype`."""
     if dtype is dtypes.bfloat16:
         values = to_bfloat16(array.astype(np.float32))
     elif array.dtype == dtype.numpy:
@@ -51,22 +51,25 @@ def from_host(array: np.ndarray[Any, Any], dtype: DType, device: Device) -> Tens
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             values = array.astype(dtype.numpy)
-    made = empty(meta(dtype, array.shape, None, device))
-    if made.meta.numel:
-        device.driver.write(made.storage, 0, np.ascontiguousarray(values), current_stream(device))
-    return made
+    output = empty(meta(dtype, array.shape, None, device))
+    if output.meta.numel:
+        device.driver.write(output.storage, 0, np.ascontiguousarray(values), current_stream(device))
+    return output
 
 
-def fill(made: Tensor, number: float) -> None:
+def fill(tensor: Tensor, number: float) -> None:
     """Set every element of a tensor in host memory, without a kernel."""
     values = np.asarray(number)
-    owner = made.storage.owner
-    to_host(made)[...] = to_bfloat16(values) if made.meta.dtype is dtypes.bfloat16 else values
-    made.storage.owner = owner  # no array shows the memory any more, so launches that use it may be queued
+    owner = tensor.storage.owner
+    to_host(tensor)[...] = to_bfloat16(values) if tensor.meta.dtype is dtypes.bfloat16 else values
+    tensor.storage.owner = owner  # the array is gone, so later launches may be deferred again
 
 
 def adopt(array: np.ndarray[Any, Any]) -> Tensor:
-    """A `cpu` tensor over the memory of `array` itself, for as long as either lives."""
+    """Create a `cpu` tensor that shares the memory of `array` and keeps it alive.
+
+    Raises `ArgumentError` if it cannot.
+    """
     from .runtime.device import device
 
     dtype = dtypes.from_numpy(array.dtype)
@@ -88,8 +91,8 @@ def adopt(array: np.ndarray[Any, Any]) -> Tensor:
     return Tensor(storage, layout, storage.start)
 
 
-def pinned(tensor: Tensor, device: Device) -> Tensor:
-    """A `cpu` tensor with the values of `tensor`, in host memory that is page-locked for the CUDA device `device`."""
+def pin_memory(tensor: Tensor, device: Device) -> Tensor:
+    """Copy a `cpu` tensor to host memory that is page-locked for the CUDA device `device`."""
     layout = tensor.meta
     if layout.device.type != "cpu" or device.type != "cuda":
         raise DeviceError(
@@ -106,28 +109,28 @@ def pinned(tensor: Tensor, device: Device) -> Tensor:
 
 
 def is_pinned(tensor: Tensor, device: Device) -> bool:
-    """Whether the memory of a `cpu` tensor is page-locked for `device`; without opening the device."""
+    """Return True if the memory of a `cpu` tensor is page-locked for `device`. Does not open the device."""
     driver: Any = device._driver
-    whole = tensor.meta.device.driver.host_view(tensor.storage) if tensor.meta.numel else None
-    return driver is not None and whole is not None and driver.pinned.holds(whole) is not None
+    memory = tensor.meta.device.driver.host_view(tensor.storage) if tensor.meta.numel else None
+    return driver is not None and memory is not None and driver.pinned.find_block(memory) is not None
 
 
 def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The values as a NumPy array (bfloat16: raw bits), without a copy where memory is the host's. Waits for them."""
+    """Return the values as a NumPy array (bfloat16: raw bits). Waits for them; shares memory if that is on the host."""
     layout = tensor.meta
     if not layout.numel:
         return np.empty(layout.shape, layout.dtype.numpy)
     driver: Any = layout.device.driver
-    whole = driver.host_view(tensor.storage)
-    if whole is None:
+    memory = driver.host_view(tensor.storage)
+    if memory is None:
         source = contiguous(tensor)
         flat = np.empty(layout.shape, layout.dtype.numpy)
         start = source.start - source.storage.start
         driver.read(source.storage, start, flat, current_stream(layout.device))
-        deferred.look(layout.device, wait=False)  # what was queued before has come
+        deferred.check_ready(layout.device, wait=False)  # the read waited for everything queued before it
         return flat
     driver.synchronize()
-    deferred.look(layout.device, wait=True)
+    deferred.check_ready(layout.device, wait=True)
     size = layout.dtype.itemsize
     interface = {
         "shape": layout.shape,
@@ -140,31 +143,37 @@ def to_host(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def host_array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The values as NumPy numbers: as `to_host`, with bfloat16 as float32."""
+    """Return the values as a NumPy array, like `to_host`, with bfloat16 converted to float32."""
     array = to_host(tensor)
     return from_bfloat16(array) if tensor.meta.dtype is dtypes.bfloat16 else array
 
 
 def number(tensor: Tensor) -> bool | int | float:
-    """The value of a tensor of one element. Waits for it."""
+    """Return the value of a tensor of one element. Waits for it."""
     layout = tensor.meta
     driver = layout.device.driver
-    whole = driver.host_view(tensor.storage)
-    if whole is None or layout.dtype is dtypes.bfloat16:
+    memory = driver.host_view(tensor.storage)
+    if memory is None or layout.dtype is dtypes.bfloat16:
         return host_array(tensor).item()  # type: ignore[no-any-return]
     driver.synchronize()
-    deferred.look(layout.device, wait=True)
-    at = tensor.start - tensor.storage.start
-    return whole[at : at + layout.dtype.itemsize].view(layout.dtype.numpy)[0].item()  # type: ignore[no-any-return]
+    deferred.check_ready(layout.device, wait=True)
+    offset = tensor.start - tensor.storage.start
+    return memory[offset : offset + layout.dtype.itemsize].view(layout.dtype.numpy)[0].item()  # type: ignore[no-any-return]
 
 
 def to_numpy(tensor: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
-    """`Tensor.numpy()`: an array over the same memory.
+    """Return a NumPy array that shares the memory of the tensor (`Tensor.numpy()`).
 
-    Raises `GradientError` for a tensor that requires grad, `DeviceError` for one that is not on the host, unless
-    `force` allows detaching and copying; `ArgumentError` for bfloat16, which NumPy does not have.
+    Args:
+        tensor: The tensor.
+        force: Whether to detach a tensor that requires grad, and to copy one that is not on the host.
+
+    Raises:
+        GradientError: The tensor requires grad.
+        DeviceError: The tensor is not on the host.
+        ArgumentError: The dtype is bfloat16, which NumPy does not have.
     """
-    freshen(tensor)
+    refresh_views(tensor)
     if tensor.needs and not force:
         raise GradientError("numpy: the tensor requires grad; use .detach().numpy()")
     if tensor.meta.dtype is dtypes.bfloat16:

@@ -1,4 +1,4 @@
-"""Puts generated functions on Tensor (as methods, operators and in-place forms) and in the package's namespaces."""
+"""Add the generated functions to Tensor (methods, operators, in-place forms) and to the package's namespaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .runtime.tensor import Tensor
 
 __all__ = ["OF_LAYERS", "install_ops", "operators"]
 
-# Functions of layers that `torch` has too; `nn._torch_names` has them, so that importing the package imports no layers.
+# Functions of `torch.nn.functional` that `torch` exports too. The package's `__getattr__` takes them from
+# `nn._torch_names` at their first use, so that `import weftgrad` does not import the layers.
 OF_LAYERS = frozenset((
     "alpha_dropout", "alpha_dropout_", "batch_norm", "celu", "celu_", "cosine_similarity", "dropout", "dropout_",
     "embedding_bag", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_",
@@ -37,14 +38,14 @@ _UNARY = ("~", "neg", "abs")
 
 
 def install_ops(namespaces: dict[str, dict[str, Any]]) -> None:
-    """Put every generated function in its namespace of `namespaces`, and methods and operators on Tensor."""
+    """Add every generated function to its namespace in `namespaces`, and methods and operators to Tensor."""
     for name, (function, namespace, method) in generated.FUNCTIONS.items():
-        names = [name, *(alias for alias, of in generated.ALIASES.items() if of == name)]
-        for each in names:
+        names = [name, *(alias for alias, original in generated.ALIASES.items() if original == name)]
+        for exported_name in names:
             if namespace in namespaces:
-                namespaces[namespace].setdefault(each, function)
-            if method and namespace in ("torch", "special") and each not in vars(Tensor):
-                setattr(Tensor, each, function)
+                namespaces[namespace].setdefault(exported_name, function)
+            if method and namespace in ("torch", "special") and exported_name not in vars(Tensor):
+                setattr(Tensor, exported_name, function)
     for name, function in generated.INPLACE.items():
         if name not in vars(Tensor):
             setattr(Tensor, name, function)
@@ -52,19 +53,24 @@ def install_ops(namespaces: dict[str, dict[str, Any]]) -> None:
 
 
 def operators(functions: dict[str, Callable[..., Any]], inplace: dict[str, Callable[..., Any]]) -> None:
-    """Bind Python's operators to the functions that specs name for them."""
+    """Set the operator methods of Tensor, such as `__add__`, `__radd__` and `__iadd__`.
+
+    Args:
+        functions: The function of each operator symbol, from the specs.
+        inplace: In-place functions by name, such as `add_`.
+    """
     for symbol, function in functions.items():
-        forward, reflected, in_place = _OPERATORS[symbol]
+        method_name, reflected_name, in_place_name = _OPERATORS[symbol]
         if symbol in _UNARY:
-            setattr(Tensor, forward, function)
+            setattr(Tensor, method_name, function)
             continue
-        record = registry[function.__name__]  # which is called with the two operands and no more
-        setattr(Tensor, forward, native.operator(record, _named(forward, _binary(function)), False))
-        if reflected:
-            setattr(Tensor, reflected, native.operator(record, _named(reflected, _reflected(function)), True))
-        written = inplace.get(f"{function.__name__}_")
-        if in_place and written is not None:
-            setattr(Tensor, in_place, _named(in_place, _binary(written)))
+        record = registry[function.__name__]
+        setattr(Tensor, method_name, native.operator(record, _named(method_name, _binary(function)), False))
+        if reflected_name:
+            setattr(Tensor, reflected_name, native.operator(record, _named(reflected_name, _reflected(function)), True))
+        in_place_function = inplace.get(f"{function.__name__}_")
+        if in_place_name and in_place_function is not None:
+            setattr(Tensor, in_place_name, _named(in_place_name, _binary(in_place_function)))
 
 
 _OPERANDS = (Tensor, int, float)
@@ -94,15 +100,19 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _converted(function: Callable[..., Any], tensor: Tensor, other: Any, reflected: bool) -> Any:
-    """NumPy scalars are numbers, arrays tensors of their dtype; anything else is not ours to handle."""
+    """Convert a NumPy scalar to a number, or a NumPy array to a tensor, and call `function` with it.
+
+    Returns:
+        The result, or NotImplemented if `other` has another type.
+    """
     import numpy as np
 
     if isinstance(other, np.generic):
         number = other.item()
         return function(number, tensor) if reflected else function(tensor, number)
     if isinstance(other, np.ndarray):
-        from .factories import tensor as made
+        from .factories import tensor as make_tensor
 
-        array = made(other, device=tensor.meta.device)
-        return function(array, tensor) if reflected else function(tensor, array)
+        operand = make_tensor(other, device=tensor.meta.device)
+        return function(operand, tensor) if reflected else function(tensor, operand)
     return NotImplemented

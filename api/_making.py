@@ -1,4 +1,4 @@
-"""What all factories share: their options, and the ways to give a shape."""
+"""Options that all factories share (`dtype`, `device`, `out`, ...), and the accepted forms of a shape."""
 
 from __future__ import annotations
 
@@ -13,57 +13,68 @@ from .runtime.errors import ArgumentError, DTypeError, ShapeError
 from .runtime.spelling import store
 from .runtime.tensor import Tensor
 
-__all__ = ["blank", "finished", "kept", "shape_of"]
+__all__ = ["allocate_output", "finalize_output", "resolve_dtype_and_device", "shape_of"]
 
 
 def shape_of(size: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape given as ints or as one sequence. Raises `ArgumentError`, `ShapeError`."""
-    found = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
-    for n in found:
+    """Return the shape from ints or one sequence. Raises `ArgumentError` or, for negative sizes, `ShapeError`."""
+    sizes = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    for n in sizes:
         if type(n) is not int or n < 0:
             break
     else:
-        return found
+        return sizes
     try:
-        shape = tuple(int(n.__index__()) for n in found)
+        shape = tuple(int(n.__index__()) for n in sizes)
     except AttributeError:
-        raise ArgumentError(f"a shape is made of ints, not {found!r}") from None
+        raise ArgumentError(f"a shape is made of ints, not {sizes!r}") from None
     if any(n < 0 for n in shape):
         raise ShapeError(f"sizes must not be negative: {list(shape)}")
     return shape
 
 
-def finished(
-    made: Tensor, where: str, requires_grad: bool, out: Tensor | None = None, layout: Any = None,
+def finalize_output(
+    output: Tensor, where: str, requires_grad: bool, out: Tensor | None = None, layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """What a factory `where` made, as the options ask that all of them take."""
+    """Apply the common options of factories to `output`: `layout`, `out`, `pin_memory`, `requires_grad`."""
     if layout is not None and layout != "strided":
         raise ArgumentError(f"{where}: every tensor is dense: layout is strided, not {layout!r}")
     if out is not None:
-        return store(made, out, where)
+        return store(output, out, where)
     if pin_memory:
-        made = made.pin_memory()  # type: ignore[attr-defined]
+        output = output.pin_memory()  # type: ignore[attr-defined]
     if requires_grad:
-        made.requires_grad_(True)  # type: ignore[attr-defined]
-    return made
+        output.requires_grad_(True)  # type: ignore[attr-defined]
+    return output
 
 
-def blank(
-    where: str, given: tuple[Any, ...], named: dict[str, Any], dtype: Any = None, device: Any = None,
+def allocate_output(
+    where: str, size_args: tuple[Any, ...], named: dict[str, Any], dtype: Any = None, device: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """An uninitialised tensor of the shape that the factory `where` was given, by position or as `size=`; or `out`.
+    """Return an uninitialised tensor for the factory `where`, or a checked `out`.
 
-    Raises `ArgumentError` for other names, `ShapeError`, `DTypeError` if `out` is another.
+    Args:
+        where: Name of the factory, for error messages.
+        size_args: Positional arguments: the shape as ints or as one sequence.
+        named: Other keyword arguments; only `size=` is allowed.
+        dtype: Dtype of the result.
+        device: Device of the result.
+        out: Tensor to write to instead.
+
+    Raises:
+        ArgumentError: An unknown keyword argument.
+        ShapeError: `out` has another shape.
+        DTypeError: `out` has another dtype.
     """
     if named:
         size = named.pop("size", None)
-        if named or given or size is None:
-            wrong = next(iter(named), "size")
-            raise ArgumentError(f"{where}() got an unexpected keyword argument {wrong!r}")
-        given = (size,)
-    shape = shape_of(given)
+        if named or size_args or size is None:
+            unexpected = next(iter(named), "size")
+            raise ArgumentError(f"{where}() got an unexpected keyword argument {unexpected!r}")
+        size_args = (size,)
+    shape = shape_of(size_args)
     if out is None:
         return empty(meta(dtypes.parse(dtype or dtypes.default_dtype()), shape, None, to_device(device)))
     if not isinstance(out, Tensor):
@@ -76,8 +87,10 @@ def blank(
     return out
 
 
-def kept(dtype: Any, device: Any, out: Tensor | None, otherwise: DType | None = None) -> tuple[DType, Any]:
-    """Dtype and device of a result: those given, those of `out`, or the default ones."""
+def resolve_dtype_and_device(
+    dtype: Any, device: Any, out: Tensor | None, otherwise: DType | None = None
+) -> tuple[DType, Any]:
+    """Return dtype and device of a result: the arguments, those of `out`, or the defaults."""
     if out is not None:
         return dtypes.parse(out.meta.dtype if dtype is None else dtype), out.meta.device
     return dtypes.parse(dtype or otherwise or dtypes.default_dtype()), to_device(device)

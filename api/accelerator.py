@@ -1,4 +1,4 @@
-"""The device beside the CPU that a program should run on, under the names of `torch.accelerator`."""
+"""The current accelerator (GPU) and its memory statistics, under the names of `torch.accelerator`."""
 
 from __future__ import annotations
 
@@ -18,88 +18,88 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether there is one."""
+    """Return True if there is an accelerator."""
     return bool(accelerators())
 
 
 def device_count() -> int:
-    """How many there are of the type of `current_accelerator`."""
+    """Return the number of accelerators of the type of `current_accelerator`."""
     return len(accelerators())
 
 
 def current_accelerator(check_available: bool = False) -> Device | None:
-    """The accelerator that is meant where none is named; None without one. It is there, whether checked or not."""
+    """Return the current accelerator, or None. It is always available, whatever `check_available` says."""
     present = accelerators()
     return current_of_type(present[0].type) if present else None
 
 
-def _place(device: Any) -> Device:
+def _resolve_device(device: Any) -> Device:
     if device is not None and not isinstance(device, int):
-        found = to_device(device)
-        if found.type == "cpu":
-            raise ArgumentError(f"{found} is no accelerator")
-        return found
-    chosen = current_accelerator()
-    if chosen is None:
+        resolved = to_device(device)
+        if resolved.type == "cpu":
+            raise ArgumentError(f"{resolved} is no accelerator")
+        return resolved
+    current = current_accelerator()
+    if current is None:
         raise DeviceError("there is no accelerator: the devices are " + ", ".join(str(d) for d in available()))
-    return chosen if device is None else to_device(f"{chosen.type}:{device}")
+    return current if device is None else to_device(f"{current.type}:{device}")
 
 
 def current_device_index() -> int:
-    """The number of `current_accelerator` among those of its type."""
-    return int(_place(None).index or 0)
+    """Return the index of `current_accelerator` among the devices of its type."""
+    return int(_resolve_device(None).index or 0)
 
 
 def set_device_index(device: Any) -> None:
-    """Let the type's name alone, as in `device="cuda"`, mean this device (a number, a name or a device)."""
-    set_current_of_type(_place(device))
+    """Set the device that a bare type name such as `"cuda"` refers to. `device` is an index, a name or a device."""
+    set_current_of_type(_resolve_device(device))
 
 
 set_device_idx = set_device_index
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for all work on it."""
-    streams.synchronize(_place(device))
+    """Wait for all work on the accelerator."""
+    streams.synchronize(_resolve_device(device))
 
 
 def current_stream(device: Any = None) -> streams.Stream:
-    """The stream on which this thread's work goes."""
-    return streams.current_stream(_place(device))
+    """Return the current stream of this thread on the accelerator."""
+    return streams.current_stream(_resolve_device(device))
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Counters of its pools."""
-    return streams.memory_stats(_place(device))
+    """Return counters of the accelerator's memory pools; see `weftgrad.memory_stats`."""
+    return streams.memory_stats(_resolve_device(device))
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in use by tensors."""
-    return streams.memory_allocated(_place(device))
+    """Return the bytes in use by tensors."""
+    return streams.memory_allocated(_resolve_device(device))
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes in use at once since the last `reset_peak_memory_stats`."""
-    return streams.max_memory_allocated(_place(device))
+    """Return the peak of bytes in use since the last `reset_peak_memory_stats`."""
+    return streams.max_memory_allocated(_resolve_device(device))
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes held from the driver."""
-    return streams.memory_reserved(_place(device))
+    """Return the bytes reserved from the driver."""
+    return streams.memory_reserved(_resolve_device(device))
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes held from the driver at once."""
-    return streams.max_memory_reserved(_place(device))
+    """Return the peak of bytes reserved from the driver."""
+    return streams.max_memory_reserved(_resolve_device(device))
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Start peaks anew."""
-    streams.reset_peak_memory_stats(_place(device))
+    """Reset the peaks of the memory statistics."""
+    streams.reset_peak_memory_stats(_resolve_device(device))
 
 
 def empty_cache() -> None:
-    """Give cached memory back to the driver."""
-    for place in accelerators():
-        if place._driver is not None:
-            streams.empty_cache(place)
+    """Return the cached memory of all accelerators to their drivers."""
+    for device in accelerators():
+        if device._driver is not None:
+            streams.empty_cache(device)

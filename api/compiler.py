@@ -1,4 +1,4 @@
-"""What PyTorch's programs ask of its compiler. Ops here are compiled kernels already, and nothing is traced."""
+"""`torch.compiler` for compatibility. Ops are compiled kernels already, so nothing is traced."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def compile(
     model: _Called | None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """`model` as it is, a function or a module: what PyTorch's backend "eager" makes of it. The arguments are read and
-    have no meaning here. Without a model, a decorator.
+    """Return `model`, a function or a module, unchanged, like PyTorch's backend "eager".
 
-    Raises `ArgumentError` for what cannot be called.
+    The other arguments are accepted and ignored. Without a model, return a decorator. Raises `ArgumentError` if `model`
+    is not callable.
     """
     if model is None:
         return compile
@@ -29,29 +29,29 @@ def compile(
 
 
 def disable(fn: _Called | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """`fn` as it is; without it, a decorator."""
+    """Return `fn` unchanged; without it, a decorator."""
     return disable if fn is None else fn
 
 
 def allow_in_graph(fn: _Called) -> _Called:
-    """`fn` as it is."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def is_compiling() -> bool:
-    """False."""
+    """Return False: nothing is compiled or exported."""
     return False
 
 
 def is_dynamo_compiling() -> bool:
-    """False."""
+    """Return False: nothing is compiled or exported."""
     return False
 
 
 def is_exporting() -> bool:
-    """False."""
+    """Return False: nothing is compiled or exported."""
     return False
 
 
 def reset() -> None:
-    """Nothing is kept that could be forgotten."""
+    """Do nothing: there is no compiler cache."""

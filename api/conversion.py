@@ -1,4 +1,4 @@
-"""Tensor's conversions: copies, other dtypes and devices, NumPy, Python's protocols."""
+"""Tensor methods for copies, dtype and device conversion, NumPy interchange, and Python protocols."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _hosting, autograd, indexing, printing
-from ._checks import number_for
+from ._checks import to_dtype_number
 from .runtime import dtypes
 from .runtime.autograd import inplace
 from .runtime.context import current_stream
@@ -26,7 +26,7 @@ __all__ = ["Conversions"]
 
 
 class Conversions:
-    """Collected here and copied to `Tensor`; `self` is a Tensor throughout."""
+    """Methods that `methods.install` copies to `Tensor`, so `self` is a Tensor."""
 
     meta: Any
     storage: Any
@@ -35,14 +35,14 @@ class Conversions:
     needs: bool
     start: int
 
-    # copies
+    # Copies
 
     def clone(self, *, memory_format: Any = None) -> Any:
-        """A copy; gradients flow back to this tensor."""
+        """Return a copy; gradients flow back to this tensor."""
         return call(registry["copy"], (self,), (None,))
 
     def copy_(self, source: Any, non_blocking: bool = False) -> Any:
-        """Write the values of `source`, broadcast and converted, into this tensor."""
+        """Copy `source`, a tensor or a number, into this tensor; it is broadcast and converted."""
         if not isinstance(source, Tensor):
             return call_into(registry["fill"], (self, source), (), (self,), in_place=True)  # type: ignore[arg-type]
         if source.meta.device is not self.meta.device:
@@ -58,13 +58,13 @@ class Conversions:
         return call_into(registry["copy"], (source,), (None,), (self,), in_place=True)  # type: ignore[arg-type]
 
     def fill_(self, value: Any) -> Any:
-        """Set every element to a number, or to a tensor of one, which gets the sum of the gradients."""
+        """Set every element to a number or a 0-d tensor, whose gradient is the sum of this tensor's gradient."""
         if is_recorded(value):
             if value.meta.ndim:
                 raise ShapeError(f"fill_: takes a number or a tensor without dimensions, not shape {list(value.shape)}")
             return self.copy_(value)
         number = value.item() if isinstance(value, Tensor) else value  # type: ignore[attr-defined]
-        number = number_for(number, self.meta.dtype, "fill_")
+        number = to_dtype_number(number, self.meta.dtype, "fill_")
         if not self.meta.numel:
             return self
         return call_into(registry["fill"], (self, number), (), (self,), in_place=True)  # type: ignore[arg-type]
@@ -82,7 +82,15 @@ class Conversions:
         non_blocking: bool = False,
         memory_format: Any = None,
     ) -> Any:
-        """The tensor on another device, in another dtype, or both; itself if nothing changes (unless `copy`)."""
+        """Convert to another device, another dtype, or both.
+
+        Args:
+            *args: A device, a dtype, or a tensor that has both.
+            device: Target device.
+            dtype: Target dtype.
+            copy: Whether to copy even if nothing changes; otherwise the tensor itself is returned.
+            non_blocking: Accepted for compatibility with PyTorch, as is `memory_format`.
+        """
         for arg in args:
             if isinstance(arg, Tensor):
                 device, dtype = arg.meta.device, arg.meta.dtype
@@ -90,18 +98,20 @@ class Conversions:
                 dtype = arg
             elif isinstance(arg, (Device, str)) or (isinstance(arg, int) and not isinstance(arg, bool)):
                 device = arg
-        wanted = self.meta.dtype if dtype is None else dtypes.parse(dtype)
-        place = self.meta.device if device is None else to_device(device)
+        target_dtype = self.meta.dtype if dtype is None else dtypes.parse(dtype)
+        target_device = self.meta.device if device is None else to_device(device)
         result: Any = self
-        if wanted is not self.meta.dtype:
-            result = call(registry["copy"], (result,), (wanted,))
-        if place is not self.meta.device:
-            return _transfer(result, place)
+        if target_dtype is not self.meta.dtype:
+            result = call(registry["copy"], (result,), (target_dtype,))
+        if target_device is not self.meta.device:
+            return _transfer(result, target_device)
         return result.clone() if copy and result is self else result
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name of the class of such tensors, `weftgrad.FloatTensor`; with a dtype, such a class or its name, which
-        may begin with `torch.`, the tensor converted to it."""
+        """Return the legacy type name, such as `weftgrad.FloatTensor`; with `dtype`, convert to it.
+
+        `dtype` is a dtype, a legacy class, or the name of one, which may begin with `torch.`.
+        """
         from . import legacy
 
         if dtype is None:
@@ -109,135 +119,136 @@ class Conversions:
         return self.to(dtype=legacy.dtype_of(dtype), non_blocking=non_blocking)
 
     def type_as(self, other: Tensor) -> Any:
-        """Converted to the dtype of `other`."""
+        """Convert to the dtype of `other`."""
         return self.to(dtype=other.meta.dtype)
 
     def cpu(self) -> Any:
-        """On the host."""
+        """Copy to the host, or return the tensor itself if it is there."""
         return self.to(device="cpu")
 
     def cuda(self, device: Any = None) -> Any:
-        """On a CUDA device."""
+        """Copy to a CUDA device (default `cuda:0`)."""
         return self.to(device=device if device is not None else "cuda:0")
 
     def pin_memory(self, device: Any = None) -> Any:
-        """A copy in page-locked host memory, from which copies to a CUDA device are asynchronous and fast."""
-        return _hosting.pinned(self, to_device("cuda:0" if device is None else device))  # type: ignore[arg-type]
+        """Return a copy in page-locked host memory, which makes copies to a CUDA device fast and asynchronous."""
+        return _hosting.pin_memory(self, to_device("cuda:0" if device is None else device))  # type: ignore[arg-type]
 
     def is_pinned(self, device: Any = None) -> Any:
-        """Whether the memory is page-locked, for a CUDA device."""
+        """Return True if the memory is page-locked for a CUDA device."""
         return _hosting.is_pinned(self, to_device("cuda:0" if device is None else device))  # type: ignore[arg-type]
 
     def share_memory_(self) -> Any:
-        """Move the memory to where other processes can see it (see `multiprocessing`); views move along."""
+        """Move the storage to memory shared between processes (see `multiprocessing`); views stay valid."""
         from .multiprocessing import sharing
 
         sharing.share_tensors([self])  # type: ignore[list-item]
         return self
 
     def is_shared(self) -> Any:
-        """Whether other processes can see the memory."""
+        """Return True if the storage is in memory shared between processes."""
         from .multiprocessing import sharing
 
         return sharing.is_shared(self)  # type: ignore[arg-type]
 
     def float(self) -> Any:
-        """As float32."""
+        """Convert to float32."""
         return self.to(dtype=dtypes.float32)
 
     def double(self) -> Any:
-        """As float64."""
+        """Convert to float64."""
         return self.to(dtype=dtypes.float64)
 
     def half(self) -> Any:
-        """As float16."""
+        """Convert to float16."""
         return self.to(dtype=dtypes.float16)
 
     def bfloat16(self) -> Any:
-        """As bfloat16."""
+        """Convert to bfloat16."""
         return self.to(dtype=dtypes.bfloat16)
 
     def long(self) -> Any:
-        """As int64."""
+        """Convert to int64."""
         return self.to(dtype=dtypes.int64)
 
     def int(self) -> Any:
-        """As int32."""
+        """Convert to int32."""
         return self.to(dtype=dtypes.int32)
 
     def short(self) -> Any:
-        """As int16."""
+        """Convert to int16."""
         return self.to(dtype=dtypes.int16)
 
     def char(self) -> Any:
-        """As int8."""
+        """Convert to int8."""
         return self.to(dtype=dtypes.int8)
 
     def byte(self) -> Any:
-        """As uint8."""
+        """Convert to uint8."""
         return self.to(dtype=dtypes.uint8)
 
     def bool(self) -> Any:
-        """As bool."""
+        """Convert to bool."""
         return self.to(dtype=dtypes.bool_)
 
     def numpy(self, *, force: Any = False) -> np.ndarray[Any, Any]:
-        """A NumPy array over the same memory (see `_hosting.to_numpy`)."""
+        """Return a NumPy array that shares the memory; see `_hosting.to_numpy`."""
         return _hosting.to_numpy(self, force=force)  # type: ignore[arg-type]
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
+        """Return the elements as nested lists of Python numbers."""
         return _hosting.host_array(self).tolist()  # type: ignore[arg-type]
 
     def item(self) -> Any:
-        """The one element as a Python number. Raises `ShapeError` for more than one."""
+        """Return the single element as a Python number. Raises `ShapeError` for several elements."""
         if self.meta.numel != 1:
             raise ShapeError(f"item: takes a tensor of one element; this one has shape {list(self.meta.shape)}")
         return _hosting.number(self)  # type: ignore[arg-type]
 
-    def new(self, *given: Any, device: Any = None) -> Any:
-        """A tensor of data or, uninitialised, of sizes, as `Tensor(...)` makes it, with this one's dtype and device."""
+    def new(self, *args: Any, device: Any = None) -> Any:
+        """Call the legacy constructor (data, or sizes of an uninitialised tensor) with this tensor's dtype and
+        device."""
         from .legacy import build
 
-        return build(given, self.meta.dtype, self.meta.device if device is None else device)
+        return build(args, self.meta.dtype, self.meta.device if device is None else device)
 
     def new_tensor(self, data: Any, **options: Any) -> Any:
-        """A tensor of `data` with this one's dtype and device."""
+        """Create a tensor from `data` with this tensor's dtype and device."""
         from .factories import tensor
 
         return tensor(data, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
 
     def new_zeros(self, *size: Any, **options: Any) -> Any:
-        """Zeros with this tensor's dtype and device."""
+        """Create zeros with this tensor's dtype and device."""
         from .factories import zeros
 
         return zeros(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
 
     def new_ones(self, *size: Any, **options: Any) -> Any:
-        """Ones with this tensor's dtype and device."""
+        """Create ones with this tensor's dtype and device."""
         from .factories import ones
 
         return ones(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
 
     def new_full(self, size: Sequence[Any], fill_value: Any, **options: Any) -> Any:
-        """`fill_value` with this tensor's dtype and device."""
+        """Create a tensor filled with `fill_value`, with this tensor's dtype and device."""
         from .factories import full
 
         return full(size, fill_value, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
 
     def new_empty(self, *size: Any, **options: Any) -> Any:
-        """Uninitialised, with this tensor's dtype and device."""
+        """Create an uninitialised tensor with this tensor's dtype and device."""
         from .factories import empty as make
 
         return make(*size, **({"dtype": self.meta.dtype, "device": self.meta.device} | options))
 
-    # Python's protocols
+    # Python protocols
 
     def __repr__(self) -> str:
         return printing.show(self)  # type: ignore[arg-type]
 
     def __format__(self, spec: str) -> str:
-        if not self.meta.ndim:  # one number shows as that
+        if not self.meta.ndim:  # format a 0-d tensor like its number
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
@@ -252,7 +263,7 @@ class Conversions:
         return iter([indexing.get(self, i) for i in range(self.meta.shape[0])])  # type: ignore[arg-type]
 
     def __reversed__(self) -> Any:
-        """The rows in reverse order: a tensor, where Python's own `reversed` would give them one by one."""
+        """Return a tensor with the rows in reverse order (Python's default would iterate over the rows)."""
         return self.flip(0) if self.meta.ndim else self  # type: ignore[attr-defined]
 
     def __pos__(self) -> Any:
@@ -281,7 +292,7 @@ class Conversions:
             raise DomainError(f"in: a tensor has numbers in it, and can be asked for tensors of them; not {item!r}")
         return _builtin_bool((self == item).any())  # type: ignore[attr-defined, union-attr]
 
-    __array_priority__ = 1000  # NumPy leaves operators on its arrays and ours to us
+    __array_priority__ = 1000  # NumPy then leaves mixed operators to Tensor
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         array = _hosting.to_numpy(self)  # type: ignore[arg-type]
@@ -294,10 +305,10 @@ class Conversions:
         return (1, 0)
 
     def __copy__(self) -> Any:
-        """Another tensor of the same memory, as a leaf without a `grad`."""
-        made = _rebuilt(type(self), Tensor(self.storage, self.meta, self.start), self.needs)  # type: ignore[arg-type]
-        made.__dict__.update(self.__dict__)
-        return made
+        """Return a leaf tensor that shares the memory, without a `grad`."""
+        duplicate = _as_type(type(self), Tensor(self.storage, self.meta, self.start), self.needs)  # type: ignore[arg-type]
+        duplicate.__dict__.update(self.__dict__)
+        return duplicate
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
         if self.node is not None:
@@ -306,18 +317,18 @@ class Conversions:
             return memo[_builtin_id(self)]
         with autograd.no_grad():
             copied = call(registry["copy"], (self,), (None,)) if self.meta.numel else empty(self.meta)
-        made = _rebuilt(type(self), copied, self.needs)
+        duplicate = _as_type(type(self), copied, self.needs)
         if self.grad is not None:
-            made.grad = self.grad.__deepcopy__(memo)
-        memo[_builtin_id(self)] = made
-        if self.__dict__:  # what the user set on it
-            made.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return made
+            duplicate.grad = self.grad.__deepcopy__(memo)
+        memo[_builtin_id(self)] = duplicate
+        if self.__dict__:  # attributes that the user has set
+            duplicate.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
         array = np.asarray(_hosting.to_host(self), order="C")  # type: ignore[arg-type, call-overload]
-        made = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
-        return (*made, self.__dict__) if self.__dict__ else made  # with what the user set on it
+        reduced = _unpickle, (type(self), array, self.meta.dtype, str(self.meta.device), self.needs)
+        return (*reduced, self.__dict__) if self.__dict__ else reduced  # and the attributes that the user has set
 
     def __getitem__(self, item: Any) -> Any:
         return indexing.get(self, item)  # type: ignore[arg-type]
@@ -332,7 +343,7 @@ class Conversions:
         return _builtin_id(self)
 
     def record_stream(self, stream: Any) -> None:
-        """Keep the memory from being reused before the work now on `stream` is done."""
+        """Keep the memory from being reused until the work now queued on `stream` is done."""
         if self.storage.block is not None:
             self.storage.block.pool.record_stream(self.storage.block, stream.record_event())
 
@@ -340,48 +351,50 @@ class Conversions:
 _builtin_float, _builtin_int, _builtin_bool, _builtin_id = float, int, bool, id
 
 
-def _transfer(source: Any, place: Device) -> Any:
-    """`source` on another device; gradients are carried back."""
+def _transfer(source: Any, target: Device) -> Any:
+    """Copy `source` to another device; gradients are copied back."""
     if is_recorded(source):
-        return _Transfer.apply(source, place)
-    layout = meta(source.meta.dtype, source.meta.shape, None, place)
-    made = empty(layout)
+        return _Transfer.apply(source, target)
+    layout = meta(source.meta.dtype, source.meta.shape, None, target)
+    output = empty(layout)
     if not layout.numel:
-        return made
-    driver: Any = place.driver
-    if place.type == source.meta.device.type == "cuda":  # without the host, and without waiting
-        before = current_stream(source.meta.device)
-        driver.receive(contiguous(source), made.storage, before, current_stream(place))
+        return output
+    driver: Any = target.driver
+    if target.type == source.meta.device.type == "cuda":  # without the host, and without waiting
+        source_stream = current_stream(source.meta.device)
+        driver.receive(contiguous(source), output.storage, source_stream, current_stream(target))
     else:
-        driver.write(made.storage, 0, np.ascontiguousarray(_hosting.to_host(source)), current_stream(place))
-    return made
+        driver.write(output.storage, 0, np.ascontiguousarray(_hosting.to_host(source)), current_stream(target))
+    return output
 
 
 class _Transfer(autograd.Function):
-    """A copy to another device, and its gradient's copy back."""
+    """Autograd function of a copy between devices."""
 
     @staticmethod
-    def forward(ctx: Any, source: Any, place: Any) -> Any:
-        ctx.place = source.meta.device
-        return _transfer(source.detach(), place)
+    def forward(ctx: Any, source: Any, target: Any) -> Any:
+        ctx.source_device = source.meta.device
+        return _transfer(source.detach(), target)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return grad.to(device=ctx.place), None
+        return grad.to(device=ctx.source_device), None
 
 
-def _rebuilt(kind: type, made: Any, needs: bool) -> Any:
-    """`made` as the (sub)class it was copied from."""
-    if kind is Tensor:
-        made.needs = needs
-        return made
-    new: Any = kind.__new__(kind)  # type: ignore[call-overload]
-    Tensor.__init__(new, made.storage, made.meta, made.start, needs)
-    return new
+def _as_type(tensor_type: type, tensor: Any, needs: bool) -> Any:
+    """Return `tensor` as an instance of `tensor_type`, Tensor or a subclass."""
+    if tensor_type is Tensor:
+        tensor.needs = needs
+        return tensor
+    instance: Any = tensor_type.__new__(tensor_type)  # type: ignore[call-overload]
+    Tensor.__init__(instance, tensor.storage, tensor.meta, tensor.start, needs)
+    return instance
 
 
-def _unpickle(kind: type, array: np.ndarray[Any, Any], dtype: DType, place: str, needs: bool) -> Any:
-    made = empty(meta(dtype, array.shape, None, to_device(place)))
-    if made.meta.numel:
-        made.meta.device.driver.write(made.storage, 0, np.ascontiguousarray(array), current_stream(made.meta.device))
-    return _rebuilt(kind, made, needs)
+def _unpickle(tensor_type: type, array: np.ndarray[Any, Any], dtype: DType, device_name: str, needs: bool) -> Any:
+    output = empty(meta(dtype, array.shape, None, to_device(device_name)))
+    if output.meta.numel:
+        output.meta.device.driver.write(
+            output.storage, 0, np.ascontiguousarray(array), current_stream(output.meta.device)
+        )
+    return _as_type(tensor_type, output, needs)

@@ -1,8 +1,8 @@
-"""What occurs, and how often: distinct elements, membership, places in ordered sequences, histograms.
+"""Unique elements, membership, binary search and histograms.
 
-How many distinct elements there are, or the largest of a count, nobody knows before they are looked at: `unique`,
-`unique_consecutive`, `bincount`, and `histc` and `histogram` of a range to be found wait for the device, as PyTorch's
-do. Sums are made in the order of the elements, so the same call gives the same bits.
+The shape of some results depends on values: `unique`, `unique_consecutive`, `bincount`, and `histc` and `histogram`
+without a range wait for the device, as in PyTorch. Sums are computed in the order of the elements, so the same call
+gives the same bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import factories
-from ._checks import only_tensors, whole_number
+from ._checks import only_tensors, to_integer
 from ._generated import ops
 from .bounds import check_bounds
 from .functions import result_type
@@ -35,164 +35,197 @@ _sort_along, _search_sorted = registry["sort_along"], registry["search_sorted"]
 _take_at, _spread, _scatter = registry["take_at"], registry["spread"], registry["scatter"]
 _narrow = registry["narrow"]
 
-_MANY, _SHARES = 1 << 15, 8  # so many elements are counted in shares, by OpenCL; Triton's kernels look through them all
+# On OpenCL devices, inputs of at least this many elements are counted in 8 parts in parallel, which are then summed.
+# Triton's kernels count them in one launch.
+_SHARED_COUNT_MIN_NUMEL, _COUNT_SHARES = 1 << 15, 8
 
 
-def _flat(tensor: Tensor) -> Tensor:
+def _flatten(tensor: Tensor) -> Tensor:
     return views.reshape(tensor.detach(), (-1,))  # type: ignore[attr-defined]
 
 
-def _to(tensor: Tensor, dtype: dtypes.DType) -> Tensor:
+def _to_dtype(tensor: Tensor, dtype: dtypes.DType) -> Tensor:
     return tensor.to(dtype)  # type: ignore[attr-defined, no-any-return]
 
 
-def _numbers(count: int, like: Tensor) -> Tensor:
+def _arange(count: int, like: Tensor) -> Tensor:
     return factories.arange(count, device=like.meta.device)
 
 
-# Distinct elements ----------------------------------------------------------------------------------------------------
+# Unique elements ------------------------------------------------------------------------------------------------------
 
 
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """The distinct elements in order, or along `dim` the distinct slices; every NaN is distinct.
+    """Return the sorted unique elements, or the unique slices along `dim`. The host waits for their number.
 
-    With `return_inverse`, where each element of the input is among them (its shape, or a vector along `dim`); with
-    `return_counts`, how often each occurs: then a tuple. They are in order whatever `sorted` says. The host waits.
+    Args:
+        input: Any tensor. Every NaN counts as unique.
+        sorted: Ignored; the result is always sorted.
+        return_inverse: Whether to return also the index of each element in the result: in the shape of `input`, or a
+            vector along `dim`.
+        return_counts: Whether to return also how often each element occurs.
+        dim: Dimension whose slices are compared; None compares the elements.
+
+    Returns:
+        The unique elements, or a tuple with them, the inverse and the counts (int64).
+
+    Raises:
+        ShapeError: Slices along `dim` are empty.
+        IndexOutOfRange: The dimension does not exist.
     """
     only_tensors("unique", input)
     if dim is None:
-        values, order = call(_sort_along, (_flat(input),), (0, False))
-        return _distinct(values, order, input.meta.shape, return_inverse, return_counts)
-    rows, at = _slices(input, dim, "unique")
-    order = _numbers(rows.meta.shape[0], rows)
+        values, order = call(_sort_along, (_flatten(input),), (0, False))
+        return _unique_elements(values, order, input.meta.shape, return_inverse, return_counts)
+    rows, axis = _slices(input, dim, "unique")
+    order = _arange(rows.meta.shape[0], rows)
     for column in reversed(range(rows.meta.shape[1])):  # stable sorts from the last key to the first
         keys = call(_take_at, (ops.select(rows, 1, column), order), (0, 1))
         order = call(_take_at, (order, call(_sort_along, (keys,), (0, False))[1]), (0, 1))
-    return _distinct_slices(input, rows, at, order, return_inverse, return_counts)
+    return _unique_slices(input, rows, axis, order, return_inverse, return_counts)
 
 
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The elements, or slices along `dim`, that differ from those before them; the rest as `unique`. The host waits."""
+    """Return the elements, or slices along `dim`, that differ from their predecessor; see `unique`."""
     only_tensors("unique_consecutive", input)
     if dim is None:
-        return _distinct(_flat(input), None, input.meta.shape, return_inverse, return_counts)
-    rows, at = _slices(input, dim, "unique_consecutive")
-    return _distinct_slices(input, rows, at, None, return_inverse, return_counts)
+        return _unique_elements(_flatten(input), None, input.meta.shape, return_inverse, return_counts)
+    rows, axis = _slices(input, dim, "unique_consecutive")
+    return _unique_slices(input, rows, axis, None, return_inverse, return_counts)
 
 
 def _slices(input: Tensor, dim: int, where: str) -> tuple[Tensor, int]:
-    """A row for every slice along `dim`, and the dimension from the front."""
+    """Return a matrix with one row for each slice along `dim`, and the normalized dimension."""
     if not input.meta.ndim:
         raise IndexOutOfRange(f"{where}: dimension {dim} of a tensor that has none")
-    at = layout.normalize_dim(dim, input.meta.ndim, where)
+    axis = layout.normalize_dim(dim, input.meta.ndim, where)
     shape = input.meta.shape
-    if 0 in shape[:at] + shape[at + 1 :] and shape[at]:
-        raise ShapeError(f"{where}: there are 0 sized dimensions beside dimension {at} of shape {list(shape)}")
-    order = (at, *(d for d in range(input.meta.ndim) if d != at))
-    moved = call(registry["permute"], (input.detach(),), (order,))  # type: ignore[attr-defined]
-    return views.reshape(moved, (shape[at], math.prod(shape[:at] + shape[at + 1 :]))), at
+    if 0 in shape[:axis] + shape[axis + 1 :] and shape[axis]:
+        raise ShapeError(f"{where}: there are 0 sized dimensions beside dimension {axis} of shape {list(shape)}")
+    order = (axis, *(d for d in range(input.meta.ndim) if d != axis))
+    permuted = call(registry["permute"], (input.detach(),), (order,))  # type: ignore[attr-defined]
+    return views.reshape(permuted, (shape[axis], math.prod(shape[:axis] + shape[axis + 1 :]))), axis
 
 
-def _distinct(values: Tensor, order: Tensor | None, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
-    """Of a vector in which equal elements are neighbours; order: where its elements come from."""
+def _unique_elements(values: Tensor, order: Tensor | None, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
+    """Return the unique elements of a vector with equal elements adjacent.
+
+    order: original positions of the elements.
+    """
     count = values.meta.shape[0]
-    changes = ops.ne(_part(values, 1, count), _part(values, 0, count - 1)) if count > 1 else None
-    starts = _starts(changes, count, values)
-    found = [call(_take_at, (values, starts), (0, 1))]
-    return _with_counts(found, starts, order, count, shape, inverse, counts)
+    changes = ops.ne(_row_range(values, 1, count), _row_range(values, 0, count - 1)) if count > 1 else None
+    starts = _run_starts(changes, count, values)
+    outputs = [call(_take_at, (values, starts), (0, 1))]
+    return _unique_outputs(outputs, starts, order, count, shape, inverse, counts)
 
 
-def _distinct_slices(input: Tensor, rows: Tensor, at: int, order: Tensor | None, inverse: bool, counts: bool) -> Any:
+def _unique_slices(input: Tensor, rows: Tensor, axis: int, order: Tensor | None, inverse: bool, counts: bool) -> Any:
     count = rows.meta.shape[0]
-    placed = rows if order is None or not rows.meta.numel else call(_take_at, (rows, order), (0, 1))
+    ordered_rows = rows if order is None or not rows.meta.numel else call(_take_at, (rows, order), (0, 1))
     changes = None
     if count > 1:
-        changes = ops.any(ops.ne(_part(placed, 1, count), _part(placed, 0, count - 1)), 1)
-    starts = _starts(changes, count, rows)
-    first = starts if order is None else call(_take_at, (order, starts), (0, 1))
-    taken = call(_take_at, (input.detach(), first), (at, 1)) if count else input.clone()  # type: ignore[attr-defined]
-    return _with_counts([taken], starts, order, count, (count,), inverse, counts)
+        changes = ops.any(ops.ne(_row_range(ordered_rows, 1, count), _row_range(ordered_rows, 0, count - 1)), 1)
+    starts = _run_starts(changes, count, rows)
+    source_rows = starts if order is None else call(_take_at, (order, starts), (0, 1))
+    distinct = call(_take_at, (input.detach(), source_rows), (axis, 1)) if count else input.clone()  # type: ignore[attr-defined]
+    return _unique_outputs([distinct], starts, order, count, (count,), inverse, counts)
 
 
-def _part(tensor: Tensor, first: int, last: int) -> Tensor:
+def _row_range(tensor: Tensor, first: int, last: int) -> Tensor:
     return call(_narrow, (tensor,), (0, first, last - first))  # type: ignore[no-any-return]
 
 
-def _starts(changes: Tensor | None, count: int, like: Tensor) -> Tensor:
-    """Where runs begin, given whether each element but the first differs from the one before it."""
-    first = _numbers(min(count, 1), like)
+def _run_starts(changes: Tensor | None, count: int, like: Tensor) -> Tensor:
+    """Return the starts of runs. changes: whether each element but the first differs from its predecessor."""
+    first = _arange(min(count, 1), like)
     if changes is None:
         return first
     return cat([first, ops.add(nonzero(changes, as_tuple=True)[0], 1)])
 
 
-def _with_counts(
-    found: list[Tensor], starts: Tensor, order: Tensor | None, count: int, shape: tuple[int, ...], inverse: bool,
+def _unique_outputs(
+    outputs: list[Tensor], starts: Tensor, order: Tensor | None, count: int, shape: tuple[int, ...], inverse: bool,
     counts: bool,
 ) -> Any:  # fmt: skip
     if inverse:
-        groups = ops.sub(call(_search_sorted, (starts, _numbers(count, starts)), (True, False)), 1)
+        groups = ops.sub(call(_search_sorted, (starts, _arange(count, starts)), (True, False)), 1)
         if order is not None and count:
             groups = call(_scatter, (groups, order, groups), (0,))
-        found.append(views.reshape(groups, shape))
+        outputs.append(views.reshape(groups, shape))
     if counts:
-        ends = cat([_part(starts, 1, starts.meta.shape[0]), factories.full((1,), count, device=starts.meta.device)]
+        ends = cat([_row_range(starts, 1, starts.meta.shape[0]), factories.full((1,), count, device=starts.meta.device)]
                    ) if count else starts  # fmt: skip
-        found.append(ops.sub(ends, starts))
-    return tuple(found) if len(found) > 1 else found[0]
+        outputs.append(ops.sub(ends, starts))
+    return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
-# Members --------------------------------------------------------------------------------------------------------------
+# Membership -----------------------------------------------------------------------------------------------------------
 
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each of `elements` is among `test_elements` (`invert`: is not); one of the two may be a number.
+    """Return a bool tensor: whether each of `elements` is in `test_elements`.
 
-    Compared in the dtype that holds both; NaN equals nothing. `assume_unique` changes no result.
+    Elements are compared in the promoted dtype; NaN equals nothing.
+
+    Args:
+        elements: Tensor or number to look up.
+        test_elements: Tensor or number to search. One of the two must be a tensor.
+        assume_unique: Ignored.
+        invert: Whether to return the opposite.
     """
     if not (isinstance(elements, Tensor) or isinstance(test_elements, Tensor)):
         raise ArgumentError("isin: at least one of elements and test_elements must be a tensor")
-    for given in (elements, test_elements):
-        if isinstance(given, bool) or (isinstance(given, Tensor) and given.meta.dtype is dtypes.bool_):
+    for operand in (elements, test_elements):
+        if isinstance(operand, bool) or (isinstance(operand, Tensor) and operand.meta.dtype is dtypes.bool_):
             raise DTypeError("isin: does not take bool, as PyTorch does not; convert with .to(uint8)")
     dtype = result_type(elements, test_elements)
     like = elements if isinstance(elements, Tensor) else test_elements
-    asked, among = (_as(t, dtype, like).detach() for t in (elements, test_elements))  # type: ignore[attr-defined]
-    if not among.meta.numel:
-        return factories.full(asked.meta.shape, bool(invert), dtype=dtypes.bool_, device=asked.meta.device)
-    if among.meta.numel == 1:
-        one = views.reshape(among, ())
-        return ops.ne(asked, one) if invert else ops.eq(asked, one)
-    values, _ = call(_sort_along, (views.reshape(among, (-1,)),), (0, False))
-    places = call(_search_sorted, (values, views.contiguous(asked)), (False, True))
-    met = call(_take_at, (values, ops.clamp_max(places, among.meta.numel - 1)), (0, 1))
-    return ops.ne(asked, met) if invert else ops.eq(asked, met)
+    queries, candidates = (_to_tensor(t, dtype, like).detach() for t in (elements, test_elements))  # type: ignore[attr-defined]
+    if not candidates.meta.numel:
+        return factories.full(queries.meta.shape, bool(invert), dtype=dtypes.bool_, device=queries.meta.device)
+    if candidates.meta.numel == 1:
+        candidate = views.reshape(candidates, ())
+        return ops.ne(queries, candidate) if invert else ops.eq(queries, candidate)
+    values, _ = call(_sort_along, (views.reshape(candidates, (-1,)),), (0, False))
+    positions = call(_search_sorted, (values, views.contiguous(queries)), (False, True))
+    nearest = call(_take_at, (values, ops.clamp_max(positions, candidates.meta.numel - 1)), (0, 1))
+    return ops.ne(queries, nearest) if invert else ops.eq(queries, nearest)
 
 
-def _as(value: Any, dtype: dtypes.DType, like: Tensor) -> Tensor:
+def _to_tensor(value: Any, dtype: dtypes.DType, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
-        return _to(value, dtype)
+        return _to_dtype(value, dtype)
     return factories.full((), value, dtype=dtype, device=like.meta.device)
 
 
-# Places in order ------------------------------------------------------------------------------------------------------
+# Binary search --------------------------------------------------------------------------------------------------------
 
 
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Where values belong in a sequence that is in order: how many of its elements are smaller; `right`, or
-    `side="right"`: smaller or equal.
+    """Return the insertion positions of values in a sorted sequence: the number of elements smaller than the value.
 
-    sorted_sequence: a vector, or one of as many rows as `input` has; or not in order, with `sorter` the places of its
-    elements in order. input: a tensor, or with a vector a number. int64, or int32 where `out_int32` says so. Raises
-    `ShapeError`, `DTypeError`, `DomainError`, `IndexOutOfRange`.
+    Args:
+        sorted_sequence: Sorted vector, or a tensor with the leading dimensions of `input` and sorted rows.
+        input: Values to insert: a tensor, or a number for a vector.
+        out_int32: Whether the result is int32 instead of int64.
+        right: Whether to count equal elements too.
+        side: "left" or "right", instead of `right`.
+        sorter: int64 positions that sort an unsorted `sorted_sequence` along its last dimension.
+        out: Tensor to write the result to.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: `sorter` is not int64.
+        DomainError: `side` is invalid or contradicts `right`.
+        IndexOutOfRange: A position in `sorter` is out of range.
     """
     only_tensors("searchsorted", sorted_sequence)
     if side not in (None, "left", "right"):
@@ -221,41 +254,56 @@ def searchsorted(
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """The number of the interval between `boundaries` (a vector in order) in which each element lies: `searchsorted`
-    with the arguments exchanged."""
+    """Return the index of the interval between `boundaries` (a sorted vector) that each element falls into.
+
+    This is `searchsorted` with its two arguments swapped.
+    """
     only_tensors("bucketize", boundaries)
     if boundaries.meta.ndim != 1:
         raise ShapeError(f"bucketize: boundaries must be a vector, not of shape {list(boundaries.meta.shape)}")
     return _search(boundaries.detach(), input, bool(right), out_int32, out, "bucketize")  # type: ignore[attr-defined]
 
 
-def _search(sequence: Tensor, given: Any, right: bool, int32: bool, out: Tensor | None, where: str) -> Tensor:
-    if isinstance(given, bool) or not isinstance(given, (Tensor, int, float)):
-        raise ArgumentError(f"{where}: takes a tensor or a number, not {type(given).__name__}")
-    dtype = result_type(sequence, given)
+def _search(sequence: Tensor, queries: Any, right: bool, int32: bool, out: Tensor | None, where: str) -> Tensor:
+    if isinstance(queries, bool) or not isinstance(queries, (Tensor, int, float)):
+        raise ArgumentError(f"{where}: takes a tensor or a number, not {type(queries).__name__}")
+    dtype = result_type(sequence, queries)
     if dtype is dtypes.bool_:
         raise NotSupported(f"{where}: does not take bool, as PyTorch does not; convert with .to(uint8)")
-    values = _as(given, dtype, sequence).detach()  # type: ignore[attr-defined]
+    values = _to_tensor(queries, dtype, sequence).detach()  # type: ignore[attr-defined]
     a, b = sequence.meta, values.meta
     if a.ndim > 1 and (not b.ndim or a.shape[:-1] != b.shape[:-1]):
         raise ShapeError(
             f"{where}: the sequence must be a vector, or agree with the values in all dimensions but the last; it has "
             f"shape {list(a.shape)}, they have {list(b.shape)}"
         )
-    found = call(_search_sorted, (views.contiguous(_to(sequence, dtype)), views.contiguous(values)), (right, False))
+    positions = call(
+        _search_sorted, (views.contiguous(_to_dtype(sequence, dtype)), views.contiguous(values)), (right, False)
+    )
     if int32:
-        found = _to(found, dtypes.int32)
-    return found if out is None else store(found, out, where)
+        positions = _to_dtype(positions, dtypes.int32)
+    return positions if out is None else store(positions, out, where)
 
 
 # Histograms -----------------------------------------------------------------------------------------------------------
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each integer from 0 occurs in a vector, or the sum of `weights` where it does; at least `minlength`.
+    """Count how often each integer 0, 1, 2, ... occurs in a vector. The host waits for the largest element.
 
-    int64 without weights; with, float32 for float32 and float64 for all others. The host waits for the largest.
-    Raises `DomainError` for negative elements.
+    Args:
+        input: Integer vector, not negative.
+        weights: Vector of the same length; the result is the sum of weights for each integer, in float32 for float32
+            weights and float64 for all others.
+        minlength: Smallest length of the result.
+
+    Returns:
+        A vector of length `max(input.max() + 1, minlength)`; int64 without weights.
+
+    Raises:
+        DomainError: An element or `minlength` is negative.
+        NotSupported: The input is not of an integer dtype.
+        ShapeError: The input is not a vector, or the weights do not fit.
     """
     only_tensors("bincount", input)
     if input.meta.dtype.kind not in "ui":
@@ -274,42 +322,42 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             )
     size = int(minlength)
     if input.meta.numel:
-        least, most = (int(t.item()) for t in call(registry["index_bounds"], (input,)))
-        if least < 0:
-            raise DomainError(f"bincount: only counts integers from 0, and the input has {least}")
-        size = max(size, most + 1)
+        lowest, highest = (int(t.item()) for t in call(registry["index_bounds"], (input,)))
+        if lowest < 0:
+            raise DomainError(f"bincount: only counts integers from 0, and the input has {lowest}")
+        size = max(size, highest + 1)
     elif weights is not None or not size:
         return factories.zeros(size, dtype=dtypes.int64, device=input.meta.device)
-    return _sums(input, size, weights if weights is None else weights.detach())  # type: ignore[attr-defined]
+    return _sum_bins(input, size, weights if weights is None else weights.detach())  # type: ignore[attr-defined]
 
 
-def _sums(places: Tensor, size: int, weights: Tensor | None) -> Tensor:
-    """How many of a vector of places fall on each of `size`, or the weights' sums; places outside count for nothing."""
+def _sum_bins(bin_indices: Tensor, size: int, weights: Tensor | None) -> Tensor:
+    """Count the elements (or sum the weights) of each of `size` bins; indices out of range are ignored."""
     if weights is not None:
-        source = weights if weights.meta.dtype is dtypes.float32 else _to(weights, dtypes.float64)
-        return call(_spread, (source, places), ((size,), 0))  # type: ignore[no-any-return]
-    one = factories.full((1,), 1, dtype=dtypes.int64, device=places.meta.device)
-    numel = places.meta.numel
-    shares = _SHARES
-    if numel < max(_MANY, 4 * shares * size) or places.meta.device.driver.target != "opencl":
-        return call(_spread, (call(registry["expand"], (one,), (places.meta.shape,)), places), ((size,), 0))  # type: ignore[no-any-return]
-    rows = views.reshape(call(_narrow, (places,), (0, 0, numel - numel % shares)), (shares, numel // shares))
-    found = call(_spread, (call(registry["expand"], (one,), (rows.meta.shape,)), rows), ((shares, size), 1))
-    found = ops.sum(found, 0)
+        source = weights if weights.meta.dtype is dtypes.float32 else _to_dtype(weights, dtypes.float64)
+        return call(_spread, (source, bin_indices), ((size,), 0))  # type: ignore[no-any-return]
+    unit = factories.full((1,), 1, dtype=dtypes.int64, device=bin_indices.meta.device)
+    numel = bin_indices.meta.numel
+    shares = _COUNT_SHARES
+    if numel < max(_SHARED_COUNT_MIN_NUMEL, 4 * shares * size) or bin_indices.meta.device.driver.target != "opencl":
+        return call(_spread, (call(registry["expand"], (unit,), (bin_indices.meta.shape,)), bin_indices), ((size,), 0))  # type: ignore[no-any-return]
+    rows = views.reshape(call(_narrow, (bin_indices,), (0, 0, numel - numel % shares)), (shares, numel // shares))
+    totals = call(_spread, (call(registry["expand"], (unit,), (rows.meta.shape,)), rows), ((shares, size), 1))
+    totals = ops.sum(totals, 0)
     if numel % shares:
-        rest = call(_narrow, (places,), (0, numel - numel % shares, numel % shares))
-        found = ops.add(found, _sums(rest, size, None))
-    return found  # type: ignore[no-any-return]
+        remainder = call(_narrow, (bin_indices,), (0, numel - numel % shares, numel % shares))
+        totals = ops.add(totals, _sum_bins(remainder, size, None))
+    return totals  # type: ignore[no-any-return]
 
 
-def _floating(input: Tensor, where: str) -> None:
+def _require_floating(input: Tensor, where: str) -> None:
     only_tensors(where, input)
     if input.meta.dtype.kind != "f":
         raise NotSupported(f"{where}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
 
 
-def _range(input: Tensor, low: float, high: float, where: str) -> tuple[float, float]:
-    """The range of the bins: of the input's elements where both ends are equal."""
+def _bin_range(input: Tensor, low: float, high: float, where: str) -> tuple[float, float]:
+    """Return the range of the bins: the extremes of the input if `low == high`, else (low, high)."""
     if not (math.isfinite(low) and math.isfinite(high)):
         raise DomainError(f"{where}: range of [{low}, {high}] is not finite")
     if low > high:
@@ -324,31 +372,44 @@ def _range(input: Tensor, low: float, high: float, where: str) -> tuple[float, f
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
-    """How many elements lie in each of `bins` equal intervals from min to max; from the smallest to the largest element
-    where both are equal, for which the host waits. In the input's dtype; what lies outside counts for nothing.
+    """Count the elements in each of `bins` equal intervals. Elements outside of the range are ignored.
 
-    Bin: floor((element - min) * bins / (max - min)), the last one with its end. Raises `DomainError`, `NotSupported`.
+    An element falls into bin `floor((element - min) * bins / (max - min))`; the last bin includes its upper end.
+
+    Args:
+        input: Floating tensor.
+        bins: Number of bins.
+        min: Lower end of the range.
+        max: Upper end. If it equals `min`, the range is that of the elements, and the host waits for it.
+        out: Tensor to write the result to.
+
+    Returns:
+        `(bins,)`, in the dtype of `input`.
+
+    Raises:
+        DomainError: The range or the number of bins is invalid.
+        NotSupported: The dtype is not floating.
     """
-    _floating(input, "histc")
-    if _count(bins, "histc") and min > max:
+    _require_floating(input, "histc")
+    if _check_bins(bins, "histc") and min > max:
         raise DomainError(f"histc: max must be larger than min, but they are {max} and {min}")
-    flat = _flat(input)
-    low, high = _range(flat, float(min), float(max), "histc")
-    places = call(registry["histogram_place"], (flat, low, high, float(bins)))
-    found = _to(_sums(places, bins, None), input.meta.dtype)
-    return found if out is None else store(found, out, "histc")
+    flat = _flatten(input)
+    low, high = _bin_range(flat, float(min), float(max), "histc")
+    bin_indices = call(registry["histogram_place"], (flat, low, high, float(bins)))
+    output = _to_dtype(_sum_bins(bin_indices, bins, None), input.meta.dtype)
+    return output if out is None else store(output, out, "histc")
 
 
-def _count(bins: Any, where: str) -> int:
+def _check_bins(bins: Any, where: str) -> int:
     if isinstance(bins, (bool, float)) or not hasattr(bins, "__index__"):
         raise ArgumentError(f"{where}: bins must be an integer, not {bins!r}")
     if bins < 1:
         raise DomainError(f"{where}: bins must be > 0, but got {bins}")
-    return whole_number(bins, where, "bins", 1)
+    return to_integer(bins, where, "bins", 1)
 
 
 class Histogram(NamedTuple):
-    """Counts, or sums of weights, and the edges of the bins: one more."""
+    """Counts or sums of weights `(bins,)`, and the edges of the bins `(bins + 1,)`."""
 
     hist: Tensor
     bin_edges: Tensor
@@ -358,14 +419,26 @@ def histogram(
     input: Tensor, bins: int | Tensor = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
     density: bool = False, out: Any = None,
 ) -> Histogram:  # fmt: skip
-    """(hist, bin_edges): how many elements lie between each two edges; the last bin has its end.
+    """Return a histogram and its bin edges. The last bin includes its upper edge.
 
-    bins: how many equal ones there are in `range` (low, high), by default from the smallest to the largest element, for
-    which the host waits; or a vector of edges in order. weight: what each element counts, instead of 1. density:
-    divided by the sum and by the bins' widths. In the input's dtype. Raises `DomainError`, `DTypeError`, `ShapeError`.
+    Args:
+        input: Floating tensor.
+        bins: Number of equal bins, or a sorted vector of edges.
+        range: `(low, high)` of the bins; by default the extremes of the elements, which the host waits for.
+        weight: Weight of each element (default 1), of the shape and dtype of `input`.
+        density: Whether to divide by the total and by the bin widths.
+        out: Two tensors to write the results to.
+
+    Returns:
+        `(hist, bin_edges)`, both in the dtype of `input`.
+
+    Raises:
+        DomainError: The range or the number of bins is invalid.
+        DTypeError: Dtypes differ.
+        ShapeError: Edges or weights have the wrong shape.
     """
-    _floating(input, "histogram")
-    flat = views.contiguous(_flat(input))
+    _require_floating(input, "histogram")
+    flat = views.contiguous(_flatten(input))
     if isinstance(bins, Tensor):
         if range is not None:
             raise ArgumentError("histogram: range is for a number of bins; these are edges")
@@ -377,12 +450,12 @@ def histogram(
             raise DTypeError(f"histogram: the input is {input.meta.dtype.name}, the edges {bins.meta.dtype.name}")
         edges = views.contiguous(bins.detach())  # type: ignore[attr-defined]
     else:
-        _count(bins, "histogram")
+        _check_bins(bins, "histogram")
         if range is not None and len(range) != 2:
             raise ShapeError(f"histogram: range must be (low, high), not {range!r}")
         low, high = (0.0, 0.0) if range is None else (float(r) for r in range)
-        low, high = _range(flat, low, high, "histogram")
-        edges = _edges(low, high, int(bins), input)
+        low, high = _bin_range(flat, low, high, "histogram")
+        edges = _bin_edges(low, high, int(bins), input)
     if weight is not None:
         only_tensors("histogram", weight)
         if weight.meta.shape != input.meta.shape:
@@ -391,30 +464,30 @@ def histogram(
             )
         if weight.meta.dtype is not input.meta.dtype:
             raise DTypeError(f"histogram: the input is {input.meta.dtype.name}, the weight {weight.meta.dtype.name}")
-    found = _histogram(flat, edges, None if weight is None else _flat(weight), density)
+    hist = _histogram(flat, edges, None if weight is None else _flatten(weight), density)
     if out is None:
-        return Histogram(found, edges)
+        return Histogram(hist, edges)
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise ArgumentError(f"histogram: has two results, so out takes two tensors, not {type(out).__name__}")
-    return Histogram(store(found, out[0], "histogram"), store(edges, out[1], "histogram"))
+    return Histogram(store(hist, out[0], "histogram"), store(edges, out[1], "histogram"))
 
 
-def _edges(low: float, high: float, bins: int, like: Tensor) -> Tensor:
-    """The edges of equal bins, from both ends and in the dtype's own arithmetic, as PyTorch has them."""
-    own = np.float64 if like.meta.dtype is dtypes.float64 else np.float32
-    first, last, i = own(low), own(high), np.arange(bins + 1)
-    wide = np.longdouble if own is np.float64 else np.float64
-    step = wide((last - first) / own(bins))  # the product is not rounded before the sum
+def _bin_edges(low: float, high: float, bins: int, like: Tensor) -> Tensor:
+    """Return the edges of equal bins, computed from both ends in the input's precision, as PyTorch does."""
+    edge_type = np.float64 if like.meta.dtype is dtypes.float64 else np.float32
+    first, last, i = edge_type(low), edge_type(high), np.arange(bins + 1)
+    exact_type = np.longdouble if edge_type is np.float64 else np.float64
+    step = exact_type((last - first) / edge_type(bins))  # the product is not rounded before the sum
     values = np.where(i < (bins + 1) // 2, first + step * i, last - step * (bins - i))
     return factories.tensor(values.astype(np.float64), dtype=like.meta.dtype, device=like.meta.device)
 
 
 def _histogram(flat: Tensor, edges: Tensor, weight: Tensor | None, density: bool) -> Tensor:
     bins = edges.meta.numel - 1
-    places = call(registry["bin_sorted"], (edges, flat))
+    bin_indices = call(registry["bin_sorted"], (edges, flat))
     if weight is not None and weight.meta.dtype.itemsize == 2:
-        weight = _to(weight, dtypes.float32)
-    hist = _to(_sums(places, bins, weight), flat.meta.dtype)
+        weight = _to_dtype(weight, dtypes.float32)
+    hist = _to_dtype(_sum_bins(bin_indices, bins, weight), flat.meta.dtype)
     if density:
         widths = ops.sub(call(_narrow, (edges,), (0, 1, bins)), call(_narrow, (edges,), (0, 0, bins)))
         hist = ops.true_divide(ops.true_divide(hist, ops.sum(hist)), widths)

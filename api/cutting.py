@@ -1,4 +1,4 @@
-"""Tensors cut in pieces along a dimension. The pieces are views."""
+"""Split tensors along a dimension. The pieces are views of the input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .runtime import layout
 from .runtime.dispatch import call
 from .runtime.errors import ArgumentError, ShapeError
 from .runtime.records import registry
-from .runtime.spelling import spelled_dim
+from .runtime.spelling import resolve_axis_alias
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -23,72 +23,83 @@ Pieces = tuple[Tensor, ...]
 
 
 def _dimension(tensor: Tensor, dim: int, where: str) -> tuple[int, int]:
-    """(the dimension counted from the front, its size)."""
+    """Return the normalized dimension and its size."""
     only_tensors(where, tensor)
     if not tensor.meta.ndim:
         raise ShapeError(f"{where}: a 0-d tensor has no dimension to cut")
-    at = layout.normalize_dim(dim, tensor.meta.ndim, where)
-    return at, tensor.meta.shape[at]
+    axis = layout.normalize_dim(dim, tensor.meta.ndim, where)
+    return axis, tensor.meta.shape[axis]
 
 
-def _pieces(tensor: Tensor, dim: int, sizes: Sequence[int]) -> Pieces:
-    found, start = [], 0
+def _narrow_pieces(tensor: Tensor, dim: int, sizes: Sequence[int]) -> Pieces:
+    pieces, start = [], 0
     for size in sizes:
-        found.append(call(registry["narrow"], (tensor,), (dim, start, size)))
+        pieces.append(call(registry["narrow"], (tensor,), (dim, start, size)))
         start += size
-    return tuple(found)
+    return tuple(pieces)
 
 
-def _whole(value: Any, where: str) -> int:
+def _to_int(value: Any, where: str) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(f"{where}: sizes are ints, not {value!r}")
     return int(value.__index__())
 
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> Pieces:
-    """Views of pieces of `tensor` along `dim`: of one size (the last may be shorter), or of given sizes."""
+    """Split `tensor` along `dim` into views.
+
+    Args:
+        tensor: Any tensor with at least one dimension.
+        split_size_or_sections: Size of each piece (the last one may be shorter), or a list of sizes that add up to the
+            dimension's size.
+        dim: The dimension to split.
+
+    Raises:
+        ShapeError: Sizes are negative, or do not add up.
+        ArgumentError: A size is not an integer.
+    """
     if isinstance(split_size_or_sections, (tuple, list)):
         return split_with_sizes(tensor, split_size_or_sections, dim)
-    at, length = _dimension(tensor, dim, "split")
-    size = _whole(split_size_or_sections, "split")
+    axis, length = _dimension(tensor, dim, "split")
+    size = _to_int(split_size_or_sections, "split")
     if size < 0 or (size == 0 and length):
         raise ShapeError(f"split: the size of a piece must be positive, not {size}")
     sizes = [min(size, length - i) for i in range(0, length, size)] if length else [0]
-    return _pieces(tensor, at, sizes)
+    return _narrow_pieces(tensor, axis, sizes)
 
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Pieces:
-    """Views of pieces of the given sizes along `dim`, which add up to its size."""
-    at, length = _dimension(input, dim, "split_with_sizes")
-    sizes = [_whole(n, "split_with_sizes") for n in split_sizes]
+    """Split `input` along `dim` into views of the given sizes, which must add up to the dimension's size."""
+    axis, length = _dimension(input, dim, "split_with_sizes")
+    sizes = [_to_int(n, "split_with_sizes") for n in split_sizes]
     if sum(sizes) != length or any(n < 0 for n in sizes):
-        raise ShapeError(f"split: sizes {sizes} do not add up to {length}, the size of dimension {at}")
-    return _pieces(input, at, sizes)
+        raise ShapeError(f"split: sizes {sizes} do not add up to {length}, the size of dimension {axis}")
+    return _narrow_pieces(input, axis, sizes)
 
 
 def unsafe_split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Pieces:
-    """`split`, under the name that PyTorch has for pieces whose writes it does not follow; these are followed."""
+    """Do the same as `split`. (PyTorch does not track in-place writes to these pieces; weftgrad does.)"""
     return split(input, split_size, dim)
 
 
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Pieces:
-    """`split_with_sizes`; see `unsafe_split`."""
+    """Do the same as `split_with_sizes`; see `unsafe_split`."""
     return split_with_sizes(input, split_sizes, dim)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) -> Pieces:
-    """At most `chunks` views of equal size along `dim`; the last may be shorter."""
+    """Split `input` along `dim` into at most `chunks` views of equal size; the last one may be shorter."""
     if axis is not None:
-        dim = spelled_dim("chunk", dim, 0, axis)
-    at, length = _dimension(input, dim, "chunk")
-    chunks = _whole(chunks, "chunk")
+        dim = resolve_axis_alias("chunk", dim, 0, axis)
+    axis_index, length = _dimension(input, dim, "chunk")
+    chunks = _to_int(chunks, "chunk")
     if chunks < 1:
         raise ShapeError(f"chunk: the number of chunks must be positive, not {chunks}")
-    return split(input, -(-length // chunks), at) if length else _pieces(input, at, [0] * chunks)
+    return split(input, -(-length // chunks), axis_index) if length else _narrow_pieces(input, axis_index, [0] * chunks)
 
 
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Pieces:
-    """`chunk`; see `unsafe_split`."""
+    """Do the same as `chunk`; see `unsafe_split`."""
     return chunk(input, chunks, dim)
 
 
@@ -102,57 +113,68 @@ def tensor_split(
     tensor_indices_or_sections: Tensor | None = None,
     axis: int | None = None,
 ) -> Pieces:
-    """Views along `dim`: a number of nearly equal pieces, or pieces cut at given positions.
+    """Split `input` along `dim` into views: a number of nearly equal pieces, or pieces between given positions.
 
-    Numbers in a tensor are waited for. The last three names are those of PyTorch's overloads.
+    Args:
+        input: Any tensor with at least one dimension.
+        indices_or_sections: An int (number of pieces), a sequence of positions, or an int64 tensor with either (the
+            host waits for its values).
+        dim: The dimension to split.
+        indices: Name of `indices_or_sections` in one of PyTorch's overloads, as are `sections` and
+            `tensor_indices_or_sections`.
+
+    Raises:
+        ArgumentError: Not exactly one of the four arguments is given.
+        ShapeError: The number of pieces is not positive, or a tensor has the wrong shape or dtype.
     """
     if axis is not None:
-        dim = spelled_dim("tensor_split", dim, 0, axis)
-    given = [x for x in (indices_or_sections, indices, sections, tensor_indices_or_sections) if x is not None]
-    if len(given) != 1:
+        dim = resolve_axis_alias("tensor_split", dim, 0, axis)
+    arguments = [x for x in (indices_or_sections, indices, sections, tensor_indices_or_sections) if x is not None]
+    if len(arguments) != 1:
         raise ArgumentError("tensor_split: give either a number of pieces or the positions to cut at")
-    where: Any = given[0]
-    at, length = _dimension(input, dim, "tensor_split")
-    if isinstance(where, Tensor):
-        if where.meta.ndim > 1 or where.meta.dtype.name != "int64":
+    split_spec: Any = arguments[0]
+    axis_index, length = _dimension(input, dim, "tensor_split")
+    if isinstance(split_spec, Tensor):
+        if split_spec.meta.ndim > 1 or split_spec.meta.dtype.name != "int64":
             raise ShapeError(
-                f"tensor_split: positions are int64, in at most one dimension, not {where.meta.dtype.name} of shape "
-                f"{list(where.meta.shape)}"
+                f"tensor_split: positions are int64, in at most one dimension, not {split_spec.meta.dtype.name} of "
+                f"shape {list(split_spec.meta.shape)}"
             )
-        where = where.tolist()  # type: ignore[attr-defined]
-    if isinstance(where, (tuple, list)):
-        cuts = [None, *(_whole(n, "tensor_split") for n in where), None]
-        return tuple(call(registry["slice"], (input,), (at, a, b, 1)) for a, b in pairwise(cuts))
-    count = _whole(where, "tensor_split")
+        split_spec = split_spec.tolist()  # type: ignore[attr-defined]
+    if isinstance(split_spec, (tuple, list)):
+        bounds = [None, *(_to_int(n, "tensor_split") for n in split_spec), None]
+        return tuple(call(registry["slice"], (input,), (axis_index, a, b, 1)) for a, b in pairwise(bounds))
+    count = _to_int(split_spec, "tensor_split")
     if count < 1:
         raise ShapeError(f"tensor_split: the number of pieces must be positive, not {count}")
-    base, more = divmod(length, count)
-    return _pieces(input, at, [base + (i < more) for i in range(count)])
+    base, remainder = divmod(length, count)
+    return _narrow_pieces(input, axis_index, [base + (i < remainder) for i in range(count)])
 
 
-def _split_at(input: Tensor, where: Any, dim: int, least: int, name: str) -> Pieces:
+def _split_at(input: Tensor, split_spec: Any, dim: int, min_ndim: int, name: str) -> Pieces:
     only_tensors(name, input)
-    if input.meta.ndim < least:
-        raise ShapeError(f"{name}: takes {least} dimensions or more, not shape {list(input.meta.shape)}")
-    if isinstance(where, int) and (where < 1 or input.meta.shape[dim] % where):
+    if input.meta.ndim < min_ndim:
+        raise ShapeError(f"{name}: takes {min_ndim} dimensions or more, not shape {list(input.meta.shape)}")
+    if isinstance(split_spec, int) and (split_spec < 1 or input.meta.shape[dim] % split_spec):
         raise ShapeError(
-            f"{name}: dimension {dim} of size {input.meta.shape[dim]} does not split into {where} equal pieces"
+            f"{name}: dimension {dim} of size {input.meta.shape[dim]} does not split into {split_spec} equal pieces"
         )
-    return tensor_split(input, where, dim)
+    return tensor_split(input, split_spec, dim)
 
 
 def hsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
-    """`tensor_split` along dimension 1 (0 of vectors), into equal pieces."""
+    """Split along dimension 1 (dimension 0 of a vector) with `tensor_split`; a number of pieces must divide the
+    size."""
     return _split_at(input, indices_or_sections, 0 if input.meta.ndim == 1 else 1, 1, "hsplit")
 
 
 def vsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
-    """`tensor_split` along dimension 0, into equal pieces."""
+    """Split along dimension 0 with `tensor_split`; a number of pieces must divide the size."""
     return _split_at(input, indices_or_sections, 0, 2, "vsplit")
 
 
 def dsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
-    """`tensor_split` along dimension 2, into equal pieces."""
+    """Split along dimension 2 with `tensor_split`; a number of pieces must divide the size."""
     return _split_at(input, indices_or_sections, 2, 3, "dsplit")
 
 

@@ -1,4 +1,4 @@
-"""Distances between vectors: of all rows of one matrix to all of another, of rows among themselves, and of pairs."""
+"""Distances between vectors: all pairs of rows of two matrices, all pairs within one, and row by row; cosines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _order(p: Any, where: str) -> float:
     return float(p)
 
 
-def _power(p: float) -> str:
+def _power_kind(p: float) -> str:
     return {0.0: "count", 1.0: "1", 2.0: "2", math.inf: "max"}.get(p, "any")
 
 
@@ -40,15 +40,25 @@ def _floating(where: str, *tensors: Tensor) -> None:
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
-    """The p-norms of the differences of all rows of `x1` (…, P, M) to all rows of `x2` (…, R, M): (…, P, R). Leading
-    dimensions broadcast; p is 0 (elements that differ), `inf` (the largest difference), or any positive number.
+    """Return the p-norm distance of every row of `x1` to every row of `x2`.
 
-    Differences are summed as they are, in registers, for every p: the modes that PyTorch has for p = 2, which trade
-    precision for a matrix product, are taken and change nothing. Differentiable to any order; where a distance is 0,
-    its gradient is 0.
+    Differences are summed directly, in registers, for every p. PyTorch's modes for p = 2, which trade precision for a
+    matrix product, are accepted and change nothing. The function is differentiable to any order; the gradient of a
+    distance of 0 is 0.
 
-    Raises `ShapeError` for vectors, rows of different lengths or a negative p, `DTypeError` for integers,
-    `ArgumentError` for an unknown mode.
+    Args:
+        x1: `(..., P, M)`, floating.
+        x2: `(..., R, M)`; leading dimensions broadcast.
+        p: 0 (number of differing elements), inf (largest difference), or any positive number.
+        compute_mode: One of PyTorch's modes; has no effect.
+
+    Returns:
+        `(..., P, R)`.
+
+    Raises:
+        ShapeError: An operand is a vector, row lengths differ, or `p` is negative.
+        DTypeError: A dtype is not floating.
+        ArgumentError: The mode is unknown.
     """
     only_tensors("cdist", x1, x2)
     order = _order(p, "cdist")
@@ -65,30 +75,33 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
         )
     _floating("cdist", x1, x2)
     dtype = dtypes.promote(x1.meta.dtype, x2.meta.dtype)
-    lead = layout.broadcast([x1.meta.shape[:-2], x2.meta.shape[:-2]], "cdist")
-    # The largest difference's gradient goes to the element that equals it, which a rounded distance would not.
-    wide = dtypes.float32 if order == math.inf and dtype.itemsize == 2 and (x1.needs or x2.needs) else dtype
-    first, second = (_batched(x, lead, wide) for x in (x1, x2))
-    found = call(registry["pair_norms"], (first, second, order), (_power(order),))
-    if wide is not dtype:
-        found = call(registry["copy"], (found,), (dtype,))
-    return views.reshape(found, (*lead, x1.meta.shape[-2], x2.meta.shape[-2]))
+    batch_shape = layout.broadcast([x1.meta.shape[:-2], x2.meta.shape[:-2]], "cdist")
+    # The gradient for p = inf goes to the difference that equals the distance, so the distance must not be rounded.
+    compute_dtype = dtypes.float32 if order == math.inf and dtype.itemsize == 2 and (x1.needs or x2.needs) else dtype
+    first, second = (_batched(x, batch_shape, compute_dtype) for x in (x1, x2))
+    distances = call(registry["pair_norms"], (first, second, order), (_power_kind(order),))
+    if compute_dtype is not dtype:
+        distances = call(registry["copy"], (distances,), (dtype,))
+    return views.reshape(distances, (*batch_shape, x1.meta.shape[-2], x2.meta.shape[-2]))
 
 
-def _batched(x: Tensor, lead: tuple[int, ...], dtype: Any) -> Tensor:
-    """`x` with leading dimensions `lead` as one, contiguous."""
+def _batched(x: Tensor, batch_shape: tuple[int, ...], dtype: Any) -> Tensor:
+    """Cast `x`, expand it to leading dimensions `batch_shape`, and merge these into one; contiguous."""
     if x.meta.dtype is not dtype:
         x = call(registry["copy"], (x,), (dtype,))
-    if x.meta.shape[:-2] != lead:
-        x = call(registry["expand"], (x,), ((*lead, *x.meta.shape[-2:]),))
-    return views.contiguous(views.reshape(x, (math.prod(lead), *x.meta.shape[-2:])))
+    if x.meta.shape[:-2] != batch_shape:
+        x = call(registry["expand"], (x,), ((*batch_shape, *x.meta.shape[-2:]),))
+    return views.contiguous(views.reshape(x, (math.prod(batch_shape), *x.meta.shape[-2:])))
 
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norms of the differences of every two rows of a matrix (N, M), first those of row 0 to rows 1, 2, …: a
-    vector of N (N - 1) / 2. See `cdist`.
+    """Return the p-norm distances between all pairs of rows of a matrix `(N, M)`; see `cdist`.
 
-    Raises `ShapeError` for what is no matrix, or a negative p; `DTypeError` for integers.
+    The result is a vector of N * (N - 1) / 2 distances: row 0 to rows 1, 2, ..., then row 1 to rows 2, 3, ...
+
+    Raises:
+        ShapeError: The input is not a matrix, or `p` is negative.
+        DTypeError: The dtype is not floating.
     """
     only_tensors("pdist", input)
     order = _order(p, "pdist")
@@ -97,21 +110,20 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     _floating("pdist", input)
     count = input.meta.shape[0]
     rows, columns = triu_indices(count, count, 1, device=input.meta.device).unbind(0)  # type: ignore[attr-defined]
-    places = ops.linear_index(rows, columns, max(count, 1))
-    return call(registry["take_at"], (cdist(input, input, order), places), (0, 2))  # type: ignore[no-any-return]
+    pair_positions = ops.linear_index(rows, columns, max(count, 1))
+    return call(registry["take_at"], (cdist(input, input, order), pair_positions), (0, 2))  # type: ignore[no-any-return]
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps along the last dimension; shapes broadcast."""
+    """Return the p-norm of `x1 - x2 + eps` along the last dimension; shapes broadcast."""
     only_tensors("pairwise_distance", x1, x2)
     return ops.add(ops.sub(x1, x2), eps).norm(p, -1, keepdim)  # type: ignore[attr-defined,no-any-return]
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The scalar product along `dim` of vectors divided by their lengths, each taken as `eps` at least; shapes
-    broadcast.
+    """Return the cosine similarity along `dim`: x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)); shapes broadcast.
 
-    Raises `DTypeError` where neither is floating.
+    Raises `DTypeError` if neither dtype is floating.
     """
     only_tensors("cosine_similarity", x1, x2)
     if dtypes.promote(x1.meta.dtype, x2.meta.dtype).kind != "f":

@@ -1,4 +1,4 @@
-"""There is one process here; programs that ask, as PyTorch's users do before they use several, are told so."""
+"""`torch.distributed` for programs that ask whether it is available: it is not."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["is_available", "is_initialized"]
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False: there is one process only."""
     return False
 
 
 def is_initialized() -> bool:
-    """False."""
+    """Return False: there is one process only."""
     return False

@@ -1,7 +1,7 @@
-"""Tables of vectors read by integers: embeddings, their sums over bags, and one-hot vectors.
+"""Embedding lookups, their reductions over bags, and one-hot vectors.
 
-Gradients are summed in the order of the indices: the same call gives the same bits. Indices are checked as
-`bounds.check_bounds` says.
+Gradients are summed in the order of the indices, so the same call gives the same bits. Indices are checked by
+`bounds.check_bounds`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from ._checks import only_tensors, whole_number
+from ._checks import only_tensors, to_integer
 from ._generated import ops
 from .autograd import no_grad
-from .bounds import bounds_check, check_bounds
+from .bounds import check_bounds, prepare_check
 from .factories import full, zeros
 from .reducing import norm
 from .runtime import dtypes, views
@@ -29,8 +29,8 @@ _take_at, _put_at = registry["take_at"], registry["put_at"]
 _rows, _shared_rows = registry["embedding_rows"], registry["embedding_shared"]
 
 
-def _table(weight: Tensor, padding_idx: int | None, sparse: bool, where: str) -> int:
-    """The row that passes no gradient on, -1 for none. Checks the table."""
+def _check_table(weight: Tensor, padding_idx: int | None, sparse: bool, where: str) -> int:
+    """Check the table, and return the row that gets no gradient, or -1."""
     if sparse:
         raise NotSupported(f"{where}: there are no sparse gradients; leave sparse=False")
     if weight.meta.ndim != 2:
@@ -47,49 +47,72 @@ def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The rows of `weight` (rows, features) at the integers `input`, of any shape: (*input.shape, features).
+    """Look up rows of a table.
 
-    Row `padding_idx` (negative: counted from the end) gets no gradient. `max_norm`: rows that are read and whose
-    `norm_type` norm is larger are first scaled to it, in place. `scale_grad_by_freq`: a row's gradient is divided by
-    how often it is read. Raises `IndexOutOfRange`, `ShapeError`, and `NotSupported` for `sparse`.
+    Args:
+        input: Integer indices, of any shape.
+        weight: The table, `(rows, features)`.
+        padding_idx: Row that gets no gradient; negative ones count from the end.
+        max_norm: Rows that are read and have a larger norm are first scaled down to this norm, in place.
+        norm_type: The p of this norm.
+        scale_grad_by_freq: Whether to divide a row's gradient by the number of times that it is read.
+        sparse: Must be False.
+
+    Returns:
+        `(*input.shape, features)`.
+
+    Raises:
+        IndexOutOfRange: An index or `padding_idx` is out of range.
+        ShapeError: `weight` is not a matrix.
+        NotSupported: `sparse` is True.
     """
     only_tensors("embedding", input, weight)
-    skipped = _table(weight, padding_idx, sparse, "embedding")
-    check = bounds_check(input, weight.meta.shape[0], "embedding")
+    padding_row = _check_table(weight, padding_idx, sparse, "embedding")
+    check = prepare_check(input, weight.meta.shape[0], "embedding")
     if max_norm is not None:
         check()
         _renormalize(weight, input, max_norm, norm_type)
     if scale_grad_by_freq:
-        return check.around(_shared_rows, (weight, input), (0, 1, skipped))  # type: ignore[no-any-return]
-    if skipped < 0:
-        return check.around(_take_at, (weight, input), (0, 1))  # type: ignore[no-any-return]
-    return check.around(_rows, (weight, input), (0, 1, skipped))  # type: ignore[no-any-return]
+        return check.run(_shared_rows, (weight, input), (0, 1, padding_row))  # type: ignore[no-any-return]
+    if padding_row < 0:
+        return check.run(_take_at, (weight, input), (0, 1))  # type: ignore[no-any-return]
+    return check.run(_rows, (weight, input), (0, 1, padding_row))  # type: ignore[no-any-return]
 
 
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
-    """Scale the rows of `weight` at `indices` whose norm is larger than `max_norm` to it, in place."""
+    """Scale down the rows of `weight` at `indices` to a norm of at most `max_norm`, in place."""
     only_tensors("embedding_renorm_", weight, indices)
-    _table(weight, None, False, "embedding_renorm_")
+    _check_table(weight, None, False, "embedding_renorm_")
     check_bounds(indices, weight.meta.shape[0], "embedding_renorm_")
     _renormalize(weight, indices, max_norm, norm_type)
     return weight
 
 
 def _renormalize(weight: Tensor, index: Tensor, max_norm: float, norm_type: float) -> None:
-    """Every row is scaled from what it was before: one that is read twice is written twice, with the same numbers."""
+    """Scale rows in place. A row that occurs twice is written twice with the same values, as all are read first."""
     if not index.meta.numel or not weight.meta.numel:
         return
     with no_grad():
-        places = views.reshape(index, (-1,))
-        rows = call(_take_at, (weight, places), (0, 1))
+        flat_index = views.reshape(index, (-1,))
+        rows = call(_take_at, (weight, flat_index), (0, 1))
         norms = norm(rows, norm_type, 1, True)
         scales = ops.where(ops.gt(norms, max_norm), ops.true_divide(max_norm, ops.add(norms, 1e-7)), 1.0)
-        call_into(_put_at, (weight, places, ops.mul(rows, scales)), (0, 1), (weight,), in_place=True)
+        call_into(_put_at, (weight, flat_index, ops.mul(rows, scales)), (0, 1), (weight,), in_place=True)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 (*tensor.shape, num_classes): 1 at the class, 0 elsewhere; -1 takes as many classes as are needed, for
-    which the host waits. Raises `IndexOutOfRange`."""
+    """Encode class indices as one-hot vectors.
+
+    Args:
+        tensor: Integer classes, of any shape.
+        num_classes: Number of classes; -1 for the largest class plus 1, which the host waits for.
+
+    Returns:
+        int64 `(*tensor.shape, num_classes)`: 1 at the class, 0 elsewhere.
+
+    Raises:
+        IndexOutOfRange: A class is out of range.
+    """
     only_tensors("one_hot", tensor)
     if tensor.meta.dtype.kind not in "ui":
         raise DTypeError(f"one_hot: classes are integers, not {tensor.meta.dtype.name}; convert them with .long()")
@@ -97,15 +120,15 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if not tensor.meta.numel:
             raise ShapeError("one_hot: of an empty tensor, give num_classes")
         num_classes = int(ops.amax(tensor).item()) + 1  # type: ignore[attr-defined]
-    whole_number(num_classes, "one_hot", "num_classes", 0 if tensor.meta.numel else 1)
+    to_integer(num_classes, "one_hot", "num_classes", 0 if tensor.meta.numel else 1)
     check_bounds(tensor, num_classes, "one_hot")
     shape = tensor.meta.shape
-    made = zeros(*shape, num_classes, dtype=dtypes.int64, device=tensor.meta.device)
-    if made.meta.numel:
-        places = views.reshape(tensor, (*shape, 1))
-        ones = tensor_value(1, made, (*shape, 1))
-        call_into(registry["scatter"], (made, places, ones), (len(shape),), (made,), in_place=True)
-    return made
+    output = zeros(*shape, num_classes, dtype=dtypes.int64, device=tensor.meta.device)
+    if output.meta.numel:
+        class_index = views.reshape(tensor, (*shape, 1))
+        ones = tensor_value(1, output, (*shape, 1))
+        call_into(registry["scatter"], (output, class_index, ones), (len(shape),), (output,), in_place=True)
+    return output
 
 
 # Bags -----------------------------------------------------------------------------------------------------------------
@@ -116,18 +139,30 @@ def embedding_bag(
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
     per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Rows of `weight` (rows, features) at the integers `input`, reduced over bags: (bags, features).
+    """Look up rows of a table and reduce them over bags of indices.
 
-    input: (bags, n), or (n,) with `offsets` (bags,), where in `input` each bag begins; with `include_last_offset` the
-    last of the offsets is where the last bag ends. mode: "sum", "mean" or "max"; an empty bag gives 0.
-    per_sample_weights: of the shape of `input`, factors of the rows, for "sum". Row `padding_idx` takes no part.
-    max_norm, norm_type and scale_grad_by_freq are those of `embedding`. Raises `IndexOutOfRange` for indices, and for
-    offsets that do not begin with 0 or lie behind the end; `ShapeError`, `ArgumentError`, and `NotSupported` for
-    `sparse` and for weights in another mode.
+    Args:
+        input: Integer indices: `(bags, n)`, or `(n,)` together with `offsets`.
+        weight: The table, `(rows, features)`.
+        offsets: `(bags,)`, the start of each bag in `input`; the first one is 0.
+        max_norm: See `embedding`, as for norm_type, scale_grad_by_freq and sparse.
+        mode: "sum", "mean" or "max"; an empty bag gives 0.
+        per_sample_weights: Factors of the rows, of the shape of `input`; only for "sum".
+        include_last_offset: Whether `offsets` has one more element, the end of the last bag.
+        padding_idx: Row that is left out of the reduction.
+
+    Returns:
+        `(bags, features)`.
+
+    Raises:
+        IndexOutOfRange: Indices or offsets are out of range.
+        ShapeError: Shapes do not fit.
+        ArgumentError: Arguments contradict each other.
+        NotSupported: `sparse`, or weights with another mode than "sum".
     """
     where = "embedding_bag"
     only_tensors(where, input, weight)
-    skipped = _table(weight, padding_idx, sparse, where)
+    padding_row = _check_table(weight, padding_idx, sparse, where)
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError(f"{where}: mode must be 'sum', 'mean' or 'max', not {mode!r}")
     if scale_grad_by_freq and mode == "max":
@@ -147,34 +182,34 @@ def embedding_bag(
                 f"{weight.meta.dtype.name}; convert one with .to()"
             )
     check_bounds(input, weight.meta.shape[0], where)
-    offsets, bags = _bags(input, offsets, include_last_offset)
-    places = views.reshape(input, (-1,))
+    offsets, bags = _bag_offsets(input, offsets, include_last_offset)
+    flat_input = views.reshape(input, (-1,))
     if max_norm is not None:
-        _renormalize(weight, places, max_norm, norm_type)
-    plain = not scale_grad_by_freq and per_sample_weights is None and weight.meta.dtype.kind == "f"
-    if plain and mode != "max" and places.meta.numel:
-        statics = (bags, skipped, mode == "mean")
-        return call(registry["bag_sums"], (weight, places, offsets), statics)  # type: ignore[no-any-return]
-    bag = call(registry["bag_of"], (offsets,), (places.meta.numel,)) if places.meta.numel else places
+        _renormalize(weight, flat_input, max_norm, norm_type)
+    is_plain_sum = not scale_grad_by_freq and per_sample_weights is None and weight.meta.dtype.kind == "f"
+    if is_plain_sum and mode != "max" and flat_input.meta.numel:
+        statics = (bags, padding_row, mode == "mean")
+        return call(registry["bag_sums"], (weight, flat_input, offsets), statics)  # type: ignore[no-any-return]
+    bag = call(registry["bag_of"], (offsets,), (flat_input.meta.numel,)) if flat_input.meta.numel else flat_input
     if scale_grad_by_freq:
-        rows = call(_shared_rows, (weight, places), (0, 1, skipped))
+        rows = call(_shared_rows, (weight, flat_input), (0, 1, padding_row))
     else:
-        rows = call(_take_at, (weight, places), (0, 1))
-    if skipped >= 0:
-        bag = ops.where(ops.eq(places, skipped), -1, bag)
+        rows = call(_take_at, (weight, flat_input), (0, 1))
+    if padding_row >= 0:
+        bag = ops.where(ops.eq(flat_input, padding_row), -1, bag)
     if per_sample_weights is not None:
         rows = ops.mul(rows, views.reshape(per_sample_weights, (-1, 1)))
-    return _reduced(rows, bag, bags, mode)
+    return _reduce_bags(rows, bag, bags, mode)
 
 
-def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[Tensor, int]:
-    """Where in the indices each bag begins, and how many bags there are."""
+def _bag_offsets(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[Tensor, int]:
+    """Return the start of each bag in the flattened indices, and the number of bags."""
     where, device, count = "embedding_bag", input.meta.device, input.meta.numel
     if input.meta.ndim == 2:
         if offsets is not None:
             raise ArgumentError(f"{where}: offsets are for an input of one dimension; a matrix has a bag in each row")
-        bags, each = input.meta.shape
-        return upload(np.arange(bags) * each, device), bags
+        bags, bag_size = input.meta.shape
+        return upload(np.arange(bags) * bag_size, device), bags
     if input.meta.ndim != 1:
         raise ArgumentError(f"{where}: input has one or two dimensions, not {input.meta.ndim}")
     if not isinstance(offsets, Tensor):
@@ -190,18 +225,18 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[Te
     return offsets, bags
 
 
-def _reduced(rows: Tensor, bag: Tensor, bags: int, mode: str) -> Tensor:
-    """Rows reduced by bag; those of a bag that there is not take no part."""
+def _reduce_bags(rows: Tensor, bag: Tensor, bags: int, mode: str) -> Tensor:
+    """Reduce rows by bag number; rows with a bag number of -1 are ignored."""
     like, features = rows.meta, rows.meta.shape[1]
     if mode == "max":
         base = full((bags, features), -math.inf, dtype=like.dtype, device=like.device)
-        found = call(registry["put_maximum_at"], (base, bag, rows), (0, 1))
+        output = call(registry["put_maximum_at"], (base, bag, rows), (0, 1))
     else:
-        found = call(registry["spread_at"], (rows, bag), ((bags, features), 0, 1))
+        output = call(registry["spread_at"], (rows, bag), ((bags, features), 0, 1))
     if mode == "sum" or not bags:
-        return found  # type: ignore[no-any-return]
+        return output  # type: ignore[no-any-return]
     ones = call(registry["full_like_as"], (bag, 1), (dtypes.int64,))
     counts = views.reshape(call(registry["spread_at"], (ones, bag), ((bags,), 0, 1)), (bags, 1))
     if mode == "max":
-        return ops.where(ops.eq(counts, 0), 0.0, found)
-    return ops.true_divide(found, ops.clamp_min(counts, 1))
+        return ops.where(ops.eq(counts, 0), 0.0, output)
+    return ops.true_divide(output, ops.clamp_min(counts, 1))

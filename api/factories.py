@@ -1,4 +1,4 @@
-"""Making tensors: from data, filled, in sequence. Names and arguments as PyTorch's."""
+"""Create tensors: from data, filled with a value, or as a sequence. Names and arguments are PyTorch's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from . import _hosting
-from ._checks import number_for, only_tensors, whole_number
-from ._making import blank, finished, kept, shape_of
+from ._checks import only_tensors, to_dtype_number, to_integer
+from ._making import allocate_output, finalize_output, resolve_dtype_and_device, shape_of
 from .runtime import dtypes
 from .runtime.device import device as to_device
 from .runtime.device import meta
@@ -34,21 +34,29 @@ __all__ = [
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
-    """A new leaf tensor with a copy of `data`: a number, nested sequences, an array or a tensor.
+    """Create a leaf tensor with a copy of `data`.
 
-    Python floats become the default dtype, ints int64; arrays and NumPy's numbers keep theirs. Raises `ArgumentError`
-    for ragged data and for numbers that an integer dtype does not hold (an array's wrap around).
+    Args:
+        data: A number, nested sequences, a NumPy array, or a tensor.
+        dtype: Dtype of the result. By default Python floats get the default dtype, ints int64; arrays and NumPy scalars
+            keep theirs.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Raises:
+        ArgumentError: The data is ragged, or a Python number does not fit the integer dtype (array elements wrap).
     """
     if isinstance(data, Tensor):
-        made = _copy(data, dtype, device)
+        output = _copy_tensor(data, dtype, device)
     else:
         array = _as_array(data)
-        wanted = dtypes.parse(dtype) if dtype is not None else _dtype_of(array, data)
-        if wanted.kind in "ui" and array.size and not isinstance(data, (np.ndarray, np.generic)):
+        target_dtype = dtypes.parse(dtype) if dtype is not None else _dtype_of(array, data)
+        if target_dtype.kind in "ui" and array.size and not isinstance(data, (np.ndarray, np.generic)):
             for extreme in (array.min(), array.max()):  # an array wraps around, a number is an error
-                number_for(extreme, wanted, "tensor")
-        made = _hosting.from_host(array, wanted, to_device(device))
-    return finished(made, "tensor", requires_grad, pin_memory=pin_memory)
+                to_dtype_number(extreme, target_dtype, "tensor")
+        output = _hosting.from_host(array, target_dtype, to_device(device))
+    return finalize_output(output, "tensor", requires_grad, pin_memory=pin_memory)
 
 
 def _as_array(data: Any) -> np.ndarray[Any, Any]:
@@ -80,32 +88,34 @@ def _dtype_of(array: np.ndarray[Any, Any], data: Any) -> DType:
     if isinstance(data, (np.ndarray, np.generic)):
         return dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "f":
-        found = {dtypes.from_numpy(t) if isinstance(t, np.dtype) else dtypes.default_dtype() for t in _real_types(data)}
-        return reduce(dtypes.promote, found) if found else dtypes.default_dtype()
+        float_dtypes = {
+            dtypes.from_numpy(t) if isinstance(t, np.dtype) else dtypes.default_dtype() for t in _float_types(data)
+        }
+        return reduce(dtypes.promote, float_dtypes) if float_dtypes else dtypes.default_dtype()
     return dtypes.from_numpy(array.dtype) if array.size else dtypes.default_dtype()
 
 
-def _real_types(data: Any) -> set[Any]:
-    """What the floating numbers in nested sequences are: `float`, and the dtypes of NumPy's."""
+def _float_types(data: Any) -> set[Any]:
+    """Return the types of the floating numbers in nested sequences: `float`, and dtypes of NumPy scalars and arrays."""
     if not isinstance(data, (list, tuple)):
         return {getattr(data, "dtype", float)}
-    found: set[Any] = set()
-    for kind in set(map(type, data)):
-        if issubclass(kind, (list, tuple)):
-            found.update(*(_real_types(x) for x in data if isinstance(x, kind)))
-        elif issubclass(kind, (np.generic, np.ndarray)):
-            found.update(x.dtype for x in data if isinstance(x, kind) and x.dtype.kind == "f")
-        elif issubclass(kind, float):
-            found.add(float)
-    return found
+    float_types: set[Any] = set()
+    for value_type in set(map(type, data)):
+        if issubclass(value_type, (list, tuple)):
+            float_types.update(*(_float_types(x) for x in data if isinstance(x, value_type)))
+        elif issubclass(value_type, (np.generic, np.ndarray)):
+            float_types.update(x.dtype for x in data if isinstance(x, value_type) and x.dtype.kind == "f")
+        elif issubclass(value_type, float):
+            float_types.add(float)
+    return float_types
 
 
-def _copy(source: Tensor, dtype: Any, device: Any) -> Tensor:
+def _copy_tensor(source: Tensor, dtype: Any, device: Any) -> Tensor:
     return source.detach().to(device=device, dtype=dtype, copy=True)  # type: ignore[attr-defined,no-any-return]
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, without a copy where dtype and device allow it."""
+    """Convert `data` to a tensor; share its memory where dtype and device allow that."""
     if isinstance(data, Tensor):
         return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined,no-any-return]
     on_host = to_device(device).type == "cpu"
@@ -115,27 +125,35 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def _can_share(array: np.ndarray[Any, Any]) -> bool:
-    """Whether a tensor can lie over the memory of `array`."""
+    """Return True if a tensor can share the memory of `array`."""
     return bool(array.flags.writeable) and all(s >= 0 and not s % array.itemsize for s in array.strides)
 
 
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`obj` (a tensor, an array, nested sequences, a number) as a tensor, over the same memory where that is possible.
+    """Convert `obj` (a tensor, an array, nested sequences, a number) to a tensor.
 
-    copy: True for memory of its own in any case. Raises `ArgumentError` if it is False and a copy is needed.
+    Args:
+        obj: The data.
+        dtype: Dtype of the result.
+        device: Device of the result.
+        copy: True always copies, None copies where needed, False never copies.
+        requires_grad: Whether to record operations on the result.
+
+    Raises:
+        ArgumentError: `copy` is False and the memory cannot be shared.
     """
-    made = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
-    if copy is False and not (made is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, made.numpy()))):  # type: ignore[attr-defined]
+    output = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    if copy is False and not (output is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, output.numpy()))):  # type: ignore[attr-defined]
         raise ArgumentError("asarray: the memory cannot be shared; leave copy=False away")
-    return finished(made, "asarray", requires_grad)
+    return finalize_output(output, "asarray", requires_grad)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A `cpu` tensor that shares the memory of `array`. Raises `ArgumentError` where it cannot.
+    """Create a `cpu` tensor that shares the memory of `array`. A read-only array is copied, with a warning.
 
-    Of an array that may not be written to it has a copy, and warns.
+    Raises `ArgumentError` if the strides do not allow sharing.
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentError(f"from_numpy: takes a numpy.ndarray, not {type(array).__name__}")
@@ -146,23 +164,30 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A `cpu` tensor of one dimension over the memory of a buffer (a bytearray, an array, a memoryview).
+    """Create a 1-d `cpu` tensor that shares the memory of a buffer. A read-only buffer is copied, with a warning.
 
-    count: elements, all there are by default. offset: bytes to leave out in front. Of a buffer that may not be written
-    to it has a copy, and warns. Raises `ArgumentError` for a buffer that is too short.
+    Args:
+        buffer: A bytearray, an array or a memoryview.
+        dtype: Dtype of the elements.
+        count: Number of elements; -1 for all.
+        offset: Bytes to skip at the start.
+        requires_grad: Whether to record operations on the result.
+
+    Raises:
+        ArgumentError: The buffer is too short.
     """
-    wanted = dtypes.parse(dtype)
-    if wanted.name == "bfloat16":
-        return frombuffer(buffer, dtype=dtypes.int16, count=count, offset=offset).view(wanted)  # type: ignore[attr-defined,no-any-return]
+    target_dtype = dtypes.parse(dtype)
+    if target_dtype.name == "bfloat16":
+        return frombuffer(buffer, dtype=dtypes.int16, count=count, offset=offset).view(target_dtype)  # type: ignore[attr-defined,no-any-return]
     try:
-        array = np.frombuffer(buffer, wanted.numpy, count, offset)
+        array = np.frombuffer(buffer, target_dtype.numpy, count, offset)
     except (ValueError, TypeError) as error:
         raise ArgumentError(f"frombuffer: {error}") from None
-    return finished(from_numpy(array), "frombuffer", requires_grad)
+    return finalize_output(from_numpy(array), "frombuffer", requires_grad)
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor over the memory of any object with `__dlpack__` on the host."""
+    """Create a tensor that shares the memory of an object with `__dlpack__` on the host."""
     if isinstance(source, Tensor):
         return source
     array = np.from_dlpack(source)
@@ -173,145 +198,150 @@ def empty(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """An uninitialised tensor. The shape is given as ints, as one sequence, or as `size=`."""
-    made = blank("empty", size, named, dtype, device, out)
-    return finished(made, "empty", requires_grad, None, layout, pin_memory)
+    """Create an uninitialised tensor. Pass the shape as ints, as one sequence, or as `size=`."""
+    output = allocate_output("empty", size, named, dtype, device, out)
+    return finalize_output(output, "empty", requires_grad, None, layout, pin_memory)
 
 
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """An uninitialised tensor of given strides."""
-    wanted = dtypes.parse(dtype or dtypes.default_dtype())
-    made = _empty(meta(wanted, shape_of((tuple(size),)), tuple(stride), to_device(device)))
-    return finished(made, "empty_strided", requires_grad)
+    """Create an uninitialised tensor of shape `size` with strides `stride`, in elements."""
+    target_dtype = dtypes.parse(dtype or dtypes.default_dtype())
+    output = _empty(meta(target_dtype, shape_of((tuple(size),)), tuple(stride), to_device(device)))
+    return finalize_output(output, "empty_strided", requires_grad)
 
 
 def full(
     size: Sequence[int], fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of `fill_value` in every place; its dtype is that of the number unless given."""
+    """Create a tensor of shape `size` filled with `fill_value`; without `dtype`, the number's type decides the
+    dtype."""
     if isinstance(fill_value, (Tensor, np.generic)):
         fill_value = fill_value.item()  # type: ignore[union-attr]
     if not isinstance(size, (tuple, list)):
         raise ArgumentError(f"full: size must be a tuple of ints, not {size!r}")
     if not isinstance(fill_value, (bool, int, float)):
         raise ArgumentError(f"full: the value must be a number, not {fill_value!r}")
-    wanted = dtypes.of_number(fill_value) if dtype is None and out is None else dtype
-    made = _fill(blank("full", (tuple(size),), {}, wanted, device, out), fill_value, out)
-    return finished(made, "full", requires_grad, None, layout, pin_memory)
+    target_dtype = dtypes.number_dtype(fill_value) if dtype is None and out is None else dtype
+    output = _fill_output(allocate_output("full", (tuple(size),), {}, target_dtype, device, out), fill_value, out)
+    return finalize_output(output, "full", requires_grad, None, layout, pin_memory)
 
 
-def _fill(made: Tensor, value: Any, out: Tensor | None) -> Tensor:
-    return _filled(made, value) if out is None else out.fill_(value)  # type: ignore[attr-defined,no-any-return]
+def _fill_output(output: Tensor, value: Any, out: Tensor | None) -> Tensor:
+    return _fill_constant(output, value) if out is None else out.fill_(value)  # type: ignore[attr-defined,no-any-return]
 
 
-def _filled(made: Tensor, value: Any) -> Tensor:
-    if made.meta.numel:
-        number = number_for(value, made.meta.dtype, "full")
-        if not getattr(made.meta.device.driver, "opened", True):  # host memory: no driver is opened for a constant
-            _hosting.fill(made, number)
-            return made
-        before = made.storage.version
-        call_into(registry["fill"], (made, number), (), (made,), in_place=False)
-        made.storage.version = before
-    return made
+def _fill_constant(output: Tensor, value: Any) -> Tensor:
+    if output.meta.numel:
+        number = to_dtype_number(value, output.meta.dtype, "full")
+        if not getattr(output.meta.device.driver, "opened", True):  # host memory: do not open a driver for a constant
+            _hosting.fill(output, number)
+            return output
+        version = output.storage.version
+        call_into(registry["fill"], (output, number), (), (output,), in_place=False)
+        output.storage.version = version
+    return output
 
 
 def zeros(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """A tensor of zeros. The shape is given as ints, as one sequence, or as `size=`."""
-    made = _fill(blank("zeros", size, named, dtype, device, out), 0, out)
-    return finished(made, "zeros", requires_grad, None, layout, pin_memory)
+    """Create a tensor of zeros. Pass the shape as ints, as one sequence, or as `size=`."""
+    output = _fill_output(allocate_output("zeros", size, named, dtype, device, out), 0, out)
+    return finalize_output(output, "zeros", requires_grad, None, layout, pin_memory)
 
 
 def ones(
     *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """A tensor of ones. The shape is given as ints, as one sequence, or as `size=`."""
-    made = _fill(blank("ones", size, named, dtype, device, out), 1, out)
-    return finished(made, "ones", requires_grad, None, layout, pin_memory)
+    """Create a tensor of ones. Pass the shape as ints, as one sequence, or as `size=`."""
+    output = _fill_output(allocate_output("ones", size, named, dtype, device, out), 1, out)
+    return finalize_output(output, "ones", requires_grad, None, layout, pin_memory)
 
 
 def empty_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """An uninitialised tensor of the same shape, and strides if they are dense (`memory_format=contiguous_format`:
-    those of a contiguous one)."""
+    """Create an uninitialised tensor with the shape, dtype and device of `input`.
+
+    It has the strides of `input` if these are dense, or row-major ones with `memory_format=contiguous_format`.
+    """
     only_tensors("empty_like", input)
-    wanted = input.meta.dtype if dtype is None else dtypes.parse(dtype)
-    where = input.meta.device if device is None else to_device(device)
+    target_dtype = input.meta.dtype if dtype is None else dtypes.parse(dtype)
+    target_device = input.meta.device if device is None else to_device(device)
     strides = None if memory_format == "contiguous_format" else strides_like(input.meta)
-    made = _empty(meta(wanted, input.meta.shape, strides, where))
-    return finished(made, "empty_like", requires_grad, None, layout, pin_memory)
+    output = _empty(meta(target_dtype, input.meta.shape, strides, target_device))
+    return finalize_output(output, "empty_like", requires_grad, None, layout, pin_memory)
 
 
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """`fill_value` in the shape of `input`."""
+    """Create a tensor with the shape, dtype and device of `input`, filled with `fill_value`."""
     only_tensors("full_like", input)
-    made = _filled(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), fill_value)
-    return finished(made, "full_like", requires_grad, None, layout, pin_memory)
+    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), fill_value)
+    return finalize_output(output, "full_like", requires_grad, None, layout, pin_memory)
 
 
 def zeros_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Zeros in the shape of `input`."""
+    """Create a tensor of zeros with the shape, dtype and device of `input`."""
     only_tensors("zeros_like", input)
-    made = _filled(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 0)
-    return finished(made, "zeros_like", requires_grad, None, layout, pin_memory)
+    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 0)
+    return finalize_output(output, "zeros_like", requires_grad, None, layout, pin_memory)
 
 
 def ones_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Ones in the shape of `input`."""
+    """Create a tensor of ones with the shape, dtype and device of `input`."""
     only_tensors("ones_like", input)
-    made = _filled(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 1)
-    return finished(made, "ones_like", requires_grad, None, layout, pin_memory)
+    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 1)
+    return finalize_output(output, "ones_like", requires_grad, None, layout, pin_memory)
 
 
 def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A 0-d tensor."""
+    """Create a 0-d tensor, of the default dtype unless `dtype` is set."""
     return full((), value, dtype=dtype or dtypes.default_dtype(), device=device)
 
 
 def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float:
-    """A number, or the only element of a tensor or of an array."""
-    found = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value  # type: ignore[union-attr]
-    if not isinstance(found, (bool, int, float)) or not (math.isfinite(found) or not finite):
+    """Return a Python number, from a number or a tensor or array of one element."""
+    number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value  # type: ignore[union-attr]
+    if not isinstance(number, (bool, int, float)) or not (math.isfinite(number) or not finite):
         raise ArgumentError(f"{where}: takes {'finite ' if finite else ''}numbers, not {value!r}")
-    return found
+    return number
 
 
-def _progression(
-    name: str, count: int, dtype: DType, device: Any, numbers: tuple[int | float, ...], host: Callable[..., Any]
+def _fill_progression(
+    name: str, count: int, dtype: DType, device: Any, numbers: tuple[int | float, ...], host_formula: Callable[..., Any]
 ) -> Tensor:
-    """A vector of `count` elements, filled by the op `name`; host: the same of positions, to the same bits."""
-    made = _empty(meta(dtype, (count,), None, device))
+    """Create a vector filled by the op `name`, or by `host_formula`, which gives the same bits without a driver."""
+    output = _empty(meta(dtype, (count,), None, device))
     if not getattr(device.driver, "opened", True):  # as for constants
         with np.errstate(all="ignore"):
-            values = host(np.arange(count), *numbers)
-            if dtype.kind == "f" and dtype.itemsize == 2:  # kernels round doubles to half types by way of float32
+            values = host_formula(np.arange(count), *numbers)
+            if dtype.kind == "f" and dtype.itemsize == 2:  # kernels also round doubles to half types through float32
                 values = values.astype(np.float32)
             return _hosting.from_host(values, dtype, device)
     if count:
-        call_into(registry[name], (made, *numbers), (), (made,), in_place=False)
-        made.storage.version = 0
-    return made
+        call_into(registry[name], (output, *numbers), (), (output,), in_place=False)
+        output.storage.version = 0
+    return output
 
 
-def _spaced(i: np.ndarray[Any, Any], start: float, end: float, step: float, last: float) -> np.ndarray[Any, Any]:
+def _linspace_values(
+    i: np.ndarray[Any, Any], start: float, end: float, step: float, last: float
+) -> np.ndarray[Any, Any]:
     return np.where(2 * i < last, start + step * i, end - step * (last - i))
 
 
@@ -319,10 +349,23 @@ def arange(
     start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """start, start + step, … below end, start being 0 unless given. Integers if all of them are.
+    """Create the vector `start, start + step, ...` of the values below `end`.
 
-    Floats are calculated in float64, where the device has it. Of an integer dtype start and step are rounded towards
-    zero before, as in PyTorch.
+    Args:
+        start: First value (default 0). A single argument is the end.
+        end: Upper bound, not included.
+        step: Distance between values; not 0.
+        out: Tensor to write the result to.
+        dtype: int64 if all three numbers are integers, else the default dtype. For an integer dtype, `start` and `step`
+            are rounded towards zero first, as in PyTorch. Floats are computed in float64 where the device has it.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Raises:
+        ArgumentError: The step is 0 or has the wrong sign.
+        UnsupportedDType: `dtype` is bool.
     """
     if start is None and end is None:
         raise ArgumentError("arange: takes an end")
@@ -332,56 +375,60 @@ def arange(
     if not integral:
         start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
         integral = all(isinstance(x, int) for x in (start, end, step))
-    wanted, place = kept(dtype, device, out, dtypes.int64 if integral else None)
-    if wanted is dtypes.bool_:
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if integral else None)
+    if target_dtype is dtypes.bool_:
         raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
-    if wanted is dtypes.int64:
+    if target_dtype is dtypes.int64:
         start, end, step = int(start), int(end), int(step)
     if step == 0:
         raise ArgumentError("arange: the step must not be 0")
     if (end - start) * step < 0:
         raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
-    count = -(-(end - start) // step) if wanted is dtypes.int64 else math.ceil((end - start) / step)
-    fits = dtypes.float64 if wanted.kind == "f" else dtypes.int64
-    numbers = (number_for(start, fits, "arange"), number_for(step, fits, "arange"))
-    made = _progression("arange_fill", count, wanted, place, numbers, lambda i, start, step: start + step * i)
-    return finished(made, "arange", requires_grad, out, layout, pin_memory)
+    count = -(-(end - start) // step) if target_dtype is dtypes.int64 else math.ceil((end - start) / step)
+    number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
+    numbers = (to_dtype_number(start, number_dtype, "arange"), to_dtype_number(step, number_dtype, "arange"))
+    output = _fill_progression(
+        "arange_fill", count, target_dtype, target_device, numbers, lambda i, start, step: start + step * i
+    )
+    return finalize_output(output, "arange", requires_grad, out, layout, pin_memory)
 
 
 def linspace(
     start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`steps` values from start to end inclusive, evenly spaced; of an integer dtype rounded towards zero."""
-    count = whole_number(steps, "linspace", "steps")
+    """Create `steps` evenly spaced values from `start` to `end` inclusive; integer dtypes round towards zero."""
+    count = to_integer(steps, "linspace", "steps")
     first, last = (float(_endpoint(x, "linspace", False)) for x in (start, end))
-    wanted, place = kept(dtype, device, out)
-    fine = wanted
-    if wanted.kind != "f":
-        fine = dtypes.float64 if to_device(place).driver.capabilities.fp64 else dtypes.float32
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
+    compute_dtype = target_dtype
+    if target_dtype.kind != "f":
+        compute_dtype = dtypes.float64 if to_device(target_device).driver.capabilities.fp64 else dtypes.float32
     numbers = (first, last, (last - first) / max(count - 1, 1), float(max(count - 1, 1)))
-    made = _progression("linspace_fill", count, fine, place, numbers, _spaced)
-    if fine is not wanted:
-        made = made.to(wanted)  # type: ignore[attr-defined]
-    return finished(made, "linspace", requires_grad, out, layout, pin_memory)
+    output = _fill_progression("linspace_fill", count, compute_dtype, target_device, numbers, _linspace_values)
+    if compute_dtype is not target_dtype:
+        output = output.to(target_dtype)  # type: ignore[attr-defined]
+    return finalize_output(output, "linspace", requires_grad, out, layout, pin_memory)
 
 
 def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """base to the power of `linspace(start, end, steps)`."""
-    made = _hosting.from_host(np.logspace(start, end, steps, base=base), *kept(dtype, device, out))
-    return finished(made, "logspace", requires_grad, out, layout, pin_memory)
+    """Create the vector `base ** linspace(start, end, steps)`."""
+    output = _hosting.from_host(
+        np.logspace(start, end, steps, base=base), *resolve_dtype_and_device(dtype, device, out)
+    )
+    return finalize_output(output, "logspace", requires_grad, out, layout, pin_memory)
 
 
 def eye(
     n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Ones on the diagonal of an n by m matrix of zeros."""
-    rows, columns = (whole_number(k, "eye", name) for k, name in ((n, "n"), (n if m is None else m, "m")))
-    wanted, place = kept(dtype, device, out)
-    made = zeros(rows, columns, dtype=wanted, device=place)
-    _filled(call(registry["diagonal"], (made,), (0, 0, 1)), 1)
-    return finished(made, "eye", requires_grad, out, layout, pin_memory)
+    """Create an `(n, m)` matrix with ones on the diagonal and zeros elsewhere; `m` defaults to `n`."""
+    rows, columns = (to_integer(k, "eye", name) for k, name in ((n, "n"), (n if m is None else m, "m")))
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
+    output = zeros(rows, columns, dtype=target_dtype, device=target_device)
+    _fill_constant(call(registry["diagonal"], (output,), (0, 0, 1)), 1)
+    return finalize_output(output, "eye", requires_grad, out, layout, pin_memory)

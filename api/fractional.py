@@ -1,6 +1,6 @@
-"""Fractional max pooling (Graham 2014): windows whose distances are drawn so that the output has any smaller size.
+"""Fractional max pooling (Graham, "Fractional max-pooling", 2014): random window positions give any output size.
 
-Composed of gathering and a maximum; the windows' places are computed on the device.
+It is composed of a gather and a maximum; the device computes the window positions.
 """
 
 from __future__ import annotations
@@ -27,41 +27,59 @@ def fractional_max_pool2d_with_indices(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`fractional_max_pool2d`, and the int64 positions of the largest elements, row * W + column."""
-    return _pooled("fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples)
+    """Return `fractional_max_pool2d` and the int64 positions `row * W + column` of the maxima."""
+    return _fractional_max_pool(
+        "fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples
+    )
 
 
 def fractional_max_pool3d_with_indices(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`fractional_max_pool3d`, and the int64 positions of the largest elements in their volume."""
-    return _pooled("fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples)
+    """Return `fractional_max_pool3d` and the int64 positions of the maxima in their volume."""
+    return _fractional_max_pool(
+        "fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples
+    )
 
 
 def fractional_max_pool2d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """The largest elements of windows of (N, C, H, W) or (C, H, W), of `output_size` or `output_ratio` of the input's.
+    """Return the maxima of randomly placed windows.
 
-    The places of windows along each dimension are drawn for each channel of each sample, from `_random_samples`, (N, C,
-    2) numbers of [0, 1), if given. With `return_indices` a pair. Raises `ShapeError`, `ArgumentError`.
+    Args:
+        input: `(N, C, H, W)` or `(C, H, W)`, floating.
+        kernel_size: Window size, one int or two.
+        output_size: Spatial size of the result, one int or two. Give this or `output_ratio`.
+        output_ratio: Ratio of output to input size, one number or two.
+        return_indices: Whether to return also the int64 positions `row * W + column` of the maxima.
+        _random_samples: `(N, C, 2)` numbers in [0, 1) that determine the windows of each channel; random by default.
+
+    Raises:
+        ShapeError: Shapes or sizes do not fit.
+        ArgumentError: Not exactly one of `output_size` and `output_ratio` is given.
     """
-    found = _pooled("fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples)
-    return found if return_indices else found[0]
+    pooled = _fractional_max_pool(
+        "fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples
+    )
+    return pooled if return_indices else pooled[0]
 
 
 def fractional_max_pool3d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """As `fractional_max_pool2d`, of (N, C, D, H, W) or (C, D, H, W); `_random_samples` is (N, C, 3)."""
-    found = _pooled("fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples)
-    return found if return_indices else found[0]
+    """Do the same as `fractional_max_pool2d` for `(N, C, D, H, W)` or `(C, D, H, W)`; `_random_samples` is `(N, C,
+    3)`."""
+    pooled = _fractional_max_pool(
+        "fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples
+    )
+    return pooled if return_indices else pooled[0]
 
 
-def _pooled(
+def _fractional_max_pool(
     where: str, rank: int, input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
 ) -> tuple[Tensor, Tensor]:
     shape = input.meta.shape
@@ -73,16 +91,16 @@ def _pooled(
     sizes = shape[-rank:]
     if (output_size is None) == (output_ratio is None):
         raise ArgumentError(f"{where}: pass either output_size or output_ratio")
-    kernel = _numbers(where, "kernel_size", kernel_size, rank)
+    kernel = _int_sizes(where, "kernel_size", kernel_size, rank)
     if output_size is None:
         ratios = tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * rank
-        wanted: tuple[int, ...] = tuple(int(n * r) for n, r in zip(sizes, ratios, strict=True))
+        out_sizes: tuple[int, ...] = tuple(int(n * r) for n, r in zip(sizes, ratios, strict=True))
     else:
-        wanted = _numbers(where, "output_size", output_size, rank)
-    for n, k, m in zip(sizes, kernel, wanted, strict=True):
+        out_sizes = _int_sizes(where, "output_size", output_size, rank)
+    for n, k, m in zip(sizes, kernel, out_sizes, strict=True):
         if k < 1 or m < 1 or m + k - 1 > n:
             raise ShapeError(
-                f"{where}: windows of {list(kernel)} cannot give {list(wanted)} of an input of shape {list(shape)}"
+                f"{where}: windows of {list(kernel)} cannot give {list(out_sizes)} of an input of shape {list(shape)}"
             )
     batched = input if len(shape) == rank + 2 else input.unsqueeze(0)
     batch, channels = batched.meta.shape[:2]
@@ -93,44 +111,46 @@ def _pooled(
             f"{where}: _random_samples must have shape {[batch, channels, rank]}, not {list(samples.meta.shape)}"
         )
     index: Any = None
-    for d in range(rank):  # of windows and places in them: (N, C, outputs…, kernel…)
-        drawn = samples[..., rank - 1 - d if rank == 2 else d]  # PyTorch's order: columns before rows in two dimensions
-        places = _places(drawn, sizes[d], kernel[d], wanted[d])
-        spread = [batch, channels, *(1,) * (2 * rank)]
-        spread[2 + d], spread[2 + rank + d] = wanted[d], kernel[d]
-        places = places.reshape(spread)
-        index = places if index is None else ops.add(index * sizes[d], places)
+    for d in range(rank):  # index grows to (N, C, *out_sizes, *kernel)
+        axis_samples = samples[
+            ..., rank - 1 - d if rank == 2 else d
+        ]  # PyTorch's order: columns before rows in two dimensions
+        positions = _window_positions(axis_samples, sizes[d], kernel[d], out_sizes[d])
+        broadcast_shape = [batch, channels, *(1,) * (2 * rank)]
+        broadcast_shape[2 + d], broadcast_shape[2 + rank + d] = out_sizes[d], kernel[d]
+        positions = positions.reshape(broadcast_shape)
+        index = positions if index is None else ops.add(index * sizes[d], positions)
     count = math.prod(kernel)
     index = index.reshape(batch, channels, -1)
     values: Any = ops.gather(batched.reshape(batch, channels, -1), 2, index)
-    largest, at = values.reshape(batch, channels, -1, count).max(-1)
-    indices = index.reshape(batch, channels, -1, count).gather(3, at.unsqueeze(-1))
-    made = (*shape[:-rank], *wanted)
-    return largest.reshape(made), indices.reshape(made)
+    largest, window_index = values.reshape(batch, channels, -1, count).max(-1)
+    indices = index.reshape(batch, channels, -1, count).gather(3, window_index.unsqueeze(-1))
+    output_shape = (*shape[:-rank], *out_sizes)
+    return largest.reshape(output_shape), indices.reshape(output_shape)
 
 
-def _places(drawn: Any, size: int, kernel: int, count: int) -> Any:
-    """Where the elements of windows along one dimension are: (N, C, count, kernel), int64.
+def _window_positions(samples: Any, size: int, kernel: int, count: int) -> Any:
+    """Return the int64 positions `(N, C, count, kernel)` of the window elements along one dimension.
 
-    Window i begins at trunc((i + u) a) - trunc(u a), a = (size - kernel) / (count - 1), u the number drawn; the last
-    one ends with the dimension.
+    Window i begins at trunc((i + u) * a) - trunc(u * a), with a = (size - kernel) / (count - 1) and the random sample
+    u. The last window ends at the end of the dimension.
     """
-    place = drawn.meta.device
-    batch, channels = drawn.meta.shape
-    last: Any = ops.add(ops.mul(drawn.unsqueeze(-1), 0.0), float(size - kernel))
-    begins = last
+    device = samples.meta.device
+    batch, channels = samples.meta.shape
+    last: Any = ops.add(ops.mul(samples.unsqueeze(-1), 0.0), float(size - kernel))
+    starts = last
     if count > 1:
-        apart = (size - kernel) / (count - 1)
-        u = drawn.unsqueeze(-1)
-        steps = arange(count - 1, dtype=drawn.meta.dtype, device=place).reshape(1, 1, -1)  # type: ignore[attr-defined]
-        first: Any = ops.sub(ops.trunc(ops.add(steps, u) * apart), ops.trunc(u * apart))
-        begins = cat([first, last], 2)
-    inside = arange(kernel, dtype=dtypes.int64, device=place).reshape(1, 1, 1, -1)  # type: ignore[attr-defined]
-    return ops.add(begins.to(dtypes.int64).reshape(batch, channels, count, 1), inside)
+        spacing = (size - kernel) / (count - 1)
+        u = samples.unsqueeze(-1)
+        steps = arange(count - 1, dtype=samples.meta.dtype, device=device).reshape(1, 1, -1)  # type: ignore[attr-defined]
+        first: Any = ops.sub(ops.trunc(ops.add(steps, u) * spacing), ops.trunc(u * spacing))
+        starts = cat([first, last], 2)
+    offsets = arange(kernel, dtype=dtypes.int64, device=device).reshape(1, 1, 1, -1)  # type: ignore[attr-defined]
+    return ops.add(starts.to(dtypes.int64).reshape(batch, channels, count, 1), offsets)
 
 
-def _numbers(where: str, name: str, value: Any, rank: int) -> tuple[int, ...]:
-    found: Sequence[Any] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
-    if len(found) != rank or any(isinstance(n, bool) or not isinstance(n, int) for n in found):
+def _int_sizes(where: str, name: str, value: Any, rank: int) -> tuple[int, ...]:
+    sizes: Sequence[Any] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+    if len(sizes) != rank or any(isinstance(n, bool) or not isinstance(n, int) for n in sizes):
         raise ArgumentError(f"{where}: {name} must be {rank} ints, or one, not {value!r}")
-    return tuple(found)
+    return tuple(sizes)

@@ -1,10 +1,10 @@
-"""Modules as functions of their parameters, under the name of `torch.func`."""
+"""Call modules with other parameters (`torch.func`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .nn.utils.stateless import called
+from .nn.utils.stateless import call_with_tensors
 
 __all__ = ["functional_call"]
 
@@ -18,11 +18,20 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """`module(*args, **kwargs)` with the parameters and buffers of a dict from paths to tensors (or of several dicts).
+    """Call a module with other parameters and buffers. The module itself is unchanged afterwards.
 
-    The module's own tensors stand in for those not given (with `strict` that is an error, as are paths it does not
-    have), and are untouched afterwards; gradients flow to the given ones. tie_weights: a tensor that the module has
-    under two paths is replaced under both. One argument need not be in a tuple. Raises `ArgumentError`, `NoSuchPart`,
-    `StateDictError`.
+    Args:
+        module: The module.
+        parameter_and_buffer_dicts: A dict from paths to tensors, or several; gradients flow to these tensors. The
+            module's own tensors are used for missing paths.
+        args: Positional arguments; a single one need not be in a tuple.
+        kwargs: Keyword arguments.
+        tie_weights: Whether a tensor that the module has under two paths is replaced under both.
+        strict: Whether missing and unknown paths are errors.
+
+    Raises:
+        ArgumentError: An argument has the wrong type.
+        NoSuchMember: The module does not have a path.
+        StateDictError: With `strict`, paths are missing or unknown.
     """
-    return called(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)
+    return call_with_tensors(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)

@@ -1,7 +1,7 @@
-"""Functions whose arguments need control flow, over the ops of the specs. Names and arguments are PyTorch's.
+"""Functions whose arguments need control flow around the generated ops. Names and arguments are PyTorch's.
 
-Here are arithmetic and facts about dtypes; reductions, products and shapes have modules of their own, and METHODS
-lists what of all this is a method of Tensor as well.
+This module has arithmetic, comparison and dtype information; `reducing`, `products` and `shapes` have the others.
+`METHODS` lists the functions that are also methods of Tensor.
 """
 
 from __future__ import annotations
@@ -58,29 +58,29 @@ __all__ += products.__all__ + reducing.__all__ + shapes.__all__
 
 
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """input + alpha * other."""
-    return ops.add(input, other if alpha == 1 else _scaled(other, alpha), out=out)
+    """Return `input + alpha * other`."""
+    return ops.add(input, other if alpha == 1 else _scale(other, alpha), out=out)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """input - alpha * other."""
-    return ops.sub(input, other if alpha == 1 else _scaled(other, alpha), out=out)
+    """Return `input - alpha * other`."""
+    return ops.sub(input, other if alpha == 1 else _scale(other, alpha), out=out)
 
 
 subtract = sub
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """other - alpha * input."""
-    return ops.sub(other, input if alpha == 1 else _scaled(input, alpha))
+    """Return `other - alpha * input`."""
+    return ops.sub(other, input if alpha == 1 else _scale(input, alpha))
 
 
-def _scaled(value: Any, alpha: Any) -> Any:
+def _scale(value: Any, alpha: Any) -> Any:
     return ops.mul(value, alpha) if isinstance(value, Tensor) else value * alpha
 
 
 def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Add alpha * other in place."""
+    """Add `alpha * other` in place."""
     if alpha == 1:
         return ops.add_(self, other)
     if isinstance(other, Tensor):
@@ -89,18 +89,18 @@ def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Subtract alpha * other in place."""
+    """Subtract `alpha * other` in place."""
     return ops.sub_(self, other) if alpha == 1 else add_(self, other, alpha=-alpha)
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-    """input / other; `rounding_mode` is None, "floor" or "trunc"."""
+    """Return `input / other`, rounded as `rounding_mode` says: None (not rounded), "floor" or "trunc"."""
     if rounding_mode is None:
         return ops.true_divide(input, other, out=out)
     if rounding_mode == "floor":
         return ops.floor_divide(input, other, out=out)
     if rounding_mode == "trunc":
-        if result_type(input, other).is_floating_point:  # trunc_divide is for integers: it has NaN for infinities
+        if result_type(input, other).is_floating_point:  # trunc_divide is for integers: it gives NaN for infinities
             quotient = ops.trunc(ops.true_divide(input, other))
             return quotient if out is None else out.copy_(quotient)  # type: ignore[attr-defined,no-any-return]
         return ops.trunc_divide(input, other, out=out)
@@ -111,23 +111,23 @@ divide = div
 
 
 def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """Divide in place."""
+    """Divide in place; see `div`."""
     if rounding_mode is None:
         return ops.true_divide_(self, other)
     return self.copy_(div(self, other, rounding_mode=rounding_mode))  # type: ignore[attr-defined,no-any-return]
 
 
 def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
-    """The n-th derivative of digamma, elementwise; n = 0 is digamma itself.
+    """Return the n-th derivative of digamma, elementwise; n = 0 is digamma itself.
 
-    Integers become the default floating dtype. Raises ArgumentError for an `n` that is negative or no integer.
+    Integers become the default floating dtype. Raises `ArgumentError` if `n` is negative or not an integer.
     """
     order = _order(n)
     return ops.polygamma(input, order, out=out) if order else ops.digamma(input, out=out)
 
 
 def polygamma_(self: Tensor, n: int) -> Tensor:
-    """The n-th derivative of digamma, in place."""
+    """Compute `polygamma` in place."""
     _order(n)
     return self.copy_(polygamma(n, self))  # type: ignore[attr-defined,no-any-return]
 
@@ -139,7 +139,7 @@ def _order(n: Any) -> float:
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """input limited to [min, max]; either may be missing."""
+    """Limit the elements to [min, max]; one of the bounds may be None. Bounds are numbers or tensors."""
     if min is None and max is None:
         raise ArgumentError("clamp: give min, max or both")
     if min is None:
@@ -151,7 +151,7 @@ clip = clamp
 
 
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Limit to [min, max] in place."""
+    """Limit the elements to [min, max] in place; see `clamp`."""
     if min is None and max is None:
         raise ArgumentError("clamp_: give min, max or both")
     if min is None:
@@ -160,7 +160,7 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """The nearest number with `decimals` decimals, halves to the even one."""
+    """Round to `decimals` decimals (negative: to tens, hundreds, ...), halves to even."""
     if type(decimals) is not int:
         raise ArgumentError(f"round: decimals must be an int, not {decimals!r}")
     if not decimals:
@@ -175,95 +175,95 @@ def nan_to_num(
     input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None, *,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """NaN and infinities replaced by numbers (by default the largest of the dtype)."""
+    """Replace NaN by `nan`, and infinities by `posinf` and `neginf` (default: the extremes of the dtype)."""
     if input.meta.dtype.kind != "f":
         return clone(input) if out is None else store(input, out, "nan_to_num")
-    top = finfo(input.meta.dtype).max
-    found = ops.where(ops.eq(input, -math.inf), -top if neginf is None else neginf, input)
-    found = ops.where(ops.eq(input, math.inf), top if posinf is None else posinf, found)
-    return ops.where(ops.isnan(input), 0.0 if nan is None else nan, found, out=out)
+    largest = finfo(input.meta.dtype).max
+    output = ops.where(ops.eq(input, -math.inf), -largest if neginf is None else neginf, input)
+    output = ops.where(ops.eq(input, math.inf), largest if posinf is None else posinf, output)
+    return ops.where(ops.isnan(input), 0.0 if nan is None else nan, output, out=out)
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, elementwise."""
-    near = ops.le(ops.abs(ops.sub(input, other)), ops.add(ops.mul(ops.abs(other), rtol), atol))
-    found = ops.logical_or(ops.logical_and(near, ops.isfinite(other)), ops.eq(input, other))
+    """Return |input - other| <= atol + rtol * |other| as a bool tensor. NaN equals NaN only with `equal_nan`."""
+    within_tolerance = ops.le(ops.abs(ops.sub(input, other)), ops.add(ops.mul(ops.abs(other), rtol), atol))
+    close = ops.logical_or(ops.logical_and(within_tolerance, ops.isfinite(other)), ops.eq(input, other))
     if equal_nan:
-        found = ops.logical_or(found, ops.logical_and(ops.isnan(input), ops.isnan(other)))
-    return found
+        close = ops.logical_or(close, ops.logical_and(ops.isnan(input), ops.isnan(other)))
+    return close
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are close (see `isclose`)."""
+    """Return True if all elements are close; see `isclose`."""
     return bool(ops.all(isclose(input, other, rtol, atol, equal_nan)))
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether shapes and all elements are equal."""
+    """Return True if the shapes and all elements are equal."""
     only_tensors("equal", input, other)
     return input.meta.shape == other.meta.shape and bool(ops.all(ops.eq(input, other)))
 
 
 def isposinf(input: Tensor) -> Tensor:
-    """Whether elements are +inf."""
+    """Return a bool tensor that is True where elements are +inf."""
     return ops.eq(input, math.inf)
 
 
 def isneginf(input: Tensor) -> Tensor:
-    """Whether elements are -inf."""
+    """Return a bool tensor that is True where elements are -inf."""
     return ops.eq(input, -math.inf)
 
 
 def isreal(input: Tensor) -> Tensor:
-    """True everywhere: there are no complex dtypes."""
+    """Return True for every element: there are no complex dtypes."""
     return ops.eq(input, input).fill_(True)  # type: ignore[attr-defined,no-any-return]
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy; gradients flow back to `input`."""
+    """Return a copy; gradients flow back to `input`."""
     return call(registry["copy"], (input,), (None,))  # type: ignore[no-any-return]
 
 
 def numel(input: Tensor) -> int:
-    """The number of elements."""
+    """Return the number of elements."""
     return input.meta.numel
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether `value` is a Tensor."""
+    """Return True if `value` is a Tensor."""
     return isinstance(value, Tensor)
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is floating."""
+    """Return True if the dtype is floating."""
     return input.meta.dtype.is_floating_point
 
 
 def is_nonzero(input: Tensor) -> bool:
-    """The truth of a tensor of one element."""
+    """Return True if the single element is not 0. Raises `ShapeError` for several elements."""
     return bool(input)
 
 
 def result_type(first: Any, second: Any) -> DType:
-    """The dtype in which two operands (tensors or numbers) would meet."""
-    for given in (first, second):
-        if not isinstance(given, (Tensor, bool, int, float)):
-            raise ArgumentError(f"result_type: takes tensors and numbers, not {type(given).__name__}")
+    """Return the dtype that arithmetic with two operands (tensors or numbers) promotes to."""
+    for operand in (first, second):
+        if not isinstance(operand, (Tensor, bool, int, float)):
+            raise ArgumentError(f"result_type: takes tensors and numbers, not {type(operand).__name__}")
     return dtypes.promote_operands(
         [
-            (x.meta.dtype, 0 if x.meta.ndim else 1) if isinstance(x, Tensor) else (dtypes.of_number(x), 2)
+            (x.meta.dtype, 0 if x.meta.ndim else 1) if isinstance(x, Tensor) else (dtypes.number_dtype(x), 2)
             for x in (first, second)
         ]
     )
 
 
 def promote_types(first: DType, second: DType) -> DType:
-    """The smallest dtype that holds both."""
+    """Return the dtype that two dtypes promote to."""
     return dtypes.promote(first, second)
 
 
 def can_cast(source: DType, target: DType) -> bool:
-    """Whether values of `source` may be written to `target`: never from a higher category to a lower."""
+    """Return True if `source` may be cast to `target` without going down in category: bool, integer, floating."""
     order = {"b": 0, "u": 1, "i": 1, "f": 2}
     return order[source.kind] <= order[target.kind]
 
@@ -274,17 +274,17 @@ class finfo:
     def __init__(self, dtype: Any = None):
         import numpy as np
 
-        found = dtypes.default_dtype() if dtype is None else dtypes.parse(dtype)
-        if found.kind != "f":
-            raise DTypeError(f"finfo: takes floating dtypes, not {found.name}; use iinfo")
-        if found is dtypes.bfloat16:
+        parsed = dtypes.default_dtype() if dtype is None else dtypes.parse(dtype)
+        if parsed.kind != "f":
+            raise DTypeError(f"finfo: takes floating dtypes, not {parsed.name}; use iinfo")
+        if parsed is dtypes.bfloat16:
             self.max, self.eps, self.tiny, self.bits = 3.3895313892515355e38, 0.0078125, 1.1754943508222875e-38, 16
         else:
-            limits = np.finfo(found.numpy)
+            limits = np.finfo(parsed.numpy)
             self.max, self.eps, self.tiny = float(limits.max), float(limits.eps), float(limits.tiny)
-            self.bits = found.itemsize * 8
-        self.min, self.smallest_normal, self.dtype = -self.max, self.tiny, found.name
-        self.resolution = 10.0 ** math.ceil(math.log10(self.eps))  # a decimal that is kept: 1e-6 of float32
+            self.bits = parsed.itemsize * 8
+        self.min, self.smallest_normal, self.dtype = -self.max, self.tiny, parsed.name
+        self.resolution = 10.0 ** math.ceil(math.log10(self.eps))  # the decimal resolution, 1e-6 for float32
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
@@ -297,18 +297,21 @@ class iinfo:
     def __init__(self, dtype: Any):
         import numpy as np
 
-        found = dtypes.parse(dtype)
-        if found.kind not in "ui":
-            raise DTypeError(f"iinfo: takes integer dtypes, not {found.name}")
-        limits = np.iinfo(found.numpy)
-        self.max, self.min, self.bits, self.dtype = int(limits.max), int(limits.min), found.itemsize * 8, found.name
+        parsed = dtypes.parse(dtype)
+        if parsed.kind not in "ui":
+            raise DTypeError(f"iinfo: takes integer dtypes, not {parsed.name}")
+        limits = np.iinfo(parsed.numpy)
+        self.max, self.min, self.bits, self.dtype = int(limits.max), int(limits.min), parsed.itemsize * 8, parsed.name
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
-    """input where condition holds, other elsewhere; of a condition alone, the places where it holds."""
+    """Select elements of `input` where `condition` is true, and of `other` elsewhere; shapes broadcast.
+
+    With `condition` alone, return its nonzero indices, one vector for each dimension.
+    """
     only_tensors("where", condition)
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]

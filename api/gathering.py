@@ -1,6 +1,6 @@
-"""Gathering along a dimension, selecting and masks: what PyTorch has as functions that read where a tensor says.
+"""Gather, select and mask: functions that read elements at the positions of an index tensor or a mask.
 
-Indices are checked as `bounds.check_bounds` says. `scattering` has the functions that write.
+Indices are checked by `bounds.check_bounds`. `scattering` has the functions that write.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from ._checks import only_tensors
 from ._generated import ops
-from .bounds import bounds_check
+from .bounds import prepare_check
 from .embeddings import embedding as _embedding
 from .embeddings import embedding_renorm_
 from .indexing import get, index_put, without_negatives
@@ -20,9 +20,9 @@ from .runtime.device import meta
 from .runtime.dispatch import call, call_into, empty
 from .runtime.errors import ArgumentError, DTypeError, ShapeError
 from .runtime.records import registry
-from .runtime.spelling import spelled_dim, store, with_axis
+from .runtime.spelling import resolve_axis_alias, store, with_axis
 from .runtime.tensor import Tensor
-from .values import apart, on_device, positions, tensor_value
+from .values import copy_if_aliased, on_device, positions, tensor_value
 
 __all__ = [
     "argwhere", "embedding", "embedding_renorm_", "gather", "index_put", "index_select", "masked_fill",
@@ -33,132 +33,158 @@ __all__ = [
 _take_at, _put_at = registry["take_at"], registry["put_at"]
 
 
-def _vector(tensor: Tensor) -> Tensor:
-    """`tensor`, a 0-d one as a vector of one."""
+def _at_least_1d(tensor: Tensor) -> Tensor:
+    """Return `tensor`, viewed as a vector of one element if it is 0-d."""
     return tensor if tensor.meta.ndim else views.reshape(tensor, (1,))
 
 
 @with_axis
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
-    """out[i][j][k] = input[i][index[i][j][k]][k] for dim = 1, and so for every dimension.
+    """Return `out[i][j][k] = input[i][index[i][j][k]][k]` (for 3 dimensions and `dim=1`).
 
-    `index` (integers) has as many dimensions as `input`, and none longer except `dim`. Raises `IndexOutOfRange`.
+    Args:
+        input: Any tensor.
+        dim: The dimension to index.
+        index: Integer tensor with as many dimensions as `input`, none of them longer except `dim`.
+        sparse_grad: Accepted for compatibility with PyTorch.
+        out: Tensor to write the result to.
+
+    Returns:
+        A tensor of the shape of `index`.
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
     """
     only_tensors("gather", input, index)
-    at = layout.normalize_dim(dim, input.meta.ndim, "gather")
-    whole, places = _vector(input), _vector(index)
-    check = bounds_check(places, whole.meta.shape[at], "gather")
-    found = check.around(registry["gather"], (whole, places), (at,))
-    found = views.reshape(found, index.meta.shape) if not index.meta.ndim else found
-    return found if out is None else store(found, out, "gather")
+    axis_index = layout.normalize_dim(dim, input.meta.ndim, "gather")
+    source, index_vector = _at_least_1d(input), _at_least_1d(index)
+    check = prepare_check(index_vector, source.meta.shape[axis_index], "gather")
+    output = check.run(registry["gather"], (source, index_vector), (axis_index,))
+    output = views.reshape(output, index.meta.shape) if not index.meta.ndim else output
+    return output if out is None else store(output, out, "gather")
 
 
 def take_along_dim(
     input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None, axis: int | None = None
 ) -> Tensor:
-    """`gather` with shapes broadcast beside `dim`; of the flattened input without `dim`. Negative indices count from
-    the end. Raises `IndexOutOfRange`."""
+    """Gather along `dim`; the other dimensions of `input` and `indices` broadcast.
+
+    Without `dim` both are flattened. Negative indices count from the end. Raises `IndexOutOfRange`.
+    """
     only_tensors("take_along_dim", input, indices)
     if axis is not None:
-        dim = spelled_dim("take_along_dim", dim, None, axis)
-    found = _taken_along(input, indices, dim)
-    return found if out is None else store(found, out, "take_along_dim")
+        dim = resolve_axis_alias("take_along_dim", dim, None, axis)
+    output = _take_along_dim(input, indices, dim)
+    return output if out is None else store(output, out, "take_along_dim")
 
 
-def _taken_along(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
+def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     if dim is None:
-        places = without_negatives(views.reshape(indices, (-1,)), input.meta.numel, 0)
-        return call(registry["gather"], (views.reshape(input, (-1,)), places), (0,))  # type: ignore[no-any-return]
-    at = layout.normalize_dim(dim, input.meta.ndim, "take_along_dim")
+        flat_indices = without_negatives(views.reshape(indices, (-1,)), input.meta.numel, 0)
+        return call(registry["gather"], (views.reshape(input, (-1,)), flat_indices), (0,))  # type: ignore[no-any-return]
+    axis = layout.normalize_dim(dim, input.meta.ndim, "take_along_dim")
     if indices.meta.ndim != input.meta.ndim:
         raise ShapeError(f"take_along_dim: input has {input.meta.ndim} dimensions, indices {indices.meta.ndim}")
     a, b = input.meta.shape, indices.meta.shape
-    beside = layout.broadcast([a[:at] + (1,) + a[at + 1 :], b[:at] + (1,) + b[at + 1 :]], "take_along_dim")
-    input = call(registry["expand"], (input,), (beside[:at] + (a[at],) + beside[at + 1 :],))
-    indices = call(registry["expand"], (indices,), (beside[:at] + (b[at],) + beside[at + 1 :],))
-    indices = without_negatives(indices, a[at], at)  # type: ignore[assignment]
-    return call(registry["gather"], (input, indices), (at,))  # type: ignore[no-any-return]
+    common_shape = layout.broadcast(
+        [a[:axis] + (1,) + a[axis + 1 :], b[:axis] + (1,) + b[axis + 1 :]], "take_along_dim"
+    )
+    input = call(registry["expand"], (input,), (common_shape[:axis] + (a[axis],) + common_shape[axis + 1 :],))
+    indices = call(registry["expand"], (indices,), (common_shape[:axis] + (b[axis],) + common_shape[axis + 1 :],))
+    indices = without_negatives(indices, a[axis], axis)  # type: ignore[assignment]
+    return call(registry["gather"], (input, indices), (axis,))  # type: ignore[no-any-return]
 
 
 @with_axis
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The slices of `input` at the positions `index` (a vector of integers) of dimension `dim`.
+    """Return the slices of `input` at the positions `index` of dimension `dim`.
 
-    Raises `IndexOutOfRange`, `ShapeError`.
+    Args:
+        input: Any tensor.
+        dim: The dimension to index.
+        index: Integer vector.
+        out: Tensor to write the result to.
+
+    Raises:
+        IndexOutOfRange: A position is out of range.
+        ShapeError: `index` is not a vector.
     """
     only_tensors("index_select", input, index)
-    at = layout.normalize_dim(dim, input.meta.ndim, "index_select")
+    axis_index = layout.normalize_dim(dim, input.meta.ndim, "index_select")
     if index.meta.ndim > 1:
         raise ShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
-    whole, places = _vector(input), _vector(index)
-    if not input.meta.ndim and places.meta.numel != 1:
-        raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {places.meta.numel}")
-    check = bounds_check(places, whole.meta.shape[at], "index_select")
-    found = check.around(_take_at, (whole, places), (at, 1))
-    found = views.reshape(found, ()) if not input.meta.ndim else found
-    return found if out is None else store(found, out, "index_select")
+    source, index_vector = _at_least_1d(input), _at_least_1d(index)
+    if not input.meta.ndim and index_vector.meta.numel != 1:
+        raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {index_vector.meta.numel}")
+    check = prepare_check(index_vector, source.meta.shape[axis_index], "index_select")
+    output = check.run(_take_at, (source, index_vector), (axis_index, 1))
+    output = views.reshape(output, ()) if not input.meta.ndim else output
+    return output if out is None else store(output, out, "index_select")
 
 
 @with_axis
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The slice at `index` of a dimension, which is dropped: a view."""
+    """Return a view of the slice at `index` of dimension `dim`, without that dimension."""
     return ops.select(input, dim, index)
 
 
 @with_axis
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """A dimension cut to `length` elements from `start`, an int or a 0-d integer tensor (whose value the host waits
-    for): a view."""
+    """Return a view of `length` elements of dimension `dim`, from `start` on.
+
+    `start` is an int or a 0-d integer tensor, whose value the host waits for.
+    """
     return ops.narrow(input, dim, start.__index__() if isinstance(start, Tensor) else start, length)
 
 
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Elements of the flattened `input`, in the shape of `index`; negative positions count from the end."""
+    """Return elements of the flattened `input`, in the shape of `index`. Negative positions count from the end."""
     only_tensors("take", input, index)
     index = without_negatives(index, input.meta.numel, 0)  # type: ignore[assignment]
-    found = call(_take_at, (input, index), (0, input.meta.ndim))
-    return found if out is None else store(found, out, "take")
+    output = call(_take_at, (input, index), (0, input.meta.ndim))
+    return output if out is None else store(output, out, "take")
 
 
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """`nn.functional.embedding` with the arguments of PyTorch's `torch.embedding`; a `padding_idx` of -1 is none."""
-    skipped = None if padding_idx == -1 else padding_idx
-    return _embedding(indices, weight, skipped, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+    """Call `nn.functional.embedding` with the arguments of `torch.embedding`; `padding_idx=-1` means none."""
+    padding_row = None if padding_idx == -1 else padding_idx
+    return _embedding(indices, weight, padding_row, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
 # Masks ----------------------------------------------------------------------------------------------------------------
 
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The indices of the elements that are not 0: int64 (count, dimensions), or with `as_tuple` a vector a dimension.
+    """Return the indices of the elements that are not 0. The host waits for their number.
 
-    The host waits for the count.
+    Returns:
+        int64 `(count, ndim)`; with `as_tuple`, a tuple of `ndim` vectors.
     """
     only_tensors("nonzero", input)
-    found = positions(input)
+    linear = positions(input)
     shape = input.meta.shape
     step = prod(shape)
     columns: list[Tensor] = []
     for size in shape:
         step = step // size if size else 1
-        column = ops.floor_divide(found, step) if step > 1 else found
+        column = ops.floor_divide(linear, step) if step > 1 else linear
         columns.append(ops.remainder(column, size) if columns else column)
     if as_tuple:
-        return tuple(columns) if shape else (found,)
-    listed = (
-        stack(columns, 1) if shape else empty(meta(dtypes.int64, (found.meta.shape[0], 0), None, input.meta.device))
+        return tuple(columns) if shape else (linear,)
+    output = (
+        stack(columns, 1) if shape else empty(meta(dtypes.int64, (linear.meta.shape[0], 0), None, input.meta.device))
     )
-    return listed if out is None else store(listed, out, "nonzero")
+    return output if out is None else store(output, out, "nonzero")
 
 
 def argwhere(input: Tensor) -> Tensor:
-    """The indices of the elements that are not 0: int64 (count, dimensions)."""
+    """Return the indices of the elements that are not 0: int64 `(count, ndim)`."""
     return nonzero(input)  # type: ignore[no-any-return]
 
 
-def _masked(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Tensor]:
+def _broadcast_mask(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Tensor]:
     only_tensors(where, input, mask)
     if mask.meta.dtype is not dtypes.bool_:
         raise DTypeError(f"{where}: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
@@ -167,7 +193,7 @@ def _masked(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Tensor]:
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`input` with `value`, a number or a 0-d tensor, where `mask` (bool) holds; both are broadcast."""
+    """Return `input` with `value` (a number or 0-d tensor) where `mask` (bool) is true; the shapes broadcast."""
     if not isinstance(input, Tensor):
         raise ArgumentError("masked_fill: input must be a tensor; make one with tensor()")
     only_tensors("masked_fill", mask)
@@ -183,35 +209,35 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements where `mask` holds, as a vector; both are broadcast. The host waits for their number."""
-    whole, truth = _masked(input, mask, "masked_select")
-    found = call(_take_at, (whole, positions(truth)), (0, whole.meta.ndim))
-    return found if out is None else store(found, out, "masked_select")
+    """Return the elements where `mask` is true as a vector; shapes broadcast. The host waits for their number."""
+    expanded, expanded_mask = _broadcast_mask(input, mask, "masked_select")
+    output = call(_take_at, (expanded, positions(expanded_mask)), (0, expanded.meta.ndim))
+    return output if out is None else store(output, out, "masked_select")
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """`input` with the first elements of `source`, in order, where `mask` holds. The host waits for their number."""
-    whole, truth = _masked(input, mask, "masked_scatter")
+    """Return `input` with the first elements of `source` where `mask` is true. The host waits for their number."""
+    expanded, expanded_mask = _broadcast_mask(input, mask, "masked_scatter")
     if source.meta.dtype is not input.meta.dtype:
         raise DTypeError(f"masked_scatter: input is {input.meta.dtype.name} and source {source.meta.dtype.name}")
-    places = positions(truth)
-    count = places.meta.numel
+    mask_positions = positions(expanded_mask)
+    count = mask_positions.meta.numel
     if source.meta.numel < count:
         raise ShapeError(f"masked_scatter: the mask holds {count} times, source has {source.meta.numel} elements")
     flat = get(views.reshape(source, (-1,)), slice(0, count))
-    return call(_put_at, (whole, places, flat), (0, whole.meta.ndim))  # type: ignore[no-any-return]
+    return call(_put_at, (expanded, mask_positions, flat), (0, expanded.meta.ndim))  # type: ignore[no-any-return]
 
 
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """`masked_scatter` in place."""
-    _, truth = _masked(self, mask, "masked_scatter_")
-    places = positions(truth)
-    count = places.meta.numel
+    """Do `masked_scatter` in place."""
+    _, expanded_mask = _broadcast_mask(self, mask, "masked_scatter_")
+    mask_positions = positions(expanded_mask)
+    count = mask_positions.meta.numel
     if source.meta.numel < count:
         raise ShapeError(f"masked_scatter_: the mask holds {count} times, source has {source.meta.numel} elements")
-    flat = apart(tensor_value(get(views.reshape(source, (-1,)), slice(0, count)), self, (count,)), self)
+    flat = copy_if_aliased(tensor_value(get(views.reshape(source, (-1,)), slice(0, count)), self, (count,)), self)
     if count:
-        call_into(_put_at, (self, places, flat), (0, self.meta.ndim), (self,), in_place=True)
+        call_into(_put_at, (self, mask_positions, flat), (0, self.meta.ndim), (self,), in_place=True)
     return self
 
 

@@ -1,10 +1,10 @@
-"""Derivatives checked against differences: `gradcheck` for the first order, `gradgradcheck` for the second.
+"""Check derivatives against finite differences: `gradcheck` for the first order, `gradgradcheck` for the second.
 
-A vector-Jacobian product (what backward gives) is compared with a Jacobian-vector product by central differences:
-`u . (J v)` by either road, for random u and v. That costs two calls of the function and one backward however large the
-operands are, where a Jacobian costs as many as there are elements; that reverse mode costs no more than a small
-multiple of the function is Baur and Strassen, "The complexity of partial derivatives", 1983. `fast_mode=False`
-compares whole Jacobians, entry by entry.
+For random vectors u and v, the number `u . (J v)` is computed twice: from the vector-Jacobian product that backward
+gives, and from the Jacobian-vector product by central differences. This costs two calls of the function and one
+backward, however large the operands are; a whole Jacobian costs as many calls as there are elements. (Reverse mode
+costs a small constant multiple of the function: Baur and Strassen, "The complexity of partial derivatives", 1983.)
+`fast_mode=False` compares whole Jacobians, entry by entry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 class GradcheckError(GradientError, AssertionError):
-    """A gradient is not what differences say. The message names the op, the operand and the entry that is most off."""
+    """A gradient disagrees with finite differences. The message names the op, the operand and the worst entry."""
 
 
 def gradcheck(
@@ -42,20 +42,28 @@ def gradcheck(
     check_undefined_grad: bool = True,
     **_: Any,
 ) -> bool:
-    """Whether backward through `func` gives what central differences of step `eps` give.
+    """Return True if backward through `func` agrees with central differences.
 
-    func: takes `inputs`, returns a tensor or several. inputs: those that are float64 tensors with `requires_grad` are
-    checked; others are passed on. Tolerances are as for `allclose`, of Jacobian entries. fast_mode (the default here,
-    not in PyTorch): one random projection an input and output instead of whole Jacobians. nondet_tol: how much two
-    backward passes may differ. check_undefined_grad: also check that an output's gradient may be missing.
+    Args:
+        func: Function of `inputs` that returns a tensor or several.
+        inputs: Arguments of `func`. Float64 tensors with `requires_grad` are checked; other arguments are passed on.
+        eps: Step of the differences.
+        atol: Absolute tolerance of Jacobian entries, as for `allclose`.
+        rtol: Relative tolerance of Jacobian entries.
+        raise_exception: Raise where the derivatives differ; otherwise return False.
+        nondet_tol: Largest allowed difference between two backward passes.
+        fast_mode: Compare one random projection for each pair of input and output (the default here, unlike in
+            PyTorch), not whole Jacobians.
+        check_undefined_grad: Also check that outputs may have no gradient.
 
-    Raises `GradcheckError` (or returns False, with `raise_exception=False`) where they differ, and `ArgumentError` for
-    inputs that cannot be checked: none requires grad, or one is not float64.
+    Raises:
+        GradcheckError: The derivatives differ, and `raise_exception` is set.
+        ArgumentError: No input requires grad, or one that does is not float64.
     """
-    given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    checked = _Check(func, given, eps, atol, rtol, nondet_tol, fast_mode)
+    input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    check = _Check(func, input_list, eps, atol, rtol, nondet_tol, fast_mode)
     try:
-        checked.run(check_undefined_grad)
+        check.run(check_undefined_grad)
     except GradcheckError:
         if raise_exception:
             raise
@@ -76,12 +84,15 @@ def gradgradcheck(
     fast_mode: bool = True,
     **_: Any,
 ) -> bool:
-    """`gradcheck` of the gradients themselves: second derivatives, with respect to inputs and incoming gradients.
+    """Check second derivatives: run `gradcheck` on the function that computes the gradients of `func`.
 
-    grad_outputs: the incoming gradients, one for each differentiable output; random ones by default.
+    Args:
+        func: See `gradcheck`, as for the other arguments.
+        inputs: Arguments of `func`.
+        grad_outputs: Gradients of the differentiable outputs, one each; random ones by default.
     """
-    given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    outputs = _outputs(func(*given))
+    input_list = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    outputs = _outputs(func(*input_list))
     if grad_outputs is None:
         generator = np.random.default_rng(1)
         seeds = [_tensor(generator.standard_normal(o.meta.shape), o) for o in outputs]
@@ -89,26 +100,26 @@ def gradgradcheck(
         seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     for seed in seeds:
         seed.requires_grad_(True)  # type: ignore[attr-defined]
-    wanted = [i for i, x in enumerate(given) if isinstance(x, Tensor) and x.needs]
+    grad_indices = [i for i, x in enumerate(input_list) if isinstance(x, Tensor) and x.needs]
 
     def first_order(*arguments: Any) -> Any:
-        own = list(arguments[: len(given)])
-        found = grad(
-            _outputs(func(*own)),
-            [own[i] for i in wanted],
-            arguments[len(given) :],
+        call_inputs = list(arguments[: len(input_list)])
+        gradients = grad(
+            _outputs(func(*call_inputs)),
+            [call_inputs[i] for i in grad_indices],
+            arguments[len(input_list) :],
             create_graph=True,
             allow_unused=True,
         )
-        return tuple(f for f in found if f is not None and f.needs)
+        return tuple(f for f in gradients if f is not None and f.needs)
 
     first_order.__name__ = f"the gradient of {_name(func)}"
     with enable_grad():
-        constant = not first_order(*given, *seeds)
-    if constant:  # nothing depends on anything: there is no second derivative
+        constant = not first_order(*input_list, *seeds)
+    if constant:  # the gradient is constant, so there is no second derivative
         return True
     return gradcheck(
-        first_order, [*given, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
+        first_order, [*input_list, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
         nondet_tol=nondet_tol, fast_mode=fast_mode, check_undefined_grad=False,
     )  # fmt: skip
 
@@ -119,22 +130,22 @@ def _name(func: Callable[..., Any]) -> str:
     return f"{owner.__name__}.{name}" if isinstance(owner, type) else name
 
 
-def _outputs(found: Any) -> list[Tensor]:
-    """The differentiable ones of what a function returned."""
-    every = [found] if isinstance(found, Tensor) else list(found)
-    return [t for t in every if isinstance(t, Tensor) and t.needs]
+def _outputs(returned: Any) -> list[Tensor]:
+    """Return the differentiable tensors among a function's results."""
+    results = [returned] if isinstance(returned, Tensor) else list(returned)
+    return [t for t in results if isinstance(t, Tensor) and t.needs]
 
 
 def _tensor(values: Array, like: Tensor) -> Tensor:
     return _hosting.from_host(np.asarray(values), dtypes.float64, like.device)
 
 
-def _host(tensor: Tensor) -> Array:
+def _to_numpy(tensor: Tensor) -> Array:
     return np.array(_hosting.host_array(tensor), np.float64)
 
 
 class _Check:
-    """One check: the function, its inputs, and how exact it has to be."""
+    """One run of `gradcheck`: the function, its inputs and the tolerances."""
 
     def __init__(
         self,
@@ -149,10 +160,10 @@ class _Check:
         self.func, self.inputs, self.eps, self.atol, self.rtol = func, inputs, eps, atol, rtol
         self.nondet_tol, self.fast = nondet_tol, fast
         self.generator = np.random.default_rng(0)
-        self.wanted = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.needs]
-        if not self.wanted:
+        self.grad_indices = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.needs]
+        if not self.grad_indices:
             raise ArgumentError("gradcheck: none of the inputs requires grad; make them with requires_grad=True")
-        for i in self.wanted:
+        for i in self.grad_indices:
             x = inputs[i]
             if x.dtype is not dtypes.float64:
                 raise ArgumentError(
@@ -170,57 +181,60 @@ class _Check:
             if output.dtype is not dtypes.float64:
                 raise ArgumentError(f"gradcheck: output {position} is {output.dtype.name}, not float64")
             if self.fast:
-                self._projected(outputs, position)
+                self._check_projection(outputs, position)
             else:
-                self._jacobians(outputs, position)
+                self._check_jacobians(outputs, position)
         if check_undefined and len(outputs) > 1:
-            # Each output was differentiated without the others above; here with all of them at once.
+            # Above, each output was differentiated alone; here all of them together.
             seeds = [_tensor(np.ones(o.meta.shape), o) for o in outputs]
-            together = self._backward(outputs, seeds)
-            apart = [self._backward([o], [s]) for o, s in zip(outputs, seeds, strict=True)]
-            for k, i in enumerate(self.wanted):
-                total = np.sum([a[k] for a in apart], axis=0)
-                self._agree(total, together[k], 1e-12, f"input {i}: gradients of all outputs together and one by one")
+            joint_grads = self._backward(outputs, seeds)
+            separate_grads = [self._backward([o], [s]) for o, s in zip(outputs, seeds, strict=True)]
+            for k, i in enumerate(self.grad_indices):
+                total = np.sum([a[k] for a in separate_grads], axis=0)
+                self._check_agreement(
+                    total, joint_grads[k], 1e-12, f"input {i}: gradients of all outputs together and one by one"
+                )
 
-    # by projections
+    # Random projections
 
-    def _projected(self, outputs: list[Tensor], position: int) -> None:
+    def _check_projection(self, outputs: list[Tensor], position: int) -> None:
         output = outputs[position]
         u = self._direction(output.meta.shape)
         seed = _tensor(u, output)
         backward = self._backward([output], [seed])
-        again = self._backward([output], [seed])
-        for k, i in enumerate(self.wanted):
-            self._agree(backward[k], again[k], self.nondet_tol, f"input {i}: two backward passes")
+        repeated = self._backward([output], [seed])
+        for k, i in enumerate(self.grad_indices):
+            self._check_agreement(backward[k], repeated[k], self.nondet_tol, f"input {i}: two backward passes")
             v = self._direction(self.inputs[i].meta.shape)
-            change = self._difference(i, v)[position]
-            numerical, analytical = float((u * change).sum()), float((backward[k] * v).sum())
-            # As torch: the tolerance of an entry, times how much of the entries the projection adds up.
-            allowed = self.atol * float(np.abs(u).sum() * np.abs(v).sum()) ** 0.5 + self.rtol * abs(numerical)
-            if not abs(numerical - analytical) <= allowed:
-                self._entry_by_entry(outputs, position, i, numerical, analytical)
+            output_change = self._difference(i, v)[position]
+            numerical, analytical = float((u * output_change).sum()), float((backward[k] * v).sum())
+            # As in PyTorch: the tolerance of one entry, scaled by how many entries the projection adds up.
+            tolerance = self.atol * float(np.abs(u).sum() * np.abs(v).sum()) ** 0.5 + self.rtol * abs(numerical)
+            if not abs(numerical - analytical) <= tolerance:
+                self._report_mismatch(outputs, position, i, numerical, analytical)
 
     def _direction(self, shape: tuple[int, ...]) -> Array:
-        """Entries of like size and either sign: no entry of a Jacobian is multiplied by almost nothing."""
+        """Return a random vector with entries of magnitude 0.5 to 1.5, so that no Jacobian entry gets a weight near
+        0."""
         return self.generator.choice([-1.0, 1.0], shape) * self.generator.uniform(0.5, 1.5, shape)
 
-    def _entry_by_entry(
+    def _report_mismatch(
         self, outputs: list[Tensor], position: int, i: int, numerical: float, analytical: float
     ) -> None:
         if self.inputs[i].meta.numel * outputs[position].meta.numel <= 4096:
-            self._jacobian(outputs, position, i)
+            self._check_jacobian(outputs, position, i)
         raise GradcheckError(
-            f"{self._where(outputs, position, i)}: a random projection of the Jacobian is {numerical:.10g} by "
+            f"{self._describe(outputs, position, i)}: a random projection of the Jacobian is {numerical:.10g} by "
             f"differences and {analytical:.10g} by backward"
         )
 
-    # by Jacobians
+    # Whole Jacobians
 
-    def _jacobians(self, outputs: list[Tensor], position: int) -> None:
-        for i in self.wanted:
-            self._jacobian(outputs, position, i)
+    def _check_jacobians(self, outputs: list[Tensor], position: int) -> None:
+        for i in self.grad_indices:
+            self._check_jacobian(outputs, position, i)
 
-    def _jacobian(self, outputs: list[Tensor], position: int, i: int) -> None:
+    def _check_jacobian(self, outputs: list[Tensor], position: int, i: int) -> None:
         """Compare d output[position] / d input[i], a matrix of outputs by inputs."""
         output, operand = outputs[position], self.inputs[i]
         rows, columns = output.meta.numel, operand.meta.numel
@@ -229,7 +243,7 @@ class _Check:
             step = np.zeros(columns)
             step[c] = 1
             numerical[:, c] = self._difference(i, step.reshape(operand.meta.shape))[position].reshape(-1)
-        k = self.wanted.index(i)
+        k = self.grad_indices.index(i)
         for r in range(rows):
             unit = np.zeros(rows)
             unit[r] = 1
@@ -239,51 +253,52 @@ class _Check:
         excess = np.where(np.isnan(excess), np.inf, excess)
         if rows and columns and excess.max() > 0:
             row, column = np.unravel_index(int(excess.argmax()), excess.shape)
-            at_out = _index(int(row), output.meta.shape)
-            at_in = _index(int(column), operand.meta.shape)
+            output_index = _index(int(row), output.meta.shape)
+            input_index = _index(int(column), operand.meta.shape)
             raise GradcheckError(
-                f"{self._where(outputs, position, i)}: the Jacobians differ, most at output{at_out}, input{at_in} = "
-                f"{_host(operand)[at_in].item():.6g}: {numerical[row, column]:.10g} by differences, "
+                f"{self._describe(outputs, position, i)}: the Jacobians differ, most at output{output_index}, "
+                f"input{input_index} = "
+                f"{_to_numpy(operand)[input_index].item():.6g}: {numerical[row, column]:.10g} by differences, "
                 f"{analytical[row, column]:.10g} by backward; "
                 f"{int((excess > 0).sum())} of {rows * columns} entries differ"
             )
 
-    # the parts of either
+    # Shared by both
 
     def _backward(self, outputs: list[Tensor], seeds: list[Tensor]) -> list[Array]:
-        wanted = [self.inputs[i] for i in self.wanted]
-        found = grad(outputs, wanted, seeds, retain_graph=True, allow_unused=True)
-        shapes = [w.meta.shape for w in wanted]
-        for i, f, shape in zip(self.wanted, found, shapes, strict=True):
+        grad_inputs = [self.inputs[i] for i in self.grad_indices]
+        gradients = grad(outputs, grad_inputs, seeds, retain_graph=True, allow_unused=True)
+        shapes = [w.meta.shape for w in grad_inputs]
+        for i, f, shape in zip(self.grad_indices, gradients, shapes, strict=True):
             if f is not None and (f.meta.shape != shape or f.dtype is not dtypes.float64):
                 raise GradcheckError(
                     f"{_name(self.func)}: the gradient of input {i} is {f.dtype.name}{list(f.meta.shape)}, "
                     f"the input float64{list(shape)}"
                 )
-        return [np.zeros(s) if f is None else _host(f) for f, s in zip(found, shapes, strict=True)]
+        return [np.zeros(s) if f is None else _to_numpy(f) for f, s in zip(gradients, shapes, strict=True)]
 
     def _difference(self, i: int, direction: Array) -> list[Array]:
-        """The change of every output along `direction` of input i, by central differences."""
+        """Return the directional derivative of every output along `direction` of input i, by central differences."""
         operand = self.inputs[i]
-        base = _host(operand)
+        base = _to_numpy(operand)
         values = []
-        with enable_grad():  # so that the outputs counted are the same ones
+        with enable_grad():  # so that the same outputs count as differentiable
             for sign in (1, -1):
-                moved = list(self.inputs)
-                moved[i] = _tensor(base + sign * self.eps * direction, operand).requires_grad_(True)  # type: ignore[attr-defined]
-                found = _outputs(self.func(*moved))
+                shifted = list(self.inputs)
+                shifted[i] = _tensor(base + sign * self.eps * direction, operand).requires_grad_(True)  # type: ignore[attr-defined]
+                outputs = _outputs(self.func(*shifted))
                 with no_grad():
-                    values.append([_host(f) for f in found])
+                    values.append([_to_numpy(f) for f in outputs])
         return [(a - b) / (2 * self.eps) for a, b in zip(*values, strict=True)]
 
-    def _agree(self, a: Array, b: Array, tolerance: float, what: str) -> None:
-        off = np.abs(a - b)
-        if off.size and not float(np.nan_to_num(off).max()) <= tolerance * max(
+    def _check_agreement(self, a: Array, b: Array, tolerance: float, description: str) -> None:
+        error = np.abs(a - b)
+        if error.size and not float(np.nan_to_num(error).max()) <= tolerance * max(
             1.0, float(np.nan_to_num(np.abs(a)).max())
         ):
-            raise GradcheckError(f"{_name(self.func)}: {what} differ by {float(off.max()):.3g}")
+            raise GradcheckError(f"{_name(self.func)}: {description} differ by {float(error.max()):.3g}")
 
-    def _where(self, outputs: list[Tensor], position: int, i: int) -> str:
+    def _describe(self, outputs: list[Tensor], position: int, i: int) -> str:
         node = outputs[position].node
         last = f" (its last op is {node.name})" if node is not None else ""
         shape = list(self.inputs[i].meta.shape)

@@ -1,10 +1,11 @@
-"""Indexing and assignment: slices, ints, None and `...` are one view; integer tensors and masks gather and scatter.
+"""Indexing and index assignment: `x[items]` and `x[items] = value`.
 
-`x[items]` is taken in two steps. Everything basic becomes one view, in which the dimensions that tensors, lists and
-masks index are whole. Then these become one integer tensor of positions in those dimensions counted as one, and
-`take_at` reads, or `put_at` writes, the slices at its positions. Results have the dimensions of the index where the
-indexed ones were, or in front if these were not neighbours, as PyTorch places them. (An int beside an index tensor is
-a basic index, as in PyTorch; NumPy counts it among the tensors.)
+Indexing has two steps. First, all basic items (ints, slices, None, `...`) become one view, in which the dimensions
+indexed by tensors, lists and masks are kept whole. Then those advanced items are combined into one integer tensor of
+positions in the indexed dimensions, flattened; `take_at` reads and `put_at` writes the slices at these positions.
+
+The dimensions of the index replace the indexed ones, or come first if these are not adjacent, as in PyTorch. (An int
+next to an index tensor is a basic index, as in PyTorch; NumPy treats it as advanced.)
 """
 
 from __future__ import annotations
@@ -27,42 +28,58 @@ from .runtime.dispatch import call, call_into
 from .runtime.errors import IndexKindError, IndexOutOfRange, IndexShapeError, ShapeError
 from .runtime.records import registry
 from .runtime.tensor import Extra, Tensor
-from .values import apart, clone, is_single, masked_fill_, on_device, positions, tensor_value, upload, value_of
+from .values import (
+    assignment_value,
+    clone,
+    copy_if_aliased,
+    is_single,
+    masked_fill_,
+    on_device,
+    positions,
+    tensor_value,
+    upload,
+)
 
 __all__ = [
-    "METHODS", "apart", "check_bounds", "clone", "get", "index_put", "index_put_", "masked_fill_", "on_device",
+    "METHODS", "check_bounds", "clone", "copy_if_aliased", "get", "index_put", "index_put_", "masked_fill_",
+    "on_device",
     "positions", "set", "tensor_value", "upload", "without_negatives",
 ]  # fmt: skip
 
 _index_view = registry["index_view"]
 _take_at, _put_at, _put_add_at = registry["take_at"], registry["put_at"], registry["put_add_at"]
-_WHOLE = (None, None, None)
-_rows: dict[Meta, tuple[int, int, Meta]] = {}  # of a layout: how many rows, bytes between them, a row's layout
-_MOST_ROWS = 4096
-_LEAST_LIST = 32  # items from which on a list is an array, whatever is in it, as in PyTorch
+_FULL_SLICE = (None, None, None)
+# For each layout: number of rows, bytes between rows, layout of a row.
+_row_layouts: dict[Meta, tuple[int, int, Meta]] = {}
+_MAX_ROW_LAYOUTS = 4096
+_MIN_ARRAY_LIST_LENGTH = 32  # a list of this length is always an array, as in PyTorch
 
 
-# Tensor[...] --------------------------------------------------------------------------------------------------------
+# Tensor[...] ----------------------------------------------------------------------------------------------------------
 
 
 def get(tensor: Tensor, item: Any) -> Tensor:
-    """`tensor[item]`. Raises `IndexOutOfRange`, which names the index, the dimension and its size."""
+    """Return `tensor[item]`. Raises `IndexOutOfRange` with the index, the dimension and its size."""
     if type(item) is int:
-        return _row(tensor, item)
+        return _select_row(tensor, item)
     items = item if isinstance(item, tuple) else (item,)
-    statics = _basic(tensor, items)
+    statics = _basic_statics(tensor, items)
     if statics is not None:
         return call(_index_view, (tensor,), statics)  # type: ignore[no-any-return]
     if _is_legacy(item):
         return get(tensor, tuple(item))
-    view, dim, count, index = _resolve(tensor, items)
+    view, dim, count, index = _resolve_advanced(tensor, items)
     return call(_take_at, (view, index), (dim, count))  # type: ignore[no-any-return]
 
 
 def _is_legacy(item: Any) -> bool:
-    """Whether a list stands for a tuple: a short one with sequences, tensors, slices, None or `...` in it."""
+    """Return True if a list is treated as a tuple: it is short and has sequences, tensors, slices, None or `...`."""
     parts = (list, tuple, Tensor, np.ndarray, slice, type(None), type(Ellipsis))
-    if type(item) is not list or len(item) >= _LEAST_LIST or not any(isinstance(each, parts) for each in item):
+    if (
+        type(item) is not list
+        or len(item) >= _MIN_ARRAY_LIST_LENGTH
+        or not any(isinstance(entry, parts) for entry in item)
+    ):
         return False
     warnings.warn(
         "a list of sequences or slices as an index is taken for a tuple, as in PyTorch; write x[tuple(items)], or "
@@ -73,17 +90,20 @@ def _is_legacy(item: Any) -> bool:
 
 
 def set(tensor: Tensor, item: Any, value: Any) -> None:
-    """`tensor[item] = value`, in place: `value` (a number, a tensor, host data) is broadcast and converted; where an
-    index names a place twice, the last write stays."""
+    """Do `tensor[item] = value` in place.
+
+    `value` (a number, a tensor, or host data) is broadcast and converted. If an index names a position twice, the last
+    write wins.
+    """
     items = item if isinstance(item, tuple) else (item,)
-    statics = _basic(tensor, items)
+    statics = _basic_statics(tensor, items)
     if statics is not None:
         target = call(_index_view, (tensor,), statics)
-        value = value_of(value, target, target.meta.shape)
+        value = assignment_value(value, target, target.meta.shape)
         if not isinstance(value, Tensor):
             target.fill_(value)
         elif target.meta.numel:
-            call_into(registry["copy"], (apart(value, target),), (None,), (target,), in_place=True)
+            call_into(registry["copy"], (copy_if_aliased(value, target),), (None,), (target,), in_place=True)
         return
     if _is_legacy(item):
         set(tensor, tuple(item), value)
@@ -93,19 +113,19 @@ def set(tensor: Tensor, item: Any, value: Any) -> None:
         _check_mask(mask.meta.shape, tensor.meta.shape, 0)
         masked_fill_(tensor, views.reshape(mask, mask.meta.shape + (1,) * (tensor.meta.ndim - mask.meta.ndim)), value)
         return
-    _put(tensor, items, value, False)
+    _put_slices(tensor, items, value, False)
 
 
-def _row(tensor: Tensor, index: int) -> Tensor:
-    """`tensor[index]` without a plan an index: loops over a data set would fill the table of plans."""
+def _select_row(tensor: Tensor, index: int) -> Tensor:
+    """Return `tensor[index]` without an `index_view` plan: a loop over a data set would fill the plan cache."""
     state = _local.state
     extra = tensor.extra
     if state.mode is not None or tensor.needs or (extra is not None and extra.base is not None):
-        return call(_index_view, (tensor,), _basic(tensor, (index,)))  # type: ignore[no-any-return,arg-type]
-    found = _rows.get(tensor.meta)
-    if found is None:
-        found = _new_row(tensor.meta, index)
-    size, stride, row = found
+        return call(_index_view, (tensor,), _basic_statics(tensor, (index,)))  # type: ignore[no-any-return,arg-type]
+    cached = _row_layouts.get(tensor.meta)
+    if cached is None:
+        cached = _cache_row(tensor.meta, index)
+    size, stride, row = cached
     if index < 0:
         index += size
     if not 0 <= index < size:
@@ -119,59 +139,61 @@ def _row(tensor: Tensor, index: int) -> Tensor:
     return out
 
 
-def _new_row(whole: Meta, index: int) -> tuple[int, int, Meta]:
-    if not whole.ndim:
+def _cache_row(parent: Meta, index: int) -> tuple[int, int, Meta]:
+    if not parent.ndim:
         raise IndexOutOfRange(f"index {index} of a 0-d tensor, which has no dimensions; use .item()")
-    if len(_rows) >= _MOST_ROWS:
-        _rows.clear()
-    row = meta(whole.dtype, whole.shape[1:], whole.strides[1:], whole.device)
-    found = _rows[whole] = (whole.shape[0], whole.strides[0] * whole.dtype.itemsize, row)
-    return found
+    if len(_row_layouts) >= _MAX_ROW_LAYOUTS:
+        _row_layouts.clear()
+    row = meta(parent.dtype, parent.shape[1:], parent.strides[1:], parent.device)
+    cached = _row_layouts[parent] = (parent.shape[0], parent.strides[0] * parent.dtype.itemsize, row)
+    return cached
 
 
-def _basic(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Statics of the `index_view` op: ints, (start, stop, step), None, with `...` spelled out; None if an item is a
-    tensor, a list or a mask."""
-    found: list[Any] = []
-    dots = -1
-    used = 0
+def _basic_statics(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the static arguments of the `index_view` op: ints, (start, stop, step) and None, with `...` expanded.
+
+    The result is None if an item is a tensor, a list or a mask.
+    """
+    statics: list[Any] = []
+    ellipsis_position = -1
+    consumed_dims = 0
     for item in items:
-        kind = type(item)
-        if kind is int:
-            found.append(item)
-            used += 1
-        elif kind is slice:
+        item_type = type(item)
+        if item_type is int:
+            statics.append(item)
+            consumed_dims += 1
+        elif item_type is slice:
             start, stop, step = item.start, item.stop, item.step
             if (start is None or type(start) is int) and (stop is None or type(stop) is int) and step is None:
-                found.append((start, stop, None))
+                statics.append((start, stop, None))
             else:
-                found.append((_bound(start), _bound(stop), _bound(step)))
-            used += 1
+                statics.append((_to_bound(start), _to_bound(stop), _to_bound(step)))
+            consumed_dims += 1
         elif item is None:
-            found.append(None)
+            statics.append(None)
         elif item is Ellipsis:
-            if dots >= 0:
+            if ellipsis_position >= 0:
                 raise IndexOutOfRange("an index has at most one '...'")
-            dots = len(found)
+            ellipsis_position = len(statics)
         elif _is_int(item):
-            found.append(item.__index__())
-            used += 1
+            statics.append(item.__index__())
+            consumed_dims += 1
         else:
             return None
-    left = tensor.meta.ndim - used
-    if left < 0:
-        raise IndexOutOfRange(f"too many indices: {used} for a tensor of {tensor.meta.ndim} dimensions")
-    if dots >= 0:
-        found[dots:dots] = [_WHOLE] * left
-    return tuple(found)
+    remaining_dims = tensor.meta.ndim - consumed_dims
+    if remaining_dims < 0:
+        raise IndexOutOfRange(f"too many indices: {consumed_dims} for a tensor of {tensor.meta.ndim} dimensions")
+    if ellipsis_position >= 0:
+        statics[ellipsis_position:ellipsis_position] = [_FULL_SLICE] * remaining_dims
+    return tuple(statics)
 
 
-def _bound(value: Any) -> Any:
+def _to_bound(value: Any) -> Any:
     return None if value is None else value.__index__()
 
 
 def _is_int(item: Any) -> bool:
-    """Whether an item stands for one int: also NumPy's, and 0-d integer tensors and arrays (a value to wait for)."""
+    """Return True for an int, a NumPy integer, or a 0-d integer tensor or array (the host waits for its value)."""
     if isinstance(item, (bool, np.bool_)):
         return False
     if isinstance(item, Tensor):
@@ -183,7 +205,7 @@ def _is_int(item: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One index that is no view: the `count` dimensions of the view from `dim` on, of `size` positions in all."""
+    """One advanced index: it covers `count` dimensions of the view from `dim` on, with `size` positions in total."""
 
     dim: int
     count: int
@@ -191,65 +213,65 @@ class _Item:
     index: np.ndarray[Any, Any] | Tensor
 
 
-def _resolve(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, int, int, Tensor]:
-    """The view in which whole dimensions are indexed, the first of them, their number, and positions in them."""
-    view, found = _split(tensor, items)
-    dims = [d for each in found for d in range(each.dim, each.dim + each.count)]
-    first = dims[0] if dims else found[0].dim
+def _resolve_advanced(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, int, int, Tensor]:
+    """Return the view, its first advanced dimension, their number, and one tensor of positions in them."""
+    view, advanced = _split_items(tensor, items)
+    dims = [d for entry in advanced for d in range(entry.dim, entry.dim + entry.count)]
+    first = dims[0] if dims else advanced[0].dim
     if any(b != a + 1 for a, b in pairwise(dims)):
-        rest = [d for d in range(view.meta.ndim) if d not in dims]
-        view = call(registry["permute"], (view,), ((*dims, *rest),))
+        other_dims = [d for d in range(view.meta.ndim) if d not in dims]
+        view = call(registry["permute"], (view,), ((*dims, *other_dims),))
         first = 0
-    index = _positions([(each.index, each.size) for each in found], tensor.meta.device)
+    index = _combine_positions([(entry.index, entry.size) for entry in advanced], tensor.meta.device)
     return view, first, len(dims), index
 
 
-def _split(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[_Item]]:
+def _split_items(tensor: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[_Item]]:
     prepared = [
-        item if item is None or item is Ellipsis or isinstance(item, slice) else _prepared(item) for item in items
+        item if item is None or item is Ellipsis or isinstance(item, slice) else _normalize_item(item) for item in items
     ]
-    used = sum(_takes(item) for item in prepared)
-    whole = tensor.meta.shape
-    if used > len(whole):
-        raise IndexOutOfRange(f"too many indices: {used} for a tensor of {len(whole)} dimensions")
+    consumed_dims = sum(_consumed_dims(item) for item in prepared)
+    tensor_shape = tensor.meta.shape
+    if consumed_dims > len(tensor_shape):
+        raise IndexOutOfRange(f"too many indices: {consumed_dims} for a tensor of {len(tensor_shape)} dimensions")
     if sum(item is Ellipsis for item in prepared) > 1:
         raise IndexOutOfRange("an index has at most one '...'")
     statics: list[Any] = []
-    found: list[_Item] = []
-    at = out = 0  # the next dimension of the tensor, and of the view
+    advanced: list[_Item] = []
+    axis = view_axis = 0  # the next dimension of the tensor, and of the view
     for item in prepared:
         if item is None:
             statics.append(None)
-            out += 1
+            view_axis += 1
         elif item is Ellipsis:
-            statics += [_WHOLE] * (len(whole) - used)
-            at, out = at + len(whole) - used, out + len(whole) - used
+            statics += [_FULL_SLICE] * (len(tensor_shape) - consumed_dims)
+            axis, view_axis = axis + len(tensor_shape) - consumed_dims, view_axis + len(tensor_shape) - consumed_dims
         elif isinstance(item, slice):
-            statics.append((_bound(item.start), _bound(item.stop), _bound(item.step)))
-            at, out = at + 1, out + 1
+            statics.append((_to_bound(item.start), _to_bound(item.stop), _to_bound(item.step)))
+            axis, view_axis = axis + 1, view_axis + 1
         elif isinstance(item, int):
             statics.append(item)
-            at += 1
+            axis += 1
         elif _is_mask(item):
             shape = _shape(item)
-            _check_mask(shape, whole, at)
+            _check_mask(shape, tensor_shape, axis)
             if shape:
-                statics += [_WHOLE] * len(shape)
-                found.append(_Item(out, len(shape), prod(shape), _true_positions(item)))
-            else:  # one truth value: a new dimension that is there or empty
+                statics += [_FULL_SLICE] * len(shape)
+                advanced.append(_Item(view_axis, len(shape), prod(shape), _true_positions(item)))
+            else:  # a single bool adds a dimension of size 1 or 0
                 statics.append(None)
-                found.append(_Item(out, 1, 1, np.zeros(int(bool(item)), np.int64)))
-            at, out = at + len(shape), out + max(len(shape), 1)
+                advanced.append(_Item(view_axis, 1, 1, np.zeros(int(bool(item)), np.int64)))
+            axis, view_axis = axis + len(shape), view_axis + max(len(shape), 1)
         else:
-            statics.append(_WHOLE)
-            found.append(_Item(out, 1, whole[at], without_negatives(item, whole[at], at)))
-            at, out = at + 1, out + 1
-    plain = all(s == _WHOLE for s in statics)
-    return (tensor if plain else call(_index_view, (tensor,), tuple(statics))), found
+            statics.append(_FULL_SLICE)
+            advanced.append(_Item(view_axis, 1, tensor_shape[axis], without_negatives(item, tensor_shape[axis], axis)))
+            axis, view_axis = axis + 1, view_axis + 1
+    is_identity = all(s == _FULL_SLICE for s in statics)
+    return (tensor if is_identity else call(_index_view, (tensor,), tuple(statics))), advanced
 
 
-def _takes(item: Any) -> int:
-    """How many dimensions of the tensor an item stands for."""
+def _consumed_dims(item: Any) -> int:
+    """Return the number of dimensions of the tensor that an item consumes."""
     if item is None or item is Ellipsis:
         return 0
     return len(_shape(item)) if not isinstance(item, (int, slice)) and _is_mask(item) else 1
@@ -259,8 +281,8 @@ def _shape(index: np.ndarray[Any, Any] | Tensor) -> tuple[int, ...]:
     return index.meta.shape if isinstance(index, Tensor) else index.shape
 
 
-def _prepared(item: Any) -> int | np.ndarray[Any, Any] | Tensor:
-    """An index item as an int, an array of integers or truth values, or a tensor of them."""
+def _normalize_item(item: Any) -> int | np.ndarray[Any, Any] | Tensor:
+    """Convert an index item to an int, or to an integer or bool array or tensor."""
     if _is_int(item):
         return int(item.__index__())
     if isinstance(item, Tensor):
@@ -296,18 +318,18 @@ def _is_mask(item: Any) -> bool:
 
 
 def _as_mask(item: Any) -> Any:
-    """A mask as bool: one of uint8 is true where it is not 0, as in PyTorch (NumPy takes it for positions)."""
+    """Return a mask as bool. A uint8 mask is true where it is not 0, as in PyTorch (in NumPy, uint8 is positions)."""
     if (item.meta.dtype is dtypes.bool_) if isinstance(item, Tensor) else (item.dtype == np.bool_):
         return item
     warnings.warn("uint8 tensors as indices are masks, as in PyTorch; convert them with .bool()", stacklevel=5)
     return call(registry["ne"], (item, 0)) if isinstance(item, Tensor) else item != 0
 
 
-def _check_mask(shape: tuple[int, ...], whole: tuple[int, ...], at: int) -> None:
-    if tuple(shape) != whole[at : at + len(shape)]:
+def _check_mask(shape: tuple[int, ...], tensor_shape: tuple[int, ...], axis: int) -> None:
+    if tuple(shape) != tensor_shape[axis : axis + len(shape)]:
         raise IndexOutOfRange(
-            f"a mask of shape {list(shape)} does not match dimensions {at} to {at + len(shape) - 1} of a tensor of "
-            f"shape {list(whole)}"
+            f"a mask of shape {list(shape)} does not match dimensions {axis} to {axis + len(shape) - 1} of a tensor of "
+            f"shape {list(tensor_shape)}"
         )
 
 
@@ -320,41 +342,41 @@ def _true_positions(mask: Any) -> np.ndarray[Any, Any] | Tensor:
 
 
 def without_negatives(index: Any, size: int, dim: int) -> np.ndarray[Any, Any] | Tensor:
-    """`index` without negative positions. Raises `IndexOutOfRange`."""
+    """Return `index` with negative positions wrapped. Raises `IndexOutOfRange`."""
     where = f"index of dimension {dim}"
     if isinstance(index, Tensor):
         if check_bounds(index, size, where, negative=True) < 0:
             index = call(registry["wrap_index"], (index, size))
         return index
     if index.size:
-        least = int(index.min())
-        check_range(least, int(index.max()), size, where, -size)
-        if least < 0:
+        lowest = int(index.min())
+        check_range(lowest, int(index.max()), size, where, -size)
+        if lowest < 0:
             return np.where(index < 0, index + size, index)
     return index  # type: ignore[no-any-return]
 
 
-def _positions(items: Sequence[tuple[Any, int]], device: Device) -> Tensor:
-    """One tensor of positions from the indices of several dimensions and their sizes, broadcast against each other."""
-    found, _ = items[0]
+def _combine_positions(items: Sequence[tuple[Any, int]], device: Device) -> Tensor:
+    """Combine (index, dimension size) pairs into one tensor of flattened positions; the indices broadcast."""
+    combined, _ = items[0]
     if len(items) == 1:
-        return _wide(found, device)
+        return _as_int64(combined, device)
     try:
         shape = layout.broadcast([_shape(i) for i, _ in items], "indices")
     except ShapeError as error:
         raise IndexShapeError(str(error)) from None
     for index, size in items[1:]:
-        if isinstance(found, np.ndarray) and isinstance(index, np.ndarray):
-            found = found * size + index
+        if isinstance(combined, np.ndarray) and isinstance(index, np.ndarray):
+            combined = combined * size + index
         else:
-            found = call(registry["linear_index"], (_wide(found, device), _wide(index, device), size))
-    if isinstance(found, np.ndarray):
-        return upload(np.broadcast_to(found, shape), device)
-    return on_device(found, device)
+            combined = call(registry["linear_index"], (_as_int64(combined, device), _as_int64(index, device), size))
+    if isinstance(combined, np.ndarray):
+        return upload(np.broadcast_to(combined, shape), device)
+    return on_device(combined, device)
 
 
-def _wide(index: Any, device: Device) -> Tensor:
-    """`index` as int64 on `device`."""
+def _as_int64(index: Any, device: Device) -> Tensor:
+    """Convert `index` to int64 on `device`."""
     if isinstance(index, Tensor):
         index = on_device(index, device)
         return index if index.meta.dtype is dtypes.int64 else call(registry["copy"], (index,), (dtypes.int64,))  # type: ignore[no-any-return]
@@ -364,21 +386,21 @@ def _wide(index: Any, device: Device) -> Tensor:
 # Assignment -----------------------------------------------------------------------------------------------------------
 
 
-def _put(tensor: Tensor, items: tuple[Any, ...], value: Any, accumulate: bool) -> None:
-    view, dim, count, index = _resolve(tensor, items)
+def _put_slices(tensor: Tensor, items: tuple[Any, ...], value: Any, accumulate: bool) -> None:
+    view, dim, count, index = _resolve_advanced(tensor, items)
     shape = view.meta.shape
-    wanted = shape[:dim] + index.meta.shape + shape[dim + count :]
-    source = tensor_value(value, view, wanted)
+    slices_shape = shape[:dim] + index.meta.shape + shape[dim + count :]
+    source = tensor_value(value, view, slices_shape)
     if source.meta.numel:
         record = _put_add_at if accumulate else _put_at
-        call_into(record, (view, index, apart(source, tensor)), (dim, count), (view,), in_place=True)
+        call_into(record, (view, index, copy_if_aliased(source, tensor)), (dim, count), (view,), in_place=True)
 
 
 def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
-    """`self[indices] = values` in place; with `accumulate`, added, as often as an index names a place."""
+    """Do `self[indices] = values` in place. With `accumulate`, add instead, once for each time a position occurs."""
     items = tuple(indices)
-    if _basic(self, items) is None:
-        _put(self, items, values, accumulate)
+    if _basic_statics(self, items) is None:
+        _put_slices(self, items, values, accumulate)
     elif accumulate:
         target = get(self, items)
         call_into(
@@ -390,7 +412,7 @@ def index_put_(self: Tensor, indices: Sequence[Any], values: Any, accumulate: bo
 
 
 def index_put(input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
-    """A copy of `input` with `values` at `indices` (see `index_put_`)."""
+    """Return a copy of `input` with `values` at `indices`; see `index_put_`."""
     return index_put_(clone(input), indices, values, accumulate)
 
 

@@ -1,4 +1,4 @@
-"""What PyTorch's programs ask of TorchScript: functions stay what they are, and nothing is scripted or traced."""
+"""`torch.jit` for compatibility: functions are returned unchanged; nothing is scripted or traced."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _Called = TypeVar("_Called", bound=Callable[..., Any])
 
 
 def script(obj: _Called, optimize: Any = None, example_inputs: Any = None) -> _Called:
-    """`obj` as it is, a function, a class or a module: its ops are compiled kernels already, and are not fused.
+    """Return `obj`, a function, class or module, unchanged.
 
-    Raises `ArgumentError` for what cannot be called. What it gives has no `save`: use `weftgrad.save` of a state_dict.
+    The result has no method `save`: save a state_dict with `weftgrad.save` instead. Raises `ArgumentError` if `obj` is
+    not callable.
     """
     if not callable(obj):
         raise ArgumentError(f"jit.script: takes a function, a class or a module, not {type(obj).__name__}")
@@ -25,35 +26,35 @@ def script(obj: _Called, optimize: Any = None, example_inputs: Any = None) -> _C
 
 
 def script_if_tracing(fn: _Called) -> _Called:
-    """`fn` as it is."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def export(fn: _Called) -> _Called:
-    """`fn` as it is."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:
-    """The decorated function as it is; with or without arguments."""
+    """Return the decorated function unchanged; usable with or without arguments."""
     return drop if callable(drop) else lambda fn: fn
 
 
 def unused(fn: _Called) -> _Called:
-    """`fn` as it is."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """`the_value`."""
+    """Return `the_value`."""
     return the_value
 
 
 def is_scripting() -> bool:
-    """False."""
+    """Return False: nothing is scripted or traced."""
     return False
 
 
 def is_tracing() -> bool:
-    """False."""
+    """Return False: nothing is scripted or traced."""
     return False

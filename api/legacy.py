@@ -1,4 +1,4 @@
-"""PyTorch's older constructors: `Tensor(...)`, `FloatTensor(...)`, `LongTensor(...)`, one for each dtype."""
+"""PyTorch's legacy constructors: `Tensor(...)`, `FloatTensor(...)`, `LongTensor(...)`, one for each dtype."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ __all__ = [
 
 
 def build(args: Sequence[Any], dtype: DType, device: Any = None) -> Tensor:
-    """A tensor of data (a sequence, an array, a tensor), or uninitialised of sizes: ints, or one `Size`."""
+    """Create a tensor from data (a sequence, array or tensor), or an uninitialised one from sizes (ints or a
+    `Size`)."""
     if not args:
         return factories.empty(0, dtype=dtype, device=device)
     if all(isinstance(a, int) and not isinstance(a, bool) for a in args):
@@ -38,21 +39,21 @@ def build(args: Sequence[Any], dtype: DType, device: Any = None) -> Tensor:
 
 
 def install() -> None:
-    """Let `Tensor(...)` be called with sizes or data; its dtype is the default one, its device the default device."""
+    """Let `Tensor(...)` accept sizes or data; the result has the default dtype and device."""
 
-    def read(*given: Any) -> Any:
-        args = [a for a, absent in zip(given, _ABSENT, strict=True) if a is not absent]
-        found = build(args, dtypes.default_dtype())
-        return found.storage, found.meta, found.start
+    def read(*values: Any) -> Any:
+        args = [a for a, absent in zip(values, _INIT_DEFAULTS, strict=True) if a is not absent]
+        tensor = build(args, dtypes.default_dtype())
+        return tensor.storage, tensor.meta, tensor.start
 
     Tensor.read = staticmethod(read)  # type: ignore[method-assign]
 
 
-_ABSENT: tuple[Any, ...] = Tensor.__init__.__defaults__  # type: ignore[assignment]
+_INIT_DEFAULTS: tuple[Any, ...] = Tensor.__init__.__defaults__  # type: ignore[assignment]
 
 
 class _OfDtype(type):
-    """Classes that make tensors of a dtype on the host, and whose instances are all such tensors."""
+    """Metaclass of `FloatTensor` and the others: a call creates a tensor; `isinstance` tests dtype and device."""
 
     dtype: DType
 
@@ -127,13 +128,15 @@ _CLASSES: dict[str, Any] = {name: globals()[name] for name in __all__}
 
 
 def type_name(tensor: Tensor) -> str:
-    """The name of the class of such tensors, in the module of its device."""
-    place = tensor.meta.device.type
-    name = next(name for name, each in _CLASSES.items() if each.dtype is tensor.meta.dtype)
-    return f"weftgrad.{name}" if place == "cpu" else f"weftgrad.{place}.{name}"
+    """Return the legacy type name of a tensor, such as `weftgrad.FloatTensor` or `weftgrad.cuda.FloatTensor`."""
+    device_type = tensor.meta.device.type
+    name = next(name for name, tensor_class in _CLASSES.items() if tensor_class.dtype is tensor.meta.dtype)
+    return f"weftgrad.{name}" if device_type == "cpu" else f"weftgrad.{device_type}.{name}"
 
 
-def dtype_of(given: Any) -> Any:
-    """The dtype of one of these classes, or of its name; anything else as it is."""
-    found = _CLASSES.get(given.rpartition(".")[2], given) if isinstance(given, str) else given
-    return found.dtype if isinstance(getattr(found, "dtype", None), DType) else found
+def dtype_of(type_or_name: Any) -> Any:
+    """Return the dtype of a legacy class or of its name; return anything else unchanged."""
+    resolved = (
+        _CLASSES.get(type_or_name.rpartition(".")[2], type_or_name) if isinstance(type_or_name, str) else type_or_name
+    )
+    return resolved.dtype if isinstance(getattr(resolved, "dtype", None), DType) else resolved

@@ -1,4 +1,4 @@
-"""Apple's Metal has no backend here; programs that ask are told so."""
+"""`torch.mps` for programs that ask whether it is available: there is no backend for Apple's Metal."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["device_count", "is_available"]
 
 
 def device_count() -> int:
-    """0."""
+    """Return 0: there are no such devices."""
     return 0

@@ -1,11 +1,11 @@
-"""Ops from your own specs, in the running process.
+"""Load ops from your own specs into the running process.
 
     mine = wg.ops.load("my_ops.yaml")      # or the YAML itself
     mine.swish(x)                          # also wg.ops.swish(x)
 
-A spec is data: loading one runs nothing of it. Its expressions become kernels through the same parser and printers as
-the package's own ops, and its functions are Python text in which every string passed `repr`, an escape or an
-identifier check. Only `kind: custom`, whose kernels are code, needs `trust=True`.
+A spec is data: loading it runs no code from it. Its expressions become kernels through the same parser and printers as
+the package's own ops. Its Python functions are generated source in which every string went through `repr`, an escape
+or an identifier check. Only `kind: custom`, whose kernels are code, needs `trust=True`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ._generated import records as _records
 from .runtime.errors import SpecError as _SpecError
 from .runtime.records import registry as _registry
 
-__all__ = ["beside", "load"]
+__all__ = ["existing_ops", "load"]
 
 _lock = _threading.RLock()
 _loaded: dict[str, _Callable[..., _Any]] = {}
@@ -38,13 +38,21 @@ class Namespace(_SimpleNamespace):
 
 
 def load(spec: str | _Path, trust: bool = False) -> Namespace:
-    """The ops of a spec file, or of YAML given as a string, as functions with their signatures and docstrings.
+    """Load the ops of a spec as Python functions with signatures and docstrings.
 
-    They are differentiable like the package's own, to any order, and reachable as `wg.ops.NAME` too. Loading a file
-    again replaces what it gave before (a string replaces earlier strings); tensors computed before keep the derivatives
-    they had. `trust` allows `kind: custom`, whose kernels are code.
-    Raises `SpecError` with every error of the file: line, field, what was expected; also where an op would take the
-    name of another one.
+    The functions are differentiable to any order, like the package's own, and also available as `wg.ops.NAME`. Loading
+    a file again replaces its earlier ops (a string replaces earlier strings). Tensors that were computed before keep
+    their derivatives.
+
+    Args:
+        spec: Path of a YAML file, or the YAML text itself.
+        trust: Allow `kind: custom`, whose kernels are code.
+
+    Returns:
+        A namespace with one attribute for each function.
+
+    Raises:
+        SpecError: With every error of the spec (line, field, expected value), or where an op would redefine another.
     """
     from .codegen.model import SpecErrors
 
@@ -59,15 +67,19 @@ def load(spec: str | _Path, trust: bool = False) -> Namespace:
         raise _SpecError(str(error)) from None
 
 
-def beside(owner: str = "") -> _Any:
-    """What the ops of a spec stand beside, as `codegen.generate.Beside`: those of this process that are not `owner`'s,
-    or without an owner, for a package to be imported elsewhere, those of weftgrad itself."""
-    from .codegen.generate import Beside
+def existing_ops(owner: str = "") -> _Any:
+    """Return the ops and names that a new spec must not redefine, as `codegen.generate.ExistingOps`.
 
-    taken = {r.name for r in _registry} if owner else set(_records.NAMES)
-    reserved = {n for n in taken if not owner or _registry.owner(n) != owner}
+    Args:
+        owner: The file whose ops may be replaced: then the ops are all others of this process. Empty: only weftgrad's
+            own ops, for a package that is generated now and imported elsewhere.
+    """
+    from .codegen.generate import ExistingOps
+
+    record_names = {r.name for r in _registry} if owner else set(_records.NAMES)
+    reserved = {n for n in record_names if not owner or _registry.owner(n) != owner}
     reserved |= set(_generated.ALIASES) | set(_generated.INPLACE) | set(__all__)
-    return Beside(_generated.FUNCTIONS, reserved, taken)
+    return ExistingOps(_generated.FUNCTIONS, reserved, record_names)
 
 
 def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
@@ -77,23 +89,23 @@ def _load(source: str | _Path, file: str, owner: str, trust: bool) -> Namespace:
     from .runtime.derive import register_generated
 
     ops = load_text(source, file, trust=trust) if isinstance(source, str) else load_file(source, trust=trust)
-    standing = beside(owner)
-    known = resolve(ops, standing)
-    made = render_all(ops, 0, taken=standing.taken)
+    existing = existing_ops(owner)
+    known = resolve(ops, existing)
+    rendered = render_all(ops, 0, reserved_names=existing.record_names)
     name = shown_names([_Path(file).name])
     digest = _hashlib.sha256(repr([op.spec for op in ops]).encode()).hexdigest()[:16]
     text = functions_module(
-        ops, made, known, package=False, owner=None, sources=name, digest=digest, runtime="weftgrad.runtime"
+        ops, rendered, known, package=False, owner=None, sources=name, digest=digest, runtime="weftgrad.runtime"
     )
-    shown = f"<weftgrad.ops {name} {digest}>"
-    code = compile(text, shown, "exec")
+    filename = f"<weftgrad.ops {name} {digest}>"
+    code = compile(text, filename, "exec")
     _registry.claim([op.name for op in ops], owner)
-    register_generated(made)
-    space: dict[str, _Any] = {"__name__": "weftgrad.ops"}
-    exec(code, space)  # text made by the generator: see the module's docstring
-    _linecache.cache[shown] = (len(text), None, text.splitlines(keepends=True), shown)
-    functions = {n: entry[0] for n, entry in space["FUNCTIONS"].items()}
-    functions |= {alias: functions[of] for alias, of in space["ALIASES"].items()}
+    register_generated(rendered)
+    namespace: dict[str, _Any] = {"__name__": "weftgrad.ops"}
+    exec(code, namespace)  # generated source: see the module's docstring
+    _linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    functions = {n: entry[0] for n, entry in namespace["FUNCTIONS"].items()}
+    functions |= {alias: functions[of] for alias, of in namespace["ALIASES"].items()}
     for old in _names.get(owner, ()):
         _loaded.pop(old, None)
     _names[owner] = list(functions)

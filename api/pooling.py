@@ -1,10 +1,16 @@
-"""Pooling: average, largest, power mean, adaptive; and unpooling.
+"""Average, max, power-average (Lp) and adaptive pooling, and max unpooling.
 
-Inputs are (N, C, spatial…) or (C, spatial…) with 1 to 3 spatial dimensions. Sizes are an integer, or one a dimension. A
-window's size is `kernel_size`, windows begin `stride` apart (default: the kernel's size), `padding` lies around the
-input (at most half of the kernel), and `ceil_mode` lets a last window reach over the end. Along a dimension of n there
-are (n + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1 windows, rounded down, or up with `ceil_mode`.
-Gradients are gathered over the windows that an element is in, in their order: the same call gives the same bits.
+Inputs are `(N, C, *spatial)` or `(C, *spatial)` with one to three spatial dimensions. These arguments are one int, or
+one int for each spatial dimension:
+
+- `kernel_size`: elements of a window.
+- `dilation`: distance between neighbouring elements of a window.
+- `stride`: distance between neighbouring windows (default: `kernel_size`).
+- `padding`: elements added on both sides, at most half of `kernel_size`.
+
+`ceil_mode` allows a last window that reaches over the end. Along a dimension of size n there are
+`(n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1` windows, rounded down, or up with `ceil_mode`. The
+gradient of an element is summed over its windows in a fixed order, so the same call gives the same bits.
 """
 
 from __future__ import annotations
@@ -37,28 +43,31 @@ Ints = tuple[int, ...]
 Size = int | Sequence[int]
 
 
-def _integer(value: Any, where: str, name: str) -> int:
+def _to_int(value: Any, where: str, name: str) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(f"{where}: {name} is an integer, or one a dimension, not {value!r}")
     return int(value.__index__())
 
 
-def window_sizes(value: Any, rank: int, where: str, name: str, least: int, *, alone: bool = True) -> Ints:
-    """`rank` integers of at least `least`. alone: a sequence of one stands for all dimensions."""
+def window_sizes(value: Any, rank: int, where: str, name: str, minimum: int, *, allow_single: bool = True) -> Ints:
+    """Return `value` as `rank` ints, each at least `minimum` (0 or 1).
+
+    With `allow_single`, a sequence of one int stands for all dimensions, as an int always does.
+    """
     if isinstance(value, (tuple, list)):
-        if len(value) != rank and not (alone and len(value) == 1):
+        if len(value) != rank and not (allow_single and len(value) == 1):
             raise ShapeError(f"{where}: {name} is one integer or {rank} of them, not {tuple(value)!r}")
-        found = tuple(_integer(v, where, name) for v in value)
+        sizes = tuple(_to_int(v, where, name) for v in value)
     else:
-        found = (_integer(value, where, name),)
-    if min(found) < least:
-        shown = {0: "must not be negative", 1: "must be greater than zero"}[least]
-        raise ShapeError(f"{where}: {name} {shown}, but it is {value!r}")
-    return found * rank if len(found) < rank else found
+        sizes = (_to_int(value, where, name),)
+    if min(sizes) < minimum:
+        requirement = {0: "must not be negative", 1: "must be greater than zero"}[minimum]
+        raise ShapeError(f"{where}: {name} {requirement}, but it is {value!r}")
+    return sizes * rank if len(sizes) < rank else sizes
 
 
 def spatial_sizes(input: Any, rank: int, where: str, kinds: str = "uif") -> Ints:
-    """The spatial sizes of an input, of which only the batch may be empty. kinds: of dtypes that there can be."""
+    """Check an input and return its spatial sizes. Only the batch may be empty. `kinds` lists allowed `DType.kind`s."""
     only_tensors(where, input)
     if input.meta.dtype.kind not in kinds:
         raise UnsupportedDType(f"{where}: does not take {input.meta.dtype.name}; convert the input with .to()")
@@ -71,58 +80,64 @@ def spatial_sizes(input: Any, rank: int, where: str, kinds: str = "uif") -> Ints
     return shape[-rank:]
 
 
-def _windows(
-    where: str, size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+def _count_windows(
+    where: str, input_sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> Ints:
-    """How many windows there are along each dimension. Raises `ShapeError` for none."""
+    """Return the number of windows along each dimension. Raise `ShapeError` if there are none."""
     if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
         raise ShapeError(
             f"{where}: padding must be at most half of the kernel's size, but padding is {list(padding)} and "
             f"kernel_size {list(kernel)}"
         )
-    found = []
-    for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
+    counts = []
+    for n, k, s, p, d in zip(input_sizes, kernel, stride, padding, dilation, strict=True):
         count = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
-        if ceil_mode and (count - 1) * s >= n + p:  # the last window would begin behind the input
+        if ceil_mode and (count - 1) * s >= n + p:  # the last window would begin after the input and its padding
             count -= 1
-        found.append(count)
-    if min(found) < 1:
+        counts.append(count)
+    if min(counts) < 1:
         raise ShapeError(
-            f"{where}: the input's spatial size {list(size)} is too small: windows of {list(kernel)} with dilation "
-            f"{list(dilation)} and padding {list(padding)} would give an output of size {found}"
+            f"{where}: the input's spatial size {list(input_sizes)} is too small: windows of {list(kernel)} with "
+            f"dilation {list(dilation)} and padding {list(padding)} would give an output of size {counts}"
         )
-    return tuple(found)
+    return tuple(counts)
 
 
-def _geometry(
+def _check_window_args(
     where: str, rank: int, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """size of the output, kernel, stride, padding and dilation, checked."""
-    size = spatial_sizes(input, rank, where)
+    """Check the arguments. Return output sizes, kernel, strides, padding and dilations, `rank` ints each."""
+    input_sizes = spatial_sizes(input, rank, where)
     kernel = window_sizes(kernel_size, rank, where, "kernel_size", 1)
-    default = stride is None or (isinstance(stride, (tuple, list)) and not stride)
-    step = kernel if default else window_sizes(stride, rank, where, "stride", 1)
-    before, apart = window_sizes(padding, rank, where, "padding", 0), window_sizes(dilation, rank, where, "dilation", 1)
-    return _windows(where, size, kernel, step, before, apart, ceil_mode), kernel, step, before, apart
+    uses_kernel_stride = stride is None or (isinstance(stride, (tuple, list)) and not stride)
+    strides = kernel if uses_kernel_stride else window_sizes(stride, rank, where, "stride", 1)
+    pads, dilations = (
+        window_sizes(padding, rank, where, "padding", 0),
+        window_sizes(dilation, rank, where, "dilation", 1),
+    )
+    output_sizes = _count_windows(where, input_sizes, kernel, strides, pads, dilations, ceil_mode)
+    return output_sizes, kernel, strides, pads, dilations
 
 
-# Average --------------------------------------------------------------------------------------------------------------
+# Average pooling ------------------------------------------------------------------------------------------------------
 
 
-def _average(
+def _avg_pool(
     where: str, rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    size, kernel, step, before, _ = _geometry(where, rank, input, kernel_size, stride, padding, 1, ceil_mode)
-    whole = input.meta.dtype is dtypes.int64
-    if not whole and input.meta.dtype.kind != "f":
-        given = input.meta.dtype.name
-        raise UnsupportedDType(f"{where}: takes floating dtypes and int64, not {given}; convert with .to()")
+    output_sizes, kernel, strides, pad_sizes, _ = _check_window_args(
+        where, rank, input, kernel_size, stride, padding, 1, ceil_mode
+    )
+    is_integer = input.meta.dtype is dtypes.int64
+    if not is_integer and input.meta.dtype.kind != "f":
+        dtype_name = input.meta.dtype.name
+        raise UnsupportedDType(f"{where}: takes floating dtypes and int64, not {dtype_name}; convert with .to()")
     if divisor_override == 0:
         raise ShapeError(f"{where}: divisor_override must not be zero")
-    divisor = 0 if divisor_override is None else _integer(divisor_override, where, "divisor_override")
-    op = "average_windows_whole" if whole else "average_windows"
-    statics = (size, kernel, step, before, bool(count_include_pad), divisor)
+    divisor = 0 if divisor_override is None else _to_int(divisor_override, where, "divisor_override")
+    op = "average_windows_whole" if is_integer else "average_windows"
+    statics = (output_sizes, kernel, strides, pad_sizes, bool(count_include_pad), divisor)
     return call(registry[op], (input,), statics)  # type: ignore[no-any-return]
 
 
@@ -130,19 +145,23 @@ def avg_pool1d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Means of windows of (N, C, L) or (C, L); padding counts as zeros, or with count_include_pad=False not at all."""
-    return _average("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    """Return the mean of each window of `(N, C, L)` or `(C, L)`; see `avg_pool2d`."""
+    return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Means of windows of (N, C, H, W) or (C, H, W), or their sums divided by `divisor_override`; see `avg_pool1d`.
+    """Return the mean of each window of `(N, C, H, W)` or `(C, H, W)`.
 
-    Floating inputs, and int64, which is rounded towards 0.
+    Args:
+        input: Floating or int64 tensor; int64 means are rounded towards 0.
+        kernel_size: Window size. The module's docstring explains it, stride, padding and ceil_mode.
+        count_include_pad: If True, padding counts as zeros. If False, the mean is over the input's elements only.
+        divisor_override: Number by which the window sums are divided, instead of the number of elements.
     """
-    return _average(
+    return _avg_pool(
         "avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
@@ -151,19 +170,19 @@ def avg_pool3d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Means of windows of (N, C, D, H, W) or (C, D, H, W); see `avg_pool2d`."""
-    return _average(
+    """Return the mean of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `avg_pool2d`."""
+    return _avg_pool(
         "avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
 
-# Largest --------------------------------------------------------------------------------------------------------------
+# Max pooling ----------------------------------------------------------------------------------------------------------
 
 
-def _largest(
+def _max_pool(
     where: str, rank: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Tensor, Tensor]:
-    statics = _geometry(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
+    statics = _check_window_args(where, rank, input, kernel_size, stride, padding, dilation, ceil_mode)
     return call(registry["max_windows"], (input,), statics)  # type: ignore[no-any-return]
 
 
@@ -171,97 +190,112 @@ def max_pool1d_with_indices(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest elements of windows of (N, C, L) or (C, L), and their int64 positions in L; see `max_pool2d`."""
-    return _largest("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
+    """Return the maximum of each window of `(N, C, L)` or `(C, L)`, and its int64 position in L; see `max_pool2d`."""
+    return _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 def max_pool2d_with_indices(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest elements of windows of (N, C, H, W) or (C, H, W), and their int64 positions, row * W + column."""
-    return _largest("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
+    """Return the maximum of each window of `(N, C, H, W)` or `(C, H, W)`, and its int64 position `row * W + column`."""
+    return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 def max_pool3d_with_indices(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest elements of windows of (N, C, D, H, W) or (C, D, H, W), and their int64 positions in their volume."""
-    return _largest("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
+    """Return the maximum of each window of `(N, C, D, H, W)` or `(C, D, H, W)`, and its int64 position in the
+    volume."""
+    return _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 def max_pool1d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest elements of windows of (N, C, L) or (C, L); with `return_indices` a pair. See `max_pool2d`."""
-    found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-    return found if return_indices else found[0]
+    """Return the maximum of each window of `(N, C, L)` or `(C, L)`; see `max_pool2d`."""
+    maxima_and_indices = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
 def max_pool2d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest elements of windows of (N, C, H, W) or (C, H, W); padding is below every number.
+    """Return the maximum of each window of `(N, C, H, W)` or `(C, H, W)`.
 
-    NaN where a window has one. Of equal elements the first one is the largest: it gets the gradient, and with
-    `return_indices`, which gives a pair, it is the one named (of several NaN the last).
+    Padding is never the maximum. A window with a NaN gives NaN. Of several equal maxima, the first one gets the
+    gradient.
+
+    Args:
+        input: Integer or floating tensor.
+        kernel_size: Window size. The module's docstring explains it, stride, padding, dilation and ceil_mode.
+        return_indices: Whether to return `(maxima, positions)`. Positions are int64, `row * W + column`: of the first
+            of equal maxima, or of the last NaN.
     """
-    found = max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-    return found if return_indices else found[0]
+    maxima_and_indices = max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
 def max_pool3d(
     input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest elements of windows of (N, C, D, H, W) or (C, D, H, W); with `return_indices` a pair. See
-    `max_pool2d`."""
-    found = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-    return found if return_indices else found[0]
+    """Return the maximum of each window of `(N, C, D, H, W)` or `(C, D, H, W)`; see `max_pool2d`."""
+    maxima_and_indices = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
-# Adaptive -------------------------------------------------------------------------------------------------------------
+# Adaptive pooling -----------------------------------------------------------------------------------------------------
 
 
 def _adaptive_size(where: str, rank: int, input: Tensor, output_size: Any, kinds: str = "uif") -> Ints:
-    """The output's spatial sizes; None keeps the input's."""
-    own = spatial_sizes(input, rank, where, kinds)
-    listed = isinstance(output_size, (tuple, list))
-    if listed and len(output_size) != rank:
+    """Return the spatial sizes of the output. None in `output_size` stands for the input's size."""
+    input_sizes = spatial_sizes(input, rank, where, kinds)
+    is_sequence = isinstance(output_size, (tuple, list))
+    if is_sequence and len(output_size) != rank:
         raise ShapeError(f"{where}: output_size is one integer or {rank} of them, not {tuple(output_size)!r}")
-    given = output_size if listed else (output_size,) * rank
-    found = tuple(n if v is None else _integer(v, where, "output_size") for v, n in zip(given, own, strict=True))
-    if min(found) < 0:
+    sizes_or_none = output_size if is_sequence else (output_size,) * rank
+    sizes = tuple(
+        n if v is None else _to_int(v, where, "output_size") for v, n in zip(sizes_or_none, input_sizes, strict=True)
+    )
+    if min(sizes) < 0:
         raise ShapeError(f"{where}: output_size must not be negative, but it is {output_size!r}")
-    return found
+    return sizes
 
 
-def _equal_windows(input: Tensor, size: Ints) -> tuple[Ints | None, Ints]:
-    """Kernel and stride of adaptive windows: of one size side by side where they divide the input, else None."""
-    own = input.meta.shape[-len(size) :]
-    if min(size) < 1 or any(n % m for n, m in zip(own, size, strict=True)):
-        return None, (1,) * len(size)
-    kernel = tuple(n // m for n, m in zip(own, size, strict=True))
+def _equal_windows(input: Tensor, output_sizes: Ints) -> tuple[Ints | None, Ints]:
+    """Return kernel and strides of adaptive windows.
+
+    If the output's sizes divide the input's, all windows have the same size. Otherwise the kernel is None, by which the
+    ops recognise adaptive windows, and the strides have no meaning.
+    """
+    input_sizes = input.meta.shape[-len(output_sizes) :]
+    if min(output_sizes) < 1 or any(n % m for n, m in zip(input_sizes, output_sizes, strict=True)):
+        return None, (1,) * len(output_sizes)
+    kernel = tuple(n // m for n, m in zip(input_sizes, output_sizes, strict=True))
     return kernel, kernel
 
 
-def _adaptive_average(where: str, rank: int, input: Tensor, output_size: Any) -> Tensor:
+def _adaptive_avg_pool(where: str, rank: int, input: Tensor, output_size: Any) -> Tensor:
     size = _adaptive_size(where, rank, input, output_size, "f")
     if all(n == 1 for n in size):
         return ops.mean(input, tuple(range(-rank, 0)), True)
     statics = (size, *_equal_windows(input, size), (0,) * rank, False, 0)
-    wanted = is_recorded(input) and 0 not in (*input.meta.shape, *size)
-    if wanted and input.meta.device.driver.capabilities.style == "cpu":
+    needs_grad = is_recorded(input) and 0 not in (*input.meta.shape, *size)
+    if needs_grad and input.meta.device.driver.capabilities.style == "cpu":
         return _AdaptiveAverage.apply(input, statics)
     return call(registry["average_windows"], (input,), statics)  # type: ignore[no-any-return]
 
 
 class _AdaptiveAverage(Function):
-    """Means over adaptive windows. Their gradient is one along each dimension after the other: few kernels' work, where
-    an element that looks for its windows has much to find out."""
+    """Average over adaptive windows on a CPU.
+
+    The gradient is resampled along one dimension after the other, with tables of weights. That is cheaper on CPUs than
+    one kernel that searches the windows of every element.
+    """
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, statics: tuple[Any, ...]) -> Tensor:
@@ -270,35 +304,36 @@ class _AdaptiveAverage(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        first = len(ctx.shape) - len(ctx.size)
-        passes = ((first + k, averages(ctx.shape[first + k], n).transposed) for k, n in enumerate(ctx.size))
+        first_spatial = len(ctx.shape) - len(ctx.size)
+        passes = ((dim, averages(ctx.shape[dim], n).transposed) for dim, n in enumerate(ctx.size, start=first_spatial))
         return Resample.apply(grad, tuple(passes)), None
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Means of (N, C, L) or (C, L) over `output_size` windows; see `adaptive_avg_pool2d`."""
-    return _adaptive_average("adaptive_avg_pool1d", 1, input, output_size)
+    """Average `(N, C, L)` or `(C, L)` over `output_size` windows; see `adaptive_avg_pool2d`."""
+    return _adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Means of (N, C, H, W) or (C, H, W) over windows that make an output of `output_size` (None: the input's).
+    """Average `(N, C, H, W)` or `(C, H, W)` over windows that cover the input evenly.
 
-    Window i of m over n elements goes from floor(i n / m) to below ceil((i + 1) n / m).
+    `output_size` is one int or `(OH, OW)`; None stands for the input's size. With m windows along a dimension of size
+    n, window i covers the elements floor(i * n / m) to ceil((i + 1) * n / m) - 1.
     """
-    return _adaptive_average("adaptive_avg_pool2d", 2, input, output_size)
+    return _adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """Means of (N, C, D, H, W) or (C, D, H, W) over windows; see `adaptive_avg_pool2d`."""
-    return _adaptive_average("adaptive_avg_pool3d", 3, input, output_size)
+    """Average `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_avg_pool2d`."""
+    return _adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size)
 
 
-def _adaptive_largest(where: str, rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+def _adaptive_max_pool(where: str, rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     size = _adaptive_size(where, rank, input, output_size)
-    if all(n == 1 for n in size) and input.meta.numel:  # a row of all, read in vectors
-        lead = input.meta.shape[:-rank]
-        values, places = call(registry["max_plane"], (views.reshape(input, (*lead, -1)),), (-1, False))
-        return views.reshape(values, (*lead, *size)), views.reshape(places, (*lead, *size))
+    if all(n == 1 for n in size) and input.meta.numel:  # one window: reduce the flattened plane with vector loads
+        batch_shape = input.meta.shape[:-rank]
+        values, positions = call(registry["max_plane"], (views.reshape(input, (*batch_shape, -1)),), (-1, False))
+        return views.reshape(values, (*batch_shape, *size)), views.reshape(positions, (*batch_shape, *size))
     statics = (size, *_equal_windows(input, size), (0,) * rank, (1,) * rank)
     return call(registry["max_windows"], (input,), statics)  # type: ignore[no-any-return]
 
@@ -306,97 +341,101 @@ def _adaptive_largest(where: str, rank: int, input: Tensor, output_size: Any) ->
 def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The largest elements of `output_size` windows of (N, C, L) or (C, L), and their int64 positions."""
-    return _adaptive_largest("adaptive_max_pool1d", 1, input, output_size)
+    """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`, and their int64 positions."""
+    return _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size)
 
 
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """As `adaptive_max_pool2d`, with the int64 positions of the largest elements, row * W + column."""
-    return _adaptive_largest("adaptive_max_pool2d", 2, input, output_size)
+    """Return `adaptive_max_pool2d` and the int64 positions `row * W + column` of the maxima."""
+    return _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size)
 
 
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """As `adaptive_max_pool3d`, with the int64 positions of the largest elements in their volume."""
-    return _adaptive_largest("adaptive_max_pool3d", 3, input, output_size)
+    """Return `adaptive_max_pool3d` and the int64 positions of the maxima in their volume."""
+    return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size)
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of `output_size` windows of (N, C, L) or (C, L); see `adaptive_max_pool2d`."""
-    found = _adaptive_largest("adaptive_max_pool1d", 1, input, output_size)
-    return found if return_indices else found[0]
+    """Return the maxima of `output_size` windows of `(N, C, L)` or `(C, L)`; see `adaptive_max_pool2d`."""
+    maxima_and_indices = _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size)
+    return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of (N, C, H, W) or (C, H, W) in the windows of `adaptive_avg_pool2d`; with
-    `return_indices` a pair."""
-    found = _adaptive_largest("adaptive_max_pool2d", 2, input, output_size)
-    return found if return_indices else found[0]
+    """Return the maxima of `(N, C, H, W)` or `(C, H, W)` over adaptive windows, and their positions if requested."""
+    maxima_and_indices = _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size)
+    return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of (N, C, D, H, W) or (C, D, H, W) in windows; see `adaptive_max_pool2d`."""
-    found = _adaptive_largest("adaptive_max_pool3d", 3, input, output_size)
-    return found if return_indices else found[0]
+    """Return the maxima of `(N, C, D, H, W)` or `(C, D, H, W)` over adaptive windows; see `adaptive_max_pool2d`."""
+    maxima_and_indices = _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size)
+    return maxima_and_indices if return_indices else maxima_and_indices[0]
 
 
-# Power means ----------------------------------------------------------------------------------------------------------
+# Power-average (Lp) pooling -------------------------------------------------------------------------------------------
 
 
-def _power(
+def _lp_pool(
     where: str, rank: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool
 ) -> Tensor:
-    """(sum of x^p over the window)^(1/p), 0 where that sum is negative; the largest or smallest |x| for infinite p."""
+    """Return (sum of x^p over each window)^(1/p), or for p = inf the largest |x|, for p = -inf the smallest."""
     only_tensors(where, input)
     if math.isinf(norm_type):
-        size = ops.abs(input) if norm_type > 0 else ops.neg(ops.abs(input))
-        largest, _ = _largest(where, rank, size, kernel_size, stride, 0, 1, ceil_mode)
+        magnitude = ops.abs(input) if norm_type > 0 else ops.neg(ops.abs(input))
+        largest, _ = _max_pool(where, rank, magnitude, kernel_size, stride, 0, 1, ceil_mode)
         return largest if norm_type > 0 else ops.neg(largest)
-    mean = _average(where, rank, ops.pow(input, norm_type), kernel_size, stride, 0, ceil_mode, True)
+    mean = _avg_pool(where, rank, ops.pow(input, norm_type), kernel_size, stride, 0, ceil_mode, True)
     count = math.prod(window_sizes(kernel_size, rank, where, "kernel_size", 1))
-    # As PyTorch has it: a window that reaches over the end counts as a whole one, and a negative sum keeps its sign.
+    # As in PyTorch, the mean is multiplied by the full window size even if the window reaches over the end, and a
+    # negative sum keeps its sign.
     return ops.pow(ops.mul(ops.mul(ops.sign(mean), ops.relu(ops.abs(mean))), count), 1.0 / norm_type)
 
 
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """(sum of x^p)^(1/p) over windows of (N, C, L) or (C, L), for p = `norm_type`; see `lp_pool2d`."""
-    return _power("lp_pool1d", 1, input, norm_type, kernel_size, stride, ceil_mode)
+    """Return (sum of x^p)^(1/p) over windows of `(N, C, L)` or `(C, L)`, p = `norm_type`; see `lp_pool2d`."""
+    return _lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """(sum of x^p)^(1/p) over windows of (N, C, H, W) or (C, H, W), for p = `norm_type`; infinite p: the largest |x|.
+    """Return (sum of x^p)^(1/p) over windows of `(N, C, H, W)` or `(C, H, W)`, p = `norm_type`.
 
-    The gradient is not a number where the sum is 0, as in PyTorch.
+    For p = inf, this is the largest |x|. As in PyTorch, the gradient is NaN where the sum is 0.
     """
-    return _power("lp_pool2d", 2, input, norm_type, kernel_size, stride, ceil_mode)
+    return _lp_pool("lp_pool2d", 2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """(sum of x^p)^(1/p) over windows of (N, C, D, H, W) or (C, D, H, W), for p = `norm_type`; see `lp_pool2d`."""
-    return _power("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode)
+    """Return (sum of x^p)^(1/p) over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, p = `norm_type`; see
+    `lp_pool2d`."""
+    return _lp_pool("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-# Unpooling ------------------------------------------------------------------------------------------------------------
+# Max unpooling --------------------------------------------------------------------------------------------------------
 
 
 class _Unpooled(Function):
-    """Elements of (…, count) written to zeros of (…, length). As in PyTorch each gets the gradient at its place, also
-    one that was written over: windows that overlap name the same element with the same value."""
+    """Scatter elements of shape `(..., count)` into zeros of shape `(..., length)`.
+
+    As in PyTorch, every element gets the gradient at its position, even if another element with the same position
+    overwrote it. Where windows of the pooling overlapped, such elements are the same maximum.
+    """
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, indices: Tensor, length: int) -> Tensor:
         ctx.save_for_backward(indices)
-        whole = zeros((*input.meta.shape[:-1], length), dtype=input.meta.dtype, device=input.meta.device)
-        return call(registry["scatter"], (whole, indices, input), (input.meta.ndim - 1,))  # type: ignore[no-any-return]
+        output = zeros((*input.meta.shape[:-1], length), dtype=input.meta.dtype, device=input.meta.device)
+        return call(registry["scatter"], (output, indices, input), (input.meta.ndim - 1,))  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -404,7 +443,7 @@ class _Unpooled(Function):
         return call(registry["gather"], (grads[0], indices), (grads[0].meta.ndim - 1,)), None, None
 
 
-def _unpool(
+def _max_unpool(
     where: str, rank: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
 ) -> Tensor:
     only_tensors(where, input, indices)
@@ -413,56 +452,67 @@ def _unpool(
         raise DTypeError(f"{where}: indices must be int64, not {indices.meta.dtype.name}; convert them with .long()")
     if indices.meta.shape != shape:
         raise ShapeError(f"{where}: indices have shape {list(indices.meta.shape)}, the input {list(shape)}")
-    own = spatial_sizes(input, rank, where)
+    input_sizes = spatial_sizes(input, rank, where)
     kernel = window_sizes(kernel_size, rank, where, "kernel_size", 1)
-    step = kernel if stride is None else window_sizes(stride, rank, where, "stride", 1)
-    before = window_sizes(padding, rank, where, "padding", 0)
-    size = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(own, step, kernel, before, strict=True))
+    strides = kernel if stride is None else window_sizes(stride, rank, where, "stride", 1)
+    pad_sizes = window_sizes(padding, rank, where, "padding", 0)
+    size = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(input_sizes, strides, kernel, pad_sizes, strict=True))
     if output_size is not None:
-        given = tuple(_integer(n, where, "output_size") for n in output_size)
-        wanted = given[2:] if len(given) == rank + 2 else given
-        if len(wanted) != rank:
-            raise ShapeError(f"{where}: output_size has {rank} or {rank + 2} elements, not {len(given)}")
-        if any(not n - s < w < n + s for n, s, w in zip(size, step, wanted, strict=True)):
-            shown = ", ".join(f"{n - s + 1} to {n + s - 1}" for n, s in zip(size, step, strict=True))
-            raise ShapeError(f"{where}: output_size {list(wanted)} is out of range: {shown} pool to the input")
-        size = wanted
+        output_shape = tuple(_to_int(n, where, "output_size") for n in output_size)
+        requested_sizes = output_shape[2:] if len(output_shape) == rank + 2 else output_shape
+        if len(requested_sizes) != rank:
+            raise ShapeError(f"{where}: output_size has {rank} or {rank + 2} elements, not {len(output_shape)}")
+        if any(not n - s < w < n + s for n, s, w in zip(size, strides, requested_sizes, strict=True)):
+            size_ranges = ", ".join(f"{n - s + 1} to {n + s - 1}" for n, s in zip(size, strides, strict=True))
+            raise ShapeError(
+                f"{where}: output_size {list(requested_sizes)} is out of range: {size_ranges} pool to the input"
+            )
+        size = requested_sizes
     if min(size) < 0:
         raise ShapeError(f"{where}: the output would have size {list(size)}; give an output_size or less padding")
     length = math.prod(size)
-    lead = shape[:-rank]
-    places = views.reshape(indices, (*lead, math.prod(own)))
+    batch_shape = shape[:-rank]
+    positions = views.reshape(indices, (*batch_shape, math.prod(input_sizes)))
     try:
-        check_bounds(places, length, where)
-    except IndexOutOfRange as error:  # as PyTorch's, a RuntimeError
+        check_bounds(positions, length, where)
+    except IndexOutOfRange as error:  # PyTorch raises a RuntimeError here, and no IndexError
         raise ShapeError(f"{error}: the output has {list(size)} elements a plane") from None
-    flat = views.reshape(input, (*lead, math.prod(own)))
-    return views.reshape(_Unpooled.apply(flat, places, length), (*lead, *size))
+    flat = views.reshape(input, (*batch_shape, math.prod(input_sizes)))
+    return views.reshape(_Unpooled.apply(flat, positions, length), (*batch_shape, *size))
 
 
 def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """The largest elements of (N, C, L) or (C, L) put back where `max_pool1d` found them; see `max_unpool2d`."""
-    return _unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
+    """Put the maxima of `max_pool1d`, `(N, C, L)` or `(C, L)`, back at their positions; see `max_unpool2d`."""
+    return _max_unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
 
 
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Zeros with the elements of `input` at the places `indices` (int64, as `max_pool2d` gives them).
+    """Put the maxima of `max_pool2d` back at their positions; all other elements are 0.
 
-    Several sizes pool to the same: `output_size`, with or without N and C, chooses; (n - 1) stride + kernel_size -
-    2 padding without. Of several elements for one place the last stays. Raises `ShapeError` for an index outside.
+    Args:
+        input: `(N, C, H, W)` or `(C, H, W)`.
+        indices: int64 positions from `max_pool2d`, in the shape of `input`. If several elements have the same position,
+            the last one wins.
+        kernel_size: The value that was passed to `max_pool2d`; the same holds for `stride` and `padding`.
+        output_size: Spatial size of the result, with or without N and C. Pass it if the pooled tensor did not have the
+            default size, `(n - 1) * stride + kernel_size - 2 * padding`.
+
+    Raises:
+        ShapeError: An index is out of range, or pooling a result of `output_size` would not give the size of `input`.
     """
-    return _unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
+    return _max_unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
 
 
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """The largest elements of (N, C, D, H, W) or (C, D, H, W) put back; see `max_unpool2d`."""
-    return _unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
+    """Put the maxima of `max_pool3d`, `(N, C, D, H, W)` or `(C, D, H, W)`, back at their positions; see
+    `max_unpool2d`."""
+    return _max_unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)

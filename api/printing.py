@@ -1,4 +1,4 @@
-"""How tensors show themselves: NumPy's formatting under PyTorch's frame."""
+"""The repr of tensors: NumPy formats the numbers, in PyTorch's layout."""
 
 from __future__ import annotations
 
@@ -31,21 +31,29 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """How tensors are shown: digits, from how many elements on they are shortened, and to how many at each end.
+    """Set how tensors are printed. None leaves an option unchanged, except for `sci_mode`.
 
-    profile: "default", "short" or "full" sets these together. sci_mode: exponents always or never; None, which every
-    call without it goes back to: where a range of numbers needs them. Raises `ArgumentError` for another profile.
+    Args:
+        precision: Digits after the point.
+        threshold: Number of elements above which a tensor is summarised.
+        edgeitems: Elements shown at each end of a summarised dimension.
+        linewidth: Characters in a line.
+        profile: "default", "short" or "full": sets the options above together.
+        sci_mode: Whether to use exponents; None decides by the range of the numbers.
+
+    Raises:
+        ArgumentError: The profile is unknown.
     """
     if profile is not None:
         if profile not in _PROFILES:
             raise ArgumentError(f"set_printoptions: a profile is {', '.join(_PROFILES)}, not {profile!r}")
         _options.update(_PROFILES[profile])
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    _options.update({k: v for k, v in given.items() if v is not None}, sci_mode=sci_mode)
+    updates = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    _options.update({k: v for k, v in updates.items() if v is not None}, sci_mode=sci_mode)
 
 
-def _shown(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The elements that will be seen: of an array that is shortened, those at the ends."""
+def _visible_elements(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the elements that will be printed: of a summarised array, those at the ends."""
     if array.size > _options["threshold"]:
         ends = _options["edgeitems"]
         for dim, size in enumerate(array.shape):
@@ -54,38 +62,40 @@ def _shown(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
-def _form(values: np.ndarray[Any, Any]) -> Callable[[Any], str]:
-    """How one of these floats is written: whole numbers as `1.`, others with digits, and with exponents where they are
-    far apart or far from 1. All get the width of the widest finite one."""
+def _float_formatter(values: np.ndarray[Any, Any]) -> Callable[[Any], str]:
+    """Return the formatter of floats: `1.` for integral values, else with digits, or exponents for a wide range.
+
+    All numbers get the width of the widest finite one.
+    """
     values = values[np.isfinite(values) & (values != 0)].astype(np.float64)
     digits, forced = _options["precision"], _options["sci_mode"]
     low, high = (np.abs(values).min(), np.abs(values).max()) if values.size else (1, 1)
-    whole = bool((values == np.ceil(values)).all())
-    far = bool(high / low > 1000 or high > 1e8 or (low < 1e-4 and not whole))
-    style = f".{digits}e" if (far if forced is None else forced) else ".0f" if whole else f".{digits}f"
+    is_whole = bool((values == np.ceil(values)).all())
+    needs_exponent = bool(high / low > 1000 or high > 1e8 or (low < 1e-4 and not is_whole))
+    style = f".{digits}e" if (needs_exponent if forced is None else forced) else ".0f" if is_whole else f".{digits}f"
     point = "." if style == ".0f" else ""
     width = max((len(f"{v:{style}}{point}") for v in values.tolist()), default=1)
     return lambda v: (f"{v:{style}}" + (point if math.isfinite(v) else "")).rjust(width)
 
 
 def show(tensor: Tensor) -> str:
-    """`tensor([...])` with what is not the default: dtype, device, and the history."""
+    """Return the repr `tensor([...])`, with dtype, device and autograd history where they are not the default."""
     layout = tensor.meta
     array = _hosting.host_array(tensor)
     options = {k: _options[k] for k in ("threshold", "edgeitems")}
     if layout.dtype.kind == "f":
-        form = _form(_shown(array))
-        options["formatter"] = {"float_kind": lambda v: form(float(v))}
-    elif layout.dtype is dtypes.bool_ and _shown(array).all():
-        options["formatter"] = {"bool": str}  # no room for False
-    width = _options["linewidth"] + max(layout.ndim - 1, 0)  # NumPy keeps room in every line for all closing brackets
+        formatter = _float_formatter(_visible_elements(array))
+        options["formatter"] = {"float_kind": lambda v: formatter(float(v))}
+    elif layout.dtype is dtypes.bool_ and _visible_elements(array).all():
+        options["formatter"] = {"bool": str}  # all True: do not reserve the width of False
+    width = _options["linewidth"] + max(layout.ndim - 1, 0)  # NumPy reserves room for all closing brackets
     body = np.array2string(array, separator=", ", prefix="tensor(", max_line_width=width, **options)
     body = body.replace(", ..., ", ",  ..., ")
     notes = []
     if not layout.numel and layout.shape != (0,):
         notes.append(f"size={layout.shape}")
-    shown = (dtypes.default_dtype(), dtypes.int64, dtypes.bool_) if layout.numel else (dtypes.default_dtype(),)
-    if layout.dtype not in shown:
+    default_dtypes = (dtypes.default_dtype(), dtypes.int64, dtypes.bool_) if layout.numel else (dtypes.default_dtype(),)
+    if layout.dtype not in default_dtypes:
         notes.append(f"dtype={layout.dtype!r}")
     if layout.device.type != "cpu":
         notes.append(f"device='{layout.device}'")

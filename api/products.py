@@ -8,7 +8,7 @@ from typing import Any
 from ._checks import only_tensors
 from ._generated import ops
 from .runtime import views
-from .runtime.autocast import alike
+from .runtime.autocast import match_autocast_dtype
 from .runtime.autograd.einsum_rules import contraction
 from .runtime.context import state
 from .runtime.dispatch import call, is_recorded
@@ -29,7 +29,17 @@ __all__ = [
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The product by NumPy's rules: vectors, matrices, and batches of matrices whose leading dimensions broadcast."""
+    """Multiply vectors, matrices and batches of matrices by NumPy's rules.
+
+    Args:
+        input: `(n,)`, `(m, n)` or `(..., m, n)`.
+        other: `(n,)`, `(n, p)` or `(..., n, p)`; leading dimensions broadcast.
+        out: Tensor to write the result to.
+
+    Raises:
+        ArgumentError: An operand is not a tensor.
+        ShapeError: An operand is 0-d, or the shapes do not fit.
+    """
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
         raise ArgumentError("matmul: takes two tensors")
     a, b = input.meta.ndim, other.meta.ndim
@@ -38,16 +48,16 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     if a == 2 and b == 2:
         return ops.mm(input, other, out=out)
     elif a == 1:
-        found = _inner_product(input, other) if b == 1 else ops.vm(input, other)
+        output = _inner_product(input, other) if b == 1 else ops.vm(input, other)
     elif b == 1:
-        found = ops.bmv(input, other)
+        output = ops.bmv(input, other)
     else:
-        found = ops.matmul_batched(input, other)
-    return found if out is None else store(found, out, "matmul")
+        output = ops.matmul_batched(input, other)
+    return output if out is None else store(output, out, "matmul")
 
 
 def _inner_product(input: Tensor, other: Tensor) -> Tensor:
-    """`dot`; under autocast a product like the others, which `dot` called by its name is not."""
+    """Return the dot product. Unlike `ops.dot`, it follows autocast, as the other forms of `matmul` do."""
     if state().autocast is None:
         return ops.dot(input, other)
     return call(contraction("k,k->"), (input, other))  # type: ignore[no-any-return]
@@ -56,112 +66,144 @@ def _inner_product(input: Tensor, other: Tensor) -> Tensor:
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
-    if fused(beta, alpha, input, mat1, mat2, 2, 2):
-        found = ops.addmm_product(input, mat1, mat2, beta, alpha)
+    """Return `beta * input + alpha * (mat1 @ mat2)` for `(n, m)` and `(m, p)`; `input` broadcasts to `(n, p)`."""
+    if is_fusable(beta, alpha, input, mat1, mat2, 2, 2):
+        output = ops.addmm_product(input, mat1, mat2, beta, alpha)
     else:
-        found = _plus_product(input, ops.mm(mat1, mat2), beta, alpha)
-    return found if out is None else store(found, out, "addmm")
+        output = _add_scaled_product(input, ops.mm(mat1, mat2), beta, alpha)
+    return output if out is None else store(output, out, "addmm")
 
 
 def _addmm_activation(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
 ) -> Tensor:
-    """relu (or with `use_gelu` gelu, by the error function) of beta * input + alpha * (mat1 @ mat2).
+    """Return relu (or gelu, in its erf form, with `use_gelu`) of `beta * input + alpha * (mat1 @ mat2)`.
 
-    One kernel where no gradient is recorded; else the activation is an op of its own.
+    It is one kernel if no gradient is recorded; otherwise the activation is a separate op.
     """
     only_tensors("_addmm_activation", input, mat1, mat2)
-    if not is_recorded(input, mat1, mat2) and fused(beta, alpha, input, mat1, mat2, 2, 2):
+    if not is_recorded(input, mat1, mat2) and is_fusable(beta, alpha, input, mat1, mat2, 2, 2):
         return (ops.addmm_gelu if use_gelu else ops.addmm_relu)(input, mat1, mat2, beta, alpha)
-    found = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-    return ops.gelu_erf(found) if use_gelu else ops.relu(found)
+    output = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return ops.gelu_erf(output) if use_gelu else ops.relu(output)
 
 
-def fused(beta: Any, alpha: Any, input: Any, a: Any, b: Any, first: int, second: int) -> bool:
-    """Whether beta * input + alpha * (a @ b), of `a` and `b` of so many dimensions, is one kernel: of numbers and of
-    floating tensors that `_beside` allows. Of beta = 0 it is not: NaN in input does not count then, as in BLAS."""
+def is_fusable(beta: Any, alpha: Any, input: Any, a: Any, b: Any, a_ndim: int, b_ndim: int) -> bool:
+    """Return True if `beta * input + alpha * (a @ b)` can be one kernel.
+
+    `beta` and `alpha` must be numbers, and the operands floating tensors that `_can_add_in_kernel` accepts. `beta = 0`
+    is excluded, because NaN in `input` must then be ignored, as in BLAS.
+
+    Args:
+        beta: Factor of `input`.
+        alpha: Factor of the product.
+        input: The summand.
+        a: First factor.
+        b: Second factor.
+        a_ndim: Required number of dimensions of `a`.
+        b_ndim: Required number of dimensions of `b`.
+    """
     if beta == 0 or type(beta) not in (int, float) or type(alpha) not in (int, float):
         return False
     if not (isinstance(input, Tensor) and isinstance(a, Tensor) and isinstance(b, Tensor)):
         return False
-    one, two = a.meta.shape, b.meta.shape
-    if len(one) != first or len(two) != second or one[:-2] != two[:-2] or one[-1] != two[first - 2]:
+    a_shape, b_shape = a.meta.shape, b.meta.shape
+    if (
+        len(a_shape) != a_ndim
+        or len(b_shape) != b_ndim
+        or a_shape[:-2] != b_shape[:-2]
+        or a_shape[-1] != b_shape[a_ndim - 2]
+    ):
         return False
-    return _beside(input, a, b, one[:-1] + two[first - 1 :])
+    return _can_add_in_kernel(input, a, b, a_shape[:-1] + b_shape[a_ndim - 1 :])
 
 
-def _beside(input: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether `input` can be added to a product of `a` and `b` where that is stored: a tensor of their dtype, a
-    floating one, that broadcasts to `shape`, that of the product."""
-    own, dtype = input.meta, a.meta.dtype
-    if own.dtype is not dtype or b.meta.dtype is not dtype or dtype.kind != "f" or own.ndim > len(shape):
+def _can_add_in_kernel(input: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...]) -> bool:
+    """Return True if the kernel of the product `a @ b`, of shape `shape`, can add `input`.
+
+    All three must have one floating dtype, and `input` must broadcast to `shape`.
+    """
+    layout, dtype = input.meta, a.meta.dtype
+    if layout.dtype is not dtype or b.meta.dtype is not dtype or dtype.kind != "f" or layout.ndim > len(shape):
         return False
-    return all(n in (1, m) for n, m in zip(own.shape[::-1], shape[::-1], strict=False))
+    return all(n in (1, m) for n, m in zip(layout.shape[::-1], shape[::-1], strict=False))
 
 
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
-    if fused(beta, alpha, input, mat, vec, 2, 1):
-        found = ops.addmv_product(input, mat, vec, beta, alpha)
+    """Return `beta * input + alpha * (mat @ vec)` for `(n, m)` and `(m,)`; `input` broadcasts to `(n,)`."""
+    if is_fusable(beta, alpha, input, mat, vec, 2, 1):
+        output = ops.addmv_product(input, mat, vec, beta, alpha)
     else:
-        found = _plus_product(input, ops.mv(mat, vec), beta, alpha)
-    return found if out is None else store(found, out, "addmv")
+        output = _add_scaled_product(input, ops.mv(mat, vec), beta, alpha)
+    return output if out is None else store(output, out, "addmv")
 
 
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2)."""
-    if fused(beta, alpha, input, batch1, batch2, 3, 3):
-        found = ops.baddbmm_product(input, batch1, batch2, beta, alpha)
+    """Return `beta * input + alpha * (batch1 @ batch2)` for `(b, n, m)` and `(b, m, p)`."""
+    if is_fusable(beta, alpha, input, batch1, batch2, 3, 3):
+        output = ops.baddbmm_product(input, batch1, batch2, beta, alpha)
     else:
-        found = _plus_product(input, ops.bmm(batch1, batch2), beta, alpha)
-    return found if out is None else store(found, out, "baddbmm")
+        output = _add_scaled_product(input, ops.bmm(batch1, batch2), beta, alpha)
+    return output if out is None else store(output, out, "baddbmm")
 
 
-def _plus_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    input = alike(input, product)
-    if beta == 0:  # NaN in input does not count then, as in BLAS
+def _add_scaled_product(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    input = match_autocast_dtype(input, product)
+    if beta == 0:  # ignore NaN in input, as BLAS does
         return product if alpha == 1 else ops.mul(product, alpha)
     base = input if beta == 1 else ops.mul(input, beta)
     return ops.add(base, product if alpha == 1 else ops.mul(product, alpha))
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias."""
+    """Return `input @ weight.T + bias`.
+
+    Args:
+        input: `(..., in_features)`.
+        weight: `(out_features, in_features)`, or `(in_features,)`.
+        bias: `(out_features,)` or None.
+
+    Returns:
+        `(..., out_features)`, or `(...)` for a vector `weight`.
+
+    Raises:
+        ShapeError: The last dimensions differ.
+    """
     only_tensors("linear", input, weight)
     if weight.meta.ndim == 1:
-        found = matmul(input, weight)
+        output = matmul(input, weight)
     elif input.meta.ndim == 2:
-        found, bias = _linear(input, weight, bias)
-    else:  # one matrix product of all rows
+        output, bias = _linear(input, weight, bias)
+    else:  # flatten the batch, so that it is one matrix product
         shape = input.meta.shape
         if not shape or shape[-1] != weight.meta.shape[-1]:
             raise ShapeError(
                 f"linear: input {list(shape)} and weight {list(weight.meta.shape)} must agree in their last dimension"
             )
         flat = views.reshape(input, (-1, shape[-1])) if input.meta.numel else input
-        found, bias = _linear(flat, weight, bias)
+        output, bias = _linear(flat, weight, bias)
         if input.meta.numel:
-            found = views.reshape(found, (*shape[:-1], weight.meta.shape[0]))
-    return found if bias is None else ops.add(found, alike(bias, found))
+            output = views.reshape(output, (*shape[:-1], weight.meta.shape[0]))
+    return output if bias is None else ops.add(output, match_autocast_dtype(bias, output))
 
 
 def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The product of `rows` with the transpose of `weight`, and what is still to be added to it."""
-    if isinstance(bias, Tensor) and _beside(bias, rows, weight, weight.meta.shape[:1]):
+    """Return `rows @ weight.T`, and the bias if the kernel could not add it."""
+    if isinstance(bias, Tensor) and _can_add_in_kernel(bias, rows, weight, weight.meta.shape[:1]):
         return ops.linear_bias(rows, weight, bias), None
     return ops.linear_product(rows, weight), bias
 
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Sums of products over the last dimension of both; a 0-d tensor multiplies everything."""
+    """Return the sums of products over the last dimensions: `(..., n)` and `(*, n)` give `(..., *)`; 0-d tensors
+    scale."""
     only_tensors("inner", input, other)
-    found = _inner(input, other)
-    return found if out is None else store(found, out, "inner")
+    output = _inner(input, other)
+    return output if out is None else store(output, out, "inner")
 
 
 def _inner(input: Tensor, other: Tensor) -> Tensor:
@@ -177,7 +219,7 @@ def _inner(input: Tensor, other: Tensor) -> Tensor:
 
 
 def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal; of integers in int64. Raises `ShapeError` for what is no matrix."""
+    """Return the sum of a matrix's diagonal; integers sum in int64. Raises `ShapeError` unless `input` is a matrix."""
     only_tensors("trace", input)
     if input.meta.ndim != 2:
         raise ShapeError(f"trace: takes a matrix, not shape {list(input.meta.shape)}")

@@ -1,8 +1,9 @@
-"""Random numbers: generators, the functions that draw, and their in-place forms on Tensor.
+"""Random numbers: generators, sampling functions, and their in-place forms on Tensor.
 
-A generator is two integers: a seed, and an offset that grows with every call. A call hands both to its kernel, where
-element i draws the Philox counter (i, offset): results are the same on every device, for every layout and schedule.
-Nothing waits for a device, and the state of a generator is always known on the host.
+A generator is two integers: a seed, and an offset that grows with every call. A call passes both to its kernel, where
+element i uses the Philox counter (i, offset) (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+Results are therefore the same on every device, for every layout and schedule. Nothing waits for a device, and the host
+always knows the state of a generator.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from . import _hosting
-from ._checks import only_tensors, whole_number
-from ._making import blank, finished, kept
+from ._checks import only_tensors, to_integer
+from ._making import allocate_output, finalize_output, resolve_dtype_and_device
 from .factories import empty_like
 from .runtime import dtypes
 from .runtime.device import Device
@@ -36,67 +37,67 @@ __all__ = [
     "set_rng_state",
 ]  # fmt: skip
 
-_MASK = (1 << 64) - 1
-_LEVELS = {"float16": 2.0**11, "bfloat16": 2.0**8, "float64": 2.0**53}
-_FIRST_SEED = 67280421310721  # PyTorch's: the same numbers in every run unless a program asks for others
+_UINT64_MAX = (1 << 64) - 1
+_UNIFORM_LEVELS = {"float16": 2.0**11, "bfloat16": 2.0**8, "float64": 2.0**53}
+_DEFAULT_SEED = 67280421310721  # PyTorch's default: the same numbers in every run unless a program seeds
 
 
 class Generator:
-    """A stream of random numbers: `seed`, and an `offset` that every call advances.
+    """A stream of random numbers: a seed, and an offset that every call advances.
 
-    It serves every device: `device` is accepted for PyTorch's sake and only remembered.
+    One generator works for every device; `device` is accepted for compatibility with PyTorch and only stored.
     """
 
     __slots__ = ("_seed", "device", "offset")
 
     def __init__(self, device: Any = "cpu"):
         self.device: Device = to_device(device)
-        self._seed = _FIRST_SEED
+        self._seed = _DEFAULT_SEED
         self.offset = 0
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of `seed`, an integer of 64 bits (negative ones wrap). Returns the generator."""
+        """Set the seed, a 64-bit integer (negative ones wrap), and reset the offset. Returns the generator."""
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise ArgumentError(f"manual_seed: takes an int, not {type(seed).__name__}")
         number = seed.__index__()
-        if not -(1 << 63) <= number <= _MASK:
+        if not -(1 << 63) <= number <= _UINT64_MAX:
             raise ArgumentError(f"manual_seed: {number} does not fit 64 bits")
-        self._seed = number & _MASK
+        self._seed = number & _UINT64_MAX
         self.offset = 0
         return self
 
     def seed(self) -> int:
-        """Start a stream that the operating system's randomness chooses; returns its seed."""
+        """Seed from the operating system's randomness, and return the seed."""
         self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
-        """The seed of the stream."""
+        """Return the seed."""
         return self._seed
 
     def take(self, draws: int) -> tuple[int, int]:
-        """The seed, and the offset of a call that makes `draws` draws an element; the offset moves on."""
+        """Return seed and offset for a call that draws `draws` times for each element, and advance the offset."""
         offset = self.offset
-        self.offset = (offset + draws) & _MASK
+        self.offset = (offset + draws) & _UINT64_MAX
         return self._seed, offset
 
     def get_state(self) -> Tensor:
-        """Seed and offset as 16 bytes, little-endian, in a uint8 tensor."""
+        """Return seed and offset as a uint8 tensor of 16 bytes, little-endian."""
         state = np.frombuffer(struct.pack("<QQ", self._seed, self.offset), np.uint8)
         return _hosting.from_host(state, dtypes.uint8, to_device("cpu"))
 
     def set_state(self, state: Tensor) -> None:
-        """Continue where `get_state` was called."""
+        """Restore a state that `get_state` returned."""
         data = _hosting.host_array(state).astype(np.uint8).tobytes()
         if len(data) != 16:
             raise ArgumentError(f"set_state: a state has 16 bytes, this one {len(data)}")
         self._seed, self.offset = struct.unpack("<QQ", data)
 
     def clone_state(self) -> Generator:
-        """A generator that goes on as this one would."""
-        made = Generator(self.device)
-        made._seed, made.offset = self._seed, self.offset
-        return made
+        """Return a new generator with the same state."""
+        clone = Generator(self.device)
+        clone._seed, clone.offset = self._seed, self.offset
+        return clone
 
     def __getstate__(self) -> tuple[str, int, int]:
         return str(self.device), self._seed, self.offset
@@ -112,120 +113,122 @@ default_generator = Generator()
 
 
 def manual_seed(seed: int) -> Generator:
-    """Start the default generator's stream of `seed`."""
+    """Seed the default generator, and return it."""
     return default_generator.manual_seed(seed)
 
 
 def seed() -> int:
-    """Start the default generator at a seed of the operating system's choice; returns it."""
+    """Seed the default generator from the operating system's randomness, and return the seed."""
     return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The default generator's seed."""
+    """Return the seed of the default generator."""
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> Tensor:
-    """The default generator's state (see `Generator.get_state`)."""
+    """Return the state of the default generator; see `Generator.get_state`."""
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Continue from a state of the default generator."""
+    """Restore a state of the default generator."""
     default_generator.set_state(new_state)
 
 
 @contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """What is drawn inside does not move the default generator."""
-    before = default_generator._seed, default_generator.offset
+    """Restore the state of the default generator when the `with` block ends."""
+    saved_state = default_generator._seed, default_generator.offset
     try:
         yield
     finally:
         if enabled:
-            default_generator._seed, default_generator.offset = before
+            default_generator._seed, default_generator.offset = saved_state
 
 
-# Drawing --------------------------------------------------------------------------------------------------------------
+# Sampling -------------------------------------------------------------------------------------------------------------
 
 
-def _take(record: Any, generator: Generator | None) -> tuple[int, int]:
+def _advance(record: Any, generator: Generator | None) -> tuple[int, int]:
     if generator is not None and not isinstance(generator, Generator):
         raise ArgumentError(f"{record.name}: generator must be a weftgrad.Generator, not {type(generator).__name__}")
     return (generator or default_generator).take(int(record.detail["draws"]))
 
 
-def _fill(name: str, made: Tensor, numbers: tuple[Any, ...], generator: Generator | None, in_place: bool) -> Tensor:
+def _fill_random(
+    name: str, output: Tensor, numbers: tuple[Any, ...], generator: Generator | None, in_place: bool
+) -> Tensor:
     record = registry[name]
-    drawn = _take(record, generator)
-    if made.meta.numel:
-        before = made.storage.version
-        call_into(record, (made, *numbers, *drawn), (), (made,), in_place=in_place)
+    seed_and_offset = _advance(record, generator)
+    if output.meta.numel:
+        version = output.storage.version
+        call_into(record, (output, *numbers, *seed_and_offset), (), (output,), in_place=in_place)
         if not in_place:
-            made.storage.version = before
-    return made
+            output.storage.version = version
+    return output
 
 
 def draw(name: str, operands: Sequence[Any], generator: Generator | None = None) -> Tensor:
-    """The result of the random op `name` for `operands`, with seed and offset taken from `generator`."""
+    """Call the random op `name` with `operands` and the next seed and offset of `generator`."""
     record = registry[name]
-    return call(record, (*operands, *_take(record, generator)))
+    return call(record, (*operands, *_advance(record, generator)))
 
 
-def _levels(dtype: DType) -> float:
-    return _LEVELS.get(dtype.name, 2.0**24)
+def _uniform_levels(dtype: DType) -> float:
+    return _UNIFORM_LEVELS.get(dtype.name, 2.0**24)
 
 
-def _floating(made: Tensor, where: str) -> Tensor:
-    if made.meta.dtype.kind != "f":
-        raise UnsupportedDType(f"{where}: takes a floating dtype, not {made.meta.dtype.name}")
-    return made
+def _require_floating(output: Tensor, where: str) -> Tensor:
+    if output.meta.dtype.kind != "f":
+        raise UnsupportedDType(f"{where}: takes a floating dtype, not {output.meta.dtype.name}")
+    return output
 
 
 def rand(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Numbers in [0, 1), evenly spread, from 24 bits each (float64: 53)."""
-    made = _floating(blank("rand", size, named, dtype, device, out), "rand")
-    _fill("uniform_fill", made, (0.0, 1.0, _levels(made.meta.dtype)), generator, out is not None)
-    return finished(made, "rand", requires_grad, None, layout, pin_memory)
+    """Sample uniformly from [0, 1), with a resolution of 24 bits (float64: 53). Pass the shape as for `empty`."""
+    output = _require_floating(allocate_output("rand", size, named, dtype, device, out), "rand")
+    _fill_random("uniform_fill", output, (0.0, 1.0, _uniform_levels(output.meta.dtype)), generator, out is not None)
+    return finalize_output(output, "rand", requires_grad, None, layout, pin_memory)
 
 
 def randn(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Normally distributed numbers of mean 0 and variance 1."""
-    made = _floating(blank("randn", size, named, dtype, device, out), "randn")
-    _fill("normal_fill", made, (0.0, 1.0), generator, out is not None)
-    return finished(made, "randn", requires_grad, None, layout, pin_memory)
+    """Sample from the normal distribution with mean 0 and variance 1. Pass the shape as for `empty`."""
+    output = _require_floating(allocate_output("randn", size, named, dtype, device, out), "randn")
+    _fill_random("normal_fill", output, (0.0, 1.0), generator, out is not None)
+    return finalize_output(output, "randn", requires_grad, None, layout, pin_memory)
 
 
 def rand_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """`rand` in the shape of `input`, with its dtype and device unless given."""
+    """Sample as `rand` does, with the shape of `input`, and its dtype and device by default."""
     only_tensors("rand_like", input)
-    made = _floating(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), "rand_like")
-    _fill("uniform_fill", made, (0.0, 1.0, _levels(made.meta.dtype)), generator, False)
-    return finished(made, "rand_like", requires_grad, None, layout, pin_memory)
+    output = _require_floating(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), "rand_like")
+    _fill_random("uniform_fill", output, (0.0, 1.0, _uniform_levels(output.meta.dtype)), generator, False)
+    return finalize_output(output, "rand_like", requires_grad, None, layout, pin_memory)
 
 
 def randn_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """`randn` in the shape of `input`, with its dtype and device unless given."""
+    """Sample as `randn` does, with the shape of `input`, and its dtype and device by default."""
     only_tensors("randn_like", input)
-    made = _floating(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), "randn_like")
-    _fill("normal_fill", made, (0.0, 1.0), generator, False)
-    return finished(made, "randn_like", requires_grad, None, layout, pin_memory)
+    output = _require_floating(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), "randn_like")
+    _fill_random("normal_fill", output, (0.0, 1.0), generator, False)
+    return finalize_output(output, "randn_like", requires_grad, None, layout, pin_memory)
 
 
-def _span(low: int, high: int, where: str) -> tuple[int, int]:
+def _integer_range(low: int, high: int, where: str) -> tuple[int, int]:
     if high <= low:
         raise ArgumentError(f"{where}: draws from [low, high), and low {low} is not below high {high}")
     if high - low > 1 << 63 or not low >= -(1 << 63):
@@ -237,47 +240,53 @@ def randint(
     *args: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`; int64 unless `dtype` is given."""
+    """Sample integers from [low, high): `randint(high, size)` or `randint(low, high, size)`; int64 by default."""
     from_low = len(args) == 3 or "low" in named or len(args) + ("high" in named) + ("size" in named) == 3
     names = ("low", "high", "size") if from_low else ("high", "size")
-    left = [name for name in names if name not in named]
-    given = dict(zip(left, args, strict=False)) | named
-    if len(args) > len(left) or "size" not in given or "high" not in given:
+    positional_names = [name for name in names if name not in named]
+    arguments = dict(zip(positional_names, args, strict=False)) | named
+    if len(args) > len(positional_names) or "size" not in arguments or "high" not in arguments:
         raise ArgumentError("randint: takes randint(high, size) or randint(low, high, size)")
-    for name in given:
+    for name in arguments:
         if name not in ("low", "high", "size"):
             raise ArgumentError(f"randint() got an unexpected keyword argument {name!r}")
-    numbers = _span(int(given.get("low", 0)), int(given["high"]), "randint")
-    wanted = dtypes.int64 if dtype is None and out is None else dtype
-    made = blank("randint", (tuple(given["size"]),), {}, wanted, device, out)
-    _fill("integer_fill", made, numbers, generator, out is not None)
-    return finished(made, "randint", requires_grad, None, layout, pin_memory)
+    numbers = _integer_range(int(arguments.get("low", 0)), int(arguments["high"]), "randint")
+    target_dtype = dtypes.int64 if dtype is None and out is None else dtype
+    output = allocate_output("randint", (tuple(arguments["size"]),), {}, target_dtype, device, out)
+    _fill_random("integer_fill", output, numbers, generator, out is not None)
+    return finalize_output(output, "randint", requires_grad, None, layout, pin_memory)
 
 
 def randint_like(
     input: Tensor, *bounds: int, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: int,
 ) -> Tensor:  # fmt: skip
-    """Integers in [0, high) or [low, high), in the shape and dtype of `input`."""
+    """Sample integers from [0, high) or [low, high), with the shape and dtype of `input`."""
     only_tensors("randint_like", input)
-    left = [name for name in ("low", "high") if name not in named][-max(len(bounds), 1) :]
-    given = dict(zip(left, bounds, strict=False)) | named
-    if set(given) not in ({"high"}, {"low", "high"}) or len(given) != len(bounds) + len(named):
+    positional_names = [name for name in ("low", "high") if name not in named][-max(len(bounds), 1) :]
+    arguments = dict(zip(positional_names, bounds, strict=False)) | named
+    if set(arguments) not in ({"high"}, {"low", "high"}) or len(arguments) != len(bounds) + len(named):
         raise ArgumentError("randint_like: takes randint_like(input, high) or randint_like(input, low, high)")
-    made = empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
-    _fill("integer_fill", made, _span(given.get("low", 0), given["high"], "randint_like"), generator, False)
-    return finished(made, "randint_like", requires_grad, None, layout, pin_memory)
+    output = empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+    _fill_random(
+        "integer_fill",
+        output,
+        _integer_range(arguments.get("low", 0), arguments["high"], "randint_like"),
+        generator,
+        False,
+    )
+    return finalize_output(output, "randint_like", requires_grad, None, layout, pin_memory)
 
 
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """1 with the probability that `input` (or `p`) gives, else 0, in the dtype of `input`."""
+    """Sample 1 with probability `p` (by default the element of `input`) and 0 otherwise, in the dtype of `input`."""
     if p is not None:
-        found = _fill("bernoulli_fill", empty_like(input), (_probability(p, "bernoulli"),), generator, False)
+        output = _fill_random("bernoulli_fill", empty_like(input), (_probability(p, "bernoulli"),), generator, False)
     else:
-        found = draw("bernoulli_draw", (_floating(input, "bernoulli"),), generator)
-    return found if out is None else store(found, out, "bernoulli")
+        output = draw("bernoulli_draw", (_require_floating(input, "bernoulli"),), generator)
+    return output if out is None else store(output, out, "bernoulli")
 
 
 def _probability(p: float, where: str) -> float:
@@ -291,57 +300,80 @@ def normal(
     out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Normally distributed numbers: `size` of them for numbers `mean` and `std`, else one for each element of a
-    tensor."""
+    """Sample from normal distributions.
+
+    Args:
+        mean: A number, or a tensor with the mean of each element.
+        std: A number, or a tensor with the standard deviation of each element; shapes broadcast.
+        size: Shape of the result; needed if mean and std are numbers.
+        generator: Generator to use instead of the default one.
+        out: Tensor to write the result to.
+
+    Raises:
+        ArgumentError: `std` is negative, or `size` is missing.
+    """
     if not isinstance(std, Tensor) and std < 0:
         raise ArgumentError(f"normal: std must not be negative, got {std}")
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
-        return finished(draw("normal_around", (mean, std), generator), "normal", requires_grad, out)
+        return finalize_output(draw("normal_around", (mean, std), generator), "normal", requires_grad, out)
     if size is None:
         raise ArgumentError("normal: numbers mean and std need size=")
-    made = _floating(blank("normal", (tuple(size),), {}, dtype, device, out), "normal")
-    _fill("normal_fill", made, (float(mean), float(std)), generator, out is not None)
-    return finished(made, "normal", requires_grad, None, layout, pin_memory)
+    output = _require_floating(allocate_output("normal", (tuple(size),), {}, dtype, device, out), "normal")
+    _fill_random("normal_fill", output, (float(mean), float(std)), generator, out is not None)
+    return finalize_output(output, "normal", requires_grad, None, layout, pin_memory)
 
 
-# On the host ----------------------------------------------------------------------------------------------------------
+# Sampling on the host -------------------------------------------------------------------------------------------------
 
 
 def philox(count: int, seed: int, offset: int) -> np.ndarray[Any, Any]:
-    """Words 0 and 1 of the counters (0, offset) to (count - 1, offset) as 64-bit integers: what kernels draw."""
+    """Return Philox4x32-10 words 0 and 1 of the counters (0, offset) to (count - 1, offset), as kernels compute
+    them."""
     index = np.arange(count, dtype=np.uint64)
-    low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a, b = index & low, index >> high
+    mask32, shift32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a, b = index & mask32, index >> shift32
     c, d = np.full(count, offset & 0xFFFFFFFF, np.uint64), np.full(count, offset >> 32, np.uint64)
     k, l = seed & 0xFFFFFFFF, seed >> 32  # noqa: E741
     for _ in range(10):
         p, q = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
-        a, c = (q >> high) ^ b ^ np.uint64(k), (p >> high) ^ d ^ np.uint64(l)
-        b, d = q & low, p & low
+        a, c = (q >> shift32) ^ b ^ np.uint64(k), (p >> shift32) ^ d ^ np.uint64(l)
+        b, d = q & mask32, p & mask32
         k, l = (k + 0x9E3779B9) & 0xFFFFFFFF, (l + 0xBB67AE85) & 0xFFFFFFFF  # noqa: E741
-    return a << high | b
+    return a << shift32 | b
 
 
 def randperm(
     n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The integers 0 to n - 1 in random order: that of 64 random bits each, which are sorted on the host."""
-    n = whole_number(n, "randperm", "n")
-    order = np.argsort(philox(n, *(generator or default_generator).take(1)))  # which do not meet
-    made = _hosting.from_host(order, *kept(dtype, device, out, dtypes.int64))
-    return finished(made, "randperm", requires_grad, out, layout, pin_memory)
+    """Return a random permutation of 0 to n - 1: the sorting order of n random 64-bit numbers. Sorts on the host."""
+    n = to_integer(n, "randperm", "n")
+    order = np.argsort(philox(n, *(generator or default_generator).take(1)))  # distinct: Philox is a bijection
+    output = _hosting.from_host(order, *resolve_dtype_and_device(dtype, device, out, dtypes.int64))
+    return finalize_output(output, "randperm", requires_grad, out, layout, pin_memory)
 
 
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Indices drawn with probabilities in proportion to `input`, a row or rows of weights that are not negative.
-    Without replacement those of weight 0 come last.
+    """Sample indices with probabilities proportional to the weights in `input`. Runs on the host.
 
-    Drawn on the host: with replacement by inverting the cumulative sums, without it by the largest of log(weight) plus
-    Gumbel noise (Efraimidis & Spirakis, 2006).
+    With replacement it inverts the cumulative sums; without, it takes the largest values of log(weight) plus Gumbel
+    noise (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
+
+    Args:
+        input: Weights `(n,)` or `(rows, n)`, not negative, not all 0.
+        num_samples: Number of samples for each row.
+        replacement: Whether an index may be drawn again. Without it, indices of weight 0 come last.
+        generator: Generator to use instead of the default one.
+        out: Tensor to write the result to.
+
+    Returns:
+        int64 indices, `(num_samples,)` or `(rows, num_samples)`.
+
+    Raises:
+        ArgumentError: Weights are invalid, or there are fewer than `num_samples` without replacement.
     """
     weights = _hosting.host_array(input.detach()).astype(np.float64)  # type: ignore[attr-defined]
     rows = np.atleast_2d(weights)
@@ -351,66 +383,75 @@ def multinomial(
         raise ArgumentError(f"multinomial: {num_samples} samples without replacement of {rows.shape[1]} weights")
     shape = (rows.shape[0], num_samples if replacement else rows.shape[1])
     words = philox(shape[0] * shape[1], *(generator or default_generator).take(1)).reshape(shape)
-    u = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     if replacement:
-        sums = np.cumsum(rows, -1)
-        found = np.stack([np.searchsorted(s, v * s[-1], side="right") for s, v in zip(sums, u, strict=True)])
+        cumulative = np.cumsum(rows, -1)
+        indices = np.stack(
+            [np.searchsorted(s, v * s[-1], side="right") for s, v in zip(cumulative, uniform, strict=True)]
+        )
     else:
         with np.errstate(divide="ignore"):
-            found = np.argsort(-(np.log(rows) - np.log(-np.log(u))), -1, kind="stable")[:, :num_samples]
-    result = found if weights.ndim == 2 else found[0]
-    made = _hosting.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
-    return made if out is None else store(made, out, "multinomial")
+            indices = np.argsort(-(np.log(rows) - np.log(-np.log(uniform))), -1, kind="stable")[:, :num_samples]
+    result = indices if weights.ndim == 2 else indices[0]
+    output = _hosting.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
+    return output if out is None else store(output, out, "multinomial")
 
 
-# In place -------------------------------------------------------------------------------------------------------------
+# In-place methods -----------------------------------------------------------------------------------------------------
 
 
 class _Methods:
-    """Collected here and copied to `Tensor`; `self` is a Tensor throughout."""
+    """In-place methods; `install` copies them to `Tensor`, so `self` is a Tensor."""
 
     def uniform_(
         self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
     ) -> Any:
-        """Fill with numbers of [from, to)."""
+        """Fill with samples of the uniform distribution over [from, to)."""
         low, high = float(named.pop("from", from_)), float(to)
         if named:
             raise ArgumentError(f"uniform_() got an unexpected keyword argument {next(iter(named))!r}")
         if high < low:
             raise ArgumentError(f"uniform_: from {low} is above to {high}")
-        _floating(self, "uniform_")
-        return _fill("uniform_fill", self, (low, high, _levels(self.meta.dtype)), generator, True)
+        _require_floating(self, "uniform_")
+        return _fill_random("uniform_fill", self, (low, high, _uniform_levels(self.meta.dtype)), generator, True)
 
     def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
-        """Fill with normally distributed numbers."""
+        """Fill with samples of the normal distribution."""
         if std < 0:
             raise ArgumentError(f"normal_: std must not be negative, got {std}")
-        return _fill("normal_fill", _floating(self, "normal_"), (float(mean), float(std)), generator, True)
+        return _fill_random(
+            "normal_fill", _require_floating(self, "normal_"), (float(mean), float(std)), generator, True
+        )
 
     def bernoulli_(self: Any, p: float = 0.5, *, generator: Generator | None = None) -> Any:
-        """Fill with 1 with probability p, else 0; p may be a tensor of probabilities."""
+        """Fill with 1 with probability `p`, else 0; `p` may be a tensor of probabilities."""
         if isinstance(p, Tensor):
             return self.copy_(bernoulli(p.expand(self.meta.shape), generator=generator))  # type: ignore[attr-defined]
-        return _fill("bernoulli_fill", self, (_probability(p, "bernoulli_"),), generator, True)
+        return _fill_random("bernoulli_fill", self, (_probability(p, "bernoulli_"),), generator, True)
 
     def exponential_(self: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
-        """Fill with exponentially distributed numbers of mean 1 / lambd."""
+        """Fill with samples of the exponential distribution with mean 1 / lambd."""
         if not lambd > 0:
             raise ArgumentError(f"exponential_: lambd must be positive, got {lambd}")
-        return _fill("exponential_fill", _floating(self, "exponential_"), (float(lambd),), generator, True)
+        return _fill_random(
+            "exponential_fill", _require_floating(self, "exponential_"), (float(lambd),), generator, True
+        )
 
     def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Any:
-        """Fill with integers of [from, to); without `to`, of all that the dtype holds from 0 on (`random_(to)` too)."""
+        """Fill with integers from [from, to).
+
+        `random_(to)` starts at 0; `random_()` uses all values of the dtype from 0 on.
+        """
         dtype = self.meta.dtype
         low, high = (0, from_) if to is None and from_ else (from_, to)
         if not high:
             bits = {"f": {"float64": 53, "float16": 11, "bfloat16": 8}.get(dtype.name, 24), "b": 1, "u": 8}
             high = (1 << bits.get(dtype.kind, 8 * dtype.itemsize - 1)) + (dtype.kind == "f")
-        return _fill("integer_fill", self, _span(low, high, "random_"), generator, True)
+        return _fill_random("integer_fill", self, _integer_range(low, high, "random_"), generator, True)
 
 
 def install() -> None:
-    """Put the in-place forms on `Tensor`."""
+    """Add the in-place methods to `Tensor`."""
     for name, value in vars(_Methods).items():
         if not name.startswith("__"):
             setattr(Tensor, name, value)

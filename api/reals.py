@@ -1,4 +1,4 @@
-"""What PyTorch's programs ask of numbers that may be complex, answered for tensors, which are all real."""
+"""PyTorch's functions for complex numbers, for tensors that are always real."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ __all__ = ["angle", "conj", "is_complex", "is_conj", "is_neg", "real", "resolve_
 
 
 def is_complex(input: Any) -> bool:
-    """False: there are no complex numbers."""
+    """Return False: there are no complex dtypes."""
     only_tensors("is_complex", input)
     return False
 
 
 def is_conj(input: Any) -> bool:
-    """False, as `is_complex`."""
+    """Return False: there are no complex dtypes."""
     return is_complex(input)
 
 
 def is_neg(input: Any) -> bool:
-    """False: a tensor's memory has its values as they are."""
+    """Return False: there are no lazily negated tensors."""
     return is_complex(input)
 
 
 def real(input: Any) -> Any:
-    """`input` itself, which is real."""
+    """Return `input` itself, which is real."""
     only_tensors("real", input)
     return input
 
 
 def conj(input: Any) -> Any:
-    """`input` itself: a real number is its own conjugate."""
+    """Return `input` itself: a real number is its own conjugate."""
     return real(input)
 
 
 def resolve_conj(input: Any) -> Any:
-    """`input` itself, as `conj`."""
+    """Return `input` itself: there are no lazily conjugated tensors."""
     return real(input)
 
 
 def resolve_neg(input: Any) -> Any:
-    """`input` itself, as `is_neg`."""
+    """Return `input` itself: there are no lazily negated tensors."""
     return real(input)
 
 
 def angle(input: Any, *, out: Tensor | None = None) -> Any:
-    """0 of numbers that are not negative, pi of negative ones, NaN of NaN."""
+    """Return the angle of real numbers: 0 if not negative, pi if negative, NaN for NaN."""
     only_tensors("angle", input)
     x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
-    found = functions.where(x.isnan(), x, functions.where(x < 0, math.pi, ops.zero_like(x)))
-    return found if out is None else store(found, out, "angle")
+    output = functions.where(x.isnan(), x, functions.where(x < 0, math.pi, ops.zero_like(x)))
+    return output if out is None else store(output, out, "angle")

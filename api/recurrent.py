@@ -1,7 +1,8 @@
 """Recurrent networks as functions: whole networks and single cells. Names and arguments are PyTorch's.
 
-A network's parameters are a list, layer by layer and direction by direction: weight_ih, weight_hh, then with biases
-bias_ih, bias_hh, then with a projection weight_hr. `nn.RNN`, `nn.LSTM` and `nn.GRU` own such lists.
+The parameters of a network are one flat list, ordered by layer and then by direction. Each direction contributes
+weight_ih, weight_hh; with biases also bias_ih, bias_hh; with a projection also weight_hr. `nn.RNN`, `nn.LSTM` and
+`nn.GRU` own such lists. `_recurrent` runs one direction, `_recurrent_graph` records a layer.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 
 from ._checks import only_tensors
 from ._generated import ops
-from ._recurrent import SORTS, Sort, Weights
+from ._recurrent import CELL_KINDS, CellKind, Weights
 from ._recurrent_graph import layer
 from ._stepping import Geometry
 from .joining import cat
 from .runtime import views
-from .runtime.autocast import alike
+from .runtime.autocast import match_autocast_dtype
 from .runtime.context import state
 from .runtime.dispatch import call
 from .runtime.dtypes import float64
@@ -39,23 +40,39 @@ def lstm(
     bidirectional: bool,
     batch_first: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A network of long short-term memory: (output, h_n, c_n).
+    """Run a multi-layer LSTM over a batch of sequences.
 
-    input: (length, batch, input), or with `batch_first` (batch, length, input). hx: h_0 (layers x directions, batch,
-    hidden or projected) and c_0 (layers x directions, batch, hidden). params: see the module. The equations are those
-    of Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000; the projection is that of Sak et al.
-    2014. Called as `lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)`, for
-    the rows and batch sizes of a `PackedSequence`.
+    The equations are those of Hochreiter and Schmidhuber, "Long short-term memory", 1997, with the forget gates of Gers
+    et al. 2000; the projection is that of Sak et al. 2014. For a `PackedSequence` call
+    `lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)`.
 
-    Raises `ShapeError`, `DTypeError` or `DeviceError` for operands that do not fit together.
+    Args:
+        input: `(T, N, input_size)`, or `(N, T, input_size)` with `batch_first`.
+        hx: `h_0` of shape `(layers * directions, N, hidden or projected)` and `c_0` of shape
+            `(layers * directions, N, hidden)`.
+        params: Flat list of weights and biases; see the module's docstring.
+        has_biases: Whether `params` has biases.
+        num_layers: Number of layers.
+        dropout: Probability of dropout between layers, used if `train` is true.
+        train: Whether the network is being trained.
+        bidirectional: Whether each layer also runs backwards in time.
+        batch_first: Whether the batch is the first dimension of input and output.
+
+    Returns:
+        `(output, h_n, c_n)`: output `(T, N, directions * (hidden or projected))`, states shaped like `hx`.
+
+    Raises:
+        ShapeError: Shapes do not fit together.
+        DTypeError: Dtypes differ or are not floating.
+        DeviceError: Operands are on different devices.
     """
-    out, h_n, c_n = _called(
+    out, h_n, c_n = _run_network(
         "lstm", input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
     )
     return out, h_n, c_n  # type: ignore[return-value]
 
 
-def _one_state(name: str, kind: str) -> Any:
+def _single_state_network(name: str, kind: str) -> Any:
     def network(
         input: Tensor,
         hx: Any,
@@ -67,158 +84,188 @@ def _one_state(name: str, kind: str) -> Any:
         bidirectional: bool,
         batch_first: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        return _called(name, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)[:2]
+        return _run_network(
+            name, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
+        )[:2]
 
     network.__name__ = network.__qualname__ = name
-    network.__doc__ = f"""{kind}: (output, h_n).
+    network.__doc__ = f"""Run {kind} over a batch of sequences.
 
-    input: (length, batch, input), or with `batch_first` (batch, length, input). hx: (layers x directions, batch,
-    hidden). params: see the module. Called as `{name}(data, batch_sizes, hx, params, has_biases, num_layers, dropout,
-    train, bidirectional)`, for the rows and batch sizes of a `PackedSequence`.
+    For a `PackedSequence` call `{name}(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train,
+    bidirectional)`. The arguments are those of `lstm`, except that `hx` is one tensor.
 
-    Raises `ShapeError`, `DTypeError` or `DeviceError` for operands that do not fit together.
+    Args:
+        input: `(T, N, input_size)`, or `(N, T, input_size)` with `batch_first`.
+        hx: Initial states, `(layers * directions, N, hidden)`.
+        params: Flat list of weights and biases; see the module's docstring.
+
+    Returns:
+        `(output, h_n)`: output `(T, N, directions * hidden)`, states shaped like `hx`.
+
+    Raises:
+        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
     """
     return network
 
 
-gru = _one_state("gru", "A network of gated recurrent units (Cho et al. 2014)")
-rnn_tanh = _one_state("rnn_tanh", "An Elman network (Elman 1990) with tanh")
-rnn_relu = _one_state("rnn_relu", "An Elman network (Elman 1990) with rectified units")
+gru = _single_state_network("gru", "a network of gated recurrent units (Cho et al. 2014)")
+rnn_tanh = _single_state_network("rnn_tanh", "an Elman network (Elman 1990) with tanh")
+rnn_relu = _single_state_network("rnn_relu", "an Elman network (Elman 1990) with ReLU")
 
 
-def _called(name: str, *arguments: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Either form of a network's call: the second has batch sizes behind the input, and no `batch_first`."""
-    sort = SORTS[name]
-    if isinstance(arguments[2], Tensor) or (sort.cell and isinstance(arguments[1], Tensor)):
+def _run_network(name: str, *arguments: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Dispatch PyTorch's two call forms: with `batch_first`, or packed, with `batch_sizes` as second argument."""
+    kind = CELL_KINDS[name]
+    if isinstance(arguments[2], Tensor) or (kind.cell and isinstance(arguments[1], Tensor)):
         data, batch_sizes, hx, params, biases, layers, dropout, train, bidirectional = arguments
         sizes = batch_sizes.tolist() if isinstance(batch_sizes, Tensor) else list(batch_sizes)
-        return _network(sort, data, sizes, hx, params, biases, layers, dropout, train, bidirectional)
+        return _check_and_run(kind, data, sizes, hx, params, biases, layers, dropout, train, bidirectional)
     input, hx, params, biases, layers, dropout, train, bidirectional, batch_first = arguments
     only_tensors(name, input)
     if input.meta.ndim != 3:
         raise ShapeError(f"{name}: the input must have 3 dimensions, not shape {list(input.meta.shape)}")
-    turned = ops.transpose(input, 0, 1) if batch_first else input
-    length, batch, features = turned.meta.shape
+    time_first = ops.transpose(input, 0, 1) if batch_first else input
+    length, batch, features = time_first.meta.shape
     if not length:
         raise ShapeError(f"{name}: the sequence has no steps: the input has shape {list(input.meta.shape)}")
-    rows = views.reshape(turned, (length * batch, features))
-    out, h_n, c_n = _network(sort, rows, [batch] * length, hx, params, biases, layers, dropout, train, bidirectional)
+    rows = views.reshape(time_first, (length * batch, features))
+    out, h_n, c_n = _check_and_run(
+        kind, rows, [batch] * length, hx, params, biases, layers, dropout, train, bidirectional
+    )
     out = views.reshape(out, (length, batch, out.meta.shape[1]))
     return ops.transpose(out, 0, 1) if batch_first else out, h_n, c_n
 
 
-def _network(
-    sort: Sort, x: Tensor, sizes: list[int], hx: Any, params: Any, biases: bool, layers: int, dropout: float,
+def _check_and_run(
+    kind: CellKind, x: Tensor, sizes: list[int], hx: Any, params: Any, biases: bool, layers: int, dropout: float,
     train: bool, bidirectional: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """The network over rows of the input, `sizes` of them a step."""
-    states = tuple(hx) if sort.cell else (hx,)
-    if len(states) != 1 + sort.cell:
-        raise ArgumentError(f"{sort.name}: hx must be h_0{' and c_0' if sort.cell else ''}, not {len(states)} tensors")
-    only_tensors(sort.name, x, *states)
+    """Check states and parameters, then run the network; step t has `sizes[t]` rows of the input."""
+    states = tuple(hx) if kind.cell else (hx,)
+    if len(states) != 1 + kind.cell:
+        raise ArgumentError(f"{kind.name}: hx must be h_0{' and c_0' if kind.cell else ''}, not {len(states)} tensors")
+    only_tensors(kind.name, x, *states)
     directions = 1 + bool(bidirectional)
-    projected = sort.cell and states[0].meta.shape[-1] != states[1].meta.shape[-1]
-    grouped = _grouped(sort, list(params), bool(biases), projected, layers * directions)
-    return _layers(sort, x, sizes, states, grouped, layers, dropout if train else 0.0, directions)
+    projected = kind.cell and states[0].meta.shape[-1] != states[1].meta.shape[-1]
+    grouped = _group_parameters(kind, list(params), bool(biases), projected, layers * directions)
+    return _run_layers(kind, x, sizes, states, grouped, layers, dropout if train else 0.0, directions)
 
 
-def _layers(
-    sort: Sort, x: Tensor, sizes: list[int], states: tuple[Tensor, ...], grouped: list[Weights], layers: int,
+def _run_layers(
+    kind: CellKind, x: Tensor, sizes: list[int], states: tuple[Tensor, ...], grouped: list[Weights], layers: int,
     dropout: float, directions: int,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Layer after layer, with dropout between them."""
-    x, states, grouped = _lowered(x, states, grouped)
+    """Run all layers in order, with dropout between them."""
+    x, states, grouped = _cast_for_autocast(x, states, grouped)
     geometry = Geometry(sizes)
-    _check(sort, x, geometry, states, grouped, directions)
-    ended: list[Any] = []
+    _check(kind, x, geometry, states, grouped, directions)
+    layer_finals: list[Any] = []
     for number in range(layers):
         first = number * directions
         initial = [s if layers == 1 else ops.narrow(s, 0, first, directions) for s in states]
         initial = [s if s.meta.contiguous else ops.contiguous_copy(s) for s in initial]
         x = x if x.meta.contiguous else ops.contiguous_copy(x)
-        x, *last = layer(
-            sort, geometry, x, initial[0], initial[1] if sort.cell else None, grouped[first : first + directions]
+        x, *final_states = layer(
+            kind, geometry, x, initial[0], initial[1] if kind.cell else None, grouped[first : first + directions]
         )
-        ended.append(last)
+        layer_finals.append(final_states)
         if dropout and number < layers - 1:
-            x = _dropped(x, dropout)
-    finals = [parts[0] if layers == 1 else cat(parts) for parts in zip(*ended, strict=True) if parts[0] is not None]
-    return x, finals[0], finals[1] if sort.cell else None
+            x = _apply_dropout(x, dropout)
+    finals = [
+        parts[0] if layers == 1 else cat(parts) for parts in zip(*layer_finals, strict=True) if parts[0] is not None
+    ]
+    return x, finals[0], finals[1] if kind.cell else None
 
 
-def _dropped(x: Tensor, p: float) -> Tensor:
-    from .nn.functional import dropout  # which needs this package
+def _apply_dropout(x: Tensor, p: float) -> Tensor:
+    from .nn.functional import dropout  # imported late: nn imports this package
 
     return dropout(x, p)
 
 
-def _grouped(sort: Sort, params: list[Tensor], biases: bool, projected: bool, count: int) -> list[Weights]:
-    """The parameters of every layer and direction."""
-    each = 2 + 2 * biases + projected
-    if len(params) != each * count:
-        wanted = f"{each} parameters a layer and direction, {each * count} in all"
-        raise ArgumentError(f"{sort.name}: takes {wanted}, not {len(params)}")
-    only_tensors(sort.name, *params)
-    found = []
-    for i in range(0, len(params), each):
-        own: list[Any] = params[i : i + each]
-        hr = own.pop() if projected else None
-        found.append(Weights(own[0], own[1], own[2] if biases else None, own[3] if biases else None, hr))
-    return found
+def _group_parameters(kind: CellKind, params: list[Tensor], biases: bool, projected: bool, count: int) -> list[Weights]:
+    """Split the flat parameter list into one `Weights` for each layer and direction."""
+    params_per_direction = 2 + 2 * biases + projected
+    if len(params) != params_per_direction * count:
+        expected = f"{params_per_direction} parameters a layer and direction, {params_per_direction * count} in all"
+        raise ArgumentError(f"{kind.name}: takes {expected}, not {len(params)}")
+    only_tensors(kind.name, *params)
+    grouped = []
+    for i in range(0, len(params), params_per_direction):
+        chunk: list[Any] = params[i : i + params_per_direction]
+        hr = chunk.pop() if projected else None
+        grouped.append(Weights(chunk[0], chunk[1], chunk[2] if biases else None, chunk[3] if biases else None, hr))
+    return grouped
 
 
-def _lowered(
+def _cast_for_autocast(
     x: Tensor, states: tuple[Tensor, ...], grouped: list[Weights]
 ) -> tuple[Tensor, tuple[Tensor, ...], list[Weights]]:
-    """Under autocast everything in its half type: gates are computed in float32 between products in that."""
+    """Under autocast, cast everything to the region's half dtype; gates are still computed in float32."""
     region = state().autocast
-    lower = None if region is None else region.enabled.get(x.meta.device.type)
-    if lower is None or x.meta.dtype is float64:
+    half_dtype = None if region is None else region.enabled.get(x.meta.device.type)
+    if half_dtype is None or x.meta.dtype is float64:
         return x, states, grouped
-    if x.meta.dtype is not lower:
-        x = call(registry["copy"], (x,), (lower,))
-    cast = [Weights._make(None if w is None else alike(w, x) for w in each) for each in grouped]
-    return x, tuple(alike(s, x) for s in states), cast
+    if x.meta.dtype is not half_dtype:
+        x = call(registry["copy"], (x,), (half_dtype,))
+    cast = [
+        Weights._make(None if w is None else match_autocast_dtype(w, x) for w in direction_weights)
+        for direction_weights in grouped
+    ]
+    return x, tuple(match_autocast_dtype(s, x) for s in states), cast
 
 
 def _check(
-    sort: Sort, x: Tensor, geometry: Geometry, states: tuple[Tensor, ...], grouped: list[Weights], directions: int
+    kind: CellKind, x: Tensor, geometry: Geometry, states: tuple[Tensor, ...], grouped: list[Weights], directions: int
 ) -> None:
-    """Raise `ShapeError`, `DTypeError` or `DeviceError` naming the operand that does not fit."""
-    name, own = sort.name, x.meta
-    if own.dtype.kind != "f":
-        raise DTypeError(f"{name}: takes floating dtypes, not {own.dtype.name}; convert with .to()")
-    if own.ndim != 2 or own.shape[0] != geometry.rows:
-        raise ShapeError(f"{name}: batch sizes add up to {geometry.rows} rows, the data has shape {list(own.shape)}")
-    grows = any(later > earlier for earlier, later in pairwise(geometry.sizes))
-    if grows or (geometry.batch and 0 in geometry.sizes):
+    """Raise `ShapeError`, `DTypeError` or `DeviceError` with the name of the operand that does not fit."""
+    name, layout = kind.name, x.meta
+    if layout.dtype.kind != "f":
+        raise DTypeError(f"{name}: takes floating dtypes, not {layout.dtype.name}; convert with .to()")
+    if layout.ndim != 2 or layout.shape[0] != geometry.rows:
+        raise ShapeError(f"{name}: batch sizes add up to {geometry.rows} rows, the data has shape {list(layout.shape)}")
+    is_growing = any(later > earlier for earlier, later in pairwise(geometry.sizes))
+    if is_growing or (geometry.batch and 0 in geometry.sizes):
         raise ShapeError(f"{name}: batch sizes must be positive and never grow, not {list(geometry.sizes)[:20]}")
     first = grouped[0]
-    size = first.hh.meta.shape[0] // sort.gates
-    width = size if first.hr is None else first.hr.meta.shape[0]
-    for i, each in enumerate(grouped):
-        features = own.shape[1] if i < directions else width * directions
-        rows = sort.gates * size
-        wanted: list[tuple[int, ...]] = [(rows, features), (rows, width), (rows,), (rows,), (width, size)]
-        for field, tensor, shape in zip(_FIELDS, each, wanted, strict=True):
+    hidden_size = first.hh.meta.shape[0] // kind.gates
+    state_size = hidden_size if first.hr is None else first.hr.meta.shape[0]
+    for i, weights in enumerate(grouped):
+        features = layout.shape[1] if i < directions else state_size * directions
+        rows = kind.gates * hidden_size
+        expected_shapes: list[tuple[int, ...]] = [
+            (rows, features),
+            (rows, state_size),
+            (rows,),
+            (rows,),
+            (state_size, hidden_size),
+        ]
+        for field, tensor, shape in zip(_FIELDS, weights, expected_shapes, strict=True):
             if tensor is not None:
-                _fits(name, f"{field}_l{i // directions}" + "_reverse" * (i % directions), tensor, shape, x)
-    for what, tensor, last in zip(("h_0", "c_0"), states, (width, size), strict=False):
-        _fits(name, what, tensor, (len(grouped), geometry.batch, last), x)
+                _check_operand(name, f"{field}_l{i // directions}" + "_reverse" * (i % directions), tensor, shape, x)
+    for operand, tensor, last_size in zip(("h_0", "c_0"), states, (state_size, hidden_size), strict=False):
+        _check_operand(name, operand, tensor, (len(grouped), geometry.batch, last_size), x)
 
 
 _FIELDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
-def _fits(name: str, what: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor) -> None:
-    own, given = tensor.meta, x.meta
-    if own.shape != shape:
-        told = f"{what} has shape {list(own.shape)}; to an input of {given.shape[1]} features and the other weights"
-        raise ShapeError(f"{name}: {told}, {list(shape)} would fit")
-    if own.dtype is not given.dtype:
-        raise DTypeError(f"{name}: the input is {given.dtype.name} and {what} {own.dtype.name}; convert one with .to()")
-    if own.device is not given.device:
-        raise DeviceError(f"{name}: the input is on {given.device} and {what} on {own.device}; move one with .to()")
+def _check_operand(name: str, operand: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor) -> None:
+    layout, input_layout = tensor.meta, x.meta
+    if layout.shape != shape:
+        description = (
+            f"{operand} has shape {list(layout.shape)}; to an input of {input_layout.shape[1]} features and the other "
+            "weights"
+        )
+        raise ShapeError(f"{name}: {description}, {list(shape)} would fit")
+    if layout.dtype is not input_layout.dtype:
+        raise DTypeError(
+            f"{name}: the input is {input_layout.dtype.name} and {operand} {layout.dtype.name}; convert one with .to()"
+        )
+    if layout.device is not input_layout.device:
+        raise DeviceError(
+            f"{name}: the input is on {input_layout.device} and {operand} on {layout.device}; move one with .to()"
+        )
 
 
 # Cells ----------------------------------------------------------------------------------------------------------------
@@ -232,10 +279,20 @@ def lstm_cell(
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """A step of long short-term memory: (h, c) from (batch, input), or (input,), and hx, the states before it.
+    """Compute one step of an LSTM; the equations are those of `lstm`.
 
-    Gates are the rows of the weights in the order input, forget, cell, output. The equations are those of `lstm`.
-    Raises `ShapeError`, `DTypeError` or `DeviceError` for operands that do not fit together.
+    Args:
+        input: `(N, input_size)` or `(input_size,)`.
+        hx: Previous states `(h, c)`, each `(N, hidden)` or `(hidden,)`.
+        w_ih: `(4 * hidden, input_size)`; the gates' rows in the order input, forget, cell, output.
+        w_hh: `(4 * hidden, hidden)`.
+        b_ih: `(4 * hidden,)` or None, as is `b_hh`.
+
+    Returns:
+        The new states `(h, c)`.
+
+    Raises:
+        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
     """
     h, c = _cell("lstm", input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
     return h, c
@@ -244,10 +301,20 @@ def lstm_cell(
 def gru_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
-    """A step of a gated recurrent unit: h from (batch, input), or (input,), and hx, the state before it.
+    """Compute one step of a GRU (Cho et al. 2014).
 
-    Gates are the rows of the weights in the order reset, update, new.
-    Raises `ShapeError`, `DTypeError` or `DeviceError` for operands that do not fit together.
+    Args:
+        input: `(N, input_size)` or `(input_size,)`.
+        hx: Previous state, `(N, hidden)` or `(hidden,)`.
+        w_ih: `(3 * hidden, input_size)`; the gates' rows in the order reset, update, new.
+        w_hh: `(3 * hidden, hidden)`.
+        b_ih: `(3 * hidden,)` or None, as is `b_hh`.
+
+    Returns:
+        The new state, of the shape of `hx`.
+
+    Raises:
+        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
     """
     return _cell("gru", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
@@ -255,7 +322,7 @@ def gru_cell(
 def rnn_tanh_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
-    """A step of an Elman network: tanh(w_ih input + b_ih + w_hh hx + b_hh), for (batch, input) or (input,).
+    """Compute one step of an Elman network: tanh(w_ih input + b_ih + w_hh hx + b_hh), for `(N, input)` or `(input,)`.
 
     Raises `ShapeError`, `DTypeError` or `DeviceError` for operands that do not fit together.
     """
@@ -265,26 +332,27 @@ def rnn_tanh_cell(
 def rnn_relu_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
-    """As `rnn_tanh_cell`, with the positive part in place of tanh."""
+    """Compute one step of an Elman network with ReLU; see `rnn_tanh_cell`."""
     return _cell("rnn_relu", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
 
 def _cell(
     name: str, input: Tensor, states: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any
 ) -> list[Tensor]:
-    """A network of one layer over one step."""
+    """Run a one-layer network over one step."""
     only_tensors(f"{name}_cell", input, *states, w_ih, w_hh)
     if input.meta.ndim not in (1, 2):
         raise ShapeError(f"{name}_cell: the input must have 1 or 2 dimensions, not shape {list(input.meta.shape)}")
     single = input.meta.ndim == 1
-    for each in states:
-        if each.meta.ndim != input.meta.ndim:
+    for hidden_state in states:
+        if hidden_state.meta.ndim != input.meta.ndim:
             raise ShapeError(
-                f"{name}_cell: hx has {each.meta.ndim} dimensions and the input {input.meta.ndim}; they must be as many"
+                f"{name}_cell: hx has {hidden_state.meta.ndim} dimensions and the input {input.meta.ndim}; they must "
+                "be as many"
             )
     rows = ops.unsqueeze(input, 0) if single else input
     hx = [views.reshape(s, (1, 1, *s.meta.shape) if single else (1, *s.meta.shape)) for s in states]
-    sort, weights = SORTS[name], [Weights(w_ih, w_hh, b_ih, b_hh)]
-    found: list[Any]
-    _, *found = _layers(sort, rows, [rows.meta.shape[0]], tuple(hx), weights, 1, 0.0, 1)
-    return [views.reshape(f, s.meta.shape) for f, s in zip(found, states, strict=False)]
+    kind, weights = CELL_KINDS[name], [Weights(w_ih, w_hh, b_ih, b_hh)]
+    finals: list[Any]
+    _, *finals = _run_layers(kind, rows, [rows.meta.shape[0]], tuple(hx), weights, 1, 0.0, 1)
+    return [views.reshape(f, s.meta.shape) for f, s in zip(finals, states, strict=False)]

@@ -1,6 +1,6 @@
-"""Reductions whose arguments need control flow: extremes, moments, norms.
+"""Reductions whose arguments need control flow: maximum and minimum, variance, logsumexp, norms.
 
-`axis` and `keepdims` are NumPy's names for `dim` and `keepdim`, which PyTorch takes as well (`runtime.spelling`).
+`axis` and `keepdims` are NumPy's names for `dim` and `keepdim`, which PyTorch accepts as well (`runtime.spelling`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ._generated import ops
 from .runtime import dtypes, layout, views
 from .runtime.errors import ArgumentError, DTypeError
-from .runtime.spelling import REQUIRED, spelled, store
+from .runtime.spelling import REQUIRED, resolve_axis_aliases, store
 from .runtime.tensor import Tensor
 
 __all__ = [
@@ -31,21 +31,21 @@ __all__ = [
 
 
 class MaxResult(NamedTuple):
-    """Largest values and their positions."""
+    """The largest values and their int64 indices."""
 
     values: Tensor
     indices: Tensor
 
 
 class MinResult(NamedTuple):
-    """Smallest values and their positions."""
+    """The smallest values and their int64 indices."""
 
     values: Tensor
     indices: Tensor
 
 
 class AminmaxResult(NamedTuple):
-    """Smallest and largest values."""
+    """The smallest and the largest values."""
 
     min: Tensor
     max: Tensor
@@ -55,88 +55,110 @@ def max(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
 ) -> Any:  # fmt: skip
-    """The largest element; with `dim`, (values, indices) along it; with a tensor, the elementwise maximum.
+    """Return the largest element, the maxima along a dimension, or the elementwise maximum of two tensors.
 
-    `out` receives the result: two tensors where it is (values, indices).
+    Args:
+        input: Any tensor.
+        dim: Dimension to reduce, or a second tensor; None reduces all elements.
+        keepdim: Whether to keep the dimension with size 1.
+        other: Second tensor, for the elementwise maximum.
+        out: Tensor to write the result to; two tensors for (values, indices).
+        axis: NumPy's name for `dim`, as `keepdims` for `keepdim`.
+
+    Returns:
+        A tensor; with an int `dim`, `(values, indices)`.
     """
     if axis is not None or keepdims is not None:
-        dim, keepdim = spelled("max", dim, None, axis, keepdim, keepdims)
+        dim, keepdim = resolve_axis_aliases("max", dim, None, axis, keepdim, keepdims)
     if other is None and isinstance(dim, Tensor):
         other = dim
     if other is not None:
         return ops.maximum(input, other, out=out)
     if dim is None:
         return ops.amax(input, out=out)
-    return MaxResult(*_both(ops.max_dim(input, dim, keepdim), out, "max"))
+    return MaxResult(*_store_pair(ops.max_dim(input, dim, keepdim), out, "max"))
 
 
 def min(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
     keepdims: bool | None = None,
 ) -> Any:  # fmt: skip
-    """The smallest element; with `dim`, (values, indices) along it; with a tensor, the elementwise minimum.
+    """Return the smallest element, the minima along a dimension, or the elementwise minimum of two tensors.
 
-    `out` receives the result: two tensors where it is (values, indices).
+    For the arguments and the result see `max`.
     """
     if axis is not None or keepdims is not None:
-        dim, keepdim = spelled("min", dim, None, axis, keepdim, keepdims)
+        dim, keepdim = resolve_axis_aliases("min", dim, None, axis, keepdim, keepdims)
     if other is None and isinstance(dim, Tensor):
         other = dim
     if other is not None:
         return ops.minimum(input, other, out=out)
     if dim is None:
         return ops.amin(input, out=out)
-    return MinResult(*_both(ops.min_dim(input, dim, keepdim), out, "min"))
+    return MinResult(*_store_pair(ops.min_dim(input, dim, keepdim), out, "min"))
 
 
-def _both(found: Any, out: Any, where: str) -> Any:
-    """Two results, written to the two tensors of `out` where it is given."""
+def _store_pair(results: Any, out: Any, where: str) -> Any:
+    """Return two results, or copy them to the two tensors of `out`."""
     if out is None:
-        return found
+        return results
     if not isinstance(out, (tuple, list)) or len(out) != 2:
         raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
-    return [store(result, to, where) for result, to in zip(found, out, strict=True)]
+    return [store(result, target, where) for result, target in zip(results, out, strict=True)]
 
 
 def aminmax(
     input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, axis: int | None = None,
     keepdims: bool | None = None,
 ) -> AminmaxResult:  # fmt: skip
-    """The smallest and the largest element, of the tensor or along `dim`: (min, max)."""
+    """Return `(min, max)`: the smallest and the largest element, of the whole tensor or along `dim`."""
     if axis is not None or keepdims is not None:
-        dim, keepdim = spelled("aminmax", dim, None, axis, keepdim, keepdims)
-    return AminmaxResult(*_both((ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)), out, "aminmax"))
+        dim, keepdim = resolve_axis_aliases("aminmax", dim, None, axis, keepdim, keepdims)
+    return AminmaxResult(*_store_pair((ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)), out, "aminmax"))
 
 
 def var(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Variance along `dim`: the sum of squared deviations divided by n - correction (default 1: Bessel's)."""
+    """Return the variance along `dim`: the sum of squared deviations from the mean, divided by n - correction.
+
+    Args:
+        input: Floating tensor.
+        dim: Dimension or dimensions to reduce; None reduces all.
+        unbiased: Older form of `correction`: True is 1, False is 0.
+        keepdim: Whether to keep the reduced dimensions with size 1.
+        correction: Number subtracted from n (default 1: Bessel's correction).
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`, as `keepdims` for `keepdim`.
+
+    Raises:
+        DTypeError: The dtype is not floating.
+    """
     if axis is not None or keepdims is not None:
-        dim, keepdim = spelled("var", dim, None, axis, keepdim, keepdims)
-    found = _moments(input, dim, unbiased, keepdim, correction, "var")[0]
-    return found if out is None else store(found, out, "var")
+        dim, keepdim = resolve_axis_aliases("var", dim, None, axis, keepdim, keepdims)
+    output = _moments(input, dim, unbiased, keepdim, correction, "var")[0]
+    return output if out is None else store(output, out, "var")
 
 
 def std(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Square root of the variance (see `var`)."""
+    """Return the standard deviation along `dim`: the square root of `var`."""
     if axis is not None or keepdims is not None:
-        dim, keepdim = spelled("std", dim, None, axis, keepdim, keepdims)
-    found = ops.sqrt(_moments(input, dim, unbiased, keepdim, correction, "std")[0])
-    return found if out is None else store(found, out, "std")
+        dim, keepdim = resolve_axis_aliases("std", dim, None, axis, keepdim, keepdims)
+    output = ops.sqrt(_moments(input, dim, unbiased, keepdim, correction, "std")[0])
+    return output if out is None else store(output, out, "std")
 
 
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Variance and mean (see `var`)."""
+    """Return variance and mean along `dim`; see `var`."""
     if axis is not None or keepdims is not None:
-        dim, keepdim = spelled("var_mean", dim, None, axis, keepdim, keepdims)
+        dim, keepdim = resolve_axis_aliases("var_mean", dim, None, axis, keepdim, keepdims)
     return _moments(input, dim, unbiased, keepdim, correction, "var_mean")
 
 
@@ -144,9 +166,9 @@ def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Standard deviation and mean (see `var`)."""
+    """Return standard deviation and mean along `dim`; see `var`."""
     if axis is not None or keepdims is not None:
-        dim, keepdim = spelled("std_mean", dim, None, axis, keepdim, keepdims)
+        dim, keepdim = resolve_axis_aliases("std_mean", dim, None, axis, keepdim, keepdims)
     variance, mean = _moments(input, dim, unbiased, keepdim, correction, "std_mean")
     return ops.sqrt(variance), mean
 
@@ -167,20 +189,20 @@ def _moments(
     mean = ops.mean(input, dims, True)
     deviation = ops.sub(input, mean)
     total = ops.sum(ops.square(deviation), dims, keepdim)
-    kept = mean if keepdim else views.reshape(mean, total.meta.shape)
-    freedom = count - correction
-    return ops.true_divide(total, float(freedom) if freedom > 0 else 0.0), kept
+    result_mean = mean if keepdim else views.reshape(mean, total.meta.shape)
+    degrees_of_freedom = count - correction
+    return ops.true_divide(total, float(degrees_of_freedom) if degrees_of_freedom > 0 else 0.0), result_mean
 
 
 def logsumexp(
     input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor | None = None,
     axis: int | Sequence[int] | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """log(sum(exp(input))) along `dim` without overflow."""
+    """Return log(sum(exp(input))) along one or several dimensions, without overflow."""
     if dim is None or axis is not None or keepdims is not None:
-        dim, keepdim = spelled("logsumexp", dim, REQUIRED, axis, keepdim, keepdims)
-    found = _logsumexp(input, dim, keepdim)
-    return found if out is None else store(found, out, "logsumexp")
+        dim, keepdim = resolve_axis_aliases("logsumexp", dim, REQUIRED, axis, keepdim, keepdims)
+    output = _logsumexp(input, dim, keepdim)
+    return output if out is None else store(output, out, "logsumexp")
 
 
 def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -189,25 +211,28 @@ def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
         input = input.to(dtypes.default_dtype())  # type: ignore[attr-defined]
     if len(dims) == 1:
         return ops.logsumexp_row(input, dims[0], keepdim)
-    kept = [d for d in range(input.meta.ndim) if d not in dims]
-    moved = ops.permute(input, (*kept, *dims))
-    flat = views.reshape(moved, (*moved.meta.shape[: len(kept)], -1))
-    found = ops.logsumexp_row(flat, -1, False)
+    kept_dims = [d for d in range(input.meta.ndim) if d not in dims]
+    permuted = ops.permute(input, (*kept_dims, *dims))
+    flat = views.reshape(permuted, (*permuted.meta.shape[: len(kept_dims)], -1))
+    output = ops.logsumexp_row(flat, -1, False)
     if not keepdim:
-        return found
-    return views.reshape(found, tuple(1 if d in dims else n for d, n in enumerate(input.meta.shape)))
+        return output
+    return views.reshape(output, tuple(1 if d in dims else n for d, n in enumerate(input.meta.shape)))
 
 
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
 ) -> Tensor:
-    """The p-norm along `dim` (2, 1, inf, -inf, 0 or any number; "fro" is 2), of the input converted to `dtype`."""
+    """Return the p-norm along `dim`, after converting to `dtype`.
+
+    p: any number, inf, -inf, or "fro" (the same as 2).
+    """
     if dtype is not None:
         input = input.to(dtype)  # type: ignore[attr-defined]
     if input.meta.dtype.kind != "f":
         raise DTypeError(f"norm: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
-    found = _norm(input, p, dim, keepdim)
-    return found if out is None else store(found, out, "norm")
+    output = _norm(input, p, dim, keepdim)
+    return output if out is None else store(output, out, "norm")
 
 
 def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
@@ -215,13 +240,13 @@ def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
         raise ArgumentError(f"norm: p is a number or 'fro', not {p!r}")
     if p in (2, 2.0, "fro", None):
         return ops.euclidean_norm(input, dim, keepdim)
-    size = ops.abs(input)
+    magnitude = ops.abs(input)
     if p == math.inf:
-        return ops.amax(size, dim, keepdim)
+        return ops.amax(magnitude, dim, keepdim)
     if p == -math.inf:
-        return ops.amin(size, dim, keepdim)
+        return ops.amin(magnitude, dim, keepdim)
     if p == 1:
-        return ops.sum(size, dim, keepdim)
+        return ops.sum(magnitude, dim, keepdim)
     if p == 0:
         return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)  # type: ignore[attr-defined]
-    return ops.pow(ops.sum(ops.pow(size, p), dim, keepdim), 1.0 / p)
+    return ops.pow(ops.sum(ops.pow(magnitude, p), dim, keepdim), 1.0 / p)

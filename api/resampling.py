@@ -1,4 +1,4 @@
-"""Interpolation: images, signals and volumes in another size (`nn.functional.interpolate`)."""
+"""Resize signals, images and volumes by interpolation (`nn.functional.interpolate`). Weights: `_resample_tables`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .runtime.tensor import Tensor
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
-# Mode: how many spatial dimensions it is for (0: one to three), and what is done along each.
+# For each mode: the number of spatial dimensions (0: one to three), and the interpolation along each of them.
 _MODES = {
     "nearest": (0, "nearest"), "nearest-exact": (0, "nearest-exact"), "linear": (1, "linear"),
     "bilinear": (2, "linear"), "trilinear": (3, "linear"), "bicubic": (2, "cubic"), "lanczos": (2, "lanczos"),
@@ -30,13 +30,26 @@ def interpolate(
     mode: str = "nearest", align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`input` in another size, given itself or by factors.
+    """Resize the spatial dimensions of `input`.
 
-    input: (N, C, spatial...), floating, of one spatial dimension (linear), two (bilinear, bicubic, lanczos), three
-    (trilinear) or any of these (nearest, nearest-exact, area). align_corners: whether the corners' centres stay in
-    place. recompute_scale_factor: whether factors count only for the size. antialias: whether a smaller result is made
-    of all elements (bilinear, bicubic; lanczos always is).
-    Raises `ShapeError`, `ArgumentError`, and `NotSupported` where the mode is not for so many dimensions.
+    Args:
+        input: `(N, C, L)`, `(N, C, H, W)` or `(N, C, D, H, W)`, floating.
+        size: Spatial size of the result, one int or one for each dimension. Give this or `scale_factor`.
+        scale_factor: Ratio of result to input, one number or one for each dimension.
+        mode: "nearest", "nearest-exact" or "area" (any number of dimensions), "linear" (one), "bilinear", "bicubic" or
+            "lanczos" (two), "trilinear" (three).
+        align_corners: Whether the centres of the corner elements coincide in input and result.
+        recompute_scale_factor: Whether to use the ratio of the sizes instead of the factor that was passed.
+        antialias: Whether to widen the kernel when shrinking, so that every element counts ("bilinear", "bicubic";
+            required for "lanczos").
+
+    Returns:
+        `(N, C, *size)` in the dtype of `input`.
+
+    Raises:
+        ShapeError: A size is smaller than 1, or the number of sizes is wrong.
+        ArgumentError: Options contradict each other.
+        NotSupported: The mode does not exist for this number of dimensions.
     """
     where = "interpolate"
     only_tensors(where, input)
@@ -47,34 +60,36 @@ def interpolate(
         raise UnsupportedDType(f"{where}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
     if recompute_scale_factor and size is not None:
         raise ArgumentError(f"{where}: recompute_scale_factor is about scale_factor, and size is given")
-    wanted, factors = _sizes(size, scale_factor, spatial)
-    if min(wanted, default=1) < 1 or min(spatial, default=1) < 1:
+    out_sizes, factors = _sizes(size, scale_factor, spatial)
+    if min(out_sizes, default=1) < 1 or min(spatial, default=1) < 1:
         raise ShapeError(
-            f"{where}: from {list(spatial)} to {list(wanted)}: input and result must have one element at least"
+            f"{where}: from {list(spatial)} to {list(out_sizes)}: input and result must have one element at least"
         )
     if recompute_scale_factor or mode == "area":
         factors = (None,) * count
     if mode == "area":
         pool = (pooling.adaptive_avg_pool1d, pooling.adaptive_avg_pool2d, pooling.adaptive_avg_pool3d)[count - 1]
-        return pool(input, wanted)  # type: ignore[operator, no-any-return]
-    along = _MODES[mode][1]
-    kind = "float64" if input.meta.dtype is dtypes.float64 else "float32"
+        return pool(input, out_sizes)  # type: ignore[operator, no-any-return]
+    method = _MODES[mode][1]
+    float_name = "float64" if input.meta.dtype is dtypes.float64 else "float32"
     passes = []
-    for d, (n, wide, factor) in enumerate(zip(wanted, spatial, factors, strict=True), 2):
-        made = table(along, wide, n, factor, align, antialias, kind)
-        if wide != n or not _nothing(made):
-            passes.append((d, made))
+    for d, (n, input_size, factor) in enumerate(zip(out_sizes, spatial, factors, strict=True), 2):
+        resample_table = table(method, input_size, n, factor, align, antialias, float_name)
+        if input_size != n or not _is_identity(resample_table):
+            passes.append((d, resample_table))
     if not passes:
         return input.clone()  # type: ignore[attr-defined, no-any-return]
-    passes.sort(key=lambda p: p[1].size / p[1].wide)  # what makes less of it comes first
+    passes.sort(key=lambda p: p[1].size / p[1].input_size)  # shrink first, so that later passes have less to do
     return Resample.apply(input, tuple(passes))  # type: ignore[no-any-return]
 
 
-def _nothing(made: Table) -> bool:
-    """Whether a table gives back what it is given."""
-    weights = made.weights
-    alone = np.count_nonzero(weights) == made.size and np.all(weights.max(0) == 1)
-    return bool(alone and np.array_equal(made.first + weights.argmax(0), np.arange(made.size)))
+def _is_identity(resample_table: Table) -> bool:
+    """Return True if the table maps every element to itself."""
+    weights = resample_table.weights
+    is_single_tap = np.count_nonzero(weights) == resample_table.size and np.all(weights.max(0) == 1)
+    return bool(
+        is_single_tap and np.array_equal(resample_table.first + weights.argmax(0), np.arange(resample_table.size))
+    )
 
 
 def _check(mode: str, count: int, align_corners: bool | None, antialias: bool) -> bool:
@@ -94,40 +109,40 @@ def _check(mode: str, count: int, align_corners: bool | None, antialias: bool) -
 
 
 def _sizes(size: Any, scale_factor: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
-    """The result's spatial sizes, and the factors, where those are given."""
+    """Return the spatial sizes of the result, and the factors if they were passed."""
     where, count = "interpolate", len(spatial)
     if (size is None) == (scale_factor is None):
         raise ArgumentError(f"{where}: give either size or scale_factor")
-    given = scale_factor if size is None else size
-    each = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count
-    if len(each) != count:
+    argument = scale_factor if size is None else size
+    values = tuple(argument) if isinstance(argument, (tuple, list)) else (argument,) * count
+    if len(values) != count:
         raise ShapeError(
-            f"{where}: {'scale_factor' if size is None else 'size'} has {len(each)} numbers, the input {count} spatial "
-            f"dimensions: {list(spatial)}"
+            f"{where}: {'scale_factor' if size is None else 'size'} has {len(values)} numbers, the input {count} "
+            f"spatial dimensions: {list(spatial)}"
         )
     if size is not None:
-        if any(not hasattr(n, "__index__") for n in each):
+        if any(not hasattr(n, "__index__") for n in values):
             raise ArgumentError(f"{where}: size must be one integer or several, not {size!r}")
-        return tuple(n.__index__() for n in each), (None,) * count
-    factors = tuple(float(f) for f in each)
+        return tuple(n.__index__() for n in values), (None,) * count
+    factors = tuple(float(f) for f in values)
     return tuple(int(n * f) for n, f in zip(spatial, factors, strict=True)), factors
 
 
 def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
-    """`interpolate`, under its older name."""
+    """Call `interpolate` under its older name."""
     warnings.warn("nn.functional.upsample is interpolate's older name; use that", stacklevel=2)
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` by the nearest element."""
+    """Call `interpolate` with mode "nearest"."""
     warnings.warn("nn.functional.upsample_nearest is older; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` of images by lines between corners that stay in place."""
+    """Call `interpolate` with mode "bilinear" and `align_corners=True`."""
     warnings.warn("nn.functional.upsample_bilinear is older; use interpolate", stacklevel=2)
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

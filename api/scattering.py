@@ -1,7 +1,8 @@
-"""Writing at places that index tensors name: along a dimension, or whole slices; replacing, adding, or reducing.
+"""Scatter and index writes: write, add or reduce values at positions of index tensors.
 
-Indices are checked as `bounds.check_bounds` says. Writes, sums and products are made in the order of the indices,
-without atomics: the same call gives the same bits, and of several writes to one place the last one stays.
+Indices are checked by `bounds.check_bounds`. Values are written, added or multiplied in the order of the indices,
+without atomics, so the same call gives the same bits. If several writes go to one position, the last one wins.
+`gathering` has the functions that read.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import numpy as np
 
 from ._checks import only_tensors
 from ._generated import ops
-from .bounds import Check, bounds_check
+from .bounds import Check, prepare_check
 from .indexing import without_negatives
 from .runtime import dtypes, layout, views
-from .runtime.autocast import as_for
+from .runtime.autocast import autocast_operands
 from .runtime.dispatch import call, call_into
 from .runtime.dtypes import DType
 from .runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, NotSupported, ShapeError
 from .runtime.records import OpRecord, registry
 from .runtime.spelling import store, with_axis
 from .runtime.tensor import Tensor
-from .values import apart, clone, tensor_value
+from .values import clone, copy_if_aliased, tensor_value
 
 __all__ = [
     "index_add", "index_copy", "index_fill", "index_reduce", "put", "scatter", "scatter_add", "scatter_reduce",
@@ -31,91 +32,105 @@ __all__ = [
 
 _index_view = registry["index_view"]
 _put_at, _put_add_at = registry["put_at"], registry["put_add_at"]
-# What PyTorch calls a way to reduce, and the op that does it.
-_REDUCING = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
-_WRITING = {None: "scatter", "add": "scatter_add", "multiply": "scatter_multiply"}
+# PyTorch's names of reductions, and the ops that compute them.
+_REDUCTION_OPS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+_SCATTER_OPS = {None: "scatter", "add": "scatter_add", "multiply": "scatter_multiply"}
 
 
-def _vector(tensor: Tensor) -> Tensor:
-    """`tensor`, a 0-d one as a vector of one."""
+def _at_least_1d(tensor: Tensor) -> Tensor:
+    """Return `tensor`, viewed as a vector of one element if it is 0-d."""
     return tensor if tensor.meta.ndim else views.reshape(tensor, (1,))
 
 
-# An index for every element, along one dimension ----------------------------------------------------------------------
+# Scatter: one index for each element ----------------------------------------------------------------------------------
 
 
-def _scattered(input: Tensor, dim: int, index: Tensor, src: Any, where: str) -> tuple[Tensor, Tensor, int, Check]:
-    """Operands of scatter ops, checked: the index, a source in its shape, the dimension, and what checks the index: to
-    be called before anything is written in place, and after the launch of anything else."""
+def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Any, where: str) -> tuple[Tensor, Tensor, int, Check]:
+    """Check the operands of a scatter op. Return the index, a source of its shape, the dimension, and the bounds check.
+
+    Call the check before an in-place write, and after the launch of any other op.
+    """
     only_tensors(where, input, index)
-    at = layout.normalize_dim(dim, input.meta.ndim, where)
-    places = _vector(index)
-    check = bounds_check(places, _vector(input).meta.shape[at], where)
-    shape = places.meta.shape
+    axis = layout.normalize_dim(dim, input.meta.ndim, where)
+    positions = _at_least_1d(index)
+    check = prepare_check(positions, _at_least_1d(input).meta.shape[axis], where)
+    shape = positions.meta.shape
     if not isinstance(src, Tensor):
-        return places, tensor_value(src, input, shape), at, check
+        return positions, tensor_value(src, input, shape), axis, check
     if src.meta.dtype is not input.meta.dtype:
         raise DTypeError(
             f"{where}: input is {input.meta.dtype.name} and src {src.meta.dtype.name}; convert one with .to()"
         )
-    source = _vector(src)
-    if not places.meta.numel:
-        return places, tensor_value(0, input, shape), at, check
+    source = _at_least_1d(src)
+    if not positions.meta.numel:
+        return positions, tensor_value(0, input, shape), axis, check
     if source.meta.ndim != len(shape) or any(n > m for n, m in zip(shape, source.meta.shape, strict=True)):
         raise ShapeError(
             f"{where}: src of shape {list(src.meta.shape)} does not hold a value for every index of shape {list(shape)}"
         )
     if source.meta.shape != shape:
         source = call(_index_view, (source,), tuple((0, n, None) for n in shape))
-    return places, source, at, check
+    return positions, source, axis, check
 
 
-def _scatter_into(op: str, self: Tensor, dim: int, index: Tensor, src: Any, where: str) -> Tensor:
-    places, source, at, check = _scattered(self, dim, index, src, where)
+def _scatter_in_place(op: str, self: Tensor, dim: int, index: Tensor, src: Any, where: str) -> Tensor:
+    positions, source, axis, check = _check_scatter(self, dim, index, src, where)
     check()
     if source.meta.numel:
-        target = _vector(self)
-        call_into(registry[op], (target, places, apart(source, self)), (at,), (target,), in_place=True)
+        target = _at_least_1d(self)
+        call_into(registry[op], (target, positions, copy_if_aliased(source, self)), (axis,), (target,), in_place=True)
     return self
 
 
 def _scatter(op: str, input: Tensor, dim: int, index: Tensor, src: Any, where: str, out: Tensor | None) -> Tensor:
-    places, source, at, check = _scattered(input, dim, index, src, where)
-    if places.meta.numel:
-        found = check.around(registry[op], (_vector(input), places, source), (at,))
-        found = found if input.meta.ndim else views.reshape(found, ())
+    positions, source, axis, check = _check_scatter(input, dim, index, src, where)
+    if positions.meta.numel:
+        output = check.run(registry[op], (_at_least_1d(input), positions, source), (axis,))
+        output = output if input.meta.ndim else views.reshape(output, ())
     else:
-        found = clone(input)
-    return found if out is None else store(found, out, where)
+        output = clone(input)
+    return output if out is None else store(output, out, where)
 
 
-def _written(src: Any, value: Any, reduce: str | None, where: str) -> tuple[str, Any]:
-    """The op of scatter's forms, and what is written."""
-    if reduce not in _WRITING:
+def _select_scatter_op(src: Any, value: Any, reduce: str | None, where: str) -> tuple[str, Any]:
+    """Return the op for `reduce`, and the value to write."""
+    if reduce not in _SCATTER_OPS:
         raise NotSupported(f"{where}: reduce must be 'add' or 'multiply', not {reduce!r}; see scatter_reduce")
     if (src is None) == (value is None):
         raise ArgumentError(f"{where}: give src, a tensor or a number, or value, a number")
-    return _WRITING[reduce], value if src is None else src
+    return _SCATTER_OPS[reduce], value if src is None else src
 
 
 @with_axis
 def scatter_(
     self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
-    """Write `src` (a tensor, or a number) in place: self[i][index[i][j][k]][k] = src[i][j][k] for dim = 1.
+    """Write `src` in place: `self[i][index[i][j][k]][k] = src[i][j][k]` for 3 dimensions and `dim=1`.
 
-    Of several writes to one place the last one stays; `reduce` is "add" or "multiply". Raises `IndexOutOfRange`.
+    Args:
+        dim: The dimension that `index` indexes.
+        index: Integer tensor with as many dimensions as `self`.
+        src: Tensor at least as large as `index` in every dimension, or a number.
+        value: A number, instead of `src`.
+        reduce: None to overwrite (the last write wins), "add" or "multiply".
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
+        ShapeError: `src` has no value for some index.
+        DTypeError: `src` has another dtype than `self`.
     """
-    op, given = _written(src, value, reduce, "scatter_")
-    return _scatter_into(op, self, dim, index, given, "scatter_")
+    op, source = _select_scatter_op(src, value, reduce, "scatter_")
+    return _scatter_in_place(op, self, dim, index, source, "scatter_")
 
 
 @with_axis
 def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """Add `src` in place: self[i][index[i][j][k]][k] += src[i][j][k] for dim = 1; in the order of the indices, so the
-    same call gives the same bits. Raises `IndexOutOfRange`."""
+    """Add `src` in place: `self[i][index[i][j][k]][k] += src[i][j][k]` for 3 dimensions and `dim=1`.
+
+    Values are added in the order of the indices, so the same call gives the same bits. See `scatter_`.
+    """
     only_tensors("scatter_add_", src)
-    return _scatter_into("scatter_add", self, dim, index, src, "scatter_add_")
+    return _scatter_in_place("scatter_add", self, dim, index, src, "scatter_add_")
 
 
 @with_axis
@@ -123,204 +138,218 @@ def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """`input` with `src` written where `index` says (see `scatter_`)."""
-    op, given = _written(src, value, reduce, "scatter")
-    return _scatter(op, input, dim, index, given, "scatter", out)
+    """Return a copy of `input` with `src` written at `index`; see `scatter_`."""
+    op, source = _select_scatter_op(src, value, reduce, "scatter")
+    return _scatter(op, input, dim, index, source, "scatter", out)
 
 
 @with_axis
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`input` with `src` added where `index` says (see `scatter_add_`)."""
+    """Return a copy of `input` with `src` added at `index`; see `scatter_add_`."""
     only_tensors("scatter_add", input, src)
-    input, src = as_for(registry["scatter_add"], input, src)
+    input, src = autocast_operands(registry["scatter_add"], input, src)
     return _scatter("scatter_add", input, dim, index, src, "scatter_add", out)
 
 
-# Slices along one dimension -------------------------------------------------------------------------------------------
+# Index writes: whole slices along one dimension -----------------------------------------------------------------------
 
 
-def _slices(input: Tensor, dim: int, index: Tensor, source: Any, where: str) -> tuple[int, Tensor, Tensor, Check]:
-    """Dimension, index and source of the index_* writes, checked: the source's `dim` is as long as the index; and what
-    checks the index, as in `_scattered`."""
+def _check_slices(input: Tensor, dim: int, index: Tensor, source: Any, where: str) -> tuple[int, Tensor, Tensor, Check]:
+    """Check the operands of an index_* write. Return dimension, index, source and the bounds check.
+
+    Dimension `dim` of the source is as long as the index. For the bounds check see `_check_scatter`.
+    """
     only_tensors(where, input, index)
-    at = layout.normalize_dim(dim, input.meta.ndim, where)
+    axis = layout.normalize_dim(dim, input.meta.ndim, where)
     if index.meta.ndim > 1:
         raise ShapeError(f"{where}: index must be a vector, not of shape {list(index.meta.shape)}")
-    places, shape = _vector(index), input.meta.shape or (1,)
-    check = bounds_check(places, shape[at], where)
-    wanted = shape[:at] + places.meta.shape + shape[at + 1 :]
+    positions, shape = _at_least_1d(index), input.meta.shape or (1,)
+    check = prepare_check(positions, shape[axis], where)
+    expected_shape = shape[:axis] + positions.meta.shape + shape[axis + 1 :]
     if not isinstance(source, Tensor):
-        return at, places, tensor_value(source, input, wanted), check
+        return axis, positions, tensor_value(source, input, expected_shape), check
     if source.meta.dtype is not input.meta.dtype:
         raise DTypeError(
             f"{where}: input is {input.meta.dtype.name} and source {source.meta.dtype.name}; convert one with .to()"
         )
-    source = _vector(source)
-    if source.meta.shape != wanted:
+    source = _at_least_1d(source)
+    if source.meta.shape != expected_shape:
         error = IndexOutOfRange if where.startswith("index_copy") else ShapeError
-        raise error(f"{where}: source must have shape {list(wanted)}, not {list(source.meta.shape)}")
-    return at, places, source, check
+        raise error(f"{where}: source must have shape {list(expected_shape)}, not {list(source.meta.shape)}")
+    return axis, positions, source, check
 
 
-def _index_into(op: Any, self: Tensor, dim: int, index: Tensor, source: Any, where: str) -> Tensor:
-    at, places, found, check = _slices(self, dim, index, source, where)
+def _update_slices_in_place(op: Any, self: Tensor, dim: int, index: Tensor, source: Any, where: str) -> Tensor:
+    axis, positions, slices, check = _check_slices(self, dim, index, source, where)
     check()
-    if found.meta.numel:
-        target = _vector(self)
-        call_into(op, (target, places, apart(found, self)), (at, 1), (target,), in_place=True)
+    if slices.meta.numel:
+        target = _at_least_1d(self)
+        call_into(op, (target, positions, copy_if_aliased(slices, self)), (axis, 1), (target,), in_place=True)
     return self
 
 
-def _indexed(op: Any, input: Tensor, dim: int, index: Tensor, source: Any, where: str, out: Tensor | None) -> Tensor:
-    at, places, slices, check = _slices(input, dim, index, source, where)
-    found = check.around(op, (_vector(input), places, slices), (at, 1))
-    found = found if input.meta.ndim else views.reshape(found, ())
-    return found if out is None else store(found, out, where)
+def _update_slices(
+    op: Any, input: Tensor, dim: int, index: Tensor, source: Any, where: str, out: Tensor | None
+) -> Tensor:
+    axis, positions, slices, check = _check_slices(input, dim, index, source, where)
+    output = check.run(op, (_at_least_1d(input), positions, slices), (axis, 1))
+    output = output if input.meta.ndim else views.reshape(output, ())
+    return output if out is None else store(output, out, where)
 
 
-def _scaled(source: Tensor, alpha: Any, where: str) -> Tensor:
+def _scale_source(source: Tensor, alpha: Any, where: str) -> Tensor:
     only_tensors(where, source)
     return source if alpha == 1 else ops.mul(source, alpha)
 
 
 @with_axis
 def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """Add alpha times the slices of `source` to those at `index`, in place, in the order of the indices."""
-    return _index_into(_put_add_at, self, dim, index, _scaled(source, alpha, "index_add_"), "index_add_")
+    """Add `alpha` times the slices of `source` to the slices at `index` of `dim`, in place, in index order."""
+    return _update_slices_in_place(
+        _put_add_at, self, dim, index, _scale_source(source, alpha, "index_add_"), "index_add_"
+    )
 
 
 @with_axis
 def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """Write the slices of `source` to those at `index`, in place; of several writes the last one stays."""
+    """Copy the slices of `source` to the slices at `index` of `dim`, in place; the last write wins."""
     only_tensors("index_copy_", source)
-    return _index_into(_put_at, self, dim, index, source, "index_copy_")
+    return _update_slices_in_place(_put_at, self, dim, index, source, "index_copy_")
 
 
 @with_axis
 def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Fill the slices at `index` with a number or a 0-d tensor, in place; negative indices count from the end."""
     only_tensors("index_fill_", self, index)
-    at = layout.normalize_dim(dim, self.meta.ndim, "index_fill_")
+    axis_index = layout.normalize_dim(dim, self.meta.ndim, "index_fill_")
     shape = self.meta.shape or (1,)
-    index = without_negatives(index, shape[at], at)  # type: ignore[assignment]
+    index = without_negatives(index, shape[axis_index], axis_index)  # type: ignore[assignment]
     if isinstance(value, Tensor):
         if value.meta.ndim:
             raise ShapeError(
                 f"index_fill_: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
             )
-        value = tensor_value(value, self, shape[:at] + _vector(index).meta.shape + shape[at + 1 :])
-    return _index_into(_put_at, self, dim, index, value, "index_fill_")
+        value = tensor_value(value, self, shape[:axis_index] + _at_least_1d(index).meta.shape + shape[axis_index + 1 :])
+    return _update_slices_in_place(_put_at, self, dim, index, value, "index_fill_")
 
 
 @with_axis
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """`input` with the slices of `source` added to those at `index` (see `index_add_`)."""
-    return _indexed(_put_add_at, input, dim, index, _scaled(source, alpha, "index_add"), "index_add", out)
+    """Return a copy of `input` with the slices of `source` added at `index`; see `index_add_`."""
+    return _update_slices(_put_add_at, input, dim, index, _scale_source(source, alpha, "index_add"), "index_add", out)
 
 
-_COPIED = OpRecord("index_copy", "composite", (), autocast=("widest", ""))  # of `put_at`, which is index_put's as well
+# The autocast rule of index_copy. It cannot be on the op `put_at`, because index_put uses that as well.
+_INDEX_COPY_RECORD = OpRecord("index_copy", "composite", (), autocast=("widest", ""))
 
 
 @with_axis
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`input` with the slices of `source` at `index` (see `index_copy_`)."""
+    """Return a copy of `input` with the slices of `source` at `index`; see `index_copy_`."""
     only_tensors("index_copy", input, source)
-    input, source = as_for(_COPIED, input, source)
-    return _indexed(_put_at, input, dim, index, source, "index_copy", out)
+    input, source = autocast_operands(_INDEX_COPY_RECORD, input, source)
+    return _update_slices(_put_at, input, dim, index, source, "index_copy", out)
 
 
 @with_axis
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """`input` with a number at the slices `index` (see `index_fill_`)."""
+    """Return a copy of `input` with the slices at `index` filled with a number; see `index_fill_`."""
     only_tensors("index_fill", input)
     return index_fill_(clone(input), dim, index, value)
 
 
-# Reducing what meets --------------------------------------------------------------------------------------------------
+# Reductions -----------------------------------------------------------------------------------------------------------
 
 
-def _least(dtype: DType) -> Any:
+def _lowest_value(dtype: DType) -> Any:
     return {"f": -np.inf, "b": False}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).min)
 
 
-def _most(dtype: DType) -> Any:
+def _highest_value(dtype: DType) -> Any:
     return {"f": np.inf, "b": True}[dtype.kind] if dtype.kind in "fb" else int(np.iinfo(dtype.numpy).max)
 
 
-# Where what is there takes no part, it is replaced by what changes nothing.
+# The neutral element of each reduction: it replaces the old values where they take no part.
 _NEUTRAL: dict[str, Callable[[DType], Any]] = {
-    "sum": lambda dtype: 0, "mean": lambda dtype: 0, "prod": lambda dtype: 1, "amax": _least, "amin": _most,
+    "sum": lambda dtype: 0, "mean": lambda dtype: 0, "prod": lambda dtype: 1, "amax": _lowest_value,
+    "amin": _highest_value,
 }  # fmt: skip
 
 
-def _op(does: str, merged: bool) -> Any:
-    if does == "write":
-        return registry["put_at" if merged else "scatter"]
-    return registry[f"put_{does}_at" if merged else f"scatter_{does}"]
+def _reduction_op(action: str, indexes_slices: bool) -> Any:
+    if action == "write":
+        return registry["put_at" if indexes_slices else "scatter"]
+    return registry[f"put_{action}_at" if indexes_slices else f"scatter_{action}"]
 
 
-def _reduced(
-    whole: Tensor, index: Tensor, source: Tensor, statics: tuple[int, ...], reduce: str, own: bool, in_place: bool
+def _reduce_into(
+    target: Tensor,
+    index: Tensor,
+    source: Tensor,
+    statics: tuple[int, ...],
+    reduce: str,
+    include_self: bool,
+    in_place: bool,
 ) -> Tensor:
-    """`whole` reduced with `source`; own: with what was there as well. statics: of a scatter op, or of a put op."""
-    merged = len(statics) == 2
+    """Reduce `source` into `target`. statics: one static argument for a scatter op, two for a put op (whole slices)."""
+    indexes_slices = len(statics) == 2
 
-    def step(record: Any, rest: tuple[Any, ...], given: tuple[Any, ...]) -> None:
-        nonlocal whole
+    def step(record: Any, operands: tuple[Any, ...], step_statics: tuple[Any, ...]) -> None:
+        nonlocal target
         if in_place:
-            call_into(record, (whole, *rest), given, (whole,), in_place=True)
+            call_into(record, (target, *operands), step_statics, (target,), in_place=True)
         else:
-            whole = call(record, (whole, *rest), given)
+            target = call(record, (target, *operands), step_statics)
 
-    if not own:
-        neutral = tensor_value(_NEUTRAL[reduce](whole.meta.dtype), whole, source.meta.shape)
-        step(_op("write", merged), (index, neutral), statics)
-    step(_op(_REDUCING[reduce], merged), (index, source), statics)
+    if not include_self:
+        neutral = tensor_value(_NEUTRAL[reduce](target.meta.dtype), target, source.meta.shape)
+        step(_reduction_op("write", indexes_slices), (index, neutral), statics)
+    step(_reduction_op(_REDUCTION_OPS[reduce], indexes_slices), (index, source), statics)
     if reduce == "mean":
-        counts = _counts(whole, index, statics, 1 if own else 0)
-        counts = counts if own else ops.clamp_min(counts, 1)
-        if whole.meta.dtype.kind == "f":
+        counts = _index_counts(target, index, statics, 1 if include_self else 0)
+        counts = counts if include_self else ops.clamp_min(counts, 1)
+        if target.meta.dtype.kind == "f":
             step(registry["true_divide"], (counts,), ())
         else:
-            step(registry["floor_divide"], (call(registry["copy"], (counts,), (whole.meta.dtype,)),), ())
-    return whole
+            step(registry["floor_divide"], (call(registry["copy"], (counts,), (target.meta.dtype,)),), ())
+    return target
 
 
-def _counts(whole: Tensor, index: Tensor, statics: tuple[int, ...], first: int) -> Tensor:
-    """`first`, and how often `index` names each place: in a shape that broadcasts with `whole`."""
-    like = tensor_value(first, index, ())
+def _index_counts(target: Tensor, index: Tensor, statics: tuple[int, ...], initial: int) -> Tensor:
+    """Return `initial` plus the number of times that each position occurs in `index`; broadcasts with `target`."""
+    like = tensor_value(initial, index, ())
     like = like if like.meta.dtype is dtypes.int64 else call(registry["copy"], (like,), (dtypes.int64,))
     ones = tensor_value(1, like, index.meta.shape)
     if len(statics) == 1:
-        base = call(registry["expand"], (like,), (whole.meta.shape,))
+        base = call(registry["expand"], (like,), (target.meta.shape,))
         return call(registry["scatter_add"], (base, index, ones), statics)  # type: ignore[no-any-return]
-    at = statics[0]
-    base = call(registry["expand"], (like,), (whole.meta.shape[at : at + 1],))
-    found = call(_put_add_at, (base, index, ones), (0, 1))
-    return views.reshape(found, (*found.meta.shape, *(1,) * (whole.meta.ndim - at - 1)))
+    axis = statics[0]
+    base = call(registry["expand"], (like,), (target.meta.shape[axis : axis + 1],))
+    counts = call(_put_add_at, (base, index, ones), (0, 1))
+    return views.reshape(counts, (*counts.meta.shape, *(1,) * (target.meta.ndim - axis - 1)))
 
 
-def _check_reduce(reduce: str, known: tuple[str, ...], input: Tensor, where: str) -> None:
-    if reduce not in known:
-        raise NotSupported(f"{where}: reduce must be one of {', '.join(known)}, not {reduce!r}")
+def _check_reduce(reduce: str, supported: tuple[str, ...], input: Tensor, where: str) -> None:
+    if reduce not in supported:
+        raise NotSupported(f"{where}: reduce must be one of {', '.join(supported)}, not {reduce!r}")
     if reduce == "mean" and input.meta.dtype is dtypes.bool_:
         raise NotSupported(f"{where}: bool has no mean; convert it with .to()")
 
 
-def _scatter_reduced(
-    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, own: bool, where: str, in_place: bool
+def _scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, where: str, in_place: bool
 ) -> Tensor:
     only_tensors(where, input, index, src)
     _check_reduce(reduce, ("sum", "prod", "mean", "amax", "amin"), input, where)
-    places, source, at, check = _scattered(input, dim, index, src, where)
+    positions, source, axis, check = _check_scatter(input, dim, index, src, where)
     check()
     if not source.meta.numel:
         return input if in_place else clone(input)
-    source = apart(source, input) if in_place else source
-    found = _reduced(_vector(input), places, source, (at,), reduce, own, in_place)
-    return input if in_place else found if input.meta.ndim else views.reshape(found, ())
+    source = copy_if_aliased(source, input) if in_place else source
+    output = _reduce_into(_at_least_1d(input), positions, source, (axis,), reduce, include_self, in_place)
+    return input if in_place else output if input.meta.ndim else views.reshape(output, ())
 
 
 @with_axis
@@ -328,38 +357,50 @@ def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """`input` with `src` reduced into the places that `index` names: self[i][index[i][j][k]][k] of src[i][j][k] for
-    dim = 1, and so for every dimension.
+    """Reduce `src` into a copy of `input` at the positions in `index`.
 
-    reduce: "sum", "prod", "mean" (rounded down for integers), "amax" or "amin", made in the order of the indices. What
-    was there takes part, unless `include_self` is False; then places that `index` does not name stay as they are.
-    Where several elements are the extreme, each gets an equal part of its gradient. Raises `IndexOutOfRange`,
-    `ShapeError`, `DTypeError`, and `NotSupported` (a `RuntimeError`) for another `reduce`.
+    Element `src[i][j][k]` goes to `[i][index[i][j][k]][k]` for 3 dimensions and `dim=1`. Values are combined in the
+    order of the indices. If several elements are the maximum or minimum, each gets an equal share of the gradient.
+
+    Args:
+        input: Any tensor.
+        dim: The dimension that `index` indexes.
+        index: Integer tensor with as many dimensions as `input`.
+        src: Tensor of the dtype of `input`, at least as large as `index` in every dimension.
+        reduce: "sum", "prod", "mean" (rounded down for integers), "amax" or "amin".
+        include_self: Whether the values of `input` take part. Positions that `index` does not name keep their values.
+        out: Tensor to write the result to.
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
+        ShapeError: Shapes do not fit.
+        DTypeError: The dtypes differ.
+        NotSupported: `reduce` is unknown.
     """
-    found = _scatter_reduced(input, dim, index, src, reduce, include_self, "scatter_reduce", False)
-    return found if out is None else store(found, out, "scatter_reduce")
+    output = _scatter_reduce(input, dim, index, src, reduce, include_self, "scatter_reduce", False)
+    return output if out is None else store(output, out, "scatter_reduce")
 
 
 @with_axis
 def scatter_reduce_(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """`scatter_reduce` in place."""
-    return _scatter_reduced(self, dim, index, src, reduce, include_self, "scatter_reduce_", True)
+    """Do `scatter_reduce` in place."""
+    return _scatter_reduce(self, dim, index, src, reduce, include_self, "scatter_reduce_", True)
 
 
-def _index_reduced(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, own: bool, where: str, in_place: bool
+def _index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, where: str, in_place: bool
 ) -> Tensor:
     only_tensors(where, input, index, source)
     _check_reduce(reduce, ("prod", "mean", "amax", "amin"), input, where)
-    at, places, slices, check = _slices(input, dim, index, source, where)
+    axis, positions, slices, check = _check_slices(input, dim, index, source, where)
     check()
     if not slices.meta.numel:
         return input if in_place else clone(input)
-    slices = apart(slices, input) if in_place else slices
-    found = _reduced(_vector(input), places, slices, (at, 1), reduce, own, in_place)
-    return input if in_place else found if input.meta.ndim else views.reshape(found, ())
+    slices = copy_if_aliased(slices, input) if in_place else slices
+    output = _reduce_into(_at_least_1d(input), positions, slices, (axis, 1), reduce, include_self, in_place)
+    return input if in_place else output if input.meta.ndim else views.reshape(output, ())
 
 
 @with_axis
@@ -367,28 +408,37 @@ def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """`input` with the slices of `source` reduced into those at `index` of dimension `dim`.
+    """Reduce the slices of `source` into a copy of `input`, at the positions `index` of dimension `dim`.
 
-    reduce: "prod", "mean", "amax" or "amin", as in `scatter_reduce`.
+    `reduce` is "prod", "mean", "amax" or "amin"; for it and `include_self` see `scatter_reduce`.
     """
-    found = _index_reduced(input, dim, index, source, reduce, include_self, "index_reduce", False)
-    return found if out is None else store(found, out, "index_reduce")
+    output = _index_reduce(input, dim, index, source, reduce, include_self, "index_reduce", False)
+    return output if out is None else store(output, out, "index_reduce")
 
 
 @with_axis
 def index_reduce_(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """`index_reduce` in place."""
-    return _index_reduced(self, dim, index, source, reduce, include_self, "index_reduce_", True)
+    """Do `index_reduce` in place."""
+    return _index_reduce(self, dim, index, source, reduce, include_self, "index_reduce_", True)
 
 
-# Places of the flattened tensor ---------------------------------------------------------------------------------------
+# Positions in the flattened tensor ------------------------------------------------------------------------------------
 
 
 def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """Write the elements of `source` at the places `index` of the flattened tensor, in place; with `accumulate` add
-    them. Negative places count from the end. Raises `IndexOutOfRange`, also for another number of elements."""
+    """Write the elements of `source` at the positions `index` of the flattened tensor, in place.
+
+    Args:
+        index: Integer tensor of any shape; negative positions count from the end.
+        source: As many elements as `index`, of the dtype of `self`.
+        accumulate: Whether to add instead of overwriting.
+
+    Raises:
+        IndexOutOfRange: A position is out of range, or `source` has another number of elements.
+        DTypeError: The dtypes differ.
+    """
     only_tensors("put_", self, index, source)
     if index.meta.numel != source.meta.numel:
         raise IndexOutOfRange(
@@ -398,16 +448,16 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         raise DTypeError(
             f"put_: self is {self.meta.dtype.name} and source {source.meta.dtype.name}; convert one with .to()"
         )
-    places = without_negatives(index, self.meta.numel, 0)
+    positions = without_negatives(index, self.meta.numel, 0)
     if source.meta.numel:
-        values = views.reshape(apart(source, self), index.meta.shape)
+        values = views.reshape(copy_if_aliased(source, self), index.meta.shape)
         record = _put_add_at if accumulate else _put_at
-        call_into(record, (self, places, values), (0, self.meta.ndim), (self,), in_place=True)
+        call_into(record, (self, positions, values), (0, self.meta.ndim), (self,), in_place=True)
     return self
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of `input` with `source` at the places `index` of the flattened tensor (see `put_`)."""
+    """Return a copy of `input` with `source` at the positions `index` of the flattened tensor; see `put_`."""
     only_tensors("put", input)
     return put_(clone(input), index, source, accumulate)
 

@@ -1,15 +1,15 @@
-"""Saving and loading: tensors, containers and numbers, in one file from which no code is run.
+"""Save and load tensors, containers and numbers in one file. Loading runs no code from the file by default.
 
-A file is a header, a pickle of everything but memory, a table, and the bytes of each storage that tensors reach into.
-Tensors that share memory when saved share it when loaded. All numbers are little-endian:
+A file is a header, a pickle of everything except tensor memory, a table, and the bytes of each storage that tensors
+use. Tensors that share memory when saved share it when loaded. All numbers are little-endian:
 
     8 bytes   b"weftgrad"
     4 x 8     version (1), bytes of the pickle, number of storages, CRC-32 of the pickle
     pickle
-    n x 24    of each storage: its first byte that is here, how many are, their CRC-32
+    n x 24    for each storage: offset of the first saved byte, number of bytes, CRC-32 of the bytes
     bytes of the storages, one after the other
 
-A file that begins otherwise may be a plain pickle of tensors, which is read as well.
+A file without this header may be a plain pickle of tensors; `load` reads it as well.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load",
 
 _MAGIC = b"weftgrad"
 _HEADER = struct.Struct("<8sQQQQ")
-_ENTRY = struct.Struct("<QQQ")
-_ALIGNED = 64  # storages are cut to what tensors reach, at multiples of this
+_TABLE_ENTRY = struct.Struct("<QQQ")
+_STORAGE_ALIGNMENT = 64  # bytes; the saved part of a storage begins at a multiple of this
 _PROTOCOL = 5
 
 _SAFE = {
@@ -58,38 +58,38 @@ _SAFE = {
     ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
     ("numpy.core.multiarray", "scalar"),
 }  # fmt: skip
-# Whose state may be set: attributes of a state_dict, arrays, generators. A Tensor's may not: it says where memory is.
-_STATEFUL = (OrderedDict, np.ndarray, np.dtype, Generator)
-_trusted: list[type | Callable[..., Any]] = []
+# Types whose state a file may set: a state_dict's attributes, arrays, generators. Not Tensor: its state has addresses.
+_STATE_ALLOWED = (OrderedDict, np.ndarray, np.dtype, Generator)
+_trusted_globals: list[type | Callable[..., Any]] = []
 
 
-# What else may be in a file -------------------------------------------------------------------------------------------
+# Trusted classes and functions ----------------------------------------------------------------------------------------
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Let `load` make instances of these classes, and call these functions, although it is told `weights_only`."""
-    _trusted.extend(g for g in safe_globals if g not in _trusted)
+    """Allow these classes and functions in files that `load` reads with `weights_only=True`."""
+    _trusted_globals.extend(g for g in safe_globals if g not in _trusted_globals)
 
 
 def get_safe_globals() -> list[Any]:
-    """What was added."""
-    return list(_trusted)
+    """Return the classes and functions that `add_safe_globals` added."""
+    return list(_trusted_globals)
 
 
 def clear_safe_globals() -> None:
-    """Forget what was added."""
-    _trusted.clear()
+    """Remove everything that `add_safe_globals` added."""
+    _trusted_globals.clear()
 
 
 @contextmanager
 def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
-    """`add_safe_globals` for what runs inside."""
-    before = list(_trusted)
+    """Call `add_safe_globals` for the duration of a `with` block."""
+    previous = list(_trusted_globals)
     add_safe_globals(safe_globals)
     try:
         yield
     finally:
-        _trusted[:] = before
+        _trusted_globals[:] = previous
 
 
 def _name_of(value: Any) -> tuple[str, str]:
@@ -100,10 +100,16 @@ def _name_of(value: Any) -> tuple[str, str]:
 
 
 def save(obj: Any, f: str | os.PathLike[str] | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 5) -> None:
-    """Write `obj` (tensors, state dicts, nested containers, numbers) to a path or an open binary file.
+    """Write an object to a file. An existing file is replaced only when the new one is complete.
 
-    A file that is there already is replaced only when the new one is whole. A tensor that was computed from others
-    comes back as a leaf. Raises `ArgumentError` for what cannot be pickled.
+    Args:
+        obj: Tensors, state dicts, nested containers, numbers. A non-leaf tensor is loaded as a leaf.
+        f: A path, or an open binary file.
+        pickle_module: Accepted for compatibility with PyTorch, and ignored.
+        pickle_protocol: Protocol of the pickle in the file.
+
+    Raises:
+        ArgumentError: The object cannot be pickled.
     """
     writer = _Writer.of(obj, pickle_protocol)
     if not isinstance(f, (str, os.PathLike)):
@@ -112,8 +118,8 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO, pickle_module: Any = No
     path = Path(f)
     partial = path.with_name(f"{path.name}.part{os.getpid()}")
     try:
-        with partial.open("wb") as opened:
-            writer.write(opened)
+        with partial.open("wb") as file:
+            writer.write(file)
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -121,113 +127,119 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO, pickle_module: Any = No
 
 
 class _Writer(pickle.Pickler):
-    """A pickler to which memory is a number: that of its storage in the file."""
+    """A pickler that writes a tensor's memory as the number of its storage in the file."""
 
     def __init__(self, file: io.BytesIO, protocol: int):
         super().__init__(file, protocol)
         self.file = file
         self.storages: dict[int, tuple[Storage, int]] = {}
-        self.reach: list[tuple[int, int]] = []
+        self.byte_extents: list[tuple[int, int]] = []
 
     @staticmethod
     def of(value: Any, protocol: int) -> _Writer:
-        made = _Writer(io.BytesIO(), protocol)
+        writer = _Writer(io.BytesIO(), protocol)
         try:
-            made.dump(value)
+            writer.dump(value)
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             raise ArgumentError(f"save: cannot be saved: {error}") from error
-        return made
+        return writer
 
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
             return NotImplemented
         layout = value.meta
         start = value.start - value.storage.start if layout.numel else 0
-        place = _Place(self._number(value, start), str(layout.device))
-        return _rebuild, (type(value), place, layout.dtype, layout.shape, layout.strides, start, value.needs)
+        memory = _FileMemory(self._storage_number(value, start), str(layout.device))
+        return _rebuild, (type(value), memory, layout.dtype, layout.shape, layout.strides, start, value.needs)
 
-    def _number(self, tensor: Tensor, start: int) -> int:
+    def _storage_number(self, tensor: Tensor, start: int) -> int:
         layout = tensor.meta
         if not layout.numel:
             return -1
-        _, number = self.storages.setdefault(id(tensor.storage), (tensor.storage, len(self.reach)))
-        if number == len(self.reach):
-            self.reach.append((start, start))
+        _, number = self.storages.setdefault(id(tensor.storage), (tensor.storage, len(self.byte_extents)))
+        if number == len(self.byte_extents):
+            self.byte_extents.append((start, start))
         low, top = _extent(layout, start)
-        self.reach[number] = min(self.reach[number][0], low), max(self.reach[number][1], top)
+        self.byte_extents[number] = min(self.byte_extents[number][0], low), max(self.byte_extents[number][1], top)
         return number
 
     def persistent_id(self, value: Any) -> Any:
-        return (value.number, value.device) if isinstance(value, _Place) else None
+        return (value.number, value.device) if isinstance(value, _FileMemory) else None
 
     def write(self, file: BinaryIO) -> None:
-        """Everything, in order."""
+        """Write header, pickle, table and storages."""
         text = self.file.getvalue()
-        pieces = [self._bytes(storage, *self.reach[number]) for storage, number in self.storages.values()]
+        pieces = [self._bytes(storage, *self.byte_extents[number]) for storage, number in self.storages.values()]
         file.write(_HEADER.pack(_MAGIC, 1, len(text), len(pieces), zlib.crc32(text)))
         file.write(text)
         for low, piece in pieces:
-            file.write(_ENTRY.pack(low, piece.nbytes, zlib.crc32(piece.data)))
+            file.write(_TABLE_ENTRY.pack(low, piece.nbytes, zlib.crc32(piece.data)))
         for _, piece in pieces:
             file.write(piece.data)
 
     @staticmethod
     def _bytes(storage: Storage, low: int, top: int) -> tuple[int, np.ndarray[Any, Any]]:
-        low -= low % _ALIGNED
+        low -= low % _STORAGE_ALIGNMENT
         layout = meta(dtypes.uint8, (top - low,), None, storage.device)
         return low, _hosting.to_host(Tensor(storage, layout, storage.start + low))
 
 
 def _extent(layout: Meta, start: int) -> tuple[int, int]:
-    """The bytes between which a tensor of this layout lies, if its first element is at `start`."""
-    reach = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
+    """Return the first byte, and the byte after the last, of a tensor of this layout with its first element at
+    `start`."""
+    byte_extents = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
     size = layout.dtype.itemsize
-    return start + size * sum(min(r, 0) for r in reach), start + size * (1 + sum(max(r, 0) for r in reach))
+    return start + size * sum(min(r, 0) for r in byte_extents), start + size * (
+        1 + sum(max(r, 0) for r in byte_extents)
+    )
 
 
 # Loading --------------------------------------------------------------------------------------------------------------
 
 
-class _Place:
-    """Memory of a file, as a function given as `map_location` sees it: `device` is the name of where it was."""
+class _FileMemory:
+    """A storage in a file, as passed to a `map_location` function.
+
+    `device` is the name of the device it was saved from.
+    """
 
     def __init__(self, number: int, device: str):
         self.number, self.device = number, device
         self.first, self.content = 0, np.empty(0, np.uint8)
         self.storage: Storage | None = None
 
-    def to(self, device: Any) -> _Place:
-        """The same memory, to be put elsewhere."""
+    def to(self, device: Any) -> _FileMemory:
+        """Choose another device for the memory, and return it."""
         self.device = str(to_device(device))
         return self
 
-    def cpu(self) -> _Place:
+    def cpu(self) -> _FileMemory:
         """`to("cpu")`."""
         return self.to("cpu")
 
-    def cuda(self, device: int = 0) -> _Place:
+    def cuda(self, device: int = 0) -> _FileMemory:
         """`to("cuda:N")`."""
         return self.to(f"cuda:{device}")
 
-    def chosen(self) -> Device:
-        """Where the memory goes. Raises `DeviceError` where there is no such device."""
+    def target_device(self) -> Device:
+        """Return the device to load to. Raises `DeviceError` where there is no such device."""
         try:
-            found = to_device(self.device)
-            found.driver  # noqa: B018 (opened, to see whether it can be)
+            device = to_device(self.device)
+            device.driver  # noqa: B018 (opens the driver, to see whether that works)
         except (DeviceError, ImportError) as error:
             raise DeviceError(
                 f"load: the file has tensors of {self.device!r}, which cannot be used here ({error}); pass "
                 "map_location='cpu'"
             ) from error
-        return found
+        return device
 
-    def put(self) -> Storage:
-        """The memory, on its device; the first time, it is brought there."""
+    def materialize(self) -> Storage:
+        """Return the storage on its device, copied there on the first call."""
         if self.storage is None:
-            place = self.chosen()
-            made = empty(meta(dtypes.uint8, self.content.shape, None, place))
-            place.driver.write(made.storage, 0, self.content, current_stream(place))
-            self.storage = made.storage
+            device = self.target_device()
+            output = empty(meta(dtypes.uint8, self.content.shape, None, device))
+            device.driver.write(output.storage, 0, self.content, current_stream(device))
+            self.storage = output.storage
         return self.storage
 
 
@@ -235,73 +247,78 @@ def load(
     f: str | os.PathLike[str] | BinaryIO, map_location: Any = None, pickle_module: Any = None, *,
     weights_only: bool = True, mmap: bool = False, **_: Any,
 ) -> Any:  # fmt: skip
-    """Read what `save` wrote, from a path or an open binary file.
+    """Read an object that `save` wrote.
 
-    map_location: where its tensors go; None for where they were. A device or its name; a mapping from names to names;
-    or a function of a stand-in for the memory and the name of where it was, which returns the stand-in (then it goes
-    to `cpu`), `stand-in.to(DEVICE)`, a device, or None for where it was.
-    weights_only: refuse anything but tensors, containers, numbers, arrays and what `add_safe_globals` named. A pickle
-    can run code: with False, load only what you trust.
+    Args:
+        f: A path, or an open binary file.
+        map_location: Device to load tensors to. None: the device they were saved from. Otherwise a device or its name;
+            a mapping from saved to new device names; or a function `(storage, device_name)`, which returns the storage
+            (load to `cpu`), `storage.to(device)`, a device, or None (the saved device).
+        pickle_module: Accepted for compatibility with PyTorch, and ignored.
+        weights_only: Refuse everything but tensors, containers, numbers, arrays and the types that `add_safe_globals`
+            added. A pickle can run code: pass False only for files that you trust.
+        mmap: Accepted for compatibility with PyTorch, and ignored.
 
-    Raises `ArgumentError` for a file that is cut off, damaged, or none of these, and for what is refused;
-    `DeviceError` for tensors of a device that is not here.
+    Raises:
+        ArgumentError: The file is truncated, damaged, of another format, or contains something that is refused.
+        DeviceError: A device of the file does not exist here.
     """
     if isinstance(f, (str, os.PathLike)):
-        with Path(f).open("rb") as opened:
-            return load(opened, map_location, weights_only=weights_only)
-    begin = f.read(len(_MAGIC))
-    if begin != _MAGIC:
-        return _plain(begin, f, map_location, weights_only)
-    _, version, size, count, check = _HEADER.unpack(begin + _exactly(f, _HEADER.size - len(begin), "its header"))
+        with Path(f).open("rb") as file:
+            return load(file, map_location, weights_only=weights_only)
+    head = f.read(len(_MAGIC))
+    if head != _MAGIC:
+        return _load_plain_pickle(head, f, map_location, weights_only)
+    _, version, size, count, checksum = _HEADER.unpack(head + _read_exactly(f, _HEADER.size - len(head), "its header"))
     if version != 1:
         raise ArgumentError(f"load: the file is of version {version}, and this weftgrad reads version 1")
-    text = _exactly(f, size, "its contents")
-    if zlib.crc32(text) != check:
+    text = _read_exactly(f, size, "its contents")
+    if zlib.crc32(text) != checksum:
         raise ArgumentError("load: the file is damaged: a checksum of its contents is wrong")
-    table = [_ENTRY.unpack(_exactly(f, _ENTRY.size, "its table")) for _ in range(count)]
+    table = [_TABLE_ENTRY.unpack(_read_exactly(f, _TABLE_ENTRY.size, "its table")) for _ in range(count)]
     memory = []
-    for number, (first, nbytes, check) in enumerate(table):
-        content = _exactly(f, nbytes, f"tensor memory {number + 1} of {count}")
-        if zlib.crc32(content) != check:
+    for number, (first, nbytes, checksum) in enumerate(table):
+        content = _read_exactly(f, nbytes, f"tensor memory {number + 1} of {count}")
+        if zlib.crc32(content) != checksum:
             raise ArgumentError(f"load: the file is damaged: a checksum of tensor memory {number + 1} is wrong")
         memory.append((first, np.frombuffer(content, np.uint8)))
-    return _unpickled(text, memory, map_location, weights_only)
+    return _load_pickle(text, memory, map_location, weights_only)
 
 
-def _exactly(file: BinaryIO, size: int, what: str) -> bytes:
+def _read_exactly(file: BinaryIO, size: int, section: str) -> bytes:
     data = file.read(size)
     if len(data) != size:
-        raise ArgumentError(f"load: the file is cut off in {what}: {len(data)} of {size} bytes are there")
+        raise ArgumentError(f"load: the file is cut off in {section}: {len(data)} of {size} bytes are there")
     return data
 
 
-def _plain(begin: bytes, file: BinaryIO, location: Any, weights_only: bool) -> Any:
-    """What a pickle without a header holds."""
-    if begin[:1] != b"\x80":
-        known = {b"PK\x03\x04": "a zip archive, as torch.save writes it: read it there, and save its tensors as NumPy "
-                 "arrays", b"\x93NUM": "an array of NumPy's: read it with numpy.load"}  # fmt: skip
-        shown = "empty" if not begin else known.get(begin[:4], "no file of weftgrad.save")
-        if begin and _MAGIC.startswith(begin):
-            shown = "cut off in its header"
-        raise ArgumentError(f"load: the file is {shown}")
-    found = _unpickled(begin + file.read(), [], None, weights_only)
-    return found if location is None else _moved(found, location)
+def _load_plain_pickle(head: bytes, file: BinaryIO, location: Any, weights_only: bool) -> Any:
+    """Load a plain pickle, which has no weftgrad header."""
+    if head[:1] != b"\x80":
+        foreign_formats = {b"PK\x03\x04": "a zip archive, as torch.save writes it: read it there, and save its "
+                 "tensors as NumPy arrays", b"\x93NUM": "an array of NumPy's: read it with numpy.load"}  # fmt: skip
+        description = "empty" if not head else foreign_formats.get(head[:4], "no file of weftgrad.save")
+        if head and _MAGIC.startswith(head):
+            description = "cut off in its header"
+        raise ArgumentError(f"load: the file is {description}")
+    value = _load_pickle(head + file.read(), [], None, weights_only)
+    return value if location is None else _move_to_device(value, location)
 
 
-def _unpickled(text: bytes, memory: list[tuple[int, np.ndarray[Any, Any]]], location: Any, weights_only: bool) -> Any:
-    reader = (_Reader if weights_only else _Trusting)(io.BytesIO(text))
-    places: dict[int, _Place] = {}
+def _load_pickle(text: bytes, memory: list[tuple[int, np.ndarray[Any, Any]]], location: Any, weights_only: bool) -> Any:
+    reader = (_Reader if weights_only else _UnsafeReader)(io.BytesIO(text))
+    entries: dict[int, _FileMemory] = {}
 
-    def place(key: Any) -> _Place:
+    def find_entry(key: Any) -> _FileMemory:
         number, device = key
-        if number not in places:
-            made = places[number] = _Place(number, device)
+        if number not in entries:
+            entry = entries[number] = _FileMemory(number, device)
             if number >= 0:
-                made.first, made.content = memory[number]
-            _locate(made, location)
-        return places[number] if number >= 0 else _locate(_Place(number, device), location)
+                entry.first, entry.content = memory[number]
+            _assign_device(entry, location)
+        return entries[number] if number >= 0 else _assign_device(_FileMemory(number, device), location)
 
-    reader.persistent_load = place
+    reader.persistent_load = find_entry
     try:
         return reader.load()
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError) as error:
@@ -310,25 +327,25 @@ def _unpickled(text: bytes, memory: list[tuple[int, np.ndarray[Any, Any]]], loca
         raise ArgumentError(f"load: cannot read the file: {error}") from error
 
 
-def _locate(place: _Place, location: Any) -> _Place:
-    """`place` with the device that `map_location` wants."""
-    wanted: Any = None
+def _assign_device(memory: _FileMemory, location: Any) -> _FileMemory:
+    """Set the device of `memory` as `map_location` says, and return it."""
+    target: Any = None
     if callable(location):
-        origin, place.device = place.device, "cpu"
-        wanted = location(place, origin)
-        if wanted is None:
-            place.device = origin
-        wanted = None if wanted is place else wanted
+        origin, memory.device = memory.device, "cpu"
+        target = location(memory, origin)
+        if target is None:
+            memory.device = origin
+        target = None if target is memory else target
     elif isinstance(location, dict):
-        wanted = {str(k): v for k, v in location.items()}.get(place.device)
+        target = {str(k): v for k, v in location.items()}.get(memory.device)
     else:
-        wanted = location
-    if wanted is not None:
-        place.device = str(to_device(wanted))
-    return place
+        target = location
+    if target is not None:
+        memory.device = str(to_device(target))
+    return memory
 
 
-class _Trusting(pickle.Unpickler):
+class _UnsafeReader(pickle.Unpickler):
     persistent_load: Any
 
 
@@ -336,15 +353,15 @@ _InPython: Any = pickle._Unpickler  # type: ignore[attr-defined]
 
 
 class _Reader(_InPython):  # type: ignore[misc]
-    """An unpickler of what is listed above. (The one in C cannot be told whose state may be set.)"""
+    """An unpickler of allowed types only. It is the one in Python, because the C one has no hook for setting state."""
 
     dispatch: ClassVar[dict[int, Any]] = dict(_InPython.dispatch)
     persistent_load: Any
 
     def find_class(self, module: str, name: str) -> Any:
-        for each in _trusted:
-            if _name_of(each) == (module, name):
-                return each
+        for trusted in _trusted_globals:
+            if _name_of(trusted) == (module, name):
+                return trusted
         if (module, name) not in _SAFE:
             raise pickle.UnpicklingError(
                 f"it holds {module}.{name}, which is no tensor, container or number; if you trust the file, name it to "
@@ -354,7 +371,7 @@ class _Reader(_InPython):  # type: ignore[misc]
 
     def load_build(self) -> None:
         value = self.stack[-2]
-        if not isinstance(value, _STATEFUL) and type(value) not in _trusted:
+        if not isinstance(value, _STATE_ALLOWED) and type(value) not in _trusted_globals:
             raise pickle.UnpicklingError(f"it sets the state of a {type(value).__name__}, which no saved value needs")
         super().load_build()
 
@@ -362,31 +379,42 @@ class _Reader(_InPython):  # type: ignore[misc]
 
 
 def _rebuild(
-    kind: type, place: _Place, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], start: int, needs: bool
+    tensor_type: type,
+    memory: _FileMemory,
+    dtype: DType,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    start: int,
+    needs: bool,
 ) -> Any:
-    """A tensor over memory of the file. Nothing that the file says is believed without a check."""
-    from .conversion import _rebuilt
+    """Build a tensor over memory of the file. Every value from the file is checked first."""
+    from .conversion import _as_type
 
     numbers = (*shape, *strides, start)
-    sound = isinstance(place, _Place) and isinstance(dtype, DType) and isinstance(kind, type)
-    if not sound or not issubclass(kind, Tensor) or any(type(n) is not int for n in numbers) or min((0, *shape)) < 0:
+    is_well_formed = isinstance(memory, _FileMemory) and isinstance(dtype, DType) and isinstance(tensor_type, type)
+    if (
+        not is_well_formed
+        or not issubclass(tensor_type, Tensor)
+        or any(type(n) is not int for n in numbers)
+        or min((0, *shape)) < 0
+    ):
         raise ArgumentError("load: the file is damaged: a tensor's description makes no sense")
-    layout = meta(dtype, tuple(shape), tuple(strides), place.chosen())
+    layout = meta(dtype, tuple(shape), tuple(strides), memory.target_device())
     if not layout.numel:
-        return _rebuilt(kind, empty(layout), bool(needs))
-    start -= place.first
+        return _as_type(tensor_type, empty(layout), bool(needs))
+    start -= memory.first
     low, top = _extent(layout, start)
-    if low < 0 or top > place.content.nbytes or start % dtype.itemsize:
+    if low < 0 or top > memory.content.nbytes or start % dtype.itemsize:
         raise ArgumentError(f"load: the file is damaged: a tensor of shape {list(shape)} lies outside of its memory")
-    storage = place.put()
-    return _rebuilt(kind, Tensor(storage, layout, storage.start + start), bool(needs))
+    storage = memory.materialize()
+    return _as_type(tensor_type, Tensor(storage, layout, storage.start + start), bool(needs))
 
 
-def _moved(value: Any, place: Any) -> Any:
+def _move_to_device(value: Any, device: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.to(device=place)  # type: ignore[attr-defined]
+        return value.to(device=device)  # type: ignore[attr-defined]
     if isinstance(value, dict):
-        return type(value)((k, _moved(v, place)) for k, v in value.items())
+        return type(value)((k, _move_to_device(v, device)) for k, v in value.items())
     if isinstance(value, (list, tuple, set)):
-        return type(value)(_moved(v, place) for v in value)
+        return type(value)(_move_to_device(v, device) for v in value)
     return value

@@ -1,4 +1,4 @@
-"""Shapes: the same elements seen otherwise."""
+"""Functions that change the shape of tensors: reshape, permute, flip, broadcast."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ Dims = int | Sequence[int] | None
 
 
 def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
-    """The same elements in another shape, copied only if strides demand it."""
+    """Return the elements in another shape: a view where strides allow it, else a copy."""
     return views.reshape(input, tuple(shape))
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions start_dim to end_dim merged into one."""
+    """Merge dimensions `start_dim` to `end_dim` into one."""
     return input.flatten(start_dim, end_dim)  # type: ignore[attr-defined,no-any-return]
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """One dimension split into several."""
+    """Split one dimension into several; `sizes` may have one -1."""
     return input.unflatten(dim, sizes)  # type: ignore[attr-defined,no-any-return]
 
 
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension."""
+    """Flatten to one dimension."""
     return views.reshape(input, (-1,))
 
 
 def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """The dimensions in another order."""
+    """Return a view with the dimensions in another order."""
     return ops.permute(input, tuple(dims))
 
 
 def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix; a vector itself."""
+    """Return the transpose of a matrix; a vector is returned as it is."""
     return input.t()  # type: ignore[attr-defined,no-any-return]
 
 
@@ -73,19 +73,19 @@ swapaxes = ops.transpose
 
 
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
-    """Dimensions moved from `source` to `destination`; the others keep their order."""
+    """Move dimensions from `source` to `destination` (ints or sequences); the other dimensions keep their order."""
     only_tensors("movedim", input)
     ndim = input.meta.ndim
     sources = [source] if isinstance(source, int) else list(source or ())
-    places = [destination] if isinstance(destination, int) else list(destination or ())
-    if len(sources) != len(places):
+    destinations = [destination] if isinstance(destination, int) else list(destination or ())
+    if len(sources) != len(destinations):
         raise ShapeError("movedim: source and destination must name as many dimensions")
     start = [layout.normalize_dim(d, ndim, "movedim") for d in sources]
-    end = [layout.normalize_dim(d, ndim, "movedim") for d in places]
+    end = [layout.normalize_dim(d, ndim, "movedim") for d in destinations]
     if len(set(start)) != len(start) or len(set(end)) != len(end):
         raise ShapeError("movedim: a dimension appears twice")
-    rest = iter([d for d in range(ndim) if d not in start])
-    order = [start[end.index(d)] if d in end else next(rest) for d in range(ndim)]
+    remaining = iter([d for d in range(ndim) if d not in start])
+    order = [start[end.index(d)] if d in end else next(remaining) for d in range(ndim)]
     return ops.permute(input, tuple(order))
 
 
@@ -93,12 +93,12 @@ moveaxis = movedim
 
 
 def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
-    """A copy with the order of elements along `dims` (ints, or one sequence of them) reversed."""
+    """Return a copy with the elements along `dims` (ints, or one sequence) in reverse order."""
     only_tensors("flip", input)
     along = along if dims is None else (dims,)
     if len(along) == 1 and isinstance(along[0], (tuple, list)):
         along = tuple(along[0])
-    if not input.meta.ndim:  # one element, which has no other place; its dimension may be called 0 or -1
+    if not input.meta.ndim:  # a 0-d tensor; PyTorch accepts the dimensions 0 and -1
         if any(d not in (0, -1) for d in along):
             raise IndexOutOfRange(f"flip: dims {list(along)} of a tensor without dimensions")
         along = ()
@@ -106,75 +106,79 @@ def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
 
 
 def fliplr(input: Tensor) -> Tensor:
-    """Flipped along the second dimension."""
+    """Reverse the order of columns: flip the second dimension."""
     if input.meta.ndim < 2:
         raise ShapeError(f"fliplr: takes two dimensions or more, not shape {list(input.meta.shape)}")
     return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
-    """Flipped along the first dimension."""
+    """Reverse the order of rows: flip the first dimension."""
     if input.meta.ndim < 1:
         raise ShapeError("flipud: takes one dimension or more, not a 0-d tensor")
     return flip(input, 0)
 
 
 def adjoint(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged: the conjugate transpose, since numbers here are real."""
+    """Swap the last two dimensions. This is the conjugate transpose, since all dtypes are real."""
     if input.meta.ndim == 1:
         raise ShapeError("adjoint: takes a matrix or a batch of them, not a vector")
     return input if not input.meta.ndim else ops.transpose(input, -2, -1)
 
 
-def _at_least(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Any:
-    several = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
-    given = tuple(tensors[0]) if several else tensors
-    only_tensors(where, *given)
-    found = tuple(views.reshape(x, shape) if (shape := shape_of(x.meta.shape)) != x.meta.shape else x for x in given)
-    return found[0] if len(found) == 1 and not several else found
+def _reshape_to_ndim(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Any:
+    is_sequence = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    inputs = tuple(tensors[0]) if is_sequence else tensors
+    only_tensors(where, *inputs)
+    reshaped = tuple(
+        views.reshape(x, shape) if (shape := shape_of(x.meta.shape)) != x.meta.shape else x for x in inputs
+    )
+    return reshaped[0] if len(reshaped) == 1 and not is_sequence else reshaped
 
 
 def atleast_1d(*tensors: Any) -> Any:
-    """Each tensor (or each of a sequence of them) as a view of one dimension if it has none."""
-    return _at_least(tensors, lambda shape: shape or (1,), "atleast_1d")
+    """Return each tensor (or each of one sequence) as a view with at least one dimension."""
+    return _reshape_to_ndim(tensors, lambda shape: shape or (1,), "atleast_1d")
 
 
 def atleast_2d(*tensors: Any) -> Any:
-    """Each tensor as a view of two dimensions if it has fewer: vectors are rows."""
-    return _at_least(tensors, lambda shape: (1,) * (2 - len(shape)) + shape, "atleast_2d")
+    """Return each tensor as a view with at least two dimensions; a vector `(n,)` becomes `(1, n)`."""
+    return _reshape_to_ndim(tensors, lambda shape: (1,) * (2 - len(shape)) + shape, "atleast_2d")
 
 
 def atleast_3d(*tensors: Any) -> Any:
-    """Each tensor as a view of three dimensions if it has fewer: (n,) becomes (1, n, 1), and (n, m) (n, m, 1)."""
-    lead = {0: (1, 1, 1), 1: (1,)}
-    return _at_least(
-        tensors, lambda s: s if len(s) > 2 else lead.get(len(s), ()) + s + (1,) * (len(s) in (1, 2)), "atleast_3d"
+    """Return each tensor as a view with at least three dimensions: `(n,)` to `(1, n, 1)`, `(n, m)` to `(n, m, 1)`."""
+    leading_ones = {0: (1, 1, 1), 1: (1,)}
+    return _reshape_to_ndim(
+        tensors,
+        lambda s: s if len(s) > 2 else leading_ones.get(len(s), ()) + s + (1,) * (len(s) in (1, 2)),
+        "atleast_3d",
     )
 
 
 def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
-    """The slices along a dimension."""
+    """Return the slices along a dimension, as views without it."""
     return input.unbind(dim, axis=axis)  # type: ignore[attr-defined,no-any-return]
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """A view in the shape of `other`."""
+    """Return a view in the shape of `other`."""
     return input.view_as(other)  # type: ignore[attr-defined,no-any-return]
 
 
 def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
-    """Expanded to `size` (ints, or one sequence of them) without copying."""
+    """Return a view expanded to `size` (ints, or one sequence)."""
     return input.expand(*(sizes if size is None else (size,)))  # type: ignore[attr-defined,no-any-return]
 
 
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
-    """The shape that all of `shapes` broadcast to."""
+    """Return the shape that all of `shapes` broadcast to."""
     from .methods import Size
 
     return Size(layout.broadcast([(s,) if isinstance(s, int) else tuple(s) for s in shapes], "broadcast_shapes"))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All tensors expanded to their common shape."""
+    """Return views of all tensors, expanded to their common shape."""
     shape = layout.broadcast([x.meta.shape for x in tensors], "broadcast_tensors")
     return tuple(ops.expand(x, shape) for x in tensors)

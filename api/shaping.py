@@ -1,4 +1,4 @@
-"""The functions of shape work under one roof, for the package and for Tensor."""
+"""Collects the functions that build and rearrange tensors, for the package's namespace and for Tensor."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ for _source in (assembling, cutting, matrices, repeating, triangles):
 
 
 def _matrix_transpose(self: Tensor) -> Tensor:
-    """The last two dimensions exchanged; mH is the same, since numbers here are real."""
+    """Swap the last two dimensions; mH is the same, since all dtypes are real."""
     if self.meta.ndim == 1:
         raise ShapeError("mT, mH: a vector has no last two dimensions; use .unsqueeze() first")
     return shapes.adjoint(self)
 
 
 def _conjugate_transpose(self: Tensor) -> Tensor:
-    """The transpose of a matrix: the conjugate one, since numbers here are real."""
+    """Return the transpose of a matrix, which is also its conjugate transpose, since all dtypes are real."""
     if self.meta.ndim not in (0, 2):
         raise ShapeError(f"H: takes a matrix, not shape {list(self.meta.shape)}; use .mH for batches of matrices")
     return shapes.adjoint(self)
 
 
 def install() -> None:
-    """Put the methods on `Tensor`."""
+    """Add the methods and the properties H, mH and mT to `Tensor`."""
     for name, function in _METHODS.items():
         setattr(Tensor, name, function)
     for name, function in (("H", _conjugate_transpose), ("mH", _matrix_transpose), ("mT", _matrix_transpose)):

@@ -1,4 +1,4 @@
-"""What tests of numerical code need: comparison within tolerances, references by name, devices that are not there."""
+"""Tools for tests of numerical code: `assert_close`, reference functions by name, synthetic devices."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _TOLERANCES = {
 _ROOTS = ("numpy", "scipy.special", "math")
 
 
-def default_tolerances(*given: DType) -> tuple[float, float]:
-    """(rtol, atol) for comparing values of these dtypes: PyTorch's, the loosest of them; (0, 0) for integers."""
-    pairs = [_TOLERANCES.get(d.name, (0.0, 0.0)) for d in given]
+def default_tolerances(*operand_dtypes: DType) -> tuple[float, float]:
+    """Return PyTorch's (rtol, atol) for comparing values of these dtypes, the loosest of them; (0, 0) for integers."""
+    pairs = [_TOLERANCES.get(d.name, (0.0, 0.0)) for d in operand_dtypes]
     return max((p[0] for p in pairs), default=0.0), max((p[1] for p in pairs), default=0.0)
 
 
@@ -46,13 +46,22 @@ def assert_close(
     check_stride: bool = False,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:
-    """Raise AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
+    """Assert |actual - expected| <= atol + rtol * |expected| for all elements. Infinities must be equal.
 
-    actual, expected: tensors, arrays or numbers, or sequences and mappings of them. Tolerances are those of
-    `default_tolerances` unless both are given. Infinities must be equal; NaN equals NaN only with `equal_nan`.
-    `check_device` and `check_stride` compare tensors with tensors only; `check_dtype` leaves Python's numbers and
-    lists alone.
-    The error names how many elements differ, the largest absolute and relative difference, and where they are.
+    Args:
+        actual: A tensor, array or number, or a sequence or mapping of them.
+        expected: The same structure.
+        rtol: Relative tolerance. Pass both tolerances or neither: then they are those of `default_tolerances`.
+        atol: Absolute tolerance.
+        equal_nan: Whether NaN equals NaN.
+        check_device: Whether two tensors must be on one device.
+        check_dtype: Whether dtypes must be equal; Python numbers and lists as `expected` have none.
+        check_stride: Whether two tensors must have equal strides.
+        msg: Text for the error, or a function that maps the generated text to it.
+
+    Raises:
+        AssertionError: With the number of differing elements, and the largest absolute and relative difference.
+        ArgumentError: Only one tolerance, or something that is not numeric.
     """
     if (rtol is None) != (atol is None):
         raise ArgumentError("assert_close: give both rtol and atol, or neither")
@@ -63,7 +72,7 @@ def assert_close(
 
 
 def _problems(actual: Any, expected: Any, path: str, options: tuple[Any, ...]) -> Any:
-    """(path, what is wrong) of every pair that differs."""
+    """Yield (path, description) for every pair that differs."""
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
         if set(actual) != set(expected):
             yield path, f"The keys differ: {sorted(map(str, actual))} and {sorted(map(str, expected))}"
@@ -106,13 +115,13 @@ def _difference(actual: Any, expected: Any, options: tuple[Any, ...]) -> str | N
     return _mismatch(a, e, rtol, atol, equal_nan)
 
 
-def _values(given: Any) -> tuple[np.ndarray[Any, Any], DType]:
-    """The numbers of a tensor, array or number, and their dtype."""
-    if isinstance(given, Tensor):
-        return _hosting.host_array(given), given.dtype
-    array = np.asarray(given)
+def _values(value: Any) -> tuple[np.ndarray[Any, Any], DType]:
+    """Return the values of a tensor, array or number as an array, and their dtype."""
+    if isinstance(value, Tensor):
+        return _hosting.host_array(value), value.dtype
+    array = np.asarray(value)
     if array.dtype == object:
-        raise ArgumentError(f"assert_close: compares tensors, arrays and numbers, not {type(given).__name__}")
+        raise ArgumentError(f"assert_close: compares tensors, arrays and numbers, not {type(value).__name__}")
     return array, dtypes.from_numpy(array.dtype)
 
 
@@ -128,11 +137,11 @@ def _mismatch(
         wide_a, wide_e = a.astype(np.float64), e.astype(np.float64)
         difference = np.abs(wide_a - wide_e)
         if not exact or equal_nan:
-            same = a == e
+            is_equal = a == e
             if equal_nan:
-                same |= np.isnan(wide_a) & np.isnan(wide_e)
+                is_equal |= np.isnan(wide_a) & np.isnan(wide_e)
             allowed = np.isfinite(wide_e) & (difference <= atol + rtol * np.abs(wide_e))
-            wrong = ~(same | allowed)
+            wrong = ~(is_equal | allowed)
         if not wrong.any():
             return None
         relative = difference / np.abs(wide_e)
@@ -153,22 +162,22 @@ def _largest(
     allowed: float,
 ) -> str:
     ranked = np.where(wrong, np.where(np.isnan(difference), np.inf, difference), -1.0)
-    at = np.unravel_index(int(np.argmax(ranked)), ranked.shape) if ranked.ndim else ()
-    place = f" at index {tuple(int(i) for i in at)}" if at else ""
+    index = np.unravel_index(int(np.argmax(ranked)), ranked.shape) if ranked.ndim else ()
+    location = f" at index {tuple(int(i) for i in index)}" if index else ""
     return (
-        f"Largest {kind} difference: {float(difference[at]):.6g}{place}: {a[at].item()!r} where "
-        f"{e[at].item()!r} was expected (up to {allowed:g} allowed)"
+        f"Largest {kind} difference: {float(difference[index]):.6g}{location}: {a[index].item()!r} where "
+        f"{e[index].item()!r} was expected (up to {allowed:g} allowed)"
     )
 
 
-# Public functions that compute nothing: they read and write files, or change how others behave.
+# Public functions that are not references: they read and write files, or change settings.
 _FILES = "load save savez savez_compressed savetxt loadtxt genfromtxt fromfile fromregex memmap"
 _SETTINGS = "test info get_include show_config show_runtime set_printoptions seterr seterrcall setbufsize"
 _NO_FUNCTIONS = frozenset(f"{_FILES} {_SETTINGS}".split())
 
 
 def resolve_reference(name: str) -> Callable[..., Any]:
-    """The function that a spec's `reference:` names, imported now: public, and of numpy, scipy.special or math only.
+    """Import the function that a spec's `reference:` names: a public one of numpy, scipy.special or math.
 
     Raises `ArgumentError` for any other name.
     """
@@ -176,16 +185,16 @@ def resolve_reference(name: str) -> Callable[..., Any]:
     parts = name.removeprefix(f"{root}.").split(".") if root else []
     if not parts or not all(p.isidentifier() and not p.startswith("_") for p in parts) or parts[-1] in _NO_FUNCTIONS:
         raise ArgumentError(f"{name!r} is not a function of {', '.join(_ROOTS)}")
-    found: Any = _module(root)
+    target: Any = _module(root)
     for part in parts:
-        # Only what a module of that package offers: modules hold references to `os`, `sys` and others.
-        found = getattr(found, part, None)
-        module = getattr(found, "__module__", None) or getattr(found, "__name__", "") or ""
-        if found is None or not (isinstance(found, np.ufunc) or module.split(".")[0] in ("numpy", "scipy", "math")):
+        # Only objects of these packages: their modules also have attributes such as `os` and `sys`.
+        target = getattr(target, part, None)
+        module = getattr(target, "__module__", None) or getattr(target, "__name__", "") or ""
+        if target is None or not (isinstance(target, np.ufunc) or module.split(".")[0] in ("numpy", "scipy", "math")):
             raise ArgumentError(f"{name!r} is not a function of {', '.join(_ROOTS)}")
-    if not callable(found) or isinstance(found, type):
+    if not callable(target) or isinstance(target, type):
         raise ArgumentError(f"{name!r} is not a function")
-    return found  # type: ignore[no-any-return]
+    return target  # type: ignore[no-any-return]
 
 
 def _module(root: str | None) -> Any:
@@ -199,19 +208,23 @@ def _module(root: str | None) -> Any:
 
 
 def special_functions() -> Any:
-    """scipy.special; ImportError where SciPy is not installed."""
+    """Return the module scipy.special. Raises ImportError if SciPy is not installed."""
     return _module("scipy.special")
 
 
 def synthetic_device(index: int, capabilities: str, of: str = "opencl:0") -> Device:
-    """`opencl:<index>`, a device that runs on the OpenCL device `of` but claims other `capabilities`, for tests.
+    """Create the device `opencl:<index>`, which runs on the OpenCL device `of` but reports other capabilities.
 
-    capabilities: fields of `runtime.backends.protocol.Capabilities`, as in `style=gpu,fp64=0,max_group=64`: schedules
-    are chosen by them, so that those of other vendors' devices run here. index: one that no present device has.
+    Schedules depend on capabilities, so this tests the schedules of other vendors' devices.
+
+    Args:
+        index: An index that no real device has.
+        capabilities: Fields of `runtime.backends.protocol.Capabilities`, such as `style=gpu,fp64=0,max_group=64`.
+        of: Name of the real device.
     """
     from .runtime.backends import opencl
 
-    made = to_device(f"opencl:{index}")
-    if made._driver is None:
-        made._driver = opencl.OpenCLDriver(made, opencl.devices()[to_device(of).index or 0], capabilities)  # type: ignore[assignment]
-    return made
+    new_device = to_device(f"opencl:{index}")
+    if new_device._driver is None:
+        new_device._driver = opencl.OpenCLDriver(new_device, opencl.devices()[to_device(of).index or 0], capabilities)  # type: ignore[assignment]
+    return new_device

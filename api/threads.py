@@ -1,7 +1,7 @@
-"""How many threads a kernel on `cpu` uses, under PyTorch's names.
+"""The number of threads that a kernel on `cpu` uses, under PyTorch's names.
 
-The number holds where kernels are called as functions (PoCL 3.0 and 3.1, with the extension in C). An OpenCL driver
-that runs kernels by workers of its own has as many as it was started with.
+The number takes effect if kernels are called directly as C functions, which needs a clang and the C extension. An
+OpenCL driver that runs kernels in worker threads of its own keeps the number that it was started with.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .runtime.errors import ArgumentError
 
 __all__ = ["get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"]
 
-_set: dict[str, int] = {}
+_set: dict[str, int] = {}  # numbers set by the program: "within" a kernel, and "across" ops
 
 
 def _positive(function: str, number: int) -> int:
@@ -22,27 +22,27 @@ def _positive(function: str, number: int) -> int:
 
 
 def set_num_threads(number: int) -> None:
-    """Have at most `number` threads compute one kernel on `cpu`, the calling one among them, from now on.
+    """Let at most `number` threads, including the calling one, compute a kernel on `cpu`.
 
-    Raises `ArgumentError` for what is no positive int. More than there are cores are not used.
+    Raises `ArgumentError` unless `number` is a positive int. No more threads than cores are used.
     """
     _set["within"] = _positive("set_num_threads", number)
-    native.limit(min(number - 1, 0xFFFF))
+    native.limit_helpers(min(number - 1, 0xFFFF))
 
 
 def get_num_threads() -> int:
-    """How many threads compute one kernel on `cpu`: what was set, or one a core that the process may use."""
+    """Return the number of threads for a kernel on `cpu`: the value set, or the number of cores available."""
     return _set.get("within", cores())
 
 
 def set_num_interop_threads(number: int) -> None:
-    """PyTorch's number of threads that run ops beside each other: accepted, and told; ops run one after another.
+    """Store PyTorch's number of inter-op threads. It has no effect: ops run one after another.
 
-    Raises `ArgumentError` for what is no positive int.
+    Raises `ArgumentError` unless `number` is a positive int.
     """
     _set["across"] = _positive("set_num_interop_threads", number)
 
 
 def get_num_interop_threads() -> int:
-    """What was set, or 1."""
+    """Return the value set with `set_num_interop_threads`, or 1."""
     return _set.get("across", 1)

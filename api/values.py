@@ -1,4 +1,4 @@
-"""Values for writes: numbers, arrays and tensors as tensors of a layout; copies, masks as lists of places."""
+"""Helpers of index writes: convert assigned values to tensors, copy on aliasing, turn masks into positions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .runtime.records import registry
 from .runtime.tensor import Tensor
 
 __all__ = [
-    "apart",
+    "assignment_value",
     "clone",
+    "copy_if_aliased",
     "is_single",
     "masked_fill_",
     "on_device",
     "positions",
     "tensor_value",
     "upload",
-    "value_of",
 ]
 
 
@@ -33,11 +33,11 @@ def on_device(tensor: Tensor, device: Device) -> Tensor:
 
 
 def upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
-    """An int64 array as a tensor."""
-    made = empty(meta(int64, array.shape, None, device))
+    """Copy an int64 array to a new tensor on `device`."""
+    output = empty(meta(int64, array.shape, None, device))
     if array.size:
-        device.driver.write(made.storage, 0, np.ascontiguousarray(array), current_stream(device))
-    return made
+        device.driver.write(output.storage, 0, np.ascontiguousarray(array), current_stream(device))
+    return output
 
 
 def clone(tensor: Tensor) -> Tensor:
@@ -45,14 +45,14 @@ def clone(tensor: Tensor) -> Tensor:
 
 
 def is_single(value: Any) -> bool:
-    """Whether a value is one number or a tensor of one element."""
+    """Return True for a number or a 0-d tensor."""
     if isinstance(value, Tensor):
         return value.meta.ndim == 0
     return isinstance(value, (bool, int, float, np.generic))
 
 
-def value_of(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
-    """What is assigned: a Python number as it is, anything else as a tensor of `shape` on the device of `like`."""
+def assignment_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
+    """Return a Python number unchanged, and any other value as a tensor of `shape` on the device of `like`."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, np.generic):
@@ -62,9 +62,9 @@ def value_of(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
 
         value = tensor(value, device=like.meta.device)
     value = on_device(value, like.meta.device)
-    lead = value.meta.ndim - len(shape)
-    if lead > 0 and all(n == 1 for n in value.meta.shape[:lead]):
-        value = views.reshape(value, value.meta.shape[lead:])
+    extra_dims = value.meta.ndim - len(shape)
+    if extra_dims > 0 and all(n == 1 for n in value.meta.shape[:extra_dims]):
+        value = views.reshape(value, value.meta.shape[extra_dims:])
     if value.meta.shape == shape:
         return value
     try:
@@ -77,29 +77,29 @@ def value_of(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
 
 
 def tensor_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """As `value_of`, a tensor in any case, in the dtype of `like`."""
-    found = value_of(value, like, shape)
-    if not isinstance(found, Tensor):
-        found = call(registry["expand"], (_number(found, like),), (shape,))
-    if found.meta.dtype is not like.meta.dtype:
-        found = call(registry["copy"], (found,), (like.meta.dtype,))
-    return found  # type: ignore[no-any-return]
+    """Return `value` as a tensor of `shape` with the dtype and device of `like`."""
+    output = assignment_value(value, like, shape)
+    if not isinstance(output, Tensor):
+        output = call(registry["expand"], (_scalar_tensor(output, like),), (shape,))
+    if output.meta.dtype is not like.meta.dtype:
+        output = call(registry["copy"], (output,), (like.meta.dtype,))
+    return output  # type: ignore[no-any-return]
 
 
-def _number(value: Any, like: Tensor) -> Tensor:
-    """A 0-d tensor of `like`'s dtype."""
+def _scalar_tensor(value: Any, like: Tensor) -> Tensor:
+    """Create a 0-d tensor with the dtype and device of `like`."""
     from .factories import full
 
     return full((), value, dtype=like.meta.dtype, device=like.meta.device)
 
 
-def apart(value: Tensor, target: Tensor) -> Tensor:
-    """`value`, copied if it shares memory with `target`, so that nothing is read that was just written."""
+def copy_if_aliased(value: Tensor, target: Tensor) -> Tensor:
+    """Return `value`, or a copy if it shares memory with `target`: a kernel must not read what it just wrote."""
     return call(registry["copy"], (value,), (None,)) if value.storage is target.storage else value
 
 
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Set the elements where `mask` (bool, broadcast) holds to a number or a 0-d tensor, in place."""
+    """Set the elements where `mask` (bool, broadcast) is true to a number or a 0-d tensor, in place."""
     if mask.meta.dtype is not bool_:
         raise DTypeError(f"masked_fill_: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
     if isinstance(value, Tensor):
@@ -107,7 +107,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
             raise ShapeError(
                 f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
             )
-        value = apart(on_device(value, self.meta.device), self)
+        value = copy_if_aliased(on_device(value, self.meta.device), self)
     elif isinstance(value, np.generic):
         value = value.item()
     if self.meta.numel:
@@ -116,9 +116,9 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 def positions(mask: Tensor) -> Tensor:
-    """The linear positions of the elements that are not 0: int64, in order.
+    """Return the row-major positions of the elements that are not 0, as an ascending int64 vector.
 
-    The host waits for their number, on which the shape of everything that follows depends.
+    The host waits for their number, because the shape of the result depends on it.
     """
     mask = views.contiguous(mask.detach())  # type: ignore[attr-defined]
     if not mask.meta.numel:

@@ -1,7 +1,7 @@
-"""Window functions, which weight a stretch of a signal (Harris 1978, "On the use of windows for harmonic analysis").
+"""Window functions for spectral analysis (Harris, "On the use of windows for harmonic analysis", 1978).
 
-Of N points, periodic ones (the default) are the first N of the symmetric window of N + 1: what a transform of N points
-takes to go on without a seam. No points give an empty tensor, one point 1.
+A periodic window of N points (the default) is the first N points of the symmetric window of N + 1 points, as a discrete
+Fourier transform of N points needs it. A window of 0 points is empty, and a window of 1 point is 1.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from . import factories
-from ._checks import whole_number
+from ._checks import to_integer
 from .runtime import dtypes
 from .runtime.errors import DTypeError
 from .runtime.tensor import Tensor
@@ -22,32 +22,32 @@ def _window(
     where: str, points: int, periodic: bool, cosines: tuple[float, ...], dtype: Any, layout: Any, device: Any,
     requires_grad: bool, pin_memory: bool,
 ) -> Tensor:  # fmt: skip
-    """Sum over k of (-1)^k a_k cos(2 pi k n / (N - 1)); of no `cosines` the triangle."""
-    points = whole_number(points, where, "window_length")
-    wanted = dtypes.parse(dtype or dtypes.default_dtype())
-    if wanted.kind != "f":
-        raise DTypeError(f"{where}: a window has a floating dtype, not {wanted.name}")
-    last = points - (not periodic)
+    """Return the sum over k of (-1)^k * a_k * cos(2 pi k n / (N - 1)); without `cosines` the triangular window."""
+    points = to_integer(points, where, "window_length")
+    result_dtype = dtypes.parse(dtype or dtypes.default_dtype())
+    if result_dtype.kind != "f":
+        raise DTypeError(f"{where}: a window has a floating dtype, not {result_dtype.name}")
+    period = points - (not periodic)
     if points == 1:
-        made: Any = factories.ones(1, dtype=wanted, device=device)
+        window: Any = factories.ones(1, dtype=result_dtype, device=device)
     else:
-        exact = wanted if wanted.itemsize > 4 else dtypes.float32
-        place: Any = factories.arange(points, dtype=exact, device=device) / max(last, 1)
+        compute_dtype = result_dtype if result_dtype.itemsize > 4 else dtypes.float32
+        phase: Any = factories.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
         if not cosines:
-            made = 1 - (2 * place - 1).abs()
+            window = 1 - (2 * phase - 1).abs()
         else:
-            made = sum((-1) ** k * a * (2 * math.pi * k * place).cos() for k, a in enumerate(cosines))
-        made = made.to(wanted)
+            window = sum((-1) ** k * a * (2 * math.pi * k * phase).cos() for k, a in enumerate(cosines))
+        window = window.to(result_dtype)
     if pin_memory:
-        made = made.pin_memory()
-    return made.requires_grad_(requires_grad)  # type: ignore[no-any-return]
+        window = window.pin_memory()
+    return window.requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
 
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """0.5 - 0.5 cos(2 pi n / (N - 1)), of shape (window_length,)."""
+    """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)), of shape `(window_length,)`."""
     return _window(
         "hann_window", window_length, periodic, (0.5, 0.5), dtype, layout, device, requires_grad, pin_memory
     )
@@ -57,7 +57,7 @@ def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """alpha - beta cos(2 pi n / (N - 1)), of shape (window_length,)."""
+    """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)), of shape `(window_length,)`."""
     return _window(
         "hamming_window", window_length, periodic, (alpha, beta), dtype, layout, device, requires_grad, pin_memory
     )
@@ -67,7 +67,7 @@ def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), of shape (window_length,)."""
+    """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), `(window_length,)`."""
     return _window(
         "blackman_window", window_length, periodic, (0.42, 0.5, 0.08), dtype, layout, device, requires_grad, pin_memory
     )
@@ -77,5 +77,5 @@ def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """1 - |2 n / (N - 1) - 1|, of shape (window_length,)."""
+    """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|, of shape `(window_length,)`."""
     return _window("bartlett_window", window_length, periodic, (), dtype, layout, device, requires_grad, pin_memory)

@@ -1,4 +1,4 @@
-"""Intel's GPUs are devices of OpenCL here (`opencl:0`); PyTorch's own backend for them does not exist."""
+"""`torch.xpu` for compatibility: it is never available, because Intel's GPUs are OpenCL devices here (`opencl:0`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["device_count", "is_available"]
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def device_count() -> int:
-    """0."""
+    """Return 0: there are no such devices."""
     return 0

@@ -1,4 +1,4 @@
-"""What a row of the benchmark is: a call on every site that takes part, and the values it should give."""
+"""A benchmark row: the call to time on each site (a library on a device), and its expected values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WORDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "flo
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One contender of a case: what is timed, and pairs of arrays (ours, right in float64) that show that it works.
+    """One contender of a case: the call to time, and (actual, expected) arrays in float64 that check it.
 
-    moves: a call changes what the next one gives, so that pairs are right only where nothing was called before.
+    moves: a call changes the next call's result, so `pairs` has to run before any other call.
     """
 
     call: Callable[[], Any]
@@ -38,12 +38,16 @@ class Work:
 class Case:
     """One row.
 
-    make: prepares the work on a site; None where the site has no part in it. bytes and flops: of a call, for the
-    derived columns. target: the least ratios that the project set itself, by peer: peer's time by ours, and for `copy`
-    the bandwidth by that of a copy within the device. tolerance: of an error relative to the largest value.
-    precision: how exactly float32 matrices are multiplied. clock: `device` or `wall`. dtype: of what is computed, where
-    the name has no word for it (`bf16`, `float16`) and it is not float32. against: what results are checked with.
-    values: pairs are of results' values, and not of numbers made of them.
+    make: prepares the work on a site, or returns None if the site cannot run the row.
+    bytes, flops: per call, for GB/s and GFLOP/s.
+    target: the project's minimum ratios by peer (peer's time / our time); for `copy`, our bandwidth / that of a
+        device-to-device copy.
+    tolerance: of the error relative to the largest value.
+    precision: of float32 matrix products, as in `set_float32_matmul_precision`.
+    clock: `device` or `wall`.
+    dtype: the dtype of the computation, if it is not float32 and the name does not contain it (`bf16`, `float16`).
+    against: the reference that results are checked with.
+    values: whether `pairs` hold the results themselves, not numbers derived from them.
     """
 
     group: str
@@ -61,67 +65,72 @@ class Case:
 
     @property
     def element(self) -> str:
-        """The dtype that is computed in: `float32`."""
+        """The dtype of the computation, for example `float32`."""
         words = re.split(r"[\s,]+", self.name)
         return self.dtype or next((_WORDS[w] for w in words if w in _WORDS), "float32")
 
     def on(self, site: Site) -> Work | None:
-        """The work on a site, with the same random numbers every time."""
+        """Prepare the work on a site, with the same random numbers every time."""
         site.seed()
         return self.make(site)
 
     def matches(self, text: str) -> bool:
-        """Whether the row's group and name contain `text`."""
+        """Return True if the row's group and name contain `text`."""
         return text in f"{self.group} {self.name}"
 
 
 def error_of(pairs: Pairs) -> float:
-    """The largest error of all pairs, each relative to its largest expected value; not a number for NaN."""
+    """Return the largest error of all pairs, each relative to the pair's largest expected value; NaN if one is NaN."""
     errors = [0.0]
-    for found, expected in pairs:
-        if found.shape != expected.shape:
-            raise ValueError(f"a result of shape {found.shape} was compared with one of shape {expected.shape}")
+    for actual, expected in pairs:
+        if actual.shape != expected.shape:
+            raise ValueError(f"a result of shape {actual.shape} was compared with one of shape {expected.shape}")
         if expected.size:
-            errors.append(float(np.abs(found - expected).max()) / (float(np.abs(expected).max()) or 1.0))
+            errors.append(float(np.abs(actual - expected).max()) / (float(np.abs(expected).max()) or 1.0))
     return float(np.max(errors))
 
 
-def pieces(n: int, most: int) -> list[slice]:
-    """Where a dimension of `n` is looked at: its begin, middle and end, `most` in all; everything if that is less."""
-    each = most // 3
-    if n <= most:
+def pieces(n: int, max_size: int) -> list[slice]:
+    """Return slices at the begin, middle and end of a dimension of `n`, `max_size` elements in all."""
+    piece = max_size // 3
+    if n <= max_size:
         return [slice(0, n)]
-    middle = n // 2 - each // 2
-    return [slice(0, each), slice(middle, middle + each), slice(n - each, n)]
+    middle = n // 2 - piece // 2
+    return [slice(0, piece), slice(middle, middle + piece), slice(n - piece, n)]
 
 
 def sampled(
-    site: Site, reference: Callable[..., Array], operands: Sequence[Any], result: Any, most: int, cut: Sequence[int]
+    site: Site,
+    reference: Callable[..., Array],
+    operands: Sequence[Any],
+    result: Any,
+    max_size: int,
+    sampled_operands: Sequence[int],
 ) -> Pairs:
-    """A result beside its reference in float64, for `most` positions of the first dimension.
+    """Return (result, reference in float64) at `max_size` positions of the first dimension.
 
-    cut: which operands have that dimension; the others are taken whole.
+    sampled_operands: indices of the operands that have this dimension; the others are passed whole.
     """
 
-    def some(tensor: Any) -> Array:
-        return np.concatenate([site.host(tensor[s]) for s in pieces(len(result), most)])
+    def samples(tensor: Any) -> Array:
+        return np.concatenate([site.host(tensor[s]) for s in pieces(len(result), max_size)])
 
-    arrays = [some(t) if i in cut else site.host(t) for i, t in enumerate(operands)]
-    return [(some(result), reference(*arrays))]
+    arrays = [samples(t) if i in sampled_operands else site.host(t) for i, t in enumerate(operands)]
+    return [(samples(result), reference(*arrays))]
 
 
 def rotated(
     site: Site, prepare: Callable[[], Sequence[Any]], function: Callable[..., Any]
 ) -> tuple[Sequence[Any], Callable[[], Any]]:
-    """Operands, and a call of `function` with those or others like them in turn, so that caches do not hold them: the
-    others alone, up to fifteen of them, fill these before any come back.
+    """Return operands, and a call of `function` that rotates through up to 16 sets of them to defeat the caches.
 
-    On the host those of 8 MiB and more take turns: smaller ones are in a cache when a program has just made them.
+    All sets but one exceed the cache, so a set has been evicted before it is used again. On the host only operands of
+    8 MiB and more rotate: smaller ones are in a cache anyway when a program has just computed them.
     """
-    first = prepare()
-    size = sum(math.prod(t.shape) * t.dtype.itemsize for t in first if hasattr(t, "shape"))
-    wanted = site.cache or (site.host_cache if size >= _LARGE and not site.gpu else 0)
-    count = min(16, 1 - (-wanted // max(size, 1)))
-    others = [first, *(prepare() for _ in range(count - 1))]
-    turns = itertools.cycle(others)
-    return first, lambda: function(*next(turns))
+    operands = prepare()
+    size = sum(math.prod(t.shape) * t.dtype.itemsize for t in operands if hasattr(t, "shape"))
+    cache_size = site.cache or (site.host_cache if size >= _LARGE and not site.gpu else 0)
+    set_count = min(16, 1 - (-cache_size // max(size, 1)))
+    operand_sets = [operands, *(prepare() for _ in range(set_count - 1))]
+    operand_cycle = itertools.cycle(operand_sets)
+    return operands, lambda: function(*next(operand_cycle))

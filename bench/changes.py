@@ -1,13 +1,12 @@
-"""Two reports compared: which rows became slower by more than their noise.
+"""Compare two reports: find rows that became slower by more than their noise.
 
-Minima decide, because what else runs on a machine only ever adds time; medians have to go half as far the same way, as
-a single sample may be lucky. A change counts if it is above the row's threshold: the greater of what the caller sets
-and what the samples of both files leave open. The minimum of n samples is known about as well as the samples next to
-it are near, so the distance from it to the 20th percentile is taken for its spread; the distance between the 20th and
-80th for the median's.
+The minimum decides, because other load on a machine only adds time. The median has to change half as far in the same
+direction, because a single sample may be lucky. A change counts if it exceeds the row's threshold: the caller's
+threshold or the spread of the samples in both reports, whichever is larger. The spread of a minimum is estimated by its
+distance to the 20th percentile; the spread of a median by the distance between the 20th and the 80th percentile.
 
-Peers of the same version that ran in the same row, interleaved, are the control: what slowed all of them down as well
-was the machine. A row without peers is held against the middle change of all peers in the file.
+The control are peers of unchanged version in the same row, whose samples were interleaved with ours: if all of them
+became slower too, the machine did. A row without peers is compared with the median change of all peers in the report.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ __all__ = ["THRESHOLD", "Change", "Comparison", "compare"]
 # Two runs of the same kernels, six minutes apart on a shared machine, had 5 minima in 46 that differed by 29 to 40 %.
 THRESHOLD = 0.5
 _PEERS = ("numpy", "torch", "cupy", "jax", "tinygrad")
-_ENOUGH = 5  # changes of peers that show how the machine changed
+_MIN_PEER_CHANGES = 5  # fewer of them do not show how the machine changed
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A row in two reports.
 
-    least and median: the new time by the old one, of minima and medians; control: the part of that which peers had as
-    well; threshold: the change of the minimum that counts, 0.5 for a half; open_median: the same of the median.
-    verdict: `slower`, `faster`, `same`, `broken` (right before, now with a problem), `mended`, or `skipped` (measured
-    before, and now left out for want of time or memory, which says nothing).
+    least, median: new time / old time, of minima and of medians. control: the factor that the peers share.
+    threshold: the relative change of the minimum that counts, 0.5 for 50 %. open_median: the same for the median.
+    verdict: `slower`, `faster`, `same`, `broken` (correct before, now with a problem), `mended`, or `skipped` (measured
+    before, now left out for lack of time or memory).
     """
 
     old: Entry
@@ -51,9 +50,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows that both reports have, in the new one's order, and the names of those that only one has.
+    """All rows that both reports have, in the new report's order, and the names of rows that only one has.
 
-    drift: the middle change of peers. moved: devices that are other hardware than in the old report.
+    drift: the median change of the peers. moved: devices whose hardware differs between the reports.
     """
 
     changes: list[Change]
@@ -64,45 +63,62 @@ class Comparison:
 
     @property
     def regressions(self) -> list[Change]:
-        """Rows that became slower, or gave a right result before."""
+        """Rows that became slower, or whose result was correct before and now is not."""
         return [change for change in self.changes if change.verdict in ("slower", "broken")]
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], threshold: float = THRESHOLD) -> Comparison:
-    """Match rows by suite, part, name and device. ArgumentError if the reports have none in common."""
+    """Compare two reports, matching rows by suite, part, name and device.
+
+    Args:
+        old: the earlier report, as `load` reads it.
+        new: the later report.
+        threshold: the least relative change that counts, 0.5 for 50 %.
+
+    Raises:
+        ArgumentError: the reports have no row in common, or `threshold` is not positive and finite.
+    """
     if not 0 < threshold < math.inf:
         raise ArgumentError(f"bench: --threshold must be above 0, as 0.5 for a half, not {threshold}")
-    before, after = ({entry.key: entry for entry in entries([report])} for report in (old, new))
-    common = [key for key in after if key in before]
-    if not common:
-        suites, devices = ({key[i] for key in (*before, *after)} for i in (0, 4))
+    old_entries, new_entries = ({entry.key: entry for entry in entries([report])} for report in (old, new))
+    common_keys = [key for key in new_entries if key in old_entries]
+    if not common_keys:
+        suites, devices = ({key[i] for key in (*old_entries, *new_entries)} for i in (0, 4))
         raise ArgumentError(
             f"bench: the reports have no row in common (suites {', '.join(sorted(suites))}; "
             f"devices {', '.join(sorted(devices))}): measure the same suite on the same device twice"
         )
     peers = _same_peers(old, new)
-    moved = [change for key in common for change in _peer_changes(before[key], after[key], peers)]
-    drift = statistics.median(moved) if len(moved) >= _ENOUGH else 1.0
-    changes = [_change(before[key], after[key], peers, drift, threshold) for key in common]
-    moved_to = dict.fromkeys(
+    peer_changes = [
+        change for key in common_keys for change in _peer_changes(old_entries[key], new_entries[key], peers)
+    ]
+    drift = statistics.median(peer_changes) if len(peer_changes) >= _MIN_PEER_CHANGES else 1.0
+    changes = [_change(old_entries[key], new_entries[key], peers, drift, threshold) for key in common_keys]
+    moved_devices = dict.fromkeys(
         f"{c.new.device} was {c.old.hardware}, is {c.new.hardware}" for c in changes if c.old.hardware != c.new.hardware
     )
-    return Comparison(changes, _names(before, after), _names(after, before), drift, list(moved_to))
+    return Comparison(
+        changes,
+        _only_in_first(old_entries, new_entries),
+        _only_in_first(new_entries, old_entries),
+        drift,
+        list(moved_devices),
+    )
 
 
-def _names(these: dict[Any, Entry], those: dict[Any, Entry]) -> list[str]:
-    return [f"{e.name} ({e.device})" for key, e in these.items() if key not in those]
+def _only_in_first(first_entries: dict[Any, Entry], other_entries: dict[Any, Entry]) -> list[str]:
+    return [f"{e.name} ({e.device})" for key, e in first_entries.items() if key not in other_entries]
 
 
 def _same_peers(old: dict[str, Any], new: dict[str, Any]) -> frozenset[str]:
-    """Libraries whose version and place did not change between the reports."""
-    before, after = old["machine"], new["machine"]
-    found = {name for name in _PEERS if before["versions"].get(name) == after["versions"].get(name)}
-    if before.get("torch") != after.get("torch"):
-        found.discard("torch")
-    places = before.get("places") or {}, after.get("places") or {}
-    moved = {name for name in places[0] if name in places[1] and places[0][name] != places[1][name]}
-    return frozenset(found - moved)
+    """Return the libraries whose version and device did not change between the reports."""
+    old_machine, new_machine = old["machine"], new["machine"]
+    unchanged = {name for name in _PEERS if old_machine["versions"].get(name) == new_machine["versions"].get(name)}
+    if old_machine.get("torch") != new_machine.get("torch"):
+        unchanged.discard("torch")
+    old_devices, new_devices = old_machine.get("places") or {}, new_machine.get("places") or {}
+    moved = {name for name in old_devices if name in new_devices and old_devices[name] != new_devices[name]}
+    return frozenset(unchanged - moved)
 
 
 def _peer_changes(old: Entry, new: Entry, peers: Iterable[str]) -> list[float]:
@@ -121,7 +137,7 @@ def _change(old: Entry, new: Entry, peers: frozenset[str], drift: float, thresho
     limit = max(threshold, sum(t["p20"] / t["least"] - 1 for t in times))
     open_median = max(threshold, sum((t["p80"] - t["p20"]) / t["median"] for t in times))
     verdict = "same"
-    # Both as they were measured and beside the control: a peer's own noise is no excuse, nor a reason.
+    # Both the raw and the control-adjusted ratio have to agree: a peer's noise neither hides nor makes a change.
     if min(least, least / control) > 1 + limit and median > 1 + threshold / 2:
         verdict = "slower"
     elif max(least, least / control) < 1 / (1 + limit) and median < 1 / (1 + threshold / 2):
@@ -129,6 +145,6 @@ def _change(old: Entry, new: Entry, peers: frozenset[str], drift: float, thresho
     return Change(old, new, least, median, control, limit, open_median, verdict)
 
 
-def _control(found: Sequence[float]) -> float:
-    """What all peers have in common: the least slowing, or the least gain; 1 if they do not agree."""
-    return max(1.0, min(found)) * min(1.0, max(found))
+def _control(peer_changes: Sequence[float]) -> float:
+    """Return the smallest change that all peers share in one direction; 1 if their directions differ."""
+    return max(1.0, min(peer_changes)) * min(1.0, max(peer_changes))

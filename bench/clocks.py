@@ -1,4 +1,4 @@
-"""Two ways to time calls: by the host's clock, or between two events on a device that is kept busy ahead of them."""
+"""Two clocks: the host's wall clock, and device events recorded behind filler work that keeps the device busy."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ __all__ = ["Clock", "DeviceClock", "WallClock"]
 
 
 class Clock(Protocol):
-    """Times calls. pause: seconds of quiet before a sample. most: calls a sample may have. host: seconds that the host
-    took to queue a call of the last sample."""
+    """Times calls. pause: idle seconds before a sample. max_calls: limit of calls per sample. host: seconds per call
+    that the host took to queue the last sample."""
 
     pause: float
-    most: int
+    max_calls: int
     host: float
 
     def time(self, call: Callable[[], Any], n: int) -> tuple[float, bool]:
-        """Seconds that `n` calls took, and whether the device may have waited for the host meanwhile."""
+        """Return the seconds that `n` calls took, and whether the device may have waited for the host in between."""
         ...
 
 
 class WallClock:
-    """The host's clock, from the first call until `wait` returns: what a program waits."""
+    """Measure wall time from the first call until `wait` returns: the latency that a program sees."""
 
-    most = 5000
+    max_calls = 5000
 
     def __init__(self, wait: Callable[[], Any], pause: float = 0.0):
         self.wait = wait
@@ -43,33 +43,34 @@ class WallClock:
 
 
 class DeviceClock:
-    """The device's clock, between an event before the calls and one behind them: what the kernels take.
+    """Measure device time between an event before the calls and an event after them: the time of the kernels.
 
-    Work (`fill`) that lasts longer than the host needs to queue all calls goes ahead, so that they run without gaps
-    however long the host takes for one. Where it did not last, the sample is taken again with more, twice.
+    Filler work (`fill`) runs first and lasts longer than the host needs to queue all calls, so that the kernels run
+    without gaps even if the host is slow. If the filler ends too early, the sample is repeated with more of it, up to
+    two times.
     """
 
     pause = 0.0
-    most = 100  # a driver holds some thousand launches, and blocks the host at more
+    max_calls = 100  # a driver queues some thousand launches and blocks the host when the queue is full
 
     def __init__(self, event: Callable[[], Any], fill: Callable[[], Any], wait: Callable[[], Any]):
         self.event = event
         self.fill = fill
         self.wait = wait
-        self.host = 20e-6  # seconds that the host takes for a call: what the sample before took
+        self.host = 20e-6  # seconds that the host takes to queue a call, from the previous sample
         self._fill_time = 0.0
 
     def time(self, call: Callable[[], Any], n: int) -> tuple[float, bool]:
         if not self._fill_time:
             self._between(self.fill, 1, 0)
             self._fill_time = max(self._between(self.fill, 8, 0)[0] / 8, 1e-6)
-        seconds, late = 0.0, True
+        seconds, is_late = 0.0, True
         for _ in range(3):
             ahead = min(500, 1 + math.ceil(1.5 * n * self.host / self._fill_time))
-            seconds, late = self._between(call, n, ahead)
-            if not late:
+            seconds, is_late = self._between(call, n, ahead)
+            if not is_late:
                 break
-        return seconds, late
+        return seconds, is_late
 
     def _between(self, call: Callable[[], Any], n: int, ahead: int) -> tuple[float, bool]:
         begin, end = self.event(), self.event()

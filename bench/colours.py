@@ -1,4 +1,4 @@
-"""Colours of a terminal: for streams that are one, unless NO_COLOR says otherwise (no-color.org)."""
+"""Terminal colours, used only if the stream is a terminal and NO_COLOR is not set (no-color.org)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _CODES = {"good": "32", "fair": "33", "bad": "31", "head": "1", "faint": "2"}
 
 
 def plain(text: str, role: str) -> str:
-    """The text as it is."""
+    """Return the text unchanged."""
     return text
 
 
 def painter(stream: IO[str]) -> Paint:
-    """A function that colours a text by its role (`good`, `fair`, `bad`, `head`, `faint`; empty: none)."""
+    """Return a function that colours a text by its role (`good`, `fair`, `bad`, `head`, `faint`; empty: none)."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return plain
 
@@ -29,10 +29,10 @@ def painter(stream: IO[str]) -> Paint:
 
 
 def printable(value: Any) -> str:
-    """For a terminal and a page: what moves a cursor or hides is shown as a replacement character."""
+    """Replace control and other non-printable characters, which could move a terminal's cursor or hide text."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
 
 
 def by_share(share: float | None) -> str:
-    """The role of a share of what the device was measured to do."""
+    """Return the colour role of a share of the measured roofline."""
     return "" if share is None else "good" if share >= 0.8 else "fair" if share >= 0.5 else "bad"

@@ -1,4 +1,4 @@
-"""`weftgrad bench`: runs a suite, prints a table, keeps JSON, Markdown, CSV, a page and plots; compares reports."""
+"""`weftgrad bench`: run a suite, print a table, write reports (JSON, Markdown, CSV, HTML, plots), compare reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def register(subparsers: Any) -> None:
 
 
 def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add what the command takes to `parser`."""
+    """Add the command's arguments to `parser`, and return it."""
     parser.add_argument(
         "spec", nargs="?", type=Path, metavar="SPEC.yaml",
         help="a spec file of your own: its ops are measured as the suite `specs` measures the package's",
@@ -70,18 +70,21 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--cases", choices=("cpu", "gpu"), help="rows for cpu or gpu (default: what the devices are)")
     parser.add_argument("--scale", type=int, default=1, help=argparse.SUPPRESS)  # divides sizes, to try GPU rows out
-    parser.add_argument("--label", default="", help=argparse.SUPPRESS)  # what `apart` calls the device in reports
-    parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)  # where `apart` wants its rows
-    parser.add_argument("--turns", default="", help=argparse.SUPPRESS)  # by which `apart` lets it work, and others
+    # The next three are set for processes that measure one device each (`--device all`).
+    parser.add_argument("--label", default="", help=argparse.SUPPRESS)  # the device's name in reports
+    parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)  # the file for the device's report
+    parser.add_argument("--turns", default="", help=argparse.SUPPRESS)  # file descriptors of pipes for taking turns
     outputs.add_options(parser)
     parser.set_defaults(run=run)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, print, and write. Exit status 1 if a result is wrong or failed; a slow one is only marked.
+    """Measure, print and write reports. `--report`, and `--compare` with two files, only read reports.
 
-    With reports to show or to compare, nothing is measured.
+    Returns:
+        The exit status: 1 if a result is wrong, a row failed, or a row is worse than in the report of `--compare`; 130
+        if the run was interrupted; else 0. A row that misses its target time is only marked.
     """
     if options.report and options.compare:
         raise ArgumentError("bench: --report and --compare are two commands: give one of them")
@@ -95,53 +98,56 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    """Run a suite."""
-    from . import apart
+    """Run a suite and write its reports. Return the exit status."""
+    from . import device_processes
     from .rows import load, suite_of
 
-    _settle(options)
-    old = load(options.compare[0]) if options.compare else None  # a wrong file is told before an hour of measuring
-    if old is not None and suite_of(old) != options.suite:
+    _resolve_options(options)
+    # Load reports first: a wrong file must not be refused only after an hour of measuring.
+    baseline = load(options.compare[0]) if options.compare else None
+    if baseline is not None and suite_of(baseline) != options.suite:
         raise ArgumentError(
-            f"bench: {options.compare[0]} has the suite {suite_of(old)}, and {options.suite} would be measured: "
-            f"give --suite {suite_of(old)}"
+            f"bench: {options.compare[0]} has the suite {suite_of(baseline)}, and {options.suite} would be measured: "
+            f"give --suite {suite_of(baseline)}"
         )
     outputs.check(options)
-    before = load(options.resume) if options.resume else None
-    if before is not None and suite_of(before) != options.suite:
+    resumed = load(options.resume) if options.resume else None
+    if resumed is not None and suite_of(resumed) != options.suite:
         raise ArgumentError(
-            f"bench: --resume: {options.resume} has the suite {suite_of(before)}, not {options.suite}: give --suite "
-            f"{suite_of(before)}, or another --output and no --resume"
+            f"bench: --resume: {options.resume} has the suite {suite_of(resumed)}, not {options.suite}: give --suite "
+            f"{suite_of(resumed)}, or another --output and no --resume"
         )
-    if apart.wanted(options.device):
-        places = apart.chosen(options.device, options.icd)
-        print("by turns, each in a process of its own: " + ", ".join(place.name for place in places))
-        if before is not None:
-            _same_run(before, [place.name for place in places], options.resume)
-        found, interrupted = apart.measure(options, places, before, lambda report: _write(options, report))
+    if device_processes.needs_processes(options.device):
+        devices = device_processes.select_devices(options.device, options.icd)
+        print("by turns, each in a process of its own: " + ", ".join(device.name for device in devices))
+        if resumed is not None:
+            _check_same_run(resumed, [device.name for device in devices], options.resume)
+        results, interrupted = device_processes.measure(
+            options, devices, resumed, lambda report: _write(options, report)
+        )
     else:
-        found, interrupted = _here(options, before)
-    return _finished(options, found, interrupted, old)
+        results, interrupted = _measure_in_process(options, resumed)
+    return _finish(options, results, interrupted, baseline)
 
 
-def _settle(options: argparse.Namespace) -> None:
-    """What options say together; ArgumentError where they do not go together."""
+def _resolve_options(options: argparse.Namespace) -> None:
+    """Fill in defaults that depend on other options. Raise ArgumentError if options contradict each other."""
     from .peers import parse
-    from .running import seconds_of
+    from .running import parse_seconds
     from .sweep import dtypes_of
 
-    of_specs = [f"--{name}" for name in ("ops", "shapes") if getattr(options, name)]
-    of_specs += ["a spec file"] * (options.spec is not None)
+    specs_only_options = [f"--{name}" for name in ("ops", "shapes") if getattr(options, name)]
+    specs_only_options += ["a spec file"] * (options.spec is not None)
     if options.suite is None:
-        options.suite = "specs" if of_specs else "core"
-    if of_specs and options.suite != "specs":
-        raise ArgumentError(f"bench: {of_specs[0]} is for the suite specs, and --suite is {options.suite}")
+        options.suite = "specs" if specs_only_options else "core"
+    if specs_only_options and options.suite != "specs":
+        raise ArgumentError(f"bench: {specs_only_options[0]} is for the suite specs, and --suite is {options.suite}")
     if options.spec is not None and not options.spec.is_file():
         raise ArgumentError(f"bench: there is no spec file {options.spec}")
     if options.rounds < 1:
         raise ArgumentError(f"bench: --rounds is 1 or more, not {options.rounds}")
     if options.time:
-        seconds_of(options.time)
+        parse_seconds(options.time)
     parse(options.peers)
     if options.dtypes:
         dtypes_of(options.dtypes)
@@ -149,152 +155,166 @@ def _settle(options: argparse.Namespace) -> None:
         options.output = options.resume
     if options.label:
         return
-    # PoCL keeps compiled programs itself, and what compiling costs is measured: its files are for this run alone.
+    # PoCL caches compiled programs on disk. Compile times are measured, so this run gets an empty cache folder.
     if "POCL_CACHE_DIR" not in os.environ and "pyopencl" not in sys.modules:
         folder = tempfile.mkdtemp(prefix="weftgrad-bench-")
         os.environ["POCL_CACHE_DIR"] = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
-def _here(options: argparse.Namespace, before: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
-    """Measure in this process, printing rows as they come; the report and whether it was interrupted."""
+def _measure_in_process(options: argparse.Namespace, resumed: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
+    """Measure in this process and print each row. Return the report and whether the run was interrupted."""
     import weftgrad as wg
 
     from . import report
+    from .alternation import Turn
     from .colours import painter
     from .machine import describe
     from .peers import parse
     from .rows import FORMAT
     from .running import host_rows, kernel_rows
     from .sites import sites
-    from .steps import watched
-    from .turns import Turn
+    from .steps import record_steps
 
     paint = painter(sys.stdout)
     names = [str(wg.device(name)) for name in (options.device or str(wg.device())).split(",")]
     if len(set(names)) < len(names):
         raise ArgumentError(f"bench: --device names a device twice: {options.device}")
-    places = sites(names, options.scale, parse(options.peers), options.label)
-    found: dict[str, Any] = {"format": FORMAT, "suite": options.suite, "machine": describe(places)}
-    found |= {"host": [], "kernels": []}
-    if before is not None:
-        _same_run(before, [site.name for site in places if site.ours], options.resume, found["machine"])
+    contenders = sites(names, options.scale, parse(options.peers), options.label)
+    results: dict[str, Any] = {"format": FORMAT, "suite": options.suite, "machine": describe(contenders)}
+    results |= {"host": [], "kernels": []}
+    if resumed is not None:
+        _check_same_run(resumed, [site.name for site in contenders if site.ours], options.resume, results["machine"])
         for part in ("host", "kernels"):
-            found[part] = [row for row in before[part] if "problem" not in row]
+            results[part] = [row for row in resumed[part] if "problem" not in row]
     turn = Turn(options.turns)
-    name = "" if turn.alone else f"{options.label}: "
-    print(name + report.title(found["machine"]))
-    if before is not None:
-        print(f"{name}{len(found['host']) + len(found['kernels'])} rows are there already")
+    prefix = "" if turn.is_alone else f"{options.label}: "
+    print(prefix + report.title(results["machine"]))
+    if resumed is not None:
+        print(f"{prefix}{len(results['host']) + len(results['kernels'])} rows are there already")
     parts = (
-        ("host", host_rows(options, places, turn, {row["name"] for row in found["host"]}), report.HOST_HEAD,
+        ("host", host_rows(options, contenders, turn, {row["name"] for row in results["host"]}), report.HOST_HEAD,
          report.host_line),
-        ("kernels", kernel_rows(options, places, turn, list(found["kernels"])), report.KERNEL_HEAD, report.kernel_line),
+        ("kernels", kernel_rows(options, contenders, turn, list(results["kernels"])), report.KERNEL_HEAD,
+         report.kernel_line),
     )  # fmt: skip
     interrupted = False
     options.begun = time.monotonic()
     try:
-        for part, made, head, line in parts:
-            for count, row in enumerate(made):
-                if not count:
-                    print(f"\n{name}{head}" if turn.alone else f"{name}{head}")
-                found[part].append(row)
+        for part, rows, head, format_row in parts:
+            for index, row in enumerate(rows):
+                if index == 0:
+                    print(f"\n{prefix}{head}" if turn.is_alone else f"{prefix}{head}")
+                results[part].append(row)
                 if part == "kernels":
-                    _share(found, row)
-                print(name + line(row, paint), flush=True)
-                _write(options, found)  # after every row: a run may be ended from outside
+                    _add_roof_shares(results, row)
+                print(prefix + format_row(row, paint), flush=True)
+                _write(options, results)  # after every row, because the process may be killed
         if options.suite == "train":
-            found |= watched(options, places)
+            results |= record_steps(options, contenders)
     except KeyboardInterrupt:
-        if turn.alone:
+        if turn.is_alone:
             print("\ninterrupted: what was measured so far is kept", file=sys.stderr)
         interrupted = True
-    return found, interrupted
+    return results, interrupted
 
 
-def _same_run(before: dict[str, Any], names: list[str], path: Path, machine: dict[str, Any] | None = None) -> None:
-    """ArgumentError unless an interrupted run was of these devices, on this machine, with these versions."""
-    old = before["machine"]
+def _check_same_run(
+    resumed: dict[str, Any], names: list[str], path: Path, machine: dict[str, Any] | None = None
+) -> None:
+    """Raise ArgumentError unless the resumed run had the same devices, machine and versions.
+
+    Args:
+        resumed: The report of the earlier run.
+        names: The devices of this run.
+        path: The file of `resumed`.
+        machine: Description of this machine. None in the process that controls one process per device: it compares
+            only the names of devices.
+    """
+    old_machine = resumed["machine"]
     differences = []
-    theirs = [device["device"] for device in old["devices"]]
-    if machine is None:  # each device's process compares the rest
-        if not set(theirs) <= set(names):
-            differences.append(f"devices: {', '.join(theirs)} then, {', '.join(names)} now")
+    old_devices = [device["device"] for device in old_machine["devices"]]
+    if machine is None:  # the processes of the devices compare the rest
+        if not set(old_devices) <= set(names):
+            differences.append(f"devices: {', '.join(old_devices)} then, {', '.join(names)} now")
     else:
-        if theirs != names:
-            differences.append(f"devices: {', '.join(theirs)} then, {', '.join(names)} now")
+        if old_devices != names:
+            differences.append(f"devices: {', '.join(old_devices)} then, {', '.join(names)} now")
         else:
-            for then, now in zip(old["devices"], machine["devices"], strict=True):
-                differences += [f"{now['device']}: {then.get(key)} then, {now.get(key)} now"
-                                for key in ("name", "driver") if then.get(key) != now.get(key)]  # fmt: skip
+            for old_device, new_device in zip(old_machine["devices"], machine["devices"], strict=True):
+                differences += [f"{new_device['device']}: {old_device.get(key)} then, {new_device.get(key)} now"
+                                for key in ("name", "driver")
+                                if old_device.get(key) != new_device.get(key)]  # fmt: skip
         for key in ("system", "python", "cores", "threads", "commit", "specs", "driver"):
-            if old.get(key) != machine.get(key):
-                differences.append(f"{key}: {old.get(key)} then, {machine.get(key)} now")
+            if old_machine.get(key) != machine.get(key):
+                differences.append(f"{key}: {old_machine.get(key)} then, {machine.get(key)} now")
         for name, version in machine["versions"].items():
-            if old["versions"].get(name) != version:
-                differences.append(f"{name}: {old['versions'].get(name)} then, {version} now")
+            if old_machine["versions"].get(name) != version:
+                differences.append(f"{name}: {old_machine['versions'].get(name)} then, {version} now")
     if differences:
         raise ArgumentError(
             f"bench: --resume: {path} is of another run, and its rows do not belong beside new ones ("
-            + "; ".join(differences) + "): leave --resume away and give another --output"
+            + "; ".join(differences)
+            + "): leave --resume away and give another --output"
         )
 
 
-def _share(found: dict[str, Any], row: dict[str, Any] | None = None) -> None:
-    """Note with a row, or with all of them, which part of the measured roof each device reaches, as far as rows go."""
+def _add_roof_shares(results: dict[str, Any], row: dict[str, Any] | None = None) -> None:
+    """Add each device's share of the measured roofline to one row, or to all rows."""
     from .roofline import roofs, share
     from .rows import entries
 
-    measured = entries([found])
-    roof = roofs(measured)
-    by_name = {(e.group, e.name, e.device): e for e in measured if e.part == "kernel"}
-    for each in found["kernels"] if row is None else [row]:
-        for device in each.get("times", ()):
-            entry = by_name.get((each["group"], each["name"], device))
-            part = share(entry, roof.get(entry.hardware)) if entry is not None else None
-            if part is not None:
-                each.setdefault("share", {})[device] = part
+    all_entries = entries([results])
+    roofs_by_hardware = roofs(all_entries)
+    entries_by_name = {(e.group, e.name, e.device): e for e in all_entries if e.part == "kernel"}
+    for kernel_row in results["kernels"] if row is None else [row]:
+        for device in kernel_row.get("times", ()):
+            entry = entries_by_name.get((kernel_row["group"], kernel_row["name"], device))
+            roof_share = share(entry, roofs_by_hardware.get(entry.hardware)) if entry is not None else None
+            if roof_share is not None:
+                kernel_row.setdefault("share", {})[device] = roof_share
 
 
-def _finished(
-    options: argparse.Namespace, found: dict[str, Any], interrupted: bool, old: dict[str, Any] | None
+def _finish(
+    options: argparse.Namespace, results: dict[str, Any], interrupted: bool, baseline: dict[str, Any] | None
 ) -> int:  # fmt: skip
-    """Write and print what is made of all rows; the exit status."""
+    """Write and print the summary of all rows. Return the exit status."""
     from . import summary
     from .rows import entries
 
-    if found["kernels"]:
-        _share(found)
-    _write(options, found)
+    if results["kernels"]:
+        _add_roof_shares(results)
+    _write(options, results)
     if options.part:
         return 130 if interrupted else 0
     written = [path for path in (options.output, options.markdown) if path]
-    if len(found["machine"]["devices"]) > 1:  # rows were printed as the first one's, or by a process a device
-        outputs.show(entries([found]))
-    elif found["kernels"]:
-        print(*outputs.roof_lines(entries([found])), *summary.lines(entries([found])), sep="\n")
-    if found["host"] or found["kernels"]:
-        written += outputs.write(options, [found])
+    if len(results["machine"]["devices"]) > 1:
+        # The rows above show one device each, or compare the first with the others: print tables of all.
+        outputs.show(entries([results]))
+    elif results["kernels"]:
+        print(*outputs.roof_lines(entries([results])), *summary.lines(entries([results])), sep="\n")
+    if results["host"] or results["kernels"]:
+        written += outputs.write(options, [results])
     print(*(f"written to {path}" for path in written), sep="\n")
     if interrupted:
         if options.output:
             print(f"go on with: --resume {options.output}", file=sys.stderr)
-        return 130  # as every command here, and a shell's
-    if old is not None and outputs.compared(old, found, options.threshold):
+        return 130  # the shell's status for Ctrl-C
+    if baseline is not None and outputs.print_comparison(baseline, results, options.threshold):
         return 1
-    return 1 if any(row.get("wrong") for part in ("host", "kernels") for row in found[part]) else 0
+    return 1 if any(row.get("wrong") for part in ("host", "kernels") for row in results[part]) else 0
 
 
-def _write(options: argparse.Namespace, found: dict[str, Any]) -> None:
-    """The files that were asked for; each is whole at any time, whatever ends this process."""
+def _write(options: argparse.Namespace, results: dict[str, Any]) -> None:
+    """Write the requested files atomically: a reader never sees a partial file, even if this process is killed."""
     from .markdown import as_markdown
     from .rows import entries
 
-    for path, text in ((options.output, lambda: json.dumps(found, indent=1) + "\n"),
-                       (options.part, lambda: json.dumps(found)),
-                       (options.markdown, lambda: as_markdown([found], entries([found])))):  # fmt: skip
+    for path, text in ((options.output, lambda: json.dumps(results, indent=1) + "\n"),
+                       (options.part, lambda: json.dumps(results)),
+                       (options.markdown, lambda: as_markdown([results], entries([results])))):  # fmt: skip
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_name(f".{path.name}.{os.getpid()}")
-            beside.write_text(text(), encoding="utf-8")
-            beside.replace(path)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}")
+            temporary.write_text(text(), encoding="utf-8")
+            temporary.replace(path)

@@ -1,4 +1,4 @@
-"""The core suite on the host's cores, and what an eager op costs the host on any device."""
+"""The core suite for CPUs, and the host cost of an eager op on any device."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .training import chain
 __all__ = ["HostCase", "cases", "first_result", "host_cases"]
 
 Array = np.ndarray[Any, Any]
-_SAMPLE = 1 << 14  # elements of a vector whose values are looked at, where the reference is slow
+_SAMPLE = 1 << 14  # elements of a vector that are checked where the reference is slow
 
 
 def cases() -> Iterator[Case]:
-    """Kernels beside torch and numpy, in float32, with sizes that fill caches and then memory."""
+    """Yield float32 rows for torch and NumPy as peers, in sizes from within the caches to main memory."""
     million = 1 << 20
     for label, n in (("64K", 1 << 16), ("1M", million), ("4M", 4 * million), ("16M", 16 * million)):
         goal = {"torch": 0.9} if n >= 4 * million else None
@@ -68,14 +68,14 @@ def _product(ta: int, tb: int) -> Callable[[Any, Any], Any]:
 
 
 def _normal(*shapes: tuple[int, ...]) -> Callable[[], list[Array]]:
-    """The same random arrays at every call, made at the first."""
+    """Return a function that gives the same random arrays at every call."""
 
     @cache
-    def made() -> list[Array]:
+    def arrays() -> list[Array]:
         rng = np.random.default_rng(0)
         return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
 
-    return made
+    return arrays
 
 
 def _case(
@@ -89,9 +89,9 @@ def _case(
         operands, call = rotated(site, lambda: [site.tensor(a) for a in arrays()], run)
 
         def pairs() -> Pairs:
-            wide = [a.astype(np.float64)[:sample] for a in arrays()]
+            arrays64 = [a.astype(np.float64)[:sample] for a in arrays()]
             result = run(*operands)
-            return [(site.host(result[:sample] if sample else result), np.asarray(reference(*wide)))]
+            return [(site.host(result[:sample] if sample else result), np.asarray(reference(*arrays64)))]
 
         return Work(call, pairs)
 
@@ -100,7 +100,7 @@ def _case(
 
 @dataclass(frozen=True, slots=True)
 class HostCase:
-    """A row of host costs: what `make` gives makes `calls` calls. target: microseconds, least and median."""
+    """A row of host costs: `make` returns a function that runs `calls` ops. target: (minimum, median) microseconds."""
 
     name: str
     make: Callable[[Site], Callable[[], object]]
@@ -109,47 +109,48 @@ class HostCase:
 
 
 def host_cases(gpu: bool) -> Iterator[HostCase]:
-    """Eager ops over 100 alternating small shapes, views with offsets among them."""
-    for needs in (False, True):
-        target = ((12.0, 18.0) if needs else (12.0, 12.0)) if gpu else ((12.0, 18.0) if needs else (8.0, 12.0))
+    """Yield eager ops over 100 alternating small shapes, half of them views with an offset."""
+    for needs_grad in (False, True):
+        target = (
+            ((12.0, 18.0) if needs_grad else (12.0, 12.0)) if gpu else ((12.0, 18.0) if needs_grad else (8.0, 12.0))
+        )
         for name, function in (
             ("add", lambda f, x, y, row, right: x + y), ("add number", lambda f, x, y, row, right: x + 1.5),
             ("add row", lambda f, x, y, row, right: x + row), ("exp", lambda f, x, y, row, right: x.exp()),
             ("softmax", lambda f, x, y, row, right: f.softmax(x, 1)),
             ("mm", lambda f, x, y, row, right: f.mm(x, right)),
         ):  # fmt: skip
-            yield HostCase(name + ", recorded" * needs, _each(function, needs), 100, target)
-    yield HostCase("view", _each(lambda f, x, y, row, right: y[0], True), 100, (3.0, 4.5))
+            yield HostCase(name + ", recorded" * needs_grad, _host_call(function, needs_grad), 100, target)
+    yield HostCase("view", _host_call(lambda f, x, y, row, right: y[0], True), 100, (3.0, 4.5))
     yield HostCase("mul + sum + backward", _backward, 20, (60.0, 90.0))
 
 
-def _each(function: Callable[..., Any], needs: bool) -> Callable[[Site], Callable[[], object]]:
+def _host_call(function: Callable[..., Any], needs_grad: bool) -> Callable[[Site], Callable[[], object]]:
     def make(site: Site) -> Callable[[], object]:
-        sets = _operands(site, needs)
+        sets = _operands(site, needs_grad)
         library = site.library
 
         def run() -> None:
-            for each in sets:
-                function(library, *each)
+            for operands in sets:
+                function(library, *operands)
 
         return run
 
     return make
 
 
-def _operands(site: Site, needs: bool) -> list[tuple[Any, Any, Any, Any]]:
+def _operands(site: Site, needs_grad: bool) -> list[tuple[Any, Any, Any, Any]]:
     rng = np.random.default_rng(0)
-    found = []
+    operands = []
     for i in range(100):
         r, c = int(rng.integers(1, 24)), int(rng.integers(1, 24))
-        x = site.tensor(rng.standard_normal((r + 1, c), dtype=np.float32), grad=needs)[1:] if i % 2 else site.tensor(
-            rng.standard_normal((r, c), dtype=np.float32), grad=needs
-        )  # fmt: skip
+        x = (site.tensor(rng.standard_normal((r + 1, c), dtype=np.float32), grad=needs_grad)[1:] if i % 2 else
+             site.tensor(rng.standard_normal((r, c), dtype=np.float32), grad=needs_grad))  # fmt: skip
         y, row, right = (
             site.tensor(rng.standard_normal(shape, dtype=np.float32)) for shape in ((r, c), (c,), (c, 8))
         )  # fmt: skip
-        found.append((x, y, row, right))
-    return found
+        operands.append((x, y, row, right))
+    return operands
 
 
 def _backward(site: Site) -> Callable[[], object]:
@@ -164,7 +165,7 @@ def _backward(site: Site) -> Callable[[], object]:
 
 
 def first_result(device: str) -> float:
-    """Seconds from starting Python to a first result on a device, with warm caches: the least of four processes."""
+    """Return the seconds from starting Python to a first result, with warm caches: the minimum of four processes."""
     code = "import weftgrad as wg; print((wg.ones(3) + 1).sum().item())"
     best = float("inf")
     for _ in range(4):

@@ -4,8 +4,8 @@
     python -m weftgrad.bench.everything --output results --device all --time 30m
     python -m weftgrad.bench.everything --output results -- --peers none --dtypes float32
 
-Each suite is a run of `weftgrad bench` for its share of the time, and writes a report of its own; at the end all become
-one page. The same command goes on where an earlier one was interrupted or ran out of time.
+Each suite is a run of `weftgrad bench` with a share of the time, and writes its own report. At the end all reports
+become one HTML page. Run the same command again to resume after an interruption or after the time ran out.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..runtime.errors import WeftgradError
-from .running import seconds_of
+from .running import parse_seconds
 
 __all__ = ["main"]
 
 _WEIGHTS = {"core": 5, "ops": 3, "train": 2}
-_PAGE = 20.0  # seconds that are left for starting processes, and the page
-_PATIENCE = 90.0  # seconds for a suite that was interrupted to write what it has
-_PARTS = {
+_PAGE_SECONDS = 20.0  # reserved for starting processes and writing the page
+_WRITE_SECONDS = 90.0  # an interrupted suite gets this long to write its rows
+_MISSING_PACKAGE_EFFECTS = {
     "torch": "no row has it beside (pip install torch)", "pyopencl": "OpenCL is left out (pip install pyopencl)",
     "triton": "CUDA is left out (pip install triton)", "cuda.bindings": "CUDA is left out (pip install cuda-bindings)",
     "matplotlib": "the page has no plots (pip install matplotlib)",
@@ -37,47 +37,52 @@ Run = Callable[[Sequence[str]], int]
 
 
 def main(words: Sequence[str] | None = None, run: Run | None = None) -> int:
-    """Measure all suites and write the page. The exit status: 0, 1 where a result is wrong, 2 where nothing could be
-    measured, 130 where it was interrupted."""
+    """Measure all suites and write the page.
+
+    Returns:
+        The exit status: 0, 1 if a result is wrong, 2 if nothing could be measured, 130 if interrupted.
+    """
     options = _options().parse_args(words)
     run = run or _run
-    end = time.monotonic() + seconds_of(options.time) - min(_PAGE, seconds_of(options.time) / 10)
-    for name, what in _PARTS.items():
+    end = time.monotonic() + parse_seconds(options.time) - min(_PAGE_SECONDS, parse_seconds(options.time) / 10)
+    for name, consequence in _MISSING_PACKAGE_EFFECTS.items():
         if not _installed(name):
-            print(f"{name} is not installed: {what}")
+            print(f"{name} is not installed: {consequence}")
     suites = options.suites.split(",")
     folder: Path = options.output
     folder.mkdir(parents=True, exist_ok=True)
     status = 0
     for i, suite in enumerate(suites):
-        left = end - time.monotonic()
-        share = left * _WEIGHTS[suite] / sum(_WEIGHTS[each] for each in suites[i:])
+        seconds_left = end - time.monotonic()
+        share = seconds_left * _WEIGHTS[suite] / sum(_WEIGHTS[suite_name] for suite_name in suites[i:])
         if share < 1:
             print(f"time is up: the suite {suite} is not measured")
             continue
         file = folder / f"{suite}.json"
         command = ["--suite", suite, "--device", options.device, "--time", f"{share:.0f}", "--output", str(file)]
         command += ["--resume", str(file)] if file.exists() else []
-        ended = run([*command, *(word for word in options.rest if word != "--")])
-        status = max(status, ended)
-        if ended == 130:
+        suite_status = run([*command, *(word for word in options.rest if word != "--")])
+        status = max(status, suite_status)
+        if suite_status == 130:
             print("interrupted: the same command goes on", file=sys.stderr)
             break
-    found = [str(folder / f"{suite}.json") for suite in suites if (folder / f"{suite}.json").exists()]
-    if found:
+    reports = [str(folder / f"{suite}.json") for suite in suites if (folder / f"{suite}.json").exists()]
+    if reports:
         page = ["--html", str(folder / "report.html"), "--markdown", str(folder / "report.md")]
-        status = max(status, run(["--report", *found, *page]))
+        status = max(status, run(["--report", *reports, *page]))
     return status
 
 
 def _options() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m weftgrad.bench.everything", description=__doc__.partition("\n")[0])
-    made.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="for a report a suite, and the page")
-    made.add_argument("--time", default="10m", metavar="10m", help="how long in all (default: 10m)")
-    made.add_argument("--device", default="gpus", help="as of `weftgrad bench` (default: gpus)")
-    made.add_argument("--suites", type=_suites, default=",".join(_WEIGHTS), metavar="core,ops,train")
-    made.add_argument("rest", nargs=argparse.REMAINDER, metavar="-- …", help="more options of `weftgrad bench`")
-    return made
+    parser = argparse.ArgumentParser(prog="python -m weftgrad.bench.everything", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FOLDER", help="for a report a suite, and the page"
+    )
+    parser.add_argument("--time", default="10m", metavar="10m", help="how long in all (default: 10m)")
+    parser.add_argument("--device", default="gpus", help="as of `weftgrad bench` (default: gpus)")
+    parser.add_argument("--suites", type=_suites, default=",".join(_WEIGHTS), metavar="core,ops,train")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="-- …", help="more options of `weftgrad bench`")
+    return parser
 
 
 def _suites(text: str) -> str:
@@ -94,7 +99,7 @@ def _installed(name: str) -> bool:
 
 
 def _run(words: Sequence[str]) -> int:
-    """`weftgrad bench` in a process of its own; a Ctrl-C comes to this one, which passes it on once."""
+    """Run `weftgrad bench` in a new process group. This process receives Ctrl-C and passes it on once."""
     print(f"\nweftgrad bench {' '.join(words)}", flush=True)
     process = subprocess.Popen([sys.executable, "-m", "weftgrad.bench", *words], process_group=0)
     try:
@@ -102,7 +107,7 @@ def _run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(_PATIENCE)
+            process.wait(_WRITE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
         return 130

@@ -1,4 +1,4 @@
-"""The core suite's rows for GPUs, with sizes that fill one. Each is written once and runs under weftgrad and torch."""
+"""The core suite's rows for GPUs, in sizes that fill a GPU. Each row is written once for weftgrad and torch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .training import training_cases
 __all__ = ["cases"]
 
 _WIDTH = {"float32": 4, "bfloat16": 2, "float16": 2}
-# Of a result rounded once: half a unit in the last place is 2^-9 of a bfloat16 and 2^-12 of a float16.
+# For results that are rounded once: half an ulp is 2^-9 of a bfloat16 and 2^-12 of a float16.
 _TOLERANCE = {"float32": 1e-5, "bfloat16": 2**-8, "float16": 2**-10}
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _MILLION = 1 << 20
 
 
 def cases(scale: int = 1) -> Iterator[Case]:
-    """All rows. `scale` divides every dimension, vectors by its square: for trying the rows out."""
+    """Yield all rows. For quick trials, `scale` divides every dimension, and vector lengths by its square."""
 
     def side(n: int) -> int:
-        return max(8, n // scale)  # in shorter rows, a norm depends on rounding
+        return max(8, n // scale)  # in shorter rows, a norm depends too much on rounding
 
     def length(n: int) -> int:
         return max(8, n // scale**2)
 
-    # First, because what reads a device's clock slows OpenCL's launches from then on, and these wait for launches.
+    # First, because profiling events slow OpenCL launches from then on, and these rows depend on launch latency.
     yield from training_cases(side)
     yield from _elementwise(length, side)
     yield from _reductions(length, side)
@@ -41,18 +41,18 @@ def cases(scale: int = 1) -> Iterator[Case]:
     yield from _convolutions(side)
 
 
-def _simple(
+def _sampled_op(
     function: Callable[..., Any], reference: Callable[..., Any], shapes: list[tuple[int, ...]], dtype: str, *,
-    most: int = 12, cut: tuple[int, ...] = (0,), numpy: bool = False,
+    max_size: int = 12, sampled_operands: tuple[int, ...] = (0,), numpy: bool = False,
 ) -> Callable[[Site], Work | None]:  # fmt: skip
-    """Work of one op `function(library, *operands)` on random operands, looked at in places of its first dimension."""
+    """Return a case's `make` for one op on random operands, checked at sampled positions of the first dimension."""
 
     def make(site: Site) -> Work | None:
         if site.arrays and not (numpy and dtype == "float32"):
             return None
         run = site.ready(function)
         operands, call = rotated(site, lambda: [site.normal(*s, dtype=dtype) for s in shapes], run)
-        return Work(call, lambda: sampled(site, reference, operands, run(*operands), most, cut))
+        return Work(call, lambda: sampled(site, reference, operands, run(*operands), max_size, sampled_operands))
 
     return make
 
@@ -69,16 +69,16 @@ def _elementwise(length: Callable[[int], int], side: Callable[[int], int]) -> It
                 ("exp", lambda f, x: f.exp(x), np.exp, 1, True),
                 ("gelu", lambda f, x: f.nn.functional.gelu(x), references.gelu, 1, False),
             ):
-                work = _simple(
-                    function, reference, [(n,)] * operands, dtype, most=6144, cut=(0, 1), numpy=numpy
+                work = _sampled_op(
+                    function, reference, [(n,)] * operands, dtype, max_size=6144, sampled_operands=(0, 1), numpy=numpy
                 )  # fmt: skip
                 yield Case("elementwise", f"{name} {_SHORT[dtype]} {label}", work,
                            bytes=(operands + 1) * _WIDTH[dtype] * n, target={"copy": 0.9},
                            tolerance=_TOLERANCE[dtype])  # fmt: skip
     rows, width = side(16384), side(4096)
     for name, other in (("row", (width,)), ("column", (rows, 1))):
-        work = _simple(lambda f, x, y: x + y, np.add, [(rows, width), other], "float32",
-                       cut=(0, 1) if name == "column" else (0,), numpy=True)  # fmt: skip
+        work = _sampled_op(lambda f, x, y: x + y, np.add, [(rows, width), other], "float32",
+                       sampled_operands=(0, 1) if name == "column" else (0,), numpy=True)  # fmt: skip
         yield Case("elementwise", f"fp32 16384x4096 + {name}", work, bytes=8 * rows * width, target={"copy": 0.9})
 
 
@@ -96,24 +96,25 @@ def _copy(n: int, site: Site) -> Work | None:
 
 def _reductions(length: Callable[[int], int], side: Callable[[int], int]) -> Iterator[Case]:
     n = length(64 * _MILLION)
-    # Of positive numbers: the sum of random signs may be nothing, and says nothing then.
-    yield Case("reduction", "sum fp32 64M", _whole(lambda f, x: f.sum(x), lambda x: x.sum(),
+    # Positive numbers: with random signs the sum may be near 0, and its relative error would mean nothing.
+    yield Case("reduction", "sum fp32 64M", _full_reduction(lambda f, x: f.sum(x), lambda x: x.sum(),
                lambda site: site.uniform(n), "float32"), bytes=4 * n, tolerance=_TOLERANCE["float32"])  # fmt: skip
     rows, width = side(16384), side(4096)
     for dtype in ("float32", "bfloat16"):
         yield Case("reduction", f"row sums {_SHORT[dtype]} 16384x4096",
-                   _simple(lambda f, x: f.sum(x, 1), lambda x: x.sum(1), [(rows, width)], dtype, most=300, numpy=True),
+                   _sampled_op(lambda f, x: f.sum(x, 1), lambda x: x.sum(1), [(rows, width)], dtype, max_size=300,
+                               numpy=True),
                    bytes=_WIDTH[dtype] * rows * width, tolerance=_TOLERANCE[dtype])  # fmt: skip
         yield Case("reduction", f"column sums {_SHORT[dtype]} 16384x4096",
-                   _whole(lambda f, x: f.sum(x, 0), lambda x: x.sum(0),
+                   _full_reduction(lambda f, x: f.sum(x, 0), lambda x: x.sum(0),
                           partial(_normal, rows, width, dtype), dtype),
                    bytes=_WIDTH[dtype] * rows * width, tolerance=_TOLERANCE[dtype])  # fmt: skip
 
 
-def _whole(
+def _full_reduction(
     function: Callable[..., Any], reference: Callable[..., Any], operand: Callable[[Site], Any], dtype: str
 ) -> Callable[[Site], Work | None]:
-    """As `_simple`, of one operand of which every element is in every result."""
+    """Like `_sampled_op`, for one operand whose every element contributes to every result: checked without sampling."""
 
     def make(site: Site) -> Work | None:
         if site.arrays and dtype != "float32":
@@ -136,21 +137,22 @@ def _normal(rows: int, width: int, dtype: str, site: Site) -> Any:
 
 def _rows(side: Callable[[int], int]) -> Iterator[Case]:
     goal = {"torch": 1.0}
-    for count, wide in ((16384, 1024), (4096, 8192)):
-        rows, width = side(count), side(wide)
+    for count, full_width in ((16384, 1024), (4096, 8192)):
+        rows, width = side(count), side(full_width)
         n = rows * width
         for dtype in ("float32", "bfloat16"):
-            label = f"{_SHORT[dtype]} {count}x{wide}"
+            label = f"{_SHORT[dtype]} {count}x{full_width}"
             facts: dict[str, Any] = {"target": goal, "tolerance": _TOLERANCE[dtype]}
             size = _WIDTH[dtype] * n
-            work = _simple(lambda f, x: f.softmax(x, 1), references.softmax, [(rows, width)], dtype, most=48)
+            work = _sampled_op(lambda f, x: f.softmax(x, 1), references.softmax, [(rows, width)], dtype, max_size=48)
             yield Case("row", f"softmax {label}", work, bytes=2 * size, **facts)
-            yield Case("row", f"softmax backward {label}", partial(_softmax_slope, rows, width, dtype), bytes=3 * size,
-                       **facts | {"tolerance": 2 * _TOLERANCE[dtype]})  # fmt: skip
-            work = _simple(lambda f, x, w, b: f.nn.functional.layer_norm(x, (x.shape[1],), w, b), references.layer_norm,
-                           [(rows, width), (width,), (width,)], dtype, most=48)  # fmt: skip
+            yield Case("row", f"softmax backward {label}", partial(_softmax_backward, rows, width, dtype),
+                       bytes=3 * size, **facts | {"tolerance": 2 * _TOLERANCE[dtype]})  # fmt: skip
+            work = _sampled_op(lambda f, x, w, b: f.nn.functional.layer_norm(x, (x.shape[1],), w, b),
+                               references.layer_norm, [(rows, width), (width,), (width,)], dtype,
+                               max_size=48)  # fmt: skip
             yield Case("row", f"layer_norm {label}", work, bytes=2 * size, **facts)
-            yield Case("row", f"layer_norm backward {label}", partial(_layer_norm_slope, rows, width, dtype),
+            yield Case("row", f"layer_norm backward {label}", partial(_layer_norm_backward, rows, width, dtype),
                        bytes=3 * size, **facts | {"tolerance": 2 * _TOLERANCE[dtype]})  # fmt: skip
     rows, width = side(4096), side(32768)
     for dtype in ("float32", "bfloat16"):
@@ -161,29 +163,29 @@ def _rows(side: Callable[[int], int]) -> Iterator[Case]:
                        tolerance=2 * _TOLERANCE[dtype])  # fmt: skip
 
 
-def _slopes(site: Site, result: Any, wanted: list[Any], grad: Any = None) -> Callable[[], Any]:
-    """A call that goes back from `result` once more, and does nothing else."""
-    return lambda: site.library.autograd.grad(result, wanted, grad, retain_graph=True)
+def _backward_call(site: Site, result: Any, leaves: list[Any], grad: Any = None) -> Callable[[], Any]:
+    """Return a call that runs only the backward pass from `result`, which can be repeated."""
+    return lambda: site.library.autograd.grad(result, leaves, grad, retain_graph=True)
 
 
-def _softmax_slope(rows: int, width: int, dtype: str, site: Site) -> Work | None:
+def _softmax_backward(rows: int, width: int, dtype: str, site: Site) -> Work | None:
     if not site.modules:
         return None
     x, g = site.normal(rows, width, dtype=dtype, grad=True), site.normal(rows, width, dtype=dtype)
-    call = _slopes(site, site.library.softmax(x, 1), [x], g)
-    return Work(call, lambda: sampled(site, references.softmax_slope, (x, g), call()[0], 48, (0, 1)))
+    call = _backward_call(site, site.library.softmax(x, 1), [x], g)
+    return Work(call, lambda: sampled(site, references.softmax_grad, (x, g), call()[0], 48, (0, 1)))
 
 
-def _layer_norm_slope(rows: int, width: int, dtype: str, site: Site) -> Work | None:
+def _layer_norm_backward(rows: int, width: int, dtype: str, site: Site) -> Work | None:
     if not site.modules:
         return None
     x, w, b = (site.normal(*shape, dtype=dtype, grad=True) for shape in ((rows, width), (width,), (width,)))
     g = site.normal(rows, width, dtype=dtype)
-    call = _slopes(site, site.library.nn.functional.layer_norm(x, (width,), w, b), [x, w, b], g)
+    call = _backward_call(site, site.library.nn.functional.layer_norm(x, (width,), w, b), [x, w, b], g)
 
     def pairs() -> Pairs:
-        right = references.layer_norm_slopes(*map(site.host, (x, w, b, g)))
-        return list(zip(map(site.host, call()), right, strict=True))
+        expected = references.layer_norm_grads(*map(site.host, (x, w, b, g)))
+        return list(zip(map(site.host, call()), expected, strict=True))
 
     return Work(call, pairs)
 
@@ -198,34 +200,34 @@ def _cross_entropy(rows: int, width: int, dtype: str, backward: bool, site: Site
             lambda: function(x, target),
             lambda: [(site.host(function(x, target)), references.cross_entropy(site.host(x), site.host(target)))],
         )
-    call = _slopes(site, function(x, target), [x])
-    reference = partial(references.cross_entropy_slope, rows=rows)
+    call = _backward_call(site, function(x, target), [x])
+    reference = partial(references.cross_entropy_grad, rows=rows)
     return Work(call, lambda: sampled(site, reference, (x, target), call()[0], 12, (0, 1)))
 
 
 def _embedding(side: Callable[[int], int]) -> Iterator[Case]:
-    count, width, taken = side(32768), side(1024), side(32768)
+    count, width, lookups = side(32768), side(1024), side(32768)
     for dtype in ("float32", "bfloat16"):
-        size = _WIDTH[dtype] * width * taken
+        size = _WIDTH[dtype] * width * lookups
         for backward in (False, True):
             yield Case("index", f"embedding{' backward' * backward} {_SHORT[dtype]} 32768x1024",
-                       partial(_embedding_work, count, width, taken, dtype, backward), bytes=2 * size,
+                       partial(_embedding_work, count, width, lookups, dtype, backward), bytes=2 * size,
                        tolerance=4 * _TOLERANCE[dtype] if backward else 0)  # fmt: skip
 
 
-def _embedding_work(count: int, width: int, taken: int, dtype: str, backward: bool, site: Site) -> Work | None:
+def _embedding_work(count: int, width: int, lookups: int, dtype: str, backward: bool, site: Site) -> Work | None:
     if not site.modules:
         return None
-    w, index = site.normal(count, width, dtype=dtype, grad=backward), site.integers(count, taken)
+    w, index = site.normal(count, width, dtype=dtype, grad=backward), site.integers(count, lookups)
     function = site.library.nn.functional.embedding
     if not backward:
         return Work(
             lambda: function(index, w),
             lambda: sampled(site, lambda i, rows: rows[i], (index, w), function(index, w), 48, (0,)),
         )
-    g = site.normal(taken, width, dtype=dtype)
-    call = _slopes(site, function(index, w), [w], g)
-    reference = partial(references.embedding_slope, rows=count)
+    g = site.normal(lookups, width, dtype=dtype)
+    call = _backward_call(site, function(index, w), [w], g)
+    reference = partial(references.embedding_grad, rows=count)
     return Work(call, lambda: [(site.host(call()[0]), reference(site.host(index), site.host(g)))])
 
 
@@ -236,7 +238,7 @@ def _products(side: Callable[[int], int]) -> Iterator[Case]:
     ):  # fmt: skip
         for size in sizes:
             n = side(size)
-            # tf32 keeps 10 bits of each operand: errors of 3e-4 of a typical value, of which the largest is some four.
+            # tf32 has 10 fraction bits per operand: an error of 3e-4 of a typical value; the largest value is about 4.
             tolerance = _TOLERANCE[dtype] if dtype != "float32" else 2e-5 if precision == "highest" else 2e-3
             for transposed in (False, True) if dtype == "bfloat16" and size == 4096 else (False,):
                 label = _SHORT[dtype] + (f" {precision}" if dtype == "float32" else "") + " NT" * transposed
@@ -254,12 +256,12 @@ def _product(n: int, dtype: str, transposed: bool, site: Site) -> Work | None:
     x, y = operands
 
     def pairs() -> Pairs:
-        result, found = function(x, y), []
+        result, checked = function(x, y), []
         for rows in pieces(n, 12):
             for columns in pieces(n, 96):
                 right = site.host(y[columns]).T if transposed else site.host(y[:, columns])
-                found.append((site.host(result[rows, columns]), site.host(x[rows]) @ right))
-        return found
+                checked.append((site.host(result[rows, columns]), site.host(x[rows]) @ right))
+        return checked
 
     return Work(call, pairs)
 
@@ -267,8 +269,8 @@ def _product(n: int, dtype: str, transposed: bool, site: Site) -> Work | None:
 def _convolutions(side: Callable[[int], int]) -> Iterator[Case]:
     images, channels, height = side(32), side(128), max(4, side(56))
     for dtype in ("float32", "bfloat16"):
-        work = _simple(lambda f, x, w: f.nn.functional.conv2d(x, w, padding=1), references.conv2d,
-                       [(images, channels, height, height), (channels, channels, 3, 3)], dtype, most=3)  # fmt: skip
+        work = _sampled_op(lambda f, x, w: f.nn.functional.conv2d(x, w, padding=1), references.conv2d,
+                       [(images, channels, height, height), (channels, channels, 3, 3)], dtype, max_size=3)  # fmt: skip
         yield Case("convolution", f"conv2d {_SHORT[dtype]} 32x128x56x56 by 128x3x3", work,
                    flops=2 * images * height**2 * channels**2 * 9, tolerance=_TOLERANCE[dtype] * 2,
                    bytes=_WIDTH[dtype] * channels * (2 * images * height**2 + 9 * channels))  # fmt: skip

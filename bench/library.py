@@ -1,7 +1,7 @@
-"""The suite `ops`: convolution, pooling, indexing, scans, sorting, attention and shape work, forward and backward.
+"""The suite `ops`: convolution, pooling, indexing, scans, sorting, attention and shape ops, forward and backward.
 
-Every row is checked against NumPy in float64. A gradient is checked as a directional derivative: its product with a
-direction beside the central difference of the reference along it.
+Every row is checked against NumPy in float64. A gradient is checked as a directional derivative: its dot product with a
+random direction has to equal the central difference of the reference along this direction.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from . import library_references as right
+from . import library_references as references
 from .cases import Case, Pairs, Work, rotated
 from .sites import Site
 
 __all__ = ["cases"]
 
 Array = np.ndarray[Any, Any]
-_STEP = 1e-4  # of central differences
-_KINK = 0.02  # values of pooled tensors lie further apart than any step moves them
+_STEP = 1e-4  # step size of central differences
+_MAX_JITTER = 0.02  # keeps values in a pooling window further apart than a finite-difference step
 
 
 def cases() -> Iterator[Case]:
-    """All rows, in float32 unless the name says otherwise."""
+    """Yield all rows, in float32 unless the name says otherwise."""
     yield from _convolutions()
     yield from _pooling()
     yield from _indexing()
@@ -60,28 +60,29 @@ def _convolutions() -> Iterator[Case]:
             return getattr(f.nn.functional, f"conv{r}d")(x, w, stride=s, padding=p, groups=g)
 
         def reference(x: Array, w: Array, s: int = stride, p: int = padding, g: int = groups) -> Array:
-            return right.convolution(x, w, s, p, g)
+            return references.convolution(x, w, s, p, g)
 
         yield from _rows(
             "convolution", name, _normal(image, weight), convolved, reference, 0.8, (0, 1), 0.7, flops=flops, bytes=size
         )
     yield from _rows("convolution", "transposed 2x2/2 8x64x28x28 to 32", _normal((8, 64, 28, 28), (64, 32, 2, 2)),
-                     lambda f, x, w: f.nn.functional.conv_transpose2d(x, w, stride=2), right.transposed, 0.8, (0, 1),
-                     0.7, flops=2 * 8 * 64 * 32 * 4 * 28 * 28)  # fmt: skip
+                     lambda f, x, w: f.nn.functional.conv_transpose2d(x, w, stride=2), references.transposed, 0.8,
+                     (0, 1), 0.7, flops=2 * 8 * 64 * 32 * 4 * 28 * 28)  # fmt: skip
 
 
 def _pooling() -> Iterator[Case]:
     shape = (8, 64, 56, 56)
-    images = _apart(shape)
+    images = _separated_values(shape)
     size = 4 * math.prod(shape)
     for name, call, reference in (
-        ("max 2x2/2", lambda f, x: f.nn.functional.max_pool2d(x, 2), lambda x: right.windows(x, 2, 2, 0).max((-1, -2))),
+        ("max 2x2/2", lambda f, x: f.nn.functional.max_pool2d(x, 2),
+         lambda x: references.windows(x, 2, 2, 0).max((-1, -2))),
         ("max 3x3/2", lambda f, x: f.nn.functional.max_pool2d(x, 3, 2, 1),
-         lambda x: right.windows(x, 3, 2, 1, -np.inf).max((-1, -2))),
+         lambda x: references.windows(x, 3, 2, 1, -np.inf).max((-1, -2))),
         ("average 2x2/2", lambda f, x: f.nn.functional.avg_pool2d(x, 2),
-         lambda x: right.windows(x, 2, 2, 0).mean((-1, -2))),
+         lambda x: references.windows(x, 2, 2, 0).mean((-1, -2))),
         ("average 3x3/2", lambda f, x: f.nn.functional.avg_pool2d(x, 3, 2, 1),
-         lambda x: right.windows(x, 3, 2, 1).mean((-1, -2))),
+         lambda x: references.windows(x, 3, 2, 1).mean((-1, -2))),
         ("adaptive average to 1", lambda f, x: f.nn.functional.adaptive_avg_pool2d(x, 1),
          lambda x: x.mean((2, 3), keepdims=True)),
     ):  # fmt: skip
@@ -91,20 +92,20 @@ def _pooling() -> Iterator[Case]:
 def _indexing() -> Iterator[Case]:
     table, rows, columns = (30000, 256), _integers(30000, (8192,)), _integers(1024, (4096, 1024))
     down = _integers(4096, (4096, 1024))
-    yield from _rows("index", "embedding 8K of 30000x256", _normal(table, after=rows),
+    yield from _rows("index", "embedding 8K of 30000x256", _normal(table, make_index=rows),
                      lambda f, w, i: f.nn.functional.embedding(i, w), lambda w, i: w[i], 0.8, (0,),
                      bytes=2 * 4 * 8192 * 256)  # fmt: skip
     for dim, index in ((1, columns), (0, down)):
-        yield from _rows("index", f"gather 4096x1024 along {dim}", _normal((4096, 1024), after=index),
+        yield from _rows("index", f"gather 4096x1024 along {dim}", _normal((4096, 1024), make_index=index),
                          lambda f, x, i, d=dim: f.gather(x, d, i),
                          lambda x, i, d=dim: np.take_along_axis(x, i, d), 0.8, (0,), bytes=16 << 22)  # fmt: skip
         yield from _rows("index", f"scatter_add 4096x1024 along {dim}",
-                         _normal((4096, 1024), (4096, 1024), after=index),
+                         _normal((4096, 1024), (4096, 1024), make_index=index),
                          lambda f, x, s, i, d=dim: f.scatter_add(x, d, i, s),
-                         lambda x, s, i, d=dim: right.scatter_add(x, d, i, s), 0.8, bytes=20 << 22)  # fmt: skip
-    bins = _normal((1000,), (1 << 20,), after=_integers(1000, (1 << 20,)))
+                         lambda x, s, i, d=dim: references.scatter_add(x, d, i, s), 0.8, bytes=20 << 22)  # fmt: skip
+    bins = _normal((1000,), (1 << 20,), make_index=_integers(1000, (1 << 20,)))
     yield from _rows("index", "scatter_add 1M into 1000", bins, lambda f, x, s, i: f.scatter_add(x, 0, i, s),
-                     lambda x, s, i: right.scatter_add(x, 0, i, s), 0.8, tolerance=1e-3)  # fmt: skip
+                     lambda x, s, i: references.scatter_add(x, 0, i, s), 0.8, tolerance=1e-3)  # fmt: skip
     yield from _rows("index", "masked_select 4M", _normal((1 << 22,)), lambda f, x: f.masked_select(x, x > 0),
                      lambda x: x[x > 0], None)  # fmt: skip
 
@@ -130,22 +131,23 @@ def _sorting() -> Iterator[Case]:
                      lambda x: -np.sort(-x, 1)[:, :5], 0.5)  # fmt: skip
     yield from _rows("sort", "sort rows 1024x1024", _normal((1024, 1024)), lambda f, x: f.sort(x, 1)[0],
                      lambda x: np.sort(x, 1), 0.5, numpy=lambda x: np.sort(x, 1))  # fmt: skip
-    yield from _rows("sort", "sort 1M int64", _with(_integers(1 << 40, (1 << 20,))), lambda f, x: f.sort(x)[0], np.sort,
-                     0.5, numpy=np.sort)  # fmt: skip
+    yield from _rows("sort", "sort 1M int64", _as_list(_integers(1 << 40, (1 << 20,))), lambda f, x: f.sort(x)[0],
+                     np.sort, 0.5, numpy=np.sort)  # fmt: skip
     yield from _rows("sort", "median 1M", million, lambda f, x: f.median(x),
                      lambda x: np.sort(x)[(x.size - 1) // 2], None)  # fmt: skip
-    yield from _rows("sort", "unique 1M of 1000", _with(_integers(1000, (1 << 20,))), lambda f, x: f.unique(x),
+    yield from _rows("sort", "unique 1M of 1000", _as_list(_integers(1000, (1 << 20,))), lambda f, x: f.unique(x),
                      np.unique, None)  # fmt: skip
 
 
 def _attention() -> Iterator[Case]:
     for label, shape, causal, goal in (("1x8x512x64", (1, 8, 512, 64), False, 1.0),
                                        ("causal 1x8x2048x64", (1, 8, 2048, 64), True, None)):  # fmt: skip
+
         def attended(f: Any, q: Any, k: Any, v: Any, c: bool = causal) -> Any:
             return f.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=c)
 
         def reference(q: Array, k: Array, v: Array, c: bool = causal) -> Array:
-            return right.attention(q, k, v, c)
+            return references.attention(q, k, v, c)
 
         yield from _rows("attention", label, _normal(shape, shape, shape), attended, reference, goal, (0, 1, 2), None,
                          flops=4 * 8 * shape[2] ** 2 * 64 // (2 if causal else 1), bytes=16 * math.prod(shape),
@@ -153,8 +155,8 @@ def _attention() -> Iterator[Case]:
 
 
 def _shapes() -> Iterator[Case]:
-    one, matrix = (1 << 20,), (2048, 2048)
-    yield from _rows("shape", "cat 4 of 1M", _normal(one, one, one, one), lambda f, *x: f.cat(x),
+    vector, matrix = (1 << 20,), (2048, 2048)
+    yield from _rows("shape", "cat 4 of 1M", _normal(vector, vector, vector, vector), lambda f, *x: f.cat(x),
                      lambda *x: np.concatenate(x), None, bytes=32 << 20)  # fmt: skip
     for name, call, reference in (
         ("roll", lambda f, x: f.roll(x, (3, 5), (0, 1)), lambda x: np.roll(x, (3, 5), (0, 1))),
@@ -169,7 +171,7 @@ def _shapes() -> Iterator[Case]:
                      flops=2 * 16 * 256**3, bytes=12 * 16 * 256**2)  # fmt: skip
     for p in (2.0, 1.0):
         yield from _rows("shape", f"cdist p={p:.0f} 1000x1000x64", _normal((1000, 64), (1000, 64)),
-                         lambda f, x, y, p=p: f.cdist(x, y, p), lambda x, y, p=p: right.distances(x, y, p),
+                         lambda f, x, y, p=p: f.cdist(x, y, p), lambda x, y, p=p: references.distances(x, y, p),
                          None)  # fmt: skip
 
 
@@ -178,11 +180,12 @@ def _shapes() -> Iterator[Case]:
 
 def _rows(
     group: str, name: str, arrays: Callable[[], list[Array]], function: Callable[..., Any],
-    reference: Callable[..., Any], goal: float | None, slopes: Sequence[int] = (), slope_goal: float | None = -1.0, *,
-    numpy: Callable[..., Any] | None = None, together: bool = False, **facts: Any,
+    reference: Callable[..., Any], goal: float | None, grad_operands: Sequence[int] = (),
+    grad_goal: float | None = -1.0, *, numpy: Callable[..., Any] | None = None, together: bool = False, **facts: Any,
 ) -> Iterator[Case]:  # fmt: skip
-    """The call, then its gradient by each operand of `slopes`, or by all of them `together`. Goals: against torch."""
-    slope_goal = goal if slope_goal == -1.0 else slope_goal
+    """Yield the forward row, then a gradient row for each operand of `grad_operands`, or one for all `together`.
+    Goals are ratios to torch."""
+    grad_goal = goal if grad_goal == -1.0 else grad_goal
 
     def forward(site: Site) -> Work | None:
         if site.arrays:
@@ -191,14 +194,16 @@ def _rows(
             return Work(rotated(site, lambda: [site.tensor(a) for a in arrays()], numpy)[1], list)
         run = site.ready(function)
         operands, call = rotated(site, lambda: [site.tensor(a) for a in arrays()], run)
-        return Work(call, lambda: [(site.host(run(*operands)), np.asarray(reference(*_wide(arrays()))))])
+        return Work(call, lambda: [(site.host(run(*operands)), np.asarray(reference(*_to_float64(arrays()))))])
 
     yield Case(group, name, forward, target=_target(goal), **facts)
     facts = {k: v for k, v in facts.items() if k == "tolerance"}
-    for wanted in [tuple(slopes)] if together else [(i,) for i in slopes]:
-        label = "gradient" if together or len(slopes) == 1 else f"gradient by {('input', 'weight')[wanted[0]]}"
-        make = _gradient(arrays, function, reference, wanted)
-        yield Case(group, f"{name}, {label}", make, target=_target(slope_goal), values=False, **facts)
+    for grad_indices in [tuple(grad_operands)] if together else [(i,) for i in grad_operands]:
+        label = (
+            "gradient" if together or len(grad_operands) == 1 else f"gradient by {('input', 'weight')[grad_indices[0]]}"
+        )
+        make = _gradient(arrays, function, reference, grad_indices)
+        yield Case(group, f"{name}, {label}", make, target=_target(grad_goal), values=False, **facts)
 
 
 def _target(goal: float | None) -> dict[str, float] | None:
@@ -207,77 +212,78 @@ def _target(goal: float | None) -> dict[str, float] | None:
 
 def _gradient(
     arrays: Callable[[], list[Array]], function: Callable[..., Any], reference: Callable[..., Any],
-    wanted: tuple[int, ...],
+    grad_indices: tuple[int, ...],
 ) -> Callable[[Site], Work | None]:  # fmt: skip
-    """The backward pass alone, of a graph that is kept."""
+    """Return a case's `make` that times only the backward pass, on a retained graph."""
 
     def make(site: Site) -> Work | None:
         if site.arrays:
             return None
-        operands = [site.tensor(a, grad=i in wanted) for i, a in enumerate(arrays())]
+        operands = [site.tensor(a, grad=i in grad_indices) for i, a in enumerate(arrays())]
         seeds: list[Array] = []
 
         def seeded(shape: tuple[int, ...]) -> Array:
             seeds.append(np.random.default_rng(1).standard_normal(shape, dtype=np.float32))
             return seeds[0]
 
-        call = site.slopes(function, operands, wanted, seeded)
+        call = site.backward_call(function, operands, grad_indices, seeded)
         seed = seeds[0]
 
         def pairs() -> Pairs:
-            rng, wide = np.random.default_rng(2), _wide(arrays())
-            found = []
-            for i, slope in zip(wanted, call(), strict=True):
-                way = rng.standard_normal(wide[i].shape)
-                ends = [np.sum(seed * reference(*(a + h * way if k == i else a for k, a in enumerate(wide))))
+            rng, arrays64 = np.random.default_rng(2), _to_float64(arrays())
+            derivatives = []
+            for i, grad in zip(grad_indices, call(), strict=True):
+                direction = rng.standard_normal(arrays64[i].shape)
+                ends = [np.sum(seed * reference(*(a + h * direction if k == i else a for k, a in enumerate(arrays64))))
                         for h in (_STEP, -_STEP)]  # fmt: skip
-                # Relative to what a random slope of this length gives: their product may be near 0 by chance.
-                length = float(np.linalg.norm(site.host(slope)))
-                found.append((np.array([np.sum(site.host(slope) * way), length]),
+                # The gradient's norm joins the pair, so that the error is relative to it: the dot product itself may be
+                # near 0 by chance.
+                length = float(np.linalg.norm(site.host(grad)))
+                derivatives.append((np.array([np.sum(site.host(grad) * direction), length]),
                               np.array([(ends[0] - ends[1]) / (2 * _STEP), length])))  # fmt: skip
-            return found
+            return derivatives
 
         return Work(call, pairs)
 
     return make
 
 
-def _wide(arrays: Sequence[Array]) -> list[Array]:
+def _to_float64(arrays: Sequence[Array]) -> list[Array]:
     return [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
 
 
-def _normal(*shapes: tuple[int, ...], after: Callable[[], Array] | None = None) -> Callable[[], list[Array]]:
-    """The same random arrays at every call, made at the first; then that of `after`."""
+def _normal(*shapes: tuple[int, ...], make_index: Callable[[], Array] | None = None) -> Callable[[], list[Array]]:
+    """Return a function that gives the same random arrays at every call, then the array of `make_index`."""
 
     @cache
-    def made() -> list[Array]:
+    def arrays() -> list[Array]:
         rng = np.random.default_rng(0)
-        found = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
-        return found if after is None else [*found, after()]
+        normals = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
+        return normals if make_index is None else [*normals, make_index()]
 
-    return made
+    return arrays
 
 
-def _apart(shape: tuple[int, ...]) -> Callable[[], list[Array]]:
-    """Values of which no two in a window are near each other: differences across a maximum's kink say nothing."""
+def _separated_values(shape: tuple[int, ...]) -> Callable[[], list[Array]]:
+    """Return an array whose values in a window are well separated: a maximum has no derivative at ties."""
 
     @cache
-    def made() -> list[Array]:
-        places = np.indices(shape)[-2:]
-        order = (places[0] % 4 * 4 + places[1] % 4) * 7 % 16
-        noise = np.random.default_rng(0).uniform(-_KINK, _KINK, shape)
+    def arrays() -> list[Array]:
+        indices = np.indices(shape)[-2:]
+        order = (indices[0] % 4 * 4 + indices[1] % 4) * 7 % 16
+        noise = np.random.default_rng(0).uniform(-_MAX_JITTER, _MAX_JITTER, shape)
         return [(order / 4 + noise).astype(np.float32)]
 
-    return made
+    return arrays
 
 
 def _integers(high: int, shape: tuple[int, ...]) -> Callable[[], Array]:
     @cache
-    def made() -> Array:
+    def array() -> Array:
         return np.random.default_rng(0).integers(0, high, shape)
 
-    return made
+    return array
 
 
-def _with(one: Callable[[], Array]) -> Callable[[], list[Array]]:
-    return lambda: [one()]
+def _as_list(array: Callable[[], Array]) -> Callable[[], list[Array]]:
+    return lambda: [array()]

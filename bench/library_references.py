@@ -1,4 +1,4 @@
-"""What the rows of the suite `ops` should give, in float64, by NumPy alone."""
+"""References for the suite `ops`: expected results in float64, computed by NumPy alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 
 def convolution(x: Array, w: Array, stride: int, padding: int, groups: int) -> Array:
-    """Cross-correlation of x (N, C, …) with w (O, C / groups, …), a matrix product for every tap."""
+    """Cross-correlate x (N, C, …) with w (O, C / groups, …), by one matrix product per filter tap."""
     rank, batch, taps = x.ndim - 2, x.shape[0], w.shape[2:]
     x = np.pad(x, ((0, 0), (0, 0), *((padding, padding),) * rank))
     out = [(n - k) // stride + 1 for n, k in zip(x.shape[2:], taps, strict=True)]
@@ -27,29 +27,32 @@ def convolution(x: Array, w: Array, stride: int, padding: int, groups: int) -> A
 
 
 def transposed(x: Array, w: Array) -> Array:
-    """The transpose of a convolution of stride 2 by w (C, O, 2, 2): every element becomes a block."""
+    """Compute the transposed convolution of x (N, C, H, W) with w (C, O, 2, 2) and stride 2.
+
+    Every element becomes a 2x2 block of the result (N, O, 2 H, 2 W).
+    """
     blocks = np.einsum("nchw,cokl->nohkwl", x, w)
     n, o, h, _, v, _ = blocks.shape
     return blocks.reshape(n, o, 2 * h, 2 * v)
 
 
 def windows(x: Array, size: int, stride: int, padding: int, border: float = 0.0) -> Array:
-    """The windows of the last two dimensions, as two dimensions more."""
+    """Return the sliding windows of x (N, C, H, W) as two further dimensions: (N, C, H', W', size, size)."""
     x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=border)
     return np.lib.stride_tricks.sliding_window_view(x, (size, size), (2, 3))[:, :, ::stride, ::stride]  # type: ignore[call-overload,no-any-return]
 
 
 def scatter_add(x: Array, dim: int, index: Array, source: Array) -> Array:
-    """x with source added at index along dim."""
+    """Return a copy of x with `source` added at `index` along `dim`, as `torch.scatter_add`."""
     out = x.copy()
-    places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
-    places[dim] = index
-    np.add.at(out, tuple(places), source)
+    indices = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    indices[dim] = index
+    np.add.at(out, tuple(indices), source)
     return out
 
 
 def attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
-    """softmax(q k' / sqrt(E)) v; `causal` forbids keys behind the query."""
+    """Return softmax(q k^T / sqrt(E)) v for (…, L, E) operands; `causal` masks keys after the query."""
     scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
     if causal:
         scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
@@ -58,5 +61,5 @@ def attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
 
 
 def distances(x: Array, y: Array, p: float) -> Array:
-    """The p-norms of the differences of every row of x and every row of y."""
+    """Return the p-norm distance between every row of x (N, E) and every row of y (M, E), as (N, M)."""
     return np.stack([(np.abs(row - y) ** p).sum(1) ** (1 / p) for row in x])

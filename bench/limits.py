@@ -1,7 +1,7 @@
-"""The suite `device`: what a device does at most. Every other row is a share of these, measured, with no data sheet.
+"""The suite `device`: measure a device's limits, which give the roofline for all other rows without a data sheet.
 
-Copy and triad (BabelStream's, McCalpin 1995) larger than caches, multiply-adds in registers, products of matrices where
-the device may have units for them, transfers, and what a launch takes that computes next to nothing.
+Rows: copy and triad (BabelStream; McCalpin 1995) larger than the caches, multiply-adds in registers, matrix products
+(for tensor cores and the like), transfers between host and device, and the latency of a launch of one element.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ __all__ = ["cases", "roofs"]
 
 Array = np.ndarray[Any, Any]
 _MILLION = 1 << 20
-_DEPTH, _CHAINS = 16, 8  # multiply-adds that wait for each other, and chains side by side: both of a core's units work
-_LOOKED_AT = 6144  # elements of a vector that are compared
+_DEPTH, _CHAINS = 16, 8  # dependent FMAs per chain, and independent chains that hide the latency of a core's FMA units
+_CHECKED_ELEMENTS = 6144  # per vector
 _WIDTH = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 _TOLERANCE = {"float32": 1e-5, "float64": 1e-12, "float16": 2**-10, "bfloat16": 2**-8}
 
 
 def cases(gpu: bool, scale: int = 1) -> Iterator[Case]:
-    """All rows; `scale` divides lengths by its square and sides."""
+    """Yield all rows. `scale` divides matrix sides, and vector lengths by its square."""
     yield from roofs(gpu, scale)
     yield from _transfers(max(8, 16 * _MILLION // scale**2))
-    yield Case("launch", "one element, each waited for", partial(_one, True), clock="wall", tolerance=0)
-    yield Case("launch", "one element, queued", partial(_one, False), clock="wall", tolerance=0)
+    yield Case("launch", "one element, each waited for", partial(_one_element, True), clock="wall", tolerance=0)
+    yield Case("launch", "one element, queued", partial(_one_element, False), clock="wall", tolerance=0)
 
 
 def roofs(gpu: bool, scale: int = 1) -> Iterator[Case]:
-    """The rows that other suites need too, for their share of the roof."""
+    """Yield the rows that other suites need too, to compute their share of the roofline."""
     for label, million in (("16M", 16), ("64M", 64)):
         n = max(8, million * _MILLION // scale**2)
         yield Case("roofline", f"copy fp32 {label}", partial(_copy, n), bytes=8 * n, tolerance=0, dtype="float32")
@@ -65,13 +65,13 @@ def _copy(n: int, site: Site) -> Work | None:
 
     def pairs() -> Pairs:
         target.copy_(source)
-        return [(site.host(target[s]), site.host(source[s])) for s in pieces(n, _LOOKED_AT)]
+        return [(site.host(target[s]), site.host(source[s])) for s in pieces(n, _CHECKED_ELEMENTS)]
 
     return Work(call, pairs)
 
 
 def _triad(n: int, site: Site) -> Work | None:
-    """x + 3 y"""
+    """Return the work of x + 3 y."""
     if site.arrays:
         return None
     run = site.ready(lambda f, x, y: f.add(x, y, alpha=3.0)) if site.modules else site.ready(lambda _, x, y: x + 3 * y)
@@ -79,39 +79,39 @@ def _triad(n: int, site: Site) -> Work | None:
 
     def pairs() -> Pairs:
         out = run(x, y)
-        return [(site.host(out[s]), site.host(x[s]) + 3 * site.host(y[s])) for s in pieces(n, _LOOKED_AT)]
+        return [(site.host(out[s]), site.host(x[s]) + 3 * site.host(y[s])) for s in pieces(n, _CHECKED_ELEMENTS)]
 
     return Work(call, pairs)
 
 
 def _polynomials(x: Any) -> Any:
-    """What `_multiply_adds` computes, by Horner's rule."""
+    """Return the reference of `_multiply_adds`, by Horner's rule."""
     total = 0
     for k in range(_CHAINS):
-        value = x * _first(k)
+        value = x * _start_coefficient(k)
         for _ in range(_DEPTH):
-            value = value * x + _next(k)
+            value = value * x + _step_coefficient(k)
         total = total + value
     return total
 
 
-def _first(chain: int) -> float:
+def _start_coefficient(chain: int) -> float:
     return 0.5 + chain / 16
 
 
-def _next(chain: int) -> float:
+def _step_coefficient(chain: int) -> float:
     return 0.25 + chain / 32
 
 
 @cache
 def _multiply_adds() -> Callable[[Any], Any]:
-    """An op of this package's own making: a sum of polynomials of equal degree, one expression a chain."""
+    """Load an op that is a sum of polynomials of equal degree, one expression per chain."""
     chains = []
     for k in range(_CHAINS):
-        text = f"(input * {_first(k)})"
+        expression = f"(input * {_start_coefficient(k)})"
         for _ in range(_DEPTH):
-            text = f"({text} * input + {_next(k)})"
-        chains.append(text)
+            expression = f"({expression} * input + {_step_coefficient(k)})"
+        chains.append(expression)
     entry = {"op": "bench_multiply_adds(input)", "kind": "pointwise", "doc": "The benchmark's multiply-adds.",
              "dtypes": "float", "grad": "none", "out": " + ".join(chains)}  # fmt: skip
     spec = "- " + "\n  ".join(f'{key}: "{value}"' for key, value in entry.items()) + "\n"
@@ -125,7 +125,7 @@ def _multiply_add(n: int, dtype: str, site: Site) -> Work | None:
 
     def pairs() -> Pairs:
         out = run(x)
-        return [(site.host(out[s]), _polynomials(site.host(x[s]))) for s in pieces(n, _LOOKED_AT)]
+        return [(site.host(out[s]), _polynomials(site.host(x[s]))) for s in pieces(n, _CHECKED_ELEMENTS)]
 
     return Work(lambda: run(x), pairs)
 
@@ -154,7 +154,7 @@ def _array(n: int) -> Array:
 
 
 def _to_device(n: int, site: Site) -> Work | None:
-    """Into memory that is there already, as a training loop's next batch goes."""
+    """Copy into existing device memory, as a training loop copies its next batch."""
     if not site.modules:
         return None
     source, target = site.library.from_numpy(_array(n)), site.tensor(np.zeros(n, np.float32))
@@ -179,15 +179,15 @@ def _to_host(n: int, site: Site) -> Work | None:
     return Work(lambda: target.copy_(source), pairs)
 
 
-def _one(waiting: bool, site: Site) -> Work | None:
-    """The least there is to launch: one element, written over what it held."""
+def _one_element(waits: bool, site: Site) -> Work | None:
+    """Launch the smallest kernel: overwrite one element."""
     if not site.modules:
         return None
     x = site.tensor(np.zeros(1, np.float32))
 
     def call() -> None:
         x.fill_(1.0)
-        if waiting:
+        if waits:
             site.wait()
 
     def pairs() -> Pairs:

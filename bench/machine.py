@@ -1,4 +1,4 @@
-"""What was measured, and with what: devices, drivers, versions."""
+"""Describe the machine for a report: devices, drivers, versions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _PACKAGES = ("weftgrad", "numpy", "torch", "cupy", "jax", "tinygrad", "triton", 
 
 
 def describe(sites: Sequence[Site]) -> dict[str, Any]:
-    """A report's head."""
+    """Return a report's `machine` dictionary."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "devices": [_device(site) for site in sites if isinstance(site, OurSite)],
         "torch": next((str(site.device) for site in sites if site.name == "torch"), None),
-        "places": {site.name: site.place for site in sites if not site.ours},
+        "places": {site.name: site.device_name for site in sites if not site.ours},
         "cores": os.cpu_count(), "threads": cores(), "cache": last_level_cache(), "system": platform.platform(),
         "python": platform.python_version(), "versions": {name: _version(name) for name in _PACKAGES},
         "driver": _driver(), "commit": _commit(), "specs": _specs(),
@@ -40,7 +40,7 @@ def describe(sites: Sequence[Site]) -> dict[str, Any]:
 
 
 def _version(name: str) -> str | None:
-    """A distribution's version; ours by its own word, as it may be linked instead of installed."""
+    """Return a distribution's version; ours from the package itself, which may be a checkout without metadata."""
     if name == "weftgrad":
         return wg.__version__
     try:
@@ -50,30 +50,30 @@ def _version(name: str) -> str | None:
 
 
 def _device(site: OurSite) -> dict[str, Any]:
-    """kind: what schedules and labels go by; a CPU is one whoever's driver runs it. platform: of OpenCL."""
+    """Describe one of our devices. kind: `GPU` or `CPU`, whichever driver runs it. platform: OpenCL's."""
     driver: Any = site.device.driver
-    able = driver.capabilities
-    found: dict[str, Any] = {
-        "device": site.name, "name": _hardware(driver.name), "schedules": able.style, "cores": able.cores,
-        "memory": able.memory, "kind": "GPU" if site.gpu or is_gpu(site.device) else "CPU",
+    caps = driver.capabilities
+    facts: dict[str, Any] = {
+        "device": site.name, "name": _hardware(driver.name), "schedules": caps.style, "cores": caps.cores,
+        "memory": caps.memory, "kind": "GPU" if site.gpu or is_gpu(site.device) else "CPU",
     }  # fmt: skip
     if site.device.type == "cuda":
-        from ..runtime.backends.cuda_api import ask
+        from ..runtime.backends.cuda_api import call_driver
 
-        version = int(ask("cuDriverGetVersion"))
-        found["sm"] = able.sm
-        found["driver"] = f"CUDA {version // 1000}.{version % 1000 // 10}"
+        version = int(call_driver("cuDriverGetVersion"))
+        facts["sm"] = caps.sm
+        facts["driver"] = f"CUDA {version // 1000}.{version % 1000 // 10}"
     elif site.device.type == "cpu":
-        found["driver"] = driver.identity
+        facts["driver"] = driver.identity
     elif hasattr(driver, "compiler"):
         handle = driver.compiler._handle
-        found["platform"] = handle.platform.name
-        found["driver"] = f"{' '.join(handle.platform.version.split())}, {handle.driver_version}"
-    return found
+        facts["platform"] = handle.platform.name
+        facts["driver"] = f"{' '.join(handle.platform.version.split())}, {handle.driver_version}"
+    return facts
 
 
 def _hardware(name: str) -> str:
-    """A driver's name for a device, without what PoCL puts ahead of the processor's: one processor has one name."""
+    """Return the device's name without PoCL's prefix, so that a CPU has the same name under every driver."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -83,7 +83,7 @@ def _hardware(name: str) -> str:
 
 
 def _commit() -> str | None:
-    """The commit of a checkout; None for an installed package."""
+    """Return the commit of a checkout, or None for an installed package."""
     folder = Path(__file__).resolve().parent.parent
     if not (folder / ".git").exists():
         return None
@@ -95,7 +95,7 @@ def _commit() -> str | None:
 
 
 def _specs() -> str:
-    """A digest of the specs that kernels are generated from."""
+    """Return a digest of the specs that kernels are generated from."""
     digest = hashlib.sha256()
     for path in own_specs():
         digest.update(path.read_bytes())
@@ -103,7 +103,7 @@ def _specs() -> str:
 
 
 def _driver() -> str | None:
-    """NVIDIA's kernel module, as it tells."""
+    """Return the version line of NVIDIA's kernel module, or None."""
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
             return file.readline().strip().removeprefix("NVRM version: ")

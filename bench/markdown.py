@@ -1,4 +1,4 @@
-"""Reports as Markdown, to paste into a document: a table a device and suite, a column for all that its rows have."""
+"""Reports as Markdown, to paste into a document: one table per device and suite, without empty columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Column = tuple[str, list[str]]
 
 
 def as_markdown(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> str:
-    """What was measured and with what, tables of rows, what devices reached at most, steps. A missed aim is bold."""
+    """Return reports as Markdown: machine, tables of rows, rooflines, steps. A missed aim is bold."""
     blocks: list[list[str]] = []
     for report in reports:
         facts = machine_facts(report)
@@ -40,7 +40,7 @@ def _table(section: Section, roof: Roof | None) -> list[str]:
     columns: list[_Column] = [("row", [_safe(e.name) for e in rows])]
 
     def column(title: str, cell: Callable[[Entry], str | None]) -> None:
-        """A column, if a row has something in it."""
+        """Add a column unless all its cells are empty."""
         cells = [cell(e) or "" for e in rows]
         if any(cells):
             columns.append((title, [_safe(text) for text in cells]))
@@ -51,21 +51,21 @@ def _table(section: Section, roof: Roof | None) -> list[str]:
     def bold(text: str, marked: bool) -> str:
         return f"**{text}**" if marked else text
 
-    for title, which in (("min µs", "least"), ("median µs", "median")):
-        column(title, lambda e, n=which: bold(  # type: ignore[misc]
+    for title, statistic in (("min µs", "least"), ("median µs", "median")):
+        column(title, lambda e, n=statistic: bold(  # type: ignore[misc]
             number(e.time[n] * 1e6), e.limits is not None and bool(e.missed)) if e.time else None)  # fmt: skip
-    for at, title in enumerate(("GB/s", "GFLOP/s")):
-        column(title, lambda e, i=at: number(rate * 1e-9) if (rate := rates(e)[i]) else None)  # type: ignore[misc]
+    for rate_index, title in enumerate(("GB/s", "GFLOP/s")):
+        column(title, lambda e, index=rate_index: number(rate * 1e-9) if (rate := rates(e)[index]) else None)  # type: ignore[misc]
     column("of roofline", lambda e: None if (part := share(e, roof)) is None else f"{part:.0%}")
     column("of a copy", lambda e: bold(number(e.copy[0]), "copy" in e.missed) if e.copy else None)
     for peer in section.peers:
         column(f"{peer} / ours", lambda e, p=peer: bold(  # type: ignore[misc]
-            f"{both[0]:.2f}", p in e.missed) if (both := e.ratio(p)) else None)  # fmt: skip
-        column("(medians)", lambda e, p=peer: f"{both[1]:.2f}" if (both := e.ratio(p)) else None)  # type: ignore[misc]
+            f"{ratios[0]:.2f}", p in e.missed) if (ratios := e.ratio(p)) else None)  # fmt: skip
+        column("(medians)", lambda e, p=peer: f"{ratios[1]:.2f}" if (ratios := e.ratio(p)) else None)  # type: ignore[misc]
     column("aim", _aim)
     column("error", lambda e: None if e.error is None else f"{e.error:.1g}")
-    for which in ("abs", "rel", "ulp"):
-        column({"ulp": "ulp"}.get(which, f"{which} error"), lambda e, n=which: None  # type: ignore[misc]
+    for statistic in ("abs", "rel", "ulp"):
+        column({"ulp": "ulp"}.get(statistic, f"{statistic} error"), lambda e, n=statistic: None  # type: ignore[misc]
                if (value := (e.facts.get("accuracy") or {}).get(n)) is None else f"{float(value):.2g}")  # fmt: skip
     fact("host µs", "host_us")
     fact("cold ms", "cold_ms")
@@ -87,16 +87,16 @@ def _aim(entry: Entry) -> str:
 
 
 def _steps(report: Mapping[str, Any]) -> list[str]:
-    """Timelines in a line each; of memory the first and the last step."""
+    """Return one line per timeline, and the memory of the first and the last step of each curve."""
     lines = [f"- {_safe(line.name)} on {_safe(line.device)}: {_safe(line.summary)}" for line in timelines(report)]
     for curve in curves(report):
         if curve.steps:
             first, last = curve.steps[0], curve.steps[-1]
-            taken = [step["driver_allocations"] for step in (first, last)]
+            segment_counts = [step["driver_allocations"] for step in (first, last)]
             lines.append(
                 f"- {_safe(curve.name)} on {_safe(curve.device)}: peak {in_bytes(last['peak'])}, held "
-                f"{in_bytes(last['reserved'])}; segments from the driver: {taken[0]} in the first step, {taken[1]} "
-                f"in step {len(curve.steps)}"
+                f"{in_bytes(last['reserved'])}; segments from the driver: {segment_counts[0]} in the first step, "
+                f"{segment_counts[1]} in step {len(curve.steps)}"
             )
     return lines
 
@@ -106,7 +106,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text that stays in its cell, and is no markup but for our own bold."""
+    """Escape text so that it stays in its cell and is not read as markup."""
     for mark in ("\\", "|", "<", "`", "_"):
         text = text.replace(mark, f"\\{mark}")
     return text

@@ -1,4 +1,4 @@
-"""What a run or reports of earlier ones become: files of several formats, tables on a terminal, a comparison."""
+"""Outputs of a run or of stored reports: files of several formats, tables on a terminal, a comparison."""
 
 from __future__ import annotations
 
@@ -17,15 +17,25 @@ from .changes import Change, Comparison
 from .colours import Paint, painter
 from .roofline import roofs
 from .rows import FORMAT, Entry, entries, load, number, sections
-from .terminal import fitted, lines
+from .terminal import lines, pad_to_width
 
-__all__ = ["add_options", "check", "compare_files", "compared", "from_files", "roof_lines", "show", "timeline", "write"]
+__all__ = [
+    "add_options",
+    "check",
+    "compare_files",
+    "from_files",
+    "print_comparison",
+    "roof_lines",
+    "show",
+    "timeline",
+    "write",
+]
 
 Report = dict[str, Any]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options that say what is written, and those that read reports instead of measuring."""
+    """Add the options that name output files, and those that read reports instead of measuring."""
     parser.add_argument("--html", type=Path, metavar="FILE", help="one page with tables and plots, for a browser")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="a folder for plots, PNG and SVG (needs matplotlib)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="a line for each row and contender")
@@ -54,71 +64,73 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """ArgumentError where a file that is asked for cannot be written or drawn: before anything is measured."""
+    """Raise ArgumentError before a long run if a requested file cannot be written or plotted."""
     from . import plots
 
     if options.plots and not plots.available():
         raise ArgumentError('bench: --plots needs matplotlib: pip install "weftgrad[bench]"')
     for name in ("output", "markdown", "html", "csv", "jsonl", "timeline", "plots"):
         path = getattr(options, name, None)
-        if path is not None and (problem := _problem(path, name == "plots")):
+        if path is not None and (problem := _path_problem(path, name == "plots")):
             raise ArgumentError(f"bench: --{name} {path} cannot be written: {problem}; name another")
 
 
-def _problem(path: Path, folder: bool) -> str:
-    """What keeps a file, or a folder of files, from being written; empty if nothing does."""
+def _path_problem(path: Path, folder: bool) -> str:
+    """Return why a file, or a folder of files, cannot be written; empty if it can."""
     if path.exists() and path.is_dir() is not folder:
         return "it is no folder" if folder else "it is a folder"
-    place = path
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if place != path and not place.is_dir():
-        return f"{place} is no folder"
+    parent = path
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    if parent != path and not parent.is_dir():
+        return f"{parent} is no folder"
     try:
         (path if folder else path.parent).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        return f"in {place}: {error.strerror}"
-    return "" if os.access(place, os.W_OK) else f"no permission to write to {place}"
+        return f"in {parent}: {error.strerror}"
+    return "" if os.access(parent, os.W_OK) else f"no permission to write to {parent}"
 
 
 def write(options: argparse.Namespace, reports: Sequence[Report]) -> list[Path]:
-    """Write the files that are made of all rows together; returns them."""
+    """Write the HTML, CSV, JSON-lines and plot files that the options name, and return their paths."""
     from . import page, plots, tables
 
-    found = entries(reports)
-    written = []
+    all_entries = entries(reports)
+    paths = []
     for path, text in (
-        (options.html, lambda: page.html(reports, found, plots.svg(found, reports) if plots.available() else None)),
-        (options.csv, lambda: tables.as_csv(found)), (options.jsonl, lambda: tables.as_json_lines(reports, found)),
+        (options.html,
+         lambda: page.html(reports, all_entries, plots.svg(all_entries, reports) if plots.available() else None)),
+        (options.csv, lambda: tables.as_csv(all_entries)),
+        (options.jsonl, lambda: tables.as_json_lines(reports, all_entries)),
     ):  # fmt: skip
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text(), encoding="utf-8")
-            written.append(path)
-    return written + (plots.write(found, options.plots, reports) if options.plots else [])
+            paths.append(path)
+    return paths + (plots.write(all_entries, options.plots, reports) if options.plots else [])
 
 
 def from_files(options: argparse.Namespace) -> int:
-    """Show reports and write what was asked for. Exit status 0."""
+    """Print stored reports and write the requested files. Return exit status 0."""
     from .markdown import as_markdown
 
     if options.output:
         raise ArgumentError("bench: --output is for what is measured, and --report measures nothing")
     check(options)
     reports = [load(path) for path in options.report]
-    found = entries(reports)
-    show(found)
+    all_entries = entries(reports)
+    show(all_entries)
     written = write(options, reports)
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text(as_markdown(reports, found), encoding="utf-8")
+        options.markdown.write_text(as_markdown(reports, all_entries), encoding="utf-8")
         written.append(options.markdown)
     print(*(f"written to {path}" for path in written), sep="\n")
     return 0
 
 
 def timeline(options: argparse.Namespace) -> int:
-    """Write the trace of a training step or a program, and what else was asked for of it. Exit status 0."""
+    """Write the trace of a training step or a program, and the other requested files. Return exit status 0."""
     import weftgrad as wg
     from weftgrad.profiler import profile
 
@@ -131,74 +143,74 @@ def timeline(options: argparse.Namespace) -> int:
     site = OurSite(name)
     report: Report = {"format": FORMAT, "suite": "train", "machine": None, "host": [], "kernels": [], "curves": []}
     if options.program:
-        run = steps.program(options.program[0], options.program[1:])
-        with profile(profile_memory=True) as made:
+        run = steps.program_call(options.program[0], options.program[1:])
+        with profile(profile_memory=True) as profiler:
             run()
             wg.synchronize()
-        row = steps.drawn(" ".join(options.program), name, made.events())
+        row = steps.timeline_row(" ".join(options.program), name, profiler.events())
     else:
-        case = next(steps.cases_of(options), None)
+        case = next(steps.training_cases(options), None)
         if case is None:
             raise ArgumentError(f"bench: --timeline: no training step has {options.only!r} in its name")
-        step, curve = steps.memory_of(case.name, name, lambda: case.on(site).call)
+        step, curve = steps.record_memory(case.name, name, lambda: case.on(site).call)
         report["curves"].append(curve)
-        row, made = steps.record(case.name, name, step)
+        row, profiler = steps.record(case.name, name, step)
     report |= {"machine": describe([site]), "timelines": [row]}
     options.timeline.parent.mkdir(parents=True, exist_ok=True)
-    made.export_chrome_trace(options.timeline)
-    print(made.key_averages().table(sort_by="self_device_time_total", row_limit=16))
+    profiler.export_chrome_trace(options.timeline)
+    print(profiler.key_averages().table(sort_by="self_device_time_total", row_limit=16))
     (line,) = steps.timelines(report)
     print(f"{line.name} on {name}: {line.summary}")
-    written = [options.timeline, *write(options, [report])]
+    paths = [options.timeline, *write(options, [report])]
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        written.append(options.output)
-    print(*(f"written to {path}" for path in written), sep="\n")
+        paths.append(options.output)
+    print(*(f"written to {path}" for path in paths), sep="\n")
     return 0
 
 
-def show(found: Sequence[Entry]) -> None:
-    """Print a table for each device and suite, coloured by the share of what the device was measured to do at most."""
-    measured, paint = roofs(found), painter(sys.stdout)
+def show(all_entries: Sequence[Entry]) -> None:
+    """Print a table for each device and suite, coloured by the share of the measured roofline."""
+    roof_by_hardware, paint = roofs(all_entries), painter(sys.stdout)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for section in sections(found):
+    for section in sections(all_entries):
         print(f"\n{paint(section.title, 'head')}")
-        print(*lines(section, measured.get(section.hardware), paint, width), sep="\n")
-    print(*roof_lines(found), *summary.lines(found), sep="\n")
+        print(*lines(section, roof_by_hardware.get(section.hardware), paint, width), sep="\n")
+    print(*roof_lines(all_entries), *summary.lines(all_entries), sep="\n")
 
 
-def roof_lines(found: Sequence[Entry]) -> list[str]:
-    """What each piece of hardware was measured to do at most."""
+def roof_lines(all_entries: Sequence[Entry]) -> list[str]:
+    """Return one line per device with its measured roofline."""
     from .page import roof_text
 
-    return [f"\n{name}, measured: {roof_text(roof)}" for name, roof in roofs(found).items()]
+    return [f"\n{name}, measured: {roof_text(roof)}" for name, roof in roofs(all_entries).items()]
 
 
 def compare_files(options: argparse.Namespace) -> int:
-    """Two reports beside each other."""
+    """Compare two report files. Return 1 if a row became slower or wrong."""
     if len(options.compare) > 2:
         raise ArgumentError(f"bench: --compare takes one or two reports, not {len(options.compare)}")
     old, new = (load(path) for path in options.compare)
-    return compared(old, new, options.threshold)
+    return print_comparison(old, new, options.threshold)
 
 
-def compared(old: Report, new: Report, threshold: float) -> int:
-    """Print how rows changed. Exit status 1 if one became slower, or has a problem that it did not have."""
-    found = changes.compare(old, new, threshold)
+def print_comparison(old: Report, new: Report, threshold: float) -> int:
+    """Print how rows changed. Return 1 if one became slower or has a new problem, else 0."""
+    comparison = changes.compare(old, new, threshold)
     paint = painter(sys.stdout)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    room = 58 if width is None else max(16, min(58, width - 63))  # what the columns and a verdict leave
+    name_width = 58 if width is None else max(16, min(58, width - 63))  # the columns and a verdict need 63 cells
     heads = f"{'min us':>10s} {'was':>10s} {'change':>8s} {'medians':>8s} {'peers':>7s} {'counts':>7s}"
-    print(fitted('row', room), heads)
-    for change in found.changes:
-        print(_change_line(change, paint, room))
-    print(_summary(found, paint))
-    return 1 if found.regressions else 0
+    print(pad_to_width("row", name_width), heads)
+    for change in comparison.changes:
+        print(_change_line(change, paint, name_width))
+    print(_summary(comparison, paint))
+    return 1 if comparison.regressions else 0
 
 
-def _change_line(change: Change, paint: Paint, room: int) -> str:
-    name = fitted(f"{change.new.name} ({change.new.device})", room)
+def _change_line(change: Change, paint: Paint, name_width: int) -> str:
+    name = pad_to_width(f"{change.new.name} ({change.new.device})", name_width)
     if change.old.time is None or change.new.time is None:
         role = {"broken": "bad", "mended": "good"}.get(change.verdict, "faint")
         return f"{name} {paint(change.new.problem or change.verdict, role)}"
@@ -207,27 +219,30 @@ def _change_line(change: Change, paint: Paint, room: int) -> str:
     verdict = change.verdict if change.verdict != "same" else ""
     return (
         f"{name} {number(change.new.time['least'] * 1e6):>10s} {number(change.old.time['least'] * 1e6):>10s} "
-        f"{paint(f'{change.least - 1:>+8.0%}', role)} {_median(change)} {control:>7s} {change.threshold:>7.0%} "
+        f"{paint(f'{change.least - 1:>+8.0%}', role)} {_median_text(change)} {control:>7s} {change.threshold:>7.0%} "
         f"{paint(verdict, role)}"
     ).rstrip()
 
 
-def _median(change: Change) -> str:
-    """The change of the median, with a mark where it is more than its samples leave open."""
+def _median_text(change: Change) -> str:
+    """Return the change of the median, with `!` if it exceeds the spread of the samples."""
     beyond = change.median > 1 + change.open_median or change.median < 1 / (1 + change.open_median)
     return f"{change.median - 1:+.0%}{'!' if beyond else ' '}".rjust(8)
 
 
-def _summary(found: Comparison, paint: Paint) -> str:
-    verdicts = [change.verdict for change in found.changes]
-    words = [f"{len(verdicts)} rows"] + [
+def _summary(comparison: Comparison, paint: Paint) -> str:
+    verdicts = [change.verdict for change in comparison.changes]
+    counts = [f"{len(verdicts)} rows"] + [
         paint(f"{verdicts.count(v)} {v}", role)
         for v, role in (("slower", "bad"), ("broken", "bad"), ("faster", "good"), ("mended", "good"))
         if v in verdicts
     ]
-    lines = [", ".join(words) + f"; peers of all rows changed by {found.drift - 1:+.0%} (middle)"]
-    lines += [paint(f"another device: {words}", "fair") for words in found.moved]
-    for names, what in ((found.missing, "no longer measured"), (found.added, "new")):
-        if names:
-            lines.append(f"{what}: {', '.join(names[:8])}" + (f" and {len(names) - 8} more" if len(names) > 8 else ""))
+    lines = [", ".join(counts) + f"; peers of all rows changed by {comparison.drift - 1:+.0%} (middle)"]
+    lines += [paint(f"another device: {counts}", "fair") for counts in comparison.moved]
+    for row_names, label in ((comparison.missing, "no longer measured"), (comparison.added, "new")):
+        if row_names:
+            lines.append(
+                f"{label}: {', '.join(row_names[:8])}"
+                + (f" and {len(row_names) - 8} more" if len(row_names) > 8 else "")
+            )
     return "\n".join(lines)

@@ -1,6 +1,7 @@
-"""A report as one HTML page that needs nothing else: style, script and plots are in it, and it asks no network.
+"""A report as one self-contained HTML page: style, script and plots are embedded, and nothing is loaded from a network.
 
-Names come from files and drivers, so the template escapes everything, and the page's policy runs its own script alone.
+Names come from files and drivers, so the template escapes all text, and the page's content security policy allows only
+its own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FOLDER = Path(__file__).parent / "html"
 
 
 def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: Mapping[str, str] | None) -> str:
-    """The page. plots: SVG by title; None where matplotlib is missing."""
+    """Return the page. plots: SVG text by title, or None if matplotlib is missing."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -36,17 +37,18 @@ def html(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry], plots: 
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "report.js.j2"))
-    measured = roofs(entries)
-    found = sections(entries)
+    roof_by_hardware = roofs(entries)
+    all_sections = sections(entries)
     return environment.get_template("report.html.j2").render(
         title="weftgrad bench: " + ", ".join(_hardware(reports, entries)),
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), version=wg.__version__,
         summary=[line.strip() for line in summary.lines(entries)],
         machines=[machine_facts(report) for report in reports],
-        roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in measured.items()],
+        roofs=[{"hardware": name, "text": roof_text(roof)} for name, roof in roof_by_hardware.items()],
         devices=list(dict.fromkeys(e.device for e in entries)),
         groups=sorted({entry.group for entry in entries} | ({"steps"} if any(step_tables(reports)) else set())),
-        tables=[table(section, measured.get(section.hardware)) for section in found] + list(step_tables(reports)),
+        tables=[table(section, roof_by_hardware.get(section.hardware)) for section in all_sections]
+        + list(step_tables(reports)),
         plots=None if plots is None else [
             {"title": title, "data": base64.b64encode(svg.encode()).decode()} for title, svg in plots.items()
         ],
@@ -62,7 +64,7 @@ def roof_text(roof: Roof) -> str:
 
 
 def _hardware(reports: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> list[str]:
-    """Names of all devices; a report of steps alone has no entries."""
+    """Return the names of all devices, also for a report that has steps but no entries."""
     names = [e.hardware for e in entries] or [printable(d["name"]) for r in reports for d in r["machine"]["devices"]]
     return list(dict.fromkeys(names))
 
@@ -72,7 +74,7 @@ def _hash(text: str) -> str:
 
 
 def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands in the head of the page about one report."""
+    """Return the caption and facts about one report's machine, for the head of the page."""
     machine = report["machine"]
     facts = []
     for device in machine["devices"]:
@@ -93,7 +95,7 @@ def machine_facts(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(section: Section, roof: Roof | None) -> dict[str, Any]:
-    """A section as the template takes it: columns that some row fills, and rows of cells."""
+    """Return a section for the template: its non-empty columns, and rows of cells."""
     columns, rows = (_host if section.part == "host" else _kernels)(section, roof)
     filled = [i for i in range(len(columns)) if any(row["cells"][i]["text"] for row in rows)]
     columns = [columns[i] for i in filled]
@@ -118,14 +120,15 @@ def _kernels(section: Section, roof: Roof | None) -> tuple[list[tuple[str, str, 
     ]  # fmt: skip
     rows = []
     for entry in section.entries:
-        moved, done = rates(entry)
-        part = share(entry, roof)
-        cells = [_text(entry.name), *_times(entry, ""), _number(moved and moved * 1e-9), _number(done and done * 1e-9),
-                 _number(part, f"{part:.0%}" if part is not None else "", bar=part)]  # fmt: skip
+        bytes_rate, flops_rate = rates(entry)
+        roof_share = share(entry, roof)
+        cells = [_text(entry.name), *_times(entry, ""), _number(bytes_rate and bytes_rate * 1e-9),
+                 _number(flops_rate and flops_rate * 1e-9),
+                 _number(roof_share, "" if roof_share is None else f"{roof_share:.0%}", bar=roof_share)]  # fmt: skip
         for peer in peers:
-            both = entry.ratio(peer) or (None, None)
+            ratios = entry.ratio(peer) or (None, None)
             role = "missed" if peer in entry.missed else "met" if peer in entry.aims else ""
-            cells += [_number(both[0], role=role), _number(both[1])]
+            cells += [_number(ratios[0], role=role), _number(ratios[1])]
         role = "missed" if "copy" in entry.missed else "met" if "copy" in entry.aims else ""
         cells.append(_number(entry.copy and entry.copy[0], role=role))
         cells += [_text(", ".join(f"{n} {aim:g}" for n, aim in entry.aims.items()), "missed" * bool(entry.missed)),
@@ -141,7 +144,7 @@ def _detail(cell: Cell) -> Cell:
 
 
 def _fact(name: str, unit: Callable[[float], str] = number) -> Callable[[Entry], Cell]:
-    """A cell of one of a row's facts, empty where the report has none."""
+    """Return a function from an entry to the cell of one of its facts, empty if the report has none."""
 
     def cell(entry: Entry) -> Cell:
         value = entry.facts.get(name)
@@ -158,7 +161,7 @@ def _error(which: str) -> Callable[[Entry], Cell]:
     return cell
 
 
-# Columns that are shown by choice: name, help, whether numbers, and the cell of a row.
+# Columns that a reader can switch on: name, help, whether they hold numbers, and a function from an entry to its cell.
 _DETAILS: tuple[tuple[str, str, bool, Callable[[Entry], Cell]], ...] = (
     ("abs error", "largest", True, _error("abs")), ("rel error", "largest, relative to the value", True, _error("rel")),
     ("ulp", "largest error in units of the last place", True, _error("ulp")),

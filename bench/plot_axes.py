@@ -1,11 +1,11 @@
-"""What plots share: colours, ticks of logarithmic axes, figures that take so much and no more."""
+"""Helpers that plots share: colours, ticks of logarithmic axes, splitting rows into figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["COLOURS", "colours", "in_short", "parts", "round_ticks", "ticks_up"]
+__all__ = ["COLOURS", "chunks", "colours", "in_short", "round_ticks", "ticks_up"]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6f6f6f")  # Okabe and Ito's palette
 _FIXED = {"torch": "#d55e00", "numpy": "#009e73", "cupy": "#cc79a7", "jax": "#e69f00", "tinygrad": "#56b4e9"}
@@ -13,21 +13,21 @@ _ROUND = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5,
 
 
 def colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each name, the same one for a library wherever it is; others have those that are not taken."""
-    found = {name: _FIXED[name] for name in names if name in _FIXED}
-    free = [colour for colour in COLOURS if colour not in found.values()]
-    others = [name for name in dict.fromkeys(names) if name not in found]
-    return found | {name: free[i % len(free)] for i, name in enumerate(others)}
+    """Return a colour for each name. A library always has the same colour; other names get the remaining ones."""
+    fixed = {name: _FIXED[name] for name in names if name in _FIXED}
+    free = [colour for colour in COLOURS if colour not in fixed.values()]
+    other_names = [name for name in dict.fromkeys(names) if name not in fixed]
+    return fixed | {name: free[i % len(free)] for i, name in enumerate(other_names)}
 
 
-def parts(items: list[Any], most: int) -> Iterator[list[Any]]:
-    """Runs of `most` items, the last one of what is left."""
-    for begin in range(0, len(items), max(most, 1)):
-        yield items[begin : begin + most]
+def chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
+    """Yield chunks of `size` items; the last one may be shorter."""
+    for begin in range(0, len(items), max(size, 1)):
+        yield items[begin : begin + size]
 
 
 def ticks_up(axes: Any, low: float, high: float) -> None:
-    """Round numbers, written out, up a logarithmic axis."""
+    """Set round tick values on a logarithmic y axis, written without exponents up to a million."""
     ticks = round_ticks(low, high)
     axes.set_yticks(ticks, [f"{tick:g}" if tick < 1e6 else f"{tick:.0e}" for tick in ticks])
     axes.tick_params(axis="y", which="minor", left=False, labelleft=False)
@@ -35,7 +35,7 @@ def ticks_up(axes: Any, low: float, high: float) -> None:
 
 
 def in_short(value: float) -> str:
-    """`200`, `50K`, `1M`, `2G`: powers of 1000."""
+    """Return a number with a unit prefix (powers of 1000): `200`, `50K`, `1M`, `2G`."""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("K", 1e3)):
         if value >= size * 0.9999:
             return f"{value / size:g}{unit}"
@@ -43,10 +43,10 @@ def in_short(value: float) -> str:
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Four round numbers or more between two, the roundest ones that are so many."""
-    found: list[float] = []
+    """Return at least four round numbers between `low` and `high`, with as few digits as possible."""
+    ticks: list[float] = []
     for digits in _ROUND:
-        found = [m * 10.0**p for p in range(-12, 13) for m in digits if low <= m * 10.0**p <= high]
-        if len(found) > 3:
+        ticks = [m * 10.0**p for p in range(-12, 13) for m in digits if low <= m * 10.0**p <= high]
+        if len(ticks) > 3:
             break
-    return found
+    return ticks

@@ -1,6 +1,6 @@
-"""Plots of reports, drawn by matplotlib: a roofline for each device, sizes for each op; bars and steps are elsewhere.
+"""Plots of reports by matplotlib: a roofline for each device, and speed over size for each op.
 
-Names are drawn as they are: mathematical markup in them is not interpreted.
+`bar_plots` and `step_plots` draw bars and steps. Names are drawn verbatim: TeX markup in them is not interpreted.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from . import bar_plots, step_plots
-from .plot_axes import COLOURS, colours, in_short, parts, round_ticks, ticks_up
-from .roofline import Roof, below, rates, roofs
+from .plot_axes import COLOURS, chunks, colours, in_short, round_ticks, ticks_up
+from .roofline import Roof, is_below_roof, rates, roofs
 from .rows import Entry, Section, number, sections
 
 __all__ = ["available", "svg", "write"]
 
 Drawing = Callable[[Any], None]
-_SIZE = re.compile(r"(.+)\s(\d+(?:x\d+)*)([KMG]?)((?:, .*)?)")  # op, extents, unit, what else: `, gradient`
+_SIZE = re.compile(r"(.+)\s(\d+(?:x\d+)*)([KMG]?)((?:, .*)?)")  # op, extents, unit, suffix such as `, gradient`
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_LETTERS = 52  # that fit below a plot of sizes
-_MOST_SWEEPS = 9  # ops of a figure
+_LABEL_LETTERS = 52  # characters that fit below a plot of sizes
+_MAX_SWEEPS = 9  # ops per figure
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
+    """Return True if matplotlib is installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -38,17 +38,17 @@ def available() -> bool:
 
 
 def svg(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]] = ()) -> dict[str, str]:
-    """All plots by title, as SVG elements without a prologue. reports: whose curves and timelines are drawn as well."""
-    found = {}
+    """Return all plots by title, as SVG elements without a prologue. Curves and timelines of `reports` are included."""
+    svg_by_title = {}
     for title, _, figure in _figures(entries, reports):
         text = io.StringIO()
         _save(figure, text, "svg")
-        found[title] = text.getvalue()[text.getvalue().index("<svg") :]
-    return found
+        svg_by_title[title] = text.getvalue()[text.getvalue().index("<svg") :]
+    return svg_by_title
 
 
 def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Mapping[str, Any]] = ()) -> list[Path]:
-    """Write all plots into `folder`, as PNG and SVG; returns the files."""
+    """Write all plots into `folder` as PNG and SVG, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for _, name, figure in _figures(entries, reports):
@@ -61,24 +61,24 @@ def write(entries: Sequence[Entry], folder: Path, reports: Sequence[Mapping[str,
 def _save(figure: Any, target: Any, kind: str) -> None:
     import matplotlib
 
-    # Without dates and random identifiers: the same rows give the same file. Text stays text, which is much shorter.
+    # Without dates and random identifiers, the same rows give the same file. Text as <text> is much shorter than paths.
     settings = {"svg.hashsalt": "weftgrad", "svg.fonttype": "none"}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script that the font has not
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the font lacks some scripts
         metadata = {"Date": None, "Creator": None, "Format": None, "Type": None} if kind == "svg" else None
         figure.savefig(target, format=kind, dpi=110, metadata=metadata)
 
 
 def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Any]]:
-    """Title, name of a file and figure of each plot."""
+    """Yield the title, file name and figure of each plot."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for title, size, draw in (*_plans(entries), *step_plots.plans(reports)):
-        base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
-        name = next(n for n in (base, *(f"{base}-{i}" for i in range(2, 1000))) if n not in taken)
-        taken.add(name)
+        stem = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "plot"
+        name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if n not in used_names)
+        used_names.add(name)
         with matplotlib.rc_context({"text.parse_math": False, "font.size": 9, "axes.titlesize": 10}):
             figure = Figure(figsize=size, layout="constrained")
             figure.suptitle(title)
@@ -87,23 +87,23 @@ def _figures(entries: Sequence[Entry], reports: Sequence[Mapping[str, Any]]) -> 
 
 
 def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float], Drawing]]:
-    """What there is to draw: title, size in inches, and a function that fills a figure."""
+    """Yield each figure's title, size in inches, and a function that draws it."""
     kernels = [e for e in entries if e.part == "kernel" and e.time is not None]
     for hardware, roof in roofs(kernels).items():
-        own = [e for e in kernels if e.hardware == hardware and below(e)]
-        panels = [p for p in _PANELS if any(p.place(e, roof) for e in own)]
+        device_entries = [e for e in kernels if e.hardware == hardware and is_below_roof(e)]
+        panels = [p for p in _PANELS if any(p.point(e, roof) for e in device_entries)]
         if panels:
-            devices = ", ".join(dict.fromkeys(e.device for e in own))
+            devices = ", ".join(dict.fromkeys(e.device for e in device_entries))
             yield (f"Roofline, {hardware} ({devices})", (1 + 5.5 * len(panels), 4.6),
-                   partial(_roofline, entries=own, roof=roof, panels=panels))  # fmt: skip
+                   partial(_roofline, entries=device_entries, roof=roof, panels=panels))  # fmt: skip
     for section in sections(kernels):
-        sweeps = [(op, found) for op, found in _sweeps(section).items() if len(found) > 2]
-        for part, chosen in enumerate(parts(sweeps, _MOST_SWEEPS)):
-            columns = min(3, len(chosen))
-            rows = -(-len(chosen) // columns)
-            more = f", {part + 1}" if part else ""
-            yield (f"Sizes, {section.title}{more}", (0.6 + 3.9 * columns, 0.9 + 2.9 * rows),
-                   partial(_sizes, sweeps=chosen, grid=(rows, columns)))  # fmt: skip
+        sweeps = [(op, points) for op, points in _sweeps(section).items() if len(points) > 2]
+        for part, chunk in enumerate(chunks(sweeps, _MAX_SWEEPS)):
+            columns = min(3, len(chunk))
+            rows = -(-len(chunk) // columns)
+            suffix = f", {part + 1}" if part else ""
+            yield (f"Sizes, {section.title}{suffix}", (0.6 + 3.9 * columns, 0.9 + 2.9 * rows),
+                   partial(_sizes, sweeps=chunk, grid=(rows, columns)))  # fmt: skip
     yield from bar_plots.plans(kernels)
 
 
@@ -111,19 +111,20 @@ def _plans(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float],
 
 
 class _Panel:
-    """A way to show rows under a roof: by intensity, or where a row has bytes or operations alone, by their number."""
+    """One kind of roofline plot: over arithmetic intensity, or, for rows with only bytes or only operations, over their
+    number."""
 
     def __init__(self, title: str, across: str, up: str, unit: float):
         self.title, self.across, self.up, self.unit = title, across, up, unit
 
-    def place(self, entry: Entry, roof: Roof) -> tuple[float, float] | None:
-        """Where the row is, in bytes, operations and seconds."""
-        moved, done = rates(entry)
-        if moved and done:
-            return (entry.flops / entry.bytes, done) if self.across.startswith("op") else None
-        if moved:
-            return (entry.bytes, moved) if self.across.startswith("by") else None
-        return (entry.flops, done) if done and self.across.startswith("wo") else None
+    def point(self, entry: Entry, roof: Roof) -> tuple[float, float] | None:
+        """Return the row's (x, y) in bytes, operations and seconds, or None if it belongs to another panel."""
+        bytes_rate, flops_rate = rates(entry)
+        if bytes_rate and flops_rate:
+            return (entry.flops / entry.bytes, flops_rate) if self.across.startswith("op") else None
+        if bytes_rate:
+            return (entry.bytes, bytes_rate) if self.across.startswith("by") else None
+        return (entry.flops, flops_rate) if flops_rate and self.across.startswith("wo") else None
 
 
 _PANELS = (
@@ -135,29 +136,29 @@ _PANELS = (
 
 def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_Panel]) -> None:
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        placed = [(e, place) for e in entries if (place := panel.place(e, roof))]
-        groups = list(dict.fromkeys((e.device, e.group) for e, _ in placed))
-        several = len({device for device, _ in groups}) > 1
+        points_by_entry = [(e, point) for e in entries if (point := panel.point(e, roof))]
+        groups = list(dict.fromkeys((e.device, e.group) for e, _ in points_by_entry))
+        has_several_devices = len({device for device, _ in groups}) > 1
         for i, (device, group) in enumerate(groups):
-            points = [place for e, place in placed if (e.device, e.group) == (device, group)]
+            points = [point for e, point in points_by_entry if (e.device, e.group) == (device, group)]
             axes.scatter([x for x, _ in points], [y * panel.unit for _, y in points], s=26, alpha=0.85, linewidths=0.5,
                          edgecolors="white", color=COLOURS[i % len(COLOURS)], marker="os^Dv"[i // len(COLOURS) % 5],
-                         label=f"{group} ({device})" if several else group, zorder=3)  # fmt: skip
-        xs = [x for _, (x, _) in placed]
+                         label=f"{group} ({device})" if has_several_devices else group, zorder=3)  # fmt: skip
+        xs = [x for _, (x, _) in points_by_entry]
         low, high = min(xs) / 2, max(xs) * 2
         axes.set_xscale("log")
         axes.set_yscale("log")
-        kinds = {e.kind for e, _ in placed}
+        row_kinds = {e.kind for e, _ in points_by_entry}
         if panel is _PANELS[1]:
             lines = [("", roof.bandwidth)] if roof.bandwidth else []
         else:
-            lines = [(f"{kind}: ", peak) for kind, peak in roof.peaks.items() if kind in kinds]
+            lines = [(f"{kind}: ", peak) for kind, peak in roof.peaks.items() if kind in row_kinds]
         bandwidth = roof.bandwidth if panel is _PANELS[0] else None
-        if bandwidth and lines:  # so that the slope is there, whatever rows there are
+        if bandwidth and lines:  # extend the x axis so that the bandwidth slope is visible
             low = min(low, min(best.rate for _, best in lines) / bandwidth.rate / 6)
         for style, (kind, best) in enumerate(lines):
             ends = [low, high]
-            if bandwidth:  # the slope up to the ridge, then level
+            if bandwidth:  # rises up to the ridge point, then flat
                 ridge = best.rate / bandwidth.rate
                 ends = sorted({low, high, min(max(ridge, low), high)})
                 levels = [min(best.rate, x * bandwidth.rate) for x in ends]
@@ -166,7 +167,7 @@ def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_P
             label = f"{kind}{number(best.rate * panel.unit)} {panel.up} by {best.row}"
             dashes = ("-", "--", ":", "-.")[style % 4]
             axes.plot(ends, [y * panel.unit for y in levels], dashes, color="black", linewidth=1.2, label=label)
-        bottom = min(y for _, (_, y) in placed) * panel.unit
+        bottom = min(y for _, (_, y) in points_by_entry) * panel.unit
         ticks_up(axes, bottom / 2, axes.get_ylim()[1] * 1.2)
         ticks = round_ticks(low, high)
         axes.set_xticks(ticks, [in_short(tick) for tick in ticks])
@@ -181,33 +182,33 @@ def _roofline(figure: Any, entries: list[Entry], roof: Roof, panels: Sequence[_P
 
 
 def _sweeps(section: Section) -> dict[str, list[tuple[int, str, Entry]]]:
-    """Rows that differ by a size in their name, the product of its extents, by what else the name has."""
-    found: dict[str, list[tuple[int, str, Entry]]] = {}
+    """Group rows whose names differ only in a size. A row's size is the product of its extents."""
+    sweeps: dict[str, list[tuple[int, str, Entry]]] = {}
     for entry in section.entries:
         match = _SIZE.fullmatch(entry.name)
         if match:
             size = math.prod(map(int, match[2].split("x"))) * _UNITS[match[3]]
             op = f"{entry.group}: {match[1]}{match[4]}"
-            found.setdefault(op, []).append((size, match[2] + match[3], entry))
-    return {op: sorted(rows, key=lambda row: row[0]) for op, rows in found.items()}
+            sweeps.setdefault(op, []).append((size, match[2] + match[3], entry))
+    return {op: sorted(rows, key=lambda row: row[0]) for op, rows in sweeps.items()}
 
 
 def _sizes(figure: Any, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], grid: tuple[int, int]) -> None:
     names = list(dict.fromkeys(n for _, rows in sweeps for _, _, e in rows for n in (e.device, *e.peers)))
-    chosen = colours(names)
+    colour_of = colours(names)
     drawn: dict[str, Any] = {}
     all_axes = figure.subplots(*grid, squeeze=False).flat
     for axes, (op, rows) in zip(all_axes, sweeps, strict=False):
         first = rows[0][2]
         unit = "GFLOP/s" if first.flops else "GB/s" if first.bytes else "µs"
         for name in names:
-            points = [(size, value) for size, _, e in rows if (value := _height(e, name, unit)) is not None]
+            points = [(size, value) for size, _, e in rows if (value := _rate(e, name, unit)) is not None]
             if points:
                 (drawn[name],) = axes.plot(*zip(*points, strict=True), "o-", markersize=4, linewidth=1.4,
-                                           color=chosen[name])  # fmt: skip
+                                           color=colour_of[name])  # fmt: skip
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.set_xticks(*_apart([(size, label) for size, label, _ in rows]))
+        axes.set_xticks(*_spaced_labels([(size, label) for size, label, _ in rows]))
         axes.minorticks_off()
         low, high = axes.get_ylim()
         ticks_up(axes, low, high)
@@ -218,24 +219,24 @@ def _sizes(figure: Any, sweeps: list[tuple[str, list[tuple[int, str, Entry]]]], 
     figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=6, frameon=False)
 
 
-def _height(entry: Entry, name: str, unit: str) -> float | None:
-    time = entry.time if name == entry.device else entry.peers.get(name)
-    if time is None:
+def _rate(entry: Entry, name: str, unit: str) -> float | None:
+    timing = entry.time if name == entry.device else entry.peers.get(name)
+    if timing is None:
         return None
     amount = entry.bytes if unit == "GB/s" else entry.flops
-    return float(time["least"] * 1e6) if unit == "µs" else amount / time["least"] * 1e-9
+    return float(timing["least"] * 1e6) if unit == "µs" else amount / timing["least"] * 1e-9
 
 
-def _apart(sizes: list[tuple[int, str]]) -> tuple[list[int], list[str]]:
-    """Places and labels of ticks; a label too near the one before is left out."""
-    letter = math.log(max(size for size, _ in sizes) / min(size for size, _ in sizes)) / _LETTERS
+def _spaced_labels(sizes: list[tuple[int, str]]) -> tuple[list[int], list[str]]:
+    """Return tick positions and labels without labels that would overlap the previous one."""
+    log_per_letter = math.log(max(size for size, _ in sizes) / min(size for size, _ in sizes)) / _LABEL_LETTERS
     shown: list[tuple[int, str]] = []
     for size, name in sizes:
         label = name
         if name.isdecimal() and size >= 4096:  # 64K
             unit = next((u for u in "GMK" if size % _UNITS[u] == 0), "")
             label = f"{size // _UNITS[unit]}{unit}"
-        room = (len(shown[-1][1]) + len(label) + 2) / 2 * letter if shown else 0
-        if not shown or math.log(size / shown[-1][0]) > room:
+        min_log_distance = (len(shown[-1][1]) + len(label) + 2) / 2 * log_per_letter if shown else 0
+        if not shown or math.log(size / shown[-1][0]) > min_log_distance:
             shown.append((size, label))
     return [size for size, _ in shown], [label for _, label in shown]

@@ -1,4 +1,4 @@
-"""A report's rows as lines of a terminal, as they are measured."""
+"""Format each row as a terminal line when it has been measured."""
 
 from __future__ import annotations
 
@@ -17,37 +17,36 @@ KERNEL_HEAD = (
 
 
 def title(machine: Row) -> str:
-    """What ran: `NVIDIA H200 (cuda:0), torch 2.11.0 on cuda:0`."""
-    devices = " beside ".join(f"{d['name']} ({_place(d)})" for d in machine["devices"])
+    """Return the headline of a run: `NVIDIA H200 (cuda:0), torch 2.11.0 on cuda:0`."""
+    devices = " beside ".join(f"{d['name']} ({_device_text(d)})" for d in machine["devices"])
     versions = machine["versions"]
     torch = f", torch {versions['torch']} on {machine['torch']}" if machine["torch"] else ", without torch"
-    others = [f", {name} {versions.get(name)} on {place}" for name, place in machine.get("places", {}).items()
+    other_peers = [f", {name} {versions.get(name)} on {place}" for name, place in machine.get("places", {}).items()
               if name != "torch"]  # fmt: skip
-    return devices + torch + "".join(others)
+    return devices + torch + "".join(other_peers)
 
 
-def _place(device: Row) -> str:
-    """`cpu; CPU by Portable Computing Language`: a driver for CPUs is told from the hardware it runs on."""
+def _device_text(device: Row) -> str:
+    """Return the device's name; for a CPU also its OpenCL platform: `cpu; CPU by Portable Computing Language`."""
     if device.get("kind") != "CPU":
         return str(device["device"])
     return f"{device['device']}; CPU" + (f" by {device['platform']}" if "platform" in device else "")
 
 
 def host_line(row: Row, paint: Paint = plain) -> str:
-    """One row of host costs."""
+    """Format a row of host costs."""
     if "problem" in row:
         return f"{row['name']:28s} {paint(row['problem'], 'bad')}"
     least, middle = row["target_us"]
-    others = "  ".join(f"{name} {t['least'] * 1e6:.2f}" for name, t in row["peers"].items())
+    peer_times = "  ".join(f"{name} {t['least'] * 1e6:.2f}" for name, t in row["peers"].items())
     times = paint(f"{row['least'] * 1e6:8.2f} {row['median'] * 1e6:8.2f}", "good" if row["met"] else "bad")
     return (
-        f"{row['name']:28s} {times} {least:5.0f} / {middle:<4.0f} "
-        f"{' ' if row['met'] else 'x'}  {others}"
+        f"{row['name']:28s} {times} {least:5.0f} / {middle:<4.0f} {' ' if row['met'] else 'x'}  {peer_times}"
     ).rstrip()
 
 
 def _rates(row: Row) -> tuple[str, str, str]:
-    """GB/s, share of a copy's, GFLOP/s; empty where a row has none."""
+    """Return GB/s, the share of a copy's bandwidth, and GFLOP/s as text; empty if the row has none."""
     copy = row["ratios"].get("copy")
     return (
         f"{row['bytes'] / row['least'] * 1e-9:.1f}" if row["bytes"] else "",
@@ -57,7 +56,7 @@ def _rates(row: Row) -> tuple[str, str, str]:
 
 
 def kernel_line(row: Row, paint: Paint = plain) -> str:
-    """One row of kernels: ratios coloured by their aims, the share of a copy by itself."""
+    """Format a row of kernels. Ratios are coloured by whether they reach their aim."""
     if "problem" in row:
         return f"{row['name']:48s} {paint(row['problem'], 'bad')}"
     rate, copy, flops = _rates(row)

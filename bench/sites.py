@@ -1,4 +1,4 @@
-"""Where contenders run: this project's devices here; peers, one file each, in `peers`."""
+"""Sites: a library on a device. Our devices are defined here; peers, one module each, in `peers`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from .measure import PAUSE
 __all__ = ["CACHES", "NotOffered", "OurSite", "Site", "is_gpu", "sites"]
 
 Array = np.ndarray[Any, Any]
-_FILL = 1 << 26  # elements, float32: what is written ahead of a sample, and more than a last-level cache holds
-_MOST_TURNS = 512 << 20  # bytes
-CACHES = 128 << 20  # bytes, twice the largest last-level cache of a GPU: operands of fewer are rotated
+_FILL_ELEMENTS = 1 << 26  # float32 elements of the filler kernel ahead of a sample; larger than a last-level cache
+_MAX_ROTATED_BYTES = 512 << 20  # bytes
+CACHES = 128 << 20  # bytes, twice the largest last-level cache of a GPU; smaller operands are rotated
 
 
 class NotOffered(AttributeError):
-    """What a row calls is not part of a peer's library: the peer has no part in the row."""
+    """A peer's library does not have a function that a row calls. The row is measured without this peer."""
 
 
 class Site:
-    """A library on a device. weftgrad and torch have the same names for all that cases use.
+    """A library on a device. Cases use only names that weftgrad and torch share.
 
-    name: `cuda:0`, `torch`, `numpy`. gpu: time is taken by the device. cache: bytes that operands should exceed.
-    arrays: the library has NumPy's names and no gradients. modules: it has modules, optimizers, loaders as PyTorch's.
-    checked: rows of a peer have to be right too before they have a speed. place: the device by the library's name.
+    name: `cuda:0`, `torch`, `numpy`. gpu: device time can be measured. graphs: CUDA graphs are supported.
+    cache: bytes that rotated operands should exceed. memory: bytes of device memory, 0 if unlimited.
+    arrays: the library has NumPy's API and no gradients. modules: it has PyTorch's modules, optimizers and loaders.
+    checked: a peer's results are checked too. device_name: the device's name in the library.
     """
 
     name: str
@@ -49,19 +50,19 @@ class Site:
 
     def __init__(self, scale: int = 1):
         self.scale = scale
-        # What operands on the host that do not fit into caches should exceed together, by taking turns.
-        self.host_cache = min(last_level_cache(), _MOST_TURNS) if scale == 1 else 0
+        # Bytes that rotated host operands should exceed together.
+        self.host_cache = min(last_level_cache(), _MAX_ROTATED_BYTES) if scale == 1 else 0
         self._clock: Clock | None = None
 
     @property
-    def place(self) -> str:
+    def device_name(self) -> str:
         return "cpu" if self.device is None else str(self.device)
 
     def wait(self) -> None:
         """Wait until all work is done."""
 
     def clock(self, kind: str) -> Clock:
-        """The clock for `device` time or `wall` time; host devices only have the latter."""
+        """Return the clock for `device` or `wall` time; host devices only have wall time."""
         if kind == "wall" or not self.gpu:
             return WallClock(self.wait, 0.0 if self.gpu else PAUSE)
         if self._clock is None:
@@ -69,41 +70,41 @@ class Site:
         return self._clock
 
     def _device_clock(self) -> Clock:
-        filler = self.library.zeros(max(1024, _FILL // self.scale**2), device=self.device)
+        filler = self.library.zeros(max(1024, _FILL_ELEMENTS // self.scale**2), device=self.device)
         return DeviceClock(self._event, filler.zero_, self.wait)
 
     def _event(self) -> Any:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Give cached memory back."""
+        """Release cached memory."""
 
     def seed(self) -> None:
-        """Start random numbers anew."""
+        """Reset the random number generator."""
         self.library.manual_seed(0)
 
     def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
-        """An array's values, in another dtype if one is named."""
+        """Return a tensor with an array's values, converted to `dtype` if that is given."""
         if not dtype:
             return self.library.tensor(array, device=self.device, requires_grad=grad)
-        made = self.library.tensor(array, device=self.device).to(getattr(self.library, dtype))
-        return made.requires_grad_() if grad else made
+        tensor = self.library.tensor(array, device=self.device).to(getattr(self.library, dtype))
+        return tensor.requires_grad_() if grad else tensor
 
     def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
-        """Normal random numbers, made on the device."""
+        """Return standard normal random numbers, generated on the device."""
         kind = getattr(self.library, dtype)
         return self.library.randn(*shape, dtype=kind, device=self.device, requires_grad=grad)
 
     def uniform(self, *shape: int) -> Any:
-        """float32 random numbers of [0, 1)."""
+        """Return float32 random numbers in [0, 1)."""
         return self.library.rand(*shape, device=self.device)
 
     def integers(self, high: int, *shape: int) -> Any:
-        """Random integers below `high`."""
+        """Return random integers in [0, high)."""
         return self.library.randint(0, high, shape, device=self.device)
 
     def host(self, tensor: Any) -> Array:
-        """The values as an array: float64, or integers."""
+        """Return a tensor's values as a NumPy array: float64, or integers."""
         values = tensor.detach()
         if "int" in str(values.dtype):
             return np.asarray(values.cpu().numpy())
@@ -113,46 +114,50 @@ class Site:
 
     @contextmanager
     def precision(self, name: str) -> Iterator[None]:
-        """How exactly float32 matrices are multiplied in here."""
-        before = self.library.get_float32_matmul_precision()
+        """Set the precision of float32 matrix products inside the context."""
+        old_precision = self.library.get_float32_matmul_precision()
         self.library.set_float32_matmul_precision(name)
         try:
             yield
         finally:
-            self.library.set_float32_matmul_precision(before)
+            self.library.set_float32_matmul_precision(old_precision)
 
     def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(library, *operands)` as a function of the operands: compiled ahead where the library does that."""
+        """Return `function(library, *operands)` as a function of the operands, compiled by the library's JIT if any."""
         return partial(function, self.library)
 
-    def slopes(self, function: Callable[..., Any], operands: Sequence[Any], wanted: Sequence[int],
+    def backward_call(self, function: Callable[..., Any], operands: Sequence[Any], grad_indices: Sequence[int],
                seed: Callable[[tuple[int, ...]], Array]) -> Callable[[], Any]:  # fmt: skip
-        """A call that goes back once more through `function(library, *operands)`, which is computed here and kept.
+        """Run `function(library, *operands)` once, and return a call that repeats only its backward pass.
 
-        It gives the gradients by the operands `wanted`, made with gradients, for one of the result that `seed` makes.
+        Args:
+            function: the forward function.
+            operands: its operands; those of `grad_indices` require gradients.
+            grad_indices: indices of the operands whose gradients the call returns.
+            seed: makes the result's gradient from its shape.
         """
         result = function(self.library, *operands)
         grads = self.like(seed(tuple(result.shape)), result)
-        leaves = [operands[i] for i in wanted]
+        leaves = [operands[i] for i in grad_indices]
         grad = self.library.autograd.grad
         return lambda: grad(result, leaves, grads, retain_graph=True)
 
-    def like(self, array: Array, other: Any) -> Any:
-        """An array's values in the dtype of a tensor."""
-        return self.tensor(array).to(other.dtype)
+    def like(self, array: Array, tensor: Any) -> Any:
+        """Return a tensor with an array's values in the dtype of another tensor."""
+        return self.tensor(array).to(tensor.dtype)
 
     def replayed(self, step: Callable[[], Any]) -> Callable[[], Any]:
-        """The replay of `step` as a CUDA graph, captured after it was run three times."""
+        """Capture `step` as a CUDA graph after three warm-up runs, and return the graph's replay."""
         cuda = self.library.cuda
-        chosen = cuda.Stream(device=self.device)
-        chosen.wait_stream(cuda.current_stream(self.device))
-        with cuda.stream(chosen):
+        stream = cuda.Stream(device=self.device)
+        stream.wait_stream(cuda.current_stream(self.device))
+        with cuda.stream(stream):
             for _ in range(3):
                 step()
-        cuda.current_stream(self.device).wait_stream(chosen)
+        cuda.current_stream(self.device).wait_stream(stream)
         self.wait()
         graph = cuda.CUDAGraph()
-        with cuda.graph(graph, stream=chosen):
+        with cuda.graph(graph, stream=stream):
             step()
         return graph.replay  # type: ignore[no-any-return]
 
@@ -167,11 +172,11 @@ class OurSite(Site):
         super().__init__(scale)
         self.device = wg.device(device)
         self.name = label or str(self.device)
-        able = self.device.driver.capabilities
+        caps = self.device.driver.capabilities
         self.gpu = self.device.type == "cuda" or is_gpu(self.device)
         self.graphs = self.device.type == "cuda"
         self.cache = CACHES if self.gpu and scale == 1 else 0
-        self.memory = able.memory if self.gpu else 0
+        self.memory = caps.memory if self.gpu else 0
 
     def wait(self) -> None:
         self.device.driver.synchronize()
@@ -184,18 +189,22 @@ class OurSite(Site):
 
 
 def is_gpu(device: Any) -> bool:
-    """Whether a device of this project has the schedules of GPUs, and is one."""
+    """Return True if one of our devices is a GPU."""
     return device.type not in ("cpu", "interpreter") and device.driver.capabilities.style != "cpu"
 
 
 def sites(
     devices: Sequence[str], scale: int = 1, peers: Sequence[str] | None = None, label: str = ""
 ) -> list[Site]:  # fmt: skip
-    """The contenders: the devices, then the peers named, or all that are installed and have a place beside them.
+    """Return the contenders: our devices, then the peers.
 
-    label: the first device's name in a report.
+    Args:
+        devices: names of our devices.
+        scale: divides the sizes of rows, for quick trials.
+        peers: names of libraries, or None for all that are installed and run on the same hardware.
+        label: the first device's name in a report.
     """
-    from .peers import beside
+    from .peers import peer_sites
 
     own = [OurSite(name, scale, label if i == 0 else "") for i, name in enumerate(devices)]
-    return [*own, *beside(own, scale, peers)]
+    return [*own, *peer_sites(own, scale, peers)]

@@ -1,4 +1,4 @@
-"""Plots of steps: memory over the first ones, and host and device side by side in one."""
+"""Plots of training steps: memory over the first steps, and a timeline of host and device for one step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .steps import Curve, Timeline, curves, timelines
 
 __all__ = ["plans"]
 
-_KERNELS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # of those that took longest
-_REST, _HOST, _BACKWARD, _CALLS = "#9a9a9a", "#b8c4d6", "#d9c5a0", "#6d8bb3"
+_KERNELS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # colours of the longest kernels
+_OTHER_KERNELS, _HOST, _BACKWARD, _CALLS = "#9a9a9a", "#b8c4d6", "#d9c5a0", "#6d8bb3"
 _LABELS = {"host": "host: ranges", "calls": "host: calls"}
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 
 
 def plans(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[float, float], Callable[[Any], None]]]:
-    """What there is to draw: title, size in inches, and a function that fills a figure."""
+    """Yield each figure's title, size in inches, and a function that draws it."""
     for report in reports:
         for curve in curves(report):
             if curve.steps:
@@ -30,21 +30,21 @@ def plans(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[flo
 
 
 def _memory(figure: Any, curve: Curve) -> None:
-    """Held from the driver, most in use within a step, and in use behind it; calls of the driver as bars below."""
+    """Draw reserved memory, peak within a step and memory in use after it; below, driver calls as bars."""
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     numbers = list(range(1, len(curve.steps) + 1))
-    most = max(max(step["reserved"], step["peak"]) for step in curve.steps)
-    size, unit = next((s, u) for s, u in _UNITS if most >= s or s == 1)
+    max_bytes = max(max(step["reserved"], step["peak"]) for step in curve.steps)
+    size, unit = next((s, u) for s, u in _UNITS if max_bytes >= s or s == 1)
     for name, label, colour, style in (("reserved", "held from the driver", "#d55e00", "o-"),
                                        ("peak", "most in use within the step", "#0072b2", "o-"),
                                        ("allocated", "in use behind the step", "#009e73", "o--")):  # fmt: skip
         upper.plot(numbers, [step[name] / size for step in curve.steps], style, markersize=4, color=colour, label=label)
     upper.set(ylabel=unit)
-    upper.set_ylim(0, most / size * 1.12 or 1)
+    upper.set_ylim(0, max_bytes / size * 1.12 or 1)
     upper.grid(True, alpha=0.3)
-    for name, label, colour, way in (("driver_allocations", "taken", "#d55e00", 1), ("driver_frees", "given back",
+    for name, label, colour, sign in (("driver_allocations", "taken", "#d55e00", 1), ("driver_frees", "given back",
                                                                                       "#56b4e9", -1)):  # fmt: skip
-        lower.bar(numbers, [way * step[name] for step in curve.steps], 0.5, color=colour, label=f"segments {label}")
+        lower.bar(numbers, [sign * step[name] for step in curve.steps], 0.5, color=colour, label=f"segments {label}")
     lower.axhline(0, color="black", linewidth=0.8)
     high = max([step["driver_allocations"] for step in curve.steps] + [1])
     low = max(step["driver_frees"] for step in curve.steps)
@@ -57,19 +57,19 @@ def _memory(figure: Any, curve: Curve) -> None:
 
 
 def _timeline(figure: Any, line: Timeline) -> None:
-    """A lane for the host's ranges, one for its calls, one for each device's kernels."""
+    """Draw one lane for the host's ranges, one for its calls, and one for each device's kernels."""
     axes = figure.subplots()
     devices = [lane for lane in line.bars if lane not in _LABELS]
-    spent: Counter[str] = Counter()
+    kernel_time: Counter[str] = Counter()
     for lane in devices:
         for _, length, name in line.bars[lane]:
-            spent[name] += length  # type: ignore[assignment]
-    named = {name: _KERNELS[i] for i, (name, _) in enumerate(spent.most_common(len(_KERNELS)))}
+            kernel_time[name] += length  # type: ignore[assignment]
+    colour_of = {name: _KERNELS[i] for i, (name, _) in enumerate(kernel_time.most_common(len(_KERNELS)))}
     scale, unit = (1e-3, "ms") if line.span >= 2000 else (1.0, "µs")
     labels = []
     for row, lane in enumerate(line.bars):
         bars = sorted(line.bars[lane], key=lambda bar: (bar[0], -bar[1]))
-        colours = [_colour(lane, name, named) for _, _, name in bars]
+        colours = [_colour(lane, name, colour_of) for _, _, name in bars]
         axes.broken_barh([(begin * scale, max(length, line.span / 4000) * scale) for begin, length, _ in bars],
                          (row - 0.4, 0.8), facecolors=colours, edgecolors="white", linewidths=0.3)  # fmt: skip
         if lane in _LABELS:
@@ -82,22 +82,24 @@ def _timeline(figure: Any, line: Timeline) -> None:
     axes.grid(True, axis="x", alpha=0.3)
     from matplotlib.patches import Patch
 
-    shown = [Patch(color=colour, label=f"{name} {spent[name] / line.span:.0%}") for name, colour in named.items()]
-    if len(spent) > len(named):
-        rest = sum(spent.values()) - sum(spent[name] for name in named)
-        shown.append(Patch(color=_REST, label=f"other kernels {rest / line.span:.0%}"))
-    if shown:
-        figure.legend(handles=shown, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    handles = [
+        Patch(color=colour, label=f"{name} {kernel_time[name] / line.span:.0%}") for name, colour in colour_of.items()
+    ]
+    if len(kernel_time) > len(colour_of):
+        other_time = sum(kernel_time.values()) - sum(kernel_time[name] for name in colour_of)
+        handles.append(Patch(color=_OTHER_KERNELS, label=f"other kernels {other_time / line.span:.0%}"))
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
 
 
 def _colour(lane: str, name: str, named: Mapping[str, str]) -> str:
     if lane == "host":
         return _BACKWARD if name.endswith("_backward") else _HOST
-    return _CALLS if lane == "calls" else named.get(name, _REST)
+    return _CALLS if lane == "calls" else named.get(name, _OTHER_KERNELS)
 
 
 def _write_names(axes: Any, bars: Sequence[tuple[float, float, str]], row: int, span: float, scale: float) -> None:
-    """Names into bars that are wide enough for them."""
+    """Write names into the bars that are wide enough."""
     for begin, length, name in bars:
         short = name.removeprefix("Optimizer.step#").removesuffix("_backward")
         if length / span > 0.0068 * len(short) + 0.005:

@@ -1,4 +1,4 @@
-"""Cells of the page's tables, and its tables of steps: memory step by step, kernels of a timeline."""
+"""Cells of the HTML page's tables, and its tables of training steps: memory by step, kernels of a timeline."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Cell = dict[str, Any]
 
 
 def text_cell(text: str, role: str = "") -> Cell:
-    """A cell of words."""
+    """Return a text cell."""
     return {"text": text, "value": None, "role": role, "bar": None}
 
 
 def number_cell(value: float | None, text: str | None = None, *, role: str = "", bar: float | None = None) -> Cell:
-    """A cell that sorts by its value; an empty one stays last. bar: a share to show as a bar beside it."""
+    """Return a cell that sorts by its value (empty ones last). bar: a share to show as a bar."""
     shown = ("" if value is None else number(value)) if text is None else text
     return {"text": shown, "value": value, "role": f"number {role}".strip(),
             "bar": None if bar is None else round(60 * min(bar, 1.0), 1)}  # fmt: skip
 
 
 def step_tables(reports: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Tables of the reports' curves and timelines."""
+    """Yield the tables of the reports' memory curves and timelines."""
     for report in reports:
         for curve in curves(report):
             heads = [("step", "", True), ("in use", "behind the step", True), ("peak", "most in use within it", True),
@@ -44,16 +44,16 @@ def step_tables(reports: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def _kernels(line: Timeline) -> Iterator[list[Cell]]:
-    """The timeline's kernels, those that took longest first."""
-    spent: dict[tuple[str, str], list[float]] = {}
+    """Yield a row of cells for each kernel of the timeline, longest total time first."""
+    kernel_times: dict[tuple[str, str], list[float]] = {}
     for lane, bars in line.bars.items():
         if lane not in HOST:
             for _, length, name in bars:
-                spent.setdefault((name, lane), []).append(length)
-    for (name, lane), times in sorted(spent.items(), key=lambda item: -sum(item[1])):
-        part = sum(times) / line.span if line.span else 0.0
+                kernel_times.setdefault((name, lane), []).append(length)
+    for (name, lane), times in sorted(kernel_times.items(), key=lambda item: -sum(item[1])):
+        share = sum(times) / line.span if line.span else 0.0
         yield [text_cell(name), text_cell(lane), number_cell(len(times), str(len(times))), number_cell(sum(times)),
-               number_cell(part, f"{part:.1%}", bar=part)]  # fmt: skip
+               number_cell(share, f"{share:.1%}", bar=share)]  # fmt: skip
 
 
 def _table(
@@ -65,7 +65,7 @@ def _table(
 
 
 def in_bytes(count: float) -> str:
-    """`1.50 MiB`."""
+    """Format a byte count as `1.50 MiB`."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.2f} {unit}"

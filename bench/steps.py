@@ -1,6 +1,6 @@
-"""Steps looked at more closely: memory that pools hold from step to step, and a timeline of host and device.
+"""Details of training steps: memory from step to step, and a timeline of host and device.
 
-A report keeps both beside its rows, as `curves` and `timelines`; here they are measured, and read back.
+A report stores them beside its rows, as `curves` and `timelines`. This module measures them and reads them back.
 """
 
 from __future__ import annotations
@@ -14,24 +14,36 @@ from ..runtime.errors import ArgumentError
 from .colours import printable as _text
 
 __all__ = [
-    "HOST", "Curve", "Timeline", "cases_of", "curves", "drawn", "memory_of", "program", "record", "timelines",
-    "watched",
+    "HOST",
+    "Curve",
+    "Timeline",
+    "curves",
+    "program_call",
+    "record",
+    "record_memory",
+    "record_steps",
+    "timeline_row",
+    "timelines",
+    "training_cases",
 ]  # fmt: skip
 
 Row = dict[str, Any]
-_STEPS = 12  # of a curve
-_WARM = 3  # steps ahead of a timeline, in which kernels are compiled and pools grow
-_TRIES = 5
-_MOST = 4000  # bars of a timeline
+_CURVE_STEPS = 12  # of a curve
+_WARMUP_STEPS = 3  # steps before a timeline, in which kernels are compiled and pools grow
+_TIMELINE_TRIES = 5
+_MAX_BARS = 4000  # bars of a timeline
 HOST = ("host", "calls")  # lanes of a timeline that are no device's
 _COUNTERS = ("allocated", "peak", "reserved", "driver_allocations", "driver_frees")
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Memory of a device over the steps of a program, beginning with the first: bytes after each step in use
-    (`allocated`) and held from the driver (`reserved`), the most in use within it (`peak`), and how many segments were
-    taken from the driver and given back in it."""
+    """A device's memory over the first steps of a program.
+
+    Each step has bytes in use after it (`allocated`), bytes held from the driver (`reserved`), the maximum in use
+    within it (`peak`), and the number of segments allocated from and released to the driver (`driver_allocations`,
+    `driver_frees`).
+    """
 
     name: str
     device: str
@@ -40,10 +52,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A step: bars of what the host did, in two rows (ranges and backward nodes; calls), and of kernels by device.
+    """One step: bars for the host (ranges and backward nodes; calls) and for each device's kernels.
 
-    bars: by lane (`host`, `calls`, `cuda:0`), (begin, length, name), in microseconds since the step began. span: until
-    the device was done. busy: microseconds in which a lane did something.
+    bars: by lane (`host`, `calls`, `cuda:0`), (begin, length, name) in microseconds since the step began.
+    span: microseconds until the device was done.
     """
 
     name: str
@@ -52,7 +64,7 @@ class Timeline:
     bars: dict[str, list[tuple[float, float, str]]]
 
     def busy(self, *lanes: str) -> float:
-        """Microseconds in which at least one bar of these lanes lasts."""
+        """Return the microseconds in which at least one bar of these lanes is active."""
         total, until = 0.0, float("-inf")
         for begin, length, _ in sorted(bar for lane in lanes for bar in self.bars.get(lane, ())):
             total += max(0.0, begin + length - max(begin, until))
@@ -61,96 +73,102 @@ class Timeline:
 
     @property
     def summary(self) -> str:
-        """`812 us; host 95%, cpu 71% of it`."""
+        """The duration and each lane's busy share: `812 us; busy: host 95%, cpu 71%`."""
         groups = {"host": HOST} | {lane: (lane,) for lane in self.bars if lane not in HOST}
         shares = ", ".join(f"{n} {self.busy(*g) / self.span:.0%}" for n, g in groups.items()) if self.span else ""
         return f"{self.span:.0f} us" + (f"; busy: {shares}" if shares else "")
 
 
 def curves(report: Mapping[str, Any]) -> list[Curve]:
-    """Those of a report. KeyError, TypeError or ValueError where they are not as they should be."""
+    """Read a report's memory curves. Raise KeyError, TypeError or ValueError if they are malformed."""
     return [
-        Curve(_text(each["name"]), _text(each["device"]), [{n: int(s[n]) for n in _COUNTERS} for s in each["steps"]])
-        for each in report.get("curves", ())
+        Curve(_text(row["name"]), _text(row["device"]), [{n: int(s[n]) for n in _COUNTERS} for s in row["steps"]])
+        for row in report.get("curves", ())
     ]
 
 
 def timelines(report: Mapping[str, Any]) -> list[Timeline]:
-    """Those of a report. KeyError, TypeError or ValueError where they are not as they should be."""
+    """Read a report's timelines. Raise KeyError, TypeError or ValueError if they are malformed."""
     return [
-        Timeline(_text(each["name"]), _text(each["device"]), float(each["span"]),
-                 {_text(lane): [_bar(bar) for bar in bars] for lane, bars in each["bars"].items()})
-        for each in report.get("timelines", ())
+        Timeline(_text(row["name"]), _text(row["device"]), float(row["span"]),
+                 {_text(lane): [_bar(bar) for bar in bars] for lane, bars in row["bars"].items()})
+        for row in report.get("timelines", ())
     ]  # fmt: skip
 
 
-def cases_of(options: argparse.Namespace) -> Iterator[Any]:
-    """Training steps that `--only` selects."""
+def training_cases(options: argparse.Namespace) -> Iterator[Any]:
+    """Yield the cases of training steps that `--only` selects."""
     from . import train
 
     yield from (case for case in train.cases() if case.group == "training" and case.matches(options.only))
 
 
-def watched(options: argparse.Namespace, places: Sequence[Any]) -> Row:
-    """Curves and timelines of a suite's training steps on our devices: what a report has beside its rows."""
-    found: Row = {"curves": [], "timelines": []}
-    for case in cases_of(options):
+def record_steps(options: argparse.Namespace, places: Sequence[Any]) -> Row:
+    """Measure the memory curves and timelines of the suite's training steps on our devices."""
+    results: Row = {"curves": [], "timelines": []}
+    for case in training_cases(options):
         for site in places:
             if not site.ours:
                 continue
             try:
-                device = str(site.device)  # a report may call it otherwise, by the driver it is of
-                made, curve = memory_of(case.name, device, lambda case=case, site=site: case.on(site).call)  # type: ignore[misc]
-                found["curves"].append(curve | {"device": site.name})
-                found["timelines"].append(record(case.name, device, made)[0] | {"device": site.name})
-            except Exception as failure:  # its row says what is wrong
+                device = str(site.device)  # the report's name may differ: it contains the driver
+                step, curve = record_memory(case.name, device, lambda case=case, site=site: case.on(site).call)  # type: ignore[misc]
+                results["curves"].append(curve | {"device": site.name})
+                results["timelines"].append(record(case.name, device, step)[0] | {"device": site.name})
+            except Exception as failure:  # the step's row in the report has the error
                 print(f"{case.name}: no timeline on {site.name}: {type(failure).__name__}: {failure}")
             finally:
                 site.release()
-    return found
+    return results
 
 
-def memory_of(name: str, device: str, make: Callable[[], Callable[[], Any]]) -> tuple[Callable[[], Any], Row]:
-    """The step that `make` gives, and the curve of its first steps, in pools that gave back what they could."""
+def record_memory(name: str, device: str, make: Callable[[], Callable[[], Any]]) -> tuple[Callable[[], Any], Row]:
+    """Run the first steps of the function that `make` returns. Return the function and the memory curve's row.
+
+    Cached memory is released first.
+    """
     import weftgrad as wg
 
     wg.synchronize(device)
     wg.empty_cache(device)
     step, steps = make(), []
-    before = wg.memory_stats(device)
-    for _ in range(_STEPS):
+    old_stats = wg.memory_stats(device)
+    for _ in range(_CURVE_STEPS):
         wg.reset_peak_memory_stats(device)
         step()
         wg.synchronize(device)
-        now = wg.memory_stats(device)
-        steps.append({"allocated": now["allocated"], "peak": now["allocated_peak"], "reserved": now["reserved"]} | {
-            n: now[n] - before[n] for n in ("driver_allocations", "driver_frees")
-        })  # fmt: skip
-        before = now
+        stats = wg.memory_stats(device)
+        steps.append(
+            {"allocated": stats["allocated"], "peak": stats["allocated_peak"], "reserved": stats["reserved"]}
+            | {n: stats[n] - old_stats[n] for n in ("driver_allocations", "driver_frees")}
+        )
+        old_stats = stats
     return step, {"name": name, "device": device, "steps": steps}
 
 
 def record(name: str, device: str, step: Callable[[], Any]) -> tuple[Row, Any]:
-    """A timeline of one step, after some that warm up, and the profile it is from: of the shortest of a few, as what
-    else runs on a machine only ever adds time."""
+    """Profile a few steps after warming up. Return the timeline row and the profile of the shortest step.
+
+    The shortest, because other load on the machine only adds time.
+    """
     import weftgrad as wg
     from weftgrad.profiler import profile, record_function
 
-    for _ in range(_WARM):
+    for _ in range(_WARMUP_STEPS):
         step()
-    found = []
-    for _ in range(_TRIES):
+    candidates = []
+    for _ in range(_TIMELINE_TRIES):
         wg.synchronize(device)
-        with profile() as made:
+        with profile() as profiler:
             with record_function("step"):
                 step()
             wg.synchronize(device)
-        found.append((drawn(name, device, made.events()), made))
-    return min(found, key=lambda pair: float(pair[0]["span"]))
+        candidates.append((timeline_row(name, device, profiler.events()), profiler))
+    return min(candidates, key=lambda pair: float(pair[0]["span"]))
 
 
-def drawn(name: str, device: str, events: Sequence[Any]) -> Row:
-    """A profile's events as a timeline. The longest bars, where there are too many."""
+def timeline_row(name: str, device: str, events: Sequence[Any]) -> Row:
+    """Convert a profile's events to a timeline row. If there are too many bars, keep the longest."""
     lanes: dict[str, list[Any]] = {"host": [], "calls": []}
     for event in events:
         if event.is_kernel:
@@ -159,22 +177,22 @@ def drawn(name: str, device: str, events: Sequence[Any]) -> Row:
             lanes["calls"].append(event)
         elif event.category in ("annotation", "backward") and event.name != "step":
             lanes["host"].append(event)
-    everything = [e for found in lanes.values() for e in found]
-    if len(everything) > _MOST:
-        kept = {id(e) for e in sorted(everything, key=lambda e: -e.time_range.elapsed_us())[:_MOST]}
-        lanes = {lane: [e for e in found if id(e) in kept] for lane, found in lanes.items()}
+    all_events = [e for lane_events in lanes.values() for e in lane_events]
+    if len(all_events) > _MAX_BARS:
+        longest = {id(e) for e in sorted(all_events, key=lambda e: -e.time_range.elapsed_us())[:_MAX_BARS]}
+        lanes = {lane: [e for e in lane_events if id(e) in longest] for lane, lane_events in lanes.items()}
     first = min((e.time_range.start for e in events), default=0.0)
     last = max((e.time_range.end for e in events), default=0.0)
     bars = {
-        lane: [f"{e.time_range.start - first:.1f} {e.time_range.elapsed_us():.1f} {e.name}" for e in found]
-        for lane, found in lanes.items()
+        lane: [f"{e.time_range.start - first:.1f} {e.time_range.elapsed_us():.1f} {e.name}" for e in lane_events]
+        for lane, lane_events in lanes.items()
     }
-    # A device's lane is there even if it did nothing; a line a bar keeps the file short.
+    # One string per bar keeps the JSON file short.
     return {"name": name, "device": device, "span": round(last - first, 1), "bars": bars}
 
 
-def program(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
-    """A call that runs a program as `python path arguments` would. ArgumentError where there is no such file."""
+def program_call(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
+    """Return a call that runs a program as `python path arguments` would. Raise ArgumentError if there is no file."""
     import runpy
     import sys
     from pathlib import Path
@@ -183,7 +201,7 @@ def program(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
         raise ArgumentError(f"bench: --program {path} is no file")
 
     def run() -> None:
-        before, sys.argv = sys.argv, [path, *arguments]
+        old_argv, sys.argv = sys.argv, [path, *arguments]
         sys.path.insert(0, str(Path(path).resolve().parent))
         try:
             runpy.run_path(path, run_name="__main__")
@@ -191,7 +209,7 @@ def program(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
             if end.code not in (None, 0):
                 raise ArgumentError(f"bench: {path} ended with status {end.code}") from None
         finally:
-            sys.argv = before
+            sys.argv = old_argv
             sys.path.pop(0)
 
     return run

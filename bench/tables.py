@@ -1,4 +1,4 @@
-"""Entries as flat records, one a contender, for CSV and JSON lines."""
+"""Entries as flat records, one per contender, for CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ FIELDS = (
     "host_s", "schedule", "launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations", "problem", "notes",
     "date",
 )  # fmt: skip
-"""Columns. contender: who ran; ratio: its time by the device's; roofline: the share of what was measured at most.
-error: relative to the largest value; error_abs, error_rel (to the value itself), error_ulp: the largest of all values;
-against: what results were checked with. host_s: what the host took to queue a call. cold_ms, warm_ms: to compile, from
-nothing and from the cache. peak_bytes: most in use during a call."""
+"""Columns. contender: the site that ran; ratio: its time / the device's time; roofline: share of the measured roofline.
+error: relative to the largest value; error_abs, error_rel (to the value itself), error_ulp: maximum over all values;
+against: the reference of the check. host_s: seconds that the host took to queue a call. cold_ms, warm_ms: compile times
+without and with the cache. peak_bytes: maximum in use during a call."""
 
 
 def records(entries: Sequence[Entry]) -> Iterator[Record]:
-    """One for the device of each entry, and one for each other contender of the row, with the ratio to it."""
+    """Yield a record for each entry's device, then one for each other contender of the row, with its ratio."""
     measured = roofs(entries)
     for entry in entries:
-        moved, done = rates(entry)
+        bytes_rate, flops_rate = rates(entry)
         fixed = dict.fromkeys(FIELDS) | {
             "suite": entry.suite, "part": entry.part, "group": entry.group, "name": entry.name, "device": entry.device,
             "hardware": entry.hardware, "bytes": entry.bytes or None, "flops": entry.flops or None,
@@ -42,7 +42,7 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
         yield fixed | _times(entry.time) | {
             "contender": entry.device, "ours": True, "missed": bool(entry.missed),
             "aim": entry.limits[0] if entry.limits else None,
-            "gb_per_s": moved and moved * 1e-9, "gflop_per_s": done and done * 1e-9,
+            "gb_per_s": bytes_rate and bytes_rate * 1e-9, "gflop_per_s": flops_rate and flops_rate * 1e-9,
             "roofline": share(entry, measured.get(entry.hardware)), "error": entry.error, "problem": entry.problem,
             "notes": "; ".join(entry.notes) or None,
         } | _facts(entry)  # fmt: skip
@@ -57,7 +57,7 @@ def records(entries: Sequence[Entry]) -> Iterator[Record]:
 
 
 def as_csv(entries: Sequence[Entry]) -> str:
-    """A head and a line for each record. Text that a spreadsheet would take for a formula begins with `'`."""
+    """Return CSV with a header and a line per record. Text that a spreadsheet would read as a formula gets a `'`."""
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -66,8 +66,8 @@ def as_csv(entries: Sequence[Entry]) -> str:
 
 
 def as_json_lines(reports: Sequence[Record], entries: Sequence[Entry]) -> str:
-    """A line for each report's machine (`part` is `machine`), then one for each record, each step of a curve of memory
-    (`memory`) and each timeline (`timeline`: its bars as in a report)."""
+    """Return JSON lines: one for each report's machine (`part` is `machine`), one for each record, one for each step of
+    a memory curve (`memory`) and one for each timeline (`timeline`)."""
     heads = [{"part": "machine", "suite": suite_of(report)} | report["machine"] for report in reports]
     steps: list[Record] = []
     for report in reports:
@@ -79,7 +79,7 @@ def as_json_lines(reports: Sequence[Record], entries: Sequence[Entry]) -> str:
 
 
 def _facts(entry: Entry) -> Record:
-    """What was found out about the row beside its time."""
+    """Return the columns for an entry's facts."""
     facts = entry.facts
     named = {n: facts.get(n) for n in ("launches", "cold_ms", "warm_ms", "peak_bytes", "driver_allocations")}
     errors = facts.get("accuracy") or {}

@@ -1,4 +1,4 @@
-"""A section's rows as lines for a terminal, as wide as it is: columns that matter less are left out, names are cut."""
+"""Format a section's rows for a terminal's width: less important columns are dropped, long names truncated."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .colours import Paint, by_share
 from .roofline import Roof, rates, share
 from .rows import Entry, Section, number
 
-__all__ = ["fitted", "lines", "wide"]
+__all__ = ["display_width", "lines", "pad_to_width"]
 
-_LEAST, _MOST = 24, 48  # cells that a name has
+_MIN_NAME_WIDTH, _MAX_NAME_WIDTH = 24, 48  # terminal cells
 _GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """title: of the column. rank: the higher, the sooner it is left out. cells: (text, role) of each row."""
+    """A column. rank: columns of higher rank are dropped first. cells: (text, colour role) of each row."""
 
     title: str
     rank: int
@@ -30,74 +30,75 @@ class _Column:
 
 
 def lines(section: Section, roof: Roof | None, paint: Paint, width: int | None = None) -> list[str]:
-    """A head and a line for each entry. width: cells that there are; None: as many as it takes."""
+    """Return a header and a line for each entry. width: the terminal's cells, None for no limit."""
     columns = _columns(section.entries, section.peers, roof)
-    names = min(_MOST, max([len("row"), *(wide(entry.name) for entry in section.entries)]))
+    name_width = min(_MAX_NAME_WIDTH, max([len("row"), *(display_width(entry.name) for entry in section.entries)]))
     if width is not None:
-        least = min(names, _LEAST)
-        while len(columns) > 1 and least + sum(_GAP + c.width for c in columns) > width:
+        min_name_width = min(name_width, _MIN_NAME_WIDTH)
+        while len(columns) > 1 and min_name_width + sum(_GAP + c.width for c in columns) > width:
             columns.remove(max(columns, key=lambda c: (c.rank, columns.index(c))))
-        names = max(least, min(names, width - sum(_GAP + c.width for c in columns)))
+        name_width = max(min_name_width, min(name_width, width - sum(_GAP + c.width for c in columns)))
     gap = " " * _GAP
-    found = [gap.join([fitted("row", names), *(c.title.rjust(c.width) for c in columns)]).rstrip()]
+    text_lines = [gap.join([pad_to_width("row", name_width), *(c.title.rjust(c.width) for c in columns)]).rstrip()]
     for i, entry in enumerate(section.entries):
         if entry.time is None:
-            short = names if width is None else min(names, width // 2)
-            room = len(str(entry.problem)) if width is None else width - short - _GAP
-            found.append(f"{fitted(entry.name, short)}{gap}{paint(_cut(str(entry.problem), room), 'bad')}")
+            entry_name_width = name_width if width is None else min(name_width, width // 2)
+            problem_width = len(str(entry.problem)) if width is None else width - entry_name_width - _GAP
+            problem = paint(_truncate(str(entry.problem), problem_width), "bad")
+            text_lines.append(f"{pad_to_width(entry.name, entry_name_width)}{gap}{problem}")
             continue
         cells = [paint(c.cells[i][0].rjust(c.width), c.cells[i][1]) for c in columns]
-        found.append(gap.join([fitted(entry.name, names), *cells]).rstrip())
-    return found
+        text_lines.append(gap.join([pad_to_width(entry.name, name_width), *cells]).rstrip())
+    return text_lines
 
 
-def wide(text: str) -> int:
-    """Cells that a text takes: wide characters take two, marks on others none."""
+def display_width(text: str) -> int:
+    """Return the number of terminal cells of a text: East Asian wide characters take two, combining marks none."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def _columns(entries: Sequence[Entry], peers: Sequence[str], roof: Roof | None) -> list[_Column]:
-    def column(title: str, rank: int, cells: list[tuple[str, str]]) -> None:
+    def add_column(title: str, rank: int, cells: list[tuple[str, str]]) -> None:
         if any(text for text, _ in cells):
-            found.append(_Column(title, rank, cells))
+            columns.append(_Column(title, rank, cells))
 
-    found: list[_Column] = []
-    shares = [share(entry, roof) for entry in entries]
-    limits = ["" if e.limits is None else "bad" if e.missed else "good" for e in entries]
-    for title, which, rank in (("min us", "least", 0), ("median", "median", 3)):
-        column(title, rank, [(number(e.time[which] * 1e6) if e.time else "", role)
-                             for e, role in zip(entries, limits, strict=True)])  # fmt: skip
-    for at, title in enumerate(("GB/s", "GFLOP/s")):
-        column(title, 4, [(number(rate * 1e-9) if (rate := rates(e)[at]) else "", "") for e in entries])
-    column("of roof", 1, [(f"{part:.0%}" if part is not None else "", by_share(part)) for part in shares])
+    columns: list[_Column] = []
+    roof_shares = [share(entry, roof) for entry in entries]
+    time_roles = ["" if e.limits is None else "bad" if e.missed else "good" for e in entries]
+    for title, statistic, rank in (("min us", "least", 0), ("median", "median", 3)):
+        add_column(title, rank, [(number(e.time[statistic] * 1e6) if e.time else "", role)
+                                 for e, role in zip(entries, time_roles, strict=True)])  # fmt: skip
+    for rate_index, title in enumerate(("GB/s", "GFLOP/s")):
+        add_column(title, 4, [(number(rate * 1e-9) if (rate := rates(e)[rate_index]) else "", "") for e in entries])
+    add_column("of roof", 1, [("" if value is None else f"{value:.0%}", by_share(value)) for value in roof_shares])
     for i, peer in enumerate(peers):
         roles = ["" if peer not in e.aims else "bad" if peer in e.missed else "good" for e in entries]
-        both = [entry.ratio(peer) for entry in entries]
-        cells = [(f"{r[0]:.2f}" if r else "", role) for r, role in zip(both, roles, strict=True)]
-        column(f"{peer} / ours", 2 + i, cells)
-        column("(median)", 6 + i, [(f"({r[1]:.2f})" if r else "", "") for r in both])
+        ratios = [entry.ratio(peer) for entry in entries]
+        cells = [(f"{r[0]:.2f}" if r else "", role) for r, role in zip(ratios, roles, strict=True)]
+        add_column(f"{peer} / ours", 2 + i, cells)
+        add_column("(median)", 6 + i, [(f"({r[1]:.2f})" if r else "", "") for r in ratios])
     for title, values in (("ulp", [(e.facts.get("accuracy") or {}).get("ulp") for e in entries]),
                           ("host us", [e.facts.get("host_us") for e in entries])):  # fmt: skip
-        column(title, 5, [("" if value is None else number(value), "") for value in values])
-    return found
+        add_column(title, 5, [("" if value is None else number(value), "") for value in values])
+    return columns
 
 
-def fitted(text: str, room: int) -> str:
-    """The text in exactly `room` cells."""
-    short = _cut(text, room)
-    return short + " " * (room - wide(short))
+def pad_to_width(text: str, width: int) -> str:
+    """Pad or truncate text to exactly `width` cells."""
+    truncated = _truncate(text, width)
+    return truncated + " " * (width - display_width(truncated))
 
 
-def _cut(text: str, room: int) -> str:
-    """The text in `room` cells or fewer: an ellipsis in its middle, as names differ at their ends."""
-    if wide(text) <= room:
+def _truncate(text: str, width: int) -> str:
+    """Truncate text to `width` cells with an ellipsis in the middle, because names often differ at their ends."""
+    if display_width(text) <= width:
         return text
-    if room < 3:
-        return "…"[:room]
+    if width < 3:
+        return "…"[:width]
     tail = text
-    while tail and wide(tail) > room // 2:
+    while tail and display_width(tail) > width // 2:
         tail = tail[1:]
     head = text
-    while head and wide(head) + 1 + wide(tail) > room:
+    while head and display_width(head) + 1 + display_width(tail) > width:
         head = head[:-1]
     return f"{head}…{tail}"

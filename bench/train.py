@@ -1,7 +1,7 @@
-"""The suite `train`: training steps of small models, loading, optimizers over many small parameters.
+"""The suite `train`: training steps of small models, data loading, optimizers over many small parameters.
 
-A training step is forward, loss, backward and AdamW's step. Its row counts if the losses of its first steps are those
-of the same training in float64 by NumPy; an optimizer's if the parameters are, after some steps.
+A training step is forward, loss, backward and AdamW's step. It is checked by comparing the losses of the first steps
+with the same training in float64 by NumPy. An optimizer is checked by its parameters after some steps.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from . import train_references as right
+from . import train_references as references
 from .cases import Case, Pairs, Work
 from .sites import Site
 
 __all__ = ["Samples", "cases", "convolutional", "transformer"]
 
 Array = np.ndarray[Any, Any]
-_STEPS = 4  # that are checked
+_CHECKED_STEPS = 4  # that are checked
 _RATE, _DECAY = 1e-3, 1e-2
-_MANY = 100  # parameters
+_PARAMETERS = 100  # parameters
 _SAMPLES = 2048
 
 
 class Samples:
-    """A dataset of images, 1x8x8, and their numbers, as many loaders of files make them: an array a sample."""
+    """A dataset of images (1, 8, 8) with their indices: one array per sample, as from image files."""
 
     def __len__(self) -> int:
         return _SAMPLES
@@ -36,7 +36,7 @@ class Samples:
 
 
 def cases() -> Iterator[Case]:
-    """All rows, in float32."""
+    """Yield all rows, in float32."""
     for batch in (64, 256):
         products = 64 * (9 * 32 + 9 * 32 * 64) + 64 * 16 * 10
         yield Case("training", f"step of a CNN, 8x8 digits, batch {batch}", partial(convolutional, batch),
@@ -47,29 +47,30 @@ def cases() -> Iterator[Case]:
                clock="wall")  # fmt: skip
     yield Case("data", f"an epoch of {_SAMPLES} samples, 2 workers", _loading, target={"torch": 1.0}, clock="wall")
     for name, options in (("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {"weight_decay": _DECAY})):
-        yield Case("optimizer", f"{name}, {_MANY} parameters of 64x10", partial(_optimizer, name, options),
+        yield Case("optimizer", f"{name}, {_PARAMETERS} parameters of 64x10", partial(_optimizer, name, options),
                    target={"torch": 3.0}, tolerance=1e-3, clock="wall")  # fmt: skip
 
 
 def convolutional(batch: int, site: Site, channels: Sequence[int] = (32, 64)) -> Work | None:
-    """Two convolutions of 3x3, each with relu, the largest of each 2x2, and a linear map to 10 classes."""
+    """Return the work of training a CNN: two 3x3 convolutions with relu, 2x2 max pooling, a linear layer."""
     if not site.modules:
         return None
     nn = site.library.nn
-    one, two = channels
+    channels1, channels2 = channels
     model = nn.Sequential(
-        nn.Conv2d(1, one, 3, padding=1), nn.ReLU(), nn.Conv2d(one, two, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(two * 16, 10),
+        nn.Conv2d(1, channels1, 3, padding=1), nn.ReLU(), nn.Conv2d(channels1, channels2, 3, padding=1), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(channels2 * 16, 10),
     ).to(site.device)  # fmt: skip
     rng = np.random.default_rng(0)
     image, target = rng.standard_normal((batch, 1, 8, 8), dtype=np.float32), rng.integers(0, 10, batch)
-    return _training(site, model, model, image, target, lambda p: right.convolutional(p, image.astype(float), target))
+    image64 = image.astype(float)
+    return _training(site, model, model, image, target, lambda p: references.convolutional(p, image64, target))
 
 
 def transformer(
     site: Site, *, layers: int, width: int, heads: int, rows: int, batch: int, words: int
 ) -> Work | None:  # fmt: skip
-    """An embedding, a learned position, causal encoder layers and a linear map to what comes next."""
+    """Return the work of training a transformer: embedding, learned positions, causal encoder layers, linear head."""
     if not site.modules:
         return None
     library, nn = site.library, site.library.nn
@@ -91,76 +92,78 @@ def transformer(
     mask = nn.Transformer.generate_square_subsequent_mask(rows, device=site.device)
     rng = np.random.default_rng(0)
     index, target = rng.integers(0, words, (batch, rows)), rng.integers(0, words, batch * rows)
-    reference = partial(right.transformer, index=index, target=target, layers=layers, heads=heads)
+    reference = partial(references.transformer, index=index, target=target, layers=layers, heads=heads)
     return _training(site, model, model, index, target, reference)
 
 
 def _training(
-    site: Site, model: Any, call: Callable[[Any], Any], given: Array, target: Array,
-    reference: Callable[[Mapping[str, right.Value]], right.Value],
+    site: Site, model: Any, call: Callable[[Any], Any], inputs: Array, target: Array,
+    reference: Callable[[Mapping[str, references.Value]], references.Value],
 ) -> Work:  # fmt: skip
-    """Steps of training `model` from fixed parameters."""
+    """Return the work of training steps of `model` from fixed initial parameters."""
     library = site.library
     rng = np.random.default_rng(1)
-    begin = {name: _scaled(rng, tuple(p.shape)) for name, p in model.named_parameters()}
+    start = {name: _scaled(rng, tuple(p.shape)) for name, p in model.named_parameters()}
     with library.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(site.tensor(begin[name]))
-    x, wanted = site.tensor(given), site.tensor(target)
+            parameter.copy_(site.tensor(start[name]))
+    x, targets = site.tensor(inputs), site.tensor(target)
     optimizer = library.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=_DECAY)
 
     def step() -> Any:
         optimizer.zero_grad()
-        loss = library.nn.functional.cross_entropy(call(x), wanted)
+        loss = library.nn.functional.cross_entropy(call(x), targets)
         loss.backward()
         optimizer.step()
         return loss
 
     def pairs() -> Pairs:
-        found = np.array([float(site.host(step())) for _ in range(_STEPS)])
-        expected = np.array(right.losses(reference, begin, right.Adam(_RATE, _DECAY), _STEPS))
-        # What training changed counts, not the loss it began with.
-        return [(found, expected), (np.diff(found), np.diff(expected))]
+        losses = np.array([float(site.host(step())) for _ in range(_CHECKED_STEPS)])
+        expected = np.array(references.losses(reference, start, references.Adam(_RATE, _DECAY), _CHECKED_STEPS))
+        # Compare the changes of the loss too, because its initial value does not depend on training.
+        return [(losses, expected), (np.diff(losses), np.diff(expected))]
 
     return Work(step, pairs, moves=True)
 
 
 def _scaled(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Numbers of a size that keeps what passes through near 1; of vectors, which are biases and scales, 1 and more."""
+    """Return random weights scaled by 1 / sqrt(fan-in), so that activations stay near 1; vectors are near 1."""
     if len(shape) == 1:
         return 1 + 0.1 * rng.standard_normal(shape, dtype=np.float32)
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(np.prod(shape[1:]) ** -0.5)
 
 
 def _optimizer(name: str, options: dict[str, float], site: Site) -> Work | None:
-    """A step over many small parameters whose gradients stay; torch's goes through them one by one."""
+    """Time an optimizer step over many small parameters with fixed gradients; torch runs its single-tensor loop."""
     if not site.modules:
         return None
     rng = np.random.default_rng(0)
-    begin = {str(i): rng.standard_normal((64, 10), dtype=np.float32) for i in range(_MANY)}
-    slopes = {key: rng.standard_normal((64, 10), dtype=np.float32) for key in begin}
-    parameters = [site.tensor(array, grad=True) for array in begin.values()]
-    for parameter, slope in zip(parameters, slopes.values(), strict=True):
-        parameter.grad = site.tensor(slope)
-    alone = {} if site.ours else {"foreach": False}
-    optimizer = getattr(site.library.optim, name)(parameters, lr=_RATE, **options, **alone)
+    start = {str(i): rng.standard_normal((64, 10), dtype=np.float32) for i in range(_PARAMETERS)}
+    grads = {key: rng.standard_normal((64, 10), dtype=np.float32) for key in start}
+    parameters = [site.tensor(array, grad=True) for array in start.values()]
+    for parameter, grad in zip(parameters, grads.values(), strict=True):
+        parameter.grad = site.tensor(grad)
+    single_tensor = {} if site.ours else {"foreach": False}
+    optimizer = getattr(site.library.optim, name)(parameters, lr=_RATE, **options, **single_tensor)
 
     def pairs() -> Pairs:
-        for _ in range(_STEPS):
+        for _ in range(_CHECKED_STEPS):
             optimizer.step()
-        wide = {key: array.astype(np.float64) for key, array in begin.items()}
+        expected = {key: array.astype(np.float64) for key, array in start.items()}
         decay = options.get("weight_decay", 0.0)
-        formula = right.Momentum(_RATE) if "momentum" in options else right.Adam(_RATE, decay)
-        for _ in range(_STEPS):
-            formula.step(wide, {key: slope.astype(np.float64) for key, slope in slopes.items()})
-        moved = [(site.host(p) - b, w - b) for p, b, w in zip(parameters, begin.values(), wide.values(), strict=True)]
-        return [(np.stack([a for a, _ in moved]), np.stack([b for _, b in moved]))]
+        formula = references.Momentum(_RATE) if "momentum" in options else references.Adam(_RATE, decay)
+        for _ in range(_CHECKED_STEPS):
+            formula.step(expected, {key: grad.astype(np.float64) for key, grad in grads.items()})
+        changes = [
+            (site.host(p) - b, w - b) for p, b, w in zip(parameters, start.values(), expected.values(), strict=True)
+        ]
+        return [(np.stack([a for a, _ in changes]), np.stack([b for _, b in changes]))]
 
     return Work(optimizer.step, pairs, moves=True)
 
 
 def _loading(site: Site) -> Work | None:
-    """All batches of 64, collated by workers that stay."""
+    """Load an epoch in batches of 64, collated by persistent workers."""
     if not site.modules:
         return None
     loader = site.library.utils.data.DataLoader(Samples(), batch_size=64, num_workers=2, persistent_workers=True)
@@ -169,9 +172,9 @@ def _loading(site: Site) -> Work | None:
         return [(images, numbers) for images, numbers in loader]
 
     def pairs() -> Pairs:
-        found = [(site.host(images), site.host(numbers)) for images, numbers in epoch()]
-        right = np.arange(_SAMPLES)
-        images, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
-        return [(numbers, right), (images, np.broadcast_to(right[:, None, None, None], images.shape))]
+        batches = [(site.host(images), site.host(numbers)) for images, numbers in epoch()]
+        expected = np.arange(_SAMPLES)
+        images, numbers = (np.concatenate(part) for part in zip(*batches, strict=True))
+        return [(numbers, expected), (images, np.broadcast_to(expected[:, None, None, None], images.shape))]
 
     return Work(epoch, pairs)

@@ -1,4 +1,4 @@
-"""Rows in which many small kernels follow each other: a chain of additions, a training step, its replay as a graph."""
+"""Rows of many small kernels in sequence: a chain of additions, a training step, its replay as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RATE = 1e-3
 
 
 def chain(x: Any) -> Any:
-    """200 additions, each of the last one's result."""
+    """Run 200 dependent additions."""
     y = x
     for _ in range(200):
         y = y + x
@@ -27,7 +27,7 @@ def chain(x: Any) -> Any:
 
 
 def training_cases(side: Callable[[int], int]) -> Iterator[Case]:
-    """What a program waits for, host and device together."""
+    """Yield rows measured by wall time, host and device together."""
     yield Case("latency", "200 adds of 1K", _chain, clock="wall")
     sizes = [side(784), side(1024), side(1024), side(10)]
     batch = side(256)
@@ -47,10 +47,10 @@ def _step(sizes: list[int], batch: int, replayed: bool, site: Site) -> Work | No
         return None
     rng = np.random.default_rng(0)
     shapes = [shape for n, m in pairwise(sizes) for shape in ((m, n), (m,))]
-    begin = [rng.standard_normal(s, dtype=np.float32) * np.float32(s[-1] ** -0.5) for s in shapes]
+    start = [rng.standard_normal(s, dtype=np.float32) * np.float32(s[-1] ** -0.5) for s in shapes]
     x, target = site.normal(batch, sizes[0]), site.integers(sizes[-1], batch)
-    parameters = [site.tensor(array, grad=True) for array in begin]
-    initial = [site.tensor(array) for array in begin]
+    parameters = [site.tensor(array, grad=True) for array in start]
+    initial = [site.tensor(array) for array in start]
     library = site.library
     functional = library.nn.functional
     optimizer = library.optim.SGD(parameters, lr=_RATE)
@@ -68,14 +68,14 @@ def _step(sizes: list[int], batch: int, replayed: bool, site: Site) -> Work | No
     call = site.replayed(step) if replayed else step
 
     def pairs() -> Pairs:
-        """Gradients and parameters after one step from the beginning."""
+        """Compare gradients and parameters after one step from the initial parameters."""
         with library.no_grad():
             for p, value in zip(parameters, initial, strict=True):
                 p.copy_(value)
         call()
-        right = references.mlp_slopes(site.host(x), site.host(target), [a.astype(np.float64) for a in begin])
-        slopes = [(site.host(p.grad), s) for p, s in zip(parameters, right, strict=True)]
-        after = [(site.host(p), b - _RATE * s) for p, b, s in zip(parameters, begin, right, strict=True)]
-        return [*slopes, *after]
+        expected = references.mlp_grads(site.host(x), site.host(target), [a.astype(np.float64) for a in start])
+        slopes = [(site.host(p.grad), s) for p, s in zip(parameters, expected, strict=True)]
+        updated = [(site.host(p), b - _RATE * s) for p, b, s in zip(parameters, start, expected, strict=True)]
+        return [*slopes, *updated]
 
     return Work(call, pairs)

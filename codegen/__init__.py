@@ -1,1 +1,1 @@
-"""Specs in, source text out: loader, expressions, derivatives, printers, rendering."""
+"""The generator: it turns op specs into kernels, Python functions and gradients. Start with `generate.py`."""

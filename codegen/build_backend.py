@@ -1,11 +1,11 @@
-"""PEP 517 build backend: setuptools, preceded by rendering the op specs into `api/_generated`.
+"""PEP 517 build backend: render the op specs into `api/_generated`, then call setuptools.
 
-Every hook that reads the list of files renders first, because a frontend may run each hook in a process of its own, and
-may skip the optional ones (`--no-build-isolation` never asks for requirements). Rendering writes only what changed, so
-that doing it again costs little and touches no time stamp.
+Every hook that reads the list of files renders first: a frontend may run each hook in its own process and may skip
+optional hooks (`--no-build-isolation` never asks for requirements). Rendering writes only changed files, so repeating
+it costs little and changes no time stamps.
 
-This file is found through `backend-path = ["codegen"]`: while building, the modules of that folder shadow the standard
-library's, which is why none of them may carry the name of one (a test holds that).
+Frontends find this file through `backend-path = ["codegen"]`. During a build the modules of that folder shadow the
+standard library, so none may have the name of a standard module (a test checks this).
 """
 
 import functools

@@ -1,9 +1,9 @@
-"""Generation: spec files in, an importable package out.
+"""Generate an importable package from spec files.
 
     generate(folder)                     the project's own ops, into `api/_generated`
     generate(folder, specs, package)     a user's specs, into a package that needs neither YAML nor Jinja2 to run
 
-Files are written only if they change, and stale ones are removed, so that builds are quick and diffs are true.
+Only changed files are written, and stale ones are removed: builds stay fast, and time stamps mean something.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .render import Generated, RecordData, environment, record_literals, render_
 from .schedules import load as load_schedules
 from .schedules import module_text as schedules_text
 
-__all__ = ["Beside", "Drift", "functions_module", "generate", "own_specs", "render_package", "resolve"]
+__all__ = ["Drift", "ExistingOps", "functions_module", "generate", "own_specs", "render_package", "resolve"]
 
-_OWN = Path(__file__).resolve().parent / "specs"
+_SPEC_FOLDER = Path(__file__).resolve().parent / "specs"
 
 
 class Drift(Exception):
-    """Generated files are not what their inputs give: `files` lists them."""
+    """Generated files are out of date; `files` lists them."""
 
     def __init__(self, files: Sequence[str]):
         self.files = tuple(files)
@@ -38,21 +38,23 @@ class Drift(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """The ops beside which those of a user's spec will live.
+class ExistingOps:
+    """The ops that exist already when a user's spec is loaded.
 
-    functions: public ones, which composites may call. reserved: names that a spec may not define. taken: names that
-    no derivative of the spec's ops may get.
+    Attributes:
+        functions: names of public ops, which composites may call.
+        reserved: names that a spec must not define.
+        record_names: names that derived ops must not get.
     """
 
     functions: Container[str] = ()
     reserved: Container[str] = ()
-    taken: Iterable[str] = ()
+    record_names: Iterable[str] = ()
 
 
 def own_specs() -> list[Path]:
-    """The spec files of the project itself, in order."""
-    return sorted(_OWN.glob("*.yaml"))
+    """Return the paths of the project's own spec files, sorted."""
+    return sorted(_SPEC_FOLDER.glob("*.yaml"))
 
 
 def generate(
@@ -61,30 +63,36 @@ def generate(
     *,
     check: bool = False,
     trust: bool = False,
-    beside: Beside | None = None,
+    existing_ops: ExistingOps | None = None,
 ) -> list[str]:
-    """Write the package for `specs` (None: the project's own) to `folder`; the names of files that changed.
+    """Write the package for `specs` to `folder`, and return the names of the files that changed.
 
-    beside: the ops that a user's package will stand beside.
+    Args:
+        specs: spec files; None: the project's own.
+        check: write nothing.
+        trust: accept custom ops, whose kernels are code.
+        existing_ops: the ops that exist when the package is imported.
 
-    Raises `SpecErrors` where a spec is wrong, and with `check`, `Drift` where a file would change (none is written).
+    Raises:
+        SpecErrors: a spec is wrong.
+        Drift: with `check`, a file would change.
     """
     own = specs is None
     paths = own_specs() if specs is None else list(specs)
     ops = load_files(paths, trust=trust or own)
-    files = render_package(ops, paths, own=own, beside=beside or Beside())
+    files = render_package(ops, paths, own=own, existing_ops=existing_ops or ExistingOps())
     return _write(folder, files, check)
 
 
 def load_files(paths: Iterable[Path], *, trust: bool = False) -> list[Op]:
-    """The ops of several files. Raises `SpecErrors` with what is wrong in any of them."""
+    """Load the ops of several files. Raises `SpecErrors` with the errors of all files."""
     ops: list[Op] = []
     errors: list[SpecError] = []
     for path in paths:
         try:
             ops += load_file(path, trust=trust)
-        except SpecErrors as found:
-            errors += found.errors
+        except SpecErrors as file_errors:
+            errors += file_errors.errors
     if not errors:
         errors = collisions(ops)
     if errors:
@@ -92,86 +100,89 @@ def load_files(paths: Iterable[Path], *, trust: bool = False) -> list[Op]:
     return ops
 
 
-def resolve(ops: Sequence[Op], beside: Beside) -> dict[str, str]:
-    """The ops that composites among `ops` may call, and how the generated module spells them: its own by their names.
+def resolve(ops: Sequence[Op], existing_ops: ExistingOps) -> dict[str, str]:
+    """Return the ops that composites among `ops` may call, with their names in the generated module.
 
-    Raises `SpecErrors` for a name that is taken, a call of no op, and ops that call each other in a circle.
+    Raises:
+        SpecErrors: a name exists already, a call names no op, or ops call each other in a cycle.
     """
-    own = {op.name: op for op in ops}
+    own_ops = {op.name: op for op in ops}
     errors = []
     calls: dict[str, set[str]] = {}
     for op in ops:
         for name in (op.name, *op.alias, *([f"{op.name}_"] if op.inplace else [])):
-            if name in beside.functions or name in beside.reserved:
+            if name in existing_ops.functions or name in existing_ops.reserved:
                 errors.append(_error(op, f"an op named {name!r} exists already; choose another name", "op"))
         if op.kind == "composite":
             calls[op.name] = called_ops(op)
-    called = set().union(*calls.values()) if calls else set()
-    known = {name: name for name in own} | {n: f"_own_{n}" for n in called if n not in own and n in beside.functions}
+    called_names = set().union(*calls.values()) if calls else set()
+    callables = {name: name for name in own_ops} | {
+        n: f"_own_{n}" for n in called_names if n not in own_ops and n in existing_ops.functions
+    }
     for name, targets in calls.items():
-        errors += [_error(own[name], f"no op is called {t!r}", "out") for t in sorted(targets - set(known))]
-        if name in _reached(calls, name):
-            errors.append(_error(own[name], f"{name} calls itself", "out"))
+        errors += [_error(own_ops[name], f"no op is called {t!r}", "out") for t in sorted(targets - set(callables))]
+        if name in _reachable_ops(calls, name):
+            errors.append(_error(own_ops[name], f"{name} calls itself", "out"))
     if errors:
         raise SpecErrors(errors)
-    return known
+    return callables
 
 
-def _reached(calls: Mapping[str, set[str]], start: str) -> set[str]:
-    """Every op that a composite ends in."""
-    reached: set[str] = set()
-    waiting = list(calls[start])
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting += calls.get(name, ())
-    return reached
+def _reachable_ops(calls: Mapping[str, set[str]], start: str) -> set[str]:
+    """Return every op that a composite calls, directly or not."""
+    reachable: set[str] = set()
+    pending = list(calls[start])
+    while pending:
+        name = pending.pop()
+        if name not in reachable:
+            reachable.add(name)
+            pending += calls.get(name, ())
+    return reachable
 
 
 def _error(op: Op, message: str, field: str) -> SpecError:
     return SpecError(message, file=op.file, line=op.line, field=field)
 
 
-def functions_module(ops: Sequence[Op], made: Generated, known: Mapping[str, str], **head: Any) -> str:
-    """The text of the module that has a function for each of `ops`."""
-    return _template("python/ops.py.j2", **_functions(ops, made, known), **head)
+def functions_module(ops: Sequence[Op], generated: Generated, callables: Mapping[str, str], **head: Any) -> str:
+    """Return the text of the module with a function for each of `ops`."""
+    return _template("python/ops.py.j2", **_functions(ops, generated, callables), **head)
 
 
 def render_package(
-    ops: Sequence[Op], paths: Sequence[Path], *, own: bool, beside: Beside | None = None
+    ops: Sequence[Op], paths: Sequence[Path], *, own: bool, existing_ops: ExistingOps | None = None
 ) -> dict[str, str]:
-    """The files of the package, by relative path."""
-    beside = beside or Beside()
-    known = resolve(ops, beside)
-    made = render_all(ops, taken=beside.taken)
+    """Return relative path -> text of the package's files."""
+    existing_ops = existing_ops or ExistingOps()
+    callables = resolve(ops, existing_ops)
+    generated = render_all(ops, reserved_names=existing_ops.record_names)
     runtime = "weftgrad.runtime"
     digest = inputs_digest(paths)
     sources = shown_names(path.name for path in paths)
     files: dict[str, str] = {}
-    for name, data in made.records.items():
+    for name, data in generated.records.items():
         for target, source in data.rendered.sources.items():
             extension = {"opencl": "cl", "triton": "py"}[target]
-            files[f"kernels/{target}/{name}.{extension}"] = _headed(data, source.text, target)
+            files[f"kernels/{target}/{name}.{extension}"] = _with_header(data, source.text, target)
     owner = None if own else f"the package made from {sources}"
     common = {"sources": sources, "digest": digest, "runtime": runtime, "owner": owner}
     files["records.py"] = _template(
-        "python/records.py.j2", records=_records(made), names=_names(made.records), **common
+        "python/records.py.j2", records=_records(generated), names=_names(generated.records), **common
     )
-    files["ops.py"] = functions_module(ops, made, known, package=True, **common)
-    files["__init__.py"] = _package(sources, digest, own)
+    files["ops.py"] = functions_module(ops, generated, callables, package=True, **common)
+    files["__init__.py"] = _init_text(sources, digest, own)
     if own:
         files["schedules.py"] = schedules_text(load_schedules(), digest, runtime)
     return {name: text if text.endswith("\n") else text + "\n" for name, text in files.items()}
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """File names, fit for a docstring and a comment: anything unusual in them becomes `?`."""
+    """Join file names for a docstring or comment: unusual characters become `?`."""
     return ", ".join(re.sub(r"[^A-Za-z0-9_. +-]", "?", name) for name in names)
 
 
 def inputs_digest(paths: Sequence[Path]) -> str:
-    """A hash over everything that generated text depends on: specs, templates, vocabulary and this generator."""
+    """Return a hash of everything that generated text depends on: specs, templates, vocabulary and this generator."""
     here = Path(__file__).resolve().parent
     inputs = [*paths, *sorted(templates_folder().rglob("*.j2")), here / "functions.yaml", here / "schedules.yaml"]
     inputs += sorted(here.rglob("*.py"))
@@ -181,7 +192,7 @@ def inputs_digest(paths: Sequence[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _package(sources: str, digest: str, own: bool) -> str:
+def _init_text(sources: str, digest: str, own: bool) -> str:
     text = f'"""Generated by `weftgrad generate` from {sources}; do not edit. Inputs: {digest}."""\n'
     if not own:
         text += "\nimport weftgrad  # noqa: F401  (its ops come first)\n\nfrom .ops import *  # noqa: F403\n"
@@ -190,7 +201,7 @@ def _package(sources: str, digest: str, own: bool) -> str:
     return text
 
 
-def _headed(data: RecordData, text: str, target: str) -> str:
+def _with_header(data: RecordData, text: str, target: str) -> str:
     mark = {"opencl": "//", "triton": "#"}[target]
     return f"{mark} Generated by `weftgrad generate`; do not edit.\n{text.rstrip()}\n"
 
@@ -199,15 +210,15 @@ def _template(name: str, **values: Any) -> str:
     return str(environment().get_template(name).render(**values))
 
 
-def _records(made: Generated) -> list[dict[str, Any]]:
-    found = []
-    for name, data in made.records.items():
+def _records(generated: Generated) -> list[dict[str, Any]]:
+    rows = []
+    for name, data in generated.records.items():
         literals = [(k, _literal(v)) for k, v in record_literals(data).items() if v not in ({}, (), "") or k == "rules"]
         sources = data.rendered.sources
         texts = ", ".join(f"{target}={source.functions!r}" for target, source in sorted(sources.items()))
         text = f"{name!r}, {texts}" if sources else None
-        found.append({"literals": literals, "text": text})
-    return found
+        rows.append({"literals": literals, "text": text})
+    return rows
 
 
 def _names(names: Iterable[str]) -> str:
@@ -219,10 +230,10 @@ def _literal(value: Any) -> str:
     return text.replace("\n", "\n        ")
 
 
-def _functions(ops: Sequence[Op], made: Generated, known: Mapping[str, str]) -> dict[str, Any]:
-    functions = [b for op in ops for b in bindings(made.records[op.name], known)]
+def _functions(ops: Sequence[Op], generated: Generated, callables: Mapping[str, str]) -> dict[str, Any]:
+    functions = [b for op in ops for b in bindings(generated.records[op.name], callables)]
     return {
-        "borrowed": sorted((n, s) for n, s in known.items() if n != s),
+        "borrowed": sorted((n, s) for n, s in callables.items() if n != s),
         "functions": functions,
         "recorded": [op.name for op in ops if op.kind != "composite"],
         "aliases": [(alias, op.name) for op in ops for alias in op.alias],
@@ -232,25 +243,29 @@ def _functions(ops: Sequence[Op], made: Generated, known: Mapping[str, str]) -> 
 
 
 def _write(folder: Path, files: dict[str, str], check: bool) -> list[str]:
-    changed = [n for n, text in files.items() if not (folder / n).is_file() or (folder / n).read_text("utf-8") != text]
-    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
-    stale = sorted(present - set(files)) if folder.is_dir() else []
+    changed_names = [
+        n for n, text in files.items() if not (folder / n).is_file() or (folder / n).read_text("utf-8") != text
+    ]
+    present_names = {
+        str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts
+    }
+    stale_names = sorted(present_names - set(files)) if folder.is_dir() else []
     if check:
-        if changed or stale:
-            raise Drift(changed + stale)
+        if changed_names or stale_names:
+            raise Drift(changed_names + stale_names)
         return []
-    for name in changed:
+    for name in changed_names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(files[name], encoding="utf-8")
-    for name in stale:
+    for name in stale_names:
         if _is_generated(folder / name):
             (folder / name).unlink()
-    return changed
+    return changed_names
 
 
 def _is_generated(path: Path) -> bool:
-    """Whether a file says that it was generated: nothing else is ever removed."""
+    """Return True if the file's first line says that it was generated: only such files are ever removed."""
     try:
         with path.open(encoding="utf-8") as file:
             return "Generated by `weftgrad generate`" in file.readline()

@@ -1,8 +1,8 @@
-"""The math functions of `templates/opencl/math`: which file holds a function, what it needs, and the text to compile.
+"""The OpenCL math library in `templates/opencl/math`: find a function's file, its dependencies, and its source.
 
-A file holds plain OpenCL C and is included once per type, after `header(element, lanes)` has defined what F, I, K(1.0)
-and the like mean; `undefine()` takes those names away again, so they never meet the names a kernel's text uses.
-Every emitted block has an include guard: asking twice for a function, or for two types that share one, is harmless.
+A file is plain OpenCL C and is included once per type. `header(element, lanes)` defines the macros F, I, K(1.0) and so
+on for that type, and `undefine()` removes them again, so they never clash with names in kernels. Every block has an
+include guard: a function may be requested twice, or for two types that share a definition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ELEMENTS: dict[str, tuple[str, str, int]] = {
 CLASSES = {"float": "f32", "double": "f64"}
 WIDTHS = (1, 2, 4, 8, 16)
 
-# The spelling of a function of float or double on devices whose compilers inline the built-in of the same meaning.
+# Function -> OpenCL built-in, for float and double on devices whose compilers inline the built-ins.
 _UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
     "erf erfc lgamma floor ceil trunc"
@@ -44,13 +44,13 @@ BUILTIN: dict[str, str] = {name: f"{name}({{x}})" for name in _UNARY.split()} | 
     "copysign": "copysign({x}, {y})",
 }
 
-# Of these, what a few operators do in half the time that a built-in was seen to take (Intel's runtime for CPUs), and
-# with fewer ULPs than OpenCL allows a built-in (16).
-OWN = {("erf", "float")}
+# Functions for which our own code is preferred to the built-in: it takes half the time of the built-in in Intel's CPU
+# runtime, and its error is below the 16 ULP that OpenCL allows a built-in.
+PREFER_OWN = {("erf", "float")}
 
-# The elements of a vector literal, `(float2)WG_LIST 0, 1 WG_LIST_END`, are in braces in C (templates/opencl/as_c.h).
-# Whether any lane of a mask holds: a clang built-in where there is one (2 instructions), halving where not.
-ANY_LANE = """\
+# WG_LIST: a vector literal is `(float2)WG_LIST 0, 1 WG_LIST_END`, because C needs braces (templates/opencl/as_c.h).
+# WG_ANY: whether any lane of a mask is set: clang's built-in (2 instructions) if available, else repeated halving.
+ANY_LANE_MACROS = """\
 #ifndef WG_LIST
 #define WG_LIST (
 #define WG_LIST_END )
@@ -75,20 +75,20 @@ ANY_LANE = """\
 
 
 def element_class(element: str) -> str:
-    """The part of a file name that stands for an element type: f32, f64 or int."""
+    """Return the suffix of file names for an element type: f32, f64 or int."""
     if element not in ELEMENTS:
         raise KeyError(f"unknown element type {element!r}; known: {', '.join(ELEMENTS)}")
     return CLASSES.get(element, "int")
 
 
 def sources(folder: Path) -> dict[str, str]:
-    """The texts of a folder by file stem: {"exp.f32": "// needs: ..."}."""
+    """Read the files of a folder: stem -> text, such as {"exp.f32": "// needs: ..."}."""
     return {path.name.removesuffix(".cl"): path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cl"))}
 
 
 @functools.cache
 def needs(text: str) -> tuple[str, ...]:
-    """The functions a text asks for in its first line, `// needs: exp, log2_wide.f64`."""
+    """Return the functions that a text lists in its first line, `// needs: exp, log2_wide.f64`."""
     match = re.match(r"// needs:([^\n]*)(?:\n|$)", text)
     if match is None:
         raise ValueError(f"the first line must be '// needs: ...', not {text.splitlines()[:1]}")
@@ -97,52 +97,52 @@ def needs(text: str) -> tuple[str, ...]:
 
 @functools.cache
 def is_fixed(text: str) -> bool:
-    """Whether a text's types do not depend on the element type (its second line says `// fixed types`)."""
+    """Return True if a text does not depend on the element type: its second line is `// fixed types`."""
     return text.split("\n", 2)[1:2] == ["// fixed types"]
 
 
 def find(name: str, element: str, texts: Mapping[str, str]) -> str | None:
-    """The stem that holds a function for an element type: the specific file first, then the generic one."""
+    """Return the stem of the file with a function for an element type: the type's own file before the generic one."""
     return next((stem for stem in (f"{name}.{element_class(element)}", name) if stem in texts), None)
 
 
-def _plan(
+def _resolve_order(
     names: Iterable[str], element: str, texts: Mapping[str, str], builtin: bool = False
 ) -> list[tuple[str, str, str]]:
-    """(function, stem or "" for a built-in, element) in an order in which every function follows what it needs."""
-    done: dict[tuple[str, str], tuple[str, str, str]] = {}
-    path: list[tuple[str, str]] = []
+    """Return (function, stem or "" for a built-in, element) with dependencies before their users."""
+    resolved: dict[tuple[str, str], tuple[str, str, str]] = {}
+    visiting: list[tuple[str, str]] = []
 
-    def visit(name: str, wanted: str) -> None:
+    def visit(name: str, element_type: str) -> None:
         base, dot, suffix = name.partition(".")
         if dot:  # "lgamma.f64": computed in another type
-            wanted = {"f32": "float", "f64": "double"}.get(suffix, wanted)
-        key = (base, wanted)
-        if key in done:
+            element_type = {"f32": "float", "f64": "double"}.get(suffix, element_type)
+        key = (base, element_type)
+        if key in resolved:
             return
-        if key in path:
-            raise ValueError(f"circular needs: {' -> '.join(n for n, _ in [*path, key])}")
-        if builtin and wanted in CLASSES and base in BUILTIN and key not in OWN:
-            done[key] = (base, "", wanted)
+        if key in visiting:
+            raise ValueError(f"circular needs: {' -> '.join(n for n, _ in [*visiting, key])}")
+        if builtin and element_type in CLASSES and base in BUILTIN and key not in PREFER_OWN:
+            resolved[key] = (base, "", element_type)
             return
-        stem = find(base, wanted, texts)
+        stem = find(base, element_type, texts)
         if stem is None:
-            via = f", needed by {' -> '.join(n for n, _ in path)}" if path else ""
-            raise KeyError(f"no math function {base!r} for {wanted}{via}")
-        path.append(key)
-        for needed in needs(texts[stem]):
-            visit(needed, wanted)
-        path.pop()
-        done[key] = (base, stem, wanted)
+            via = f", needed by {' -> '.join(n for n, _ in visiting)}" if visiting else ""
+            raise KeyError(f"no math function {base!r} for {element_type}{via}")
+        visiting.append(key)
+        for dependency in needs(texts[stem]):
+            visit(dependency, element_type)
+        visiting.pop()
+        resolved[key] = (base, stem, element_type)
 
     for name in names:
         visit(name, element)
-    return list(done.values())
+    return list(resolved.values())
 
 
 def resolve(names: Iterable[str], element: str, texts: Mapping[str, str]) -> list[str]:
-    """The stems to compile for some functions of an element type, dependencies first."""
-    return list(dict.fromkeys(stem for _, stem, _ in _plan(names, element, texts)))
+    """Return the stems to compile for functions of an element type, dependencies first."""
+    return list(dict.fromkeys(stem for _, stem, _ in _resolve_order(names, element, texts)))
 
 
 @functools.cache
@@ -152,13 +152,13 @@ def _definitions(element: str, lanes: int, builtin: bool) -> tuple[tuple[str, st
         raise ValueError(f"{lanes} lanes; OpenCL has {WIDTHS}")
     n = "" if lanes == 1 else str(lanes)
 
-    def cast(to: str) -> str:
+    def cast(target: str) -> str:
         if lanes == 1:
-            return f"(({to})(x))"
-        return f"convert_{to}{n}(x)" if builtin else f"__builtin_convertvector((x), {to}{n})"
+            return f"(({target})(x))"
+        return f"convert_{target}{n}(x)" if builtin else f"__builtin_convertvector((x), {target}{n})"
 
-    def bits_as(to: str) -> str:
-        return f"as_{to}{n}(x)" if builtin else f"__builtin_astype((x), {to}{n})"
+    def bits_as(target: str) -> str:
+        return f"as_{target}{n}(x)" if builtin else f"__builtin_astype((x), {target}{n})"
 
     double = element == "double"
     table = [
@@ -191,7 +191,7 @@ def _definitions(element: str, lanes: int, builtin: bool) -> tuple[tuple[str, st
         ("LANE(x, i)", "(x)" if lanes == 1 else "((x)[i])"),
         ("ANY(m)", "(m)" if lanes == 1 else f"WG_ANY{lanes}(m)"),
     ]
-    if element in CLASSES:  # MAGIC pushes the integer part of a small number into the low bits
+    if element in CLASSES:  # adding MAGIC moves the integer part of a small number into the low bits
         table += [
             ("K(x)", "x" if double else "x##f"),
             ("MANTISSA", "52" if double else "23"),
@@ -206,14 +206,17 @@ def _definitions(element: str, lanes: int, builtin: bool) -> tuple[tuple[str, st
 
 
 def header(element: str, lanes: int, builtin: bool = False) -> str:
-    """The #defines for one type. F: the value type, E: its element, I/U: integers of its width, M: its mask type;
-    D, L, W, S, H: double, ulong, uint, float, ushort with as many lanes; K(1.5): a literal of type E."""
+    """Return the #defines for one type.
+
+    F is the value type, E its element, I and U integers of its width, M its mask type. D, L, W, S and H are double,
+    ulong, uint, float and ushort with the same number of lanes. K(1.5) is a literal of type E.
+    """
     element_class(element)
     return "".join(f"#define {name} {value}\n" for name, value in _definitions(element, lanes, builtin))
 
 
 def undefine(element: str, lanes: int) -> str:
-    """The #undefs for everything `header` defined."""
+    """Return the #undefs for all macros of `header`."""
     return "".join(f"#undef {name.partition('(')[0]}\n" for name, _ in _definitions(element, lanes, False))
 
 
@@ -231,23 +234,30 @@ def program_text(
     texts: Mapping[str, str],
     builtin: bool = False,
 ) -> str:
-    """The text that defines some functions for one element type, as scalars and for each further number of lanes.
+    """Return source that defines functions for one element type, for scalars and for vectors.
 
-    It may stand in a program several times, for several types. With `builtin`, functions that OpenCL has itself
-    become calls of those: right where the compiler inlines them (GPUs), 10 times too slow where it does not (PoCL).
+    A program may contain it several times, for several types.
+
+    Args:
+        names: the functions; their dependencies are added.
+        element: the element type, a key of `ELEMENTS`.
+        lanes_list: the vector widths.
+        texts: the result of `sources`.
+        builtin: call OpenCL's built-ins where they exist. Right if the compiler inlines them (GPUs); 10 times too slow
+            if it does not (PoCL).
     """
-    plan = _plan(names, element, texts, builtin)
-    parts: list[str] = [ANY_LANE]
+    plan = _resolve_order(names, element, texts, builtin)
+    parts: list[str] = [ANY_LANE_MACROS]
     for lanes in sorted({1, *lanes_list}):
         current = None
-        for name, stem, wanted in plan:
+        for name, stem, element_type in plan:
             text = texts[stem] if stem else _builtin_text(name)
-            if current != wanted:
+            if current != element_type:
                 if current is not None:
                     parts.append(undefine(current, lanes))
-                parts.append(header(wanted, lanes, builtin))
-                current = wanted
-            guard = f"WG_{name}_{'any' if stem and is_fixed(text) else wanted}_{lanes}".upper()
+                parts.append(header(element_type, lanes, builtin))
+                current = element_type
+            guard = f"WG_{name}_{'any' if stem and is_fixed(text) else element_type}_{lanes}".upper()
             parts.append(f"#ifndef {guard}\n#define {guard}\n{text.rstrip()}\n#endif\n")
         if current is not None:
             parts.append(undefine(current, lanes))

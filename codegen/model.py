@@ -1,7 +1,7 @@
-"""What a spec says, parsed and checked: frozen, and free of YAML and of any target.
+"""The data model of specs: frozen dataclasses, independent of YAML and of any target.
 
-An `Op` is one entry of a spec file, or one that the program wrote itself: a derivative is an op too, made from the
-spec of the op it belongs to (`derive.py`) and rendered by the same code.
+An `Op` is one entry of a spec file or a derived entry: a gradient is an op too, generated from the spec of its op
+(`expr/derive.py`) and rendered by the same code. `loader.py` builds and checks ops, `render.py` renders them.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ DTYPES = ("float", "numeric", "integer", "integral", "bool", "all")
 RESULTS = ("promote", "float", "bool", "index", "accumulate")
 RESULT_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 AUTOCAST = ("lower", "float32", "widest", "refuse")
-AUTOCAST_LISTS = ("cpu", "gpu")  # autocast treats ops on the device `cpu` by one list, on all others by another
+AUTOCAST_LISTS = ("cpu", "gpu")  # autocast has one list for the device `cpu` and one for all others
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
 class SpecError(ValueError):
-    """One thing wrong with a spec: where, which field, what was found, and what would be right."""
+    """One error in a spec: file, line, field, message, and a suggestion."""
 
     def __init__(self, message: str, *, file: str = "", line: int = 0, field: str = "", suggestion: str | None = None):
         self.message, self.file, self.line, self.field, self.suggestion = message, file, line, field, suggestion
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        at = f":{self.line}" if self.line else ""
-        place = f"{self.file or '<spec>'}{at}: " if self.line or self.file else ""
-        named = f"{self.field}: " if self.field else ""
+        line_text = f":{self.line}" if self.line else ""
+        location = f"{self.file or '<spec>'}{line_text}: " if self.line or self.file else ""
+        field_text = f"{self.field}: " if self.field else ""
         hint = f" ({self.suggestion})" if self.suggestion else ""
-        return f"{place}{named}{self.message}{hint}"
+        return f"{location}{field_text}{self.message}{hint}"
 
 
 class SpecErrors(SpecError):
-    """Everything wrong with a spec file, at once."""
+    """All errors of a spec file."""
 
     def __init__(self, errors: list[SpecError]):
         self.errors = errors
@@ -57,9 +57,16 @@ class SpecErrors(SpecError):
 class Param:
     """One parameter of an op's signature.
 
-    role: `tensor`, `optional` (a tensor or None), `list`, `scalar` (a number, weak in promotion), `number` (a float
-    used in an expression), or `static` (resolved before rendering). scope: `full`, `column` (one a position in the
-    row: `Row`), `row` (one a row: `PerRow`). annotation: as Python writes it in the binding.
+    Attributes:
+        role: `tensor`, `optional` (a tensor or None), `list` (of tensors), `scalar` (a number, weak in promotion),
+            `number` (a float that takes no part in promotion), `static` (resolved before a kernel is chosen), `seed`,
+            or `absent` (an optional operand of a variant without it).
+        annotation: the annotation in the generated function.
+        default: the default, or MISSING.
+        keyword: whether it is keyword-only.
+        scope: one element per element of the result (`full`), per position in the row (`column`, annotated `Row`), per
+            row (`row`, annotated `PerRow`), or one for all (`scalar`).
+        type: `value`, `mask` (read as truth values) or `index` (int64).
     """
 
     name: str
@@ -77,10 +84,14 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One op. `fields` keeps what only its kind reads; `spec` is the entry as written, for deriving later.
+    """One op. The fields are those of a spec entry (`loader.COMMON` describes them) and:
 
-    autocast: what happens to floating operands under autocast, by `AUTOCAST_LISTS`: a word of `AUTOCAST`, or "" for
-    nothing; empty where the spec says nothing.
+    Attributes:
+        outputs: result name -> text of its expression.
+        autocast: a word of `AUTOCAST`, or "" for no cast, for each of `AUTOCAST_LISTS`; () without the spec field.
+        fields: the fields that only the op's kind reads.
+        spec: the entry as written, from which derivatives are derived later.
+        file, line: where the entry is.
     """
 
     name: str
@@ -105,14 +116,14 @@ class Op:
 
     @property
     def operands(self) -> tuple[Param, ...]:
-        """Parameters that reach kernels: tensors and numbers, in order."""
+        """The parameters that kernels get: tensors and numbers, in order."""
         return tuple(p for p in self.params if p.role != "static")
 
     @property
     def statics(self) -> tuple[Param, ...]:
-        """Parameters resolved before a kernel is chosen."""
+        """The parameters that are resolved before a kernel is chosen."""
         return tuple(p for p in self.params if p.role == "static")
 
     def param(self, name: str) -> Param:
-        """The parameter called `name`."""
+        """Return the parameter called `name`."""
         return next(p for p in self.params if p.name == name)

@@ -1,7 +1,7 @@
-"""What people read: the language reference, a JSON Schema for editors, a page for each op, and specs as YAML again.
+"""Generate documentation: the language reference, a JSON Schema for editors, a page per op, and specs as YAML.
 
-All of it comes from the tables that the loader, the signatures and the vocabulary themselves use, so that it cannot say
-anything else than what they take.
+All of it is generated from the tables that the loader, the signature parser and the vocabulary use, so it cannot
+disagree with them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["json_schema", "language_reference", "op_page", "pages", "schema_text
 
 _TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", int: "integer", float: "number"}
 _CHOICES: dict[str, tuple[str, ...]] = {"dtypes": DTYPES, "operator": OPERATORS, "namespace": NAMESPACES}
-_MEANING = {
+_DTYPE_TEXT = {
     "float": "floating dtypes", "numeric": "integers and floating dtypes", "integer": "integers",
     "integral": "integers and bool", "bool": "bool", "all": "every dtype",
 }  # fmt: skip
 
 
-_AUTOCAST = {
-    "lower": "cast to the half type that is asked for",
+_AUTOCAST_TEXT = {
+    "lower": "cast to autocast's half dtype",
     "float32": "cast to float32, unless the call names a dtype",
-    "widest": "cast to the widest dtype among them",
+    "widest": "cast to the widest dtype among the operands",
     "refuse": "the call is an error",
 }
 
@@ -39,16 +39,16 @@ _AUTOCAST = {
 
 
 def spec_text(spec: Mapping[str, Any]) -> str:
-    """An entry of a spec file as YAML, which loads as that entry again."""
-    lines = [f"{'- ' if i == 0 else '  '}{line}" for i, line in enumerate(_block(spec))]
+    """Print an entry of a spec file as YAML that loads as the same entry."""
+    lines = [f"{'- ' if i == 0 else '  '}{line}" for i, line in enumerate(_block_lines(spec))]
     return "\n".join(lines) + "\n"
 
 
-def _block(mapping: Mapping[str, Any]) -> list[str]:
+def _block_lines(mapping: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     for key, value in mapping.items():
         if isinstance(value, Mapping) and value:
-            lines += [f"{key}:", *(f"  {line}" for line in _block(value))]
+            lines += [f"{key}:", *(f"  {line}" for line in _block_lines(value))]
         elif isinstance(value, str) and "\n" in value and value == value.strip() and value.isprintable() is False:
             plain = all(line.isprintable() and line == line.rstrip() for line in value.split("\n"))
             if plain and not value.startswith(" "):
@@ -56,13 +56,13 @@ def _block(mapping: Mapping[str, Any]) -> list[str]:
             else:
                 lines.append(f"{key}: {json.dumps(value)}")
         else:
-            lines.append(f"{key}: {_flow(value)}")
+            lines.append(f"{key}: {_flow_text(value)}")
     return lines
 
 
-def _flow(value: Any) -> str:
+def _flow_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_flow(v) for v in value)}]"
+        return f"[{', '.join(_flow_text(v) for v in value)}]"
     if isinstance(value, Mapping):
         return "{}"
     if isinstance(value, str):
@@ -76,32 +76,32 @@ def _flow(value: Any) -> str:
 
 
 def language_reference() -> str:
-    """The language of specs, as Markdown."""
+    """Return the reference of the spec language, as Markdown."""
     parts = [
         "# The spec language",
         "A spec file is a YAML list of ops. Anchors, aliases and tags are not part of it, and nothing in it is run: "
         "expressions are Python syntax, read against the tables on this page.",
         "## Fields of every op",
-        _fields(COMMON, ("op", "kind")),
+        _fields_table(COMMON, ("op", "kind")),
         "## Fields by kind",
     ]
     for kind in KINDS:
-        prose = _kind_prose(kind)
-        if prose is None:
+        kind_prose = _kind_prose(kind)
+        if kind_prose is None:
             continue
-        parts += [f"### {kind}", prose, _fields(KIND_FIELDS[kind], REQUIRED[kind])]
+        parts += [f"### {kind}", kind_prose, _fields_table(KIND_FIELDS[kind], REQUIRED[kind])]
     parts += [
         "## Parameters",
         "`op:` is a Python signature. A parameter's annotation says what it is:",
         _table(("annotation", "is", "in the function"), _annotation_rows()),
         "`Literal['a', 'b']` is a static argument, one of some words. Defaults are literals.",
         "## Dtypes",
-        _table(("dtypes:", "takes"), [(f"`{d}`", _MEANING[d]) for d in DTYPES]),
+        _table(("dtypes:", "takes"), [(f"`{d}`", _DTYPE_TEXT[d]) for d in DTYPES]),
         "`result:` is " + ", ".join(f"`{r}`" for r in RESULTS) + ", `like:NAME` (that operand's dtype), or one of "
         + ", ".join(f"`{d}`" for d in RESULT_DTYPES) + ".",
         "## Autocast",
         "What happens to floating operands (float64 excepted) of calls inside `with autocast(...)`: " + "; ".join(
-            f"`{word}`: {meaning}" for word, meaning in _AUTOCAST.items())
+            f"`{word}`: {meaning}" for word, meaning in _AUTOCAST_TEXT.items())
         + ". An op without the field takes them as they are. PyTorch's lists for CPUs and for GPUs differ: one word is "
         "for both, a mapping has one for the device `cpu` and one for every other.",
         "## Expressions",
@@ -115,16 +115,16 @@ def language_reference() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _fields(fields: Mapping[str, tuple[tuple[type, ...], str]], required: Iterable[str]) -> str:
+def _fields_table(fields: Mapping[str, tuple[tuple[type, ...], str]], required: Iterable[str]) -> str:
     rows = []
     for name, (types, meaning) in fields.items():
-        shown = " or ".join("mapping" if t is dict else _TYPES[t] for t in types)
-        rows.append((f"`{name}`" + (" (required)" if name in required else ""), shown, meaning))
+        type_text = " or ".join("mapping" if t is dict else _TYPES[t] for t in types)
+        rows.append((f"`{name}`" + (" (required)" if name in required else ""), type_text, meaning))
     return _table(("field", "type", "meaning"), rows)
 
 
 def _kind_prose(kind: str) -> str | None:
-    """What the kind's module says of itself; None where this version has no such kind."""
+    """Return the docstring of the kind's module as Markdown; None if this version has no such kind."""
     try:
         prose = (kind_module(kind).__doc__ or "").strip()
     except ModuleNotFoundError:
@@ -134,7 +134,10 @@ def _kind_prose(kind: str) -> str | None:
 
 
 def _annotation_rows() -> list[tuple[str, str, str]]:
-    return [(f"`{a or '(none)'}`", _role(*row[:3]), f"`{row[3]}`") for a, row in annotation_table().items()]
+    return [
+        (f"`{annotation or '(none)'}`", _role(*row[:3]), f"`{row[3]}`")
+        for annotation, row in annotation_table().items()
+    ]
 
 
 def _role(role: str, scope: str, type: str) -> str:
@@ -142,7 +145,7 @@ def _role(role: str, scope: str, type: str) -> str:
         "tensor": "a tensor", "optional": "a tensor or None", "list": "tensors",
         "scalar": "a number, weak in promotion",
         "number": "a number, no part in promotion", "static": "resolved before a kernel is chosen",
-        "seed": "a random stream", "absent": "an optional operand that is not there",
+        "seed": "a random stream", "absent": "an optional operand that is missing",
     }  # fmt: skip
     scopes = {"column": ", one element a position in the row", "row": ", one element a row"}
     types = {"mask": ", read as truth values", "index": ", of int64"}
@@ -151,12 +154,12 @@ def _role(role: str, scope: str, type: str) -> str:
 
 
 def _function_row(function: Any) -> tuple[str, str]:
-    called = f"`{function.name}({', '.join(function.args)})`"
+    call_text = f"`{function.name}({', '.join(function.args)})`"
     symbol = f" `{function.symbol}`" if function.symbol else ""
     rules = function.grad
     if rules is None:
-        return called + symbol, "none"
-    return called + symbol, "; ".join(f"{a}: `{r}`" for a, r in rules.items()) or "zero"
+        return call_text + symbol, "none"
+    return call_text + symbol, "; ".join(f"{a}: `{r}`" for a, r in rules.items()) or "zero"
 
 
 def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -169,7 +172,7 @@ def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """A JSON Schema (2020-12) of spec files: what an editor can check and complete."""
+    """Return a JSON Schema (2020-12) of spec files, with which an editor can check and complete them."""
     kinds = []
     for kind in KINDS:
         own = {**COMMON, **KIND_FIELDS[kind]}
@@ -193,22 +196,22 @@ def json_schema() -> dict[str, Any]:
 
 
 def _property(name: str, types: tuple[type, ...], meaning: str) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": meaning}
-    shown = [_TYPES[t] for t in types]
-    made["type"] = shown[0] if len(shown) == 1 else shown
+    schema: dict[str, Any] = {"description": meaning}
+    type_names = [_TYPES[t] for t in types]
+    schema["type"] = type_names[0] if len(type_names) == 1 else type_names
     if name in _CHOICES:
-        made["enum"] = list(_CHOICES[name])
+        schema["enum"] = list(_CHOICES[name])
     if name == "autocast":
         words = {"enum": list(AUTOCAST)}
         lists = {"type": "object", "properties": dict.fromkeys(AUTOCAST_LISTS, words), "additionalProperties": False}
-        made["anyOf"] = [words, lists]
+        schema["anyOf"] = [words, lists]
     if name == "result":
-        made["anyOf"] = [{"enum": [*RESULTS, *RESULT_DTYPES]}, {"pattern": "^like:[a-z_0-9]+$"}]
-    return made
+        schema["anyOf"] = [{"enum": [*RESULTS, *RESULT_DTYPES]}, {"pattern": "^like:[a-z_0-9]+$"}]
+    return schema
 
 
 def schema_text() -> str:
-    """`json_schema` as text."""
+    """Return `json_schema` as text."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=True) + "\n"
 
 
@@ -216,10 +219,10 @@ def schema_text() -> str:
 
 
 def pages(ops: Iterable[Op]) -> dict[str, str]:
-    """Documentation by file name: a page for each public op, an index, and the language."""
+    """Return file name -> Markdown: a page for each public op, an index, and the language reference."""
     public = sorted((op for op in ops if op.namespace != "hidden"), key=lambda op: op.name)
     files = {f"ops/{op.name}.md": op_page(op) for op in public}
-    rows = [(f"[{op.name}](ops/{op.name}.md)", op.kind, _escaped(_summary(op))) for op in public]
+    rows = [(f"[{op.name}](ops/{op.name}.md)", op.kind, _escape_markup(_summary(op))) for op in public]
     files["index.md"] = "# Ops\n\n" + _table(("op", "kind", ""), rows) + "\n"
     files["language.md"] = language_reference()
     return files
@@ -229,27 +232,29 @@ def _summary(op: Op) -> str:
     return (op.doc.splitlines() or [""])[0]
 
 
-def _escaped(prose: str) -> str:
-    """Prose of a spec, so that no markup of its own gets through."""
+def _escape_markup(prose: str) -> str:
+    """Escape prose of a spec, so that it contains no markup."""
     return re.sub(r"([<>\[\]])", r"\\\1", "".join(c if c.isprintable() or c == "\n" else " " for c in prose))
 
 
 def op_page(op: Op) -> str:
-    """One op: signature, prose, formula, derivatives, dtypes, saved tensors, an example."""
-    parts = [f"# {op.name}", f"```python\n{op.spec['op']}\n```", _escaped(op.doc)]
+    """Return an op's page: signature, prose, formula, derivatives, dtypes, saved tensors, an example."""
+    parts = [f"# {op.name}", f"```python\n{op.spec['op']}\n```", _escape_markup(op.doc)]
     parts += [
         "## Formula",
         f"```yaml\n{spec_text({k: v for k, v in op.spec.items() if k not in ('doc', 'reference', 'sample')})}```",
     ]
     parts += ["## Derivatives", _derivatives(op)]
-    facts = [f"- dtypes: {_MEANING[op.dtypes]}", f"- result: {op.result}"]
+    facts = [f"- dtypes: {_DTYPE_TEXT[op.dtypes]}", f"- result: {op.result}"]
     if op.alias:
         facts.append(f"- also called {', '.join(f'`{a}`' for a in op.alias)}")
     if op.operator:
         facts.append(f"- operator: `{op.operator}`")
     if op.autocast:
-        shown = ", ".join(f"{word} on {where}" for where, word in zip(AUTOCAST_LISTS, op.autocast, strict=True) if word)
-        facts.append(f"- autocast: {shown}")
+        autocast_text = ", ".join(
+            f"{word} on {where}" for where, word in zip(AUTOCAST_LISTS, op.autocast, strict=True) if word
+        )
+        facts.append(f"- autocast: {autocast_text}")
     if op.inplace:
         facts.append(f"- in place: `{op.name}_`")
     if op.reference:
@@ -269,10 +274,10 @@ def _derivatives(op: Op) -> str:
         derived = kind_module(op.kind).derive(op)
     except SpecError as error:
         return f"None: {error.message}."
-    saved: set[str] = set()
+    saved_operands: set[str] = set()
     rows = []
     for parameter, rule in derived.items():
-        saved |= {n for n in rule.operands if not n.startswith("grad")}
+        saved_operands |= {n for n in rule.operands if not n.startswith("grad")}
         spec = rule.spec or {"out": "grad"}
         formula = spec.get("out", spec.get("reduce", ""))
         formula = formula[rule.result] if rule.result is not None else formula
@@ -280,12 +285,12 @@ def _derivatives(op: Op) -> str:
         rows.append((f"`{parameter}`", f"`{formula}`"))
     if not rows:
         return "None."
-    kept = ", ".join(f"`{n}`" for n in sorted(saved)) or "nothing"
-    return _table(("operand", "gradient"), rows) + f"\n\nSaved for backward: {kept}."
+    saved_names = ", ".join(f"`{n}`" for n in sorted(saved_operands)) or "nothing"
+    return _table(("operand", "gradient"), rows) + f"\n\nSaved for backward: {saved_names}."
 
 
 def _example(op: Op) -> str:
-    called = {"torch": "wg", "nn.functional": "wg.nn.functional", "special": "wg.special"}.get(op.namespace, "wg")
+    module_path = {"torch": "wg", "nn.functional": "wg.nn.functional", "special": "wg.special"}.get(op.namespace, "wg")
     lines = ["import weftgrad as wg", ""]
     arguments = []
     for p in op.params:
@@ -295,12 +300,12 @@ def _example(op: Op) -> str:
             lines.append(f"{p.name} = wg.randn({size}){kind}")
             arguments.append(p.name)
         elif p.default is MISSING:
-            arguments.append(f"{p.name}={_value(p.annotation)}")
-    return "\n".join([*lines, f"{called}.{op.name}({', '.join(arguments)})"])
+            arguments.append(f"{p.name}={_example_value(p.annotation)}")
+    return "\n".join([*lines, f"{module_path}.{op.name}({', '.join(arguments)})"])
 
 
-def _value(annotation: str) -> str:
-    """An argument for an example."""
+def _example_value(annotation: str) -> str:
+    """Return an argument for an example."""
     if "Sequence" in annotation:
         return "(4,)"
     return "1" if annotation in ("int", "float", "Number") else "..."

@@ -1,4 +1,4 @@
-"""Rendering: from `Op`s to what the runtime registers, and to the text of generated modules."""
+"""Render `Op`s and their derivatives into kernel source and record data, which the runtime registers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Generated", "RecordData", "RuleData", "environment", "render_all", "
 
 
 def templates_folder() -> Path:
-    """Where the templates are: beside this package in a checkout, in the installed package otherwise."""
-    beside = Path(__file__).resolve().parent.parent / "templates"
-    if beside.is_dir():
-        return beside
-    with resources.as_file(resources.files(f"{__package__.rpartition('.')[0]}.templates")) as found:
-        return found
+    """Return the template folder: next to this package in a checkout, inside the package once installed."""
+    checkout_folder = Path(__file__).resolve().parent.parent / "templates"
+    if checkout_folder.is_dir():
+        return checkout_folder
+    with resources.as_file(resources.files(f"{__package__.rpartition('.')[0]}.templates")) as package_folder:
+        return package_folder
 
 
 @functools.cache
 def environment() -> Any:
-    """The Jinja environment: undefined names are errors, nothing is escaped, templates come from one folder."""
+    """Return the Jinja environment: undefined names are errors, nothing is escaped."""
     import jinja2
 
     return jinja2.Environment(
@@ -42,9 +42,14 @@ def environment() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RuleData:
-    """One gradient rule: `runtime.records.Rule`'s fields. `target` None: the gradient is the incoming one;
-    `sum_target`: the reduction with the same map, for an operand that was broadcast; `result`: which of the target's
-    results it is, where it has several."""
+    """One gradient rule, with the fields of `runtime.records.Rule`.
+
+    Attributes:
+        target: the op that computes the gradient; None if it is the incoming gradient itself.
+        operands: names of the target's arguments.
+        sum_target: the reduction that also sums the gradient, for an operand that was broadcast.
+        result: index of the gradient among the target's results, if it has several.
+    """
 
     target: str | None
     operands: tuple[str, ...]
@@ -53,14 +58,14 @@ class RuleData:
 
     @property
     def literal(self) -> tuple[Any, ...]:
-        """What a record is made from."""
+        """The rule as a tuple of literals, for the text of a record."""
         plain = (self.target, self.operands, self.sum_target)
         return plain if self.result is None else (*plain, self.result)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordData:
-    """Everything an `OpRecord` is made from, in literals. variants, bare: as in `OpRecord`, by name; `called` too."""
+    """The data of an `OpRecord`. `variants`, `bare` and `called` are names of ops, as in `OpRecord`."""
 
     op: Op
     rendered: Rendered
@@ -72,74 +77,77 @@ class RecordData:
 
 @dataclass(slots=True)
 class Generated:
-    """The records of a set of ops with their derivatives, by name, in order of making.
+    """The records of a set of ops and their derivatives, by name, in the order in which they were added.
 
-    taken: names that no derived op may have, because others have them: of ops yet to come, or of another set.
+    reserved_names: names that no derived op may get: those of ops added later or of another set.
     """
 
     records: dict[str, RecordData] = field(default_factory=dict)
-    taken: Container[str] = ()
+    reserved_names: Container[str] = ()
     _shapes: dict[Any, str] = field(default_factory=dict)
 
-    def add(self, op: Op, order: int, *, named: bool = False, known: bool = False) -> str:
-        """Render `op` and, down to `order` derivatives, its gradients; the name of its record.
+    def add(self, op: Op, order: int, *, is_spec_op: bool = False, rules_only: bool = False) -> str:
+        """Render `op` and its gradients, and return the name of its record.
 
-        A derived op whose kernel would be that of an op already there becomes that op: `grad * other` is `mul`.
-        Only an op that is `named` by its spec has the name it asks for; a derived one takes the next that is free.
-        known: only the gradients are wanted, what runs in the op's stead is there.
+        A derived op with the same kernel as an existing op is replaced by that op: `grad * other` is `mul`.
+
+        Args:
+            order: how many orders of derivatives to render.
+            is_spec_op: the op is an entry of a spec and keeps its name. A derived op gets the next free name.
+            rules_only: add only the gradients, not the variants: the op is registered already.
         """
-        derived_already = self._shapes.get(_shape(op))
-        if not named and op.file == "<derived>" and derived_already is not None:
-            return derived_already
-        if op.name in self.records or (not named and op.name in self.taken):
+        existing = self._shapes.get(_kernel_signature(op))
+        if not is_spec_op and op.file == "<derived>" and existing is not None:
+            return existing
+        if op.name in self.records or (not is_spec_op and op.name in self.reserved_names):
             op = replace(op, name=self._free_name(op.name))
         try:
             rendered = kind_module(op.kind).render(op, environment())
         except ExprError as error:
             raise SpecErrors([SpecError(error.message, file=op.file, line=op.line, field="out")]) from None
-        self._shapes.setdefault(_shape(op), op.name)
+        self._shapes.setdefault(_kernel_signature(op), op.name)
         self.records[op.name] = RecordData(op, rendered, None)
-        variants = {} if known else self._variants(op, order)
-        bare = "" if known else self._bare(op)
+        variants = {} if rules_only else self._variants(op, order)
+        bare = "" if rules_only else self._bare(op)
         try:
             rules = self._rules(op, order) if order > 0 else None
         except (ExprError, SpecError) as error:
-            if not named:
+            if not is_spec_op:
                 raise
-            told = f"a derivative cannot be written out: {str(error).removeprefix('<derived>: ')}"
+            message = f"a derivative cannot be written out: {str(error).removeprefix('<derived>: ')}"
             hint = "give a shorter formula in grad, or grad: none"
-            raise SpecErrors([SpecError(told, file=op.file, line=op.line, field="grad", suggestion=hint)]) from None
+            raise SpecErrors([SpecError(message, file=op.file, line=op.line, field="grad", suggestion=hint)]) from None
         self.records[op.name] = RecordData(op, rendered, rules, variants, bare)
         return op.name
 
     def _rules(self, op: Op, order: int) -> dict[str, RuleData]:
-        found: dict[str, RuleData] = {}
+        rules: dict[str, RuleData] = {}
         derived: Mapping[str, Derived] = kind_module(op.kind).derive(op)
-        shared: dict[int, str] = {}  # the record of an entry that several operands share
+        shared: dict[int, str] = {}  # id of an entry that several operands share -> its record
         for parameter, rule in derived.items():
-            target = summed = None
+            target = sum_target = None
             if rule.spec is not None and rule.result is not None:
                 if id(rule.spec) not in shared:
                     shared[id(rule.spec)] = self.add(op_from_mapping(rule.spec), order - 1)
                 result = list(rule.spec["out"]).index(rule.result)
-                found[parameter] = RuleData(shared[id(rule.spec)], rule.operands, None, result)
+                rules[parameter] = RuleData(shared[id(rule.spec)], rule.operands, None, result)
                 continue
             if rule.spec is not None:
                 target = self.add(op_from_mapping(rule.spec), order - 1)
                 if order > 1 and op.kind == "pointwise" and sum(p.is_tensor for p in op.operands) > 1:
-                    summed = self._summed(target, rule.spec)
-            found[parameter] = RuleData(target, rule.operands, summed)
-        return found
+                    sum_target = self._summed(target, rule.spec)
+            rules[parameter] = RuleData(target, rule.operands, sum_target)
+        return rules
 
     def _summed(self, target: str, spec: Mapping[str, Any]) -> str | None:
-        """The reduction that computes a pointwise gradient and sums it over broadcast dimensions, in one pass."""
+        """Add the reduction that computes a pointwise gradient and sums it over broadcast dimensions, in one pass."""
         name = f"{target}_sum"
         if name in self.records:
             return name
         if spec.get("unused"):
             return None
         if not isinstance(spec["out"], str) or c_names(p.name for p in parse_signature(str(spec["op"]))[1]):
-            return None  # a reduction's operands keep their names in kernels; summing afterwards is as right
+            return None  # reductions cannot rename operands; a separate sum works too
         signature = str(spec["op"]).partition("(")[2].rpartition(")")[0]
         if "grad" not in {p.name for p in parse_signature(str(spec["op"]))[1]} or "grad" not in str(spec["out"]):
             return None
@@ -153,39 +161,39 @@ class Generated:
         return self.add(op_from_mapping(entry), 0)
 
     def _variants(self, op: Op, order: int) -> dict[tuple[bool, ...], str]:
-        """For each absence of optional operands, the op without them: presence is resolved before rendering."""
-        make = getattr(kind_module(op.kind), "variant", None)
+        """Add a variant of the op for each combination of missing optional operands. Kernels never test for them."""
+        make_variant = getattr(kind_module(op.kind), "variant", None)
         optional = [p.name for p in op.params if p.role == "optional"]
-        found: dict[tuple[bool, ...], str] = {}
-        if make is None or not optional:
-            return found
+        variants: dict[tuple[bool, ...], str] = {}
+        if make_variant is None or not optional:
+            return variants
         for mask in range(2 ** len(optional) - 1):
             present = tuple(bool(mask >> i & 1) for i in range(len(optional)))
-            absent = {n for n, there in zip(optional, present, strict=True) if not there}
-            found[present] = self._instead(op, make(op, absent), order)
-        return found
+            absent = {n for n, is_present in zip(optional, present, strict=True) if not is_present}
+            variants[present] = self._instead(op, make_variant(op, absent), order)
+        return variants
 
     def _bare(self, op: Op) -> str:
-        """The op without results that only its gradients read, for calls that nothing is derived from; "" if none."""
-        make = getattr(kind_module(op.kind), "bare", None)
-        made = make and make(op)
-        return self._instead(op, made, 0) if made else ""
+        """Add the op without results that only its gradient reads, for calls without gradient; "" if there are none."""
+        make_bare = getattr(kind_module(op.kind), "bare", None)
+        bare_op = make_bare and make_bare(op)
+        return self._instead(op, bare_op, 0) if bare_op else ""
 
-    def _instead(self, op: Op, other: Op, order: int) -> str:
-        """Add what the runtime takes in `op`'s stead, and speaks of by its name."""
-        added = self.add(other, order)
-        self.records[added] = replace(self.records[added], called=op.name)
-        return added
+    def _instead(self, op: Op, replacement: Op, order: int) -> str:
+        """Add an op that the runtime runs instead of `op` and reports under its name."""
+        record_name = self.add(replacement, order)
+        self.records[record_name] = replace(self.records[record_name], called=op.name)
+        return record_name
 
     def _free_name(self, name: str) -> str:
-        number = 2
-        while f"{name}_v{number}" in self.records or f"{name}_v{number}" in self.taken:
-            number += 1
-        return f"{name}_v{number}"
+        suffix = 2
+        while f"{name}_v{suffix}" in self.records or f"{name}_v{suffix}" in self.reserved_names:
+            suffix += 1
+        return f"{name}_v{suffix}"
 
 
-def _shape(op: Op) -> Any:
-    """What makes two ops the same kernel: everything but the names of the op and its operands, and the prose."""
+def _kernel_signature(op: Op) -> Any:
+    """Return a key that is equal for ops with the same kernel, whatever the names of the op and its operands."""
     if op.kind != "pointwise":
         return (op.kind, op.name)
     from .expr import name as variable
@@ -193,26 +201,31 @@ def _shape(op: Op) -> Any:
     from .kinds.pointwise import expressions, operand_table
 
     table = operand_table(op)
-    renamed = {n: variable(f"operand_{i}", o) for i, (n, o) in enumerate(table.items())}
+    positional_names = {n: variable(f"operand_{i}", o) for i, (n, o) in enumerate(table.items())}
     try:
-        texts = tuple(to_text(substitute(e, renamed)) for e in expressions(op).values())
-    except ExprError:  # too long to write out, so too long to be anything's twin
+        texts = tuple(to_text(substitute(e, positional_names)) for e in expressions(op).values())
+    except ExprError:  # too long to print: treat it as unique
         return (op.kind, op.name)
     roles = tuple((p.role, p.type) for p in op.operands)
     return (op.kind, texts, roles, op.result, tuple(op.outputs) == ("out",))
 
 
-def render_all(ops: Iterable[Op], order: int = 2, taken: Iterable[str] = ()) -> Generated:
-    """Records of `ops` and of their derivatives down to `order`, whose names avoid those of `ops` and `taken`."""
-    listed = list(ops)
-    made = Generated(taken=frozenset(taken).union(op.name for op in listed))
-    for op in listed:
-        made.add(op, 0 if op.kind == "composite" else order, named=True)
-    return made
+def render_all(ops: Iterable[Op], order: int = 2, reserved_names: Iterable[str] = ()) -> Generated:
+    """Render `ops` and their derivatives.
+
+    Args:
+        order: how many orders of derivatives to render.
+        reserved_names: names that derived ops must not get, besides those of `ops`.
+    """
+    spec_ops = list(ops)
+    generated = Generated(reserved_names=frozenset(reserved_names).union(op.name for op in spec_ops))
+    for op in spec_ops:
+        generated.add(op, 0 if op.kind == "composite" else order, is_spec_op=True)
+    return generated
 
 
 def record_literals(data: RecordData) -> dict[str, Any]:
-    """The keyword arguments of the `OpRecord`, apart from texts and functions: plain literals."""
+    """Return the keyword arguments of the `OpRecord` that are plain literals: all but kernel source."""
     op, rendered = data.op, data.rendered
     return {
         "name": op.name,
@@ -237,5 +250,5 @@ def record_literals(data: RecordData) -> dict[str, Any]:
 
 
 def default_text(value: Any) -> str:
-    """A default as Python writes it; empty for none."""
+    """Return ` = DEFAULT` for a signature; empty if there is no default."""
     return "" if value is MISSING else f" = {value!r}"

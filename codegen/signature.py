@@ -1,4 +1,4 @@
-"""Signatures of ops: Python syntax, parsed with `ast` against a whitelist of annotations and literal defaults."""
+"""Parse signatures of ops: Python syntax, with a whitelist of annotations and literal defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANNOTATIONS: dict[str, tuple[str, Any, Any, str]] = {
     "list[Tensor]": ("list", "full", "value", "Sequence[Tensor]"),
     "Row": ("tensor", "column", "value", "Tensor"),
     "Row | None": ("optional", "column", "value", "Tensor | None"),
-    "None": ("absent", "column", "value", "None"),  # an optional operand of an op made for calls without it
+    "None": ("absent", "column", "value", "None"),  # an optional operand, in the variant of the op without it
     "PerRow": ("tensor", "row", "value", "Tensor"),
     "Mask": ("tensor", "full", "mask", "Tensor"),
     "Index": ("tensor", "full", "index", "Tensor"),
@@ -44,9 +44,9 @@ _ANNOTATIONS: dict[str, tuple[str, Any, Any, str]] = {
 }
 _LITERAL = re.compile(r"Literal\[[^\]]*\]")
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-# What the kernel text uses for itself, what C would misread, and OpenCL's functions, which emitted text calls: a
-# parameter of that name would hide them.
-_TAKEN = frozenset(
+# Names that a parameter must not have in kernels: variables of the templates, words of C, and OpenCL functions that
+# emitted text calls.
+_RESERVED = frozenset(
     """
     geo dyn i n row rows chunk end begin at rest index size stride double float int long short char half uint
     ulong uchar ushort bool signed unsigned auto const static volatile restrict register inline extern struct
@@ -64,15 +64,15 @@ _TAKEN = frozenset(
     first second state
     """.split()  # noqa: SIM905
 )
-_TAKEN_C_SHAPE = re.compile(
+_RESERVED_C_PATTERN = re.compile(
     r"(u?(char|short|int|long)|float|double|half|bool)\d+\Z|(as|convert|native|half|atomic|atom|async|sub_group|work_group|"
     r"vload|vstore|read|write|image)_|vload\d|vstore\d"
 )
-_TAKEN_SHAPE = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
+_RESERVED_PATTERN = re.compile(r"(wg_|get_|[trwxyposv]\d+\Z|one\d+\Z|many\d+\Z)")
 
 
 def annotation_table() -> Mapping[str, tuple[str, str, str, str]]:
-    """What an annotation means: role, scope, type, and how the function has it. For the language reference."""
+    """Return annotation -> (role, scope, type, annotation in the generated function), for the language reference."""
     return MappingProxyType(_ANNOTATIONS)
 
 
@@ -85,20 +85,20 @@ def check_name(name: str, what: str) -> None:
 
 
 def c_names(names: Iterable[str]) -> dict[str, str]:
-    """How kernels spell operands whose names mean something there: with an underscore behind."""
-    listed = list(names)
-    spelled: dict[str, str] = {}
-    for n in listed:
-        if n in _TAKEN or _TAKEN_SHAPE.match(n) or _TAKEN_C_SHAPE.match(n):
-            other = f"{n}_"
-            while other in listed or other in spelled.values():
-                other += "_"
-            spelled[n] = other
-    return spelled
+    """Return kernel names for the operands whose names clash with C or the templates: the name with an underscore."""
+    all_names = list(names)
+    renamed: dict[str, str] = {}
+    for name in all_names:
+        if name in _RESERVED or _RESERVED_PATTERN.match(name) or _RESERVED_C_PATTERN.match(name):
+            candidate = f"{name}_"
+            while candidate in all_names or candidate in renamed.values():
+                candidate += "_"
+            renamed[name] = candidate
+    return renamed
 
 
 def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
-    """The name and parameters of `text`, such as `sum(input, dim: int | None = None, *, keepdim: bool = False)`."""
+    """Parse a signature such as `sum(input, dim: int | None = None, *, keepdim: bool = False)`: name and parameters."""
     if len(text) > 2000:
         raise SpecError("a signature is at most 2000 characters")
     if not (text.isascii() and text.isprintable()) or "#" in text:
@@ -136,18 +136,20 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...]]:
 def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> Param:
     check_name(argument.arg, "the parameter")
     annotation = ast.unparse(argument.annotation) if argument.annotation else ""
-    known = _ANNOTATIONS.get(annotation)
-    if known is None and _LITERAL.fullmatch(annotation) and _strings_only(argument.annotation):
-        known = ("static", "scalar", "value", annotation)
-    if known is None:
+    meaning = _ANNOTATIONS.get(annotation)
+    if meaning is None and _LITERAL.fullmatch(annotation) and _strings_only(argument.annotation):
+        meaning = ("static", "scalar", "value", annotation)
+    if meaning is None:
         import difflib
 
-        near = difflib.get_close_matches(annotation, _ANNOTATIONS, 1)
+        matches = difflib.get_close_matches(annotation, _ANNOTATIONS, 1)
         raise SpecError(
             f"parameter {argument.arg}: unknown annotation {annotation[:60]!r}",
-            suggestion=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(filter(None, _ANNOTATIONS))}",
+            suggestion=f"did you mean {matches[0]!r}?"
+            if matches
+            else f"one of {', '.join(filter(None, _ANNOTATIONS))}",
         )
-    role, scope, type, shown = known
+    role, scope, type, binding_annotation = meaning
     value = MISSING
     if default is not None:
         try:
@@ -158,11 +160,11 @@ def _param(argument: ast.arg, default: ast.expr | None, keyword_only: bool) -> P
             raise SpecError(
                 f"parameter {argument.arg}: the default must be None, a finite number, a string or a tuple of them"
             )
-    return Param(argument.arg, role, shown, value, keyword_only, scope, type)
+    return Param(argument.arg, role, binding_annotation, value, keyword_only, scope, type)
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether `repr` of a default, written into a module, is that default: no infinity, no set, nothing huge."""
+    """Return True if `repr` of a default is source that evaluates to it: no infinity, no set, no huge value."""
     if isinstance(value, tuple):
         return len(value) <= 16 and all(_is_plain(v) and not isinstance(v, tuple) for v in value)
     if isinstance(value, float):

@@ -1,10 +1,10 @@
-"""Training, evaluating, saving and resuming: a small convolutional network learns the digits that weftgrad ships.
+"""Train, evaluate, save and resume a small convolutional network on the digits that weftgrad ships.
 
     python examples/train.py --checkpoint digits.pt
-    python examples/train.py --checkpoint digits.pt        # goes on where the file was written
+    python examples/train.py --checkpoint digits.pt        # resumes from the file
     python examples/train.py --autocast bfloat16 --device opencl:0
 
-Stopped anywhere and started again, it ends with the same bits as without a stop.
+A run that is stopped anywhere and resumed gives bit-identical results to one without a stop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weftgrad.utils.data import DataLoader, TensorDataset
 
 
 class Net(nn.Module):
-    """8 x 8 grey images to ten classes."""
+    """A classifier of `(N, 1, 8, 8)` grey images into ten classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Net(nn.Module):
 
 
 class Training:
-    """Everything that a run consists of, and that a checkpoint holds."""
+    """The state of a training run, which a checkpoint saves."""
 
     def __init__(self, device: Any, epochs: int, half: Any = None, seed: int = 0, batch_size: int = 64):
         wg.manual_seed(seed)  # weights, dropout, and the order of the images
@@ -54,11 +54,11 @@ class Training:
         self.loss = wg.tensor(float("nan"))
 
     def autocast(self) -> wg.autocast:
-        """Where layers compute in the half type, if there is one."""
+        """Return the context in which layers compute in the half type, if one is set."""
         return wg.autocast(self.device.type, dtype=self.half, enabled=self.half is not None)
 
     def step(self, images: wg.Tensor, labels: wg.Tensor) -> None:
-        """Learn from one batch."""
+        """Train on one batch."""
         with self.autocast():
             loss = F.cross_entropy(self.net(images), labels, label_smoothing=0.1)
         self.optimizer.zero_grad()
@@ -70,7 +70,7 @@ class Training:
         self.loss = loss.detach()
 
     def evaluate(self) -> float:
-        """The share of test images that are recognised."""
+        """Return the accuracy on the test images."""
         self.net.eval()
         with wg.no_grad(), self.autocast():
             guesses = self.net(self.test_images).argmax(1)
@@ -78,7 +78,7 @@ class Training:
         return (guesses == self.test_labels).float().mean().item()
 
     def parts(self) -> dict[str, Any]:
-        """What has a state of its own."""
+        """Return the objects that have a `state_dict`, by name."""
         return {
             "net": self.net, "optimizer": self.optimizer, "scheduler": self.scheduler, "scaler": self.scaler,
             "loader": self.loader,

@@ -1,4 +1,4 @@
-"""What a pool's memory is cut into: segments, chains of blocks, and lists of the free runs."""
+"""Data structures of the memory pool: segments, their chains of blocks, and sorted lists of free runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Segment:
         self.handle = handle
         self.size = size
         self.small = small
-        self.serial = serial  # age: ties in best fit go to the oldest segment, so that young ones empty
+        self.serial = serial  # age: best fit prefers the oldest of equal fits, so that young segments become empty
         self.first: Block
 
 
 class Block:
     """A run of bytes in a segment: kernels address `segment.handle` at `offset`.
 
-    offset and size are bytes, multiples of 512; requested is what was asked for, 0 while the block is free.
+    offset and size are bytes, multiples of 512. requested: bytes that the caller asked for; 0 while the block is free.
     """
 
     __slots__ = ("bin", "marks", "merged", "next", "offset", "pool", "prev", "requested", "segment", "size")
@@ -43,7 +43,7 @@ class Block:
         self.prev: Block | None = None
         self.next: Block | None = None
         self.merged = False  # in the pool's sorted list, merged with its free neighbours
-        self.bin: list[Block] = []  # where the block goes when freed
+        self.bin: list[Block] = []  # the list that takes the block when it is freed
         self.marks: list[Event | Callable[[], Event]] | None = None
 
     def __repr__(self) -> str:
@@ -52,61 +52,65 @@ class Block:
 
 
 class Runs:
-    """Free runs of a pool, merged with their neighbours: a list by size of those in small segments, one of the rest."""
+    """Free runs of a pool, merged with their neighbours: one sorted list for small segments, one for large ones."""
 
     def __init__(self) -> None:
-        self.lists: dict[bool, list[tuple[int, int, int, Block]]] = {True: [], False: []}  # size, age, offset; sorted
+        # By `Segment.small`; sorted tuples of size, age of the segment, offset and block.
+        self.lists: dict[bool, list[tuple[int, int, int, Block]]] = {True: [], False: []}
 
     def best_fit(self, size: int, small: bool) -> Block | None:
-        """The front of the smallest run that has `size` bytes, of the oldest segment and lowest offset among equals."""
+        """Take `size` bytes from the front of the smallest run that has them, and return the block, or None.
+
+        Among equal runs, the oldest segment and then the lowest offset wins.
+        """
         runs = self.lists[small]
-        at = bisect_left(runs, (size,))
-        if at == len(runs):
+        index = bisect_left(runs, (size,))
+        if index == len(runs):
             return None
-        block = runs.pop(at)[3]
+        block = runs.pop(index)[3]
         block.merged = False
         self.cut(block, size)
         return block
 
     def cut(self, block: Block, size: int) -> None:
-        """Shorten `block` to `size`; what remains becomes a free run behind it."""
+        """Shorten `block` to `size`; the remainder becomes a free run behind it."""
         if block.size == size:
             return
-        rest = Block(block.pool, block.segment, block.offset + size, block.size - size)
-        rest.prev, rest.next = block, block.next
+        remainder = Block(block.pool, block.segment, block.offset + size, block.size - size)
+        remainder.prev, remainder.next = block, block.next
         if block.next is not None:
-            block.next.prev = rest
-        block.next = rest
+            block.next.prev = remainder
+        block.next = remainder
         block.size = size
-        self.insert(rest)
+        self.insert(remainder)
 
-    def join(self, block: Block) -> None:
-        """Take a free block in, merged with its neighbours."""
-        after, before = block.next, block.prev
-        if after is not None and after.merged:
-            self.remove(after)
-            _absorb(block, after)
-        if before is not None and before.merged:
-            self.remove(before)
-            _absorb(before, block)
-            block = before
+    def merge(self, block: Block) -> None:
+        """Add a free block, merged with its free neighbours."""
+        next_block, prev_block = block.next, block.prev
+        if next_block is not None and next_block.merged:
+            self.remove(next_block)
+            _absorb(block, next_block)
+        if prev_block is not None and prev_block.merged:
+            self.remove(prev_block)
+            _absorb(prev_block, block)
+            block = prev_block
         self.insert(block)
 
     def insert(self, block: Block) -> None:
-        """Take in a free block that has no free neighbours."""
+        """Add a free block that has no free neighbours."""
         block.merged = True
         insort(self.lists[block.segment.small], (block.size, block.segment.serial, block.offset, block))
 
     def remove(self, block: Block) -> None:
-        """Take a run out."""
+        """Remove a run from its list."""
         runs = self.lists[block.segment.small]
         del runs[bisect_left(runs, (block.size, block.segment.serial, block.offset))]
         block.merged = False
 
 
-def _absorb(block: Block, after: Block) -> None:
-    block.size += after.size
-    block.next = after.next
-    if after.next is not None:
-        after.next.prev = block
-    after.prev = after.next = None
+def _absorb(block: Block, next_block: Block) -> None:
+    block.size += next_block.size
+    block.next = next_block.next
+    if next_block.next is not None:
+        next_block.next.prev = block
+    next_block.prev = next_block.next = None

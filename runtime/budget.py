@@ -1,4 +1,4 @@
-"""A device's share of memory: one `Budget` over the pools of its streams, and the lock they share."""
+"""The memory budget of a device: a limit over the pools of its streams, and the lock that they share."""
 
 from __future__ import annotations
 
@@ -21,54 +21,56 @@ _log = logging.getLogger(__name__)
 
 
 class MemorySource(Protocol):
-    """What a backend gives. It is called with the budget's lock held, and must not allocate from a pool."""
+    """The driver's allocator, as a backend provides it. Called with the budget's lock held; must not use a pool."""
 
     def allocate(self, nbytes: int) -> Any:
-        """A handle to fresh memory, aligned as the backend's kernels need; `MemoryError` if there is none."""
+        """Return a handle to new memory, aligned as the backend's kernels need. Raises `MemoryError`."""
 
     def release(self, handle: Any) -> None:
-        """Give memory back. Called right after `synchronize`: nothing that was launched before is still running."""
+        """Free memory. Called right after `synchronize`, so no earlier launch is still running."""
 
     def synchronize(self) -> None:
         """Wait for everything launched on the device, on every stream."""
 
-    # A source may also have `trim()`, which is called once after a batch of releases: for drivers whose allocator keeps
+    # A source may also have `trim()`, called once after a batch of releases: for allocators such as malloc that keep
     # freed memory in the process.
 
 
 class Event(Protocol):
-    """A point in a stream's work."""
+    """A point in a stream's queue."""
 
     def query(self) -> bool:
-        """Whether the work before it is done."""
+        """Return True if the work before the event is done."""
 
     def synchronize(self) -> None:
-        """Wait until it is."""
+        """Wait until the work before the event is done."""
 
 
 class Budget:
-    """How much a device's pools may hold from its driver together, and the lock they share.
+    """The memory that a device's pools may hold together, and the lock that they share.
 
-    limit: bytes, `None` for no limit but the driver's. reserved: bytes held now, never above the limit, except after
-    the limit was set below what live tensors hold. pools: the device's pools, weakly.
+    Attributes:
+        limit: Bytes; None for no limit except the driver's.
+        reserved: Bytes held from the driver now. At most `limit`, unless it was set below what live tensors hold.
+        pools: Weak references to the device's pools.
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
         self.reserved = 0
         self.pools: WeakSet[Pool] = WeakSet()
-        # One lock a device and not one a pool: when memory runs out a pool empties the others, and two pools that
-        # did so at once would wait for each other. Reentrant, because a garbage collection inside `allocate` may run
-        # a finalizer that allocates; `searching` tells that call that the lists are being changed further up.
+        # One lock per device, not per pool: when memory runs out, a pool empties the others, and two pools that did so
+        # at once would deadlock. It is reentrant, because a garbage collection inside `allocate` may run a finalizer
+        # that allocates. `is_searching` tells this inner call that the outer one is changing the lists.
         self.lock = threading.RLock()
-        self.searching = False
-        # Segments no pool has any more, to be released at the next occasion. Any thread may append without the lock.
-        self.leaving: deque[tuple[MemorySource, Any, int]] = deque()
+        self.is_searching = False
+        # Segments that belong to no pool any more, to be released later. Any thread may append without the lock.
+        self.pending_release: deque[tuple[MemorySource, Any, int]] = deque()
         with _budgets_lock:
             _budgets.add(self)
 
     def set_limit(self, limit: int | None) -> None:
-        """Change the limit; below what is reserved, cached memory is freed first. Live tensors keep theirs."""
+        """Set the limit in bytes, or None. If more is reserved, cached memory is freed; live tensors keep theirs."""
         if limit is not None and limit < 0:
             raise ArgumentError(f"a memory limit is a number of bytes or None, not {limit}")
         with self.lock:
@@ -77,72 +79,73 @@ class Budget:
                 self.empty_cache()
 
     def empty_cache(self) -> int:
-        """Wait for the device and give its pools' cached segments back; the number of bytes that went."""
+        """Wait for the device, release the cached segments of all pools, and return the number of bytes released."""
         with self.lock:
-            if self.searching:
+            if self.is_searching:
                 return 0
-            self.searching = True
+            self.is_searching = True
             try:
                 return self._release_cached(list(self.pools))
             finally:
-                self.searching = False
+                self.is_searching = False
 
     def stats(self) -> PoolStats:
-        """The pools' counters, summed."""
+        """Return the sums of the pools' counters."""
         with self.lock:
             return PoolStats.total(pool.stats() for pool in list(self.pools))
 
     def _release_cached(self, pools: list[Pool]) -> int:
-        """Release what `pools` have free in whole segments, and what had left pools before; bytes."""
+        """Release the free segments of `pools` and all of `pending_release`; return the number of bytes released."""
         for pool in pools:
             pool._drain()
             pool._settle(wait=False)
             pool._merge()
             pool._retire_segments()
-        batch = [self.leaving.popleft() for _ in range(len(self.leaving))]
+        batch = [self.pending_release.popleft() for _ in range(len(self.pending_release))]
         if not batch:
             return 0
-        released = done = 0
+        released = attempted = 0
         sources = dict.fromkeys(source for source, _, _ in batch)
         try:
             for source in sources:
                 source.synchronize()
             for source, handle, size in batch:
-                done += 1
+                attempted += 1
                 try:
                     source.release(handle)
                 except Exception:
-                    # Its memory may still be taken, so it stays counted; nobody gets it again, and it is tried again.
+                    # The driver may still hold the memory: it stays counted, is not reused, and is released later.
                     _log.exception("releasing a segment of %d bytes failed; it will be tried again", size)
-                    self.leaving.append((source, handle, size))
+                    self.pending_release.append((source, handle, size))
                 else:
                     self.reserved -= size
                     released += size
         finally:
-            self.leaving.extend(batch[done:])
+            self.pending_release.extend(batch[attempted:])
         for source in sources:
             if hasattr(source, "trim"):
                 source.trim()
         return released
 
 
-# A child made by os.fork() has only the thread that forked: a lock another thread held would stay locked for good.
+# A child of os.fork() has only the thread that forked: a lock that another thread held would stay locked forever. So
+# all locks are taken before a fork.
 _budgets: WeakSet[Budget] = WeakSet()
 _budgets_lock = threading.RLock()
-_held: list[Budget] = []
+_locked_budgets: list[Budget] = []
 
 
 def _before_fork() -> None:
     _budgets_lock.acquire()
-    _held[:] = _budgets
-    for budget in _held:
+    _locked_budgets[:] = _budgets
+    for budget in _locked_budgets:
         budget.lock.acquire()
 
 
 def _after_fork() -> None:
-    for budget in _held:
+    for budget in _locked_budgets:
         budget.lock.release()
-    _held.clear()
+    _locked_budgets.clear()
     _budgets_lock.release()
 
 

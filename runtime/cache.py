@@ -1,15 +1,15 @@
-"""The cache of compiled kernels on disk: one file a program, named by everything that its content depends on.
+"""The disk cache of compiled kernels: one file per program, named by a hash of everything that its content depends on.
 
-A program with several kernels serves later runs that ask for one of them: beside it lies a small index file for each
-kernel, named by the program that this kernel alone would be, with the name of the file that has it.
+A program with several kernels also serves later runs that need only one of them. For each kernel there is a small index
+file; its name is the hash of the program with this kernel alone, and it contains the name of the program's file.
 
-Files are written beside their place and renamed, so several processes can share the folder, and each begins with a
-checksum: a file that was cut short, emptied or overwritten counts as absent. Machine code is loaded from here, so the
-folder must belong to the user who runs the program, and nobody else may be able to write to it. Where that is not so,
-or the folder cannot be written, a private temporary folder serves until the process ends, and one warning says so.
+Files are written under a temporary name and renamed, so processes can share the folder. Each file begins with a
+checksum: a truncated or overwritten file counts as absent. The files contain machine code that is executed, so the
+folder must belong to the user who runs the program, and nobody else may be able to write to it. Otherwise, or if the
+folder cannot be written, a private temporary folder is used until the process ends, with one warning.
 
-`WEFTGRAD_CACHE` names the folder (default: `weftgrad` in the user's cache folder); `WEFTGRAD_CACHE=off` switches the
-cache off. `weftgrad cache` tells where it is and how large.
+`WEFTGRAD_CACHE` names the folder (default: `weftgrad` in the user's cache folder); `WEFTGRAD_CACHE=off` disables the
+cache. `weftgrad cache` prints its path and size.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _usable(folder: Path) -> Path | None:
 
 
 def _temporary(folder: Path, reason: str) -> Path | None:
-    """A private folder until the process ends, in place of `folder`; None if even that cannot be had."""
+    """Create a private folder that is deleted when the process ends; return None if that fails, too."""
     try:
         substitute = tempfile.mkdtemp(prefix="weftgrad-")
     except OSError:
@@ -98,13 +98,13 @@ def _remove(folder: str, process: int) -> None:
 
 
 class BinaryCache:
-    """Files by key. `identity` holds what the content of all of them depends on: compiler, version, options."""
+    """Binary files by key. `identity`: what all of them depend on, such as compiler, version and options."""
 
     def __init__(self, identity: str):
         self._identity = identity
 
     def key(self, source: str) -> str:
-        """Return the name under which the binary of `source` is kept."""
+        """Return the name under which the binary of `source` is stored."""
         return hashlib.sha256(f"{self._identity}\0{source}".encode()).hexdigest()
 
     def _path(self, key: str, kind: str = "bin") -> Path | None:
@@ -130,11 +130,11 @@ class BinaryCache:
         return payload
 
     def store(self, source: str, binary: bytes) -> None:
-        """Keep the binary of `source`. Does nothing where the folder cannot be written or the disk is full."""
+        """Store the binary of `source`. Does nothing if the folder cannot be written or the disk is full."""
         self.store_key(self.key(source), binary)
 
     def store_key(self, key: str, binary: bytes, kind: str = "bin") -> None:
-        """Keep `binary` under that name and kind. Does nothing where the folder cannot be written."""
+        """Store `binary` under that name and kind. Does nothing if the folder cannot be written."""
         path = self._path(key, kind)
         if path is None:
             return
@@ -151,12 +151,12 @@ class BinaryCache:
                 raise
 
     def index(self, alone: Sequence[str], batch: str) -> None:
-        """Note that the program `batch` has the kernel of each program in `alone`."""
+        """Write an index file for each single-kernel program in `alone`, whose kernel the program `batch` contains."""
         for source in alone:
             self.store_key(self.key(source), self.key(batch).encode(), "idx")
 
     def find(self, source: str) -> str | None:
-        """Return the name of a batch that has the kernel of `source`; None if there is none."""
+        """Return the name of a stored batch that contains the kernel of `source`, or None."""
         note = self.load_key(self.key(source), "idx")
         if note is None:
             return None
@@ -165,5 +165,5 @@ class BinaryCache:
 
 
 def _checksum(key: str, payload: bytes) -> bytes:
-    """The key is part of it, so a file under another file's name is as good as none."""
+    """Return the checksum of a file. It includes the key, so a file renamed to another key counts as damaged."""
     return hashlib.sha256(key.encode() + payload).digest()

@@ -1,4 +1,4 @@
-"""What belongs to a thread: gradient mode, the mode on top of the stack, current streams, and its plans."""
+"""The state of a thread: gradient mode, the stack of modes, current streams, and cached plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ __all__ = ["State", "current_stream", "entered_device", "forget_plans", "set_str
 
 
 class State:
-    """One thread's state."""
+    """The state of one thread.
+
+    Attributes:
+        grad: True if gradients are recorded.
+        inference: True in inference mode.
+        anomaly: True in anomaly mode.
+        mode: The innermost mode, or None.
+        autocast: The innermost autocast region, or None.
+        streams: Current streams by device; devices that are missing use their default stream.
+        plans: The plans of `dispatch`, by key.
+    """
 
     __slots__ = ("__weakref__", "anomaly", "autocast", "grad", "inference", "mode", "plans", "streams")
 
@@ -30,8 +40,8 @@ class State:
         with _lock:
             _states.add(self)
 
-    def watched(self) -> bool:
-        """Whether a mode wants every call by itself, on tensors of its own; a `passive` one only looks on."""
+    def has_active_mode(self) -> bool:
+        """Return True if a mode must see every call separately. A `passive` mode only observes and does not count."""
         mode = self.mode
         while mode is not None:
             if not mode.passive:
@@ -53,19 +63,19 @@ _local = _Local()
 
 
 def state() -> State:
-    """The calling thread's state."""
+    """Return the calling thread's state."""
     return _local.state
 
 
 def forget_plans() -> None:
-    """Have every thread plan its calls anew: a setting changed that planners read."""
+    """Drop the plans of all threads, after a change of a setting that planners read."""
     with _lock:
-        for each in _states:
-            each.plans = {}  # not cleared: its thread may be using it
+        for thread_state in _states:
+            thread_state.plans = {}  # not cleared: its thread may be using it
 
 
 def current_stream(device: Device) -> Any:
-    """The stream on which this thread's work for `device` goes."""
+    """Return the stream on which this thread's work for `device` runs."""
     streams = _local.state.streams
     if streams is not None and device in streams:
         return streams[device]
@@ -73,18 +83,18 @@ def current_stream(device: Device) -> Any:
 
 
 def set_stream(device: Device, stream: Any) -> Any:
-    """Make `stream` this thread's stream for `device` (None: the default one); returns what was there before."""
-    own = _local.state
-    previous = (own.streams or {}).get(device)
-    streams = dict(own.streams or {})
+    """Make `stream` this thread's stream for `device` (None: the default stream), and return the previous one."""
+    thread_state = _local.state
+    previous = (thread_state.streams or {}).get(device)
+    streams = dict(thread_state.streams or {})
     streams.pop(device, None)
     if stream is not None:
-        streams[device] = stream  # the last one is that set last
-    own.streams = streams or None
+        streams[device] = stream  # the last entry is the stream that was set last: see `entered_device`
+    thread_state.streams = streams or None
     return previous
 
 
 def entered_device(kind: str | None = None) -> Device | None:
-    """The device, of that type where one is named, of the stream that this thread set last; None without any."""
+    """Return the device, of type `kind` if given, for which this thread set a stream last; None if there is none."""
     streams = reversed(_local.state.streams or {})
     return next((device for device in streams if kind in (None, device.type)), None)

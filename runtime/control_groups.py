@@ -1,6 +1,7 @@
-"""What Linux's control groups (v1 and v2) allow this process: cores' time and memory.
+"""The CPU and memory limits of this process's Linux control groups (v1 and v2).
 
-A container on a host of 64 cores may be given the time of two. Neither `os.cpu_count()` nor the affinity says so.
+A container on a host with 64 cores may be limited to the CPU time of two. Neither `os.cpu_count()` nor the affinity
+shows that.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ __all__ = ["cpu_quota", "memory_limits"]
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Return how many cores' time the process's control groups allow it, or None without a limit."""
+    """Return the CPU time that the control groups allow, in cores, or None without a limit."""
     quotas = []
     for group, is_v1 in _groups(root, "cpu"):
         with suppress(OSError, ValueError, ZeroDivisionError):
@@ -31,7 +32,7 @@ def memory_limits(root: Path = Path("/")) -> list[int]:
 
 
 def _groups(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
-    """Yield the folder of each group that counts, with whether it is of v1.
+    """Yield the folder of each group that limits this process, and whether it is v1.
 
     Inside a container the path in /proc/self/cgroup may be the host's and lead nowhere; the walk up then ends at the
     mount's own root, which is the container's group. Without /proc only that root is left.
@@ -52,7 +53,7 @@ def _groups(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
 
 
 def _read_quota(group: Path, is_v1: bool) -> float:
-    """Return the cores' time of one group. Raises `ValueError` for `max`, `OSError` without a file."""
+    """Return the CPU time limit of one group, in cores. Raises `ValueError` for `max`, `OSError` without a file."""
     if is_v1:
         return int((group / "cpu.cfs_quota_us").read_text()) / int((group / "cpu.cfs_period_us").read_text())
     quota, period = (group / "cpu.max").read_text().split()

@@ -1,9 +1,9 @@
-"""Checks of values whose outcome is known when the device has come so far: nothing waits for them.
+"""Deferred checks of index ranges: errors are raised later, so that the host never waits for the device.
 
-A check is two numbers that kernels compute, the least and the most of some values. They are copied to the host behind
-the work that computes them, and looked at later: when the host waits for the device anyway (it reads values, it
-synchronises), and when the next check is made, if they have arrived. What is wrong is raised then, once; at the latest
-when the process ends. A check made while a graph is captured is a part of the graph, and made again by every replay.
+A check consists of two numbers that kernels compute: the minimum and maximum of some values. They are copied to the
+host asynchronously, and examined later: when the host waits for the device anyway (it reads values or synchronises), or
+when the next check is made and they have arrived; at the latest when the process ends. An error is raised once. A check
+that is made while a graph is captured becomes part of the graph, and is repeated by every replay.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .device import Device
 from .errors import IndexOutOfRange
 from .tensor import Tensor
 
-__all__ = ["defer", "look", "pending", "poll"]
+__all__ = ["check_ready", "defer", "pending_count", "poll"]
 
 Judge = Callable[[int, int], None]
-_MOST = 4096  # checks that wait at a time; one more waits for the oldest
+_MAX_WAITING_CHECKS = 4096  # per device; beyond that, the host waits for the device
 
 
 class _Check:
-    """low, high: 0-d tensors. arrived: what is copied into, None where it is read when looked at."""
+    """One check. low, high: 0-d tensors. arrived: host arrays of their values; None until read if there is no queue."""
 
     __slots__ = ("arrived", "event", "high", "judge", "low")
 
@@ -36,13 +36,13 @@ class _Check:
         self.low, self.high, self.judge = low, high, judge
         driver: Any = low.meta.device.driver
         later = getattr(driver, "read_later", None)
-        if later is None:  # nothing is ever queued: the values are there
+        if later is None:  # this driver queues nothing: the values are ready
             self.event = self.arrived = None
         else:
             self.arrived, self.event = later([low, high], stream)
 
     def raise_wrong(self) -> None:
-        """Raise what the judge has to say of the values."""
+        """Call the judge, which raises if the values are wrong."""
         if self.arrived is None:
             device = self.low.meta.device
             self.arrived = [np.empty((), t.meta.dtype.numpy) for t in (self.low, self.high)]
@@ -56,7 +56,7 @@ _lock = threading.Lock()
 
 
 def defer(low: Tensor, high: Tensor, judge: Judge) -> None:
-    """Let `judge(least, most)`, which raises what is wrong, see the values of two 0-d tensors when they are known."""
+    """Call `judge(low, high)` with the values of two 0-d tensors once they are known. The judge raises errors."""
     device = low.meta.device
     stream: Any = current_stream(device)
     capture = getattr(stream, "capture", None)
@@ -71,25 +71,25 @@ def _queue(low: Tensor, high: Tensor, judge: Judge, stream: Any) -> None:
     with _lock:
         waiting = _waiting.setdefault(device, deque())
         waiting.append(_Check(low, high, judge, stream))
-        many = len(waiting) > _MOST
-    if many:
-        look(device, wait=True)
+        is_full = len(waiting) > _MAX_WAITING_CHECKS
+    if is_full:
+        check_ready(device, wait=True)
 
 
-def look(device: Device, *, wait: bool) -> None:
-    """Raise what is wrong in the checks of `device` whose values have arrived; `wait`: in all of them.
+def check_ready(device: Device, *, wait: bool) -> None:
+    """Examine the checks of `device` whose values have arrived, or with `wait` all of them, and raise errors.
 
-    For where the host has waited for the device, and may read its memory.
+    Call it after the host has waited for the device, so that it may read its memory.
     """
-    _look(device, wait, True)
+    _check_ready(device, wait, True)
 
 
 def poll(device: Device) -> None:
-    """Raise what is wrong in the checks of `device` whose values have come to the host by themselves."""
-    _look(device, False, False)
+    """Examine the checks of `device` whose values were copied to the host already, and raise errors."""
+    _check_ready(device, False, False)
 
 
-def _look(device: Device, wait: bool, read: bool) -> None:
+def _check_ready(device: Device, wait: bool, read: bool) -> None:
     waiting = _waiting.get(device)
     while waiting:
         with _lock:
@@ -105,8 +105,8 @@ def _look(device: Device, wait: bool, read: bool) -> None:
         first.raise_wrong()
 
 
-def pending(device: Device) -> int:
-    """How many checks have not been looked at."""
+def pending_count(device: Device) -> int:
+    """Return the number of checks that have not been examined."""
     return len(_waiting.get(device, ()))
 
 
@@ -114,8 +114,8 @@ def pending(device: Device) -> int:
 def _at_exit() -> None:
     for device in list(_waiting):
         try:
-            look(device, wait=True)
+            check_ready(device, wait=True)
         except IndexOutOfRange:
             raise
-        except Exception:  # a driver that is gone by now: nothing can be looked at, and nobody is left to be told
+        except Exception:  # the driver may be unloaded already: its checks cannot be examined any more
             pass

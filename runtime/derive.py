@@ -1,7 +1,7 @@
-"""Derivatives that were not generated ahead: the third order, and gradients of ops made in the running process.
+"""Derive gradients that were not generated ahead: third derivatives, and those of ops defined in the running process.
 
-The record's spec goes through the same road as at build time. This is the one place from which the runtime imports
-the generator, and only when such a derivative is asked for.
+The generator processes the record's spec as it does at build time. This is the only module of the runtime that imports
+the generator, and only when such a derivative is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _lock = threading.RLock()
 
 
 def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rules of `record`, whose ops are registered on the way."""
+    """Return the gradient rules of `record`, and register the ops that they use."""
     if not record.spec:
         return {}
     with _lock:
@@ -27,22 +27,24 @@ def derive_rules(record: OpRecord) -> Mapping[str, Rule]:
         from ..codegen.model import SpecError
         from ..codegen.render import Generated
 
-        made = Generated(taken=registry)
+        generated = Generated(reserved_names=registry)
         try:
-            own = made.records.pop(made.add(op_from_mapping(record.spec), 1, named=True, known=True))
+            record_fields = generated.records.pop(
+                generated.add(op_from_mapping(record.spec), 1, is_spec_op=True, rules_only=True)
+            )
         except SpecError as error:
             raise GradientError(f"{record.name}: {error}") from None
-        register_generated(made)
-        return {k: Rule(r.target, r.operands, result=r.result) for k, r in (own.rules or {}).items()}
+        register_generated(generated)
+        return {k: Rule(r.target, r.operands, result=r.result) for k, r in (record_fields.rules or {}).items()}
 
 
-def register_generated(made: Any) -> list[OpRecord]:
-    """Register what the generator made; returns the records."""
+def register_generated(generated: Any) -> list[OpRecord]:
+    """Register the records of a `Generated`, and return them."""
     from ..codegen.render import record_literals
 
-    found = []
-    for data in made.records.values():
-        literals = record_literals(data)
-        texts = {target: Text(s.text, s.functions) for target, s in data.rendered.sources.items()}
-        found.append(registry.add(make_record(**literals, texts=texts)))
-    return found
+    records = []
+    for fields in generated.records.values():
+        literals = record_literals(fields)
+        texts = {target: Text(s.text, s.functions) for target, s in fields.rendered.sources.items()}
+        records.append(registry.add(make_record(**literals, texts=texts)))
+    return records

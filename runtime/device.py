@@ -1,7 +1,7 @@
-"""Devices by name, and the layouts (`Meta`) of tensors that live on them.
+"""Devices by name, and the layouts (`Meta`) of tensors.
 
-A `Device` is a name until something has to run on it: only then is its backend imported and its driver opened, so that
-`cpu` tensors can be made, viewed, pickled and exchanged where there is no driver at all.
+A `Device` is only a name until something has to run on it. Then its backend is imported and its driver opened. So `cpu`
+tensors can be created, viewed, pickled and exchanged without any driver.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _default: Device | None = None
 
 
 class Device:
-    """A place where tensors live: `type` (`cpu`, `opencl`, `cuda`, `interpreter`) and `index`. One object a place."""
+    """A device: its `type` (`cpu`, `opencl`, `cuda`, `interpreter`) and `index`. There is one object per device."""
 
     __slots__ = ("_driver", "index", "type")
 
@@ -48,7 +48,7 @@ class Device:
 
     @property
     def driver(self) -> Driver:
-        """The opened driver; raises `DriverNotFound` with the remedy where there is none."""
+        """The driver, opened at first use. Raises `DriverNotFound`, whose message says what to install."""
         if self._driver is None:
             with _lock:
                 if self._driver is None:
@@ -76,9 +76,14 @@ class Device:
 
 
 def device(spec: Any = None, index: int | None = None) -> Device:
-    """The device named `cpu`, `opencl:0`, `cuda:1`, …; `None` gives the default one, an int that CUDA device.
+    """Return the device of a name. Whether its hardware exists shows at the first use.
 
-    Raises `UnknownDevice` for a name that is no device's. Whether the hardware is there shows when it is first used.
+    Args:
+        spec: A name (`cpu`, `opencl:0`, `cuda:1`), a `Device`, the number of a CUDA device, or None for the default.
+        index: The index, if the name has none.
+
+    Raises:
+        UnknownDevice: There is no device of that name.
     """
     if spec is None:
         return default_device()
@@ -89,49 +94,51 @@ def device(spec: Any = None, index: int | None = None) -> Device:
         raise UnknownDevice(f"{spec!r} is not a device; write for example 'cpu' or 'opencl:0'")
     if index is not None:
         name = f"{name}:{index}"
-    found = _devices.get(name)
-    if found is not None:
-        return found
-    kind, _, number = name.partition(":")
-    if kind not in _TYPES or (number and not number.isdecimal()) or name.endswith(":") or len(number) > 4:
+    known_device = _devices.get(name)
+    if known_device is not None:
+        return known_device
+    device_type, _, number = name.partition(":")
+    if device_type not in _TYPES or (number and not number.isdecimal()) or name.endswith(":") or len(number) > 4:
         raise UnknownDevice(f"unknown device {name!r}: there are cpu, opencl:<n>, cuda:<n> and interpreter")
-    if kind in ("cpu", "interpreter"):
+    if device_type in ("cpu", "interpreter"):
         if number not in ("", "0"):
-            raise UnknownDevice(f"there is one {kind} device; {name!r} does not exist")
-        canonical, position = kind, None
+            raise UnknownDevice(f"there is one {device_type} device; {name!r} does not exist")
+        canonical, position = device_type, None
     else:
         position = int(number or 0)
-        canonical = f"{kind}:{position}"
+        canonical = f"{device_type}:{position}"
     with _lock:
-        found = _devices.setdefault(canonical, Device(kind, position))
-        _devices[name] = found
-    return found
+        known_device = _devices.setdefault(canonical, Device(device_type, position))
+        _devices[name] = known_device
+    return known_device
 
 
 def current_of_type(kind: str) -> Device:
-    """The device that a type's name alone means: the first, unless `set_current_of_type` said another."""
+    """Return the device that a type's name without an index stands for (see `set_current_of_type`)."""
     return device(kind)
 
 
-def set_current_of_type(chosen: Device) -> None:
-    """Let the name of the type of `chosen` alone, as in `device("cuda")`, mean it, in every thread; a default device of
-    that type becomes it, too."""
+def set_current_of_type(target: Device) -> None:
+    """Let the name of its type alone, as in `device("cuda")`, stand for `target`, in every thread.
+
+    If the default device is of that type, `target` becomes the default device, too.
+    """
     global _default
-    if chosen.index is not None:
+    if target.index is not None:
         with _lock:
-            _devices[chosen.type] = chosen
-            if _default is not None and _default.type == chosen.type:
-                _default = chosen
+            _devices[target.type] = target
+            if _default is not None and _default.type == target.type:
+                _default = target
 
 
 def known_devices() -> list[Device]:
-    """Every device object asked for so far."""
+    """Return all device objects created so far."""
     with _lock:
         return list(dict.fromkeys(_devices.values()))
 
 
 def default_device() -> Device:
-    """Where factories put tensors: what was set, else WEFTGRAD_DEVICE, else the best present."""
+    """Return the device of new tensors: the one that was set, else WEFTGRAD_DEVICE, else the best available."""
     global _default
     if _default is None:
         name = os.environ.get("WEFTGRAD_DEVICE")
@@ -148,18 +155,18 @@ def default_device() -> Device:
 
 
 def set_default_device(spec: Any) -> None:
-    """Make `spec` the device of tensors made without naming one; `None` returns to the best present."""
+    """Make `spec` the device of tensors created without a device; None returns to the best available one."""
     global _default
     _default = None if spec is None else device(spec)
 
 
-_MOST_BYTES = (1 << 63) - 1  # launchers count in 64 bits
+_MAX_BYTES = (1 << 63) - 1  # kernels use signed 64-bit sizes
 
 
 class Meta:
-    """What a tensor is apart from its memory: dtype, shape, strides (in elements) and device. Interned.
+    """The layout of a tensor: dtype, shape, strides (in elements) and device. Interned by `meta`.
 
-    Equal metas are one object, so that a plan is found by identity and never by comparing shapes.
+    Equal layouts are one object, so plans are looked up by identity and shapes are never compared.
     """
 
     __slots__ = ("__weakref__", "contiguous", "device", "dtype", "nbytes", "ndim", "numel", "shape", "strides")
@@ -175,12 +182,12 @@ class Meta:
             numel *= size
         self.numel = numel
         self.nbytes = numel * dtype.itemsize
-        if self.nbytes > _MOST_BYTES or max(shape, default=0) > _MOST_BYTES:
+        if self.nbytes > _MAX_BYTES or max(shape, default=0) > _MAX_BYTES:
             raise ShapeError(f"a {dtype.name} tensor cannot have the shape {list(shape)}: its size overflows 64 bits")
         self.contiguous = is_contiguous(shape, strides)
 
     def with_dtype(self, dtype: DType) -> Meta:
-        """A contiguous layout of the same shape and another dtype."""
+        """Return the contiguous layout of the same shape with another dtype."""
         return meta(dtype, self.shape, None, self.device)
 
     def __repr__(self) -> str:
@@ -188,34 +195,34 @@ class Meta:
 
 
 _metas: WeakValueDictionary[tuple[Any, ...], Meta] = WeakValueDictionary()
-_recent: dict[tuple[Any, ...], Meta] = {}  # the same, kept, in front: a weak dictionary takes five times as long
-_MOST_RECENT = 4096
+_recent: dict[tuple[Any, ...], Meta] = {}  # a strong cache in front: a weak dictionary takes five times as long
+_MAX_RECENT = 4096
 
 
 def meta(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None, device: Device) -> Meta:
-    """The one `Meta` of these properties; `strides=None` means contiguous."""
+    """Return the `Meta` of these properties; `strides=None` means contiguous."""
     key = (dtype, shape, strides, device)
-    found = _recent.get(key)
-    if found is None:
-        if len(_recent) >= _MOST_RECENT:
+    layout = _recent.get(key)
+    if layout is None:
+        if len(_recent) >= _MAX_RECENT:
             _recent.clear()
-        found = _recent[key] = _interned(dtype, shape, strides or contiguous_strides(shape), device)
-    return found
+        layout = _recent[key] = _intern(dtype, shape, strides or contiguous_strides(shape), device)
+    return layout
 
 
-def _interned(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: Device) -> Meta:
+def _intern(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], device: Device) -> Meta:
     key = (dtype, shape, strides, device)
-    found = _metas.get(key)
-    if found is None:
+    layout = _metas.get(key)
+    if layout is None:
         with _lock:
-            found = _metas.get(key)
-            if found is None:
-                found = _metas[key] = Meta(dtype, shape, strides, device)
-    return found
+            layout = _metas.get(key)
+            if layout is None:
+                layout = _metas[key] = Meta(dtype, shape, strides, device)
+    return layout
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements; a size of 0 counts as 1, as in PyTorch."""
+    """Return row-major strides in elements; a size of 0 counts as 1, as in PyTorch."""
     strides = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * max(shape[i + 1], 1)
@@ -223,7 +230,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements lie row-major without gaps; dimensions of size 1 do not matter, empty tensors are."""
+    """Return True if the layout is row-major without gaps. Dimensions of size 1 do not matter; empty tensors are."""
     if 0 in shape:
         return True
     expected = 1

@@ -1,9 +1,14 @@
-"""The one choke point: every op of every tensor ends in `call(record, operands, statics)`.
+"""Dispatch of ops: every op on tensors ends in `call(record, operands, statics)`.
 
-A call is a look-up and a launch. The key holds the record, the static arguments, each operand's `Meta` (interned:
-dtype, shape, strides, device) or number type, and which operands want gradients. Behind it lies a `Plan`: the results'
-layouts and a function that sets arguments and enqueues. Plans are cheap to make (their kernels are kept apart, under
-keys without sizes) and their number is bounded; they belong to a thread, because kernel objects do.
+A call is a dictionary look-up and a launch. The key holds the record, the static arguments, each operand's `Meta`
+(interned: dtype, shape, strides, device) or number type, and a bit mask of the operands that need gradients. The value
+is a `Plan`: the layouts of the results, and a function that sets the kernel arguments and enqueues.
+
+Plans are cheap to make, because compiled kernels are cached separately under keys without sizes. Each thread has its
+own plans, because kernel objects are not thread-safe. The number of plans and their memory are bounded.
+
+`call`, `call_into` and `empty` are C functions from `native` that behave like `_call`, `_call_into` and `_empty` here.
+The planners are in `kinds`.
 """
 
 from __future__ import annotations
@@ -20,34 +25,44 @@ from .context import State, _local
 from .device import Device, Meta, meta
 from .errors import ArgumentError, DeviceError, GradientError, ShapeError
 from .kinds import Planned, Request, planner
-from .layout import disjoint, has_internal_overlap
+from .layout import are_disjoint, has_internal_overlap
 from .records import OpRecord, registry
 from .storage import Storage
 from .tensor import Extra, Tensor
 
 __all__ = ["Plan", "call", "call_into", "empty", "fit", "plan_for", "plan_into"]
 
-_MOST_PLANS = 16384  # of a thread
-_MOST_PLAN_BYTES = 64 << 20  # of a thread: plans of convolutions, of three steps each, reach this bound first
+_MAX_PLANS = 16384  # per thread
+_MAX_PLAN_BYTES = 64 << 20  # per thread; convolutions, with three steps per plan, reach this limit first
 _PLANS_BETWEEN_CHECKS = 256
-# What a plan takes: by the growth of the process over plans of 15 ops, which have 0 to 3 steps.
+# Estimated memory of a plan, from the growth of the process over plans of 15 ops that have 0 to 3 steps.
 _PLAN_BYTES, _STEP_BYTES, _OPERAND_BYTES = 1300, 3300, 64
 _NUMBERS = (bool, int, float)
 
 
 class Plan:
-    """What one combination of record, statics and layouts needs.
+    """A cached recipe for running all calls with the same record, static arguments and layouts.
 
-    outputs: (layout, bytes) of each result. run: the launcher, None where there is nothing to launch. tensors,
-    numbers: positions of the tensors and of the numbers among the operands; whole: all operands are tensors.
-    view: bytes by which a view starts after its operand. recipe: how to record the call for backward, or None.
-    single: the result's layout and bytes where all that there is to do is to compute it from tensors. visible: how many
-    of the results callers see, the first. nbytes: an estimate of the memory that the plan takes.
+    Attributes:
+        planned: The planner's result.
+        device: The device of the call.
+        driver: The driver of the device; None for a view, which needs none.
+        outputs: (layout, bytes) of each result.
+        run: The launcher `run(tensors, numbers, stream)`, or None if there is nothing to launch.
+        tensors: Positions of the tensors among the operands.
+        numbers: Positions of the numbers among the operands.
+        has_only_tensors: True if all operands are tensors.
+        view: For a view op, the offset in bytes of the result's first element from the operand's; else None.
+        recipe: What `Node` needs to record the call for backward; None if nothing is recorded.
+        single: (layout, bytes) of the result if the fast path applies: one result, only tensors as operands, a launch,
+            no view, and nothing to record. Else None.
+        visible: Number of results that callers get. Results that only backward reads follow them in `outputs`.
+        nbytes: Estimated memory of the plan.
     """
 
     __slots__ = (
-        "device", "driver", "nbytes", "numbers", "outputs", "planned", "recipe", "run", "single", "tensors", "view",
-        "visible", "whole",
+        "device", "driver", "has_only_tensors", "nbytes", "numbers", "outputs", "planned", "recipe", "run", "single",
+        "tensors", "view", "visible",
     )  # fmt: skip
 
     def __init__(self, planned: Planned, request: Request, recipe: Recipe | None):
@@ -58,21 +73,27 @@ class Plan:
         self.outputs = tuple((m, m.nbytes) for m in planned.outputs)
         self.tensors = tuple(i for i, o in enumerate(operands) if isinstance(o, Meta))
         self.numbers = tuple(i for i, o in enumerate(operands) if o is not None and not isinstance(o, Meta))
-        self.whole = len(self.tensors) == len(operands)
+        self.has_only_tensors = len(self.tensors) == len(operands)
         self.view = planned.view
         self.visible = len(self.outputs) - sum(o.saved for o in request.record.outputs)
         self.recipe = recipe
         self.run = request.device.driver.launcher(planned.steps, planned.scratch) if planned.steps else None
-        plain = len(self.outputs) == 1 and self.whole and self.run is not None and recipe is None
-        self.single = self.outputs[0] if plain and self.view is None else None
+        is_single_launch = len(self.outputs) == 1 and self.has_only_tensors and self.run is not None and recipe is None
+        self.single = self.outputs[0] if is_single_launch and self.view is None else None
         self.nbytes = _PLAN_BYTES + _OPERAND_BYTES * (len(operands) + len(request.statics))
         self.nbytes += sum(_STEP_BYTES + len(step.geometry) for step in planned.steps)
 
 
 def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
-    """Run `record` on `operands` (tensors, numbers or None, in the record's order); a Tensor or a tuple of them.
+    """Run an op and return its result, or a tuple of its results.
 
-    Raises `ShapeError`, `DTypeError`, `DeviceError` or `ArgumentError`, naming the op, shapes, dtypes and the remedy.
+    Args:
+        record: The op.
+        operands: Tensors, numbers or None (an optional operand that is absent), in the order of the record.
+        statics: The static arguments, in the order of the record.
+
+    Raises:
+        ShapeError, DTypeError, DeviceError, ArgumentError: The message names the op, shapes, dtypes and the remedy.
     """
     state = _local.state
     if state.mode is not None:
@@ -85,8 +106,8 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
         if isinstance(operand, Tensor):
             key.append(operand.meta)
             extra = operand.extra
-            if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
-                refresh(operand)  # a view whose base was written to since
+            if extra is not None and extra.base is not None and extra.seen_rewrites != extra.base.extra.rewrites:  # type: ignore[union-attr]
+                refresh(operand)  # a view whose base was written in place
             if grad and operand.needs:
                 needs |= bit
         elif operand is None:
@@ -98,8 +119,8 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
     try:
         plan = state.plans[tuple(key)]
     except KeyError:
-        if (numbers := _of_python(operands)) is not None:
-            return _call(record, numbers, statics)
+        if (python_operands := _with_python_numbers(operands)) is not None:
+            return _call(record, python_operands, statics)
         plan = _make_plan(state, tuple(key), record, operands, statics, needs)
     if plan.view is not None:
         return _view(plan, operands, statics)
@@ -120,7 +141,7 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
         else:
             outs.append(Tensor(Storage(device, 0, None, None, None, 0), layout, 0))
     if plan.run is not None:
-        if plan.whole:
+        if plan.has_only_tensors:
             plan.run([*operands, *outs], (), stream)
         else:
             plan.run([*[operands[i] for i in plan.tensors], *outs], [operands[i] for i in plan.numbers], stream)
@@ -136,6 +157,7 @@ def _call(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = 
 
 
 def _view(plan: Plan, operands: Sequence[Any], statics: tuple[Any, ...]) -> Tensor:
+    """Return a view of `operands[0]`: a tensor on the same storage that follows the in-place writes to its base."""
     source: Tensor = operands[0]
     out = Tensor(source.storage, plan.outputs[0][0], source.start + plan.view)  # type: ignore[operator]
     extra = source.extra
@@ -152,18 +174,28 @@ def _view(plan: Plan, operands: Sequence[Any], statics: tuple[Any, ...]) -> Tens
 def _call_into(
     record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor], *, in_place: bool
 ) -> Any:
-    """Run `record` with its results written to `outs`: an in-place form (`outs[0]` is `operands[0]`) or `out=`.
+    """Run an op and write its results to `outs`: for in-place ops, and for `out=`.
 
-    Bumps the versions of what is written, and for an in-place op makes `outs[0]`'s history that of this call. Where
-    backward needs what an in-place op writes over, as in `x.sin_()`, a copy of it is saved.
-    Raises `ShapeError` for results that overlap themselves or another operand, `GradientError` for leaves in use.
+    The versions of the written storages are incremented. An in-place op becomes the newest node in the history of
+    `outs[0]`. If backward needs the values that an in-place op overwrites, as for `x.sin_()`, a copy of them is saved.
+
+    Args:
+        record: The op.
+        operands: Tensors, numbers or None.
+        statics: The static arguments.
+        outs: The tensors to write.
+        in_place: True for an in-place op: `outs[0]` is `operands[0]`. False for `out=`, which records no gradients.
+
+    Raises:
+        ShapeError: Elements of an output share memory with each other, or with different elements of an operand.
+        GradientError: A leaf that requires a gradient would be written, or `out=` is used while gradients are recorded.
     """
     state = _local.state
     if state.mode is not None:
         return state.mode.call(record, operands, statics, outs, in_place)
     if not in_place and not all(isinstance(out, Tensor) for out in outs):
         raise ArgumentError(f"{record.name}: out must be a tensor, not {', '.join(type(o).__name__ for o in outs)}")
-    freshen(*operands, *outs)
+    refresh_views(*operands, *outs)
     needs = 0
     if state.grad:
         for i, operand in enumerate(operands):
@@ -172,26 +204,26 @@ def _call_into(
         if not in_place and (needs or any(o.needs for o in outs)):
             raise GradientError(f"{record.name}(out=...): out= does not record gradients; use it under no_grad()")
     if not in_place and not all(out.meta.numel for out in outs):
-        operands = _fitted(record, operands, statics, outs)
+        operands = _fit_outputs(record, operands, statics, outs)
     for out in outs:
         for operand in operands:
             if isinstance(operand, Tensor) and operand.storage is out.storage and operand is not out:
                 _check_overlap(record, out, operand)
         if state.grad and needs | out.needs:
             _inplace().check(record, out)
-    key = (record, statics, *map(_part, operands), needs, tuple(o.meta for o in outs))
+    key = (record, statics, *map(_key_part, operands), needs, tuple(o.meta for o in outs))
     plan = state.plans.get(key)
     if plan is None:
-        if (numbers := _of_python(operands)) is not None:
-            return _call_into(record, numbers, statics, outs, in_place=in_place)
+        if (python_operands := _with_python_numbers(operands)) is not None:
+            return _call_into(record, python_operands, statics, outs, in_place=in_place)
         plan = _make_plan(state, key, record, operands, statics, needs, tuple(o.meta for o in outs))
     node = None
     if (recipe := plan.recipe) is not None:
-        kept = operands
+        node_operands = operands
         if in_place and any(operands[i] is outs[0] for i in recipe.saved_operands):
-            before = _inplace().before(outs[0])
-            kept = [before if operand is outs[0] else operand for operand in operands]
-        node = Node(recipe, kept, outs, statics)
+            old_value = _inplace().copy_before_write(outs[0])
+            node_operands = [old_value if operand is outs[0] else operand for operand in operands]
+        node = Node(recipe, node_operands, outs, statics)
     driver = plan.driver
     streams = state.streams
     stream = driver.default_stream if streams is None else streams.get(plan.device) or driver.default_stream
@@ -207,82 +239,94 @@ def _call_into(
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
-def _fitted(
+def _fit_outputs(
     record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]
 ) -> Sequence[Any]:
-    """`fit` each of `outs` to its result; the operands, which stay what they were where they are one of `outs`."""
-    outputs = plan_for(record, _of_python(operands) or operands, statics).outputs
-    kept = [Tensor(o.storage, o.meta, o.start) if any(o is out for out in outs) else o for o in operands]
-    for out, layout in zip(outs, outputs, strict=False):
+    """Resize each tensor of `outs` that has no elements to its result's shape, and return the operands to compute from.
+
+    An operand that is also one of `outs` is replaced by a tensor with its old storage and layout.
+    """
+    output_layouts = plan_for(record, _with_python_numbers(operands) or operands, statics).outputs
+    unaliased = [Tensor(o.storage, o.meta, o.start) if any(o is out for out in outs) else o for o in operands]
+    for out, layout in zip(outs, output_layouts, strict=False):
         fit(out, layout.shape)
-    return kept
+    return unaliased
 
 
 def fit(out: Tensor, shape: tuple[int, ...]) -> None:
-    """Give `out`, where it has no elements, new memory for a result of `shape`; any other stays what it is."""
+    """If `out` has no elements, resize it to `shape` and give it new memory. Otherwise do nothing."""
     if not out.meta.numel and out.meta.shape != shape:
-        made = _empty(meta(out.meta.dtype, shape, None, out.meta.device))
-        out.storage, out.meta, out.start = made.storage, made.meta, made.start
+        replacement = _empty(meta(out.meta.dtype, shape, None, out.meta.device))
+        out.storage, out.meta, out.start = replacement.storage, replacement.meta, replacement.start
         if out.extra is not None:
             out.extra.base = None
 
 
 def plan_into(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], outs: Sequence[Tensor]) -> Plan:
-    """The plan of a call that writes to `outs` and records nothing, for callers that launch it again and again, on
-    tensors of the same layouts: they look after overlaps, versions and modes themselves."""
+    """Return the plan of a call that writes to `outs` and records nothing.
+
+    For callers that launch one plan repeatedly, on tensors of the same layouts. They must check overlaps, increment
+    the versions of the storages and handle dispatch modes themselves.
+    """
     state = _local.state
     into = tuple(o.meta for o in outs)
-    key = (record, statics, *map(_part, operands), 0, into)
+    key = (record, statics, *map(_key_part, operands), 0, into)
     return state.plans.get(key) or _make_plan(state, key, record, operands, statics, 0, into)
 
 
 def refresh(view: Tensor) -> None:
-    """Give a view of a base that was written to its new history."""
+    """Update the autograd history of a view after its base was written in place."""
     _inplace().refresh(view)
 
 
-def freshen(*operands: Any) -> None:
-    """`refresh` those of `operands`, tensors or not, that are views of a base that was written to since: before their
-    `needs` or `node` is read."""
+def refresh_views(*operands: Any) -> None:
+    """Call `refresh` on each view among `operands` whose base was written in place.
+
+    Call this before reading an operand's `needs` or `node`. Operands that are not tensors are skipped.
+    """
     for operand in operands:
         extra = operand.extra if isinstance(operand, Tensor) else None
-        if extra is not None and extra.base is not None and extra.seen != extra.base.extra.rewrites:  # type: ignore[union-attr]
+        if extra is not None and extra.base is not None and extra.seen_rewrites != extra.base.extra.rewrites:  # type: ignore[union-attr]
             refresh(operand)
 
 
 def is_recorded(*operands: Any) -> bool:
-    """Whether a call that reads these leaves a node: gradients are on, and one of the tensors wants one."""
+    """Return True if a call on `operands` is recorded: gradients are enabled, and an operand requires one."""
     if not _local.state.grad:
         return False
-    freshen(*operands)
+    refresh_views(*operands)
     return any(isinstance(operand, Tensor) and operand.needs for operand in operands)
 
 
 @cache
 def _inplace() -> Any:
-    from .autograd import inplace  # which calls ops itself
+    from .autograd import inplace  # imported late: it imports this module
 
     return inplace
 
 
-def _of_python(operands: Sequence[Any]) -> list[Any] | None:
-    """The operands with Python's numbers for NumPy's, which have no plans; None if there are none of these."""
-    found = [o.item() if isinstance(o, np.generic) and not isinstance(o, _NUMBERS) else o for o in operands]
-    return found if any(type(a) is not type(b) for a, b in zip(found, operands, strict=True)) else None
+def _with_python_numbers(operands: Sequence[Any]) -> list[Any] | None:
+    """Return `operands` with NumPy scalars converted to Python numbers, or None if there is nothing to convert.
+
+    The planner accepts Python numbers only. `np.float64` is a subclass of `float` and stays.
+    """
+    converted = [o.item() if isinstance(o, np.generic) and not isinstance(o, _NUMBERS) else o for o in operands]
+    return converted if any(type(a) is not type(b) for a, b in zip(converted, operands, strict=True)) else None
 
 
-def _part(operand: Any) -> Any:
+def _key_part(operand: Any) -> Any:
+    """Return what an operand adds to a plan's key: the layout of a tensor, the type of a number, or None."""
     if isinstance(operand, Tensor):
         return operand.meta
     return None if operand is None else type(operand)
 
 
 def _check_overlap(record: OpRecord, out: Tensor, operand: Tensor) -> None:
-    """Raise `ShapeError` if `operand` shares memory with `out` without being the same elements."""
-    same = operand.start == out.start and operand.meta.strides == out.meta.strides
-    if same and operand.meta.shape == out.meta.shape and operand.meta.dtype.itemsize == out.meta.dtype.itemsize:
+    """Raise `ShapeError` if `operand` and `out` share memory, unless they are exactly the same elements."""
+    has_same_layout = operand.meta.shape == out.meta.shape and operand.meta.strides == out.meta.strides
+    if has_same_layout and operand.start == out.start and operand.meta.dtype.itemsize == out.meta.dtype.itemsize:
         return
-    if operand.meta.numel and out.meta.numel and _extents_meet(operand, out) and not _interleave(operand, out):
+    if operand.meta.numel and out.meta.numel and _extents_overlap(operand, out) and not _interleave(operand, out):
         raise ShapeError(
             f"{record.name}: the result and an operand share memory but are not the same elements; "
             "call .clone() on one of them first"
@@ -290,27 +334,27 @@ def _check_overlap(record: OpRecord, out: Tensor, operand: Tensor) -> None:
 
 
 def _interleave(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are known to lie in one stretch of memory without a common element, as two columns do."""
+    """Return True if two tensors whose extents overlap provably share no element, such as two columns of a matrix."""
     size = a.meta.dtype.itemsize
     if b.meta.dtype.itemsize != size:
         return False
     low = min(a.start, b.start)
     starts = ((a.start - low) // size, (b.start - low) // size)
-    return disjoint((a.meta.shape, a.meta.strides, starts[0]), (b.meta.shape, b.meta.strides, starts[1]))
+    return are_disjoint((a.meta.shape, a.meta.strides, starts[0]), (b.meta.shape, b.meta.strides, starts[1]))
 
 
-def _extents_meet(a: Tensor, b: Tensor) -> bool:
+def _extents_overlap(a: Tensor, b: Tensor) -> bool:
     (a_low, a_high), (b_low, b_high) = _extent(a), _extent(b)
     return a_low < b_high and b_low < a_high
 
 
 def _extent(tensor: Tensor) -> tuple[int, int]:
-    """The bytes of the buffer between which a tensor's elements lie."""
+    """Return the offsets in the buffer of the first byte of a tensor's elements and of the byte after the last."""
     size = tensor.meta.dtype.itemsize
     low = high = tensor.start
     for extent, stride in zip(tensor.meta.shape, tensor.meta.strides, strict=True):
-        reach = (extent - 1) * stride * size
-        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+        span = (extent - 1) * stride * size
+        low, high = (low + span, high) if span < 0 else (low, high + span)
     return low, high + size
 
 
@@ -323,23 +367,24 @@ def _make_plan(
     needs: int,
     into: tuple[Meta, ...] | None = None,
 ) -> Plan:
+    """Plan a call, and store the plan under `key`. into: layouts of existing outputs (`out=`, in place), or None."""
     for layout in into or ():
         if has_internal_overlap(layout):
             raise ShapeError(
                 f"{record.name}: cannot write to a tensor of shape {list(layout.shape)} with strides "
                 f"{list(layout.strides)}: several indices are the same element; call .clone() first"
             )
-    plans = state.plans  # before planning: what a setting that changes meanwhile makes stale goes with the old ones
+    plans = state.plans  # read before planning: if `forget_plans` runs meanwhile, this plan must be forgotten, too
     request = _request(record, operands, statics, into, needs)
-    chosen = request.record
-    planned = planner(chosen.kind)(request)
-    wanted = planned.outputs[0].dtype if needs and "dtype" in chosen.statics else None
-    if wanted is not None and wanted.kind != "f" and chosen.kind in ("reduction", "scan"):
+    variant = request.record
+    planned = planner(variant.kind)(request)
+    result_dtype = planned.outputs[0].dtype if needs and "dtype" in variant.statics else None
+    if result_dtype is not None and result_dtype.kind != "f" and variant.kind in ("reduction", "scan"):
         raise GradientError(
-            f"{request.where()}: a result of {wanted.name} has no gradient, but one of the operands wants it; give a "
-            "floating dtype, or take .detach() of the operands"
+            f"{request.where()}: a result of {result_dtype.name} has no gradient, but one of the operands wants it; "
+            "give a floating dtype, or take .detach() of the operands"
         )
-    recipe = recipe_of(chosen, request.operands, planned.outputs, needs, statics) if needs else None
+    recipe = recipe_of(variant, request.operands, planned.outputs, needs, statics) if needs else None
     plan = Plan(planned, request, recipe)
     if schedules.on_plan is not None:
         schedules.on_plan(plan, request, operands)
@@ -350,63 +395,64 @@ def _make_plan(
 
 
 def _drop_oldest(plans: dict[Any, Plan]) -> None:
-    """If plans are too many, or take too much memory, forget the oldest until a quarter of the room is free."""
+    """If plans exceed the limit of their number or memory, drop the oldest until both are at 3/4 of their limits."""
     sizes = [(key, plan.nbytes) for key, plan in list(plans.items())]  # dicts keep insertion order
     count, nbytes = len(sizes), sum(size for _, size in sizes)
-    if count < _MOST_PLANS and nbytes < _MOST_PLAN_BYTES:
+    if count < _MAX_PLANS and nbytes < _MAX_PLAN_BYTES:
         return
     for key, size in sizes:
-        if count <= _MOST_PLANS * 3 // 4 and nbytes <= _MOST_PLAN_BYTES * 3 // 4:
+        if count <= _MAX_PLANS * 3 // 4 and nbytes <= _MAX_PLAN_BYTES * 3 // 4:
             break
-        plans.pop(key, None)  # a finalizer may plan, and drop plans, meanwhile
+        plans.pop(key, None)  # a finalizer may have run ops meanwhile, and dropped the plan
         count, nbytes = count - 1, nbytes - size
 
 
 def _request(
     record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...], into: tuple[Meta, ...] | None, needs: int = 0
 ) -> Request:
-    given: list[Any] = []
+    """Build the planner's request: check the operands, and choose the variant of the op that fits the call."""
+    layouts: list[Any] = []
     device: Device | None = into[0].device if into else None
-    scalar_devices: set[Device] = set()
+    other_devices: set[Device] = set()
     for operand in operands:
         if isinstance(operand, Tensor):
             layout = operand.meta
-            given.append(layout)
+            layouts.append(layout)
             if device is None:
                 device = layout.device
             elif device is not layout.device:
-                scalar_devices.add(layout.device)
+                other_devices.add(layout.device)
         elif operand is None:
-            given.append(None)
+            layouts.append(None)
         elif isinstance(operand, _NUMBERS):
-            given.append(next(t for t in _NUMBERS if isinstance(operand, t)))
+            layouts.append(next(t for t in _NUMBERS if isinstance(operand, t)))
         else:
             raise ArgumentError(
                 f"{record.name}: takes tensors and numbers, not {type(operand).__name__}; make a tensor with tensor()"
             )
     if device is None:
         raise ArgumentError(f"{record.name}: at least one argument must be a tensor")
-    if scalar_devices:
-        shown = ", ".join(f"{o.meta.device}" for o in operands if isinstance(o, Tensor))
-        raise DeviceError(f"{record.name}: tensors on different devices ({shown}); move them with .to(device)")
+    if other_devices:
+        device_names = ", ".join(f"{o.meta.device}" for o in operands if isinstance(o, Tensor))
+        raise DeviceError(f"{record.name}: tensors on different devices ({device_names}); move them with .to(device)")
     if record.variants:
-        present = tuple(g is not None for o, g in zip(record.operands, given, strict=True) if o.role == "optional")
+        present = tuple(m is not None for o, m in zip(record.operands, layouts, strict=True) if o.role == "optional")
         name = record.variants.get(present)
         if name is not None:
             record = registry[name]
     if record.bare and not needs:
         record = registry[record.bare]
-    return Request(record, tuple(given), statics, device, into)
+    return Request(record, tuple(layouts), statics, device, into)
 
 
 def plan_for(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...] = ()) -> Planned:
-    """What a call would do, without doing it: for `weftgrad show`, prebuilding and shape-only runs."""
+    """Plan a call without running it: for `weftgrad show`, for compiling ahead of time, and to infer shapes."""
     request = _request(record, operands, statics, None)
     return planner(request.record.kind)(request)
 
 
 def _empty(layout: Meta, stream: Any = None) -> Tensor:
-    """An uninitialised tensor of `layout`; memory for its whole extent."""
+    """Return an uninitialised tensor of `layout`. If its strides leave gaps, the memory includes them."""
     device = layout.device
     if not layout.numel:
         return Tensor(Storage(device, 0, None, None, None, 0), layout, 0)

@@ -1,4 +1,4 @@
-"""Element types, and the rules by which two of them meet (PyTorch's promotion, `torch.result_type`)."""
+"""Element types and PyTorch's type promotion (`torch.result_type`)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ __all__ = [
     "DType",
     "accumulator",
     "bfloat16",
+    "bits_dtype",
     "bool_",
+    "can_store",
     "default_dtype",
     "float16",
     "float32",
     "float64",
     "from_numpy",
-    "holds",
     "int8",
     "int16",
     "int32",
     "int64",
-    "of_number",
+    "number_dtype",
     "parse",
     "promote",
-    "raw",
     "set_default_dtype",
     "uint8",
 ]
 
 
 class DType:
-    """One element type. Compared by identity; `repr` is how users spell it.
+    """An element type. Compared by identity.
 
-    `kind` is `b` (bool), `u` (unsigned), `i` (signed) or `f` (floating). `compute` is the type kernels calculate in:
-    half types in float32, everything else in itself. NumPy has no bfloat16: such arrays hold its raw bits as uint16.
+    Attributes:
+        kind: `b` (bool), `u` (unsigned), `i` (signed) or `f` (floating).
+        storage: The OpenCL C type of an element in memory.
+        compute: The OpenCL C type in which kernels calculate: float for half types, else `storage`.
+        numpy: The NumPy dtype. NumPy has no bfloat16, so arrays hold its bits as uint16.
+        order: Rank in type promotion.
     """
 
     __slots__ = ("compute", "itemsize", "kind", "name", "numpy", "order", "storage")
@@ -46,7 +50,7 @@ class DType:
         self.name = name
         self.kind = kind
         self.itemsize = itemsize
-        self.storage = storage  # how OpenCL C stores an element
+        self.storage = storage
         self.order = order
         self.compute = compute or storage
         self.numpy = np.dtype({"bfloat16": "uint16"}.get(name, name))
@@ -92,12 +96,12 @@ _default = float32
 
 
 def default_dtype() -> DType:
-    """The type of floats made from Python numbers (`get_default_dtype`)."""
+    """Return the dtype of tensors made from Python floats (`get_default_dtype`)."""
     return _default
 
 
 def set_default_dtype(dtype: DType) -> None:
-    """Set the type of floats made from Python numbers; must be a floating type."""
+    """Set the dtype of tensors made from Python floats. Raises `DTypeError` unless it is a floating type."""
     global _default
     if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise DTypeError(f"the default dtype must be a floating type, not {dtype!r}")
@@ -105,7 +109,7 @@ def set_default_dtype(dtype: DType) -> None:
 
 
 def parse(value: Any) -> DType:
-    """A `DType` from one, from its name, from a NumPy dtype, or from `bool`, `int`, `float` (as PyTorch reads them)."""
+    """Return the `DType` of a `DType`, a name, a NumPy dtype, or `bool`, `int`, `float` (as in PyTorch)."""
     if isinstance(value, DType):
         return value
     if value is bool:
@@ -114,8 +118,8 @@ def parse(value: Any) -> DType:
         return int64
     if value is float:
         return float64
-    if isinstance(value, str) and (found := BY_NAME.get(value) or _ALIASES.get(value)):
-        return found
+    if isinstance(value, str) and (named_dtype := BY_NAME.get(value) or _ALIASES.get(value)):
+        return named_dtype
     try:
         return from_numpy(np.dtype(value))
     except TypeError:
@@ -123,22 +127,22 @@ def parse(value: Any) -> DType:
 
 
 def from_numpy(dtype: np.dtype[Any]) -> DType:
-    """The type that stores a NumPy dtype's elements."""
-    found = BY_NAME.get(dtype.name)
-    if found is None or not dtype.isnative:
+    """Return the `DType` that stores elements of a NumPy dtype. Raises `DTypeError` if there is none."""
+    element_type = BY_NAME.get(dtype.name)
+    if element_type is None or not dtype.isnative:
         raise DTypeError(f"arrays of {dtype} are not supported; convert to one of {', '.join(BY_NAME)} first")
-    return found
+    return element_type
 
 
-def of_number(value: bool | int | float) -> DType:
-    """The type a Python number has by itself."""
+def number_dtype(value: bool | int | float) -> DType:
+    """Return the dtype of a Python number."""
     if isinstance(value, bool):
         return bool_
     return int64 if isinstance(value, int) else _default
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The smallest type that holds both, by PyTorch's table: int with float is that float, uint8 with int8 is int16."""
+    """Return the smallest dtype that holds both, by PyTorch's table: int and float give float, uint8 and int8 int16."""
     if a is b:
         return a
     if a.kind == "f" or b.kind == "f":
@@ -153,10 +157,11 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def promote_operands(operands: list[tuple[DType, int]]) -> DType:
-    """PyTorch's result type of operands given as (dtype, priority).
+    """Return PyTorch's result dtype of several operands.
 
-    Priority 0 is a tensor with dimensions, 1 a 0-d tensor, 2 a Python number. A later group takes part only when its
-    category (bool, integer, float) is above that of the groups before it.
+    Args:
+        operands: (dtype, priority) of each. Priority 0 is a tensor with dimensions, 1 a 0-d tensor, 2 a Python number.
+            A later group takes part only if its category (bool, integer, float) is above that of the earlier groups.
     """
     result: DType | None = None
     for priority in (0, 1, 2):
@@ -173,17 +178,19 @@ def promote_operands(operands: list[tuple[DType, int]]) -> DType:
     return result
 
 
-def raw(dtype: DType) -> DType:
-    """The integers as which elements of `dtype` are moved where nothing is computed."""
+def bits_dtype(dtype: DType) -> DType:
+    """Return the integer dtype of the same size, as which kernels copy elements without computing."""
     return _RAW[dtype.itemsize]
 
 
-def holds(dtype: DType, result: DType) -> bool:
-    """Whether results of dtype `result` may be written to memory of `dtype`: not floats to integers, nor either to
-    bool."""
+def can_store(dtype: DType, result: DType) -> bool:
+    """Return True if results of dtype `result` may be written to memory of `dtype`.
+
+    Floats may not be written to integers, and neither to bool.
+    """
     return _CATEGORY[result.kind] <= _CATEGORY[dtype.kind]
 
 
 def accumulator(dtype: DType) -> DType:
-    """The type `sum` and `prod` give: integers and bool grow to int64, floating types stay."""
+    """Return the result dtype of `sum` and `prod`: int64 for integers and bool, floating types unchanged."""
     return dtype if dtype.kind == "f" else int64

@@ -1,37 +1,38 @@
-"""Every exception the package raises on purpose.
+"""The exceptions that the package raises.
 
     WeftgradError                     Exception
     ├── DeviceError                   RuntimeError
-    │   ├── DriverNotFound            ImportError        what to install is in the message
-    │   ├── UnknownDevice             ValueError         a device string that names nothing here
+    │   ├── DriverNotFound            ImportError        the message says what to install
+    │   ├── UnknownDevice             ValueError         a device string that names no device
     │   ├── OutOfMemoryError          MemoryError        requested, in_use, cached, limit, device
     │   ├── ForkError                                    a launch in a child made by os.fork()
     │   ├── LaunchError                                  the driver refused to run a kernel
     │   ├── CaptureError                                 not possible while a graph is captured
-    │   ├── SharedMemoryError         OSError            memory for several processes could not be had
-    │   └── CompileError                                 a kernel's text did not compile
+    │   ├── SharedMemoryError         OSError            shared memory could not be allocated
+    │   └── CompileError                                 a kernel did not compile
     ├── ShapeError                    ValueError, RuntimeError
     │   └── AttentionShapeError       AssertionError     operands of multi-head attention that do not fit
     ├── DTypeError                    TypeError, RuntimeError
     │   └── UnsupportedDType          NotImplementedError    a dtype for which the op has no kernel
     ├── ArgumentError                 TypeError, ValueError, RuntimeError
     ├── IndexOutOfRange               IndexError, RuntimeError
-    ├── IndexKindError                DTypeError, ArgumentError, IndexError      an index that is none
-    ├── IndexShapeError               ShapeError, IndexError                     no indices, or nothing to choose from
-    ├── DomainError                   ArgumentError                              a value that an op is not defined for
+    ├── IndexKindError                DTypeError, ArgumentError, IndexError      a type that cannot index
+    ├── IndexShapeError               ShapeError, IndexError                     index shapes, or an empty dimension
+    ├── DomainError                   ArgumentError                              a value for which an op is not defined
     ├── GradientError                 RuntimeError
     │   ├── VersionError                                 a saved tensor was written in place
     │   ├── FreedGraphError                              backward through a graph a second time
     │   └── AnomalyError                                 a gradient is not finite, in anomaly mode
-    ├── ScalerError                   RuntimeError, ValueError, AssertionError    a GradScaler used out of turn
+    ├── ScalerError                   RuntimeError, ValueError, AssertionError    a GradScaler used in the wrong order
     ├── NotPicklable                  ArgumentError, pickle.PicklingError
     ├── NotSupported                  NotImplementedError
-    ├── WorkerError                   RuntimeError       a process that was started for work ended before it was done
+    ├── WorkerError                   RuntimeError       a worker process ended before its work was done
     │   └── WorkerTimeout             TimeoutError
     └── SpecError                     ValueError         an op's YAML is wrong
 
-The right column is the builtin each one is as well, so that code written for PyTorch (which raises `RuntimeError` for
-a shape) or for NumPy (which raises `ValueError`) catches what it expects. `except WeftgradError` catches all of them.
+The middle column lists the builtin exceptions that each also inherits from. So code written for PyTorch (which raises
+`RuntimeError` for a shape) or for NumPy (which raises `ValueError`) catches what it expects. `except WeftgradError`
+catches all of them.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ __all__ = [
 
 
 def format_bytes(nbytes: int) -> str:
-    """A size for people: `512 B`, `1.50 KiB`, `20.0 MiB`, `1.25 GiB`; three digits."""
+    """Format a size with three digits: `512 B`, `1.50 KiB`, `20.0 MiB`, `1.25 GiB`."""
     size = float(nbytes)
     if abs(size) < 1024:
         return f"{nbytes} B"
@@ -87,7 +88,7 @@ def format_bytes(nbytes: int) -> str:
 
 
 class WeftgradError(Exception):
-    """The base of every error raised on purpose."""
+    """The base class of all errors of the package."""
 
 
 class DeviceError(WeftgradError, RuntimeError):
@@ -95,19 +96,22 @@ class DeviceError(WeftgradError, RuntimeError):
 
 
 class DriverNotFound(DeviceError, ImportError):
-    """No driver for the device; the message names the package that brings one."""
+    """There is no driver for the device; the message names the package to install."""
 
 
 class UnknownDevice(DeviceError, ValueError):
-    """A device string that cannot be read, or an index past the last device."""
+    """A device string that cannot be parsed, or an index past the last device."""
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
-    """The device's memory, or the limit set on it, does not hold one more allocation.
+    """The device's memory, or the limit set on it, is exhausted.
 
-    All fields are bytes. requested: what was asked for. in_use: held by live tensors on the device. cached: held by its
-    pools and free, in pieces that could not serve the request. limit: the pools' limit, `None` if only the driver's own
-    applies. device: its name.
+    Attributes:
+        requested: Bytes of the failed allocation.
+        in_use: Bytes of live tensors on the device.
+        cached: Bytes that the device's pools hold in free pieces that could not serve the request.
+        limit: The pools' limit in bytes; None if only the driver's own applies.
+        device: Name of the device.
     """
 
     def __init__(self, requested: int, in_use: int, cached: int, limit: int | None, device: str) -> None:
@@ -119,14 +123,14 @@ class OutOfMemoryError(DeviceError, MemoryError):
         super().__init__(requested, in_use, cached, limit, device)
 
     def __str__(self) -> str:
-        at = f" on {self.device}" if self.device else ""
+        location = f" on {self.device}" if self.device else ""
         if self.limit is None:
-            bound = "no limit set: the driver refused"
+            limit_text = "no limit set: the driver refused"
         else:
-            bound = f"limit {format_bytes(self.limit)}"
+            limit_text = f"limit {format_bytes(self.limit)}"
         message = (
-            f"out of memory{at}: {format_bytes(self.requested)} requested, {format_bytes(self.in_use)} in use, "
-            f"{format_bytes(self.cached)} cached, {bound}. "
+            f"out of memory{location}: {format_bytes(self.requested)} requested, {format_bytes(self.in_use)} in use, "
+            f"{format_bytes(self.cached)} cached, {limit_text}. "
         )
         if self.limit is not None and self.requested > self.limit:
             return message + "The request alone is over the limit: raise it (set_memory_limit) or use a smaller tensor."
@@ -146,13 +150,13 @@ class LaunchError(DeviceError):
 
 
 class CaptureError(DeviceError):
-    """Something that a graph cannot hold was asked for while one is captured: waiting, or reading on the host."""
+    """An operation that a graph cannot contain, such as waiting or reading on the host, during a capture."""
 
 
 class SharedMemoryError(DeviceError, OSError):
-    """Memory that several processes see could not be had; the message says how much, and what the system said.
+    """Memory shared by processes could not be allocated. The message has the size and the system's reason.
 
-    errno: the system's number, 0 where the error was raised in another process.
+    errno: the system's error number; 0 if the error was raised in another process.
     """
 
     def __init__(self, message: str, number: int = 0) -> None:
@@ -165,11 +169,11 @@ class SharedMemoryError(DeviceError, OSError):
 
 
 class CompileError(DeviceError):
-    """A kernel's text did not compile; the message carries the compiler's log."""
+    """A kernel did not compile; the message contains the compiler's log."""
 
 
 class ShapeError(WeftgradError, ValueError, RuntimeError):
-    """Shapes that do not fit together, or a shape an op does not take."""
+    """Shapes that do not fit together, or a shape that an op does not accept."""
 
 
 class AttentionShapeError(ShapeError, AssertionError):
@@ -177,27 +181,27 @@ class AttentionShapeError(ShapeError, AssertionError):
 
 
 class DTypeError(WeftgradError, TypeError, RuntimeError):
-    """A dtype an op does not take, or dtypes that do not promote."""
+    """A dtype that an op does not accept, or dtypes that do not promote."""
 
 
 class UnsupportedDType(DTypeError, NotImplementedError):
-    """A dtype that no kernel of the op is for: PyTorch's `"avg_pool2d" not implemented for 'Bool'`."""
+    """A dtype for which the op has no kernel: PyTorch's `"avg_pool2d" not implemented for 'Bool'`."""
 
 
 class ArgumentError(WeftgradError, TypeError, ValueError, RuntimeError):
-    """An argument of the wrong type or value. PyTorch raises one of the three builtins or another, by function."""
+    """An argument of the wrong type or value. PyTorch raises one of the three builtins, depending on the function."""
 
 
 class DomainError(ArgumentError):
-    """A value of the right type that the op is not defined for."""
+    """A value of the right type for which the op is not defined."""
 
 
 class IndexOutOfRange(WeftgradError, IndexError, RuntimeError):
-    """A dimension or an index past the end. PyTorch raises one of the two builtins or the other, by function."""
+    """A dimension or an index past the end. PyTorch raises one of the two builtins, depending on the function."""
 
 
 class IndexKindError(DTypeError, ArgumentError, IndexError):
-    """What stands in brackets is no index: of another type, or of a dtype that holds no positions."""
+    """An index in brackets has a type or a dtype that cannot index."""
 
 
 class IndexShapeError(ShapeError, IndexError):
@@ -205,15 +209,15 @@ class IndexShapeError(ShapeError, IndexError):
 
 
 class GradientError(WeftgradError, RuntimeError):
-    """Differentiation that cannot be done as asked."""
+    """A gradient that cannot be computed."""
 
 
 class VersionError(GradientError):
-    """A tensor saved for backward was written in place since; the message names the op and both versions."""
+    """A tensor saved for backward was written in place afterwards; the message names the op and both versions."""
 
 
 class FreedGraphError(GradientError):
-    """Backward through a graph whose saved tensors are gone: pass `retain_graph=True` the first time."""
+    """Backward through a graph whose saved tensors were freed: pass `retain_graph=True` to the first backward."""
 
 
 class AnomalyError(GradientError):
@@ -221,19 +225,19 @@ class AnomalyError(GradientError):
 
 
 class ScalerError(WeftgradError, RuntimeError, ValueError, AssertionError):
-    """A `GradScaler` called out of turn, or with what it does not take. PyTorch raises one of the three, by check."""
+    """A `GradScaler` method called in the wrong order, or with a wrong argument. PyTorch raises one of the three."""
 
 
 class NotSupported(WeftgradError, NotImplementedError):
-    """A known feature that this package, or this backend, does not have."""
+    """A feature that this package, or this backend, does not support."""
 
 
 class NotPicklable(ArgumentError, pickle.PicklingError):
-    """What another process is to have cannot be sent there: an open file, a lambda, a class inside a function."""
+    """An object cannot be sent to another process: an open file, a lambda, a class inside a function."""
 
 
 class WorkerError(WeftgradError, RuntimeError):
-    """A process that was started for work was killed, or ended before it was done."""
+    """A worker process was killed, or ended before its work was done."""
 
 
 class WorkerTimeout(WorkerError, TimeoutError):

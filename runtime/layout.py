@@ -1,4 +1,4 @@
-"""Geometry of strided operands: broadcasting, merging dimensions, and splitting work. Pure functions on tuples."""
+"""Shapes and strides: broadcasting, merging dimensions, and splitting work. Pure functions on tuples."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .device import Meta, contiguous_strides
 from .errors import ArgumentError, IndexOutOfRange, ShapeError
 
 __all__ = [
+    "are_disjoint",
     "broadcast",
     "collapse",
-    "disjoint",
     "expand_strides",
     "has_internal_overlap",
     "normalize_dim",
@@ -23,36 +23,40 @@ __all__ = [
 
 
 def broadcast(shapes: Iterable[tuple[int, ...]], where: str) -> tuple[int, ...]:
-    """The shape that all of `shapes` expand to, aligned at the right. Raises `ShapeError` naming the first clash."""
+    """Return the shape to which all of `shapes` broadcast. Raises `ShapeError`; `where` names the op in its message."""
     result: list[int] = []
     for shape in shapes:
         if len(shape) > len(result):
             result = [1] * (len(shape) - len(result)) + result
         lead = len(result) - len(shape)
         for i, size in enumerate(shape):
-            have = result[lead + i]
-            if have == 1:
+            current_size = result[lead + i]
+            if current_size == 1:
                 result[lead + i] = size
-            elif size not in (1, have):
+            elif size not in (1, current_size):
                 raise ShapeError(
-                    f"{where}: shapes do not broadcast: sizes {have} and {size} meet in dimension "
+                    f"{where}: shapes do not broadcast: sizes {current_size} and {size} meet in dimension "
                     f"{lead + i - len(result)}; sizes must be equal or 1"
                 )
     return tuple(result)
 
 
 def expand_strides(layout: Meta, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides with which `layout` is read as `shape`: 0 along dimensions it is broadcast over."""
+    """Return the strides for reading `layout` as the broadcast `shape`: 0 along broadcast dimensions."""
     lead = len(shape) - layout.ndim
-    own = tuple(
-        0 if size == 1 and wanted != 1 else stride
-        for size, stride, wanted in zip(layout.shape, layout.strides, shape[lead:], strict=True)
+    strides = tuple(
+        0 if size == 1 and target_size != 1 else stride
+        for size, stride, target_size in zip(layout.shape, layout.strides, shape[lead:], strict=True)
     )
-    return (0,) * lead + own
+    return (0,) * lead + strides
 
 
 def preserved_strides(layouts: Sequence[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides of a fresh result: those of the full-shape operands if they agree and have no gaps, else contiguous."""
+    """Return the strides for the result of an elementwise op, or None if the result is to be contiguous.
+
+    The result gets the strides of the operands whose shape is `shape`, so that kernels read and write in memory order.
+    It is contiguous if there is no such operand, if their strides differ, or if they leave gaps in memory.
+    """
     full = [m for m in layouts if m.shape == shape]
     if not full or full[0].contiguous:
         return None
@@ -63,27 +67,34 @@ def preserved_strides(layouts: Sequence[Meta], shape: tuple[int, ...]) -> tuple[
 
 
 def _is_permuted_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    expected = 1
+    dense_stride = 1
     for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
-        if stride != expected:
+        if stride != dense_stride:
             return False
-        expected *= size
+        dense_stride *= size
     return 0 not in shape
 
 
 def collapse(
     shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Merge neighbouring dimensions that are one run for every operand; drop those of size 1.
+    """Merge adjacent dimensions that every operand can traverse with one stride, and drop dimensions of size 1.
 
-    Dimensions are first ordered by the last operand's strides (the output's), largest first, so that a permuted
-    result is walked as it lies in memory. Returns the shape and each operand's strides.
+    Dimensions are first sorted by the strides of the last operand (the output), largest first, so that kernels iterate
+    over a permuted output in memory order.
+
+    Args:
+        shape: The common shape.
+        strides: The strides of each operand.
+
+    Returns:
+        The merged shape, and the merged strides of each operand.
     """
-    kept = [d for d, size in enumerate(shape) if size != 1]
-    kept.sort(key=lambda d: -abs(strides[-1][d]))
+    dims = [d for d, size in enumerate(shape) if size != 1]
+    dims.sort(key=lambda d: -abs(strides[-1][d]))
     sizes: list[int] = []
     merged: list[list[int]] = [[] for _ in strides]
-    for d in kept:
+    for d in dims:
         if sizes and all(m[-1] == s[d] * shape[d] for m, s in zip(merged, strides, strict=True)):
             sizes[-1] *= shape[d]
             for m, s in zip(merged, strides, strict=True):
@@ -96,94 +107,110 @@ def collapse(
 
 
 def has_internal_overlap(layout: Meta) -> bool:
-    """Whether two indices of a tensor of this layout are the same element, as after `expand`."""
-    expected = 1
+    """Return True if two indices of this layout may address the same element, as after `expand`."""
+    extent = 1  # elements from the first to the last that the smaller strides reach
     for stride, size in sorted((abs(s), n) for s, n in zip(layout.strides, layout.shape, strict=True) if n != 1):
-        if stride < expected:
+        if stride < extent:
             return layout.numel > 0
-        expected = stride * (size - 1) + expected
+        extent = stride * (size - 1) + extent
     return False
 
 
 def normalize_dim(dim: int, ndim: int, where: str) -> int:
-    """`dim` counted from the front; a 0-d tensor has the dimensions -1 and 0, as in PyTorch."""
+    """Return `dim` as a non-negative number. A 0-d tensor has the dimensions -1 and 0, as in PyTorch.
+
+    Raises:
+        ArgumentError: `dim` is no integer.
+        IndexOutOfRange: There is no such dimension.
+    """
     limit = max(ndim, 1)
     if type(dim) is not int:
         if isinstance(dim, bool) or not hasattr(dim, "__index__"):
             raise ArgumentError(f"{where}: dim must be an int, not {dim!r}")
-        dim = dim.__index__()  # NumPy's
+        dim = dim.__index__()  # a NumPy integer
     if not -limit <= dim < limit:
         raise IndexOutOfRange(f"{where}: dimension out of range: expected {-limit} to {limit - 1}, got {dim}")
     return dim % limit
 
 
 def normalize_dims(dims: int | Sequence[int] | None, ndim: int, where: str) -> tuple[int, ...]:
-    """Dimensions from the front, sorted; None means all. Raises for one named twice."""
+    """Return dimensions as sorted non-negative numbers; None means all. Raises `ShapeError` for duplicates."""
     if dims is None:
         return tuple(range(ndim))
-    given: tuple[int, ...] = tuple(dims) if isinstance(dims, Sequence) else (dims,)
-    found = [normalize_dim(d, ndim, where) for d in given]
-    if len(set(found)) != len(found):
-        raise ShapeError(f"{where}: a dimension appears twice in dim={given}")
-    return tuple(sorted(found)) if ndim else ()
+    requested: tuple[int, ...] = tuple(dims) if isinstance(dims, Sequence) else (dims,)
+    normalized = [normalize_dim(d, ndim, where) for d in requested]
+    if len(set(normalized)) != len(normalized):
+        raise ShapeError(f"{where}: a dimension appears twice in dim={requested}")
+    return tuple(sorted(normalized)) if ndim else ()
 
 
 def split(total: int, parts: int, quantum: int = 1) -> tuple[int, int]:
-    """Equal chunks of `total`: (size of a chunk, number of chunks); sizes are multiples of `quantum`."""
+    """Split `total` into about `parts` equal chunks; return (size of a chunk, number of chunks).
+
+    The size is a multiple of `quantum`. The last chunk may be smaller.
+    """
     chunk = -(-total // max(parts, 1))
     chunk = -(-chunk // quantum) * quantum
     return chunk, -(-total // chunk)
 
 
 def pack_longs(values: Iterable[int]) -> bytes:
-    """Kernel geometry: 64-bit integers in order."""
+    """Return integers as consecutive native 64-bit values, the form in which kernels get their geometry."""
     numbers = tuple(values)
     return struct.pack(f"@{len(numbers)}q", *numbers)
 
 
-def padded(values: Sequence[int], count: int, fill: int) -> list[int]:
-    """`values` with `fill` put in front up to `count` of them."""
+def pad_front(values: Sequence[int], count: int, fill: int) -> list[int]:
+    """Return `values` with `fill` prepended until there are `count`."""
     return [fill] * (count - len(values)) + list(values)
 
 
-def dense(layout: Meta) -> bool:
-    """Whether the elements fill their memory without gaps or overlap, in some order of dimensions."""
+def is_dense(layout: Meta) -> bool:
+    """Return True if the elements fill their memory without gaps or overlap, in some order of dimensions."""
     return layout.contiguous or _is_permuted_contiguous(layout.shape, layout.strides)
 
 
 def strides_like(layout: Meta) -> tuple[int, ...]:
-    """Strides that `empty_like` gives: the layout's own if dense, else contiguous."""
-    return layout.strides if dense(layout) else contiguous_strides(layout.shape)
+    """Return the strides of `empty_like`: the layout's own if it is dense, else contiguous ones."""
+    return layout.strides if is_dense(layout) else contiguous_strides(layout.shape)
 
 
-def disjoint(*views: tuple[Sequence[int], Sequence[int], int]) -> bool:
-    """Whether two views (shape, strides, start; in elements) certainly have no element in common.
+def are_disjoint(*views: tuple[Sequence[int], Sequence[int], int]) -> bool:
+    """Return True if it is certain that two views of one storage have no element in common.
 
-    Positions are written as digits, one for each stride of either view and one for single elements. Where no sum of
-    lower digits reaches the next stride that is unambiguous, and the views are disjoint if for one digit their ranges
-    are. Other layouts (strides that do not nest) count as not disjoint.
+    The offset of an element is written in a mixed radix system whose place values are 1 and the strides of both views.
+    An index along a dimension changes only the digit of its stride. An offset has one representation if, for each
+    stride, the greatest sum of lower digits times their place values is less than the stride. Then the views are
+    disjoint if, for any one stride, their ranges of digits are disjoint. If offsets have several representations, or
+    two dimensions of a view have the same stride, the result is False.
+
+    Args:
+        views: (shape, strides, start) of two views, in elements.
     """
-    steps = sorted({s for shape, strides, _ in views for n, s in zip(shape, strides, strict=True) if n > 1 and s} | {1})
-    lows: list[list[int]] = []
-    highs: list[list[int]] = []
+    place_values = sorted(
+        {s for shape, strides, _ in views for n, s in zip(shape, strides, strict=True) if n > 1 and s} | {1}
+    )
+    min_digits: list[list[int]] = []
+    max_digits: list[list[int]] = []
     for shape, strides, start in views:
-        counts = dict.fromkeys(steps, 1)
+        sizes = dict.fromkeys(place_values, 1)
         for n, s in zip(shape, strides, strict=True):
             if n > 1 and s:
-                if counts[s] > 1:
+                if sizes[s] > 1:
                     return False
-                counts[s] = n
+                sizes[s] = n
         digits = []
-        for step in reversed(steps):
+        for step in reversed(place_values):
             digits.append(start // step)
             start %= step
-        lows.append(digits[::-1])
-        highs.append([low + counts[step] - 1 for low, step in zip(lows[-1], steps, strict=True)])
-    reach = 0
-    for step, *top in zip(steps, *highs, strict=True):
-        if reach >= step:
+        min_digits.append(digits[::-1])
+        max_digits.append([low + sizes[step] - 1 for low, step in zip(min_digits[-1], place_values, strict=True)])
+    max_offset = 0
+    for step, *view_max_digits in zip(place_values, *max_digits, strict=True):
+        if max_offset >= step:
             return False
-        reach += max(top) * step
+        max_offset += max(view_max_digits) * step
     return any(
-        max(low) > min(high) for low, high in zip(zip(*lows, strict=True), zip(*highs, strict=True), strict=True)
+        max(lows) > min(highs)
+        for lows, highs in zip(zip(*min_digits, strict=True), zip(*max_digits, strict=True), strict=True)
     )

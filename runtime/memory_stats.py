@@ -1,4 +1,4 @@
-"""What a pool tells about itself, and how much memory a process may take."""
+"""Statistics of memory pools, and the limit on the memory of a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import control_groups
 
 __all__ = ["BlockInfo", "PoolStats", "SegmentInfo", "default_limit", "host_memory"]
 
-_SHARE = 0.9  # of the memory there is; the rest is for the interpreter, the driver's own buffers and compiled kernels
+_SHARE = 0.9  # of the available memory; the rest is for the interpreter, driver buffers and compiled kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,28 +23,28 @@ class PoolStats:
     A sum of peaks is an upper bound of the peak of the sum: streams need not peak at the same time.
     """
 
-    allocated: int = 0  # in blocks that are in use now
+    allocated: int = 0  # bytes of the blocks in use
     allocated_peak: int = 0
-    requested: int = 0  # what callers asked for those blocks, before rounding
-    reserved: int = 0  # in segments held from the driver
+    requested: int = 0  # bytes that callers requested for those blocks, before rounding
+    reserved: int = 0  # bytes of the segments held from the driver
     reserved_peak: int = 0
     cached: int = 0  # reserved - allocated
     waiting: int = 0  # the part of cached that another stream may still be using
-    allocations: int = 0  # blocks handed out
-    driver_allocations: int = 0  # segments taken from the driver
-    driver_frees: int = 0  # segments given back
-    retries: int = 0  # times memory ran out and cached memory was given up to go on
+    allocations: int = 0  # number of blocks handed out
+    driver_allocations: int = 0  # number of segments allocated by the driver
+    driver_frees: int = 0  # number of segments released
+    retries: int = 0  # number of times that cached memory was released because memory ran out
 
     @staticmethod
-    def total(parts: Iterable[PoolStats]) -> PoolStats:
-        """The field-wise sum."""
-        rows = list(parts)
+    def total(stats: Iterable[PoolStats]) -> PoolStats:
+        """Return the sum of each field."""
+        rows = list(stats)
         return PoolStats(*(sum(getattr(row, field.name) for row in rows) for field in fields(PoolStats)))
 
 
 @dataclass(frozen=True, slots=True)
 class BlockInfo:
-    """One block of a segment. requested is 0 unless the block is in use; waiting: free, but not yet to be reused."""
+    """One block of a segment. requested is 0 unless it is in use. State `waiting`: free, but not reusable yet."""
 
     offset: int
     size: int
@@ -54,7 +54,7 @@ class BlockInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """One driver allocation and the blocks it is cut into, in order of offset and without gaps."""
+    """One driver allocation and its blocks, in order of offset and without gaps."""
 
     size: int
     small: bool
@@ -63,11 +63,14 @@ class SegmentInfo:
 
 
 def default_limit(device_memory: int | None = None) -> int:
-    """What pools over host memory may reserve at most, in bytes: nine tenths of the least of what bounds it.
+    """Return the default limit in bytes for pools over host memory: 90% of the smallest bound.
 
-    Those bounds are the device's own size (`device_memory`, where the driver tells one), the limits of this process's
-    control groups, and the machine's memory. Drivers over host memory overcommit: past the limit of a control group
-    the process is killed and nothing raises, so the pool has to know it.
+    The bounds are the device's size, the limits of this process's control groups, and the machine's memory. Drivers
+    over host memory overcommit. Beyond the limit of a control group the process is killed without an exception, so the
+    pool must know the limit.
+
+    Args:
+        device_memory: The device's size in bytes, or None if the driver reports none.
     """
     bound = host_memory()
     if device_memory is not None:
@@ -76,16 +79,16 @@ def default_limit(device_memory: int | None = None) -> int:
 
 
 def host_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory this process can have.
+    """Return the bytes of memory that this process can use.
 
-    That is the machine's memory, or less where a control group (v1 or v2) or the limit of the process's address space
-    (`ulimit -v`) says so.
+    That is the machine's memory, or less if a control group (v1 or v2) or the limit of the process's address space
+    (`ulimit -v`) is lower.
     """
     bounds = control_groups.memory_limits(root)
     with suppress(AttributeError, ValueError, OSError):  # not on every system
         bounds.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     with suppress(ImportError, ValueError, OSError):
-        import resource  # of POSIX
+        import resource  # POSIX only
 
-        bounds.append(resource.getrlimit(resource.RLIMIT_AS)[0])  # negative where there is none
+        bounds.append(resource.getrlimit(resource.RLIMIT_AS)[0])  # negative if unlimited
     return min((bound for bound in bounds if bound > 0), default=1 << 63)

@@ -1,4 +1,4 @@
-"""What plugs in at the choke point: anomaly detection, autocast, a profiler, recording.
+"""Modes intercept every call of `dispatch`: anomaly detection, autocast, the profiler, recording.
 
     class Count(Mode):
         def call(self, record, operands, statics, outs, in_place):
@@ -7,8 +7,8 @@
 
     with Count() as count: ...
 
-Modes nest, and belong to a thread. The innermost sees a call first; `proceed` hands it to the next one out, and the
-last one to the op itself. No binding knows of them: `dispatch` tests one slot.
+Modes nest, and belong to a thread. The innermost mode sees a call first. `proceed` passes it to the next outer mode,
+and the outermost mode passes it to the op. Only `dispatch` knows of modes: it tests an attribute of the thread's state.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["Mode"]
 class Mode:
     """A context in which every call of this thread goes through `call`.
 
-    passive: it only looks on, so that one launch for many tensors need not become one a tensor for its sake.
+    passive: the mode only observes, so multi-tensor launches need not be split into one call per tensor for it.
     """
 
     _below: Mode | None = None
     passive = False
 
     def __enter__(self) -> Self:
-        own = state()
-        self._below = own.mode
-        own.mode = self
+        thread_state = state()
+        self._below = thread_state.mode
+        thread_state.mode = self
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,7 +50,15 @@ class Mode:
         outs: Sequence[Tensor] | None,
         in_place: bool,
     ) -> Any:
-        """See one call; `outs` are results that exist already, None for fresh ones. Override this."""
+        """Handle one call. Override this.
+
+        Args:
+            record: The op.
+            operands: Tensors, numbers or None.
+            statics: The static arguments.
+            outs: The tensors to write; None for fresh results.
+            in_place: True for an in-place op, False for `out=`.
+        """
         return self.proceed(record, operands, statics, outs, in_place)
 
     def proceed(
@@ -61,12 +69,12 @@ class Mode:
         outs: Sequence[Tensor] | None,
         in_place: bool,
     ) -> Any:
-        """Make the call, as the modes outside of this one see it."""
-        own = state()
-        own.mode = self._below
+        """Pass the call to the next outer mode, or run it."""
+        thread_state = state()
+        thread_state.mode = self._below
         try:
             if outs is None:
                 return call(record, operands, statics)
             return call_into(record, operands, statics, outs, in_place=in_place)
         finally:
-            own.mode = self
+            thread_state.mode = self

@@ -1,11 +1,11 @@
-"""One kernel for many tensors: a multi-tensor op over lists of tensors, written in place.
+"""Multi-tensor ops: one launch updates lists of tensors in place, as optimizers need.
 
     update = MultiTensor(registry["sgd_step"])
     update([parameters, gradients], (0.1, 0.0, 1.0))
 
-What a launch needs (the table of places, the bound kernel) is kept from call to call and looked over in each: as long
-as every tensor has the layout, the buffer and the place it had, a call is a comparison of lists and a launch. Where
-only places changed (new gradients), the table is written anew; the host never waits for the device to do so.
+The table of addresses and the launcher are kept between calls. As long as all tensors keep their layouts and addresses,
+a call only compares lists and launches. If only addresses changed (new gradients), the table is written again, without
+waiting for the device. `kinds.many` plans the kernels.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from .context import _local
 from .device import Device, Meta
 from .dispatch import call_into
 from .errors import DeviceError, ShapeError
-from .kinds.many import BASES, plan, share
-from .layout import dense
+from .kinds.many import BASES, plan, runs_for
+from .layout import is_dense
 from .records import OpRecord
 from .storage import Storage
 from .tensor import Tensor
 
 __all__ = ["MultiTensor"]
 
-_WIDE = 16
+_VECTOR_BYTES = 16
 
 
 class _Table:
-    """A table's memory on one device, and the host's copy of it, used again when no launch may still read it."""
+    """A table on one device, and its copy on the host, which is reused when no launch may still read it."""
 
     def __init__(self, driver: Any, length: int):
         self.length = length
@@ -43,11 +43,11 @@ class _Table:
 
     @property
     def busy(self) -> bool:
-        """Whether work that was queued may still read the host's memory."""
+        """True if queued work may still read the host's copy."""
         return self.event is not None and self.event.command_execution_status > 0
 
     def write(self, driver: Any, stream: Any) -> Scratch:
-        """Bring the host's copy to the device, in the stream's order."""
+        """Copy the host's copy to the device, in the order of the stream."""
         if self.shared is not None:
             return Scratch(self.shared)
         storage = driver.allocate(self.array.nbytes, stream)
@@ -56,7 +56,7 @@ class _Table:
 
 
 class _Group:
-    """Tensors of equal device and dtypes. indices: which of the call's; shared: how their elements are shared out."""
+    """The tensors of a call that have the same device and dtypes. indices: their positions in the lists."""
 
     def __init__(self, record: OpRecord, device: Device, lists: Sequence[Sequence[Tensor]], indices: list[int]):
         self.record = record
@@ -67,89 +67,99 @@ class _Group:
         self.types = [tensors[indices[0]].meta.dtype for tensors in lists]
         self.sizes = [lists[0][i].meta.numel for i in indices]
         self.itemsizes = np.array([t.itemsize for t in self.types], np.int64)[:, None]
-        if (flag := record.detail.get("flag")) is not None:  # every run of a tensor has the same element
+        if (flag := record.detail.get("flag")) is not None:  # all parts of a tensor read the same flag
             self.itemsizes[flag] = 0
         self.tables: dict[int, list[_Table]] = {}
         self.launchers: dict[tuple[int, bool], Any] = {}
-        self.parts: list[tuple[slice, Any]] = []
+        self.tensor_ranges: list[tuple[slice, Any]] = []
 
     def launches(self, lists: Sequence[Sequence[Tensor]], stream: Any) -> list[tuple[Any, list[Any]]]:
-        """(launcher, its buffers) of every launch, for tensors where they are now. None holds a tensor."""
-        chosen = [[tensors[i] for i in self.indices] for tensors in lists]
-        found: list[tuple[Any, list[Any]]] = []
+        """Return (launcher, buffers) of each launch, for the current addresses. They hold no tensors."""
+        group_lists = [[tensors[i] for i in self.indices] for tensors in lists]
+        launches: list[tuple[Any, list[Any]]] = []
         if self.driver.target == "triton":
-            starts = np.array([[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in chosen], np.int64)
-            wide = not bool((starts % _WIDE).any())
-            launch, table = self._launch(0, slice(0, len(self.indices)), starts, wide, stream)
-            found.append((launch, [table]))
-            return found
-        if self.shares_memory:  # with the host: one buffer, at address 0
-            addresses = np.array([[t.storage.buffer + t.start for t in tensors] for tensors in chosen], np.int64)
+            starts = np.array(
+                [[(t.storage.buffer or 0) + t.start for t in tensors] for tensors in group_lists], np.int64
+            )
+            is_aligned = not bool((starts % _VECTOR_BYTES).any())
+            launch, table = self._launch(0, slice(0, len(self.indices)), starts, is_aligned, stream)
+            launches.append((launch, [table]))
+            return launches
+        if self.shares_memory:  # host memory is one buffer, at address 0
+            addresses = np.array([[t.storage.buffer + t.start for t in tensors] for tensors in group_lists], np.int64)
             launch, table = self._launch(0, slice(0, len(self.indices)), addresses, False, stream)
             return [(launch, [*[Base(0)] * BASES, table])]
-        for number, (part, buffers) in enumerate(self._split(chosen)):
+        for number, (tensor_range, buffers) in enumerate(self._split(group_lists)):
             numbers = {id(b): n for n, b in enumerate(buffers)}
-            places = [[numbers[id(t.storage.buffer)] << 56 | t.start for t in tensors[part]] for tensors in chosen]
-            launch, table = self._launch(number, part, np.array(places, np.int64), False, stream)
+            encoded_addresses = [
+                [numbers[id(t.storage.buffer)] << 56 | t.start for t in tensors[tensor_range]]
+                for tensors in group_lists
+            ]
+            launch, table = self._launch(number, tensor_range, np.array(encoded_addresses, np.int64), False, stream)
             bases = [Base(b) for b in buffers]
             bases += [bases[0]] * (BASES - len(bases))
-            found.append((launch, [*bases, table]))
-        return found
+            launches.append((launch, [*bases, table]))
+        return launches
 
-    def _split(self, chosen: Sequence[Sequence[Tensor]]) -> list[tuple[slice, list[Any]]]:
-        """Ranges of tensors that lie in no more buffers than a launch has, with those buffers."""
-        everything: dict[int, Any] = {}
-        for tensors in chosen:
+    def _split(self, group_lists: Sequence[Sequence[Tensor]]) -> list[tuple[slice, list[Any]]]:
+        """Split the tensors into ranges that lie in at most `BASES` buffers; return the ranges and their buffers."""
+        buffers: dict[int, Any] = {}
+        for tensors in group_lists:
             for t in tensors:
-                everything[id(t.storage.buffer)] = t.storage.buffer
+                buffers[id(t.storage.buffer)] = t.storage.buffer
         count = len(self.indices)
-        if len(everything) <= BASES:
-            return [(slice(0, count), list(everything.values()))]
-        found = []
-        begin = 0
-        held: dict[int, Any] = {}
+        if len(buffers) <= BASES:
+            return [(slice(0, count), list(buffers.values()))]
+        ranges = []
+        start = 0
+        range_buffers: dict[int, Any] = {}
         for i in range(count):
-            own = {id(tensors[i].storage.buffer): tensors[i].storage.buffer for tensors in chosen}
-            if len(held.keys() | own.keys()) > BASES:
-                found.append((slice(begin, i), list(held.values())))
-                begin, held = i, {}
-            held.update(own)
-        return [*found, (slice(begin, count), list(held.values()))]
+            tensor_buffers = {id(tensors[i].storage.buffer): tensors[i].storage.buffer for tensors in group_lists}
+            if len(range_buffers.keys() | tensor_buffers.keys()) > BASES:
+                ranges.append((slice(start, i), list(range_buffers.values())))
+                start, range_buffers = i, {}
+            range_buffers.update(tensor_buffers)
+        return [*ranges, (slice(start, count), list(range_buffers.values()))]
 
-    def _launch(self, number: int, part: slice, starts: Any, wide: bool, stream: Any) -> tuple[Any, Scratch]:
-        """The launcher of tensors `part`, and its table, written."""
-        while len(self.parts) <= number:
-            self.parts.append((slice(0, 0), None))
-        if self.parts[number][0] != part:
-            self.parts[number] = part, share(self.record, self.types, self.device, self.sizes[part])
+    def _launch(
+        self, number: int, tensor_range: slice, starts: Any, is_aligned: bool, stream: Any
+    ) -> tuple[Any, Scratch]:
+        """Write the table of a range of tensors; return the launcher and the table."""
+        while len(self.tensor_ranges) <= number:
+            self.tensor_ranges.append((slice(0, 0), None))
+        if self.tensor_ranges[number][0] != tensor_range:
+            self.tensor_ranges[number] = (
+                tensor_range,
+                runs_for(self.record, self.types, self.device, self.sizes[tensor_range]),
+            )
             self.launchers = {k: v for k, v in self.launchers.items() if k[0] != number}
-        shared = self.parts[number][1]
-        if (number, wide) not in self.launchers:
-            step = plan(self.record, self.types, self.device, shared, wide, max(self.sizes[part]))
-            self.launchers[number, wide] = self.driver.launcher((step,), ())
-        heads, rows = len(shared.heads), len(shared.tensor)
-        table = self._table(number, heads + rows * (1 + len(self.types)))
-        table.array[:heads] = shared.heads
-        cells = table.array[heads : heads + rows * (1 + len(self.types))].reshape(rows, -1)
-        cells[:, 0] = shared.count
-        cells[:, 1:] = (starts[:, shared.tensor] + shared.start * self.itemsizes).T
-        return self.launchers[number, wide], table.write(self.driver, stream)
+        work = self.tensor_ranges[number][1]
+        if (number, is_aligned) not in self.launchers:
+            step = plan(self.record, self.types, self.device, work, is_aligned, max(self.sizes[tensor_range]))
+            self.launchers[number, is_aligned] = self.driver.launcher((step,), ())
+        header, rows = len(work.heads), len(work.tensor)
+        table = self._table(number, header + rows * (1 + len(self.types)))
+        table.array[:header] = work.heads
+        cells = table.array[header : header + rows * (1 + len(self.types))].reshape(rows, -1)
+        cells[:, 0] = work.count
+        cells[:, 1:] = (starts[:, work.tensor] + work.start * self.itemsizes).T
+        return self.launchers[number, is_aligned], table.write(self.driver, stream)
 
     def _table(self, number: int, length: int) -> _Table:
-        """A table for the launch of this number, whose last one is not wanted any more, but perhaps being read."""
-        kept = [t for t in self.tables.get(number, ()) if t.length >= length or t.busy]
-        for table in kept:
+        """Return a table for the launch of this number. Tables that earlier launches may still read are not reused."""
+        tables = [t for t in self.tables.get(number, ()) if t.length >= length or t.busy]
+        for table in tables:
             if table.length >= length and not table.busy:
                 break
         else:
             table = _Table(self.driver, length)
-            kept.append(table)
-        self.tables[number] = kept
+            tables.append(table)
+        self.tables[number] = tables
         return table
 
 
 class MultiTensor:
-    """A multi-tensor op and what its last call left behind. Not to be shared by threads that call it at once."""
+    """A multi-tensor op, with the launchers and tables of its last call. Threads must not call it at the same time."""
 
     def __init__(self, record: OpRecord):
         self.record = record
@@ -162,63 +172,70 @@ class MultiTensor:
         self._captures: list[tuple[Any, Any]] = []
         self._plans: Any = None
         self._groups: list[_Group] = []
-        self._alone: list[int] = []
+        self._single_tensors: list[int] = []
         self._written: list[int] = []
         self._launches: list[tuple[Any, Any, list[Any], list[int]]] = []
 
     def __call__(self, lists: Sequence[list[Tensor]], numbers: Sequence[float]) -> None:
-        """Update in place: `lists` has a list of tensors for each tensor operand, all as long, `numbers` the rest.
+        """Run the op on all tensors. The results overwrite operands, whose versions go up.
 
-        Tensors of one index have one shape (a flag has one element, and may be one for all); results are written over
-        operands, and their versions go up.
-        Raises `ShapeError` or `DeviceError` where tensors of one index do not belong together.
+        Args:
+            lists: A list of tensors for each tensor operand, all of the same length. Tensors with the same index have
+                the same shape; a flag has one element, and all indices may share it.
+            numbers: The number operands.
+
+        Raises:
+            ShapeError: Tensors with the same index have different shapes.
+            DeviceError: Tensors with the same index are on different devices.
         """
         state = _local.state
-        if state.mode is not None and state.watched():
-            self._singly(range(len(lists[0])), lists, numbers)
+        if state.mode is not None and state.has_active_mode():
+            self._update_singly(range(len(lists[0])), lists, numbers)
             return
-        everything = [t for tensors in lists for t in tensors]
-        storages = [t.storage for t in everything]
-        metas = [t.meta for t in everything]
+        all_tensors = [t for tensors in lists for t in tensors]
+        storages = [t.storage for t in all_tensors]
+        metas = [t.meta for t in all_tensors]
         if metas != self._metas or self._plans is not state.plans:  # another thread's plans, or forgotten ones
             self._arrange(lists, metas)
             self._plans = state.plans
             self._buffers = []
-        starts = [t.start for t in everything]
+        starts = [t.start for t in all_tensors]
         if (
             starts != self._starts
             or [s.buffer for s in storages] != self._buffers
             or self._streams is not state.streams
             or any(stream.capture is not capture for stream, capture in self._captures)
         ):
-            self._place(lists, storages, state)
+            self._write_tables(lists, storages, state)
             self._starts = starts
-        for stream, launch, bound, reached in self._launches:
-            launch([*bound, *[everything[i] for i in reached]] if reached else bound, numbers, stream)
+        for stream, launch, buffers, reached_tensors in self._launches:
+            launch(
+                [*buffers, *[all_tensors[i] for i in reached_tensors]] if reached_tensors else buffers, numbers, stream
+            )
         for i in self._written:
             storages[i].version += 1
-        if self._alone:
-            self._singly(self._alone, lists, numbers)
+        if self._single_tensors:
+            self._update_singly(self._single_tensors, lists, numbers)
 
-    def _place(self, lists: Sequence[list[Tensor]], storages: list[Storage], state: Any) -> None:
-        """Write the tables of where tensors are now."""
+    def _write_tables(self, lists: Sequence[list[Tensor]], storages: list[Storage], state: Any) -> None:
+        """Write the tables for the current addresses of the tensors."""
         self._streams = state.streams
         self._launches, self._captures = [], []
         for group in self._groups:
             stream = (state.streams or {}).get(group.device) or group.driver.default_stream
-            if hasattr(stream, "capture"):  # a table that is written in a graph is there when the graph runs
+            if hasattr(stream, "capture"):  # a table written during a capture is valid when the graph runs
                 self._captures.append((stream, stream.capture))
-            reached: list[int] = []
+            reached_tensors: list[int] = []
             if group.driver.target == "triton" and getattr(stream, "capture", self) is not None:
-                # Which addresses in the table lead to: the interpreter looks at it, a graph keeps it.
-                reached = [k * len(lists[0]) + i for k in range(len(lists)) for i in group.indices]
-            self._launches += [(stream, *launch, reached) for launch in group.launches(lists, stream)]
+                # The tensors whose addresses the table contains: the interpreter reads them, a graph keeps them alive.
+                reached_tensors = [k * len(lists[0]) + i for k in range(len(lists)) for i in group.indices]
+            self._launches += [(stream, *launch, reached_tensors) for launch in group.launches(lists, stream)]
         self._buffers = [s.buffer for s in storages]
 
     def _arrange(self, lists: Sequence[Sequence[Tensor]], metas: list[Meta]) -> None:
-        """Sort tensors into groups by device and dtypes, apart from those that are no single run of elements."""
+        """Sort tensors into groups by device and dtypes. Tensors with gaps get calls of their own."""
         groups: dict[Any, list[int]] = {}
-        self._alone = []
+        self._single_tensors = []
         for i, layouts in enumerate(zip(*(map(_meta, tensors) for tensors in lists), strict=True)):
             first = layouts[0]
             for k, other in enumerate(layouts):
@@ -228,10 +245,10 @@ class MultiTensor:
                     self._refuse(ShapeError, "have different shapes", layouts)
             if not first.numel:
                 continue
-            if not dense(first) or not all(
-                m is first or k == self.flag or _alike(m, first) for k, m in enumerate(layouts)
+            if not is_dense(first) or not all(
+                m is first or k == self.flag or _have_same_order(m, first) for k, m in enumerate(layouts)
             ):
-                self._alone.append(i)
+                self._single_tensors.append(i)
                 continue
             groups.setdefault((first.device, *[m.dtype for m in layouts]), []).append(i)
         self._groups = [_Group(self.record, key[0], lists, indices) for key, indices in groups.items()]
@@ -239,12 +256,12 @@ class MultiTensor:
         self._written = [k * count + i for k in self.over for indices in groups.values() for i in indices]
         self._metas = metas
 
-    def _refuse(self, kind: type[Exception], what: str, layouts: Sequence[Meta]) -> None:
-        shown = ", ".join(f"{m.dtype.name}{list(m.shape)} on {m.device}" for m in layouts)
-        raise kind(f"{self.record.name}: a parameter, its gradient and its state {what}: {shown}")
+    def _refuse(self, error_type: type[Exception], problem: str, layouts: Sequence[Meta]) -> None:
+        layouts_text = ", ".join(f"{m.dtype.name}{list(m.shape)} on {m.device}" for m in layouts)
+        raise error_type(f"{self.record.name}: a parameter, its gradient and its state {problem}: {layouts_text}")
 
-    def _singly(self, indices: Any, lists: Sequence[Sequence[Tensor]], numbers: Sequence[float]) -> None:
-        """One call a tensor: for layouts with gaps, and where a mode wants to see every call."""
+    def _update_singly(self, indices: Any, lists: Sequence[Sequence[Tensor]], numbers: Sequence[float]) -> None:
+        """Run one call per tensor, for layouts with gaps, and for modes that must see every call."""
         for i in indices:
             operands = [tensors[i] for tensors in lists]
             if not operands[0].meta.numel:
@@ -256,6 +273,6 @@ def _meta(tensor: Tensor) -> Meta:
     return tensor.meta
 
 
-def _alike(a: Meta, b: Meta) -> bool:
-    """Whether elements of one index lie in one order; strides along dimensions of one element do not count."""
+def _have_same_order(a: Meta, b: Meta) -> bool:
+    """Return True if two layouts have the same order of elements. Strides of dimensions of size 1 do not count."""
     return all(s == t for n, s, t in zip(a.shape, a.strides, b.strides, strict=True) if n != 1)

@@ -1,6 +1,6 @@
-"""The path of every op in C, where it was compiled when the package was installed; else that in Python, which it twins.
+"""The C implementation of `dispatch` and of launches, if it was compiled at installation; else the same in Python.
 
-`WEFTGRAD_NATIVE=0` leaves the C aside.
+`WEFTGRAD_NATIVE=0` disables it. The C code is in `csrc`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .backends.protocol import Step
 _native: Any
 try:
     from . import _native  # type: ignore[attr-defined,no-redef]
-except ImportError:  # no compiler was there
+except ImportError:  # it was not compiled at installation
     _native = None
 
 __all__ = [
-    "bind", "call_kernel", "detour", "host_launcher", "kernel", "launcher", "limit", "operator", "present",
-    "processor_features", "use",
+    "bind", "call_kernel", "host_launcher", "kernel", "launcher", "limit_helpers", "operator", "present",
+    "processor_features", "route_through_python", "set_opencl_library",
 ]  # fmt: skip
 
 _FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")
@@ -30,8 +30,10 @@ present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
 
 def bind(plan: type, *functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """`dispatch`'s call, call_into and empty as C does them, or themselves. Storages then go back to their pools by C,
-    too."""
+    """Return the C versions of `dispatch`'s call, call_into and empty, or the Python `functions` themselves.
+
+    The C code also returns storages to their pools.
+    """
     if not present:
         return functions
     from .autograd import node
@@ -50,7 +52,7 @@ def bind(plan: type, *functions: Callable[..., Any]) -> tuple[Callable[..., Any]
         node.Node, node.Recipe, node.Saved, plan,
     )  # fmt: skip
     try:
-        _native.bind({each.__name__: each for each in types}, _local, node._numbers, *functions)
+        _native.bind({cls.__name__: cls for cls in types}, _local, node._numbers, *functions)
     except (AttributeError, TypeError) as error:
         raise ImportError(
             f"{_native.__file__} was compiled from other sources than these ({error}): install weftgrad anew, or set "
@@ -60,59 +62,65 @@ def bind(plan: type, *functions: Callable[..., Any]) -> tuple[Callable[..., Any]
 
 
 def operator(record: Any, method: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
-    """`method`, a binary operator of Tensor that is a call of `record`, as C does it; itself where it does not."""
+    """Return the C version of `method`, a binary operator of Tensor that calls `record`, or `method` itself."""
     return _native.Operator(record, method, reflected) if present else method
 
 
-def use(path: str) -> None:
-    """Launch by OpenCL's functions as they are found in the library at `path`, or in those that it was linked with."""
+def set_opencl_library(path: str) -> None:
+    """Let C launch with the OpenCL functions of the library at `path`, or of the libraries it is linked with."""
     if present:
         library = ctypes.CDLL(path)
-        _native.use(*(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS))
+        _native.set_opencl_functions(
+            *(ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS)
+        )
 
 
 def kernel(name: str) -> Any:
-    """A kernel of `cpu` as launchers in C know it; its `address` is set once it is compiled (csrc/call.c)."""
+    """Return a kernel of `cpu` for C launchers; its `address` is set once it is compiled (csrc/call.c)."""
     return _native.Kernel(name)
 
 
-# Call a `kernel`, on arguments that Python has laid out (csrc/call.c). No Python function stands in between, so that no
-# signal is handled between what a caller notes before the call and the call.
+# Call a `kernel` with arguments that Python has packed (csrc/call.c). It is no Python function, so that no signal
+# handler runs between the caller's note of the call and the call.
 call_kernel: Callable[..., None] = getattr(_native, "call_kernel", None)  # type: ignore[assignment]
 
 
-def detour(on: bool) -> None:
-    """Have launches on `cpu` go by Python from now on, or not."""
+def route_through_python(on: bool) -> None:
+    """Let launches on `cpu` go through Python from now on, or not."""
     if present:
-        _native.detour(on)
+        _native.route_through_python(on)
 
 
 def processor_features() -> tuple[str, ...]:
-    """The processor's features by their names in /proc/cpuinfo; empty without the C path and on others than x86."""
+    """Return the processor's features by their names in /proc/cpuinfo; empty without C, and on other than x86."""
     return tuple(_native.processor_features()) if _native is not None else ()
 
 
-def limit(helpers: int) -> None:
-    """Have kernels that are called shared with at most that many threads from now on."""
+def limit_helpers(helpers: int) -> None:
+    """Limit the helper threads that share a kernel's work-items with the calling thread."""
     if present:
-        _native.limit(helpers)
+        _native.limit_helpers(helpers)
 
 
 def launcher(kernel: Any, step: Step, run: Callable[..., None], counter: Any) -> Callable[..., None]:
-    """`run`, a launch of `step` on an OpenCL device, as C does it; `run` itself where C does not.
+    """Return a C launcher of `step` on an OpenCL device, or `run` if C cannot launch it.
 
-    kernel: pyopencl's kernel object.
+    Args:
+        kernel: pyopencl's kernel object.
+        step: The launch.
+        run: The Python launcher.
+        counter: Counts the launches of the queue.
     """
     if not present:
         return run
     try:
-        made = _native.Launcher(
+        native_launcher = _native.Launcher(
             kernel, kernel.int_ptr, step.geometry, step.global_size, step.local_size, step.buffers, step.integers,
             step.scalars, PACK[step.instance.element], run, counter,
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run
-    return made  # type: ignore[no-any-return]
+    return native_launcher  # type: ignore[no-any-return]
 
 
 def host_launcher(
@@ -124,18 +132,24 @@ def host_launcher(
     helpers: int,
     releases: bool,
 ) -> Callable[..., None]:
-    """`run`, a launch of `step` on `cpu`, as C does it; `run` itself where C does not.
+    """Return a C launcher of `step` on `cpu`, or `run` if C cannot launch it.
 
-    kernel: as `kernel` makes it. size: work-items. helpers: how many threads share them with the calling one
-    (csrc/team.c). releases: other Python threads go on meanwhile.
+    Args:
+        kernel: An object made by `kernel`.
+        step: The launch.
+        size: Number of work-items in each dimension.
+        run: The Python launcher.
+        counter: Counts the launches.
+        helpers: Number of threads that share the work-items with the calling thread (csrc/team.c).
+        releases: Release the GIL during the launch.
     """
     if not present:
         return run
     try:
-        made = _native.HostLauncher(
+        native_launcher = _native.HostLauncher(
             kernel, step.geometry, size, step.buffers, step.integers, step.scalars, PACK[step.instance.element], run,
             counter, helpers, step.work, releases,
         )  # fmt: skip
     except ValueError:  # of very many arguments
         return run
-    return made  # type: ignore[no-any-return]
+    return native_launcher  # type: ignore[no-any-return]

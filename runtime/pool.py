@@ -1,7 +1,7 @@
-"""The caching allocator: one implementation, whatever the memory and the driver.
+"""The caching allocator, shared by all backends.
 
-A backend brings a `MemorySource`; a device has one `Budget`; each of its streams has a `Pool`, which hands out
-`Block`s. The algorithm is in the docstring of `Pool`.
+A backend provides a `MemorySource`. A device has one `Budget`. Each of its streams has a `Pool`, which hands out
+`Block`s. The docstring of `Pool` describes the algorithm.
 """
 
 from __future__ import annotations
@@ -21,62 +21,68 @@ __all__ = ["Block", "Budget", "Event", "MemorySource", "Pool", "Segment"]
 
 _log = logging.getLogger(__name__)
 
-_ROUND = 512  # bytes; every offset and every size is a multiple
-_PAGE = 4 << 10  # segments are multiples
-_LEAST = 64 << 10  # the least segment
-_SEGMENT_CAP = {True: 2 << 20, False: 20 << 20}  # how far segments grow beyond a request, by small
-_GROWTH = 8  # a new segment is an eighth of what the pool has of its kind, or the request itself if that is larger
-_SMALL = 64 << 10  # the largest request that small segments serve,
-_SMALL_SHARE = 1024  # and no more than this part of what the pool holds
-_PATIENCE = 512  # allocations without a new segment before merging turns lazy
-_SLACK = 1.3  # times the peak in use, beyond which free segments go back and growth is no more than a request
-_TRIMS = 3  # times they do at one peak, so that a program that repeats itself comes to rest
+_BLOCK_ALIGNMENT = 512  # bytes; every block's offset and size is a multiple
+_SEGMENT_QUANTUM = 4 << 10  # bytes; every segment's size is a multiple
+_MIN_SEGMENT_BYTES = 64 << 10
+_MAX_SEGMENT_GROWTH = {True: 2 << 20, False: 20 << 20}  # by `small`, in bytes; a larger request sets its own size
+_GROWTH_DIVISOR = 8  # a new segment has 1/8 of the pool's bytes of its kind, or the size of a larger request
+# A small request has at most _MAX_SMALL_REQUEST bytes and at most 1 / _SMALL_REQUEST_DIVISOR of the reserved bytes.
+_MAX_SMALL_REQUEST = 64 << 10
+_SMALL_REQUEST_DIVISOR = 1024
+_EAGER_MERGES = 512  # after this many allocations without a new segment, merging becomes lazy
+_MAX_RESERVED_RATIO = 1.3  # before reserving more than this multiple of the peak in use, release free segments
+_MAX_TRIMS_PER_PEAK = 3  # at most this many such releases until the peak rises, so that repeating programs stop
 
 
 class Pool:
-    """Blocks of one stream's memory, reused without asking the driver.
+    """The memory of one stream: blocks are reused without driver calls.
 
     The algorithm is that of PyTorch's CUDA caching allocator (c10/cuda/CUDACachingAllocator.cpp) with the exact-size
-    free lists of CuPy's memory pool (cupy/cuda/memory.pyx) in front, which are what Doug Lea's malloc calls fast bins.
+    free lists of CuPy's memory pool (cupy/cuda/memory.pyx) in front; Doug Lea's malloc calls these fast bins.
 
-    1.  Sizes are rounded up to 512 bytes. Memory comes from the driver in segments, each a gapless chain of blocks.
-    2.  `free` appends the block to a deque and does nothing else. It runs in finalizers: on any thread, between any two
-        steps of anything, so it takes no lock. Everything else holds the lock of the budget and drains the deque first.
-    3.  A drained block goes to the bin of its exact size, and `allocate` takes the last one out of the bin. A program
-        that repeats its sizes never gets further than this. Memory is reused at once: work on one stream runs in order,
-        so what is launched next on the block runs after everything launched on it before. No launch is ever counted.
-    4.  If the bin is empty, all bins are, into one sorted list, merging each block with its free neighbours. Best fit:
-        the smallest block in the list that is large enough, of the oldest segment and the lowest offset among equals.
-        Its front is handed out, the remainder stays. PyTorch hands out a large block whole if less than 1 MiB would
-        remain; here it is always cut, since bins need exact sizes.
-    5.  Once the pool has not grown for a while (512 allocations, twice as many after each relapse), best fit comes
-        before merging, which follows only if nothing fits. Merging first leaves the fewest holes, which is what counts
-        while the pool grows; but it empties the bins, so most requests of a program that repeats itself would miss.
-        Merging last lets the bins fill with just the blocks the program needs. Either way everything is merged before
-        the driver is asked, so that no laziness costs memory.
-    6.  If nothing fits, the driver is asked for a segment. PyTorch's are of 2 MiB for requests up to 1 MiB, else of
-        20 MiB. These grow up to that, being an eighth of what the pool has, because a model of 1 MiB should not hold
-        22; a request above that gets a segment of its own, rounded up by at most a sixteenth. Small requests have
-        segments apart, so that long-lived ones do not pin large segments, but small is relative too: up to 1/1024 of
-        what is held, at most 64 KiB. With a fixed 1 MiB, small models reserve 1.5 times what they use.
-        If the pool would come to hold more than 1.3 times its peak in use, its free segments go back first (pieces of
-        the wrong size, left from growing), and the new one is no larger than it must be. They go three times at one
-        peak at most: a program that repeats itself comes to rest, even one that cannot do with 1.3.
-    7.  A training loop repeats itself from its second step on, and that one needs more than the first. So what an
-        optimizer's first step takes is recorded (`rehearsal`), and what the next one will take is computed and asked
-        of the driver at once, which no later step has to do then. Until the pool must grow after all, sizes of which
-        there would be too many blocks have no bins but are merged at the next search, and best fit looks in both kinds
-        of segments before anything is merged.
-    8.  If the driver has no more, or the budget's limit would be passed: a segment of just the request; then wait for
-        blocks that other streams use (`record_stream`) and try best fit; then wait for the device, give back this
-        pool's free segments and ask again; then those of all pools of the budget, and ask again; then best fit among
-        the blocks of the other kind; then `OutOfMemoryError`.
+    1.  Sizes are rounded up to multiples of 512 bytes. The driver allocates segments. Each segment is a chain of blocks
+        without gaps.
+    2.  `free` only appends the block to a deque. It runs in finalizers, on any thread and at any point of the program,
+        so it must not take a lock. All other methods hold the budget's lock and drain the deque first.
+    3.  A drained block goes into the bin of its exact size, and `allocate` pops the last block of the bin. A program
+        that repeats its sizes needs no more than this. Memory is reused immediately: a stream runs its work in order,
+        so the next launch on the block starts after all earlier ones. No launches have to be counted.
+    4.  If the bin is empty, the blocks of all bins move into one sorted list, each merged with its free neighbours.
+        Best fit takes the smallest block that is large enough; among equals, the one in the oldest segment at the
+        lowest offset. Its front is handed out, the remainder stays. PyTorch hands out a large block whole if less than
+        1 MiB would remain; here it is always cut, because bins need exact sizes.
+    5.  Merging becomes lazy if the pool has not grown for 512 allocations: best fit runs first, and blocks are merged
+        only if nothing fits. (If the pool then grows, the number doubles.) Eager merging leaves the fewest holes, which
+        matters while the pool grows. But it empties the bins, so that most requests of a repeating program would miss.
+        Lazy merging lets the bins fill with just the blocks that the program needs. In both cases everything is merged
+        before the driver is asked, so lazy merging costs no memory.
+    6.  If nothing fits, the driver allocates a segment. PyTorch's segments have 2 MiB for requests up to 1 MiB, else
+        20 MiB. Here 2 and 20 MiB are upper bounds: a segment has an eighth of the pool's bytes, because a model of
+        1 MiB should not reserve 22 MiB. A larger request gets a segment of its own, rounded up by at most a sixteenth.
+        Small requests have separate segments, so that long-lived small blocks do not pin large segments. A request is
+        small up to 1/1024 of the reserved bytes, and at most 64 KiB. With a fixed 1 MiB, small models would reserve 1.5
+        times the memory that they use.
+        If the pool would reserve more than 1.3 times its peak in use, its free segments (pieces of the wrong size, left
+        over from growth) are released first, and the new segment is as small as possible. This happens at most three
+        times per peak. So a repeating program stops calling the driver, even if it needs more than 1.3 times the peak.
+    7.  A training loop repeats itself from its second step on, and the second step needs more than the first. So the
+        allocations of an optimizer's first step are recorded (`rehearsal`), and the memory of the next step is computed
+        and allocated in advance; later steps then need no driver calls. This plan holds until the pool grows again. It
+        may give the largest sizes no bins, to save memory: blocks of these sizes are merged at the next search. Best
+        fit looks in small and large segments before the bins are merged.
+    8.  If the driver has no memory left, or the budget's limit would be exceeded, the pool tries in turn: allocate a
+        segment of just the request; wait for blocks that other streams use (`record_stream`) and try best fit; wait for
+        the device, release this pool's free segments and ask the driver again; do so for all pools of the budget; try
+        best fit among the segments of the other kind (small or large). Then it raises `OutOfMemoryError`.
 
-    A block that a second stream reads is announced with `record_stream`: when freed it goes to no bin before the
-    events recorded on that stream are complete. Segments go back to the driver only after the device has finished.
+    `record_stream` announces that a second stream reads a block. After it is freed, such a block is not reused before
+    the events recorded on that stream are complete. Segments are released only after the device has finished.
 
-    source: where segments come from. budget: the device's. stream: whose work uses the blocks, told in `snapshot`.
-    device_name: for messages.
+    Args:
+        source: The driver's allocator.
+        budget: The device's budget.
+        stream: The stream that uses the blocks; `snapshot` reports it.
+        device_name: Name for error messages.
     """
 
     __slots__ = (
@@ -87,7 +93,7 @@ class Pool:
     )  # fmt: skip
 
     free: Callable[[Block], None]
-    """Take a block back, once. From any thread and any finalizer: never waits, never raises."""
+    """Free a block. Callable from any thread and any finalizer: never waits, never raises. Free each block once."""
 
     def __init__(self, source: MemorySource, budget: Budget, stream: Any = None, device_name: str = "") -> None:
         self._segments: dict[Segment, None] = {}  # ordered set
@@ -97,19 +103,19 @@ class Pool:
         self.device_name = device_name
         self._lock = budget.lock
         self._freed: deque[Block] = deque()
-        self.free = self._freed.append  # no Python frame: 2 in the class docstring is literally true
+        self.free = self._freed.append  # without a Python frame: see 2. in the class docstring
         self._bins: dict[int, list[Block]] = {}
         self._runs = Runs()
-        self._loose: list[Block] = []  # freed, and merged at the next search
+        self._loose: list[Block] = []  # freed blocks without a bin, merged at the next search
         self._plan: Plan | None = None
         self.rehearsal: Rehearsal | None = None
-        self._marked: list[Block] = []  # freed, and their events not made yet
-        self._waiting: list[tuple[Block, list[Event]]] = []  # freed, and their events not complete
+        self._marked: list[Block] = []  # freed blocks that other streams used, their events not recorded yet
+        self._waiting: list[tuple[Block, list[Event]]] = []  # freed blocks whose events are not complete
         self._serial = 0
         self._reserved = {True: 0, False: 0}
-        self._patience = _PATIENCE
+        self._patience = _EAGER_MERGES
         self._lazy_from = 0  # the allocation from which on merging is lazy
-        self._sweep_at = 64  # the number of bins at which forgotten ones are swept
+        self._sweep_at = 64  # the number of bins at which unused bins are removed
         self._trims = 0
         self._trimmed_peak = 0
         self._reserved_peak = 0
@@ -123,16 +129,20 @@ class Pool:
             budget.pools.add(self)
 
     def __del__(self) -> None:
-        for segment in getattr(self, "_segments", ()):  # in a finalizer: no lock, so no driver either
-            self._budget.leaving.append((self._source, segment.handle, segment.size))
+        for segment in getattr(self, "_segments", ()):  # a finalizer must not lock, so it cannot call the driver
+            self._budget.pending_release.append((self._source, segment.handle, segment.size))
 
     def allocate(self, nbytes: int) -> Block:
-        """A block of at least `nbytes` > 0 bytes for work on this pool's stream; its content is undefined.
+        """Return a block for work on this pool's stream; its content is undefined.
 
-        Raises `OutOfMemoryError` when cached memory was given up and it still does not fit.
+        Args:
+            nbytes: At least 1.
+
+        Raises:
+            OutOfMemoryError: The request does not fit even after cached memory was released.
         """
         with self._lock:
-            # `_drain`, written out: the call would be a sixth of the time.
+            # `_drain`, inlined: the call would take a sixth of the time.
             freed = self._freed
             while freed:
                 block = freed.popleft()
@@ -142,7 +152,7 @@ class Pool:
                     block.bin.append(block)
                 else:
                     _log.error("%r was freed twice", block)
-            bin = self._bins.get((nbytes + 511) & -512)
+            bin = self._bins.get((nbytes + 511) & -512)  # _BLOCK_ALIGNMENT as a literal, for speed
             block = bin.pop() if bin else self._search(nbytes)
             block.requested = nbytes
             self._allocations += 1
@@ -152,10 +162,12 @@ class Pool:
             return block
 
     def record_stream(self, block: Block, mark: Event | Callable[[], Event]) -> None:
-        """Keep `block`, once freed, from reuse until another stream's work on it is done.
+        """Delay the reuse of `block`, after it is freed, until another stream's work on it is done.
 
-        mark: an event already recorded behind that work, or a function that records one. The function is called when
-        the pool next looks for memory after the block was freed, on whatever thread that is.
+        Args:
+            block: The block.
+            mark: An event recorded after that work, or a function that records one. The pool calls the function, on any
+                thread, when it next searches for memory after the block was freed.
         """
         with self._lock:
             if block.marks is None:
@@ -165,19 +177,19 @@ class Pool:
                 block.marks.append(mark)
 
     def empty_cache(self) -> int:
-        """Wait for the device and give free segments back to the driver; the number of bytes that went."""
+        """Wait for the device, release free segments to the driver, and return the number of bytes released."""
         budget = self._budget
         with self._lock:
-            if budget.searching:
+            if budget.is_searching:
                 return 0
-            budget.searching = True
+            budget.is_searching = True
             try:
                 return budget._release_cached([self])
             finally:
-                budget.searching = False
+                budget.is_searching = False
 
     def stats(self) -> PoolStats:
-        """Counters now. Blocks count as free from the moment they were freed."""
+        """Return the current counters. A block counts as free as soon as `free` was called."""
         with self._lock:
             self._drain()
             reserved = sum(self._reserved.values())
@@ -196,23 +208,23 @@ class Pool:
             )
 
     def snapshot(self) -> list[SegmentInfo]:
-        """Every segment with its blocks, oldest first."""
+        """Return every segment with its blocks, the oldest segment first."""
         with self._lock:
             self._drain()
             waiting = {*self._marked, *(block for block, _ in self._waiting)}
             infos = []
             for segment in list(self._segments):
                 blocks = []
-                at: Block | None = segment.first
-                while at is not None:
-                    state = "in use" if at.requested else "waiting" if at in waiting else "cached"
-                    blocks.append(BlockInfo(at.offset, at.size, at.requested, state))  # type: ignore[arg-type]
-                    at = at.next
+                current: Block | None = segment.first
+                while current is not None:
+                    state = "in use" if current.requested else "waiting" if current in waiting else "cached"
+                    blocks.append(BlockInfo(current.offset, current.size, current.requested, state))  # type: ignore[arg-type]
+                    current = current.next
                 infos.append(SegmentInfo(segment.size, segment.small, self.stream, tuple(blocks)))
             return infos
 
     def reset_peak(self) -> None:
-        """Let both peaks begin again at what is held now."""
+        """Reset the peaks of allocated and of reserved bytes to their current values."""
         with self._lock:
             self._drain()
             self._allocated_peak = self._allocated
@@ -234,83 +246,87 @@ class Pool:
     def _blocks(self) -> list[Block]:
         blocks = []
         for segment in list(self._segments):
-            at: Block | None = segment.first
-            while at is not None:
-                blocks.append(at)
-                at = at.next
+            block: Block | None = segment.first
+            while block is not None:
+                blocks.append(block)
+                block = block.next
         return blocks
 
     def _search(self, nbytes: int) -> Block:
-        """Steps 4 to 7: a block whose size is not in its bin."""
+        """Find a block when its bin is empty: steps 4 to 8 of the class docstring."""
         if nbytes <= 0:
             raise ArgumentError(f"a block has at least one byte, not {nbytes}: empty tensors own none")
-        size = (nbytes + _ROUND - 1) & -_ROUND
+        size = (nbytes + _BLOCK_ALIGNMENT - 1) & -_BLOCK_ALIGNMENT
         budget = self._budget
-        if budget.searching:
-            # A finalizer allocates, and a search further up this thread's stack is changing the lists: keep off.
+        if budget.is_searching:
+            # A finalizer runs inside a search on this thread and allocates. The search is changing the lists, so use a
+            # new segment instead.
             block = self._new_segment(size, size)
             if block is None:
                 raise self._out_of_memory(nbytes)
         else:
-            budget.searching = True
+            budget.is_searching = True
             try:
                 block = self._find(size) or self._find_after_freeing(size)
                 if block is None:
                     raise self._out_of_memory(nbytes)
             finally:
-                budget.searching = False
-        block.bin = self._home(size)
+                budget.is_searching = False
+        block.bin = self._bin_of(size)
         return block
 
-    def _home(self, size: int) -> list[Block]:
-        """Where a block of `size` goes when freed: its bin, or the list of what is merged at the next search."""
+    def _bin_of(self, size: int) -> list[Block]:
+        """Return the list for freed blocks of `size`: their bin, or `_loose` if the plan gives the size no bin."""
         plan = self._plan
-        return self._bins.setdefault(size, []) if plan is None or plan.bins(size) else self._loose
+        return self._bins.setdefault(size, []) if plan is None or plan.has_bin(size) else self._loose
 
     def _find(self, size: int) -> Block | None:
+        """Find a block among the free ones or in a new segment: steps 4 to 7 of the class docstring."""
         if self._marked or self._waiting:
             self._settle(wait=False)
             bin = self._bins.get(size)
             if bin:
                 return bin.pop()
         while self._loose:
-            self._runs.join(self._loose.pop())
-        lazy = self._plan is not None or self._allocations >= self._lazy_from
-        block = self._fit(size) if lazy else None
+            self._runs.merge(self._loose.pop())
+        is_merging_lazy = self._plan is not None or self._allocations >= self._lazy_from
+        block = self._fit(size) if is_merging_lazy else None
         if block is None:
             self._merge()
             block = self._fit(size)
         if block is None:
             self._plan = None
             self._trim(size)
-            if self._budget.leaving:  # segments of streams that are gone
+            if self._budget.pending_release:  # segments of deleted streams
                 self._budget._release_cached([])
-            grown = self._segment_size(size)
-            block = self._new_segment(grown, size)
-            if block is None and grown > size:
+            segment_size = self._segment_size(size)
+            block = self._new_segment(segment_size, size)
+            if block is None and segment_size > size:
                 block = self._new_segment(size, size)
         return block
 
     def _fit(self, size: int) -> Block | None:
+        """Return the best fit among segments of the request's kind; with a plan, also of the other kind."""
         small = self._is_small(size)
         block = self._runs.best_fit(size, small)
         return self._runs.best_fit(size, not small) if block is None and self._plan is not None else block
 
     def _is_small(self, size: int) -> bool:
         if self._plan is not None:
-            return size <= self._plan.small
-        return size <= min(_SMALL, (self._reserved[True] + self._reserved[False]) // _SMALL_SHARE)
+            return size <= self._plan.max_spare_request
+        return size <= min(_MAX_SMALL_REQUEST, (self._reserved[True] + self._reserved[False]) // _SMALL_REQUEST_DIVISOR)
 
     def _trim(self, size: int) -> None:
-        """Before growing: give free segments back if more than `_SLACK` times the peak would be held otherwise."""
+        """Release free segments if growing would reserve more than `_MAX_RESERVED_RATIO` times the peak in use."""
         peak = max(self._allocated_peak, self._allocated + size)
         if peak > self._trimmed_peak:
             self._trimmed_peak, self._trims = peak, 0
-        held = self._reserved[True] + self._reserved[False]
-        if self._trims < _TRIMS and held + self._segment_size(size) > _SLACK * peak:
+        reserved = self._reserved[True] + self._reserved[False]
+        if self._trims < _MAX_TRIMS_PER_PEAK and reserved + self._segment_size(size) > _MAX_RESERVED_RATIO * peak:
             self._trims += self._budget._release_cached([self]) > 0
 
     def _find_after_freeing(self, size: int) -> Block | None:
+        """Find a block when the driver or the budget refused a segment: step 8 of the class docstring."""
         budget = self._budget
         small = self._is_small(size)
         self._retries += 1
@@ -324,12 +340,12 @@ class Pool:
         if budget._release_cached([self]):
             block = self._new_segment(size, size)
         if block is None:
-            others = list(budget.pools)
-            for pool in others:
+            pools = list(budget.pools)
+            for pool in pools:
                 pool._drain()
                 pool._settle(wait=True)
-            if not budget._release_cached(others):
-                self._source.synchronize()  # drivers put releases off while work is queued
+            if not budget._release_cached(pools):
+                self._source.synchronize()  # drivers delay releases while work is queued
             block = self._new_segment(size, size)
         if block is None:  # another thread may have freed something while this one waited
             self._drain()
@@ -338,28 +354,32 @@ class Pool:
         return block or self._runs.best_fit(size, not small)
 
     def _merge(self) -> None:
-        """Empty the bins into the sorted list, merging neighbours."""
-        join = self._runs.join
+        """Move the blocks of all bins into the sorted list, merged with their neighbours."""
+        merge = self._runs.merge
         for bin in [self._loose, *self._bins.values()]:
             while bin:
-                join(bin.pop())
+                merge(bin.pop())
         if len(self._bins) >= self._sweep_at:
             self._sweep_bins()
             self._sweep_at = 64 + 2 * len(self._bins)
 
     def _sweep_bins(self) -> None:
-        """Forget the bins of sizes no live block has: sizes that never come again (ragged batches) would pile up."""
-        old, self._bins = self._bins, {}
+        """Remove the bins of sizes that no block in use has. Sizes that never recur (ragged batches) would pile up."""
+        old_bins, self._bins = self._bins, {}
         for block in self._blocks():
             if block.requested and block.marks is None:
-                block.bin = self._home(block.size)
-        for size, bin in old.items():  # a finalizer that allocated meanwhile may have drained into them
+                block.bin = self._bin_of(block.size)
+        for size, bin in old_bins.items():  # not all empty if a finalizer that ran meanwhile drained blocks into them
             for block in bin:
                 block.bin = self._bins.setdefault(size, [])
                 block.bin.append(block)
 
     def _settle(self, wait: bool) -> None:
-        """Put freed blocks into their bins whose events are complete; with `wait`, wait for those that are not."""
+        """Move freed blocks that other streams used into their bins, once their events are complete.
+
+        Args:
+            wait: Wait for all events. Otherwise blocks with incomplete events stay in `_waiting`.
+        """
         while self._marked:
             block = self._marked.pop()
             marks, block.marks = block.marks or [], None
@@ -378,34 +398,35 @@ class Pool:
                 if wait:
                     for event in events:
                         event.synchronize()
-                    left = []
+                    incomplete = []
                 else:
-                    left = [event for event in events if not event.query()]
+                    incomplete = [event for event in events if not event.query()]
             except Exception:
                 _log.exception("asking an event failed; waiting for the device instead")
                 self._source.synchronize()
-                left = []
-            if left:
-                self._waiting.append((block, left))
+                incomplete = []
+            if incomplete:
+                self._waiting.append((block, incomplete))
             else:
-                block.bin = self._home(block.size)
+                block.bin = self._bin_of(block.size)
                 block.bin.append(block)
 
     def _segment_size(self, size: int) -> int:
+        """Return the size in bytes of a new segment for a request of `size` bytes: step 6 of the class docstring."""
         small = self._is_small(size)
-        ahead = min(self._reserved[small] // _GROWTH, _SEGMENT_CAP[small])
+        growth = min(self._reserved[small] // _GROWTH_DIVISOR, _MAX_SEGMENT_GROWTH[small])
         peak = max(self._allocated_peak, self._allocated + size)
-        room = int(_SLACK * peak) - self._reserved[True] - self._reserved[False]
-        segment = max(size, min(ahead, room), _LEAST)
-        step = max(_PAGE, 1 << (segment.bit_length() - 5))
-        return -(-segment // step) * step
+        headroom = int(_MAX_RESERVED_RATIO * peak) - self._reserved[True] - self._reserved[False]
+        segment_size = max(size, min(growth, headroom), _MIN_SEGMENT_BYTES)
+        quantum = max(_SEGMENT_QUANTUM, 1 << (segment_size.bit_length() - 5))
+        return -(-segment_size // quantum) * quantum
 
     def _new_segment(self, segment_size: int, size: int, small: bool | None = None) -> Block | None:
-        """The first `size` bytes of a new segment; None if the limit or the driver says no."""
+        """Return the first `size` bytes of a new segment; None if the budget's limit or the driver refuses it."""
         budget = self._budget
         if budget.limit is not None and budget.reserved + segment_size > budget.limit:
             return None
-        budget.reserved += segment_size  # first, so that a finalizer that allocates meanwhile sees it taken
+        budget.reserved += segment_size  # before the allocation, because a finalizer may allocate meanwhile
         try:
             handle = self._source.allocate(segment_size)
         except BaseException as error:
@@ -429,16 +450,16 @@ class Pool:
         return block
 
     def _retire_segments(self) -> None:
-        """Hand segments that are one free block to the budget, to be released."""
+        """Move segments that consist of one free block to the budget's `pending_release`."""
         for segment in list(self._segments):
             block = segment.first
             if block.merged and block.next is None:
                 self._runs.remove(block)
                 del self._segments[segment]
-                del segment.first  # breaks the cycle of segment and block, which only a garbage collection would find
+                del segment.first  # breaks the reference cycle of segment and block
                 self._reserved[segment.small] -= segment.size
                 self._driver_frees += 1
-                self._budget.leaving.append((self._source, segment.handle, segment.size))
+                self._budget.pending_release.append((self._source, segment.handle, segment.size))
 
     def _out_of_memory(self, nbytes: int) -> OutOfMemoryError:
         budget = self._budget

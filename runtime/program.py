@@ -1,12 +1,12 @@
-"""From instances to the source of one program: OpenCL C for drivers, or C for the compiler of the `cpu` device.
+"""Generate the source of a program from kernel instances: OpenCL C for drivers, or C for the `cpu` device's compiler.
 
-A kernel's text is generic in dtype (ARCHITECTURE.md, "Kernel text"). Here its types become `#define`s around it, so
-that several instances of one text, or of many, fit in one program: a batch of 32 kernels builds at a quarter of the
-time that 32 programs take.
+Kernel text is generic in the dtype (ARCHITECTURE.md, "Kernel text"). `#define`s around the text set the types, so
+several instances of the same or of different texts fit into one program. A program of 32 kernels builds in a quarter of
+the time of 32 programs.
 
-The C is the same text behind `templates/opencl/as_c.h`, which makes OpenCL's words C's. A kernel becomes a static
-function that is told its work-item's position, and beside it stands the function that is exported: a loop over some of
-a launch's work-items (`_work_item_loop`).
+The C source is the same text after `templates/opencl/as_c.h`, which defines OpenCL's keywords and functions in C. A
+kernel becomes a static function that takes the position of its work-item. Next to it is an exported function that loops
+over a range of the launch's work-items (`_work_item_loop`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .backends.protocol import Instance, Slot
 
 __all__ = ["entry_name", "iota", "source"]
 
-_MASK = {"float": "int", "double": "long", "uchar": "char"}
-_WHOLE = {"float": "int", "double": "long"}  # integers as wide as what a truth is stored as
+_MASK_ELEMENT = {"float": "int", "double": "long", "uchar": "char"}
+_INTEGER_OF_SAME_WIDTH = {"float": "int", "double": "long"}
 _BITS_OF_ONE = {"float16": "0x3c00", "bfloat16": "0x3f80"}
 _ELEMENTS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double")
 
@@ -43,13 +43,13 @@ def _template(name: str) -> str:
 
 
 def vector(element: str, lanes: int) -> str:
-    """OpenCL's name of a vector type; one lane is the scalar itself."""
+    """Return OpenCL's name of a vector type; one lane is the scalar type itself."""
     return element if lanes == 1 else f"{element}{lanes}"
 
 
 def mask(element: str, lanes: int) -> str:
-    """The type that comparing two values gives: `int` for scalars, an integer vector as wide as the operands else."""
-    return "int" if lanes == 1 else f"{_MASK.get(element, element)}{lanes}"
+    """Return the type of a comparison: `int` for scalars, for vectors integers of the operands' width."""
+    return "int" if lanes == 1 else f"{_MASK_ELEMENT.get(element, element)}{lanes}"
 
 
 def iota(vector_type: str, lanes: int) -> str:
@@ -58,7 +58,7 @@ def iota(vector_type: str, lanes: int) -> str:
 
 
 def entry_name(instance: Instance) -> str:
-    """The kernel's name in any program: that of the schedule, and 12 hexadecimal digits that no other instance has."""
+    """Return the kernel's name in a program: its entry's name, and 12 hex digits that are unique to the instance."""
     return f"{instance.entry}_{_digest(instance)}"
 
 
@@ -68,13 +68,13 @@ def _digest(instance: Instance) -> str:
 
 
 def source(instances: Sequence[Instance], builtins: bool = False, fp64: bool = True, as_c: bool = False) -> str:
-    """Return the program of these instances, in order, with a kernel `entry_name(instance)` for each.
+    """Return the source of a program with a kernel `entry_name(instance)` for each instance, in order.
 
     Args:
         instances: The kernels, with their types.
-        builtins: Call the compiler's own math functions, where OpenCL has them, instead of the library's.
+        builtins: Call the compiler's own math functions, if OpenCL has them, instead of the library's.
         fp64: The device has float64.
-        as_c: Make it C for clang, with an exported function a kernel (see `_work_item_loop`), instead of OpenCL C.
+        as_c: Generate C for clang, with one exported function per kernel (see `_work_item_loop`), not OpenCL C.
     """
     from ..codegen import math_library
 
@@ -82,14 +82,14 @@ def source(instances: Sequence[Instance], builtins: bool = False, fp64: bool = T
     prelude = _template("as_c.h") if as_c else "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if fp64 else ""
     parts = [prelude, _template("header.cl")]
     parts += [f"WG_UNALIGNED({e})\n" for e in elements]
-    wanted: dict[tuple[str, int], set[str]] = {}
+    functions_by_type: dict[tuple[str, int], set[str]] = {}
     for instance in instances:
         for lanes in {1, instance.lanes}:
-            wanted.setdefault((instance.element, lanes), set()).update(instance.functions)
+            functions_by_type.setdefault((instance.element, lanes), set()).update(instance.functions)
             for conversion in _conversions(instance.slots):
-                wanted.setdefault(("float", lanes), set()).add(conversion)
+                functions_by_type.setdefault(("float", lanes), set()).add(conversion)
     by_element: dict[str, dict[int, set[str]]] = {}
-    for (element, lanes), names in wanted.items():
+    for (element, lanes), names in functions_by_type.items():
         by_element.setdefault(element, {})[lanes] = names
     for element, widths in sorted(by_element.items()):
         vocabulary = sorted(set().union(*widths.values()))
@@ -106,15 +106,14 @@ _POSITION = "size_t wg_x, size_t wg_y, size_t wg_z, const size_t *wg_size"
 
 
 def _work_item_loop(instance: Instance) -> str:
-    """Return the exported C function of an instance, which the text of its kernel stands before.
+    """Return the exported C function of an instance, to be placed after the text of its kernel.
 
-    It runs the work-items `begin` up to `end` of a launch of `size[0] * size[1] * size[2]`, in row order with the first
-    dimension innermost. `arguments` has the addresses of the arguments' values: of each pointer, of the geometry, and
-    of the packed offsets and numbers.
+    It runs the work-items from `begin` up to `end` of a launch of `size[0] * size[1] * size[2]`, with the first
+    dimension innermost. `arguments` holds the addresses of the argument values: each pointer, the geometry, and the
+    packed offsets and numbers.
 
-    A work-item is a function that is not inlined into the loop: LLVM would hoist constants out of the loop over
-    work-items, have no registers for all of them, and load them again in the loop over elements (exp takes 1.6 times
-    as long then).
+    The function of a work-item is not inlined into the loop. Otherwise LLVM hoists constants out of the loop over
+    work-items, runs out of registers, and reloads them in the loop over elements (which makes exp 1.6 times slower).
     """
     pointers = instance.pointers or len(instance.slots)
     values = ", ".join(f"*(void **)arguments[{i}]" for i in range(pointers))
@@ -176,7 +175,7 @@ def _instance(instance: Instance, as_c: bool) -> str:
 
 
 def _index_vector(element: str, lanes: int) -> str:
-    return "long" if lanes == 1 else f"{_MASK.get(element, element)}{lanes}"
+    return "long" if lanes == 1 else f"{_MASK_ELEMENT.get(element, element)}{lanes}"
 
 
 def _load(slot: Slot, stored: str, element: str, lanes: int) -> str:
@@ -186,9 +185,9 @@ def _load(slot: Slot, stored: str, element: str, lanes: int) -> str:
         return raw
     if slot.type == "mask":
         # Compared as stored: 0.5 is true, and the negative zero of a half type is not.
-        wide = vector(stored, lanes)
-        value = f"({raw} & ({wide})(0x7fff))" if slot.dtype in ("float16", "bfloat16") else raw
-        truth = f"({value} != ({wide})(0))"
+        stored_vector = vector(stored, lanes)
+        value = f"({raw} & ({stored_vector})(0x7fff))" if slot.dtype in ("float16", "bfloat16") else raw
+        truth = f"({value} != ({stored_vector})(0))"
         return truth if lanes == 1 else f"WG_CONVERT({truth}, {mask(element, lanes)})"
     if slot.type == "index":
         return f"((long){raw})" if lanes == 1 else f"WG_CONVERT({raw}, {_index_vector(element, lanes)})"
@@ -200,23 +199,23 @@ def _load(slot: Slot, stored: str, element: str, lanes: int) -> str:
 
 
 def _store(slot: Slot, stored: str, element: str, lanes: int) -> str:
-    place = f"(*(global {stored}{f'{lanes}_u' if lanes > 1 else ''} *)(p))"
+    target_element = f"(*(global {stored}{f'{lanes}_u' if lanes > 1 else ''} *)(p))"
     target = vector(stored, lanes)
     if slot.type == "mask" or slot.dtype == "bool":
         truth = "(v)" if slot.type == "mask" else f"((v) != ({vector(element, lanes)})(0))"
-        whole = vector(_WHOLE.get(stored, stored), lanes)
-        one = f"(uchar)({truth} != 0)" if lanes == 1 else f"(WG_CONVERT({truth}, {whole}) & ({whole})(1))"
+        integer_type = vector(_INTEGER_OF_SAME_WIDTH.get(stored, stored), lanes)
+        one = f"(uchar)({truth} != 0)" if lanes == 1 else f"(WG_CONVERT({truth}, {integer_type}) & ({integer_type})(1))"
         if slot.dtype in _BITS_OF_ONE:
             one = f"{one} * ({target})({_BITS_OF_ONE[slot.dtype]})"
-        elif whole != target:
+        elif integer_type != target:
             one = _convert(one, target, lanes)
-        return f"({place} = {one})"
+        return f"({target_element} = {one})"
     if slot.type == "raw" or (stored == element and slot.dtype not in ("float16", "bfloat16")):
-        return f"({place} = (v))"
+        return f"({target_element} = (v))"
     if slot.dtype in ("float16", "bfloat16"):
         single = "(v)" if element == "float" else _convert("(v)", vector("float", lanes), lanes)
-        return f"({place} = wg_{_conversion_names(slot.dtype)[1]}({single}))"
-    return f"({place} = {_convert('(v)', target, lanes)})"
+        return f"({target_element} = wg_{_conversion_names(slot.dtype)[1]}({single}))"
+    return f"({target_element} = {_convert('(v)', target, lanes)})"
 
 
 def _convert(value: str, target: str, lanes: int) -> str:

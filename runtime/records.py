@@ -1,8 +1,8 @@
-"""What generated modules hand to the runtime: frozen records of ops, and the registry that holds them.
+"""Records of ops, which generated modules create, and the registry of all ops.
 
-A record is everything a call needs: operand roles, result types, kernel texts a target, and how the gradient is
-made. It also carries the spec it came from, so that a derivative that was not generated ahead can be derived in the
-running process by the same road (`codegen.derive`).
+A record has everything that a call needs: operand roles, result dtypes, kernel texts for each target, and gradient
+rules. It also contains the spec it came from, so that derivatives that were not generated ahead can be derived in the
+running process in the same way (`derive`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .errors import ArgumentError, NotSupported
 __all__ = ["OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry"]
 
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
-# Kinds whose gradients are functions of the runtime: module of `autograd` and function of a record.
+# Kinds whose gradient rules are functions of the runtime: module of `autograd`, and its function of a record.
 _RUNTIME_RULES = {"view": ("view_rules", "view_rules"), "index": ("index_rules", "index_rules"),
                   "window": ("window_rules", "window_rules"), "scan": ("scan_rules", "scan_rules")}  # fmt: skip
 
-# Ops of the package whose gradients are, beside the op that was derived, a function of the runtime: the module.
+# Ops of the package whose derived gradient is replaced by a function of the runtime: module of `autograd`.
 _RULES_OF_OPS = {"prod": "product_rules"}
 
 
@@ -31,11 +31,13 @@ _RULES_OF_OPS = {"prod": "product_rules"}
 class Operand:
     """One tensor or number that a kernel reads.
 
-    role: `tensor`, `optional`, `list`, `scalar` (a number, weak in promotion), `number` (cast to the compute type,
-    no part in promotion).
-    type: `value` (converted to the compute type and part of promotion), `mask` (read as a truth value), `index`
-    (int64), `raw` (kept as it is).
-    scope: `full`, `column` (one a position in the row) or `row` (one a row); only rowwise ops use the last two.
+    Attributes:
+        role: `tensor`, `optional` (a tensor or None), `list` (several tensors), `scalar` (a number, weak in promotion)
+            or `number` (cast to the compute type, no part in promotion).
+        type: `value` (converted to the compute type, part of promotion), `mask` (read as a truth value), `index`
+            (int64) or `raw` (bits that are only copied).
+        scope: `full`, `column` (one element per position in a row) or `row` (one element per row). Only rowwise ops use
+            the last two.
     """
 
     name: str
@@ -46,9 +48,13 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One result. `result` is the dtype rule: `promote`, `float` (integers become the default float), `bool`,
-    `index` (int64), `accumulate` (integers become int64), `like:NAME` (that operand's dtype) or a dtype's name.
-    saved: only gradients read it; callers do not see it."""
+    """One result.
+
+    Attributes:
+        result: The dtype rule: `promote`, `float` (integers become the default float), `bool`, `index` (int64),
+            `accumulate` (integers become int64), `like:NAME` (that operand's dtype) or the name of a dtype.
+        saved: True if only gradients read the result, and callers do not see it.
+    """
 
     name: str = "out"
     type: str = "value"
@@ -60,12 +66,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one operand's gradient is computed.
+    """How the gradient of one operand is computed.
 
-    op: the record that computes it from `operands` (names among `grad`, the op's operands and its outputs).
-    sum_op: the reduction with the same map, for an operand that was broadcast.
-    result: which of the op's results it is, where one op computes the gradients of several operands.
-    function: for gradients that are expressions over ops, called as `function(context, grads)`.
+    Attributes:
+        op: Name of the record that computes it.
+        operands: The operands of `op`: `grad`, or names of the op's operands and outputs.
+        sum_op: Name of a reduction that computes the gradient and sums it, for an operand that was broadcast.
+        result: Which result of `op` it is, if one op computes the gradients of several operands.
+        function: Computes the gradient with ops instead; called as `function(node, values, position)`.
     """
 
     op: str | None = None
@@ -76,9 +84,9 @@ class Rule:
 
 
 class Text:
-    """Kernel source for one target: all schedules, and the math functions it calls.
+    """Kernel source for one target, with all schedules, and the math functions that it calls.
 
-    `source` is text, or a path to it, read when the first plan needs it.
+    `source` is the text, or the path of a file that is read when the first plan needs it.
     """
 
     __slots__ = ("_source", "functions")
@@ -96,11 +104,18 @@ class Text:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpRecord:
-    """One op, as the runtime sees it. `detail` holds what only its kind reads; `gradients` is None where they have not
-    been derived yet; `autocast` is what the spec says: a word for the device `cpu` and one for others, or nothing.
+    """One op, as the runtime sees it.
 
-    variants: by which optional operands are there, the op to run instead. bare: the op to run instead where nothing is
-    derived from the call: it has no saved results. called: as what errors speak of such an op.
+    Attributes:
+        statics: Names of the static arguments.
+        texts: Kernel texts by target.
+        gradients: Gradient rules by operand; None if they have not been derived yet.
+        detail: Properties that only the op's kind reads.
+        variants: By the presence of each optional operand, the op to run instead.
+        spec: The spec from which the record was generated.
+        autocast: The autocast policies for `cpu` and for other devices; empty if autocast ignores the op.
+        bare: The op without saved results, to run instead if no gradient is recorded.
+        called: The name of the op in error messages.
     """
 
     name: str
@@ -139,8 +154,15 @@ def make_record(
     bare: str = "",
     called: str = "",
 ) -> OpRecord:
-    """A record from the literals that a generated module holds. outputs: fields of an `Output` each. rules: by operand,
-    the fields of a `Rule` apart from its function."""
+    """Make a record from the literals of a generated module.
+
+    Args:
+        operands: The fields of each `Operand`.
+        outputs: The fields of each `Output`.
+        rules: By operand, the fields of its `Rule` except the function.
+
+    The other arguments are the fields of `OpRecord`.
+    """
     gradients = None if rules is None else {k: _rule(*fields) for k, fields in rules.items()}
     return OpRecord(
         name=name, kind=kind, operands=tuple(Operand(*o) for o in operands), outputs=tuple(Output(*o) for o in outputs),
@@ -149,12 +171,12 @@ def make_record(
     )  # fmt: skip
 
 
-def _rule(op: str | None, names: Sequence[str], summed: str | None, result: int | None = None) -> Rule:
-    return Rule(op, tuple(names), summed, result=result)
+def _rule(op: str | None, names: Sequence[str], sum_op: str | None, result: int | None = None) -> Rule:
+    return Rule(op, tuple(names), sum_op, result=result)
 
 
 class Registry:
-    """Every op known to the process, by name. Backward ops are found here by the engine."""
+    """All ops of the process by name, including the ops that compute gradients."""
 
     def __init__(self) -> None:
         self._records: dict[str, OpRecord] = {}
@@ -162,23 +184,26 @@ class Registry:
         self._owners: dict[str, str] = {}
 
     def add(self, record: OpRecord) -> OpRecord:
-        """Register `record`; a record of the same name is replaced (a reloaded user spec)."""
+        """Register `record`. It replaces a record of the same name (a reloaded user spec)."""
         self._records[record.name] = record
         return record
 
     def claim(self, names: Sequence[str], owner: str) -> None:
-        """Say that `owner`, a package made from somebody's spec, is about to register ops of these names.
+        """Reserve op names for `owner`, a package generated from a user's spec.
 
-        Raises `ArgumentError` if one belongs to another owner: a replaced record would change its derivatives.
+        Raises:
+            ArgumentError: A name belongs to another owner: replacing its record would change the owner's derivatives.
         """
         for name in names:
             if name in self._records and self._owners.get(name) != owner:
-                whose = self._owners.get(name, "weftgrad itself")
-                raise ArgumentError(f"{owner}: an op named {name!r} exists already, in {whose}; choose another name")
+                current_owner = self._owners.get(name, "weftgrad itself")
+                raise ArgumentError(
+                    f"{owner}: an op named {name!r} exists already, in {current_owner}; choose another name"
+                )
         self._owners.update(dict.fromkeys(names, owner))
 
     def owner(self, name: str) -> str:
-        """Whose spec an op comes from; empty for the package's own, and for derivatives."""
+        """Return the owner of the spec that an op comes from; "" for the package's ops and for derivatives."""
         return self._owners.get(name, "")
 
     def __getitem__(self, name: str) -> OpRecord:
@@ -194,7 +219,7 @@ class Registry:
         return iter(list(self._records.values()))
 
     def gradients(self, record: OpRecord) -> Mapping[str, Rule]:
-        """The gradient rules of `record`, derived now from its spec if they were not generated ahead."""
+        """Return the gradient rules of `record`. They are derived from its spec if they were not generated ahead."""
         if record.kind in _RUNTIME_RULES:
             module, function = _RUNTIME_RULES[record.kind]
             rules: Mapping[str, Rule] = getattr(import_module(f".autograd.{module}", __package__), function)(record)
@@ -205,12 +230,12 @@ class Registry:
             if record.name in _RULES_OF_OPS and not self.owner(record.name):
                 return import_module(f".autograd.{_RULES_OF_OPS[record.name]}", __package__).rules(record)  # type: ignore[no-any-return]
             return record.gradients
-        found = self._gradients.get(record)
-        if found is None:
+        derived = self._gradients.get(record)
+        if derived is None:
             from .derive import derive_rules
 
-            found = self._gradients[record] = derive_rules(record)
-        return found
+            derived = self._gradients[record] = derive_rules(record)
+        return derived
 
 
 registry = Registry()

@@ -1,19 +1,22 @@
-"""What a program's first step takes from a pool, and how the pool gets ready for the next one.
+"""Record the first training step's allocations, and reserve the memory that later steps need.
 
-A training loop's second step needs more than its first: the optimizer's state, made last, and whatever a loop still
-holds when it begins anew (a batch, a loss) are in use beside the activations, and lie in holes that these needed. So
-a pool whose blocks belong to an optimizer's parameters records what is allocated and freed, from when the optimizer
-is made until its first step is done. That is played again in numbers, with what is in use then in its place:
+The second step of a training loop needs more memory than the first. The optimizer's state, allocated at the end of the
+first step, and tensors that the loop still holds when it starts over (a batch, a loss) are in use beside the
+activations, and lie in holes that the activations needed. So the pool of an optimizer's parameters records allocations
+and frees, from the construction of the optimizer to the end of its first step. Then it simulates the next step, with
+the blocks that are in use now:
 
-1.  A size has as many blocks as are in use at once, unless those of all sizes together are too much (more than a
-    tenth above the peak, and than 1 MiB). Then sizes above some bound, each used for moments, share runs of memory by
-    best fit, as few as keeps to that; the memory this takes is found by doing it. (Sizes apart are what Doug Lea calls
-    fast bins; best fit is close to the optimum where few sizes take turns, Wilson et al., "Dynamic Storage
+1.  Each size gets a bin with as many blocks as are in use at once. If all bins together would take too much (more than
+    1.1 times the peak, and more than 1 MiB), the largest sizes have no bins and share runs of memory by best fit; as
+    few sizes as keep the limit. A simulation tells how much memory the shared runs need. (Bins of one exact size are
+    Doug Lea's fast bins. Best fit is close to the optimum if few sizes alternate: Wilson et al., "Dynamic Storage
     Allocation", 1995.)
-2.  Free segments go back to the driver. Blocks are cut from the holes of the others as far as they reach, and for the
-    rest the driver is asked, once, and for a sixtieth beyond: what was not rehearsed has a segment of its own.
+2.  Free segments go back to the driver. Blocks are cut from the holes of the other segments as far as possible. One
+    driver allocation provides the rest. A spare segment of 1/64 of the step's peak serves small allocations that were
+    not recorded.
 
-The next step then finds every block in its bin, or its run, and each later one does the same again.
+The next step then finds each block in its bin or in a shared run, and so does every later step. `pool` describes the
+allocator.
 """
 
 from __future__ import annotations
@@ -32,125 +35,149 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Rehearsal", "rehearse"]
 
-_ROUND, _PAGE = 512, 4 << 10  # as in the pool
-_SPARE = 64  # the part of a step's peak that is held for what was not rehearsed,
-_LEAST_SPARE = 16 << 10  # and no less
-_ABOVE = 1.1  # times the peak in use: the memory that bins may take,
-_LITTLE = 1 << 20  # or so many bytes: sharing runs saves little there, and what fits in numbers may miss by little
-_BOUNDS = 8  # tried, from all sizes in bins to none
-_LONGEST = 1 << 16  # events; a program that has not stepped by then is not recorded any longer
+_BLOCK_ALIGNMENT, _SEGMENT_QUANTUM = 512, 4 << 10  # bytes, as in the pool
+_SPARE_DIVISOR = 64  # the spare segment has 1 / _SPARE_DIVISOR of a step's peak
+_MIN_SPARE_BYTES = 16 << 10
+_MAX_HELD_RATIO = 1.1  # if the pool would hold more than this multiple of the peak in use, large sizes lose their bins
+_NEGLIGIBLE_BYTES = 1 << 20  # smaller pools keep all bins: sharing saves little, and the simulation is not exact
+_MAX_BOUND_TRIALS = 8  # bounds on the binned size that are tried, from all sizes in bins to none
+_MAX_EVENTS = 1 << 16  # a program that has not stepped after this many allocations and frees is no longer recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a pool that is ready goes on. bound: sizes up to it have bins, and those of `own`; small: the largest
-    request that the spare segment serves first."""
+    """How a prepared pool serves requests.
 
-    bound: int
-    own: frozenset[int]
-    small: int
+    Attributes:
+        max_binned_size: Sizes up to this many bytes have bins.
+        binned_sizes: Larger sizes that have bins, too.
+        max_spare_request: The largest request in bytes that the spare segment serves first.
+    """
 
-    def bins(self, size: int) -> bool:
-        """Whether blocks of `size` have a bin; others are merged with their neighbours."""
-        return size <= self.bound or size in self.own
+    max_binned_size: int
+    binned_sizes: frozenset[int]
+    max_spare_request: int
+
+    def has_bin(self, size: int) -> bool:
+        """Return True if blocks of `size` have a bin. Other freed blocks are merged with their neighbours."""
+        return size <= self.max_binned_size or size in self.binned_sizes
 
 
-def rehearse(pool: Pool, who: Any) -> Rehearsal:
-    """Record what `pool` gives and takes back until `who`, and whoever else asked, tells that its first step ended."""
+def rehearse(pool: Pool, participant: Any) -> Rehearsal:
+    """Record the allocations and frees of `pool` until all participants have ended their first step.
+
+    Args:
+        pool: The pool.
+        participant: An optimizer. It is referenced weakly.
+
+    Returns:
+        The pool's rehearsal; participants share it.
+    """
     with pool._lock:
-        found = pool.rehearsal
-        if found is None:
-            found = pool.rehearsal = Rehearsal(pool)
-            vars(pool)["allocate"] = found.allocate  # nothing to ask where nothing is recorded
-        found.expected.add(who)
-        return found
+        rehearsal = pool.rehearsal
+        if rehearsal is None:
+            rehearsal = pool.rehearsal = Rehearsal(pool)
+            vars(pool)["allocate"] = rehearsal.allocate  # shadows the method: pools that do not record need no test
+        rehearsal.participants.add(participant)
+        return rehearsal
 
 
 class Rehearsal:
-    """A pool's record. Events are numbers of allocations, in order; ~number where that block is freed."""
+    """The record of a pool. An event is the number of an allocation, or ~number when its block is freed."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.expected: WeakSet[Any] = WeakSet()
+        self.participants: WeakSet[Any] = WeakSet()
         self.events: list[int] = []
         self.sizes: list[int] = []
-        self.live: dict[Block, int] = {}
-        self.lasting: set[Block] = set()
-        self.passing: list[set[Block]] = []  # an optimizer's gradients each
-        self.kept: set[Block] = set()
+        self.live_blocks: dict[Block, int] = {}
+        self.persistent: set[Block] = set()
+        self.transient_gradients: list[set[Block]] = []  # one set per optimizer
+        self.kept_gradients: set[Block] = set()
 
     def allocate(self, nbytes: int) -> Block:
         """`Pool.allocate`, recorded."""
         pool = self.pool
         with pool._lock:
             freed = pool._freed
-            seen = []
+            drained = []
             while freed:
-                seen.append(freed.popleft())
-                self._note_free(seen[-1])
-            freed.extend(seen)
+                drained.append(freed.popleft())
+                self._note_free(drained[-1])
+            freed.extend(drained)
             block = type(pool).allocate(pool, nbytes)
-            self._note_free(block)  # where somebody else drained it
-            self.live[block] = len(self.sizes)
+            self._note_free(block)  # another call may have drained it unseen
+            self.live_blocks[block] = len(self.sizes)
             self.events.append(len(self.sizes))
             self.sizes.append(block.size)
-            if len(self.events) > _LONGEST or not self.expected:
+            if len(self.events) > _MAX_EVENTS or not self.participants:
                 self._end()
             return block
 
     def provide(self, sizes: Iterable[int]) -> None:
-        """A segment of just these many bytes each, for what will be allocated next and stay: it makes no holes."""
+        """Reserve one segment with blocks of exactly these sizes in bytes.
+
+        For long-lived blocks that are allocated next: in a segment of their own they leave no holes.
+        """
         pool, budget = self.pool, self.pool._budget
-        rounded = [(size + _ROUND - 1) & -_ROUND for size in sizes if size]
+        rounded = [(size + _BLOCK_ALIGNMENT - 1) & -_BLOCK_ALIGNMENT for size in sizes if size]
         with pool._lock:
-            if rounded and not budget.searching:
-                budget.searching = True
+            if rounded and not budget.is_searching:
+                budget.is_searching = True
                 try:
-                    total = -(-sum(rounded) // _PAGE) * _PAGE
+                    total = -(-sum(rounded) // _SEGMENT_QUANTUM) * _SEGMENT_QUANTUM
                     block = pool._new_segment(total, total, False)
                     if block is not None:
                         self._carve(block, rounded)
                 finally:
-                    budget.searching = False
+                    budget.is_searching = False
 
-    def leave(self, who: Any) -> None:
-        """Expect `who` no longer."""
+    def leave(self, participant: Any) -> None:
+        """Remove a participant. The recording ends with the last one."""
         with self.pool._lock:
-            self.expected.discard(who)
-            if not self.expected:
+            self.participants.discard(participant)
+            if not self.participants:
                 self._end()
 
-    def ended(self, who: Any, lasting: Iterable[Block], gradients: Iterable[Block], kept: bool) -> None:
-        """The first step of `who` is done: get ready for the next.
+    def end_step(
+        self, participant: Any, persistent: Iterable[Block], gradients: Iterable[Block], keeps_gradients: bool
+    ) -> None:
+        """Prepare the pool for the next step, after the first step of `participant`.
 
-        lasting: parameters and state, which stay. gradients: which go before the next step makes its own, or are `kept`
-        and added to. What else is in use stays until the next step has made its like.
+        All other blocks in use count as freed once the next step has allocated their successors.
+
+        Args:
+            participant: The optimizer whose step has ended.
+            persistent: Blocks of parameters and optimizer state, which stay in use.
+            gradients: Blocks of the gradients.
+            keeps_gradients: True if the gradients stay allocated and are added to; False if they are freed before the
+                next step computes new ones.
         """
         pool, budget = self.pool, self.pool._budget
         with pool._lock:
-            if pool.rehearsal is not self or budget.searching:
+            if pool.rehearsal is not self or budget.is_searching:
                 return
-            self.lasting.update(lasting)
-            if kept:
-                self.kept.update(gradients)
+            self.persistent.update(persistent)
+            if keeps_gradients:
+                self.kept_gradients.update(gradients)
             else:
-                self.passing.append(set(gradients))
-            budget.searching = True
+                self.transient_gradients.append(set(gradients))
+            budget.is_searching = True
             try:
                 self._prepare()
             finally:
-                budget.searching = False
-            self.leave(who)
+                budget.is_searching = False
+            self.leave(participant)
 
     # --- With the budget's lock held. ---------------------------------------------------------------------------------
 
     def _end(self) -> None:
         vars(self.pool).pop("allocate", None)
         self.pool.rehearsal = None
-        self.expected.clear()
+        self.participants.clear()
 
     def _note_free(self, block: Block) -> None:
-        number = self.live.pop(block, None)
+        number = self.live_blocks.pop(block, None)
         if number is not None:
             self.events.append(~number)
 
@@ -158,186 +185,210 @@ class Rehearsal:
         pool = self.pool
         pool._plan = None
         pool._budget._release_cached([pool])
-        for block in [b for b in self.live if not b.requested]:
+        for block in [b for b in self.live_blocks if not b.requested]:
             self._note_free(block)
-        stay = {number for block, number in self.live.items() if block in self.lasting}
-        events = [e for e in self.events if (e if e >= 0 else ~e) not in stay]
-        held = [block for block, number in self.live.items() if number not in stay]
-        gradients = [[self.live[b] for b in held if b in own] for own in self.passing]
-        again = {self.live[b] for b in held if b not in self.kept}.difference(*gradients)
-        beside = [b.size for b in held if b in self.kept]
-        counts, peak = _demand(events, self.sizes, again, gradients, beside)
-        plan, needed, shared = self._choose(events, counts, peak, Counter(b.size for b in held))
+        persistent_allocations = {number for block, number in self.live_blocks.items() if block in self.persistent}
+        events = [e for e in self.events if (e if e >= 0 else ~e) not in persistent_allocations]
+        held_blocks = [block for block, number in self.live_blocks.items() if number not in persistent_allocations]
+        gradients = [
+            [self.live_blocks[b] for b in held_blocks if b in gradient_blocks]
+            for gradient_blocks in self.transient_gradients
+        ]
+        reallocated = {self.live_blocks[b] for b in held_blocks if b not in self.kept_gradients}.difference(*gradients)
+        kept_sizes = [b.size for b in held_blocks if b in self.kept_gradients]
+        counts, peak = _demand(events, self.sizes, reallocated, gradients, kept_sizes)
+        plan, needed, shared = self._choose(events, counts, peak, Counter(b.size for b in held_blocks))
         runs = pool._runs
-        rest = []
+        missing = []
         for size in needed:
-            found = runs.best_fit(size, True) or runs.best_fit(size, False)
-            if found is None:
-                rest.append(size)
+            free_block = runs.best_fit(size, True) or runs.best_fit(size, False)
+            if free_block is None:
+                missing.append(size)
             else:
-                self._carve(found, [size])
-        total = -(-(sum(rest) + shared) // _PAGE) * _PAGE
+                self._carve(free_block, [size])
+        total = -(-(sum(missing) + shared) // _SEGMENT_QUANTUM) * _SEGMENT_QUANTUM
         if total:
-            made = pool._new_segment(total, total, False)
-            if made is None:  # there is no such memory: go on as ever
+            segment_block = pool._new_segment(total, total, False)
+            if segment_block is None:  # out of memory: go on without a plan
                 return
-            self._carve(made, rest)
-        spare = pool._new_segment(4 * plan.small, 4 * plan.small, True)
+            self._carve(segment_block, missing)
+        spare = pool._new_segment(4 * plan.max_spare_request, 4 * plan.max_spare_request, True)
         if spare is not None:
             runs.insert(spare)
         pool._plan = plan
-        for block in held:
+        for block in held_blocks:
             if block.marks is None:
-                block.bin = pool._home(block.size)
-        # The peak to come, from which on more would be held than it is worth.
-        pool._trimmed_peak = max(pool._trimmed_peak, peak + pool._allocated - sum(b.size for b in held))
+                block.bin = pool._bin_of(block.size)
+        # Trim free segments only if the pool grows beyond the peak that the plan expects.
+        pool._trimmed_peak = max(pool._trimmed_peak, peak + pool._allocated - sum(b.size for b in held_blocks))
 
     def _choose(
-        self, events: Sequence[int], counts: Counter[int], peak: int, have: Counter[int]
+        self, events: Sequence[int], counts: Counter[int], peak: int, held_counts: Counter[int]
     ) -> tuple[Plan, list[int], int]:
-        """The plan, the sizes of blocks that its bins lack, and the bytes that all other sizes share."""
+        """Choose the plan that needs the least memory, or the first that is within the limit.
+
+        Args:
+            events: The recorded events, without persistent blocks.
+            counts: By size, the number of blocks in use at once.
+            peak: The most bytes in use at once.
+            held_counts: By size, the number of blocks in use now.
+
+        Returns:
+            The plan, the sizes of the blocks that its bins lack, and the bytes that the sizes without bins share.
+        """
         pool = self.pool
-        small = -(-max(_LEAST_SPARE, peak // _SPARE) // _PAGE) * _PAGE // 4
+        max_spare_request = (
+            -(-max(_MIN_SPARE_BYTES, peak // _SPARE_DIVISOR) // _SEGMENT_QUANTUM) * _SEGMENT_QUANTUM // 4
+        )
         lists = [[run[0] for run in pool._runs.lists[kind]] for kind in (True, False)]
-        held = pool._reserved[True] + pool._reserved[False]
-        most = max(_LITTLE, _ABOVE * (pool._allocated + peak - sum(size * n for size, n in have.items())))
+        reserved = pool._reserved[True] + pool._reserved[False]
+        max_bytes = max(
+            _NEGLIGIBLE_BYTES,
+            _MAX_HELD_RATIO * (pool._allocated + peak - sum(size * n for size, n in held_counts.items())),
+        )
         sizes = [0, *sorted(counts)]
         best: tuple[float, Plan, list[int], int] | None = None
-        for i in range(_BOUNDS):
-            bound = sizes[(len(sizes) - 1) * (_BOUNDS - 1 - i) // (_BOUNDS - 1)]
-            plan = Plan(bound, frozenset(have), small)
-            needed = sorted((s for s in counts if plan.bins(s) for _ in range(counts[s] - have[s])), reverse=True)
-            holes = [list(runs) for runs in lists]
-            rest = sum(size for size in needed if not any(_take(runs, size) for runs in holes))
-            shared = _shared(holes[1], events, self.sizes, plan)
-            if best is None or held + rest + shared < best[0]:
-                best = held + rest + shared, plan, needed, shared
-            if best[0] <= most:
+        for i in range(_MAX_BOUND_TRIALS):
+            max_binned_size = sizes[(len(sizes) - 1) * (_MAX_BOUND_TRIALS - 1 - i) // (_MAX_BOUND_TRIALS - 1)]
+            plan = Plan(max_binned_size, frozenset(held_counts), max_spare_request)
+            needed = sorted(
+                (s for s in counts if plan.has_bin(s) for _ in range(counts[s] - held_counts[s])), reverse=True
+            )
+            free_runs = [list(runs) for runs in lists]
+            missing_bytes = sum(size for size in needed if not any(_take_best_fit(runs, size) for runs in free_runs))
+            shared_bytes = _shared_bytes(free_runs[1], events, self.sizes, plan)
+            if best is None or reserved + missing_bytes + shared_bytes < best[0]:
+                best = reserved + missing_bytes + shared_bytes, plan, needed, shared_bytes
+            if best[0] <= max_bytes:
                 break
         assert best is not None
         return best[1:]
 
     def _carve(self, block: Block, sizes: Iterable[int]) -> None:
-        """Cut a free block that is in no list into blocks of `sizes`, in their bins."""
+        """Cut a free block that is in no list into blocks of `sizes`, and put these into their bins."""
         pool = self.pool
-        rest: Block | None = block
+        remainder: Block | None = block
         for size in sizes:
-            assert rest is not None
-            front, rest = rest, None
+            assert remainder is not None
+            front, remainder = remainder, None
             if front.size > size:
                 pool._runs.cut(front, size)
-                rest = front.next
-                pool._runs.remove(rest)  # type: ignore[arg-type]
+                remainder = front.next
+                pool._runs.remove(remainder)  # type: ignore[arg-type]
             front.bin = pool._bins.setdefault(size, [])
             front.bin.append(front)
-        if rest is not None:
-            pool._runs.insert(rest)
+        if remainder is not None:
+            pool._runs.insert(remainder)
 
 
 def _demand(
-    events: Iterable[int], sizes: Sequence[int], again: set[int], gradients: Sequence[Sequence[int]],
-    beside: Iterable[int],
+    events: Iterable[int], sizes: Sequence[int], reallocated: set[int], gradients: Sequence[Sequence[int]],
+    kept_sizes: Iterable[int],
 ) -> tuple[Counter[int], int]:  # fmt: skip
-    """How many blocks of each size are in use at once when a step is done again, and the most bytes that are.
+    """Simulate the next step: the blocks of each size in use at once, and the most bytes in use.
 
-    again: allocations whose blocks of the step before are freed once they were made anew. gradients: those whose
-    blocks of the step before are freed before the first of its list is made anew. beside: sizes in use all the while.
+    Args:
+        events: The recorded events.
+        sizes: Bytes of each allocation.
+        reallocated: Allocations whose old blocks are freed as soon as the next step has allocated the new ones.
+        gradients: Lists of allocations whose old blocks are freed before the first of the list is allocated again.
+        kept_sizes: Sizes of blocks that are in use during the whole step.
     """
-    now = Counter([sizes[i] for i in chain(again, *gradients)])
-    now.update(beside)
-    most = Counter(now)
-    held = peak = sum(size * n for size, n in now.items())
-    first = {min(own): own for own in gradients if own}
+    in_use = Counter([sizes[i] for i in chain(reallocated, *gradients)])
+    in_use.update(kept_sizes)
+    max_in_use = Counter(in_use)
+    bytes_in_use = peak = sum(size * n for size, n in in_use.items())
+    gradients_by_first = {min(allocations): allocations for allocations in gradients if allocations}
     for event in events:
-        gone = [~event] if event < 0 else first.get(event, [])
-        for number in gone:
-            now[sizes[number]] -= 1
-            held -= sizes[number]
+        freed = [~event] if event < 0 else gradients_by_first.get(event, [])
+        for number in freed:
+            in_use[sizes[number]] -= 1
+            bytes_in_use -= sizes[number]
         if event >= 0:
             size = sizes[event]
-            now[size] += 1
-            held += size
-            most[size] = max(most[size], now[size])
-            peak = max(peak, held)
-            if event in again:
-                now[size] -= 1
-                held -= size
-    return most, peak
+            in_use[size] += 1
+            bytes_in_use += size
+            max_in_use[size] = max(max_in_use[size], in_use[size])
+            peak = max(peak, bytes_in_use)
+            if event in reallocated:
+                in_use[size] -= 1
+                bytes_in_use -= size
+    return max_in_use, peak
 
 
-def _take(runs: list[int], size: int) -> bool:
-    """Best fit among sizes of runs, sorted; whether one was found."""
-    at = bisect_left(runs, size)
-    if at == len(runs):
+def _take_best_fit(runs: list[int], size: int) -> bool:
+    """Take `size` bytes from the smallest run that has them. `runs` are sorted sizes. Return False if none has."""
+    index = bisect_left(runs, size)
+    if index == len(runs):
         return False
-    rest = runs.pop(at) - size
-    if rest:
-        insort(runs, rest)
+    remainder = runs.pop(index) - size
+    if remainder:
+        insort(runs, remainder)
     return True
 
 
-def _shared(holes: Sequence[int], events: Sequence[int], sizes: Sequence[int], plan: Plan) -> int:
-    """The least bytes, in steps of an eighth, that sizes without bins need beside `holes` to fit in."""
-    events = [e for e in events if not plan.bins(sizes[e if e >= 0 else ~e])]
+def _shared_bytes(holes: Sequence[int], events: Sequence[int], sizes: Sequence[int], plan: Plan) -> int:
+    """Return the bytes that sizes without bins need in addition to `holes`, found by trying steps of an eighth."""
+    events = [e for e in events if not plan.has_bin(sizes[e if e >= 0 else ~e])]
     if not events:
         return 0
-    runs = _Runs(holes, 1 << 62)
+    runs = _HeapModel(holes, 1 << 62)
     runs.play(events, sizes)
     size = runs.end
     while True:
-        size = -(-size // _PAGE) * _PAGE
-        if not size or _Runs(holes, size).play(events, sizes):
+        size = -(-size // _SEGMENT_QUANTUM) * _SEGMENT_QUANTUM
+        if not size or _HeapModel(holes, size).play(events, sizes):
             return size
-        size += max(_PAGE, size >> 3)
+        size += max(_SEGMENT_QUANTUM, size >> 3)
 
 
-class _Runs:
-    """Best fit in numbers: `holes` apart from each other, then a run of `size` bytes. end: how far that was used."""
+class _HeapModel:
+    """A simulated best-fit heap: separate `holes`, followed by a run of `size` bytes. end: bytes used of that run."""
 
     def __init__(self, holes: Iterable[int], size: int) -> None:
-        self.free: list[tuple[int, int]] = []  # size, offset; sorted
-        self.begins: dict[int, int] = {}  # of free runs, their sizes
-        self.ends: dict[int, int] = {}
-        at = 0
+        self.free: list[tuple[int, int]] = []  # (size, offset), sorted
+        self.begins: dict[int, int] = {}  # sizes of the free runs, by their first byte
+        self.ends: dict[int, int] = {}  # the same, by the byte after the last
+        offset = 0
         for hole in holes:
-            self._put(at, hole)
-            at += hole + 1
-        self.first = at
+            self._free(offset, hole)
+            offset += hole + 1
+        self.heap_start = offset
         self.end = 0
         if size:
-            self._put(at, size)
+            self._free(offset, size)
 
     def play(self, events: Iterable[int], sizes: Sequence[int]) -> bool:
-        """Whether everything fits."""
-        at: dict[int, int] = {}
+        """Run the events; return True if every allocation fits."""
+        offsets: dict[int, int] = {}
         for event in events:
             if event < 0:
-                self._put(at.pop(~event), sizes[~event])
+                self._free(offsets.pop(~event), sizes[~event])
                 continue
             size = sizes[event]
-            i = bisect_left(self.free, (size,))
-            if i == len(self.free):
+            index = bisect_left(self.free, (size,))
+            if index == len(self.free):
                 return False
-            run, offset = self.free.pop(i)
+            run, offset = self.free.pop(index)
             del self.begins[offset], self.ends[offset + run]
             if run > size:
-                self._put(offset + size, run - size)
-            at[event] = offset
-            self.end = max(self.end, offset + size - self.first)
+                self._free(offset + size, run - size)
+            offsets[event] = offset
+            self.end = max(self.end, offset + size - self.heap_start)
         return True
 
-    def _put(self, offset: int, size: int) -> None:
-        after = self.begins.pop(offset + size, 0)
-        if after:
-            del self.ends[offset + size + after]
-            del self.free[bisect_left(self.free, (after, offset + size))]
-            size += after
-        before = self.ends.pop(offset, 0)
-        if before:
-            offset -= before
+    def _free(self, offset: int, size: int) -> None:
+        right_size = self.begins.pop(offset + size, 0)
+        if right_size:
+            del self.ends[offset + size + right_size]
+            del self.free[bisect_left(self.free, (right_size, offset + size))]
+            size += right_size
+        left_size = self.ends.pop(offset, 0)
+        if left_size:
+            offset -= left_size
             del self.begins[offset]
-            del self.free[bisect_left(self.free, (before, offset))]
-            size += before
+            del self.free[bisect_left(self.free, (left_size, offset))]
+            size += left_size
         self.begins[offset] = size
         self.ends[offset + size] = size
         insort(self.free, (size, offset))

@@ -1,14 +1,15 @@
-"""Which schedule a planner takes where several give the right result: declared values, defaults, and what was tuned.
+"""Choose the schedule of a call: its tuning parameters, such as tile sizes and the number of work-items.
 
-    chosen = choose(request, "pointwise", {"numel": numel}, dtype)        # chosen["parts"], chosen["lanes"], …
+    schedule = choose(request, "pointwise", {"numel": numel}, dtype)        # schedule["parts"], schedule["lanes"], …
 
-A *space* is what may be chosen for one kind of op on one style of device (`codegen/schedules.yaml`, handed over by the
-generated modules). In order of preference a choice is the one that is being tried while a call is tuned, the user's (a
-file in the cache, see `tuning.store`), the one shipped for the class of device, the fallback. Planners ask at a plan
-miss; a plan that was found is not looked at again, so when a better choice is known, plans are forgotten.
+All schedules of a call give the same result. A *space* declares the parameters of one kind of op on one style of
+device, and their values (`codegen/schedules.yaml`; the generated modules call `declare`). The choice is, in this order:
+the candidate that the tuner is trying, the user's tuned choice (a file in the cache, see `tuning.store`), the shipped
+default for the class of device, the fallback. Planners ask when a call has no plan yet. Cached plans keep their
+schedules, so a new tuned choice makes all threads drop their plans.
 
-A choice is kept for a device (class, name, driver version, cores), an op, a dtype, what the planner says of layouts,
-and sizes up to powers of two. `WEFTGRAD_TUNE=off` leaves what the user tuned aside.
+A tuned choice is valid for a device (class, name, driver version, core count), an op, a dtype, the planner's layout
+label, and sizes rounded up to powers of two. `WEFTGRAD_TUNE=off` ignores the user's tuned choices.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
     from .kinds import Request
 
 __all__ = [
-    "Choice", "Question", "Space", "choose", "declare", "device_class", "device_key", "forget", "frozen", "is_frozen",
-    "keep", "known", "planning", "spaces",
-    "tunes_misses",
+    "Choice", "Question", "Space", "add_tuned_choices", "choose", "declare", "device_class", "device_key", "forget",
+    "frozen", "is_frozen", "planning", "spaces", "tuned_choices", "tunes_misses",
 ]  # fmt: skip
 
 Choice = Mapping[str, Any]
@@ -39,10 +39,14 @@ _BUILTINS = {"__builtins__": {}, "min": min, "max": max, "len": len}
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What may be chosen for one kind of op on one style of device; see `codegen.schedules`.
+    """The parameters of one kind of op on one style of device; see `codegen.schedules`.
 
-    parameters: by name, what it is and the values it may have (None: the planner's own rule). defaults: by class of
-    device, conditions and what differs from `fallback` where they hold.
+    Attributes:
+        sizes: Names of the sizes on which the choice depends.
+        parameters: By name, a description and the allowed values (None: the planner's own rule).
+        fallback: The choice for devices without defaults.
+        constraints: Compiled expressions that a choice must satisfy.
+        defaults: By class of device, pairs of a compiled condition and the parameters that differ from `fallback`.
     """
 
     name: str
@@ -53,21 +57,21 @@ class Space:
     constraints: tuple[Any, ...]
     defaults: Mapping[str, tuple[tuple[Any, Choice], ...]]
 
-    def shipped(self, which: str, names: Mapping[str, Any]) -> Choice:
-        """The default for a class of device. names: sizes and properties of the device."""
-        for when, changes in self.defaults.get(which, ()):
-            if when is None or eval(when, _BUILTINS, dict(names)):
+    def shipped(self, class_name: str, names: Mapping[str, Any]) -> Choice:
+        """Return the default of a class of device. names: sizes and device properties, for the conditions."""
+        for condition, changes in self.defaults.get(class_name, ()):
+            if condition is None or eval(condition, _BUILTINS, dict(names)):
                 return {**self.fallback, **changes}
         return self.fallback
 
     def allows(self, choice: Choice, names: Mapping[str, Any]) -> bool:
-        """Whether a choice has declared values for exactly the parameters there are, and meets the constraints."""
+        """Return True if `choice` has an allowed value for each parameter, no others, and meets the constraints."""
         if set(choice) != set(self.parameters):
             return False
         if any(choice[name] not in values for name, (_, values) in self.parameters.items()):
             return False
-        every = {**names, **choice}
-        return all(eval(each, _BUILTINS, dict(every)) for each in self.constraints)
+        scope = {**names, **choice}
+        return all(eval(condition, _BUILTINS, dict(scope)) for condition in self.constraints)
 
 
 spaces: dict[str, Space] = {}
@@ -77,18 +81,25 @@ def declare(
     name: str, *, about: str, sizes: tuple[str, ...], parameters: Mapping[str, tuple[str, tuple[Any, ...]]],
     constraints: tuple[str, ...], fallback: Choice, defaults: Mapping[str, tuple[tuple[str, Choice], ...]],
 ) -> None:  # fmt: skip
-    """Take over a space. The expressions were checked by the generator."""
+    """Register a space. The generator has checked the expressions."""
 
-    def compiled(text: str) -> Any:
+    def compile_expression(text: str) -> Any:
         return compile(text, f"<{name}>", "eval")
 
-    rules = {k: tuple((compiled(w) if w else None, c) for w, c in found) for k, found in defaults.items()}
-    spaces[name] = Space(name, about, sizes, parameters, fallback, tuple(map(compiled, constraints)), rules)
+    rules = {
+        class_name: tuple(
+            (compile_expression(condition) if condition else None, changes) for condition, changes in cases
+        )
+        for class_name, cases in defaults.items()
+    }
+    spaces[name] = Space(name, about, sizes, parameters, fallback, tuple(map(compile_expression, constraints)), rules)
 
 
 class Question(NamedTuple):
-    """What a planner asked, and what it was told. names: sizes and properties of the device. key: under which the
-    answer is kept."""
+    """A planner's request for a schedule, and the answer.
+
+    names: sizes and device properties. key: identifies the call among the tuned choices.
+    """
 
     space: Space
     key: str
@@ -100,7 +111,7 @@ class Question(NamedTuple):
 class _Session:
     forced: Mapping[str, Choice]
     tuned: bool
-    asked: list[Question] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
 
 
 class _Local(threading.local):
@@ -110,45 +121,50 @@ class _Local(threading.local):
 
 _local = _Local()
 _lock = threading.Lock()
-_kept: dict[str, Mapping[str, Choice | None]] = {}  # by device, what the user tuned
-_keys: dict[tuple[Any, ...], tuple[str, str]] = {}
-# Called with every new plan (plan, request, operands) where plans are tuned when they are made, or recorded.
+_tuned_choices: dict[str, Mapping[str, Choice | None]] = {}  # by device: the user's tuned choices, by key
+_device_keys: dict[tuple[Any, ...], tuple[str, str]] = {}
+# Called as on_plan(plan, request, operands) for every new plan while calls are recorded or tuned on their first plan.
 on_plan: Callable[[Any, Any, Any], None] | None = None
 
 
 def choose(request: Request, kind: str, sizes: Mapping[str, int], dtype: str, op: str = "", layout: str = "") -> Choice:
-    """The schedule of one call: a value for every parameter of the space of `kind` on the request's device.
+    """Return the schedule of a call: a value for every parameter of the space of `kind` on the request's device.
 
-    sizes: what the space says it depends on. dtype: of the elements. op: under whose name it is kept (default: the
-    request's). layout: what else the best choice depends on, in a word.
+    Args:
+        request: The call.
+        kind: Name of the space, without the style of device.
+        sizes: The sizes that the space declares.
+        dtype: Name of the element type.
+        op: Name under which the choice is tuned; default: the name of the request's op.
+        layout: A label for layouts that need different schedules.
     """
     driver: Any = request.device.driver
-    able = driver.capabilities
-    space = spaces[f"{_STYLES[able.style]}/{kind}"]
+    caps = driver.capabilities
+    space = spaces[f"{_STYLES[caps.style]}/{kind}"]
     session = _local.session
-    which, device = _device(driver, able)
+    class_name, device = _device(driver, caps)
     if session is not None:
-        names = properties(able, dtype, sizes)
+        names = properties(caps, dtype, sizes)
         key = _key(space, op or request.record.name, dtype, sizes, layout)
-        found = session.forced.get(space.name) or (_tuned(device).get(key) if session.tuned else None)
-        answer = found if found is not None and space.allows(found, names) else space.shipped(which, names)
-        session.asked.append(Question(space, key, names, answer))
+        choice = session.forced.get(space.name) or (_load_tuned(device).get(key) if session.tuned else None)
+        answer = choice if choice is not None and space.allows(choice, names) else space.shipped(class_name, names)
+        session.questions.append(Question(space, key, names, answer))
         return answer
-    tuned = _tuned(device)
+    tuned = _load_tuned(device)
     if tuned:
-        found = tuned.get(_key(space, op or request.record.name, dtype, sizes, layout))
-        if found is not None and space.allows(found, properties(able, dtype, sizes)):
-            return found
-    if which not in space.defaults:
+        choice = tuned.get(_key(space, op or request.record.name, dtype, sizes, layout))
+        if choice is not None and space.allows(choice, properties(caps, dtype, sizes)):
+            return choice
+    if class_name not in space.defaults:
         return space.fallback
-    return space.shipped(which, properties(able, dtype, sizes))
+    return space.shipped(class_name, properties(caps, dtype, sizes))
 
 
-def properties(able: Capabilities, dtype: str, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """The names that conditions may use."""
+def properties(caps: Capabilities, dtype: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return the names that conditions and constraints may use, with their values."""
     return {
-        **sizes, "cores": able.cores, "lanes": able.lanes, "max_group": able.max_group, "sm": able.sm,
-        "registers": able.registers, "local_memory": able.local_memory, "itemsize": dtypes.BY_NAME[dtype].itemsize,
+        **sizes, "cores": caps.cores, "lanes": caps.lanes, "max_group": caps.max_group, "sm": caps.sm,
+        "registers": caps.registers, "local_memory": caps.local_memory, "itemsize": dtypes.BY_NAME[dtype].itemsize,
     }  # fmt: skip
 
 
@@ -161,72 +177,72 @@ def _key(space: Space, op: str, dtype: str, sizes: Mapping[str, int], layout: st
 
 
 def device_class(driver: Any) -> str:
-    """Which of the shipped defaults a device takes; `fallback` where none is meant for it."""
-    able = driver.capabilities
-    if able.style == "triton":
-        return "sm_90" if able.sm >= 90 else "sm_80" if able.sm >= 80 else "fallback"
-    if able.style == "gpu":
+    """Return the class of device whose shipped defaults apply, or `fallback` if there are none."""
+    caps = driver.capabilities
+    if caps.style == "triton":
+        return "sm_90" if caps.sm >= 90 else "sm_80" if caps.sm >= 80 else "fallback"
+    if caps.style == "gpu":
         return "opencl_gpu"
     identity = getattr(driver, "identity", "")
     by_prefix = {"clang": "clang", "Portable": "pocl", "Intel": "intel_cpu"}
     return next((name for prefix, name in by_prefix.items() if identity.startswith(prefix)), "fallback")
 
 
-def _type(driver: Any) -> str:
+def _device_type(driver: Any) -> str:
     return getattr(getattr(driver, "device", None), "type", "")
 
 
 def device_key(driver: Any) -> str:
-    """Under what a device's choices are kept: class, platform, name, driver version, cores."""
+    """Return the key of a device's tuned choices: its class, platform, name, driver version and core count."""
     return _device(driver, driver.capabilities)[1]
 
 
-def _device(driver: Any, able: Capabilities) -> tuple[str, str]:
-    # A device that kernels are only compiled for has no more than its capabilities.
+def _device(driver: Any, caps: Capabilities) -> tuple[str, str]:
+    # A device for which kernels are only compiled has capabilities, but no identity.
     identity = getattr(driver, "identity", "") or getattr(driver, "name", "")
-    known = identity, _type(driver), able
-    found = _keys.get(known)
-    if found is None:
-        which = device_class(driver)
-        found = _keys[known] = which, f"{which}; {identity}; {able.cores} cores"
-    return found
+    cache_key = identity, _device_type(driver), caps
+    names = _device_keys.get(cache_key)
+    if names is None:
+        class_name = device_class(driver)
+        names = _device_keys[cache_key] = class_name, f"{class_name}; {identity}; {caps.cores} cores"
+    return names
 
 
-# what the user tuned
+# the user's tuned choices
 
 
-def _tuned(device: str) -> Mapping[str, Choice | None]:
-    found = _kept.get(device)
-    if found is None:
+def _load_tuned(device: str) -> Mapping[str, Choice | None]:
+    choices = _tuned_choices.get(device)
+    if choices is None:
         if os.environ.get("WEFTGRAD_TUNE") == "off":
             return {}
         from .tuning import store
 
         with _lock:
-            found = _kept[device] = store.choices(device)
-    return found
+            choices = _tuned_choices[device] = store.choices(device)
+    return choices
 
 
-def known(device: str) -> Mapping[str, Choice | None]:
-    """What is kept for a device, by key: the choice, or None where the shipped one was found to be best."""
-    return _tuned(device)
+def tuned_choices(device: str) -> Mapping[str, Choice | None]:
+    """Return a device's tuned choices, by key; None means that the shipped one is best."""
+    return _load_tuned(device)
 
 
-def keep(device: str, found: Mapping[str, Choice | None]) -> None:
-    """Take note of choices (None: the shipped one is best), and have everything planned anew."""
+def add_tuned_choices(device: str, choices: Mapping[str, Choice | None]) -> None:
+    """Add tuned choices of a device (None: the shipped one is best), and drop all plans."""
     from .context import forget_plans
 
     with _lock:
-        _kept[device] = {**_kept.get(device, {}), **found}
+        _tuned_choices[device] = {**_tuned_choices.get(device, {}), **choices}
     forget_plans()
 
 
 def forget() -> None:
-    """Have tuned choices read anew from the user's file, and everything planned anew."""
+    """Drop the tuned choices that were read, so that the user's file is read again, and drop all plans."""
     from .context import forget_plans
 
     with _lock:
-        _kept.clear()
+        _tuned_choices.clear()
     forget_plans()
 
 
@@ -235,18 +251,22 @@ def forget() -> None:
 
 @contextmanager
 def planning(forced: Mapping[str, Choice] | None = None, *, tuned: bool = False) -> Iterator[list[Question]]:
-    """While it lasts, this thread's planners are told what `forced` has, by the space's name; of others, the shipped
-    choice, or with `tuned`, the user's. Gives the list of what they ask."""
-    before, _local.session = _local.session, _Session(forced or {}, tuned)
+    """Give this thread's planners the `forced` schedules, and yield the list of the questions they ask.
+
+    Args:
+        forced: Schedules by the name of their space.
+        tuned: For other spaces, use the user's tuned choice instead of the shipped one.
+    """
+    outer_session, _local.session = _local.session, _Session(forced or {}, tuned)
     try:
-        yield _local.session.asked
+        yield _local.session.questions
     finally:
-        _local.session = before
+        _local.session = outer_session
 
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """While it lasts, this thread tunes nothing: what runs is being timed, traced or captured."""
+    """Disable tuning in this thread, while its work is timed, traced or captured."""
     _local.frozen += 1
     try:
         yield
@@ -255,7 +275,7 @@ def frozen() -> Iterator[None]:
 
 
 def is_frozen() -> bool:
-    """Whether this thread is within `frozen`."""
+    """Return True if this thread is inside `frozen`."""
     return _local.frozen > 0
 
 
@@ -266,7 +286,7 @@ def _tune_first(plan: Any, request: Any, operands: Any) -> None:
 
 
 def tunes_misses() -> bool:
-    """Whether calls are tuned when they are first planned."""
+    """Return True if calls are tuned when they are first planned."""
     return on_plan is _tune_first
 
 

@@ -1,9 +1,9 @@
-"""Memory that several processes see: files without a name, mapped.
+"""Memory shared by processes: mapped anonymous files.
 
-A `Segment` is a file of the kernel's memory (`memfd_create`) that has no name anywhere: nothing under /dev/shm, nothing
-to remove, nothing that a killed process could leave behind. It travels as a file descriptor over a Unix socket
-(`SCM_RIGHTS`). The kernel counts its references, which are the descriptors and mappings of all processes, and frees
-the memory with the last one, whatever ended the processes that held them.
+A `Segment` is a memory file (`memfd_create`) without a name: there is nothing under /dev/shm to remove, and a killed
+process leaves nothing behind. It is sent to other processes as a file descriptor over a Unix socket (`SCM_RIGHTS`). The
+kernel counts the descriptors and mappings of all processes, and frees the memory with the last one, no matter how the
+processes ended.
 """
 
 from __future__ import annotations
@@ -24,11 +24,23 @@ PAGE = 4096
 
 
 class Segment:
-    """Shared memory: `array` is its bytes, `fd` what another process opens it by (-1 once `forget` was called).
+    """A shared memory segment.
 
-    nbytes: the size. hole: bytes at the front that are addresses only, without memory behind them. content: what is
-    written into it, as (offset, bytes) with ascending offsets; pages that are written whole are not cleared first.
-    Raises `SharedMemoryError` where the system has no more; all of it is taken at once, so no later write can fail.
+    All memory is allocated at once, so no later write can fail.
+
+    Attributes:
+        array: The bytes, as a uint8 array.
+        fd: The file descriptor to send to other processes; -1 after `forget`.
+        nbytes: The size in bytes.
+
+    Args:
+        nbytes: The size in bytes.
+        hole: Bytes at the front that get no memory.
+        purpose: What the memory is for, for the error message.
+        content: Initial content as (offset, array), with ascending offsets. Pages that it fills are not cleared first.
+
+    Raises:
+        SharedMemoryError: The system has no memory left.
     """
 
     __slots__ = ("__weakref__", "array", "fd", "nbytes")
@@ -37,45 +49,45 @@ class Segment:
         self,
         nbytes: int,
         hole: int = 0,
-        what: str = "a tensor",
+        purpose: str = "a tensor",
         content: Iterable[tuple[int, np.ndarray[Any, Any]]] = (),
     ):
         self.fd = -1
         self.nbytes = nbytes
         try:
-            self.fd = _nameless()
+            self.fd = _create_anonymous_file()
             os.ftruncate(self.fd, nbytes)
-            for offset, each in content:
-                _write(self.fd, offset, each)
+            for offset, array in content:
+                _write(self.fd, offset, array)
             os.posix_fallocate(self.fd, hole, nbytes - hole)
-            self.array = _mapped(self.fd, nbytes, hole == 0 and not content)
+            self.array = _map_file(self.fd, nbytes, hole == 0 and not content)
         except OSError as error:
             self.forget()
             raise SharedMemoryError(
-                f"shared memory is full: {format_bytes(nbytes - hole)} for {what} could not be had "
+                f"shared memory is full: {format_bytes(nbytes - hole)} for {purpose} could not be had "
                 f"({error.strerror or error}). Use smaller batches, fewer workers or a lower prefetch_factor, or raise "
                 "the limit on memory that these processes run under (a container's --memory, ulimit -f, ulimit -v)",
                 error.errno or 0,
             ) from error
 
     @classmethod
-    def opened(cls, fd: int, nbytes: int, private: bool = False) -> Segment:
-        """The segment of `nbytes` bytes behind a descriptor, which it owns from now on.
+    def from_fd(cls, fd: int, nbytes: int, private: bool = False) -> Segment:
+        """Map the segment of `nbytes` bytes of a file descriptor, and take ownership of the descriptor.
 
-        private: writes stay in this process (the pages written are copied).
+        private: copy on write, so that writes stay in this process.
         """
-        made = cls.__new__(cls)
-        made.fd, made.nbytes = fd, nbytes
+        segment = cls.__new__(cls)
+        segment.fd, segment.nbytes = fd, nbytes
         try:
-            made.array = _mapped(fd, nbytes, False, private)
+            segment.array = _map_file(fd, nbytes, False, private)
         except OSError as error:
             raise SharedMemoryError(
                 f"shared memory: {format_bytes(nbytes)} could not be mapped ({error.strerror})", error.errno or 0
             ) from error
-        return made
+        return segment
 
     def forget(self) -> None:
-        """Close the descriptor: the segment cannot be sent any more, its memory stays."""
+        """Close the descriptor. The memory stays, but cannot be sent any more."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -84,7 +96,7 @@ class Segment:
         self.forget()
 
 
-def _nameless() -> int:
+def _create_anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("weftgrad", os.MFD_CLOEXEC)
     fd, path = tempfile.mkstemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
@@ -93,14 +105,14 @@ def _nameless() -> int:
 
 
 def _write(fd: int, offset: int, content: Any) -> None:
-    left = memoryview(content)
-    while left:
-        done = os.pwrite(fd, left, offset)
-        left, offset = left[done:], offset + done
+    remaining = memoryview(content)
+    while remaining:
+        written = os.pwrite(fd, remaining, offset)
+        remaining, offset = remaining[written:], offset + written
 
 
-def _mapped(fd: int, nbytes: int, at_once: bool, private: bool = False) -> np.ndarray[Any, Any]:
+def _map_file(fd: int, nbytes: int, populate: bool, private: bool = False) -> np.ndarray[Any, Any]:
     flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
-    if at_once:
+    if populate:
         flags |= getattr(mmap, "MAP_POPULATE", 0)
     return np.frombuffer(mmap.mmap(fd, nbytes, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE), np.uint8)

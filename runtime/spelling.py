@@ -1,4 +1,4 @@
-"""NumPy's names for arguments, as PyTorch takes them, and results copied to where the caller wants them."""
+"""NumPy's argument names `axis` and `keepdims`, which PyTorch accepts for `dim` and `keepdim`; copies to `out=`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .records import registry
 from .tensor import Tensor
 
-__all__ = ["REQUIRED", "spelled", "spelled_dim", "store", "with_axis"]
+__all__ = ["REQUIRED", "resolve_axis_alias", "resolve_axis_aliases", "store", "with_axis"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-REQUIRED: Any = object()  # the default of a `dim` that has none
+REQUIRED: Any = object()  # stands for the default of a `dim` that must be given
 
 
-def spelled_dim(where: str, dim: Any, default: Any, axis: Any) -> Any:
-    """`dim`, which may be given as `axis` too. Raises `ArgumentError` where both are given, or neither and one must be.
+def resolve_axis_alias(where: str, dim: Any, default: Any, axis: Any) -> Any:
+    """Return `dim`, which the caller may have passed as `axis`.
 
-    default: what `dim` is where it was not given; `REQUIRED` for one that has to be, which then is None.
+    Args:
+        where: The function's name, for messages.
+        dim: The argument `dim`.
+        default: The default of `dim`; `REQUIRED` if it must be given (then its default is None).
+        axis: The argument `axis`.
+
+    Raises:
+        ArgumentError: Both are given, or neither although `dim` is required.
     """
     absent = None if default is REQUIRED else default
     if axis is None:
@@ -34,37 +41,46 @@ def spelled_dim(where: str, dim: Any, default: Any, axis: Any) -> Any:
     return axis
 
 
-def spelled(where: str, dim: Any, default: Any, axis: Any, keepdim: bool, keepdims: bool | None) -> tuple[Any, bool]:
-    """`dim` and `keepdim`, which may be given as `axis` and `keepdims` too (see `spelled_dim`)."""
+def resolve_axis_aliases(
+    where: str, dim: Any, default: Any, axis: Any, keepdim: bool, keepdims: bool | None
+) -> tuple[Any, bool]:
+    """Return `dim` and `keepdim`, which the caller may have passed as `axis` and `keepdims`.
+
+    See `resolve_axis_alias`.
+    """
     if keepdims is not None:
         if keepdim:
             raise ArgumentError(f"{where}: keepdim and keepdims are two names of one argument; give one of them")
         keepdim = keepdims
-    return spelled_dim(where, dim, default, axis), keepdim
+    return resolve_axis_alias(where, dim, default, axis), keepdim
 
 
 def with_axis(function: _Function) -> _Function:
-    """`function`, whose second parameter is `dim`, with `axis` as another name of it; `ArgumentError` for both."""
+    """Let `function`, whose second parameter is `dim`, accept `axis` as well. Passing both raises `ArgumentError`."""
 
     @wraps(function)
-    def run(*given: Any, **named: Any) -> Any:
-        if "axis" in named:
-            if "dim" in named or len(given) > 1:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if "axis" in kwargs:
+            if "dim" in kwargs or len(args) > 1:
                 raise ArgumentError(
                     f"{function.__name__}: dim and axis are two names of one argument; give one of them"
                 )
-            named["dim"] = named.pop("axis")
-        return function(*given, **named)
+            kwargs["dim"] = kwargs.pop("axis")
+        return function(*args, **kwargs)
 
     return run  # type: ignore[return-value]
 
 
 def store(result: Tensor, out: Tensor, where: str) -> Tensor:
-    """Copy `result` to `out`, for functions whose kernels cannot write there, under the rules of all `out=`.
+    """Copy `result` to `out`, for functions whose kernels cannot write to `out` directly.
 
-    One without elements gets memory for the result.
+    The rules are those of all `out=`. An `out` without elements gets memory for the result.
 
-    Raises `ShapeError`, `DTypeError`, `GradientError`.
+    Raises:
+        ArgumentError: `out` is no tensor.
+        ShapeError: `out` has another shape.
+        DTypeError: The dtype of the result cannot be cast to that of `out`.
+        GradientError: Gradients would have to be recorded.
     """
     if not isinstance(out, Tensor):
         raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
@@ -75,7 +91,7 @@ def store(result: Tensor, out: Tensor, where: str) -> Tensor:
         raise ShapeError(
             f"{where}: the result has shape {list(result.meta.shape)}, out has {list(out.meta.shape)}; make them equal"
         )
-    if not dtypes.holds(out.meta.dtype, result.meta.dtype):
+    if not dtypes.can_store(out.meta.dtype, result.meta.dtype):
         raise DTypeError(
             f"{where}: the result is {result.meta.dtype.name} and cannot be written to {out.meta.dtype.name}; "
             f"make out with dtype={result.meta.dtype.name}"

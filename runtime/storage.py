@@ -1,4 +1,4 @@
-"""The memory behind tensors, and how versions of it are counted."""
+"""The memory of tensors, with a version that counts in-place writes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ __all__ = ["Hold", "Storage"]
 
 
 class Hold:
-    """What arrays over a storage's memory hold beside the storage, which may move (into shared memory).
+    """Keeps memory alive for NumPy arrays over a storage, which may move into shared memory.
 
-    kept: the storage of the memory that was left, for as long as arrays show it.
+    old_storage: the storage of the memory before the move, kept as long as arrays refer to it.
     """
 
-    __slots__ = ("kept",)
+    __slots__ = ("old_storage",)
 
     def __init__(self) -> None:
-        self.kept: Storage | None = None
+        self.old_storage: Storage | None = None
 
 
 class Storage:
-    """A run of bytes on one device, shared by a tensor and its views.
+    """A range of bytes on one device, shared by a tensor and its views.
 
-    buffer: what the backend's kernels are given: a handle, or in host memory and for Triton an address. None where
-    there are no bytes.
-    start: where the storage begins in that buffer, in bytes.
-    version: counts writes in place. A saved tensor remembers it, and backward refuses another.
-    pending: of `cpu`: the launch that waits for its kernel to be compiled and uses this memory, the last of them.
-    owner: keeps foreign memory (a NumPy array, a DLPack capsule) alive; in host memory it is the bytes at
-    `buffer`. Where the pool owns the block it is None, or a `Hold` once arrays were made over it.
+    When the last reference goes, the block returns to its pool immediately: work already queued on the stream runs
+    before any later work that reuses the block.
 
-    The block returns to its pool the moment the last reference goes: work already queued on the same stream runs
-    before any later work that reuses it.
+    Attributes:
+        buffer: What kernels are given: a handle, or an address for host memory and Triton. None for 0 bytes.
+        start: Offset of the storage in the buffer, in bytes.
+        version: Number of in-place writes. Backward refuses saved tensors whose version has changed.
+        pending: On `cpu`, the last launch that uses this memory and waits for its kernel to be compiled.
+        owner: Keeps foreign memory alive (a NumPy array, a DLPack capsule); in host memory, the bytes at `buffer`.
+            For a block of the pool it is None, or a `Hold` once NumPy arrays refer to the memory.
     """
 
     __slots__ = ("__weakref__", "_pool", "block", "buffer", "device", "nbytes", "owner", "pending", "start", "version")

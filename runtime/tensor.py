@@ -1,4 +1,4 @@
-"""A tensor's state. What users call on it is installed by the api; here is only what the runtime itself needs."""
+"""The `Tensor` class with the attributes that the runtime needs. The `api` package adds the methods that users call."""
 
 from __future__ import annotations
 
@@ -17,31 +17,41 @@ _NONE: Any = object()
 
 
 class Extra:
-    """What few tensors have: a gradient, hooks, the tensor they are a view of.
+    """Attributes that few tensors have.
 
-    base: the tensor whose history a write into this view rewrites. seen: the base's `rewrites` when this view's node
-    was made; behind it, the node is made anew (see `autograd.inplace`). rewrites: how often this base was rewritten.
-    stored: hooks that are called when a gradient was added to `grad`. retains: the key and the hook of `retain_grad`.
+    Attributes:
+        grad: The gradient that backward has accumulated.
+        hooks: Hooks of `register_hook` on a leaf, by key. They get the gradient before it is accumulated.
+        stored: Hooks that are called after a gradient was accumulated in `grad`, by key.
+        retains: Key and hook of `retain_grad`, or None.
+        base: The tensor that this view belongs to, or None. Writing to the view changes the base's node, too.
+        rewrites: Number of in-place writes to this tensor or its views, if it is the base of views.
+        seen_rewrites: The base's `rewrites` when this view's node was created. If the base's count is higher now, the
+            node is out of date (see `autograd.inplace`).
     """
 
-    __slots__ = ("base", "grad", "hooks", "retains", "rewrites", "seen", "stored")
+    __slots__ = ("base", "grad", "hooks", "retains", "rewrites", "seen_rewrites", "stored")
 
-    def __init__(self, base: Tensor | None = None, seen: int = 0) -> None:
+    def __init__(self, base: Tensor | None = None, seen_rewrites: int = 0) -> None:
         self.grad: Tensor | None = None
         self.hooks: dict[int, Any] | None = None
         self.stored: dict[int, Any] | None = None
         self.retains: tuple[int, Any] | None = None
         self.base = base
-        self.seen = seen
+        self.seen_rewrites = seen_rewrites
         self.rewrites = 0
 
 
 class Tensor:
-    """Storage, layout and autograd metadata.
+    """A tensor: storage, layout and autograd metadata.
 
-    start: the first element's byte in `storage.buffer`. needs: whether gradients are wanted (`requires_grad`).
-    node, output: what computed this tensor, and which of its
-    results it is; None for a leaf. extra: see `Extra`; None for most.
+    Attributes:
+        meta: Shape, strides, dtype and device.
+        start: Offset of the first element in `storage.buffer`, in bytes.
+        needs: `requires_grad`.
+        node: The node of the call that computed this tensor; None for a leaf.
+        output: Which result of that call it is.
+        extra: Rare attributes (see `Extra`), or None.
     """
 
     __slots__ = ("__dict__", "__weakref__", "extra", "meta", "needs", "node", "output", "start", "storage")
@@ -54,7 +64,7 @@ class Tensor:
         self, storage: Storage = _NONE, meta: Meta = _NONE, start: int = _NONE, needs: bool = False,
         node: Node | None = None, output: int = 0,
     ):  # fmt: skip
-        if meta.__class__ is not Meta:  # a user's call, of sizes or data
+        if meta.__class__ is not Meta:  # a user called `Tensor(*sizes)` or `Tensor(data)`
             storage, meta, start = Tensor.read(storage, meta, start, needs, node, output)
             needs, node, output = False, None, 0
         self.storage = storage
@@ -66,11 +76,11 @@ class Tensor:
         self.extra: Extra | None = None
 
     @staticmethod
-    def read(*given: Any) -> tuple[Storage, Meta, int]:
-        """What a user's call of the class is meant to make: the api knows, and replaces this."""
+    def read(*args: Any) -> tuple[Storage, Meta, int]:
+        """Return storage, layout and start for a user's `Tensor(*args)`. The `api` package replaces this function."""
         raise NotImplementedError
 
-    if TYPE_CHECKING:  # the api installs methods and operators at import; a type checker cannot see them
+    if TYPE_CHECKING:  # `api` adds methods and operators at import, where a type checker does not see them
 
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, item: Any) -> Any: ...
@@ -99,7 +109,7 @@ class Tensor:
         def __hash__(self) -> int: ...
 
     def more(self) -> Extra:
-        """This tensor's `Extra`, made if it has none."""
+        """Return this tensor's `Extra`; create it if there is none."""
         if self.extra is None:
             self.extra = Extra()
         return self.extra
@@ -111,7 +121,7 @@ class Tensor:
 
     @property
     def device(self) -> Device:
-        """Where the memory is."""
+        """The device that holds the memory."""
         return self.meta.device
 
     @property

@@ -1,14 +1,14 @@
-"""What a profiler hears: calls on the host, and kernels on devices with the times at which they ran.
+"""Record activities of the host and kernels of devices, with their start and end times, for the profiler.
 
-Nothing here is on the way of a call while nobody records. Each backend queues kernels by one function that it looks up
-at every launch; a recording puts another in its place, which notes the launch and asks the device for times:
+Without a recording, calls have no overhead. Each backend looks up the function that queues a kernel at every launch. A
+recording replaces this function by one that also records the launch. A kernel's start and end times come from:
 
-    OpenCL       events of a queue that profiles, which streams are given for as long as a recording lasts
-    CUDA         an event before and one behind each kernel
-    cpu, interpreter  the host's clock, as the kernel is done when the launch returns
+    OpenCL            events of a profiling queue, which streams use during the recording
+    CUDA              one event before and one after each kernel
+    cpu, interpreter  the host's clock, read before and after the call of the kernel
 
-Times are nanoseconds of `time.perf_counter_ns`; a device's clock is brought to it where the recording begins and ends.
-One recording at a time: a device's queue has one form.
+Times are nanoseconds of `time.perf_counter_ns`. Device clocks are aligned with it at the start and at the end of the
+recording. There is only one recording at a time, because it replaces the queues of the devices.
 """
 
 from __future__ import annotations
@@ -27,16 +27,24 @@ __all__ = ["Launch", "Recording", "Span", "current", "drivers", "now"]
 
 now = time.perf_counter_ns
 current: Recording | None = None
-"""The recording that lasts, if there is one."""
+"""The active recording, or None."""
 _lock = threading.Lock()
 
 
 @dataclass(slots=True)
 class Launch:
-    """A kernel that was queued.
+    """The launch of a kernel. Times are in nanoseconds.
 
-    device: `cuda:0`. stream: a number for each queue of the device. queued, returned: when the host began and had
-    done; begin, end: when the device ran it, None where that is not known (a device that was opened in between).
+    Attributes:
+        name: The kernel's name.
+        device: The device's name, such as `cuda:0`.
+        stream: The number of the device's queue.
+        thread: Identifier of the host thread that launched the kernel.
+        queued: Time at which the host called the launch function.
+        returned: Time at which the launch function returned.
+        begin: Time at which the device started the kernel. None if it is unknown, for example because the device was
+            opened during the recording.
+        end: Time at which the device finished the kernel, or None.
     """
 
     name: str
@@ -51,9 +59,13 @@ class Launch:
 
 @dataclass(slots=True)
 class Span:
-    """Something the host did. category: `op`, `backward`, `annotation`, `copy`, `compile`.
+    """An activity of the host.
 
-    shapes, stack: where they are recorded. memory: bytes by which what is in use on `device` grew meanwhile.
+    Attributes:
+        category: `op`, `backward`, `annotation`, `copy` or `compile`.
+        shapes: Shapes of the operands, if they are recorded.
+        stack: The call stack, if it is recorded.
+        memory: Bytes by which the memory in use on `device` grew.
     """
 
     name: str
@@ -69,7 +81,7 @@ class Span:
 
 @dataclass(slots=True)
 class Level:
-    """What a device's pools held at one moment, in bytes."""
+    """Memory of a device's pools in bytes, in use (`allocated`) and held (`reserved`), at the time `at`."""
 
     at: int
     device: str
@@ -78,7 +90,7 @@ class Level:
 
 
 class Tracer(Protocol):
-    """A backend's part. `stop` waits for the device and completes the times of launches."""
+    """A backend's recorder of launches. `stop` waits for the device and fills in the times."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -86,7 +98,10 @@ class Tracer(Protocol):
 
 @dataclass
 class Recording:
-    """Launches and spans, from `start` to `stop`; everything in the order in which it ended."""
+    """The launches and spans from `start` to `stop`.
+
+    Launches are in the order in which the host made them, spans in the order in which they ended.
+    """
 
     launches: list[Launch] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -96,16 +111,20 @@ class Recording:
     _undo: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
-        """Begin. No other thread may launch kernels meanwhile. Raises `ArgumentError` if another recording lasts."""
+        """Start recording. No other thread may launch kernels during this call.
+
+        Raises:
+            ArgumentError: Another recording is active.
+        """
         global current
         with _lock:
             if current is not None:
                 raise ArgumentError("profiler: another profile lasts in this process; stop it first")
             current = self
         try:
-            for made in _tracers(self.launches):
-                self._undo.callback(made.stop)
-                made.start()
+            for tracer in _tracers(self.launches):
+                self._undo.callback(tracer.stop)
+                tracer.start()
             for driver in drivers():
                 self._watch(driver)
         except BaseException:
@@ -114,18 +133,18 @@ class Recording:
         self.begin = now()
 
     def stop(self) -> None:
-        """End: wait for the devices, and complete the launches' times."""
+        """Stop recording: wait for the devices, and fill in the times of the launches."""
         global current
         self.end = now()
         try:
-            self._undo.close()  # everything, also where a device has failed meanwhile
+            self._undo.close()  # undoes everything, even if a device has failed
         finally:
             with _lock:
                 current = None
 
     @contextmanager
     def span(self, name: str, category: str) -> Iterator[None]:
-        """Note what the host does in here."""
+        """Record the body of the `with` statement as a span."""
         begin = now()
         try:
             yield
@@ -133,65 +152,66 @@ class Recording:
             self.spans.append(Span(name, category, threading.get_ident(), begin, now()))
 
     def level(self, driver: Any) -> int:
-        """Note what the device's pools hold now, if that changed; bytes in use."""
+        """Record the memory of the device's pools if it has changed; return the bytes in use."""
         stats, device = driver.budget.stats(), str(driver.device)
-        last = next((e for e in reversed(self.levels) if e.device == device), None)
-        if last is None or (last.allocated, last.reserved) != (stats.allocated, stats.reserved):
+        last_level = next((level for level in reversed(self.levels) if level.device == device), None)
+        if last_level is None or (last_level.allocated, last_level.reserved) != (stats.allocated, stats.reserved):
             self.levels.append(Level(now(), device, stats.allocated, stats.reserved))
         return int(stats.allocated)
 
     def backward(self, step: Any) -> Any:
-        """`step(node)` of the engine, noted with the name of the call whose gradient it is."""
+        """Wrap the engine's `step(node)` so that each step becomes a span with the name of the forward op."""
 
-        def noted(node: Any) -> None:
+        def recorded_step(node: Any) -> None:
             record = getattr(node.recipe, "record", None)
             with self.span(f"{getattr(record, 'name', 'function')}_backward", "backward"):
                 step(node)
 
-        return noted
+        return recorded_step
 
     def _watch(self, driver: Any) -> None:
-        """Copies between host and device, and compilers at work: methods of the driver, shadowed on the instance."""
-        for name, words in (("write", "copy to"), ("read", "copy from")):
-            self._shadow(driver, name, f"{words} {driver.device}", "copy")
+        """Record copies and compilations by replacing methods of the driver and of its compiler."""
+        for name, prefix in (("write", "copy to"), ("read", "copy from")):
+            self._shadow(driver, name, f"{prefix} {driver.device}", "copy")
         compiler = getattr(driver, "compiler", None)
         if hasattr(compiler, "_program"):
             self._shadow(compiler, "_program", f"compile for {driver.device}", "compile")
-        store = getattr(getattr(getattr(driver, "road", None), "kernels", None), "store", None)
+        store = getattr(getattr(getattr(driver, "executor", None), "kernels", None), "store", None)
         if store is not None:
             self._shadow(store, "compile", f"compile for {driver.device}", "compile")
 
-    def _shadow(self, owner: Any, name: str, words: str, category: str) -> None:
+    def _shadow(self, owner: Any, name: str, span_name: str, category: str) -> None:
+        """Replace `owner.name` by a method that records a span around the original. `stop` restores it."""
         method = getattr(owner, name)
 
-        def noted(*given: Any, **named: Any) -> Any:
-            with self.span(words, category):
-                return method(*given, **named)
+        def recorded_method(*args: Any, **kwargs: Any) -> Any:
+            with self.span(span_name, category):
+                return method(*args, **kwargs)
 
-        setattr(owner, name, noted)
+        setattr(owner, name, recorded_method)
         self._undo.callback(delattr, owner, name)
 
 
 def drivers() -> list[Any]:
-    """Of every device that was opened."""
+    """Return the drivers of all opened devices."""
     return [device._driver for device in known_devices() if device._driver is not None]
 
 
 def _tracers(launches: list[Launch]) -> list[Tracer]:
-    """Those of the backends that can be used here."""
+    """Return the tracers of the backends that are available."""
     from .backends import cuda_api
     from .backends.cpu.launching import CpuTracer
     from .backends.interpreter import InterpreterTracer
 
-    found: list[Tracer] = [CpuTracer(launches), InterpreterTracer(launches)]
+    tracers: list[Tracer] = [CpuTracer(launches), InterpreterTracer(launches)]
     try:
         from .backends.opencl_tracing import OpenCLTracer
 
-        found.append(OpenCLTracer(launches))
-    except DriverNotFound:  # no pyopencl: no such device either
+        tracers.append(OpenCLTracer(launches))
+    except DriverNotFound:  # without pyopencl there are no OpenCL devices to trace
         pass
     if cuda_api.may_exist():
         from .backends.cuda_tracing import CudaTracer
 
-        found.append(CudaTracer(launches))
-    return found
+        tracers.append(CudaTracer(launches))
+    return tracers

@@ -1,5 +1,7 @@
-"""Views used by the runtime itself and installed on Tensor by the api: reshape and contiguous choose between a view
-and a copy."""
+"""`reshape` and `contiguous`, which return a view or a copy, and `view_as_dtype`.
+
+The runtime uses them, and the api installs them on Tensor.
+"""
 
 from __future__ import annotations
 
@@ -11,63 +13,69 @@ from .kinds.view import view_strides
 from .records import registry
 from .tensor import Tensor
 
-__all__ = ["contiguous", "infer_shape", "reshape", "seen_as"]
+__all__ = ["contiguous", "infer_shape", "reshape", "view_as_dtype"]
 
 
 def contiguous(tensor: Tensor) -> Tensor:
-    """`tensor` itself if its elements lie row-major without gaps, else a copy that does."""
+    """Return `tensor` itself if it is contiguous, else a contiguous copy."""
     if tensor.meta.contiguous:
         return tensor
     return call(registry["contiguous_copy"], (tensor,))  # type: ignore[no-any-return]
 
 
 def infer_shape(shape: tuple[int, ...], numel: int, where: str) -> tuple[int, ...]:
-    """`shape` with one -1 replaced by what makes it hold `numel` elements. Raises `ShapeError`."""
-    known = 1
-    missing = -1
+    """Replace one -1 in `shape` by the size with which it has `numel` elements. Raises `ShapeError`."""
+    known_numel = 1
+    inferred_dim = -1
     for i, size in enumerate(shape):
-        if size == -1 and missing < 0:
-            missing = i
+        if size == -1 and inferred_dim < 0:
+            inferred_dim = i
         elif size < 0:
             raise ShapeError(f"{where}: invalid shape {list(shape)}: only one size may be -1")
         else:
-            known *= size
-    if missing >= 0:
-        if known == 0 or numel % known:
+            known_numel *= size
+    if inferred_dim >= 0:
+        if known_numel == 0 or numel % known_numel:
             raise ShapeError(f"{where}: {numel} elements do not fill shape {list(shape)}")
-        return (*shape[:missing], numel // known, *shape[missing + 1 :])
-    if known != numel:
-        raise ShapeError(f"{where}: shape {list(shape)} holds {known} elements, the tensor has {numel}")
+        return (*shape[:inferred_dim], numel // known_numel, *shape[inferred_dim + 1 :])
+    if known_numel != numel:
+        raise ShapeError(f"{where}: shape {list(shape)} holds {known_numel} elements, the tensor has {numel}")
     return shape
 
 
 def reshape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`tensor` in `shape` (one size may be -1): a view where strides allow it, else a copy."""
-    wanted = infer_shape(shape, tensor.meta.numel, "reshape")
-    if view_strides(tensor.meta, wanted) is None:
+    """Return `tensor` in `shape` (one size may be -1): a view if the strides allow it, else a copy."""
+    target_shape = infer_shape(shape, tensor.meta.numel, "reshape")
+    if view_strides(tensor.meta, target_shape) is None:
         tensor = contiguous(tensor)
-    return call(registry["view"], (tensor,), (wanted,))  # type: ignore[no-any-return]
+    return call(registry["view"], (tensor,), (target_shape,))  # type: ignore[no-any-return]
 
 
-def seen_as(tensor: Tensor, dtype: DType) -> Tensor:
-    """The memory of `tensor` as numbers of `dtype`: as many of the same size, else more or fewer along the last
-    dimension, whose elements must be neighbours. Raises `ShapeError`, `GradientError`."""
+def view_as_dtype(tensor: Tensor, dtype: DType) -> Tensor:
+    """Reinterpret the memory of `tensor` as elements of `dtype`.
+
+    If the sizes of the dtypes differ, the last dimension grows or shrinks.
+
+    Raises:
+        ShapeError: The last dimension is not contiguous, or does not consist of whole elements of `dtype`.
+        GradientError: The tensor requires a gradient.
+    """
     layout = tensor.meta
     if is_recorded(tensor):
         raise GradientError("view: the bits of a tensor that requires grad have no gradient; use .detach()")
-    own, new = layout.dtype.itemsize, dtype.itemsize
+    old_size, new_size = layout.dtype.itemsize, dtype.itemsize
     shape, strides = layout.shape, layout.strides
-    if own != new:
+    if old_size != new_size:
         if not shape or strides[-1] != 1:
             raise ShapeError(
                 f"view: {layout.dtype.name} as {dtype.name} needs neighbours along the last dimension, shape "
                 f"{list(shape)} has strides {list(strides)}; call .contiguous() first"
             )
-        if any(n * own % new for n in (shape[-1], *strides[:-1])) or tensor.start % new:
+        if any(n * old_size % new_size for n in (shape[-1], *strides[:-1])) or tensor.start % new_size:
             raise ShapeError(
                 f"view: {layout.dtype.name} as {dtype.name}: shape {list(shape)} with strides {list(strides)} from "
-                f"byte {tensor.start} is not made of whole numbers of {new} bytes"
+                f"byte {tensor.start} is not made of whole numbers of {new_size} bytes"
             )
-        shape = (*shape[:-1], shape[-1] * own // new)
-        strides = (*[s * own // new for s in strides[:-1]], 1)
+        shape = (*shape[:-1], shape[-1] * old_size // new_size)
+        strides = (*[s * old_size // new_size for s in strides[:-1]], 1)
     return Tensor(tensor.storage, meta(dtype, shape, strides, layout.device), tensor.start)

@@ -1,9 +1,9 @@
-"""Tests on a machine with little: no installed package, no SciPy. Nothing here happens where both are installed.
+"""Run tests on a machine without an installed weftgrad or without SciPy. Does nothing if both are installed.
 
 A copy of the tree is enough to run `pytest -m gpu` with Python, NumPy, triton, cuda-bindings, pytest, Jinja2 and
-PyYAML: the package is put together from links to the rooms, in a temporary folder that subprocesses find by
-PYTHONPATH; the generated modules are made anew; the few special functions that references need come from
-`bare_special`. `python tests/bare.py FOLDER` leaves such a package in FOLDER, for other commands:
+PyYAML. The package is assembled from links to the source folders, in a temporary folder on PYTHONPATH, and the
+generated modules are generated there. The special functions that references need come from `bare_special`.
+`python tests/bare.py FOLDER` creates such a package in FOLDER, for other commands:
 
     PYTHONPATH=FOLDER python -m weftgrad.cli bench --suite core
 """
@@ -35,7 +35,7 @@ generate(Path(sys.argv[2]))
 
 
 def link(folder: Path) -> Path:
-    """Put the package together in `folder`, which is then what PYTHONPATH needs to name."""
+    """Assemble the package in `folder`, and return `folder`, which must be on PYTHONPATH."""
     package = folder / "weftgrad"
     package.mkdir(parents=True)
     for entry in (ROOT / "api").iterdir():
@@ -44,24 +44,24 @@ def link(folder: Path) -> Path:
     for room in _ROOMS:
         (package / room).symlink_to(ROOT / room)
     subprocess.run([sys.executable, "-c", _GENERATE, str(ROOT), str(package / "_generated")], check=True)
-    told = folder / "weftgrad-0.dist-info"  # by which the command line finds commands of other rooms
-    told.mkdir()
+    dist_info = folder / "weftgrad-0.dist-info"  # its entry points tell the command line its further commands
+    dist_info.mkdir()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: weftgrad\nVersion: 0\n")
-    lines = [f"{name} = {place}" for name, place in project["entry-points"]["weftgrad.commands"].items()]
-    (told / "entry_points.txt").write_text("\n".join(["[weftgrad.commands]", *lines, ""]))
+    (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: weftgrad\nVersion: 0\n")
+    lines = [f"{name} = {target}" for name, target in project["entry-points"]["weftgrad.commands"].items()]
+    (dist_info / "entry_points.txt").write_text("\n".join(["[weftgrad.commands]", *lines, ""]))
     return folder
 
 
 def install() -> None:
-    """Make `weftgrad` and what references need of SciPy importable, if they are not."""
+    """Make `weftgrad` and the needed part of SciPy importable, if they are not."""
     if importlib.util.find_spec("weftgrad") is None and (ROOT / "codegen").is_dir():
         folder = Path(tempfile.mkdtemp(prefix="weftgrad-package-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         link(folder)
         sys.path.insert(0, str(folder))
-        others = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), others)))
+        existing_path = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), existing_path)))
     if importlib.util.find_spec("scipy") is None:
         import bare_special
 

@@ -1,6 +1,6 @@
 """The functions of `scipy.special` that references use, for machines without SciPy; in float64, from the math module.
 
-Where SciPy is installed, `test_bare.py` compares them with it.
+If SciPy is installed, `test_bare.py` compares both.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Array = Any
 
 # Bernoulli numbers B2, B4, …
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
-_FAR = 20.0  # from where the asymptotic series are exact to the last bits
+_MIN_ASYMPTOTIC = 20.0  # from here on the asymptotic series are exact to the last bits
 
 
-def _each(function: Callable[..., float]) -> Callable[..., Array]:
-    """`function` of numbers, element by element."""
+def _elementwise(function: Callable[..., float]) -> Callable[..., Array]:
+    """Apply a function of numbers to arrays, element by element."""
 
     def run(*arrays: Any) -> Array:
-        wide = np.broadcast_arrays(*(np.asarray(a, np.float64) for a in arrays))
-        flat = [function(*map(float, row)) for row in zip(*(a.reshape(-1) for a in wide), strict=True)]
-        return np.array(flat, np.float64).reshape(wide[0].shape)[()]
+        inputs = np.broadcast_arrays(*(np.asarray(a, np.float64) for a in arrays))
+        flat = [function(*map(float, row)) for row in zip(*(a.reshape(-1) for a in inputs), strict=True)]
+        return np.array(flat, np.float64).reshape(inputs[0].shape)[()]
 
     return run
 
@@ -48,7 +48,7 @@ def _erfinv(y: float) -> float:
     low, high = 0.0, 6.5  # erfc(6.5) is far below the distance of the last number from 1
     for _ in range(80):
         middle = (low + high) / 2
-        # The tail is compared where it is the more exact of the two.
+        # For large y compare the tail, which is more precise there.
         below = math.erf(middle) < y if y < 0.5 else math.erfc(middle) > 1 - y
         low, high = (middle, high) if below else (low, middle)
     return (low + high) / 2
@@ -69,7 +69,7 @@ def _psi(x: float) -> float:
     if abs(x - 1.461632144968362) < 0.05:  # near the zero, where sums would cancel
         return _psi_at_zero(x)
     terms = []
-    while x < _FAR:
+    while x < _MIN_ASYMPTOTIC:
         terms.append(-1 / x)
         x += 1
     terms += [math.log(x), -0.5 / x]
@@ -78,7 +78,7 @@ def _psi(x: float) -> float:
 
 
 def _psi_at_zero(x: float) -> float:
-    """Taylor's series about the zero, whose place is known to twice the precision."""
+    """Evaluate the Taylor series about the zero, whose position is known to twice the precision."""
     root, rest = 1.4616321449683622, 9.549995429965697e-17
     d = (x - root) - rest
     return math.fsum(_polygamma(k, root) * d**k / math.factorial(k) for k in range(1, 12))
@@ -96,7 +96,7 @@ def _polygamma(n: float, x: float) -> float:
     if x == math.inf:
         return 0.0
     s, terms = n + 1, []
-    while x < _FAR + n:
+    while x < _MIN_ASYMPTOTIC + n:
         terms.append(x**-s if x > 1e-30 else math.inf)
         x += 1
     terms += [x ** (1 - s) / (s - 1), 0.5 * x**-s]
@@ -107,9 +107,9 @@ def _polygamma(n: float, x: float) -> float:
     return (-1) ** (n + 1) * math.factorial(n) * math.fsum(terms)
 
 
-erf, erfc, erfinv = _each(math.erf), _each(math.erfc), _each(_erfinv)
-gammaln, psi, polygamma = _each(_gammaln), _each(_psi), _each(_polygamma)
-ndtr = _each(lambda x: 0.5 * math.erfc(-x / math.sqrt(2)))
+erf, erfc, erfinv = _elementwise(math.erf), _elementwise(math.erfc), _elementwise(_erfinv)
+gammaln, psi, polygamma = _elementwise(_gammaln), _elementwise(_psi), _elementwise(_polygamma)
+ndtr = _elementwise(lambda x: 0.5 * math.erfc(-x / math.sqrt(2)))
 
 
 def expit(x: Array) -> Array:
@@ -135,8 +135,8 @@ def logsumexp(a: Array, axis: Any = None, keepdims: bool = False) -> Array:
     top = np.max(a, axis=axis, keepdims=True)
     safe = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
-        found = np.log(np.sum(np.exp(a - safe), axis=axis, keepdims=True)) + safe
-    return found if keepdims else np.squeeze(found, axis=axis)
+        result = np.log(np.sum(np.exp(a - safe), axis=axis, keepdims=True)) + safe
+    return result if keepdims else np.squeeze(result, axis=axis)
 
 
 def softmax(x: Array, axis: Any = None) -> Array:
@@ -146,9 +146,9 @@ def softmax(x: Array, axis: Any = None) -> Array:
 
 def log_softmax(x: Array, axis: Any = None) -> Array:
     """x - logsumexp(x)."""
-    moved = np.asarray(x, np.float64) - np.max(x, axis=axis, keepdims=True)
-    return moved - logsumexp(moved, axis=axis, keepdims=True)
+    shifted = np.asarray(x, np.float64) - np.max(x, axis=axis, keepdims=True)
+    return shifted - logsumexp(shifted, axis=axis, keepdims=True)
 
 
-for _name in __all__:  # as `testing.resolve_reference` wants it: functions of SciPy
+for _name in __all__:  # `testing.resolve_reference` accepts functions of SciPy only
     globals()[_name].__module__ = "scipy.special"

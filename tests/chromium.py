@@ -1,4 +1,4 @@
-"""A headless Chromium, told what to do by its debugging protocol through two pipes: nothing else is needed."""
+"""A headless Chromium, controlled by its debugging protocol through two pipes, without further packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Self
 NAMES = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome", "google-chrome-stable")
 PATH = next(filter(None, map(shutil.which, NAMES)), None)
 
-# The browser reads from descriptor 3 and writes to 4; those given may be these numbers themselves.
+# The browser reads from descriptor 3 and writes to 4. The pipes may already have these numbers, so copy them first.
 _LAUNCHER = """
 import fcntl, os, sys
 r, w = (fcntl.fcntl(int(n), fcntl.F_DUPFD, 10) for n in sys.argv[1:3])
@@ -27,13 +27,13 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class Chromium:
-    """A browser with one tab. events: what it told, by method; asked: addresses that it requested."""
+    """A browser with one tab. events: the messages it sent."""
 
     def __init__(self, folder: Path, timeout: float = 60):
         self.folder, self.timeout = folder, timeout
         self.events: list[dict[str, Any]] = []
         self._numbers = itertools.count(1)
-        self._rest = b""
+        self._unread = b""
 
     def __enter__(self) -> Self:
         assert PATH
@@ -62,18 +62,18 @@ class Chromium:
         os.close(self._to)
 
     @property
-    def asked(self) -> list[str]:
-        """Addresses that were requested."""
+    def requested_urls(self) -> list[str]:
+        """The URLs that the browser requested."""
         return [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
 
     @property
     def complaints(self) -> list[Any]:
-        """What the console shows: messages, errors, refusals of the page's policy."""
+        """The messages of the console: logs, errors, violations of the page's policy."""
         methods = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
         return [e["params"] for e in self.events if e["method"] in methods]
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call a method and wait for its answer."""
+        """Call a method of the protocol, and return its answer."""
         number = next(self._numbers)
         session = {"sessionId": self._session} if self._session else {}
         os.write(self._to, json.dumps({"id": number, "method": method, "params": params} | session).encode() + b"\0")
@@ -84,25 +84,25 @@ class Chromium:
                 return dict(answer["result"])
 
     def open(self, address: str) -> None:
-        """Go to an address, and wait until it is loaded."""
+        """Open a URL, and wait until it is loaded."""
         self.ask("Page.navigate", url=address)
         while not any(e["method"] == "Page.loadEventFired" for e in self.events):
             self._read()
 
     def value(self, script: str) -> Any:
-        """What an expression is on the page."""
-        found = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        """Return the value of an expression on the page."""
+        result = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
 
     def press(self, key: str, code: int, text: str = "") -> None:
-        """A key, as a user presses it."""
+        """Press a key."""
         facts = {"key": key, "code": key if key != " " else "Space", "windowsVirtualKeyCode": code, "text": text}
         self.ask("Input.dispatchKeyEvent", type="keyDown", **facts)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **(facts | {"text": ""}))
 
     def click(self, element: str) -> None:
-        """The middle of the element that an expression gives, as a user's mouse."""
+        """Click the centre of the element that an expression returns."""
         self.value(f"{element}.scrollIntoView({{ block: 'center' }})")
         left, top, width, height = self.value(f"(({{ x, y, width, height }}) => [x, y, width, height])"
                                               f"({element}.getBoundingClientRect())")  # fmt: skip
@@ -111,18 +111,18 @@ class Chromium:
             self.ask("Input.dispatchMouseEvent", type=type, x=x, y=y, button="left", clickCount=1)
 
     def picture(self, path: Path) -> None:
-        """What is to be seen, as PNG."""
+        """Save a screenshot as PNG."""
         path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot")["data"]))
 
     def _read(self) -> dict[str, Any]:
-        """The next message; events are kept."""
+        """Return the next message; store it if it is an event."""
         end = time.monotonic() + self.timeout
-        while b"\0" not in self._rest:
+        while b"\0" not in self._unread:
             ready, _, _ = select.select([self._from], [], [], max(0.0, end - time.monotonic()))
             part = os.read(self._from, 1 << 16) if ready else b""
             assert part, f"the browser does not answer: {(self.folder / 'log').read_text(errors='replace')[-2000:]}"
-            self._rest += part
-        text, _, self._rest = self._rest.partition(b"\0")
+            self._unread += part
+        text, _, self._unread = self._unread.partition(b"\0")
         message = dict(json.loads(text))
         if "method" in message:
             self.events.append(message)

@@ -1,4 +1,4 @@
-"""Options of the suite, what may be missing where only a GPU is tested, and the stand-in for a GPU."""
+"""Options of the suite, handling of packages that GPU machines lack, and the fake GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import bare
 import pytest
 
 bare.install()
-os.environ.setdefault("WEFTGRAD_TUNE", "off")  # what a developer tuned does not change what is tested
+os.environ.setdefault("WEFTGRAD_TUNE", "off")  # schedules tuned on this machine must not change the tests
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--update-golden`."""
@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep kernels that tests compile out of the user's cache: beside pytest's own. Workers inherit the variable."""
+    """Cache the kernels of tests in pytest's cache folder, not the user's. Workers inherit the variable."""
     if "WEFTGRAD_CACHE" in os.environ or "XDG_CACHE_HOME" in os.environ:
         return
     folder = config.rootpath / ".pytest_cache" / "kernels"
@@ -32,14 +32,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m gpu`, only the modules with such tests are imported: the others need packages that may be missing."""
+    """With `-m gpu`, import only modules with such tests: others need packages that may be missing."""
     if config.option.markexpr != "gpu" or not collection_path.name.startswith("test_"):
         return None
     return "pytest.mark.gpu\n" not in collection_path.read_text(encoding="utf-8") or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of a GPU are skipped where there is none."""
+    """Skip GPU tests if there is no GPU."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = _why_no_gpu() if marked else ""
     for item in marked:
@@ -63,32 +63,32 @@ def _why_no_gpu() -> str:
 
 @pytest.fixture
 def cuda() -> Iterator[Any]:
-    """A stand-in for the driver library, with two devices; no misuse of it may be noted in the test."""
-    from cuda_running import KiB, in_place
+    """Use a fake driver library with two devices. The test fails if it misuses the library."""
+    from cuda_running import KiB, use_standin
     from cuda_standin import Gpu
 
-    with in_place(Gpu(), Gpu("Stand-in A100", (8, 0), 1 << 26, 108, 163 * KiB)) as made:
-        yield made
+    with use_standin(Gpu(), Gpu("Stand-in A100", (8, 0), 1 << 26, 108, 163 * KiB)) as standin:
+        yield standin
 
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A compiler that counts what it is asked for, and gives machine code of the stand-in."""
+    """Use a compiler that records its requests, and returns fake machine code."""
     from cuda_running import Compiler, compiler
 
-    made = Compiler()
-    monkeypatch.setattr(compiler, "binary", made.binary)
-    return made
+    counting_compiler = Compiler()
+    monkeypatch.setattr(compiler, "binary", counting_compiler.binary)
+    return counting_compiler
 
 
 @pytest.fixture
 def computing(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Kernels on the stand-in do what they should, by Triton's interpreter."""
+    """Let kernels on the fake GPU compute their results, by Triton's interpreter."""
     pytest.importorskip("triton")
     from cuda_running import compiler
     from cuda_standin import Interpreting
 
-    made = Interpreting(cuda)
-    monkeypatch.setattr(compiler, "binary", made.binary)
-    cuda.run_kernel = made.run
-    return made
+    interpreter = Interpreting(cuda)
+    monkeypatch.setattr(compiler, "binary", interpreter.binary)
+    cuda.run_kernel = interpreter.run
+    return interpreter

@@ -1,4 +1,4 @@
-"""Running the CUDA backend on the stand-in for its driver library: a step with every sort of parameter; a compiler."""
+"""Run the CUDA backend on the fake driver library: a step with every kind of parameter, and a fake compiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weftgrad.runtime.triton.signature import signature
 KiB, MiB = 1 << 10, 1 << 20
 NAMES = ("cuda:0", "cuda:1", "cuda:2")
 
-# A kernel with a parameter of every sort. Only its head is read here.
+# A kernel with a parameter of every kind. Only its signature is read here.
 TEXT = '''
 @triton.jit
 def scale_flat(x0, y0, n, sizes, none, numbers, integers, C: tl.constexpr, BLOCK: tl.constexpr, INDEX: tl.constexpr):
@@ -43,48 +43,48 @@ def make_step(
 ) -> Step:
     slots = (Slot(dtype), Slot(dtype))
     defines = (("BLOCK", 128), ("INDEX", index), *options.items())
-    made = Instance("scale", TEXT, "scale_flat", element, 1, slots, defines)
-    return Step(made, (0, 1), (n, (5, 60), ()), grid, None, n, scalars=(0, 1), integers=(2,))
+    instance = Instance("scale", TEXT, "scale_flat", element, 1, slots, defines)
+    return Step(instance, (0, 1), (n, (5, 60), ()), grid, None, n, scalars=(0, 1), integers=(2,))
 
 
 class Compiler:
-    """Instead of Triton: counts, and gives machine code of the stand-in."""
+    """A fake of Triton's compiler: records requests, and returns fake machine code."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, bool]] = []
+        self.requests: list[tuple[str, bool]] = []
         self.options: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     def binary(self, step: Step, aligned: bool, target: Any) -> compiler.Binary:
         with self._lock:
-            self.asked.append((step.instance.entry, aligned))
-            found = signature(step, aligned)
-            image = image_of(found.entry, found.codes + "QQ", len(self.asked))
-        return replace(compiler.Binary(found.entry, image, 128, 0), **self.options)
+            self.requests.append((step.instance.entry, aligned))
+            kernel_signature = signature(step, aligned)
+            image = image_of(kernel_signature.entry, kernel_signature.codes + "QQ", len(self.requests))
+        return replace(compiler.Binary(kernel_signature.entry, image, 128, 0), **self.options)
 
 
 @contextlib.contextmanager
-def in_place(*gpus: Gpu) -> Iterator[Standin]:
-    """A stand-in in the library's place; no misuse may have been noted in the end."""
-    made = Standin(*gpus)
-    own = state()
-    plans, own.plans = own.plans, {}
-    places = [wg.device(name) for name in NAMES]
-    drivers, default = [place._driver for place in places], devices._default
-    for place in places:
-        place._driver = None
-    cuda_api.use(made)
-    forget_ones()  # in the memory of another stand-in
+def use_standin(*gpus: Gpu) -> Iterator[Standin]:
+    """Replace the driver library by a fake, and assert at the end that it was not misused."""
+    standin = Standin(*gpus)
+    thread_state = state()
+    plans, thread_state.plans = thread_state.plans, {}
+    devices_used = [wg.device(name) for name in NAMES]
+    drivers, default = [used_device._driver for used_device in devices_used], devices._default
+    for used_device in devices_used:
+        used_device._driver = None
+    cuda_api.use(standin)
+    forget_ones()  # cached tensors in the memory of another fake
     try:
-        yield made
+        yield standin
     finally:
         forget_ones()
-        own.plans = plans
-        devices._default = default  # where none was chosen, the stand-in may have been
-        for place, driver in zip(places, drivers, strict=True):
-            place._driver = driver
+        thread_state.plans = plans
+        devices._default = default  # if none was set, the fake may have become the default
+        for used_device, driver in zip(devices_used, drivers, strict=True):
+            used_device._driver = driver
         cuda_api.use(None)
-    assert made.violations == []
+    assert standin.violations == []
 
 
 def driver_of(index: int = 0) -> Any:
@@ -92,10 +92,10 @@ def driver_of(index: int = 0) -> Any:
 
 
 def buffers(driver: Any, count: int = 2, nbytes: int = 4096, at: int = 0) -> list[Any]:
-    return [shifted(cuda_launch.Scratch(driver.allocate(nbytes, driver.default_stream)), at) for _ in range(count)]
+    return [shift(cuda_launch.Scratch(driver.allocate(nbytes, driver.default_stream)), at) for _ in range(count)]
 
 
-def shifted(scratch: Any, by: int) -> Any:
+def shift(scratch: Any, by: int) -> Any:
     scratch.start += by
     return scratch
 
@@ -104,7 +104,7 @@ def address(scratch: Any) -> int:
     return int(scratch.storage.buffer + scratch.start)
 
 
-def captured(driver: Any, work: Callable[[], Any], stream: Any = None) -> tuple[Any, Any]:
+def capture(driver: Any, work: Callable[[], Any], stream: Any = None) -> tuple[Any, Any]:
     stream = stream or driver.default_stream
     stream.begin_capture()
     try:

@@ -1,12 +1,12 @@
-"""A stand-in for NVIDIA's driver library: the functions of `cuda.bindings.driver` that the backend calls, on the host.
+"""A fake of NVIDIA's driver library: the functions of `cuda.bindings.driver` that the backend calls, on the host.
 
-Device memory is host memory. Work is queued and runs only when something waits for it, as late as CUDA allows, so that
-what relies on luck fails: a staging buffer used again too early, memory freed under a kernel, a missing wait between
-streams. Misuse that the real library would punish much later, or never, is noted in `violations`; what it refuses at
-once is refused here, by the same codes. Launches are recorded with the bytes of every parameter, read through the
-pointers that were passed, by the sizes that the machine code says (a cubin's own table).
+Device memory is host memory. Queued work runs only when something waits for it, as late as CUDA allows. So races show:
+a staging buffer that is reused too early, memory that is freed under a kernel, a missing wait between streams. Misuse
+that the real library would detect later or never is recorded in `violations`; errors that it reports at once are
+reported here with the same codes. Launches are recorded with the bytes of every parameter, read through the pointers
+that were passed. Their sizes come from the machine code (a cubin's own table).
 
-`run_kernel(launch)`, where it is set, computes what a kernel would have.
+`run_kernel(launch)`, if set, computes what the kernel would compute.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ BAD_HANDLE = CUresult.CUDA_ERROR_INVALID_HANDLE
 
 
 class Handle:
-    """What the library gives out: compared by identity, an integer for those who ask."""
+    """An opaque handle of the library: compared by identity, convertible to an integer."""
 
     def __int__(self) -> int:
         return id(self)
@@ -88,11 +88,11 @@ class Context(Handle):
 
 
 class Allocation:
-    """Memory: of a device, or of the host and pinned."""
+    """An allocation of device memory or of pinned host memory."""
 
     def __init__(self, nbytes: int, context: Context | None, pinned: bool):
-        self.room = np.full(nbytes + 512, 0xCB, np.uint8)  # memory holds anything at first
-        self.address = self.room.ctypes.data + -self.room.ctypes.data % 512
+        self.buffer = np.full(nbytes + 512, 0xCB, np.uint8)  # garbage: real memory is uninitialised
+        self.address = self.buffer.ctypes.data + -self.buffer.ctypes.data % 512
         self.nbytes = nbytes
         self.context = context
         self.pinned = pinned
@@ -100,7 +100,7 @@ class Allocation:
 
 @dataclass
 class Op:
-    """One thing in a queue. touches: (address, bytes) of memory it uses. wait: (stream, how many of its ops)."""
+    """One operation in a queue. touches: (address, bytes) of the memory it uses. wait: (stream, number of its ops)."""
 
     kind: str
     run: Callable[[], None] | None = None
@@ -122,7 +122,7 @@ class Event(Handle):
     def __init__(self, context: Context, timing: bool):
         self.context = context
         self.timing = timing
-        self.at: tuple[Stream, int] | None = None
+        self.position: tuple[Stream, int] | None = None
         self.capture: Capture | None = None
         self.frontier: set[int] = set()
         self.time = 0
@@ -143,14 +143,14 @@ class Capture:
         stream.frontier = {len(self.nodes) - 1}
 
     def joined(self) -> bool:
-        """Whether everything collected leads back to the stream that the capture began on."""
-        seen, stack = set(), list(self.origin.frontier)
+        """Return True if all captured work is joined to the stream that the capture began on."""
+        visited, stack = set(), list(self.origin.frontier)
         while stack:
-            at = stack.pop()
-            if at not in seen:
-                seen.add(at)
-                stack += self.nodes[at][1]
-        return len(seen) == len(self.nodes)
+            node = stack.pop()
+            if node not in visited:
+                visited.add(node)
+                stack += self.nodes[node][1]
+        return len(visited) == len(self.nodes)
 
 
 class Graph(Handle):
@@ -175,7 +175,7 @@ class Module(Handle):
 
 @dataclass
 class Launch:
-    """One launch as it arrived. parameters: the bytes of each. ran: when it ran, in order; nowhere in time at first."""
+    """One launch. parameters: the bytes of each parameter. ran: the position of each run in the order of all runs."""
 
     function: str
     image: bytes = field(repr=False)
@@ -187,50 +187,53 @@ class Launch:
     ran: list[int] = field(default_factory=list)
 
     def values(self, codes: str) -> list[Any]:
-        """The parameters read as `struct` codes; there must be as many."""
+        """Return the parameters, unpacked by one `struct` code each."""
         assert len(codes) == len(self.parameters), f"{len(codes)} codes for {len(self.parameters)} parameters"
         return [struct.unpack("=" + c, p)[0] for c, p in zip(codes, self.parameters, strict=True)]
 
 
 def image_of(name: str, codes: str, serial: int = 0) -> bytes:
-    """Machine code of the stand-in: a kernel whose parameters have these `struct` codes."""
+    """Return fake machine code of a kernel whose parameters have these `struct` codes."""
     sizes = [struct.calcsize("=" + c) for c in codes]
     return b"STANDIN" + json.dumps({"name": name, "sizes": sizes, "serial": serial}).encode()
 
 
 def parameter_sizes(image: bytes) -> dict[str, list[int]]:
-    """Bytes of every parameter of every kernel in `image`: a cubin (by its `.nv.info` sections) or the stand-in's."""
+    """Return the parameter sizes in bytes of every kernel in a cubin (from its `.nv.info` sections) or fake image."""
     if image.startswith(b"STANDIN"):
-        told = json.loads(image[7:])
-        return {told["name"]: told["sizes"]}
+        description = json.loads(image[7:])
+        return {description["name"]: description["sizes"]}
     if not image.startswith(b"\x7fELF"):
         return {}
-    at, size, count, names = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HHH", image, 58)
-    heads = [struct.unpack_from("<IIQQQQIIQQ", image, at + size * i) for i in range(count)]
-    strings = image[heads[names][4] :]
-    found: dict[str, list[int]] = {}
-    for head in heads:
-        title = strings[head[0] :].split(b"\0")[0].decode()
+    table_offset, entry_size, count, names_index = (
+        struct.unpack_from("<Q", image, 40)[0],
+        *struct.unpack_from("<HHH", image, 58),
+    )
+    sections = [struct.unpack_from("<IIQQQQIIQQ", image, table_offset + entry_size * i) for i in range(count)]
+    strings = image[sections[names_index][4] :]
+    sizes_by_kernel: dict[str, list[int]] = {}
+    for section in sections:
+        title = strings[section[0] :].split(b"\0")[0].decode()
         if not title.startswith(".nv.info."):
             continue
-        data = image[head[4] : head[4] + head[5]]
+        data = image[section[4] : section[4] + section[5]]
         sizes: dict[int, int] = {}
-        place = 0
-        while place < len(data):
-            form, kind, length = struct.unpack_from("<BBH", data, place)
-            place += 4
-            if form == 4:  # a value of `length` bytes follows; for the others it is in the head
+        offset = 0
+        while offset < len(data):
+            form, kind, length = struct.unpack_from("<BBH", data, offset)
+            offset += 4
+            if form == 4:  # a value of `length` bytes follows; other forms have it in the header
                 if kind == 0x17:  # EIATTR_KPARAM_INFO: index, ordinal, offset, flags with the size above bit 18
-                    _, ordinal, _, flags = struct.unpack_from("<IHHI", data, place)
+                    _, ordinal, _, flags = struct.unpack_from("<IHHI", data, offset)
                     sizes[ordinal] = flags >> 18
-                place += length
-        found[title[len(".nv.info.") :]] = [sizes[i] for i in range(len(sizes))]
-    return found
+                offset += length
+        sizes_by_kernel[title[len(".nv.info.") :]] = [sizes[i] for i in range(len(sizes))]
+    return sizes_by_kernel
 
 
 @dataclass
 class Gpu:
-    """What a device of the stand-in claims to be."""
+    """The properties that a fake device reports."""
 
     name: str = "Stand-in H200"
     sm: tuple[int, int] = (9, 0)
@@ -240,7 +243,7 @@ class Gpu:
 
 
 class Standin(types.SimpleNamespace):
-    """Put in the place of `cuda.bindings.driver` by `cuda_api.use`."""
+    """The fake library, which replaces `cuda.bindings.driver` by `cuda_api.use`."""
 
     CUresult = CUresult
     CUdevice_attribute = CUdevice_attribute
@@ -257,25 +260,25 @@ class Standin(types.SimpleNamespace):
         self.streams: list[Stream] = []
         self.captures: list[Capture] = []
         self.run_kernel: Callable[[Launch], None] | None = None
-        self.lost: CUresult | None = None  # the context is: every call fails with this
+        self.lost: CUresult | None = None  # the context is lost: every call fails with this code
         self._freed: list[Allocation] = []
         self._failures: dict[str, list[CUresult | None]] = {}
         self._local = threading.local()
         self._lock = threading.RLock()
         self._ran = 0
 
-    # Orders from tests
+    # Controls for tests
 
     def fail(self, name: str, code: int, after: int = 0, times: int = 1) -> None:
-        """Let `times` calls of a function fail, after `after` more that do not."""
+        """Let `times` calls of a function fail, after `after` calls that succeed."""
         self._failures[name] = [None] * after + [CUresult(code)] * times
 
     def corrupt(self, code: int) -> None:
-        """A kernel went wrong: from now on everything fails."""
+        """Simulate a failed kernel: from now on every call fails."""
         self.lost = CUresult(code)
 
     def held(self, pinned: bool = False) -> int:
-        """Bytes allocated now."""
+        """Return the bytes allocated now."""
         return sum(a.nbytes for a in self.allocations.values() if a.pinned == pinned)
 
     def _enter(self, name: str) -> CUresult:
@@ -292,7 +295,7 @@ class Standin(types.SimpleNamespace):
     def _current(self) -> Context | None:
         return getattr(self._local, "context", None)
 
-    def _at(self, address: int, nbytes: int) -> Allocation | None:
+    def _find_allocation(self, address: int, nbytes: int) -> Allocation | None:
         for allocation in self.allocations.values():
             if allocation.address <= address and address + nbytes <= allocation.address + allocation.nbytes:
                 return allocation
@@ -302,7 +305,7 @@ class Standin(types.SimpleNamespace):
         if stream.destroyed:
             self.violations.append(f"{op.kind} on a destroyed stream")
         for address, nbytes in op.touches:
-            if self._at(address, nbytes) is None:
+            if self._find_allocation(address, nbytes) is None:
                 self.violations.append(f"{op.kind} uses {nbytes} bytes at {address:#x}, which nobody owns")
         if stream.capture is not None:
             stream.capture.add(stream, op)
@@ -313,11 +316,11 @@ class Standin(types.SimpleNamespace):
         until = len(stream.ops) if until is None else until
         while stream.done < until:
             op = stream.ops[stream.done]
-            stream.done += 1  # first: streams may wait for each other's earlier work
+            stream.done += 1  # before running it: streams may wait for each other's earlier work
             if op.wait is not None:
                 self._drain(*op.wait)
             for address, nbytes in op.touches:
-                if self._at(address, nbytes) is None:
+                if self._find_allocation(address, nbytes) is None:
                     self.violations.append(f"{op.kind} ran after its memory was freed")
                     return
             if op.run is not None:
@@ -339,7 +342,7 @@ class Standin(types.SimpleNamespace):
         return OK
 
     def _unsafe(self) -> CUresult:
-        """What calls that might wait give, on a thread that captures and has not relaxed the rules."""
+        """Return the error of calls that might wait, on a thread that captures in a mode that forbids them."""
         if getattr(self._local, "mode", 0) != CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED:
             for capture in self.captures:
                 if capture.mode == 0 or (capture.mode == 1 and capture.thread == threading.get_ident()):
@@ -408,9 +411,9 @@ class Standin(types.SimpleNamespace):
         return (self.lost or OK,)
 
     def cuThreadExchangeStreamCaptureMode(self, mode: int) -> tuple[CUresult, int]:
-        before = getattr(self._local, "mode", CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
+        previous = getattr(self._local, "mode", CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
         self._local.mode = mode
-        return OK, before
+        return OK, previous
 
     # Memory
 
@@ -423,26 +426,26 @@ class Standin(types.SimpleNamespace):
             return code or BAD_VALUE, None
         if not pinned and current.allocated + nbytes > self.gpus[current.device].memory:
             return CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
-        made = Allocation(nbytes, current, pinned)
+        allocation = Allocation(nbytes, current, pinned)
         if not pinned:
             current.allocated += nbytes
-        self.allocations[made.address] = made
-        return OK, made.address
+        self.allocations[allocation.address] = allocation
+        return OK, allocation.address
 
     def _free(self, name: str, address: int, pinned: bool) -> tuple[CUresult]:
         code = self._enter(name) or self._unsafe()
         if code:
             return (code,)
-        found = self.allocations.get(address)
-        if found is None or found.pinned != pinned:
+        allocation = self.allocations.get(address)
+        if allocation is None or allocation.pinned != pinned:
             self.violations.append(f"{name} of {address:#x}, which is not allocated")
             return (BAD_VALUE,)
-        if self._pending(found):
+        if self._pending(allocation):
             self.violations.append(f"{name} of memory that queued work uses")
         if not pinned:
-            found.context.allocated -= found.nbytes
-        found.room[:] = 0xDD
-        self._freed.append(self.allocations.pop(address))  # kept, so that its addresses do not come again
+            allocation.context.allocated -= allocation.nbytes
+        allocation.buffer[:] = 0xDD
+        self._freed.append(self.allocations.pop(address))  # kept alive, so that its addresses are not reused
         return (OK,)
 
     def cuMemAlloc(self, bytesize: int) -> tuple[CUresult, Any]:
@@ -467,14 +470,14 @@ class Standin(types.SimpleNamespace):
         if code:
             return (code,)
         touches = [(dstDevice, ByteCount)]
-        if self._at(srcHost, ByteCount) is not None:  # pinned: read when the copy runs
+        if self._find_allocation(srcHost, ByteCount) is not None:  # pinned: read when the copy runs
             touches.append((srcHost, ByteCount))
             run = lambda: ctypes.memmove(dstDevice, srcHost, ByteCount)  # noqa: E731
         else:
             if hStream.capture is not None:
                 self.violations.append("a graph copies from memory that is not pinned")
-            held = ctypes.string_at(srcHost, ByteCount)
-            run = lambda: ctypes.memmove(dstDevice, held, ByteCount)  # noqa: E731
+            staged = ctypes.string_at(srcHost, ByteCount)
+            run = lambda: ctypes.memmove(dstDevice, staged, ByteCount)  # noqa: E731
         self._push(hStream, Op("copy to the device", run, touches))
         return (OK,)
 
@@ -483,7 +486,7 @@ class Standin(types.SimpleNamespace):
         if code:
             return (code,)
         touches = [(srcDevice, ByteCount)]
-        pinned = self._at(dstHost, ByteCount) is not None
+        pinned = self._find_allocation(dstHost, ByteCount) is not None
         if pinned:
             touches.append((dstHost, ByteCount))
         run = lambda: ctypes.memmove(dstHost, srcDevice, ByteCount)  # noqa: E731
@@ -500,8 +503,8 @@ class Standin(types.SimpleNamespace):
         if code:
             return (code,)
         for address, context in ((dstDevice, dstContext), (srcDevice, srcContext)):
-            found = self._at(address, ByteCount)
-            if found is not None and found.context is not context:
+            allocation = self._find_allocation(address, ByteCount)
+            if allocation is not None and allocation.context is not context:
                 self.violations.append("a copy between devices names the wrong context")
         run = lambda: ctypes.memmove(dstDevice, srcDevice, ByteCount)  # noqa: E731
         touches = [(dstDevice, ByteCount), (srcDevice, ByteCount)]
@@ -517,9 +520,9 @@ class Standin(types.SimpleNamespace):
             return code or CUresult.CUDA_ERROR_INVALID_CONTEXT, None
         if flags != 1:
             self.violations.append("a stream that waits for the legacy default stream")
-        made = Stream(current)
-        self.streams.append(made)
-        return OK, made
+        stream = Stream(current)
+        self.streams.append(stream)
+        return OK, stream
 
     def cuStreamDestroy(self, hStream: Stream) -> tuple[CUresult]:
         if hStream.destroyed:
@@ -556,12 +559,12 @@ class Standin(types.SimpleNamespace):
             elif hStream.capture is not hEvent.capture:
                 return (CUresult.CUDA_ERROR_STREAM_CAPTURE_ISOLATION,)
             hStream.frontier |= hEvent.frontier
-        elif hEvent.at is None:
+        elif hEvent.position is None:
             self.violations.append("a stream waits for an event that was never recorded")
         elif hStream.capture is not None:
             return (CUresult.CUDA_ERROR_STREAM_CAPTURE_ISOLATION,)
         else:
-            self._push(hStream, Op("wait", wait=hEvent.at))
+            self._push(hStream, Op("wait", wait=hEvent.position))
         return (OK,)
 
     def cuEventCreate(self, Flags: int) -> tuple[CUresult, Any]:
@@ -586,7 +589,7 @@ class Standin(types.SimpleNamespace):
                 hEvent.time = self._ran
 
             self._push(hStream, Op("event", note))
-            hEvent.at = (hStream, len(hStream.ops))
+            hEvent.position = (hStream, len(hStream.ops))
         return (OK,)
 
     def cuEventQuery(self, hEvent: Event) -> tuple[CUresult]:
@@ -596,7 +599,7 @@ class Standin(types.SimpleNamespace):
         if hEvent.capture is not None:
             hEvent.capture.broken = True
             return (CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,)
-        ready = hEvent.at is None or hEvent.at[0].done >= hEvent.at[1]
+        ready = hEvent.position is None or hEvent.position[0].done >= hEvent.position[1]
         return (OK if ready else CUresult.CUDA_ERROR_NOT_READY,)
 
     def cuEventSynchronize(self, hEvent: Event) -> tuple[CUresult]:
@@ -606,17 +609,17 @@ class Standin(types.SimpleNamespace):
         if hEvent.capture is not None:
             hEvent.capture.broken = True
             return (CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,)
-        if hEvent.at is not None:
+        if hEvent.position is not None:
             with self._lock:
-                self._drain(*hEvent.at)
+                self._drain(*hEvent.position)
         return (self.lost or OK,)
 
     def cuEventElapsedTime(self, hStart: Event, hEnd: Event) -> tuple[CUresult, Any]:
         code = self._enter("cuEventElapsedTime")
         for event in (hStart, hEnd):
-            if event.at is None or not event.timing:
+            if event.position is None or not event.timing:
                 return BAD_HANDLE, None
-            if event.at[0].done < event.at[1]:
+            if event.position[0].done < event.position[1]:
                 return CUresult.CUDA_ERROR_NOT_READY, None
         return code, float(hEnd.time - hStart.time)
 
@@ -682,8 +685,8 @@ class Standin(types.SimpleNamespace):
         current = self._current()
         if code or current is None:
             return code or CUresult.CUDA_ERROR_INVALID_CONTEXT, None
-        made = Module(current, bytes(image))
-        return (OK, made) if made.sizes else (CUresult.CUDA_ERROR_INVALID_IMAGE, None)
+        module = Module(current, bytes(image))
+        return (OK, module) if module.sizes else (CUresult.CUDA_ERROR_INVALID_IMAGE, None)
 
     def cuModuleGetFunction(self, hmod: Module, name: bytes) -> tuple[CUresult, Any]:
         code = self._enter("cuModuleGetFunction")
@@ -723,8 +726,8 @@ class Standin(types.SimpleNamespace):
         if sharedMemBytes > f.allowed_shared:
             return (BAD_VALUE,)
         sizes = f.module.sizes[f.name]
-        places = (ctypes.c_void_p * len(sizes)).from_address(kernelParams)
-        parameters = [ctypes.string_at(place, size) for place, size in zip(places, sizes, strict=True)]
+        addresses = (ctypes.c_void_p * len(sizes)).from_address(kernelParams)
+        parameters = [ctypes.string_at(address, size) for address, size in zip(addresses, sizes, strict=True)]
         launch = Launch(f.name, f.module.image, grid, blockDimX, sharedMemBytes, hStream, parameters)
         self.launches.append(launch)
 
@@ -734,71 +737,71 @@ class Standin(types.SimpleNamespace):
             if self.run_kernel is not None:
                 self.run_kernel(launch)
 
-        # Which parameters are pointers the machine code does not say: what looks like one of ours is one.
-        eight = [struct.unpack("=Q", p)[0] for p in parameters if len(p) == 8]
+        # The machine code does not tell pointers from integers: a value that is an address of ours counts as a pointer.
+        pointers = [struct.unpack("=Q", p)[0] for p in parameters if len(p) == 8]
         ranges = [(a.address, a.nbytes) for a in (*self.allocations.values(), *self._freed)]
-        touches = [(a, 1) for a in eight if any(low <= a < low + n for low, n in ranges)]
+        touches = [(a, 1) for a in pointers if any(low <= a < low + n for low, n in ranges)]
         self._push(hStream, Op(f"kernel {f.name}", run, touches))
         return (OK,)
 
 
 class Interpreting:
-    """Machine code that is run by Triton's interpreter: stands in for the compiler and for the GPU's cores at once.
+    """A compiler and a GPU at once: launches run in Triton's interpreter.
 
     Use as `monkeypatch.setattr(compile, "binary", interpreting.binary)` and `standin.run_kernel = interpreting.run`.
-    What a kernel is given are the bytes that arrived at the launch, and nothing else.
+    A kernel gets only the parameter bytes that arrived at the launch.
     """
 
     def __init__(self, standin: Standin):
         self.standin = standin
         self.known: dict[bytes, tuple[Any, Any]] = {}
-        self._serials = itertools.count()  # kernels are built by several threads: each needs a number of its own
+        self._serials = itertools.count()  # unique image numbers, since several threads build kernels
 
     def binary(self, step: Any, aligned: bool, target: Any) -> Any:
         from weftgrad.runtime.triton.compile import Binary
         from weftgrad.runtime.triton.signature import signature
 
-        found = signature(step, aligned)
-        image = image_of(found.entry, found.codes + "QQ", next(self._serials))
-        self.known[image] = (step, found)
-        return Binary(found.entry, image, 128, 0)
+        kernel_signature = signature(step, aligned)
+        image = image_of(kernel_signature.entry, kernel_signature.codes + "QQ", next(self._serials))
+        self.known[image] = (step, kernel_signature)
+        return Binary(kernel_signature.entry, image, 128, 0)
 
     def run(self, launch: Launch) -> None:
         from weftgrad.runtime.triton import interpret, source
 
-        step, found = self.known[launch.image]
-        values = iter(launch.values(found.codes + "QQ"))
+        step, kernel_signature = self.known[launch.image]
+        values = iter(launch.values(kernel_signature.codes + "QQ"))
         arguments: list[Any] = []
-        for name, kind in found.types.items():
+        for name, kind in kernel_signature.types.items():
             if isinstance(kind, tuple):
                 arguments.append(tuple(next(values) for _ in kind))
             elif kind.startswith("*"):
                 arguments.append(self._region(name, next(values)))
             elif kind != "constexpr":
                 arguments.append(next(values))
-        constants = {k: _resolved(v) for k, v in found.constants.items()}
-        function = source.functions(source.module_text(step.instance))[found.entry]
+        constants = {k: _resolve_constant(v) for k, v in kernel_signature.constants.items()}
+        function = source.functions(source.module_text(step.instance))[kernel_signature.entry]
         owned = self.standin.allocations.values() if step.reaches else ()
         interpret.launch(
             function,
             launch.grid,
-            found.types,
+            kernel_signature.types,
             arguments,
             constants=constants,
-            divisible=found.divisible,
-            reach=[interpret.Region("", a.address, a.address, a.address + a.nbytes) for a in owned],
+            divisible=kernel_signature.divisible,
+            reachable=[interpret.Region("", a.address, a.address, a.address + a.nbytes) for a in owned],
             name=step.instance.name,
         )
 
     def _region(self, name: str, address: int) -> Any:
         from weftgrad.runtime.triton.interpret import Region
 
-        owner = self.standin._at(address, 1)
+        owner = self.standin._find_allocation(address, 1)
         assert owner is not None, f"{name} points to memory that nobody owns"
         return Region(name, address, owner.address, owner.address + owner.nbytes)
 
 
-def _resolved(value: Any) -> Any:
+def _resolve_constant(value: Any) -> Any:
     import triton.language as tl
 
     from weftgrad.runtime.triton.signature import resolve

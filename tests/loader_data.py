@@ -1,4 +1,4 @@
-"""Data sets for workers, which import this module and so neither pytest nor anything else that takes long."""
+"""Data sets for loader workers. Workers import this module, so it imports nothing slow, such as pytest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pair = namedtuple("Pair", "left right")
 
 
 class Images(Dataset):
-    """Sample i is an image that is i + 1 everywhere, and i. What else happens is told by `faults`, by number."""
+    """Sample i is an image filled with i + 1, and i. faults: by index, the name in `FAULTS` of what happens first."""
 
     def __init__(self, count, faults=None, side=8):
         self.count, self.faults, self.side = count, faults or {}, side
@@ -59,7 +59,7 @@ FAULTS = {
 
 
 class Kinds(Dataset):
-    """A sample of every type that is collated."""
+    """Each sample has a value of every type that can be collated."""
 
     def __len__(self):
         return 8
@@ -80,7 +80,7 @@ class Kinds(Dataset):
 
 
 class Numbers(IterableDataset):
-    """0 to count - 1, shared out among workers if `shared`."""
+    """0 to count - 1, split among the workers if `shared`."""
 
     def __init__(self, count, shared=True):
         self.count, self.shared = count, shared
@@ -96,7 +96,7 @@ class Numbers(IterableDataset):
 
 
 class Report(Dataset):
-    """Sample i tells about the process that makes it: what workers promise."""
+    """Sample i describes the process that makes it."""
 
     def __len__(self):
         return 8
@@ -119,7 +119,7 @@ class Report(Dataset):
 
 
 def mark(number):
-    """As worker_init_fn: note that it was called, after seeding."""
+    """worker_init_fn that records that it was called, after seeding."""
     info = get_worker_info()
     assert info.id == number
     assert wg.initial_seed() == info.seed
@@ -127,37 +127,37 @@ def mark(number):
 
 
 def no_init(number):
-    """As worker_init_fn: fail."""
+    """worker_init_fn that fails."""
     raise LookupError(f"worker {number} has no licence")
 
 
 def small_files(number):
-    """As worker_init_fn: let this process have no more than 1 MiB of shared memory at a time."""
+    """worker_init_fn that limits this process to segments of 1 MiB of shared memory."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
 def as_list(batch):
-    """As collate_fn: the samples as they are."""
+    """collate_fn that returns the samples unchanged."""
     return batch
 
 
-class Kept(Dataset):
-    """Keeps every batch that it collates, and gives all of them again in the second half."""
+class CachingDataset(Dataset):
+    """Keeps every batch that it collates, and returns them again in the second half."""
 
     def __init__(self):
-        self.kept = []
+        self.batches = []
 
     def __len__(self):
         return 32
 
     def __getitem__(self, i):
         if i < 16:
-            self.kept.append(default_collate([np.full(1000, i, np.int64)]))
-        return self.kept[i % 16]
+            self.batches.append(default_collate([np.full(1000, i, np.int64)]))
+        return self.batches[i % 16]
 
 
 class Locked(Dataset):
-    """Counts its samples in memory that all workers share."""
+    """Counts its samples in a value that all workers share."""
 
     def __init__(self, value, count):
         self.value, self.count = value, count
@@ -172,7 +172,7 @@ class Locked(Dataset):
 
 
 class Gated(Dataset):
-    """Sample 0 waits for a gate to open; the others do not."""
+    """Sample 0 waits for an event; the others do not."""
 
     def __init__(self, gate, count):
         self.gate, self.count = gate, count
@@ -185,18 +185,18 @@ class Gated(Dataset):
         return i
 
 
-# What processes of weftgrad.multiprocessing run -----------------------------------------------------------------------
+# Functions for processes of weftgrad.multiprocessing ------------------------------------------------------------------
 
 
 def add_one(index, steps, weights):
-    """Add 1 to shared weights, so many times."""
+    """Add 1 to shared weights, `steps` times."""
     for _ in range(steps):
         weights.add_(1.0)
     weights.tolist()  # waits
 
 
 def hogwild(index, model, xs, ys, steps):
-    """Train a shared model by plain steps of gradient descent, in place, each process on a half of the data."""
+    """Train a shared model in place by gradient descent, each of two processes on half of the data."""
     half = slice(index * len(xs) // 2, (index + 1) * len(xs) // 2)
     for _ in range(steps):
         model.zero_grad()
@@ -207,7 +207,7 @@ def hogwild(index, model, xs, ys, steps):
 
 
 def fail(index, how, at):
-    """Raise, or be killed, in process `at`."""
+    """Raise an error, or be killed, in process `at`."""
     if index == at:
         if how == "raise":
             raise ArithmeticError("one and one is three")
@@ -216,12 +216,12 @@ def fail(index, how, at):
 
 
 def square(x):
-    """For pools."""
+    """Return the square of a tensor and its properties; runs in a pool."""
     return x * x, x.is_shared(), x.requires_grad
 
 
 def echo(inbox, outbox):
-    """Change what comes by one, in place, and send it back, until None comes."""
+    """Add 1 to each received tensor in place, and send it back, until None is received."""
     for value in iter(inbox.get, None):
         value.data.add_(1.0)
         value.tolist()  # waits

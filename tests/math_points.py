@@ -1,4 +1,4 @@
-"""What math functions are judged by, on every target: arguments, recorded values, and errors in ULP."""
+"""Test points of math functions for every target: arguments, recorded values, and errors in ULP."""
 
 import math
 
@@ -38,7 +38,7 @@ RECORDED: dict[str, list[tuple[float, float]]] = {
         (0.999, 2.3267537655135246), (-0.9999999, -3.7665625816384707), (0.9999999999999999, 5.8635847487551676),
     ],
 }  # fmt: skip
-# polygamma, in the same way: order, number, value.
+# polygamma, rounded in the same way: order, argument, value.
 POLYGAMMA = [
     (1, 0.3, 12.245364546107732), (1, -3.2, 28.298186402194034), (2, 0.001, -2000000002.3976321),
     (2, 2.5, -0.2362040516417274), (2, -0.7, -69.44163279863854), (2, 11.0, -0.009049834970802067),
@@ -57,14 +57,14 @@ EDGES = [
 
 
 def any_bits(dtype: type, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers of any magnitude, NaN and subnormals among them."""
+    """Return floats with random bits, including NaN and subnormals."""
     if dtype is np.float32:
         return rng.integers(0, 2**32, n, dtype=np.uint32).view(np.float32)
     return rng.integers(0, 2**64, n, dtype=np.uint64).view(np.float64)
 
 
 def inputs(dtype: type, rng: np.random.Generator) -> np.ndarray:
-    """The numbers that functions are tried on, of float32 or float64."""
+    """Return the arguments to test functions with, in float32 or float64."""
     parts = [
         any_bits(dtype, 20000, rng), np.array(EDGES), np.arange(-200, 200) * 0.5, rng.normal(size=10000),
         rng.normal(size=5000) * 10, rng.uniform(-110, 110, 10000), rng.uniform(-1, 1, 10000),
@@ -76,15 +76,15 @@ def inputs(dtype: type, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([part.astype(dtype) for part in parts])
 
 
-def ulps(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The errors in ULP of the type of `got`; infinity where one is NaN or infinite and the other is not."""
-    dtype = got.dtype
+def ulps(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Return the errors in ULP of the dtype of `actual`; infinity if only one of both is finite or NaN."""
+    dtype = actual.dtype
     limit = float(np.finfo(dtype).max)
     rounded = expected.astype(dtype)
-    errors = np.full(got.shape, np.inf)
-    errors[(got == rounded) | (np.isnan(got) & np.isnan(rounded))] = 0
-    finite = np.isfinite(rounded) & np.isfinite(got)
+    errors = np.full(actual.shape, np.inf)
+    errors[(actual == rounded) | (np.isnan(actual) & np.isnan(rounded))] = 0
+    finite = np.isfinite(rounded) & np.isfinite(actual)
     spacing = np.spacing(np.abs(rounded[finite])).astype(expected.dtype)
-    errors[finite] = (np.abs(got[finite].astype(expected.dtype) - expected[finite]) / spacing).astype(np.float64)
-    border = ~finite & (np.abs(got) >= limit) & (np.abs(expected) >= limit * (1 - 1e-6))
+    errors[finite] = (np.abs(actual[finite].astype(expected.dtype) - expected[finite]) / spacing).astype(np.float64)
+    border = ~finite & (np.abs(actual) >= limit) & (np.abs(expected) >= limit * (1 - 1e-6))
     return np.where(border, np.minimum(errors, 1), errors)

@@ -1,4 +1,4 @@
-"""Cases of attention's ops, against formulas in NumPy with all scores in memory, in float64."""
+"""Test cases of the attention ops, against formulas in NumPy that store all scores, in float64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from op_references import REFERENCES
 from op_references_kinds import KIND_REFERENCES
-from op_running import Array, Case, Slopes, caller, has, rounded, tensor
+from op_running import Array, Case, GradientCase, caller, has, rounded, tensor
 
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
@@ -17,41 +17,58 @@ _STREAM = (0xDEADBEEF12345678, 5)
 
 
 @dataclass(frozen=True)
-class Given:
-    """A call: sizes; the mask's shape, "bool" or "value", and whether it lies transposed; whether memory has heads
-    behind positions, and strides between features."""
+class AttentionRow:
+    """A call of attention.
+
+    Attributes:
+        batch: Batch size.
+        heads: Number of query heads.
+        kv_heads: Number of key/value heads.
+        rows: Number of query positions.
+        keys: Number of key positions.
+        width: Features of query and key.
+        depth: Features of the value.
+        mask: The mask's shape; empty: no mask.
+        holds: The mask's type, `bool` or `value`.
+        is_mask_transposed: Whether the mask is a transposed view.
+        causal: Whether attention is causal.
+        p: The dropout probability.
+        layout: `contiguous`; `heads`: positions before heads in memory; `features`: gaps between features.
+    """
 
     batch: int
     heads: int
-    own: int
+    kv_heads: int
     rows: int
     keys: int
     width: int
     depth: int
     mask: tuple[int, ...] = ()
     holds: str = "bool"
-    turned: bool = False
+    is_mask_transposed: bool = False
     causal: bool = False
     p: float = 0.0
     layout: str = "contiguous"
 
 
-# Up to 16 positions lie in one vector, more than 32 in four; 70 is more than a block. Row 1 of bool masks is empty.
+# Up to 16 positions fit one vector, more than 32 need four; 70 exceeds a block. Row 1 of bool masks is empty.
 ROWS = [
-    Given(1, 2, 1, 5, 7, 3, 5),
-    Given(1, 2, 2, 70, 37, 20, 17, (1, 1, 70, 37), causal=True),
-    Given(2, 3, 1, 9, 6, 4, 4, (2, 1, 1, 6), p=0.3, layout="features"),
-    Given(2, 2, 2, 20, 18, 5, 3, (1, 2, 20, 18), "value", True, layout="heads"),
+    AttentionRow(1, 2, 1, 5, 7, 3, 5),
+    AttentionRow(1, 2, 2, 70, 37, 20, 17, (1, 1, 70, 37), causal=True),
+    AttentionRow(2, 3, 1, 9, 6, 4, 4, (2, 1, 1, 6), p=0.3, layout="features"),
+    AttentionRow(2, 2, 2, 20, 18, 5, 3, (1, 2, 20, 18), "value", True, layout="heads"),
 ]
 SMALL = [ROWS[0], ROWS[2]]
-SLOPES = [
-    Given(1, 2, 1, 3, 4, 3, 2, causal=True),
-    Given(1, 2, 2, 3, 4, 2, 3, (1, 1, 3, 4), "value", p=0.4),
+GRADIENT_ROWS = [
+    AttentionRow(1, 2, 1, 3, 4, 3, 2, causal=True),
+    AttentionRow(1, 2, 2, 3, 4, 2, 3, (1, 1, 3, 4), "value", p=0.4),
 ]
 
 
-def forward(query: Array, key: Array, value: Array, mask: Array | None, causal: bool, kept: Any) -> tuple[Array, ...]:
-    """Result, logarithms of the rows' sums, probabilities and scale."""
+def forward(
+    query: Array, key: Array, value: Array, mask: Array | None, causal: bool, dropout_factors: Any
+) -> tuple[Array, ...]:
+    """Return the result, the log-sum-exp of each row, the probabilities and the scale."""
     group, scale = query.shape[1] // key.shape[1], query.shape[-1] ** -0.5
     scores = scale * query @ np.repeat(key, group, 1).swapaxes(-1, -2)
     if mask is not None:
@@ -59,31 +76,34 @@ def forward(query: Array, key: Array, value: Array, mask: Array | None, causal: 
     if causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     top = scores.max(-1, keepdims=True)
-    power = np.exp(scores - np.where(np.isfinite(top), top, 0))
-    total = power.sum(-1, keepdims=True)
-    chances = power / np.where(total > 0, total, 1)
+    exponentials = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = exponentials.sum(-1, keepdims=True)
+    probabilities = exponentials / np.where(total > 0, total, 1)
     with np.errstate(divide="ignore"):
         logs = (np.log(total) + np.where(np.isfinite(top), top, 0))[..., 0]
-    return (kept * chances) @ np.repeat(value, group, 1), logs, chances, scale
+    return (dropout_factors * probabilities) @ np.repeat(value, group, 1), logs, probabilities, scale
 
 
 def backward(
-    query: Array, key: Array, value: Array, mask: Array | None, grad: Array, causal: bool, kept: Any
+    query: Array, key: Array, value: Array, mask: Array | None, grad: Array, causal: bool, dropout_factors: Any
 ) -> tuple[Array, Array, Array]:
-    """The gradients of query, key and value, by the derivative of the softmax as a matrix of each row."""
+    """Return the gradients of query, key and value, with the Jacobian matrix of the softmax of each row."""
     group = query.shape[1] // key.shape[1]
-    _, _, chances, scale = forward(query, key, value, mask, causal, kept)
-    change = kept * (grad @ np.repeat(value, group, 1).swapaxes(-1, -2))
-    slope = np.zeros_like(chances)
-    for at in np.ndindex(*chances.shape[:3]):
-        p = chances[at]
-        slope[at] = (np.diag(p) - np.outer(p, p)) @ change[at] * scale
+    _, _, probabilities, scale = forward(query, key, value, mask, causal, dropout_factors)
+    probability_grad = dropout_factors * (grad @ np.repeat(value, group, 1).swapaxes(-1, -2))
+    score_grad = np.zeros_like(probabilities)
+    for row in np.ndindex(*probabilities.shape[:3]):
+        p = probabilities[row]
+        score_grad[row] = (np.diag(p) - np.outer(p, p)) @ probability_grad[row] * scale
 
-    def shared(x: Array) -> Array:
+    def sum_over_group(x: Array) -> Array:
         return x.reshape(len(x), key.shape[1], group, *x.shape[2:]).sum(2)
 
-    to_key, to_value = slope.swapaxes(-1, -2) @ query, (kept * chances).swapaxes(-1, -2) @ grad
-    return slope @ np.repeat(key, group, 1), shared(to_key), shared(to_value)
+    key_grad, value_grad = (
+        score_grad.swapaxes(-1, -2) @ query,
+        (dropout_factors * probabilities).swapaxes(-1, -2) @ grad,
+    )
+    return score_grad @ np.repeat(key, group, 1), sum_over_group(key_grad), sum_over_group(value_grad)
 
 
 def delta(result: Array, grad: Array) -> Array:
@@ -101,20 +121,20 @@ _TOLERANCE = {
 }  # fmt: skip
 
 
-def _laid_out(array: Array, dtype: str, place: Device, layout: str) -> Any:
+def _with_layout(array: Array, dtype: str, device: Device, layout: str) -> Any:
     if layout == "heads":
-        return tensor(array.swapaxes(1, 2), dtype, place).transpose(1, 2)
+        return tensor(array.swapaxes(1, 2), dtype, device).transpose(1, 2)
     if layout == "features":
-        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
-        wide[..., ::2] = array
-        return tensor(wide, dtype, place)[..., ::2]
-    return tensor(array, dtype, place)
+        strided = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        strided[..., ::2] = array
+        return tensor(strided, dtype, device)[..., ::2]
+    return tensor(array, dtype, device)
 
 
-def _drawn(row: Given, dtype: str) -> tuple[list[Array], Array | None]:
-    """Query, key, value and gradient, and the mask."""
+def _draw_values(row: AttentionRow, dtype: str) -> tuple[list[Array], Array | None]:
+    """Return query, key, value and output gradient, and the mask."""
     rng = np.random.default_rng(3)
-    b, h, o, n, s, w, d = row.batch, row.heads, row.own, row.rows, row.keys, row.width, row.depth
+    b, h, o, n, s, w, d = row.batch, row.heads, row.kv_heads, row.rows, row.keys, row.width, row.depth
     arrays = [rounded(rng.standard_normal(t), dtype) for t in ((b, h, n, w), (b, o, s, w), (b, o, s, d), (b, h, n, d))]
     mask: Array | None = None
     if row.mask:
@@ -124,69 +144,84 @@ def _drawn(row: Given, dtype: str) -> tuple[list[Array], Array | None]:
     return arrays, mask
 
 
-def _masked(mask: Array | None, dtype: str, place: Device, turned: bool) -> Any:
+def _mask_tensor(mask: Array | None, dtype: str, device: Device, is_transposed: bool) -> Any:
     if mask is None:
         return None
     dtype = "bool" if mask.dtype == bool else dtype
-    return tensor(mask.swapaxes(-1, -2), dtype, place).transpose(-1, -2) if turned else tensor(mask, dtype, place)
+    return (
+        tensor(mask.swapaxes(-1, -2), dtype, device).transpose(-1, -2) if is_transposed else tensor(mask, dtype, device)
+    )
 
 
-def _kept(row: Given, dtype: str) -> Any:
+def _dropout_factors(row: AttentionRow, dtype: str) -> Any:
     if not row.p:
         return 1.0
-    ones, computed = np.ones((row.batch, row.heads, row.rows, row.keys)), "float64" if dtype == "float64" else "float32"
-    return KIND_REFERENCES["dropout_draw"](ones, row.p, 1 / (1 - row.p), *_STREAM, dtype=computed)
+    ones, compute_dtype = (
+        np.ones((row.batch, row.heads, row.rows, row.keys)),
+        "float64" if dtype == "float64" else "float32",
+    )
+    return KIND_REFERENCES["dropout_draw"](ones, row.p, 1 / (1 - row.p), *_STREAM, dtype=compute_dtype)
 
 
-def _numbers(row: Given) -> tuple[float, float, float, int, int]:
+def _numbers(row: AttentionRow) -> tuple[float, float, float, int, int]:
     return (row.width**-0.5, row.p, 1 / (1 - row.p), *_STREAM)
 
 
-def attention_cases(op: Op, place: Device, selection: str) -> list[Case]:
-    """Every row in float32, the first in the other dtypes too."""
+def attention_cases(op: Op, device: Device, selection: str) -> list[Case]:
+    """Return a float32 case of every row, and the first row in other dtypes."""
     rows = SMALL if selection == "small" else ROWS
-    # On the main device, float64 is what derivatives are checked in; there every dtype is a kernel to be built.
-    wide = ("float16", "bfloat16") if op.name == "attention" else ("float16",)
-    more = {"full": wide, "schedules": ("float16",), "small": ("float64",)}
-    dtypes = [d for d in more.get(selection, ()) if has(place, d)]
-    return [_case(op, r, "float32", place) for r in rows] + [_case(op, rows[0], d, place) for d in dtypes]
+    # On the main device, the gradient cases cover float64, and every further dtype costs compile time.
+    half_dtypes = ("float16", "bfloat16") if op.name == "attention" else ("float16",)
+    extra_dtypes = {"full": half_dtypes, "schedules": ("float16",), "small": ("float64",)}
+    dtypes = [d for d in extra_dtypes.get(selection, ()) if has(device, d)]
+    return [_case(op, r, "float32", device) for r in rows] + [_case(op, rows[0], d, device) for d in dtypes]
 
 
-def _case(op: Op, row: Given, dtype: str, place: Device) -> Case:
-    arrays, mask = _drawn(row, dtype)
-    query, key, value, grad = [_laid_out(a, dtype, place, row.layout) for a in arrays]
-    wide = [a.astype(np.float64) for a in arrays]
-    wide_mask = mask if mask is None or mask.dtype == bool else mask.astype(np.float64)
-    computed, kept = "float64" if dtype == "float64" else "float32", _kept(row, dtype)
-    result, logs, _, _ = forward(*wide[:3], wide_mask, row.causal, kept)
+def _case(op: Op, row: AttentionRow, dtype: str, device: Device) -> Case:
+    arrays, mask = _draw_values(row, dtype)
+    query, key, value, grad = [_with_layout(a, dtype, device, row.layout) for a in arrays]
+    inputs = [a.astype(np.float64) for a in arrays]
+    mask64 = mask if mask is None or mask.dtype == bool else mask.astype(np.float64)
+    compute_dtype, dropout_factors = "float64" if dtype == "float64" else "float32", _dropout_factors(row, dtype)
+    result, logs, _, _ = forward(*inputs[:3], mask64, row.causal, dropout_factors)
     tolerance = (_TOLERANCE[dtype][0], _TOLERANCE[dtype][1] * row.rows**0.5)
     if op.name == "attention_delta":
-        given = rounded(result, dtype)
-        expected: Any = delta(given.astype(np.float64), wide[3])
-        operands = [_laid_out(given, dtype, place, row.layout), grad]
-        return Case(f"{dtype}, {row}", operands, [given, arrays[3]], expected, computed, (), _TOLERANCE[computed])
-    operands = [query, key, value, _masked(mask, dtype, place, row.turned)]
+        result_array = rounded(result, dtype)
+        expected: Any = delta(result_array.astype(np.float64), inputs[3])
+        operands = [_with_layout(result_array, dtype, device, row.layout), grad]
+        return Case(
+            f"{dtype}, {row}",
+            operands,
+            [result_array, arrays[3]],
+            expected,
+            compute_dtype,
+            (),
+            _TOLERANCE[compute_dtype],
+        )
+    operands = [query, key, value, _mask_tensor(mask, dtype, device, row.is_mask_transposed)]
     if op.name == "attention":
-        expected, kinds = (result, logs), (dtype, computed)
+        expected, kinds = (result, logs), (dtype, compute_dtype)
     else:
-        operands += [grad, tensor(logs, computed, place), tensor(delta(result, wide[3]), computed, place)]
-        slopes = backward(*wide[:3], wide_mask, wide[3], row.causal, kept)
+        operands += [grad, tensor(logs, compute_dtype, device), tensor(delta(result, inputs[3]), compute_dtype, device)]
+        slopes = backward(*inputs[:3], mask64, inputs[3], row.causal, dropout_factors)
         expected, kinds = (slopes[:1], (dtype,)) if op.name == "attention_query" else (slopes[1:], (dtype, dtype))
     operands += _numbers(row)
     return Case(f"{dtype}, {row}", operands, arrays, expected, kinds, (row.causal, row.p > 0), tolerance)
 
 
-def attention_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
-    """Derivatives of the result by query, key and value; second ones go through ops."""
+def attention_gradient_cases(op: Op, device: Device, selection: str) -> list[GradientCase]:
+    """Return gradient cases of the result by query, key and value. Second derivatives are computed by ops."""
     if op.name != "attention":
         return []
     call = caller(op)
 
-    def slopes(row: Given) -> Slopes:
-        arrays, mask = _drawn(row, "float64")
-        inputs = [tensor(a, "float64", place, True) for a in arrays[:3]]
-        rest = (_masked(mask, "float64", place, row.turned), *_numbers(row))
+    def gradient_case(row: AttentionRow) -> GradientCase:
+        arrays, mask = _draw_values(row, "float64")
+        inputs = [tensor(a, "float64", device, True) for a in arrays[:3]]
+        other_operands = (_mask_tensor(mask, "float64", device, row.is_mask_transposed), *_numbers(row))
         statics = (row.causal, row.p > 0)
-        return Slopes(str(row), lambda *x: call(*x, *rest, statics=statics)[0], inputs, ("query", "key", "value"))
+        return GradientCase(
+            str(row), lambda *x: call(*x, *other_operands, statics=statics)[0], inputs, ("query", "key", "value")
+        )
 
-    return [slopes(row) for row in (SLOPES[:1] if selection == "small" else SLOPES)]
+    return [gradient_case(row) for row in (GRADIENT_ROWS[:1] if selection == "small" else GRADIENT_ROWS)]

@@ -1,5 +1,8 @@
-"""Rows of the table and references in NumPy for convolutions of one to three dimensions, as sums over the places of the
-kernel: what each sees of the padded image is a view of it, every `stride` elements."""
+"""Table rows and NumPy references for convolutions of one to three dimensions.
+
+A convolution is a sum over the kernel elements. The input elements that one kernel element multiplies are a strided
+view of the padded image.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,14 @@ Ints = tuple[int, ...]
 # References
 
 
-def _seen(image: Array, taps: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tuple[Ints, Array]]:
-    """For each place of the kernel, what it sees of the padded image: views of shape (N, C, *out)."""
-    for tap in np.ndindex(*taps):
+def _kernel_views(
+    image: Array, kernel_size: Ints, out: Ints, stride: Ints, dilation: Ints
+) -> Iterator[tuple[Ints, Array]]:
+    """Yield each kernel index with the view of the padded image that it multiplies, of shape (N, C, *out)."""
+    for tap in np.ndindex(*kernel_size):
         begin = [k * d for k, d in zip(tap, dilation, strict=True)]
-        cut = (slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(begin, out, stride, strict=True))
-        yield tap, image[(slice(None), slice(None), *cut)]
+        window = (slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(begin, out, stride, strict=True))
+        yield tap, image[(slice(None), slice(None), *window)]
 
 
 def _grouped(x: Array, groups: int, axis: int) -> Array:
@@ -28,42 +33,43 @@ def _grouped(x: Array, groups: int, axis: int) -> Array:
 
 
 def _sides(padding: Ints, space: int) -> list[tuple[int, int]]:
-    """Zeros in front and behind."""
+    """Return the padding before and after each dimension."""
     return list(zip(padding[:space], padding[-space:], strict=True))
 
 
 def _exact(x: Array) -> Array:
-    """Integers as int64, in which sums wrap around as in any narrower type; all else as float64."""
+    """Convert integers to int64, in which sums wrap as in narrower types, and all else to float64."""
     return x.astype(np.int64 if x.dtype.kind in "iu" else np.float64)
 
 
-def _wide(image: Array, padding: Ints) -> Array:
+def _pad_image(image: Array, padding: Ints) -> Array:
     return np.pad(_exact(image), ((0, 0), (0, 0), *_sides(padding, image.ndim - 2)))
 
 
 def convolution(
     x: Array, weight: Array, bias: Array | None, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array:
-    taps, wide = weight.shape[2:], _wide(x, padding)
+    kernel_size, padded = weight.shape[2:], _pad_image(x, padding)
     out = tuple(
-        (n - d * (k - 1) - 1) // s + 1 for n, d, k, s in zip(wide.shape[2:], dilation, taps, stride, strict=True)
+        (n - d * (k - 1) - 1) // s + 1
+        for n, d, k, s in zip(padded.shape[2:], dilation, kernel_size, stride, strict=True)
     )
     w = _grouped(_exact(weight), groups, 0)
     total = np.zeros((x.shape[0], groups, weight.shape[0] // groups, *out), w.dtype)
-    for tap, seen in _seen(wide, taps, out, stride, dilation):
-        total += np.einsum("ngc...,goc->ngo...", _grouped(seen, groups, 1), w[(..., *tap)])
+    for tap, view in _kernel_views(padded, kernel_size, out, stride, dilation):
+        total += np.einsum("ngc...,goc->ngo...", _grouped(view, groups, 1), w[(..., *tap)])
     total = total.reshape(x.shape[0], weight.shape[0], *out)
-    return total if bias is None else total + bias.reshape(-1, *(1,) * len(taps))
+    return total if bias is None else total + bias.reshape(-1, *(1,) * len(kernel_size))
 
 
 def convolution_input(
     grad: Array, weight: Array, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Array:
-    whole = _wide(np.zeros((grad.shape[0], weight.shape[1] * groups, *size), grad.dtype), padding)
+    padded = _pad_image(np.zeros((grad.shape[0], weight.shape[1] * groups, *size), grad.dtype), padding)
     g, w = _grouped(_exact(grad), groups, 1), _grouped(_exact(weight), groups, 0)
-    for tap, seen in _seen(whole, weight.shape[2:], grad.shape[2:], stride, dilation):
-        seen += np.einsum("ngo...,goc->ngc...", g, w[(..., *tap)]).reshape(seen.shape)
-    return whole[(..., *(slice(a, a + n) for (a, _), n in zip(_sides(padding, len(size)), size, strict=True)))]
+    for tap, view in _kernel_views(padded, weight.shape[2:], grad.shape[2:], stride, dilation):
+        view += np.einsum("ngo...,goc->ngc...", g, w[(..., *tap)]).reshape(view.shape)
+    return padded[(..., *(slice(a, a + n) for (a, _), n in zip(_sides(padding, len(size)), size, strict=True)))]
 
 
 def convolution_weight(
@@ -71,11 +77,11 @@ def convolution_weight(
 ) -> Array:
     outs, pixels = grad.shape[1], int(np.prod(grad.shape[2:]))
     g = _exact(grad).reshape(len(grad), groups, outs // groups, pixels)
-    found = np.zeros((outs, x.shape[1] // groups, *size), g.dtype)
-    for tap, seen in _seen(_wide(x, padding), size, grad.shape[2:], stride, dilation):
-        flat = seen.reshape(len(x), groups, x.shape[1] // groups, pixels)
-        found[(..., *tap)] = np.einsum("ngcp,ngop->goc", flat, g).reshape(outs, -1)
-    return found
+    weight_grad = np.zeros((outs, x.shape[1] // groups, *size), g.dtype)
+    for tap, view in _kernel_views(_pad_image(x, padding), size, grad.shape[2:], stride, dilation):
+        flat = view.reshape(len(x), groups, x.shape[1] // groups, pixels)
+        weight_grad[(..., *tap)] = np.einsum("ngcp,ngop->goc", flat, g).reshape(outs, -1)
+    return weight_grad
 
 
 CONVOLUTION_REFERENCES: dict[str, Callable[..., Array]] = {
@@ -92,22 +98,22 @@ def _named(space: int, stride: Ints = (), padding: Ints = (), dilation: Ints = (
     }  # fmt: skip
 
 
-# Input, weight, the output's dimensions of space, and the geometry.
+# Input shape, weight shape, spatial size of the output, and geometry.
 _CASES: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
     ((2, 3, 8, 8), (4, 3, 3, 3), (8, 8), _named(2, padding=(1, 1))),
     ((2, 4, 9, 7), (6, 2, 3, 2), (5, 5), _named(2, (2, 1), (1, 0), (1, 2), 2)),
     ((3, 5, 7, 9), (5, 1, 5, 5), (4, 3), _named(2, (2, 3), (2, 2), groups=5)),  # single channels
     ((2, 8, 6, 6), (16, 8, 1, 1), (6, 6), _named(2)),  # a matrix product
-    ((3, 6, 1, 1), (8, 3, 1, 1), (1, 1), _named(2, groups=2)),  # one over all images
+    ((3, 6, 1, 1), (8, 3, 1, 1), (1, 1), _named(2, groups=2)),  # one output position over all images
     ((2, 2, 5, 5), (3, 2, 2, 2), (3, 3), _named(2, (3, 3), (2, 2), (2, 2))),
     ((1, 1, 1, 1), (1, 1, 1, 1), (1, 1), _named(2)),
     ((0, 3, 5, 5), (2, 3, 3, 3), (3, 3), _named(2)),
-    ((2, 3, 19), (18, 3, 4), (10,), _named(1, (2,), (1, 2))),  # another padding in front than behind
+    ((2, 3, 19), (18, 3, 4), (10,), _named(1, (2,), (1, 2))),  # asymmetric padding
     ((2, 3, 40), (6, 1, 4), (20,), _named(1, (2,), (1,), groups=3)),  # two outputs of one channel
     ((2, 2, 4, 5, 6), (3, 2, 2, 3, 2), (4, 3, 5), _named(3, (1, 2, 1), (1, 1, 0), (2, 1, 1))),
     ((1, 4, 3, 4, 9), (36, 2, 2, 2, 5), (2, 3, 3), _named(3, (1, 1, 2), groups=2)),  # five taps in a row
 ]
-# Planes that do not fit what a work-item keeps of them, and more outputs.
+# Images that do not fit a work-item's tile, and more output channels.
 _LARGE: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
     ((1, 2, 80, 90), (2, 1, 3, 3), (80, 90), _named(2, padding=(1, 1), groups=2)),
     ((1, 2, 40, 34), (3, 2, 3, 3), (40, 34), _named(2, padding=(1, 1))),
@@ -116,15 +122,15 @@ _LARGE: list[tuple[Ints, Ints, Ints, dict[str, Any]]] = [
 ]
 
 
-def convolution_rows(row: Any, of: Callable[..., Any]) -> list[Any]:
-    """The rows of all three ops, by the table's makers of rows and operands."""
+def convolution_rows(row: Any, arg: Callable[..., Any]) -> list[Any]:
+    """Return the rows of all three ops, made with the table's classes."""
     rows = []
     for turn, (image, weight, out, named) in enumerate(_CASES + _LARGE):
         layout = ("contiguous", "transposed", "sliced")[turn % 3]
-        x, w = of(*image, layout=layout), of(*weight, layout=layout)
-        y = of(image[0], weight[0], *out, layout=layout)
-        slopes = image[0] > 0 and turn < len(_CASES)
-        rows.append(row("convolution", (x, w, of(weight[0]) if turn % 2 == 0 else None), named, slopes))
-        rows.append(row("convolution_input", (y, w), named | {"size": image[2:]}, slopes))
-        rows.append(row("convolution_weight", (x, y), named | {"size": weight[2:]}, slopes))
+        x, w = arg(*image, layout=layout), arg(*weight, layout=layout)
+        y = arg(image[0], weight[0], *out, layout=layout)
+        checks_gradients = image[0] > 0 and turn < len(_CASES)
+        rows.append(row("convolution", (x, w, arg(weight[0]) if turn % 2 == 0 else None), named, checks_gradients))
+        rows.append(row("convolution_input", (y, w), named | {"size": image[2:]}, checks_gradients))
+        rows.append(row("convolution_weight", (x, y), named | {"size": weight[2:]}, checks_gradients))
     return rows

@@ -1,4 +1,4 @@
-"""Rows and references of losses' and activations' own ops, in NumPy and from the papers."""
+"""Table rows and NumPy references of ops of losses and activations, from the papers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = Any
 
 
 def _gaussian(x: Array, t: Array, var: Array, eps: float = 1e-6) -> Array:
-    """Nix and Weigend 1994, equation 2, of variances that are limited."""
+    """Nix and Weigend 1994, equation 2, with variances of at least eps."""
     limited = np.where(var < eps, eps, var)
     return np.log(limited) / 2 + np.square(x - t) / (2 * limited)
 
@@ -26,23 +26,23 @@ def _multi_margin(x: Array, target: Array, dim: int, margin: float, power: float
     rows = np.moveaxis(x, dim, -1)
     out = np.zeros(target.shape)
     for i in np.ndindex(*target.shape):
-        apart = [max(0.0, margin - rows[i][target[i]] + v) ** power for k, v in enumerate(rows[i]) if k != target[i]]
-        out[i] = sum(apart) / rows.shape[-1]
+        margins = [max(0.0, margin - rows[i][target[i]] + v) ** power for k, v in enumerate(rows[i]) if k != target[i]]
+        out[i] = sum(margins) / rows.shape[-1]
     return out
 
 
-def _slopes_drawn(x: Array, lower: float, span: float, seed: int, offset: int, dtype: str) -> Array:
+def _random_slopes(x: Array, lower: float, span: float, seed: int, offset: int, dtype: str) -> Array:
     return np.where(x > 0, x, x * (lower + span * uniform_numbers(x.shape, seed, offset, dtype)))
 
 
-def loss_rows(Row: Any, of: Callable[..., Any], at: Callable[..., Any]) -> list[Any]:
-    """Rows of losses' ops of one a row, and of activations that draw."""
+def loss_rows(Row: Any, arg: Callable[..., Any], idx: Callable[..., Any]) -> list[Any]:
+    """Return rows of losses with one value per row, and of random activations."""
     stream = {"seed": 0xDEADBEEF12345678, "offset": 5}
     return [
-        Row("cosine_row", (of(5, 17), of(5, 17)), {"dim": -1, "eps": 1e-12}),
-        Row("multi_margin_row", (of(5, 9), at(9, 5)), {"dim": -1, "margin": 1.0, "power": 1.0}),
-        Row("multi_margin_row", (of(4, 9), at(9, 4)), {"dim": 1, "margin": 0.5, "power": 2.0}),
-        Row("rrelu_draw", (of(5, 17),), {"lower": 0.25, "span": 0.5, **stream}),
+        Row("cosine_row", (arg(5, 17), arg(5, 17)), {"dim": -1, "eps": 1e-12}),
+        Row("multi_margin_row", (arg(5, 9), idx(9, 5)), {"dim": -1, "margin": 1.0, "power": 1.0}),
+        Row("multi_margin_row", (arg(4, 9), idx(9, 4)), {"dim": 1, "margin": 0.5, "power": 2.0}),
+        Row("rrelu_draw", (arg(5, 17),), {"lower": 0.25, "span": 0.5, **stream}),
     ]
 
 
@@ -50,5 +50,5 @@ LOSS_REFERENCES: dict[str, Callable[..., Array]] = {
     "gaussian_error": _gaussian,
     "cosine_row": _cosine,
     "multi_margin_row": _multi_margin,
-    "rrelu_draw": _slopes_drawn,
+    "rrelu_draw": _random_slopes,
 }

@@ -1,4 +1,4 @@
-"""Cases of the kernels under batch, group and instance norm (references: `op_references_norms.py`)."""
+"""Test cases of the kernels of batch, group and instance norm (references: `op_references_norms.py`)."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ from op_running import Array, Case, has, rounded, tensor
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
 
-# Shape of the input, dimensions of a statistic: rows in memory, and columns.
+# Input shape and reduced dimensions: along contiguous rows, and along columns.
 _GEOMETRY = (((4, 6, 40), (0, 2)), ((12, 33), (0,)))
 
 _HALVES = ("moments", "standardize", "standardize_sums", "standardize_slope")
 NORMS = frozenset(NORM_OPS)
 
 
-def norm_cases(op: Op, place: Device, selection: str) -> list[Case]:
-    """Both geometries in float32 (reductions), and of some a half type beside statistics in float32."""
+def norm_cases(op: Op, device: Device, selection: str) -> list[Case]:
+    """Return float32 cases (reductions in both geometries), and for some ops float16 inputs with float32 statistics."""
     shapes = _GEOMETRY if op.kind == "reduction" else _GEOMETRY[:1]
-    found = [_case(op, place, shape, axes, "float32") for shape, axes in shapes]
-    if op.name in _HALVES and selection in ("full", "small") and has(place, "float16"):
-        found.append(_case(op, place, *_GEOMETRY[0], "float16"))
-    return found
+    cases = [_case(op, device, shape, axes, "float32") for shape, axes in shapes]
+    if op.name in _HALVES and selection in ("full", "small") and has(device, "float16"):
+        cases.append(_case(op, device, *_GEOMETRY[0], "float16"))
+    return cases
 
 
-def _case(op: Op, place: Device, shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> Case:
+def _case(op: Op, device: Device, shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> Case:
     names, numbers, reference = NORM_OPS[op.name]
     rng = np.random.default_rng(len(op.name))
-    full = any(n in ("input", "upstream") for n in names.split())
-    one = tuple(1 if d in axes else n for d, n in enumerate(shape)) if full else shape[1:2]
+    has_full_operand = any(n in ("input", "upstream") for n in names.split())
+    statistic_shape = tuple(1 if d in axes else n for d, n in enumerate(shape)) if has_full_operand else shape[1:2]
 
-    def drawn() -> Iterator[tuple[Array, Any]]:
+    def draw_operands() -> Iterator[tuple[Array, Any]]:
         for n in names.split():
-            wide = n in ("input", "upstream")
-            values = rng.standard_normal(shape if wide else one)
+            is_full = n in ("input", "upstream")
+            values = rng.standard_normal(shape if is_full else statistic_shape)
             values = np.abs(values) + 0.25 if n in ("rstd", "variance", "running_var") else values
-            own = dtype if wide else "float32"
-            array = rounded(values, own)
-            yield array, tensor(array, own, place)
+            value_dtype = dtype if is_full else "float32"
+            array = rounded(values, value_dtype)
+            yield array, tensor(array, value_dtype, device)
 
-    arrays, operands = zip(*drawn(), strict=True)
+    arrays, operands = zip(*draw_operands(), strict=True)
     expected = reference(*(a.astype(np.float64) for a in arrays), axes=axes)
     statics = {"dim": axes, "keepdim": True, "dtype": None}
     result = dtype if op.result.startswith("like:") else "float32"
     results = (result,) * (len(expected) if isinstance(expected, tuple) else 1)
     tolerance = (1e-5, 1e-4) if result == "float32" else (2e-3, 2e-3)
-    given = tuple(statics[p.name] for p in op.statics)
-    return Case(f"{dtype}, {shape}", [*operands, *numbers], list(arrays), expected, results, given or None, tolerance)
+    static_values = tuple(statics[p.name] for p in op.statics)
+    return Case(
+        f"{dtype}, {shape}", [*operands, *numbers], list(arrays), expected, results, static_values or None, tolerance
+    )

@@ -1,4 +1,4 @@
-"""Cases of pointwise ops: values over the op's domain, dtypes and how they promote, layouts, sizes, special values.
+"""Test cases of pointwise ops: values over the op's domain, dtypes and promotion, layouts, sizes, special values.
 
 Expected values come from `op_references.py`, never from the op's own expression.
 """
@@ -15,23 +15,23 @@ from op_references import INTEGER_REFERENCES, LETTERS, PROMOTE, PROMOTE_SCALAR, 
 from op_running import (
     Array,
     Case,
-    Slopes,
+    GradientCase,
     caller,
     differentiable,
     has,
-    laid_out,
     numpy_of,
     reference_of,
     rounded,
     specs,
     tensor,
+    with_layout,
 )
 
 import weftgrad as wg
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
 
-# Ranges narrower than the op's domain serve its derivatives only.
+# For these ops, the sample range in the spec is narrowed for derivatives; values are drawn from the whole domain.
 _FORWARD_WIDE = {"remainder", "fmod", "floor_divide", "trunc_divide", "true_divide", "reciprocal", "addcdiv", "pow"}
 _SMALL_INTEGERS = {
     "pow": {"input": (-6, 6), "exponent": (-3, 9)}, "gcd": {"input": (-100, 100), "other": (-100, 100)},
@@ -40,13 +40,13 @@ _SMALL_INTEGERS = {
 }  # fmt: skip
 
 
-# Running means of squares are positive, and at least the square of the running mean.
+# Optimizer states: running means of squares are positive, and at least the square of the running mean.
 _STATE = {"square": (1.0, 3.0), "highest": (1.0, 3.0), "total": (0.5, 3.0), "change": (0.5, 3.0), "mean": (-0.5, 0.5),
           "norm": (0.5, 3.0), "size": (0.5, 3.0)}  # fmt: skip
 
 
 def draw(op: Op, parameter: str, rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Values of one operand: over the op's range, a quarter of them whole numbers, so that there are ties and kinks."""
+    """Draw values of one operand over the op's range. A quarter are whole numbers, to hit ties and kinks."""
     kind = numpy_of(dtype).kind
     low, high = (None, None) if op.name in _FORWARD_WIDE else op.fields.get("sample", {}).get(parameter, (None, None))
     if op.name.endswith("_step"):
@@ -78,28 +78,28 @@ Operand = tuple[str, tuple[int, ...], str]  # dtype (or "number"), shape, layout
 
 
 def common_dtype(dtypes: Sequence[tuple[str, int]]) -> str:
-    """The dtype that operands meet in, by the recorded tables: (dtype or Python type, number of dimensions) each."""
+    """Return the promoted dtype by PyTorch's recorded tables. dtypes: (dtype or Python type, number of dimensions)."""
     letter = {name: x for x, name in LETTERS.items()}
     order = list(LETTERS)
     dims, zeros, numbers = [], [], []
     for name, rank in dtypes:
         (numbers if name in ("bool_", "int_", "float_") else dims if rank else zeros).append(name)
-    found = None
+    common = None
     for group in (dims, zeros):
-        joined = (
+        group_dtype = (
             functools.reduce(lambda a, b: PROMOTE[a][order.index(b)], (letter[n] for n in group)) if group else None
         )
-        if joined is not None:
-            found = joined if found is None else PROMOTE_SCALAR[found][0][order.index(joined)]
-    assert found is not None
-    if numbers:  # the widest of them
-        which = max(["bool_", "int_", "float_"].index(n) for n in numbers)
-        found = PROMOTE_SCALAR[found][1][which]
-    return LETTERS[found]
+        if group_dtype is not None:
+            common = group_dtype if common is None else PROMOTE_SCALAR[common][0][order.index(group_dtype)]
+    assert common is not None
+    if numbers:  # the widest Python type
+        index = max(["bool_", "int_", "float_"].index(n) for n in numbers)
+        common = PROMOTE_SCALAR[common][1][index]
+    return LETTERS[common]
 
 
 def values_of(op: Op) -> list[Any]:
-    """The operands that take part in promotion."""
+    """Return the operands that take part in type promotion."""
     return [p for p in op.operands if p.is_tensor and p.type == "value"]
 
 
@@ -118,13 +118,13 @@ NUMBERS = {
 }
 
 
-def make_case(op: Op, given: Sequence[Operand], rng: np.random.Generator, place: Device, label: str) -> Case:
-    """A case with operands as `given` describes them, one for each tensor parameter."""
+def make_case(op: Op, operand_specs: Sequence[Operand], rng: np.random.Generator, device: Device, label: str) -> Case:
+    """Return a case with one operand for each tensor parameter, as `operand_specs` describes them."""
     arrays: list[Any] = []
     operands: list[Any] = []
-    described: list[tuple[str, int]] = []
-    for parameter, (dtype, shape, layout) in zip([p for p in op.operands if p.is_tensor], given, strict=True):
-        drawn_as = "bool" if parameter.type == "mask" else dtype
+    promoted: list[tuple[str, int]] = []
+    for parameter, (dtype, shape, layout) in zip([p for p in op.operands if p.is_tensor], operand_specs, strict=True):
+        value_dtype = "bool" if parameter.type == "mask" else dtype
         if layout == "number":
             kind = {"b": "bool_", "i": "int_", "u": "int_", "f": "float_"}[numpy_of(dtype).kind]
             low, high = op.fields.get("sample", {}).get(parameter.name, (-2, 2))
@@ -135,20 +135,20 @@ def make_case(op: Op, given: Sequence[Operand], rng: np.random.Generator, place:
             arrays.append(value)
         else:
 
-            def make(size: tuple[int, ...], name: str = parameter.name, dtype: str = drawn_as) -> Array:
+            def make(size: tuple[int, ...], name: str = parameter.name, dtype: str = value_dtype) -> Array:
                 return draw(op, name, rng, size, dtype)
 
-            array, made = laid_out(make, shape, layout, lambda base, d=drawn_as: tensor(base, d, place))
-            operands.append(made)
+            array, operand = with_layout(make, shape, layout, lambda base, d=value_dtype: tensor(base, d, device))
+            operands.append(operand)
             arrays.append(array)
             kind = dtype
         if parameter.type == "value":
-            described.append((kind, len(shape)))
-    return _expected(op, operands, arrays, described, label)
+            promoted.append((kind, len(shape)))
+    return _expected(op, operands, arrays, promoted, label)
 
 
-def _expected(op: Op, operands: list[Any], arrays: list[Any], described: list[tuple[str, int]], label: str) -> Case:
-    common = common_dtype(described)
+def _expected(op: Op, operands: list[Any], arrays: list[Any], promoted: list[tuple[str, int]], label: str) -> Case:
+    common = common_dtype(promoted)
     letter = next(x for x, name in LETTERS.items() if name == common)
     result = results_of(op)[letter]
     assert result != "-", f"{op.name} takes {common}, PyTorch's does not: say what it should give"
@@ -157,7 +157,7 @@ def _expected(op: Op, operands: list[Any], arrays: list[Any], described: list[tu
     return Case(label, [*operands, *numbers], arrays, expected, LETTERS[result])
 
 
-# Of optimizers' updates, as the optimizers give them: rest is 1 - rho, and so on.
+# The numbers of optimizer steps; the optimizers compute some from others: rest is 1 - rho, for example.
 _STEP_NUMBERS = {
     "lr": 0.125, "step_size": 0.25, "weight_decay": 0.25, "sign": -1.0, "momentum": 0.875, "fresh": 0.75,
     "beta1": 0.875, "rest1": 0.125, "beta2": 0.75, "rest2": 0.25, "correction": 0.5, "eps": 0.0625, "decay": 0.96875,
@@ -174,20 +174,20 @@ def _number(op: Op, name: str, common: str) -> Any:
 
 
 def reference_values(op: Op, arrays: Sequence[Any], numbers: Sequence[Any], common: str) -> Any:
-    """The reference's values: of integers in their own dtype, of floating numbers in float64."""
+    """Return the reference's values: integers in their own dtype, floating values in float64."""
     kind = numpy_of(common).kind
     integral = kind in "biu"
     function = INTEGER_REFERENCES.get(op.name) if integral else None
     function = function or reference_of(op)
     assert function is not None, f"{op.name} has no reference"
-    wide = np.dtype(common) if integral and op.result != "float" else np.dtype(np.float64)
-    given = [
-        np.asarray(a) if p.type == "mask" else np.asarray(a).astype(wide)
+    compute_dtype = np.dtype(common) if integral and op.result != "float" else np.dtype(np.float64)
+    inputs = [
+        np.asarray(a) if p.type == "mask" else np.asarray(a).astype(compute_dtype)
         for p, a in zip([p for p in op.operands if p.is_tensor], arrays, strict=True)
     ]
     with np.errstate(all="ignore"):
-        found = function(*given, *numbers)
-        return tuple(np.asarray(f) for f in found) if isinstance(found, tuple) else np.asarray(found)
+        result = function(*inputs, *numbers)
+        return tuple(np.asarray(f) for f in result) if isinstance(result, tuple) else np.asarray(result)
 
 
 SIZES = (1, 15, 16, 17, 63, 64, 65, 1000, 40000)
@@ -196,91 +196,93 @@ MATRIX = (5, 17)
 
 
 def turn_of(op: Op) -> int:
-    """The op's place among all, by which ops take turns."""
+    """Return the op's index among all ops, by which expensive checks are distributed."""
     return list(specs()).index(op.name)
 
 
-def thorough(op: Op) -> bool:
-    """Whether an op goes through every layout. Layouts are the templates' business, formulas the ops': some ops do."""
+def covers_all_layouts(op: Op) -> bool:
+    """Return True if an op is tested with every layout. The templates handle layouts, so some ops are enough."""
     return turn_of(op) % 8 == 0 or op.name in ("add", "where", "lerp", "exp")
 
 
 def forms_of(op: Op, selection: str) -> list[tuple[str, list[tuple[tuple[int, ...], str]]]]:
-    """(label, [(shape, layout) of each operand]): sizes across the boundaries of schedules, and layout classes."""
+    """Return (label, [(shape, layout) of each operand]): sizes around schedule boundaries, and layout classes."""
     count = sum(p.is_tensor for p in op.operands)
 
-    def every(shape: tuple[int, ...], layout: str) -> list[tuple[tuple[int, ...], str]]:
+    def uniform(shape: tuple[int, ...], layout: str) -> list[tuple[tuple[int, ...], str]]:
         return [(shape, layout)] * count
 
-    if op.fields.get("multi_tensor"):  # called by itself only where tensors have gaps
-        return [("17 elements", every((17,), "contiguous")), ("sliced", every(MATRIX, "sliced"))]
+    if op.fields.get("multi_tensor"):  # called for single tensors only if they have gaps
+        return [("17 elements", uniform((17,), "contiguous")), ("sliced", uniform(MATRIX, "sliced"))]
     small = selection == "small"
-    # The largest is for work that is shared among cores, by a device and its compiler of their own on `cpu`.
-    sizes = FEW_SIZES if small else SIZES if thorough(op) or selection != "full" else SIZES[:-1]
-    forms = [(f"{n} elements", every((n,), "contiguous")) for n in sizes]
-    forms += [("empty", every((3, 0), "contiguous")), ("0-d", every((), "contiguous"))]
-    forms += [(layout, every(MATRIX, layout)) for layout in ("transposed", "sliced")]
+    # The largest size runs in the thread pool, which on `cpu` has a compiler of its own.
+    sizes = FEW_SIZES if small else SIZES if covers_all_layouts(op) or selection != "full" else SIZES[:-1]
+    forms = [(f"{n} elements", uniform((n,), "contiguous")) for n in sizes]
+    forms += [("empty", uniform((3, 0), "contiguous")), ("0-d", uniform((), "contiguous"))]
+    forms += [(layout, uniform(MATRIX, layout)) for layout in ("transposed", "sliced")]
     full, row, column = (MATRIX, "contiguous"), ((17,), "contiguous"), ((5, 1), "contiguous")
-    zero, number, turned = ((), "contiguous"), ((), "number"), (MATRIX, "transposed")
+    zero, number, transposed = ((), "contiguous"), ((), "number"), (MATRIX, "transposed")
     mixes = [(full, number), (number, full), (column, row)]
-    if thorough(op):
-        mixes += [(full, row), (full, turned), (full, zero), (row, full), (zero, full)]
+    if covers_all_layouts(op):
+        mixes += [(full, row), (full, transposed), (full, zero), (row, full), (zero, full)]
         mixes += [((MATRIX, "sliced"), (MATRIX, "expanded"))]
-        forms += [(layout, every(MATRIX, layout)) for layout in ("stepped", "expanded")]
-        forms += [("flipped", every((70,), "flipped")), ("three dimensions", every((3, 5, 18), "turned"))]
+        forms += [(layout, uniform(MATRIX, layout)) for layout in ("stepped", "expanded")]
+        forms += [("flipped", uniform((70,), "flipped")), ("three dimensions", uniform((3, 5, 18), "permuted"))]
     if count == 1:
         return forms
     for mix in mixes if selection != "sizes" else []:
-        if mix[0] == number and op.result.startswith("like:"):  # the first operand has to have a dtype
+        if mix[0] == number and op.result.startswith("like:"):  # the first operand must be a tensor
             continue
-        rest = list(itertools.islice(itertools.cycle([full, row, column] if number not in mix else [full]), count - 2))
-        forms.append((" with ".join(f"{layout} {list(shape)}" for shape, layout in mix), [*mix, *rest]))
+        remaining = list(
+            itertools.islice(itertools.cycle([full, row, column] if number not in mix else [full]), count - 2)
+        )
+        forms.append((" with ".join(f"{layout} {list(shape)}" for shape, layout in mix), [*mix, *remaining]))
     return forms
 
 
 FLOATS, INTEGERS = ("float32", "float64", "float16", "bfloat16"), ("int8", "int16", "int32", "int64", "uint8")
 
 
-def accepted(op: Op) -> list[str]:
-    """The dtypes an op takes."""
+def accepted_dtypes(op: Op) -> list[str]:
+    """Return the dtypes that an op accepts."""
     takes = {"float": "f", "numeric": "fi", "integer": "i", "integral": "ib", "bool": "b", "all": "fib"}[op.dtypes]
     takes = "fib" if op.result == "float" else takes
-    every = {"f": FLOATS, "i": INTEGERS, "b": ("bool",)}
-    found = [d for c in takes for d in every[c]]
+    dtypes_by_letter = {"f": FLOATS, "i": INTEGERS, "b": ("bool",)}
+    names = [d for c in takes for d in dtypes_by_letter[c]]
     letter = {name: x for x, name in LETTERS.items()}
-    return [d for d in found if results_of(op)[letter[d]] != "-"]
+    return [d for d in names if results_of(op)[letter[d]] != "-"]
 
 
-def pointwise_cases(op: Op, place: Device, selection: str) -> list[Case]:
-    """Layouts and sizes in one dtype, every other dtype contiguous and strided, and special values."""
+def pointwise_cases(op: Op, device: Device, selection: str) -> list[Case]:
+    """Return cases: all layouts and sizes in one dtype, other dtypes contiguous and strided, and special values."""
     rng = np.random.default_rng(len(op.name))
     tensors = [p for p in op.operands if p.is_tensor]
     count = len(tensors)
-    dtypes = [d for d in accepted(op) if has(place, d)]
+    dtypes = [d for d in accepted_dtypes(op) if has(device, d)]
     first = next(d for d in ("float32", "int32", "bool") if d in dtypes)
     cases = []
     masks = [i for i, p in enumerate(tensors) if p.type != "value"]
     for label, form in forms_of(op, selection):
         if any(form[i][1] == "number" for i in masks) or (count == 1 and form[0][1] == "number"):
             continue
-        cases.append(make_case(op, [(first, s, layout) for s, layout in form], rng, place, label))
+        cases.append(make_case(op, [(first, s, layout) for s, layout in form], rng, device, label))
     for dtype in _other_dtypes(op, first, dtypes, selection):
-        cases.append(make_case(op, [(dtype, (65,), "contiguous")] * count, rng, place, "65 elements"))
+        cases.append(make_case(op, [(dtype, (65,), "contiguous")] * count, rng, device, "65 elements"))
     if any(p.name == "weight_decay" for p in op.operands):
-        return cases  # updates of optimizers: squares and sums of the largest numbers overflow, here or there
-    if selection == "full" and len(dtypes) > 1 and turn_of(op) % 2:  # strided in one other dtype, ops take turns
+        return cases  # optimizer steps: squares and sums of the largest numbers overflow, in one order or another
+    if selection == "full" and len(dtypes) > 1 and turn_of(op) % 2:  # strided in one other dtype; every second op
         dtype = dtypes[1 + turn_of(op) % (len(dtypes) - 1)]
-        cases.append(make_case(op, [(dtype, MATRIX, "stepped")] * count, rng, place, "stepped"))
+        cases.append(make_case(op, [(dtype, MATRIX, "stepped")] * count, rng, device, "stepped"))
     if selection == "full" and op.dtypes not in ("integral", "integer") and op.name not in UNUSUAL:
-        cases += special_cases(op, place)
+        cases += special_cases(op, device)
     return cases
 
 
 def _other_dtypes(op: Op, first: str, dtypes: list[str], selection: str) -> list[str]:
-    """All of them for some ops in full; of the others one in each class, another one for every op."""
+    """Return all other dtypes for some ops, and for the rest one of each class, varying from op to op."""
     others = [d for d in dtypes if d != first]
     turn = turn_of(op)
-    if selection == "full" and thorough(op) and not op.fields.get("multi_tensor"):
+    if selection == "full" and covers_all_layouts(op) and not op.fields.get("multi_tensor"):
         return others
     if selection == "sizes":
         return []
@@ -288,11 +290,11 @@ def _other_dtypes(op: Op, first: str, dtypes: list[str], selection: str) -> list
         return [d for d in others if d == ("float64", "float16", "bfloat16")[turn % 3]]
     classes = [("float16", "bfloat16"), ("int8", "int16", "int32", "uint8"), ("bool",)]
     classes += [("float64",), ("int64",)] if selection in ("full", "small") else []
-    picked = {each[turn % len(each)] for each in classes}
-    return [d for d in others if d in picked]
+    selected = {dtype_class[turn % len(dtype_class)] for dtype_class in classes}
+    return [d for d in others if d in selected]
 
 
-# Where an op's result for a special value is not the reference's, and why.
+# Ops whose results for special values differ from the reference's, and why.
 UNUSUAL: dict[str, str] = {
     **dict.fromkeys(
         ("logits_error", "weighted_logits_error", "probability_error", "divergence", "log_divergence"),
@@ -303,16 +305,16 @@ UNUSUAL: dict[str, str] = {
 }
 
 
-# Sums of products. Of one whose product overflows, a device that fuses them gives a number, any other inf or NaN.
+# Sums of products: if the product overflows, a fused multiply-add may still be finite, unlike separate operations.
 FUSED = ("add_scaled", "addcmul", "poisson_error")
 
 
-def special_cases(op: Op, place: Device) -> list[Case]:
-    """NaN, infinities, zeros of either sign, large and tiny numbers, in all pairs."""
+def special_cases(op: Op, device: Device) -> list[Case]:
+    """Return cases with NaN, infinities, signed zeros, large and tiny numbers, in all pairs."""
     tensors = [p for p in op.operands if p.is_tensor]
     cases = []
     for dtype in ("float32", "float64"):
-        if dtype not in accepted(op) or not has(place, dtype):
+        if dtype not in accepted_dtypes(op) or not has(device, dtype):
             continue
         columns = list(zip(*itertools.product(SPECIAL, repeat=min(len(tensors), 2)), strict=True))
         while len(columns) < len(tensors):
@@ -325,44 +327,44 @@ def special_cases(op: Op, place: Device) -> list[Case]:
             large = np.any([np.isfinite(a) & (np.abs(a) > np.finfo(dtype).max / 4) for a in arrays], axis=0)
             arrays = [a[~large] for a in arrays]
         operands = [
-            tensor(a, dtype if p.type == "value" else "bool", place) for p, a in zip(tensors, arrays, strict=True)
+            tensor(a, dtype if p.type == "value" else "bool", device) for p, a in zip(tensors, arrays, strict=True)
         ]
         cases.append(_expected(op, operands, arrays, [(dtype, 1)], "special values"))
     return cases
 
 
 def smooth(op: Op, position: int, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Values in the op's range, away from whole and half numbers and from what other operands have: no kink is near."""
+    """Return values in the op's range that are not near a kink: near integers, halves or values of other operands."""
     parameter = op.operands[position]
     low, high = op.fields.get("sample", {}).get(parameter.name, (-4.0, 4.0))
     cell = (high - low) / 32 if high - low < 2 else 0.125
     count = max(1, int((high - low) / cell))
-    at = low + cell * (rng.integers(0, count, shape) + 0.5)
-    return np.asarray(at + cell * (0.22 * position + rng.uniform(-0.05, 0.05, shape)))
+    centre = low + cell * (rng.integers(0, count, shape) + 0.5)
+    return np.asarray(centre + cell * (0.22 * position + rng.uniform(-0.05, 0.05, shape)))
 
 
-FORMS = {"alike": ((3, 20), (3, 20), (3, 20)), "broadcast": ((3, 20), (20,), (3, 1))}
+FORMS = {"same": ((3, 20), (3, 20), (3, 20)), "broadcast": ((3, 20), (20,), (3, 1))}
 
 
-def gradient_inputs(op: Op, form: str, place: Device) -> list[Any]:
-    """float64 operands of a pointwise op, and its numbers."""
+def gradient_inputs(op: Op, form: str, device: Device) -> list[Any]:
+    """Return float64 operands of a pointwise op, and its numbers."""
     rng = np.random.default_rng(7)
-    wanted = differentiable(op)
-    found: list[Any] = []
+    names = differentiable(op)
+    inputs: list[Any] = []
     shapes = iter(FORMS[form])
     for position, p in enumerate(op.operands):
         if not p.is_tensor:
-            found.append(NUMBERS.get(p.name, 0.75))
+            inputs.append(NUMBERS.get(p.name, 0.75))
             continue
         shape = next(shapes)
         if p.type == "mask":
-            found.append(wg.tensor(rng.random(shape) > 0.5, device=place))
+            inputs.append(wg.tensor(rng.random(shape) > 0.5, device=device))
         else:
-            found.append(tensor(smooth(op, position, rng, shape), "float64", place, grad=p.name in wanted))
-    return found
+            inputs.append(tensor(smooth(op, position, rng, shape), "float64", device, grad=p.name in names))
+    return inputs
 
 
-def pointwise_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
-    """One call, its operands of different shapes where there are several."""
-    form = "broadcast" if sum(p.is_tensor for p in op.operands) > 1 else "alike"
-    return [Slopes(form, caller(op), gradient_inputs(op, form, place), tuple(differentiable(op)))]
+def pointwise_gradient_cases(op: Op, device: Device, selection: str) -> list[GradientCase]:
+    """Return one gradient case, with broadcast operands if there are several."""
+    form = "broadcast" if sum(p.is_tensor for p in op.operands) > 1 else "same"
+    return [GradientCase(form, caller(op), gradient_inputs(op, form, device), tuple(differentiable(op)))]

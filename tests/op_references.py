@@ -1,7 +1,7 @@
-"""References for ops whose spec names none, in NumPy and from the papers: nothing here is read from a spec.
+"""References for ops whose spec names none, in NumPy and from the papers, independent of the specs.
 
-Each takes the operands' values as arrays, then the op's numbers, and gives the exact result as closely as float64 can.
-Also here: what the references that specs name do not say about integers, and what PyTorch says about result dtypes.
+Each takes the operands' values as arrays, then the op's numbers, and computes in float64. This module also has
+references for integers, where those of the specs do not apply, and PyTorch's recorded result dtypes.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def _clamp_one(limit: Callable[..., Array]) -> Callable[..., Array]:
     return lambda x, bound: np.where(x != x, x, np.where(bound != bound, bound, limit(x, bound)))
 
 
-def _truncated(a: Array, b: Array) -> Array:
+def _truncated_divide(a: Array, b: Array) -> Array:
     if np.result_type(a, b).kind == "f":
         return np.trunc(np.true_divide(a, b))
-    wide_a, wide_b = a.astype(object), np.where(b == 0, 1, b.astype(object))
-    quotient = np.where(b == 0, 0, np.abs(wide_a) // np.abs(wide_b))
+    dividend, divisor = a.astype(object), np.where(b == 0, 1, b.astype(object))
+    quotient = np.where(b == 0, 0, np.abs(dividend) // np.abs(divisor))
     quotient = np.where((a < 0) == (b < 0), quotient, -quotient)
-    half = 1 << (8 * a.dtype.itemsize - 1) if a.dtype.kind == "i" else 0  # the least number over -1 wraps to itself
+    half = 1 << (8 * a.dtype.itemsize - 1) if a.dtype.kind == "i" else 0  # the smallest integer over -1 wraps to itself
     return ((quotient + half) % (1 << 8 * a.dtype.itemsize) - half).astype(a.dtype)
 
 
@@ -74,64 +74,64 @@ def _rms_norm(x: Array, weight: Array | None, normalized_shape: Any, eps: float 
     return x / np.sqrt(np.square(x).mean(axes, keepdims=True) + eps) * (1 if weight is None else weight)
 
 
-def _picked(x: Array, target: Array, dim: int) -> Array:
+def _select_target(x: Array, target: Array, dim: int) -> Array:
     inside = np.clip(target, 0, x.shape[dim] - 1)
     return np.take_along_axis(x, np.expand_dims(inside, dim), dim).squeeze(dim)
 
 
-def _tap(at: Array, step: float, size: float, far: float) -> Array:
-    whole = np.floor(at) + step
-    return np.where((whole >= 0) & (whole < size), whole, far).astype(np.int64)
+def _tap(position: Array, step: float, size: float, out_of_range: float) -> Array:
+    tap = np.floor(position) + step
+    return np.where((tap >= 0) & (tap < size), tap, out_of_range).astype(np.int64)
 
 
 def _cross_entropy(
     x: Array, target: Array, dim: int = -1, ignore_index: float = -100, label_smoothing: float = 0.0
 ) -> Array:
-    """Szegedy et al. 2016, section 7: the target's distribution mixed with the uniform one."""
+    """Szegedy et al. 2016, section 7: the target distribution mixed with the uniform one."""
     logs = sp.log_softmax(x, axis=dim)
-    loss = -(1 - label_smoothing) * _picked(logs, target, dim) - label_smoothing * logs.mean(dim)
+    loss = -(1 - label_smoothing) * _select_target(logs, target, dim) - label_smoothing * logs.mean(dim)
     return np.where(target == ignore_index, 0, loss)
 
 
 def _huber(d: Array, delta: float) -> Array:
-    """Huber 1964: the square's half up to delta, from there on its tangent."""
+    """Huber 1964: half the square up to delta, then its tangent."""
     return np.where(np.abs(d) < delta, d * d / 2, delta * np.abs(d) - delta * delta / 2)
 
 
 def _integer_power(a: Array, b: Array) -> Array:
-    """Python's own power, wrapped; to negative exponents what is left of 1 / a**-b in integers."""
+    """Compute Python's power, wrapped; for negative exponents, 1 / a**-b truncated to an integer."""
     bits = 8 * a.dtype.itemsize
 
-    def one(x: int, n: int) -> int:
+    def int_power(x: int, n: int) -> int:
         if n < 0:
             return {1: 1, -1: 1 if n % 2 == 0 else -1}.get(x, 0)
-        found = pow(x, n, 1 << bits)
-        return found - (1 << bits) if a.dtype.kind == "i" and found >> (bits - 1) else found
+        power = pow(x, n, 1 << bits)
+        return power - (1 << bits) if a.dtype.kind == "i" and power >> (bits - 1) else power
 
     pairs = zip(*(v.ravel().tolist() for v in np.broadcast_arrays(a, b)), strict=True)
-    return np.array([one(x, n) for x, n in pairs], a.dtype).reshape(np.broadcast_shapes(a.shape, b.shape))
+    return np.array([int_power(x, n) for x, n in pairs], a.dtype).reshape(np.broadcast_shapes(a.shape, b.shape))
 
 
-# One update of an optimizer. The paper's formula of each is of a gradient that has been prepared.
+# Optimizer steps. The formulas of the papers apply to the gradient after sign and weight decay.
 
 
-def _prepared(param: Array, grad: Array, weight_decay: float, sign: float) -> Array:
+def _prepare_gradient(param: Array, grad: Array, weight_decay: float, sign: float) -> Array:
     return sign * grad + weight_decay * param
 
 
-def _moved(old: Array, new: Array, kept: float, rest: float) -> Array:
-    """A running mean, a step further."""
-    return kept * old + rest * new
+def _running_mean(old: Array, new: Array, decay: float, fresh: float) -> Array:
+    """Update a running mean."""
+    return decay * old + fresh * new
 
 
 def _sgd(p: Array, g: Array, lr: float, weight_decay: float, sign: float) -> Array:
-    return p - lr * _prepared(p, g, weight_decay, sign)
+    return p - lr * _prepare_gradient(p, g, weight_decay, sign)
 
 
 def _momentum(nesterov: bool) -> Callable[..., Any]:
     def step(p: Array, g: Array, v: Array, lr: float, momentum: float, fresh: float, decay: float, sign: float) -> Any:
-        d = _prepared(p, g, decay, sign)
-        v = _moved(v, d, momentum, fresh)
+        d = _prepare_gradient(p, g, decay, sign)
+        v = _running_mean(v, d, momentum, fresh)
         return p - lr * (d + momentum * v if nesterov else v), v
 
     return step
@@ -140,35 +140,35 @@ def _momentum(nesterov: bool) -> Callable[..., Any]:
 def _adam(p: Array, g: Array, m: Array, v: Array, *numbers: float, highest: Array | None = None) -> Any:
     """Kingma and Ba 2015, algorithm 1; with `highest`, Reddi et al. 2018, algorithm 2."""
     size, beta1, rest1, beta2, rest2, correction, eps, weight_decay, decay, sign = numbers
-    d = _prepared(p, g, weight_decay, sign)
-    m, v = _moved(m, d, beta1, rest1), _moved(v, np.square(d), beta2, rest2)
-    below = v if highest is None else np.where(np.isnan(v) | np.isnan(highest), np.nan, np.maximum(highest, v))
-    p = decay * p - size * m / (np.sqrt(below) / correction + eps)
-    return (p, m, v) if highest is None else (p, m, v, below)
+    d = _prepare_gradient(p, g, weight_decay, sign)
+    m, v = _running_mean(m, d, beta1, rest1), _running_mean(v, np.square(d), beta2, rest2)
+    second_moment = v if highest is None else np.where(np.isnan(v) | np.isnan(highest), np.nan, np.maximum(highest, v))
+    p = decay * p - size * m / (np.sqrt(second_moment) / correction + eps)
+    return (p, m, v) if highest is None else (p, m, v, second_moment)
 
 
 def _rmsprop(p: Array, g: Array, v: Array, lr: float, alpha: float, rest: float, *last: float) -> Any:
     eps, weight_decay, sign = last
-    d = _prepared(p, g, weight_decay, sign)
-    v = _moved(v, np.square(d), alpha, rest)
+    d = _prepare_gradient(p, g, weight_decay, sign)
+    v = _running_mean(v, np.square(d), alpha, rest)
     return p - lr * d / (np.sqrt(v) + eps), v
 
 
 def _rmsprop_family(centred: bool, momentum: bool) -> Callable[..., Any]:
-    def step(p: Array, g: Array, v: Array, *rest: Any) -> Any:
-        states, numbers = rest[: centred + momentum], rest[centred + momentum :]
+    def step(p: Array, g: Array, v: Array, *states_and_numbers: Any) -> Any:
+        states, numbers = states_and_numbers[: centred + momentum], states_and_numbers[centred + momentum :]
         lr, alpha, rest1, eps, decay, sign = numbers[:6]
-        d = _prepared(p, g, decay, sign)
-        v, found = _moved(v, np.square(d), alpha, rest1), []
-        below = v
+        d = _prepare_gradient(p, g, decay, sign)
+        v, states_out = _running_mean(v, np.square(d), alpha, rest1), []
+        variance = v
         if centred:
-            found.append(_moved(states[0], d, alpha, rest1))
-            below = v - np.square(found[0])
-        moved = d / (np.sqrt(below) + eps)
+            states_out.append(_running_mean(states[0], d, alpha, rest1))
+            variance = v - np.square(states_out[0])
+        update = d / (np.sqrt(variance) + eps)
         if momentum:
-            moved = numbers[6] * states[-1] + moved
-            found.append(moved)
-        return p - lr * moved, v, *found
+            update = numbers[6] * states[-1] + update
+            states_out.append(update)
+        return p - lr * update, v, *states_out
 
     return step
 
@@ -176,42 +176,42 @@ def _rmsprop_family(centred: bool, momentum: bool) -> Callable[..., Any]:
 def _adamax(p: Array, g: Array, m: Array, norm: Array, size: float, beta1: float, rest: float, *last: float) -> Any:
     """Kingma and Ba 2015, algorithm 2, with eps as PyTorch has it."""
     beta2, eps, decay, sign = last
-    d = _prepared(p, g, decay, sign)
-    m, norm = _moved(m, d, beta1, rest), np.maximum(beta2 * norm, np.abs(d) + eps)
+    d = _prepare_gradient(p, g, decay, sign)
+    m, norm = _running_mean(m, d, beta1, rest), np.maximum(beta2 * norm, np.abs(d) + eps)
     return p - size * m / norm, m, norm
 
 
 def _nadam(p: Array, g: Array, m: Array, v: Array, *numbers: float) -> Any:
-    now, after, beta1, rest1, beta2, rest2, correction, eps, weight_decay, decay, sign = numbers
-    d = _prepared(p, g, weight_decay, sign)
-    m, v = _moved(m, d, beta1, rest1), _moved(v, np.square(d), beta2, rest2)
-    below = np.sqrt(v) / correction + eps
-    return decay * p - now * d / below - after * m / below, m, v
+    step_size, next_step_size, beta1, rest1, beta2, rest2, correction, eps, weight_decay, decay, sign = numbers
+    d = _prepare_gradient(p, g, weight_decay, sign)
+    m, v = _running_mean(m, d, beta1, rest1), _running_mean(v, np.square(d), beta2, rest2)
+    denominator = np.sqrt(v) / correction + eps
+    return decay * p - step_size * d / denominator - next_step_size * m / denominator, m, v
 
 
 def _radam(p: Array, g: Array, m: Array, v: Array, size: float, rectified: float, *last: float) -> Any:
     beta1, rest1, beta2, rest2, eps, weight_decay, decay, sign = last
-    d = _prepared(p, g, weight_decay, sign)
-    m, v = _moved(m, d, beta1, rest1), _moved(v, np.square(d), beta2, rest2)
+    d = _prepare_gradient(p, g, weight_decay, sign)
+    m, v = _running_mean(m, d, beta1, rest1), _running_mean(v, np.square(d), beta2, rest2)
     return decay * p - size * m * (rectified / (np.sqrt(v) + eps) if rectified > 0 else 1.0), m, v
 
 
 def _rprop(p: Array, g: Array, prev: Array, size: Array, slower: float, faster: float, *last: float) -> Any:
-    least, most, sign = last
+    min_size, max_size, sign = last
     g = sign * g
-    turned = g * prev
-    size = np.clip(size * (1 + (faster - 1) * (turned > 0) + (slower - 1) * (turned < 0)), least, most)
-    g = np.where(turned < 0, 0, g)
+    sign_change = g * prev
+    size = np.clip(size * (1 + (faster - 1) * (sign_change > 0) + (slower - 1) * (sign_change < 0)), min_size, max_size)
+    g = np.where(sign_change < 0, 0, g)
     return p - ((g > 0) * size - (g < 0) * size), g, size
 
 
 def _asgd(p: Array, g: Array, ax: Array, lr: float, decay: float, mu: float, weight_decay: float, sign: float) -> Any:
-    p = decay * p - lr * _prepared(p, g, weight_decay, sign)
+    p = decay * p - lr * _prepare_gradient(p, g, weight_decay, sign)
     return p, ax + mu * (p - ax)
 
 
 def _adagrad(p: Array, g: Array, total: Array, lr: float, eps: float, weight_decay: float, sign: float) -> Any:
-    d = _prepared(p, g, weight_decay, sign)
+    d = _prepare_gradient(p, g, weight_decay, sign)
     total = total + np.square(d)
     return p - lr * d / (np.sqrt(total) + eps), total
 
@@ -219,39 +219,39 @@ def _adagrad(p: Array, g: Array, total: Array, lr: float, eps: float, weight_dec
 def _adadelta(p: Array, g: Array, v: Array, u: Array, lr: float, rho: float, rest: float, *last: float) -> Any:
     """Zeiler 2012, algorithm 1."""
     eps, weight_decay, sign = last
-    d = _prepared(p, g, weight_decay, sign)
-    v = _moved(v, np.square(d), rho, rest)
-    change = np.sqrt(u + eps) / np.sqrt(v + eps) * d
-    return p - lr * change, v, _moved(u, np.square(change), rho, rest)
+    d = _prepare_gradient(p, g, weight_decay, sign)
+    v = _running_mean(v, np.square(d), rho, rest)
+    update = np.sqrt(u + eps) / np.sqrt(v + eps) * d
+    return p - lr * update, v, _running_mean(u, np.square(update), rho, rest)
 
 
 def _polygamma(x: Array, order: float) -> Array:
-    """SciPy's; it does not come back from infinity and from far below 0, where all numbers are poles."""
+    """SciPy's polygamma, with its values at infinity and at poles replaced: there SciPy does not return."""
     inside = np.isfinite(x) & ~((x <= 0) & (x == np.floor(x)))
-    ends = np.where(x == np.inf, 0.0, np.where(np.isfinite(x), (-1.0) ** (order + 1) * np.inf, np.nan))
-    return np.where(inside, sp.polygamma(order, np.where(inside, x, 1)), ends)
+    limits = np.where(x == np.inf, 0.0, np.where(np.isfinite(x), (-1.0) ** (order + 1) * np.inf, np.nan))
+    return np.where(inside, sp.polygamma(order, np.where(inside, x, 1)), limits)
 
 
 def _product(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
-    """The product, that of what is not 0, and how many elements are 0."""
+    """Return the product, the product of the nonzero elements, and the number of zeros."""
     zero = x == 0
-    others = np.prod(x, axis, keepdims=keepdims, where=~zero)
-    return np.prod(x, axis, keepdims=keepdims), others, zero.sum(axis, keepdims=keepdims)
+    nonzero_product = np.prod(x, axis, keepdims=keepdims, where=~zero)
+    return np.prod(x, axis, keepdims=keepdims), nonzero_product, zero.sum(axis, keepdims=keepdims)
 
 
-def _extreme(of: Callable[..., Array]) -> Callable[..., Any]:
-    """An extreme, and how many elements have it."""
+def _extreme(reduce: Callable[..., Array]) -> Callable[..., Any]:
+    """Return a reference that computes the extreme, and how many elements equal it."""
 
     def reference(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
-        ties = (x == of(x, axis, keepdims=True)).sum(axis, keepdims=keepdims)
-        return of(x, axis, keepdims=keepdims), ties
+        ties = (x == reduce(x, axis, keepdims=True)).sum(axis, keepdims=keepdims)
+        return reduce(x, axis, keepdims=keepdims), ties
 
     return reference
 
 
-def _unscaled(grad: Array, found: Array, inverse: float) -> Any:
-    grad, found = np.broadcast_arrays(grad, found)
-    return grad * inverse, (~np.isfinite(grad)).astype(found.dtype)
+def _unscaled(grad: Array, found_inf: Array, inverse: float) -> Any:
+    grad, found_inf = np.broadcast_arrays(grad, found_inf)
+    return grad * inverse, (~np.isfinite(grad)).astype(found_inf.dtype)
 
 
 REFERENCES: dict[str, Callable[..., Any]] = {
@@ -276,10 +276,10 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "scale_step": lambda x, factor: (x * factor, np.zeros_like(x * factor)),
     "limit_step": lambda x, most: np.where(np.isnan(x), x, np.clip(x, -most, most)),
     "average_step": lambda a, now, weight: (1 - weight) * a + weight * now,
-    "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # NumPy keeps NaN; PyTorch's has the sign 0
-    "lgamma": lambda x: np.where(np.isinf(x), np.inf, sp.gammaln(x)),  # C's and PyTorch's; SciPy has -inf at -inf
+    "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),  # PyTorch's sign of NaN is 0
+    "lgamma": lambda x: np.where(np.isinf(x), np.inf, sp.gammaln(x)),  # as C and PyTorch; SciPy returns -inf at -inf
     "add_scaled": lambda a, b, alpha: a + alpha * b,
-    "trunc_divide": _truncated,
+    "trunc_divide": _truncated_divide,
     "clamp_min": _clamp_one(np.maximum),
     "clamp_max": _clamp_one(np.minimum),
     "clamp_both": _clamp,
@@ -376,7 +376,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **SORT_REFERENCES,
 }  # fmt: skip
 
-# For integers, where NumPy's function is another one or refuses.
+# For integers, where NumPy's function differs or refuses.
 INTEGER_REFERENCES: dict[str, Callable[..., Array]] = {
     "pow": _integer_power,
     "sign": lambda x: (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype),
@@ -390,9 +390,9 @@ INTEGER_REFERENCES: dict[str, Callable[..., Array]] = {
     "hardtanh": lambda x, low=-1.0, high=1.0: np.clip(x, int(low), int(high)),
 }
 
-# Result dtypes that PyTorch 2.9 gives for operands that all have one dtype, recorded with
+# Result dtypes of PyTorch 2.9 for operands of one dtype, recorded with
 #     for d in DTYPES: getattr(torch, op)(*[torch.ones(3).to(d)] * count).dtype
-# One letter a dtype, in the order of LETTERS; `-` where it raises.
+# One letter per dtype, in the order of LETTERS; `-`: it raises.
 LETTERS = {
     "b": "bool", "u": "uint8", "1": "int8", "2": "int16", "4": "int32", "8": "int64", "h": "float16", "B": "bfloat16",
     "f": "float32", "d": "float64",
@@ -413,7 +413,7 @@ _RESULTS = {
     "--1248hBfd": "hardtanh",
 }
 _RECORDED = {op: dict(zip(LETTERS, row, strict=True)) for row, ops in _RESULTS.items() for op in ops.split()}
-# Of ops that PyTorch has not as such: integers are refused, kept, or become float32.
+# For ops that PyTorch does not have: integers are refused, preserved, or become float32.
 _BY_CLASS = {
     "float": "------hBfd",
     "numeric": "-u1248hBfd",
@@ -424,14 +424,14 @@ _BY_CLASS = {
 
 
 def results_of(op: Any) -> dict[str, str]:
-    """The letters of an op's result dtypes by the letter of its operands' dtype."""
+    """Return the letter of an op's result dtype for the letter of each operand dtype."""
     row = "ffffffhBfd" if op.result == "float" else _BY_CLASS[op.dtypes]
     if op.result in ("int64", "int32"):
         row = "".join("-" if letter == "-" else "8" if op.result == "int64" else "4" for letter in row)
     return _RECORDED.get(op.name) or dict(zip(LETTERS, row, strict=True))
 
 
-# torch.promote_types of every two dtypes: a row a dtype, in the order of LETTERS.
+# torch.promote_types of every pair of dtypes: one row per dtype, in the order of LETTERS.
 PROMOTE = dict(
     zip(
         LETTERS,
@@ -450,7 +450,7 @@ PROMOTE = dict(
         strict=True,
     )
 )
-# torch.result_type of a tensor with dimensions with a 0-d tensor of every dtype, and with True, 1 and 1.0.
+# torch.result_type of a tensor and a 0-d tensor of every dtype, and of a tensor and True, 1 and 1.0.
 PROMOTE_SCALAR = {
     "b": ("bu1248hBfd", "b8f"), "u": ("uuuuuuhBfd", "uuf"), "1": ("111111hBfd", "11f"), "2": ("222222hBfd", "22f"),
     "4": ("444444hBfd", "44f"), "8": ("888888hBfd", "88f"), "h": ("hhhhhhhhhh", "hhh"), "B": ("BBBBBBBBBB", "BBB"),

@@ -1,6 +1,6 @@
-"""References of ops that are no formula of an element, in NumPy: index ops, views, convolutions, random numbers.
+"""NumPy references of ops that are not elementwise: index ops, views, convolutions, random numbers.
 
-Each takes the operands' values as arrays and the op's numbers and static arguments by name.
+Each takes the operands' values as arrays, and the op's numbers and static arguments by name.
 """
 
 from __future__ import annotations
@@ -14,54 +14,56 @@ from op_convolution import CONVOLUTION_REFERENCES
 
 Array = Any
 
-# Places
+# Index ops
 
 
 def _grid(index: Array, size: int, dim: int) -> tuple[Array, tuple[Array, ...]]:
-    """(which elements of `index` are places, coordinates of all of them): for indices along one dimension."""
+    """Return which elements of `index` are in range, and the coordinates of all of them, for indices along `dim`."""
     inside = (index >= 0) & (index < size)
-    found = list(np.indices(index.shape))
-    if found:
-        found[dim] = np.where(inside, index, 0)
-    return inside, tuple(found)
+    coordinates = list(np.indices(index.shape))
+    if coordinates:
+        coordinates[dim] = np.where(inside, index, 0)
+    return inside, tuple(coordinates)
 
 
 def _gather(x: Array, index: Array, dim: int) -> Array:
-    inside, places = _grid(index, x.shape[dim] if x.ndim else 1, dim)
-    return np.where(inside, x[places], x.dtype.type(0))
+    inside, coordinates = _grid(index, x.shape[dim] if x.ndim else 1, dim)
+    return np.where(inside, x[coordinates], x.dtype.type(0))
 
 
-def _written(x: Array, index: Array, source: Array, dim: int, add: bool) -> Array:
-    """Writes of one element after the other, in the order of the indices."""
+def _scatter(x: Array, index: Array, source: Array, dim: int, add: bool) -> Array:
+    """Write (or add) one element after the other, in the order of the indices."""
     out = np.array(x)
-    inside, places = _grid(index, x.shape[dim] if x.ndim else 1, dim)
-    for each in np.ndindex(index.shape):
-        if inside[each]:
-            at = tuple(int(p[each]) for p in places)
-            out[at] = out[at] + source[each] if add else source[each]
+    inside, coordinates = _grid(index, x.shape[dim] if x.ndim else 1, dim)
+    for source_index in np.ndindex(index.shape):
+        if inside[source_index]:
+            target_index = tuple(int(p[source_index]) for p in coordinates)
+            out[target_index] = out[target_index] + source[source_index] if add else source[source_index]
     return out
 
 
-def _merged(x: Array, dim: int, count: int) -> Array:
+def _merge_dims(x: Array, dim: int, count: int) -> Array:
     return x.reshape(*x.shape[:dim], math.prod(x.shape[dim : dim + count]), *x.shape[dim + count :])
 
 
 def _take(x: Array, index: Array, dim: int, count: int, skipped: int = 0) -> Array:
-    flat = _merged(x, dim, count)
+    flat = _merge_dims(x, dim, count)
     inside = (index >= 0) & (index < flat.shape[dim])
     if not index.size or not flat.size:
         return np.zeros((*flat.shape[:dim], *index.shape, *flat.shape[dim + 1 :]), x.dtype)
-    found = np.take(flat, np.where(inside, index, 0), axis=dim)
-    return np.where(inside.reshape(*index.shape, *(1,) * (flat.ndim - dim - 1)), found, x.dtype.type(0))
+    values = np.take(flat, np.where(inside, index, 0), axis=dim)
+    return np.where(inside.reshape(*index.shape, *(1,) * (flat.ndim - dim - 1)), values, x.dtype.type(0))
 
 
 def _put(x: Array, index: Array, source: Array, dim: int, count: int, add: bool) -> Array:
     out = np.array(x)
-    flat = np.moveaxis(_merged(out, dim, count), dim, 0)
+    flat = np.moveaxis(_merge_dims(out, dim, count), dim, 0)
     slices = np.moveaxis(source, range(dim, dim + index.ndim), range(index.ndim))
-    for each in np.ndindex(index.shape):
-        if 0 <= index[each] < len(flat):
-            flat[index[each]] = flat[index[each]] + slices[each] if add else slices[each]
+    for source_index in np.ndindex(index.shape):
+        if 0 <= index[source_index] < len(flat):
+            flat[index[source_index]] = (
+                flat[index[source_index]] + slices[source_index] if add else slices[source_index]
+            )
     return out
 
 
@@ -69,9 +71,9 @@ def _put(x: Array, index: Array, source: Array, dim: int, count: int, add: bool)
 
 
 def _strided(x: Array, size: Any, stride: Any, offset: int) -> Array:
-    item = x.itemsize
-    flat = np.lib.stride_tricks.as_strided(x, (offset + 1,), (item,))[offset:]
-    return np.lib.stride_tricks.as_strided(flat, size, [s * item for s in stride])
+    itemsize = x.itemsize
+    flat = np.lib.stride_tricks.as_strided(x, (offset + 1,), (itemsize,))[offset:]
+    return np.lib.stride_tricks.as_strided(flat, size, [s * itemsize for s in stride])
 
 
 def _squeeze(x: Array, dim: Any) -> Array:
@@ -84,13 +86,13 @@ def _unfold(x: Array, dimension: int, size: int, step: int) -> Array:
     return np.moveaxis(np.moveaxis(windows, dimension, 0)[::step], 0, dimension)
 
 
-def _swapped(x: Array, dim0: int, dim1: int) -> Array:
+def _transpose(x: Array, dim0: int, dim1: int) -> Array:
     return np.swapaxes(x, dim0, dim1) if x.ndim else x
 
 
-def _expanded(x: Array, shape: tuple[int, ...]) -> Array:
-    own = (1,) * (len(shape) - x.ndim) + x.shape
-    return np.broadcast_to(x, [n if wanted == -1 else wanted for n, wanted in zip(own, shape, strict=True)])
+def _expand(x: Array, shape: tuple[int, ...]) -> Array:
+    padded_shape = (1,) * (len(shape) - x.ndim) + x.shape
+    return np.broadcast_to(x, [n if size == -1 else size for n, size in zip(padded_shape, shape, strict=True)])
 
 
 def _along(x: Array, dim: int, cut: Any) -> Array:
@@ -105,9 +107,9 @@ def _items(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def philox(counter: Array, offset: int, seed: int) -> list[Array]:
-    """The four words of Philox4x32-10 (Salmon et al. 2011, section 3.3) for every counter (low half) and offset (high).
+    """Return the four words of Philox4x32-10 (Salmon et al. 2011, section 3.3) for counter (low half), offset (high).
 
-    Each is an array of uint64 that holds 32 bits.
+    Each word is an array of uint64 with 32 significant bits.
     """
     low = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
@@ -146,27 +148,27 @@ def _normal(shape: tuple[int, ...], seed: int, offset: int, dtype: str) -> Array
     words = _words(shape, seed, offset)
     if dtype == "float64":
         radius = np.ldexp(_bits53(words[0], words[1]).astype(np.float64) + 1, -53)
-        turn = np.ldexp(_bits53(words[2], words[3]).astype(np.float64), -53)
+        angle = np.ldexp(_bits53(words[2], words[3]).astype(np.float64), -53)
     else:
         radius = np.ldexp(words[0].astype(np.float64) + 1, -32)
-        turn = np.ldexp((words[1] >> np.uint64(8)).astype(np.float64), -24)
-    return np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * turn)
+        angle = np.ldexp((words[1] >> np.uint64(8)).astype(np.float64), -24)
+    return np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)
 
 
-def _places(x: Array) -> Array:
+def _positions(x: Array) -> Array:
     return np.arange(x.size).reshape(x.shape)
 
 
 def _uniform_fill(x: Array, low: float, high: float, levels: float, seed: int, offset: int, dtype: str) -> Array:
-    """The leading bits of what is drawn, as many as the dtype has."""
-    drawn = uniform_numbers(x.shape, seed, offset, dtype)
-    return low + (high - low) * (drawn - np.mod(drawn, 1 / levels))
+    """Round the draw down to as many bits as the dtype has."""
+    uniform = uniform_numbers(x.shape, seed, offset, dtype)
+    return low + (high - low) * (uniform - np.mod(uniform, 1 / levels))
 
 
-def _integers(x: Array, low: int, span: int, seed: int, offset: int, dtype: str) -> Array:
+def _random_integers(x: Array, low: int, span: int, seed: int, offset: int, dtype: str) -> Array:
     first, second = (_words(x.shape, seed, offset + k)[0] for k in (0, 1))
-    wide = (first << np.uint64(31)) | (second >> np.uint64(1))
-    return (wide % np.uint64(span)).astype(np.int64) + low
+    words = (first << np.uint64(31)) | (second >> np.uint64(1))
+    return (words % np.uint64(span)).astype(np.int64) + low
 
 
 def _dropout(x: Array, p: float, scale: float, seed: int, offset: int, dtype: str) -> Array:
@@ -182,18 +184,18 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
     "gather": _gather,
     "take_at": _take,
     "embedding_rows": _take,
-    "spread": lambda s, index, shape, dim: _written(np.zeros(shape, s.dtype), index, s, dim, True),
+    "spread": lambda s, index, shape, dim: _scatter(np.zeros(shape, s.dtype), index, s, dim, True),
     "spread_at": lambda s, index, shape, dim, count: _put(np.zeros(shape, s.dtype), index, s, dim, count, True),
-    "scatter": lambda x, index, source, dim: _written(x, index, source, dim, False),
-    "scatter_add": lambda x, index, source, dim: _written(x, index, source, dim, True),
+    "scatter": lambda x, index, source, dim: _scatter(x, index, source, dim, False),
+    "scatter_add": lambda x, index, source, dim: _scatter(x, index, source, dim, True),
     "put_at": lambda x, index, source, dim, count: _put(x, index, source, dim, count, False),
     "put_add_at": lambda x, index, source, dim, count: _put(x, index, source, dim, count, True),
     "mask_counts": lambda x: np.array([0, np.count_nonzero(x)]),
     "mask_positions": lambda x, offsets, total: np.flatnonzero(x),
     "view": lambda x, shape: x.reshape(shape),
     "permute": lambda x, dims: np.transpose(x, dims),
-    "transpose": _swapped,
-    "expand": _expanded,
+    "transpose": _transpose,
+    "expand": _expand,
     "squeeze": _squeeze,
     "unsqueeze": lambda x, dim: np.expand_dims(x, dim),
     "select": lambda x, dim, index: _along(x, dim, index),
@@ -207,14 +209,14 @@ KIND_REFERENCES: dict[str, Callable[..., Array]] = {
     "index_view": _items,
     **CONVOLUTION_REFERENCES,
     "uniform_fill": _uniform_fill,
-    "arange_fill": lambda x, start, step, dtype: _places(x) * step + start,
-    "linspace_fill": lambda x, start, end, step, last, dtype: start + (end - start) * _places(x) / last,
+    "arange_fill": lambda x, start, step, dtype: _positions(x) * step + start,
+    "linspace_fill": lambda x, start, end, step, last, dtype: start + (end - start) * _positions(x) / last,
     "normal_fill": lambda x, mean, std, seed, offset, dtype: mean + std * _normal(x.shape, seed, offset, dtype),
     "normal_around": _normal_around,
     "exponential_fill": lambda x, rate, seed, offset, dtype: (
         -np.log(1 - uniform_numbers(x.shape, seed, offset, dtype)) / rate
     ),
-    "integer_fill": _integers,
+    "integer_fill": _random_integers,
     "bernoulli_fill": lambda x, p, seed, offset, dtype: uniform_numbers(x.shape, seed, offset, dtype) < p,
     "bernoulli_draw": lambda x, seed, offset, dtype: uniform_numbers(x.shape, seed, offset, dtype) < x,
     "dropout_draw": _dropout,

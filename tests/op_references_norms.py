@@ -1,4 +1,4 @@
-"""References of the kernels under batch, group and instance norm: formulas of the papers, in float64, axis by axis."""
+"""References of the kernels of batch, group and instance norm: the formulas of the papers, in float64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def _deviation(x: Array, mean: Array, axes: tuple[int, ...]) -> tuple[Array, ...
     return variance, 1 / np.sqrt(variance + EPS)
 
 
-# name: operands, of which "input", "upstream" are full and the others one a statistic; numbers; reference of both, axes
+# name: (operands, numbers, reference). "input" and "upstream" have the full shape, other operands that of a statistic.
+# The reference takes the operands and the axes.
 NORM_OPS: dict[str, tuple[str, tuple[float, ...], Callable[..., Any]]] = {
     "moments": ("input", (EPS,), _moments),
     "deviation": ("input mean", (EPS,), _deviation),

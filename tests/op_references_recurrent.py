@@ -1,4 +1,4 @@
-"""Independent references for the gates of recurrent networks, by the papers' equations, in NumPy and SciPy."""
+"""Independent references for the gates of recurrent networks, from the equations of the papers, in NumPy and SciPy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""References of sort ops: NumPy's stable argsort, of the values for ascending order, and of their ranks turned around
-for descending. NumPy, too, puts NaN last and has -0.0 equal to 0.0."""
+"""References of sort ops: NumPy's stable argsort, of the values or, for descending order, of their negated ranks.
+
+NumPy also sorts NaN last and treats -0.0 as equal to 0.0.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ Array = Any
 def _order(array: Array, dim: int, descending: bool) -> Array:
     if not descending:
         return np.argsort(array, axis=dim, kind="stable")
-    _, ranks = np.unique(array, return_inverse=True)  # NaN is one, and the last
+    _, ranks = np.unique(array, return_inverse=True)  # all NaN are one value, and the largest
     return np.argsort(-ranks.reshape(array.shape), axis=dim, kind="stable")
 
 
@@ -33,7 +35,7 @@ def top_along(array: Array, k: int, dim: int, largest: bool) -> tuple[Array, Arr
 
 
 def search_sorted(sequence: Array, values: Array, right: bool, total: bool) -> Array:
-    """Row by row; NumPy's order is total. Without NaN both are the same."""
+    """Search row by row. NumPy uses a total order, which differs from comparisons only for NaN."""
     side = "right" if right else "left"
     if sequence.ndim == 1:
         return np.searchsorted(sequence, values, side)
@@ -42,7 +44,7 @@ def search_sorted(sequence: Array, values: Array, right: bool, total: bool) -> A
 
 
 def bin_sorted(sequence: Array, values: Array) -> Array:
-    """The last edge that is at or below a value; of the last interval for its end."""
+    """Return the index of the interval of each value, -1 outside. The last interval includes its end."""
     inner = sequence[1:-1]
     inside = (values >= sequence[0]) & (values <= sequence[-1]) & (sequence.size > 1)
     return np.where(inside, (values[..., None] >= inner).sum(-1), -1)

@@ -1,8 +1,8 @@
-"""Cases of ops that are no formula of an element: rows, contractions, convolutions, index ops, views, random numbers.
+"""Test cases of ops that are not elementwise: row ops, contractions, convolutions, index ops, views, random numbers.
 
-A row of a table is an op, its operands, and its numbers and static arguments by name. Every row is a case in float32;
-an op's first row is one in every other dtype too. Values of index ops, views and convolutions are multiples of 1/8, so
-that sums of them are exact in every dtype, in any order, and results have to be exactly what is expected.
+A row of the table is an op, its operands, and its numbers and static arguments by name. Every row is a case in float32,
+and an op's first row also in every other dtype. Values of index ops, views and convolutions are multiples of 1/8. So
+their sums are exact in every dtype and order, and results must equal the expected ones exactly.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from op_resample import SAMPLED, resample_rows
 from op_running import (
     Array,
     Case,
-    Slopes,
+    GradientCase,
     caller,
     differentiable,
     has,
-    laid_out,
     numpy_of,
     reference_of,
     rounded,
     specs,
     tensor,
+    with_layout,
 )
 from op_shapes import EVERY_DTYPE, INEXACT, shape_rows
 
@@ -36,12 +36,16 @@ from weftgrad.runtime.device import Device
 
 
 @dataclass(frozen=True)
-class Given:
-    """An operand: its shape, layout, and what it holds.
+class OperandSpec:
+    """An operand: its shape, layout and values.
 
-    holds: `value`; `index`, integers from `low` to below `high`; `ordered`, such that do not fall; `mask`; `chance`,
-    numbers from 0 to 1.
-    dtype: where it is not that of the case.
+    Attributes:
+        shape: The shape.
+        layout: The memory layout, see `op_running.with_layout`.
+        holds: `value`; `index`: integers in [low, high); `ordered`: the same, sorted; `mask`; `chance`: in [0, 1).
+        low: The smallest index.
+        high: The end of the range of indices.
+        dtype: The dtype; None: that of the case.
     """
 
     shape: tuple[int, ...]
@@ -52,234 +56,235 @@ class Given:
     dtype: str | None = None
 
 
-def of(*shape: int, layout: str = "contiguous", holds: str = "value") -> Given:
-    return Given(shape, layout, holds)
+def arg(*shape: int, layout: str = "contiguous", holds: str = "value") -> OperandSpec:
+    return OperandSpec(shape, layout, holds)
 
 
-def at(high: int, *shape: int, low: int = 0, layout: str = "contiguous", dtype: str = "int64") -> Given:
-    return Given(shape, layout, "index", low, high, dtype)
+def idx(high: int, *shape: int, low: int = 0, layout: str = "contiguous", dtype: str = "int64") -> OperandSpec:
+    return OperandSpec(shape, layout, "index", low, high, dtype)
 
 
-def ordered(high: int, *shape: int, layout: str = "contiguous", dtype: str = "int64") -> Given:
-    return Given(shape, layout, "ordered", 0, high, dtype)
+def ordered(high: int, *shape: int, layout: str = "contiguous", dtype: str = "int64") -> OperandSpec:
+    return OperandSpec(shape, layout, "ordered", 0, high, dtype)
 
 
 class Row(NamedTuple):
-    """A call. `slopes`: whether derivatives of it are compared with differences."""
+    """A call of an op. checks_gradients: whether its derivatives are compared with finite differences."""
 
     op: str
-    given: tuple[Given | None, ...]
+    operands: tuple[OperandSpec | None, ...]
     named: dict[str, Any]
-    slopes: bool = True
+    checks_gradients: bool = True
 
 
 ROWS = [
-    Row("softmax", (of(5, 17),), {"dim": -1}),
-    Row("softmax", (of(3, 4, 33),), {"dim": 1}),
-    Row("softmax", (of(2, 1000),), {"dim": 1}),
-    Row("softmax", (of(7),), {"dim": 0}),
-    Row("log_softmax", (of(5, 65),), {"dim": -1}),
-    Row("log_softmax", (of(6, 5),), {"dim": 0}),
-    Row("logsumexp_row", (of(5, 17),), {"dim": 1, "keepdim": False}),
-    Row("logsumexp_row", (of(4, 3, 5),), {"dim": 0, "keepdim": True}),
-    Row("layer_norm", (of(5, 17), of(17), of(17)), {"normalized_shape": (17,), "eps": 1e-5}),
-    Row("layer_norm", (of(5, 64), None, None), {"normalized_shape": (64,), "eps": 1e-3}),
-    Row("layer_norm", (of(2, 3, 4), of(3, 4), None), {"normalized_shape": (3, 4), "eps": 1e-5}),
-    Row("rms_norm", (of(5, 33), of(33)), {"normalized_shape": (33,), "eps": 1e-6}),
-    Row("rms_norm", (of(3, 16), None), {"normalized_shape": (16,), "eps": 1e-6}),
-    Row("normalize_l2", (of(5, 17),), {"dim": 1, "eps": 1e-12}),
-    Row("normalize_l2", (of(5, 4, 3),), {"dim": 1, "eps": 1e-12}),
-    Row("cross_entropy_row", (of(6, 9), at(9, 6)), {"dim": -1, "ignore_index": 3, "label_smoothing": 0.0}),
-    Row("cross_entropy_row", (of(4, 9, 5), at(9, 4, 5)), {"dim": 1, "ignore_index": -100, "label_smoothing": 0.25}),
+    Row("softmax", (arg(5, 17),), {"dim": -1}),
+    Row("softmax", (arg(3, 4, 33),), {"dim": 1}),
+    Row("softmax", (arg(2, 1000),), {"dim": 1}),
+    Row("softmax", (arg(7),), {"dim": 0}),
+    Row("log_softmax", (arg(5, 65),), {"dim": -1}),
+    Row("log_softmax", (arg(6, 5),), {"dim": 0}),
+    Row("logsumexp_row", (arg(5, 17),), {"dim": 1, "keepdim": False}),
+    Row("logsumexp_row", (arg(4, 3, 5),), {"dim": 0, "keepdim": True}),
+    Row("layer_norm", (arg(5, 17), arg(17), arg(17)), {"normalized_shape": (17,), "eps": 1e-5}),
+    Row("layer_norm", (arg(5, 64), None, None), {"normalized_shape": (64,), "eps": 1e-3}),
+    Row("layer_norm", (arg(2, 3, 4), arg(3, 4), None), {"normalized_shape": (3, 4), "eps": 1e-5}),
+    Row("rms_norm", (arg(5, 33), arg(33)), {"normalized_shape": (33,), "eps": 1e-6}),
+    Row("rms_norm", (arg(3, 16), None), {"normalized_shape": (16,), "eps": 1e-6}),
+    Row("normalize_l2", (arg(5, 17),), {"dim": 1, "eps": 1e-12}),
+    Row("normalize_l2", (arg(5, 4, 3),), {"dim": 1, "eps": 1e-12}),
+    Row("cross_entropy_row", (arg(6, 9), idx(9, 6)), {"dim": -1, "ignore_index": 3, "label_smoothing": 0.0}),
+    Row("cross_entropy_row", (arg(4, 9, 5), idx(9, 4, 5)), {"dim": 1, "ignore_index": -100, "label_smoothing": 0.25}),
 ]  # fmt: skip
 
 CONTRACTIONS = [
-    Row("matmul_batched", (of(5, 17), of(17, 9)), {}),
-    Row("matmul_batched", (of(2, 1, 7, 5), of(3, 5, 33)), {}),
-    Row("matmul_batched", (of(70, 65), of(65, 66)), {}),
-    Row("mm", (of(16, 16), of(16, 16)), {}),
-    Row("mm", (of(1, 65), of(65, 1)), {}),
-    Row("mm", (of(3, 0), of(0, 4)), {}),
-    Row("bmm", (of(3, 4, 5), of(3, 5, 6)), {}),
-    Row("mv", (of(33, 17), of(17)), {}),
-    Row("vm", (of(17), of(3, 17, 5)), {}),
-    Row("bmv", (of(2, 33, 17), of(17)), {}),
-    Row("bmv", (of(3, 5, 7), of(7)), {}),
-    Row("dot", (of(1000), of(1000)), {}),
-    Row("dot", (of(65), of(65)), {}),
-    Row("outer", (of(17), of(33)), {}),
-    Row("linear_product", (of(4, 65), of(33, 65)), {}),
-    Row("linear_product", (of(2, 3, 16), of(5, 16)), {}),
-    Row("linear_bias", (of(4, 65), of(33, 65), of(33)), {}),
-    Row("linear_bias", (of(2, 3, 16), of(5, 16), of(5)), {}),
-    Row("addmm_product", (of(4, 1), of(4, 65), of(65, 33)), {"beta": 0.5, "alpha": -2.0}),
-    Row("addmm_product", (of(6), of(4, 5), of(5, 6)), {"beta": 0.5, "alpha": -2.0}),
-    Row("baddbmm_product", (of(4, 6), of(3, 4, 5), of(3, 5, 6)), {"beta": 0.5, "alpha": -2.0}),
-    Row("addmv_product", (of(33), of(33, 17), of(17)), {"beta": 0.5, "alpha": -2.0}),
-    Row("addmv_product", (of(4), of(4, 5), of(5)), {"beta": 0.5, "alpha": -2.0}),
-    Row("addmm_relu", (of(6), of(4, 5), of(5, 6)), {"beta": 0.5, "alpha": -2.0}),
-    Row("addmm_gelu", (of(6), of(4, 5), of(5, 6)), {"beta": 0.5, "alpha": -2.0}),
-    Row("addmm_relu", (of(33), of(4, 65), of(65, 33)), {"beta": 0.5, "alpha": -2.0}),
-    Row("addmm_gelu", (of(33), of(4, 65), of(65, 33)), {"beta": 0.5, "alpha": -2.0}),
+    Row("matmul_batched", (arg(5, 17), arg(17, 9)), {}),
+    Row("matmul_batched", (arg(2, 1, 7, 5), arg(3, 5, 33)), {}),
+    Row("matmul_batched", (arg(70, 65), arg(65, 66)), {}),
+    Row("mm", (arg(16, 16), arg(16, 16)), {}),
+    Row("mm", (arg(1, 65), arg(65, 1)), {}),
+    Row("mm", (arg(3, 0), arg(0, 4)), {}),
+    Row("bmm", (arg(3, 4, 5), arg(3, 5, 6)), {}),
+    Row("mv", (arg(33, 17), arg(17)), {}),
+    Row("vm", (arg(17), arg(3, 17, 5)), {}),
+    Row("bmv", (arg(2, 33, 17), arg(17)), {}),
+    Row("bmv", (arg(3, 5, 7), arg(7)), {}),
+    Row("dot", (arg(1000), arg(1000)), {}),
+    Row("dot", (arg(65), arg(65)), {}),
+    Row("outer", (arg(17), arg(33)), {}),
+    Row("linear_product", (arg(4, 65), arg(33, 65)), {}),
+    Row("linear_product", (arg(2, 3, 16), arg(5, 16)), {}),
+    Row("linear_bias", (arg(4, 65), arg(33, 65), arg(33)), {}),
+    Row("linear_bias", (arg(2, 3, 16), arg(5, 16), arg(5)), {}),
+    Row("addmm_product", (arg(4, 1), arg(4, 65), arg(65, 33)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmm_product", (arg(6), arg(4, 5), arg(5, 6)), {"beta": 0.5, "alpha": -2.0}),
+    Row("baddbmm_product", (arg(4, 6), arg(3, 4, 5), arg(3, 5, 6)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmv_product", (arg(33), arg(33, 17), arg(17)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmv_product", (arg(4), arg(4, 5), arg(5)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmm_relu", (arg(6), arg(4, 5), arg(5, 6)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmm_gelu", (arg(6), arg(4, 5), arg(5, 6)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmm_relu", (arg(33), arg(4, 65), arg(65, 33)), {"beta": 0.5, "alpha": -2.0}),
+    Row("addmm_gelu", (arg(33), arg(4, 65), arg(65, 33)), {"beta": 0.5, "alpha": -2.0}),
 ]  # fmt: skip
 
 
-# Rows of embeddings that are skipped have no gradient, which differences do not know: a test of its own has them.
-# A row reads 0 and writes nothing where an index is out of range; some of these are.
+# Skipped rows of embeddings have no gradient, unlike finite differences, so another test covers them.
+# An index out of range reads 0 and writes nothing; some rows have such indices.
 INDEX = [
-    Row("gather", (of(5, 17), at(17, 5, 9)), {"dim": 1}),
-    Row("gather", (of(7), at(7, 11)), {"dim": 0}),
-    Row("gather", (of(5, 17), at(6, 3, 17, low=-1, dtype="int32")), {"dim": -2}),
-    Row("gather", (of(5, 17, layout="transposed"), at(17, 4, 9, layout="transposed")), {"dim": 1}),
-    Row("gather", (of(3, 5, 18, layout="turned"), at(5, 2, 7, 18)), {"dim": 1}),
-    Row("gather", (of(5, 17, layout="expanded"), at(17, 5, 17, layout="sliced", dtype="uint8")), {"dim": 1}),
-    Row("gather", (of(70, layout="flipped"), at(70, 65, layout="stepped")), {"dim": 0}),
-    Row("gather", (of(5, 17), at(17, 5, 0)), {"dim": 1}, False),
-    Row("gather", (of(), at(1)), {"dim": 0}),
-    Row("take_at", (of(7, 5), at(7, 4)), {"dim": 0, "count": 1}),
-    Row("take_at", (of(3, 4, 5), at(12, 2, 3)), {"dim": 0, "count": 2}),
-    Row("take_at", (of(3, 4, 5), at(5, 2, 3, low=-1, dtype="int32")), {"dim": 1, "count": 1}),
-    Row("take_at", (of(3, 4, 33), at(3)), {"dim": 0, "count": 1}),
-    Row("take_at", (of(9, 33, layout="transposed"), at(9, 5, layout="stepped")), {"dim": 0, "count": 1}),
-    Row("take_at", (of(3, 5, 18, layout="turned"), at(90, 11)), {"dim": 1, "count": 2}),
-    Row("take_at", (of(5, 17, layout="expanded"), at(5, 3, 2, layout="transposed")), {"dim": 0, "count": 1}),
-    Row("take_at", (of(4, 6), at(6, 0, 2)), {"dim": 1, "count": 1}, False),
-    Row("take_at", (of(0, 6), at(6, 3)), {"dim": 1, "count": 1}, False),
-    Row("embedding_rows", (of(9, 5), at(9, 4)), {"dim": 0, "count": 1, "skipped": -1}),
-    Row("embedding_rows", (of(9, 33), at(9, 2, 3)), {"dim": 0, "count": 1, "skipped": 100}),
-    Row("embedding_rows", (of(9, 16, layout="sliced"), at(9, 7, dtype="int32")), {"dim": 0, "count": 1, "skipped": -1}),
-    Row("embedding_rows", (of(9, 5), at(9, 20)), {"dim": 0, "count": 1, "skipped": 2}, False),
-    Row("embedding_rows", (of(9, 5), at(9, 0)), {"dim": 0, "count": 1, "skipped": -1}, False),
-    Row("spread", (of(5, 9), at(17, 5, 9)), {"shape": (5, 17), "dim": 1}),
-    Row("spread", (of(40), at(7, 40)), {"shape": (7,), "dim": 0}),
-    Row("spread", (of(3, 17), at(6, 3, 17, low=-1, dtype="int32")), {"shape": (5, 17), "dim": -2}),
-    Row("spread", (of(9, 5, layout="transposed"), at(4, 9, 5, layout="sliced")), {"shape": (9, 4), "dim": 1}),
-    Row("spread", (of(5, 17, layout="expanded"), at(3, 5, 17)), {"shape": (3, 20), "dim": 0}),
-    Row("spread", (of(4, 0), at(7, 4, 0)), {"shape": (4, 7), "dim": 1}, False),
-    Row("spread", (of(), at(1)), {"shape": (), "dim": 0}),
-    Row("spread_at", (of(4, 5), at(7, 4)), {"shape": (7, 5), "dim": 0, "count": 1}),
-    Row("spread_at", (of(2, 3, 5), at(12, 2, 3)), {"shape": (3, 4, 5), "dim": 0, "count": 2}),
-    Row("spread_at", (of(3, 8, 6), at(5, 8, low=-1, dtype="int32")), {"shape": (3, 4, 6), "dim": 1, "count": 1}),
-    Row("spread_at", (of(40, 33, layout="transposed"), at(3, 40)), {"shape": (3, 33), "dim": 0, "count": 1}, False),
-    Row("spread_at", (of(4, 33), at(3)), {"shape": (4, 3, 33), "dim": 1, "count": 1},),
-    Row("spread_at", (of(0, 6), at(6, 0)), {"shape": (6, 6), "dim": 0, "count": 1}, False),
-    Row("scatter", (of(5, 17), at(17, 5, 9), of(5, 9)), {"dim": 1}),
-    Row("scatter", (of(7), at(7, 40), of(40)), {"dim": 0}),
-    Row("scatter", (of(5, 17), at(6, 3, 17, low=-1, dtype="int32"), of(3, 17)), {"dim": -2}),
-    Row("scatter", (of(9, 4, layout="transposed"), at(4, 9, 5, layout="sliced"), of(9, 5)), {"dim": 1}),
-    Row("scatter", (of(9, 4), at(4, 9, 5), of(9, 5, layout="stepped")), {"dim": 1}),
-    Row("scatter", (of(5, 17, layout="expanded"), at(5, 3, 17), of(3, 17, layout="expanded")), {"dim": 0}),
-    Row("scatter", (of(4, 7), at(7, 4, 0), of(4, 0)), {"dim": 1}, False),
-    Row("scatter", (of(), at(1), of()), {"dim": 0}),
-    Row("put_at", (of(7, 5), at(7, 4), of(4, 5)), {"dim": 0, "count": 1}),
-    Row("put_at", (of(3, 4, 5), at(12, 2, 9), of(2, 9, 5)), {"dim": 0, "count": 2}),
-    Row("put_at", (of(3, 4, 6), at(5, 8, low=-1, dtype="int32"), of(3, 8, 6)), {"dim": 1, "count": 1}),
-    Row("put_at", (of(9, 33, layout="transposed"), at(9, 20, layout="stepped"), of(20, 33)), {"dim": 0, "count": 1}),
-    Row("put_at", (of(4, 3, 33), at(3), of(4, 33, layout="sliced")), {"dim": 1, "count": 1}),
-    Row("put_at", (of(5, 6), at(5, 0), of(0, 6)), {"dim": 0, "count": 1}, False),
-    # Counts of what lies before each chunk: here of one.
-    Row("mask_counts", (of(65, holds="mask"),), {}),
-    Row("mask_counts", (of(5, 17, holds="mask"),), {}),
-    Row("mask_counts", (of(holds="mask"),), {}),
-    Row("mask_positions", (of(65, holds="mask"), None), {}),
-    Row("mask_positions", (of(5, 17, holds="mask"), None), {}),
-    Row("mask_positions", (of(holds="mask"), None), {}),
+    Row("gather", (arg(5, 17), idx(17, 5, 9)), {"dim": 1}),
+    Row("gather", (arg(7), idx(7, 11)), {"dim": 0}),
+    Row("gather", (arg(5, 17), idx(6, 3, 17, low=-1, dtype="int32")), {"dim": -2}),
+    Row("gather", (arg(5, 17, layout="transposed"), idx(17, 4, 9, layout="transposed")), {"dim": 1}),
+    Row("gather", (arg(3, 5, 18, layout="permuted"), idx(5, 2, 7, 18)), {"dim": 1}),
+    Row("gather", (arg(5, 17, layout="expanded"), idx(17, 5, 17, layout="sliced", dtype="uint8")), {"dim": 1}),
+    Row("gather", (arg(70, layout="flipped"), idx(70, 65, layout="stepped")), {"dim": 0}),
+    Row("gather", (arg(5, 17), idx(17, 5, 0)), {"dim": 1}, False),
+    Row("gather", (arg(), idx(1)), {"dim": 0}),
+    Row("take_at", (arg(7, 5), idx(7, 4)), {"dim": 0, "count": 1}),
+    Row("take_at", (arg(3, 4, 5), idx(12, 2, 3)), {"dim": 0, "count": 2}),
+    Row("take_at", (arg(3, 4, 5), idx(5, 2, 3, low=-1, dtype="int32")), {"dim": 1, "count": 1}),
+    Row("take_at", (arg(3, 4, 33), idx(3)), {"dim": 0, "count": 1}),
+    Row("take_at", (arg(9, 33, layout="transposed"), idx(9, 5, layout="stepped")), {"dim": 0, "count": 1}),
+    Row("take_at", (arg(3, 5, 18, layout="permuted"), idx(90, 11)), {"dim": 1, "count": 2}),
+    Row("take_at", (arg(5, 17, layout="expanded"), idx(5, 3, 2, layout="transposed")), {"dim": 0, "count": 1}),
+    Row("take_at", (arg(4, 6), idx(6, 0, 2)), {"dim": 1, "count": 1}, False),
+    Row("take_at", (arg(0, 6), idx(6, 3)), {"dim": 1, "count": 1}, False),
+    Row("embedding_rows", (arg(9, 5), idx(9, 4)), {"dim": 0, "count": 1, "skipped": -1}),
+    Row("embedding_rows", (arg(9, 33), idx(9, 2, 3)), {"dim": 0, "count": 1, "skipped": 100}),
+    Row("embedding_rows", (arg(9, 16, layout="sliced"), idx(9, 7, dtype="int32")),
+        {"dim": 0, "count": 1, "skipped": -1}),
+    Row("embedding_rows", (arg(9, 5), idx(9, 20)), {"dim": 0, "count": 1, "skipped": 2}, False),
+    Row("embedding_rows", (arg(9, 5), idx(9, 0)), {"dim": 0, "count": 1, "skipped": -1}, False),
+    Row("spread", (arg(5, 9), idx(17, 5, 9)), {"shape": (5, 17), "dim": 1}),
+    Row("spread", (arg(40), idx(7, 40)), {"shape": (7,), "dim": 0}),
+    Row("spread", (arg(3, 17), idx(6, 3, 17, low=-1, dtype="int32")), {"shape": (5, 17), "dim": -2}),
+    Row("spread", (arg(9, 5, layout="transposed"), idx(4, 9, 5, layout="sliced")), {"shape": (9, 4), "dim": 1}),
+    Row("spread", (arg(5, 17, layout="expanded"), idx(3, 5, 17)), {"shape": (3, 20), "dim": 0}),
+    Row("spread", (arg(4, 0), idx(7, 4, 0)), {"shape": (4, 7), "dim": 1}, False),
+    Row("spread", (arg(), idx(1)), {"shape": (), "dim": 0}),
+    Row("spread_at", (arg(4, 5), idx(7, 4)), {"shape": (7, 5), "dim": 0, "count": 1}),
+    Row("spread_at", (arg(2, 3, 5), idx(12, 2, 3)), {"shape": (3, 4, 5), "dim": 0, "count": 2}),
+    Row("spread_at", (arg(3, 8, 6), idx(5, 8, low=-1, dtype="int32")), {"shape": (3, 4, 6), "dim": 1, "count": 1}),
+    Row("spread_at", (arg(40, 33, layout="transposed"), idx(3, 40)), {"shape": (3, 33), "dim": 0, "count": 1}, False),
+    Row("spread_at", (arg(4, 33), idx(3)), {"shape": (4, 3, 33), "dim": 1, "count": 1},),
+    Row("spread_at", (arg(0, 6), idx(6, 0)), {"shape": (6, 6), "dim": 0, "count": 1}, False),
+    Row("scatter", (arg(5, 17), idx(17, 5, 9), arg(5, 9)), {"dim": 1}),
+    Row("scatter", (arg(7), idx(7, 40), arg(40)), {"dim": 0}),
+    Row("scatter", (arg(5, 17), idx(6, 3, 17, low=-1, dtype="int32"), arg(3, 17)), {"dim": -2}),
+    Row("scatter", (arg(9, 4, layout="transposed"), idx(4, 9, 5, layout="sliced"), arg(9, 5)), {"dim": 1}),
+    Row("scatter", (arg(9, 4), idx(4, 9, 5), arg(9, 5, layout="stepped")), {"dim": 1}),
+    Row("scatter", (arg(5, 17, layout="expanded"), idx(5, 3, 17), arg(3, 17, layout="expanded")), {"dim": 0}),
+    Row("scatter", (arg(4, 7), idx(7, 4, 0), arg(4, 0)), {"dim": 1}, False),
+    Row("scatter", (arg(), idx(1), arg()), {"dim": 0}),
+    Row("put_at", (arg(7, 5), idx(7, 4), arg(4, 5)), {"dim": 0, "count": 1}),
+    Row("put_at", (arg(3, 4, 5), idx(12, 2, 9), arg(2, 9, 5)), {"dim": 0, "count": 2}),
+    Row("put_at", (arg(3, 4, 6), idx(5, 8, low=-1, dtype="int32"), arg(3, 8, 6)), {"dim": 1, "count": 1}),
+    Row("put_at", (arg(9, 33, layout="transposed"), idx(9, 20, layout="stepped"), arg(20, 33)), {"dim": 0, "count": 1}),
+    Row("put_at", (arg(4, 3, 33), idx(3), arg(4, 33, layout="sliced")), {"dim": 1, "count": 1}),
+    Row("put_at", (arg(5, 6), idx(5, 0), arg(0, 6)), {"dim": 0, "count": 1}, False),
+    # The counts are those before each chunk; there is only one chunk here.
+    Row("mask_counts", (arg(65, holds="mask"),), {}),
+    Row("mask_counts", (arg(5, 17, holds="mask"),), {}),
+    Row("mask_counts", (arg(holds="mask"),), {}),
+    Row("mask_positions", (arg(65, holds="mask"), None), {}),
+    Row("mask_positions", (arg(5, 17, holds="mask"), None), {}),
+    Row("mask_positions", (arg(holds="mask"), None), {}),
 ]  # fmt: skip
 INDEX += [row._replace(op=f"{row.op[:-3]}_add_at") for row in INDEX if row.op == "put_at"]
 INDEX += [row._replace(op="scatter_add") for row in INDEX if row.op == "scatter"]
-INDEX += index_rows(Row, of, at, ordered)
+INDEX += index_rows(Row, arg, idx, ordered)
 
 VIEWS = [
-    Row("view", (of(6, 10),), {"shape": (3, -1, 5)}),
-    Row("view", (of(4, 6, layout="transposed"),), {"shape": (4, 3, 2)}),
-    Row("view", (of(3, 5, 18, layout="turned"),), {"shape": (3, 5, 3, 6)}, False),
-    Row("view", (of(),), {"shape": (1, 1)}),
-    Row("view", (of(1, 1),), {"shape": ()}),
-    Row("view", (of(3, 0),), {"shape": (0, 7)}, False),
-    Row("permute", (of(2, 3, 5),), {"dims": (2, 0, 1)}),
-    Row("permute", (of(3, 5, 18, layout="turned"),), {"dims": (-1, 0, -2)}, False),
-    Row("permute", (of(),), {"dims": ()}),
-    Row("permute", (of(2, 0, 3),), {"dims": (1, 2, 0)}, False),
-    Row("transpose", (of(5, 7),), {"dim0": 0, "dim1": 1}),
-    Row("transpose", (of(2, 3, 5, layout="sliced"),), {"dim0": -1, "dim1": 0}),
-    Row("transpose", (of(),), {"dim0": 0, "dim1": -1}),
-    Row("expand", (of(5, 1),), {"shape": (3, 5, 4)}),
-    Row("expand", (of(3, 1, 4, layout="sliced"),), {"shape": (-1, 2, -1)}),
-    Row("expand", (of(),), {"shape": (2, 3)}),
-    Row("expand", (of(1, 5),), {"shape": (0, 5)}, False),
-    Row("squeeze", (of(1, 5, 1, 3),), {"dim": None}),
-    Row("squeeze", (of(1, 5, 1, 3),), {"dim": -2}),
-    Row("squeeze", (of(1, 5, 1, 3),), {"dim": 1}),
-    Row("squeeze", (of(1, 5, 1, 3),), {"dim": (0, 1, 2)}),
-    Row("squeeze", (of(),), {"dim": None}),
-    Row("unsqueeze", (of(5, 3),), {"dim": 1}),
-    Row("unsqueeze", (of(5, 3, layout="transposed"),), {"dim": -1}),
-    Row("unsqueeze", (of(),), {"dim": 0}),
-    Row("unsqueeze", (of(0, 3),), {"dim": 2}, False),
-    Row("select", (of(5, 7),), {"dim": 1, "index": 3}),
-    Row("select", (of(5, 7, layout="flipped"),), {"dim": -2, "index": -1}),
-    Row("select", (of(9,),), {"dim": 0, "index": 0}),
-    Row("select", (of(3, 5, 18, layout="turned"),), {"dim": 1, "index": -5}, False),
-    Row("slice", (of(5, 17),), {"dim": 1, "start": 2, "end": -1, "step": 3}),
-    Row("slice", (of(5, 17, layout="stepped"),), {"dim": 0, "start": None, "end": None, "step": 2}),
-    Row("slice", (of(5, 17),), {"dim": -1, "start": -40, "end": 40, "step": 1}),
-    Row("slice", (of(5, 17),), {"dim": 1, "start": 9, "end": 3, "step": 1}, False),
-    Row("narrow", (of(5, 17),), {"dim": 1, "start": 4, "length": 9}),
-    Row("narrow", (of(5, 17, layout="transposed"),), {"dim": 0, "start": -3, "length": 2}),
-    Row("narrow", (of(5, 17),), {"dim": 0, "start": 5, "length": 0}, False),
-    Row("as_strided", (of(6, 4),), {"size": (3, 2), "stride": (8, 1), "offset": 2}),
-    Row("as_strided", (of(24),), {"size": (2, 5, 3), "stride": (12, 0, 2), "offset": 1}),
-    Row("as_strided", (of(24),), {"size": (), "stride": (), "offset": 7}),
-    Row("as_strided", (of(24),), {"size": (5, 3), "stride": (2, 1), "offset": 0}, False),  # overlaps
-    Row("as_strided", (of(6, 4, layout="transposed"),), {"size": (4, 6), "stride": (6, 1), "offset": 0}, False),
-    Row("flip_view", (of(5, 7),), {"dims": (0, 1)}),
-    Row("flip_view", (of(2, 3, 5, layout="sliced"),), {"dims": (-2,)}),
-    Row("flip_view", (of(5, 7, layout="flipped"),), {"dims": (1,)}),
-    Row("flip_view", (of(),), {"dims": ()}),
-    Row("flip_view", (of(0, 3),), {"dims": (0, 1)}, False),
-    Row("diagonal", (of(5, 7),), {"offset": 0, "dim1": 0, "dim2": 1}),
-    Row("diagonal", (of(5, 7, layout="transposed"),), {"offset": 2, "dim1": 1, "dim2": 0}),
-    Row("diagonal", (of(3, 4, 5),), {"offset": -1, "dim1": -1, "dim2": 0}),
-    Row("diagonal", (of(3, 4),), {"offset": 9, "dim1": 0, "dim2": 1}, False),
-    Row("unfold", (of(11),), {"dimension": 0, "size": 4, "step": 3}),
-    Row("unfold", (of(3, 8, layout="transposed"),), {"dimension": -1, "size": 3, "step": 1}),
-    Row("unfold", (of(7, 3),), {"dimension": 0, "size": 2, "step": 5}),
-    Row("alias", (of(5, 7, layout="sliced"),), {}),
-    Row("alias", (of(),), {}),
-    Row("index_view", (of(5, 7),), {"items": ((1, 4, 2), None, -1)}),
-    Row("index_view", (of(3, 5, 4, layout="transposed"),), {"items": (2, None, (None, None, 3))}),
-    Row("index_view", (of(5, 7),), {"items": ()}),
-    Row("index_view", (of(),), {"items": (None, None)}),
-    Row("index_view", (of(5, 7),), {"items": ((4, 2, None),)}, False),
+    Row("view", (arg(6, 10),), {"shape": (3, -1, 5)}),
+    Row("view", (arg(4, 6, layout="transposed"),), {"shape": (4, 3, 2)}),
+    Row("view", (arg(3, 5, 18, layout="permuted"),), {"shape": (3, 5, 3, 6)}, False),
+    Row("view", (arg(),), {"shape": (1, 1)}),
+    Row("view", (arg(1, 1),), {"shape": ()}),
+    Row("view", (arg(3, 0),), {"shape": (0, 7)}, False),
+    Row("permute", (arg(2, 3, 5),), {"dims": (2, 0, 1)}),
+    Row("permute", (arg(3, 5, 18, layout="permuted"),), {"dims": (-1, 0, -2)}, False),
+    Row("permute", (arg(),), {"dims": ()}),
+    Row("permute", (arg(2, 0, 3),), {"dims": (1, 2, 0)}, False),
+    Row("transpose", (arg(5, 7),), {"dim0": 0, "dim1": 1}),
+    Row("transpose", (arg(2, 3, 5, layout="sliced"),), {"dim0": -1, "dim1": 0}),
+    Row("transpose", (arg(),), {"dim0": 0, "dim1": -1}),
+    Row("expand", (arg(5, 1),), {"shape": (3, 5, 4)}),
+    Row("expand", (arg(3, 1, 4, layout="sliced"),), {"shape": (-1, 2, -1)}),
+    Row("expand", (arg(),), {"shape": (2, 3)}),
+    Row("expand", (arg(1, 5),), {"shape": (0, 5)}, False),
+    Row("squeeze", (arg(1, 5, 1, 3),), {"dim": None}),
+    Row("squeeze", (arg(1, 5, 1, 3),), {"dim": -2}),
+    Row("squeeze", (arg(1, 5, 1, 3),), {"dim": 1}),
+    Row("squeeze", (arg(1, 5, 1, 3),), {"dim": (0, 1, 2)}),
+    Row("squeeze", (arg(),), {"dim": None}),
+    Row("unsqueeze", (arg(5, 3),), {"dim": 1}),
+    Row("unsqueeze", (arg(5, 3, layout="transposed"),), {"dim": -1}),
+    Row("unsqueeze", (arg(),), {"dim": 0}),
+    Row("unsqueeze", (arg(0, 3),), {"dim": 2}, False),
+    Row("select", (arg(5, 7),), {"dim": 1, "index": 3}),
+    Row("select", (arg(5, 7, layout="flipped"),), {"dim": -2, "index": -1}),
+    Row("select", (arg(9,),), {"dim": 0, "index": 0}),
+    Row("select", (arg(3, 5, 18, layout="permuted"),), {"dim": 1, "index": -5}, False),
+    Row("slice", (arg(5, 17),), {"dim": 1, "start": 2, "end": -1, "step": 3}),
+    Row("slice", (arg(5, 17, layout="stepped"),), {"dim": 0, "start": None, "end": None, "step": 2}),
+    Row("slice", (arg(5, 17),), {"dim": -1, "start": -40, "end": 40, "step": 1}),
+    Row("slice", (arg(5, 17),), {"dim": 1, "start": 9, "end": 3, "step": 1}, False),
+    Row("narrow", (arg(5, 17),), {"dim": 1, "start": 4, "length": 9}),
+    Row("narrow", (arg(5, 17, layout="transposed"),), {"dim": 0, "start": -3, "length": 2}),
+    Row("narrow", (arg(5, 17),), {"dim": 0, "start": 5, "length": 0}, False),
+    Row("as_strided", (arg(6, 4),), {"size": (3, 2), "stride": (8, 1), "offset": 2}),
+    Row("as_strided", (arg(24),), {"size": (2, 5, 3), "stride": (12, 0, 2), "offset": 1}),
+    Row("as_strided", (arg(24),), {"size": (), "stride": (), "offset": 7}),
+    Row("as_strided", (arg(24),), {"size": (5, 3), "stride": (2, 1), "offset": 0}, False),  # overlaps
+    Row("as_strided", (arg(6, 4, layout="transposed"),), {"size": (4, 6), "stride": (6, 1), "offset": 0}, False),
+    Row("flip_view", (arg(5, 7),), {"dims": (0, 1)}),
+    Row("flip_view", (arg(2, 3, 5, layout="sliced"),), {"dims": (-2,)}),
+    Row("flip_view", (arg(5, 7, layout="flipped"),), {"dims": (1,)}),
+    Row("flip_view", (arg(),), {"dims": ()}),
+    Row("flip_view", (arg(0, 3),), {"dims": (0, 1)}, False),
+    Row("diagonal", (arg(5, 7),), {"offset": 0, "dim1": 0, "dim2": 1}),
+    Row("diagonal", (arg(5, 7, layout="transposed"),), {"offset": 2, "dim1": 1, "dim2": 0}),
+    Row("diagonal", (arg(3, 4, 5),), {"offset": -1, "dim1": -1, "dim2": 0}),
+    Row("diagonal", (arg(3, 4),), {"offset": 9, "dim1": 0, "dim2": 1}, False),
+    Row("unfold", (arg(11),), {"dimension": 0, "size": 4, "step": 3}),
+    Row("unfold", (arg(3, 8, layout="transposed"),), {"dimension": -1, "size": 3, "step": 1}),
+    Row("unfold", (arg(7, 3),), {"dimension": 0, "size": 2, "step": 5}),
+    Row("alias", (arg(5, 7, layout="sliced"),), {}),
+    Row("alias", (arg(),), {}),
+    Row("index_view", (arg(5, 7),), {"items": ((1, 4, 2), None, -1)}),
+    Row("index_view", (arg(3, 5, 4, layout="transposed"),), {"items": (2, None, (None, None, 3))}),
+    Row("index_view", (arg(5, 7),), {"items": ()}),
+    Row("index_view", (arg(),), {"items": (None, None)}),
+    Row("index_view", (arg(5, 7),), {"items": ((4, 2, None),)}, False),
 ]  # fmt: skip
 
 _STREAM = {"seed": 0xDEADBEEF12345678, "offset": 5}
 _LATER = {"seed": 7, "offset": (1 << 40) + 3}
 
 
-def _random(op: str, *others: Given, **named: Any) -> list[Row]:
-    """Sizes across the width of vectors, layouts, and no elements: what is drawn is the same in every layout."""
-    first = [of(65), of(1000), of(5, 17), of(5, 17, layout="transposed"), of(3, 5, 18, layout="turned")]
-    first += [of(33, layout="stepped"), of(), of(3, 0)]
-    rows = [Row(op, (x, *others), named | (_LATER if turn == 1 else _STREAM), 0 < turn < 4 and turn != 1)
-            for turn, x in enumerate(first)]  # fmt: skip
+def _random(op: str, *other_operands: OperandSpec, **named: Any) -> list[Row]:
+    """Return rows with sizes around the vector width, and several layouts, which must not change the draws."""
+    first = [arg(65), arg(1000), arg(5, 17), arg(5, 17, layout="transposed"), arg(3, 5, 18, layout="permuted")]
+    first += [arg(33, layout="stepped"), arg(), arg(3, 0)]
+    rows = [Row(op, (x, *other_operands), named | (_LATER if number == 1 else _STREAM), 0 < number < 4 and number != 1)
+            for number, x in enumerate(first)]  # fmt: skip
     return rows
 
 
 def _places(op: str, **named: Any) -> list[Row]:
-    """The same layouts, of an op that counts positions instead of drawing."""
-    return [row._replace(named=named, slopes=False) for row in _random(op)]
+    """Return rows with the same layouts for an op that counts positions instead of drawing."""
+    return [row._replace(named=named, checks_gradients=False) for row in _random(op)]
 
 
 def _chances(rows: list[Row]) -> list[Row]:
-    return [row._replace(given=tuple(replace(g, holds="chance") for g in row.given if g)) for row in rows]
+    return [row._replace(operands=tuple(replace(g, holds="chance") for g in row.operands if g)) for row in rows]
 
 
 RANDOM = [
     *_random("uniform_fill", low=-1.5, high=2.5, levels=None),
     *_random("normal_fill", mean=0.5, std=2.0),
-    *_random("normal_around", of(), ),
-    Row("normal_around", (of(5, 1), of(17)), _STREAM),
+    *_random("normal_around", arg(), ),
+    Row("normal_around", (arg(5, 1), arg(17)), _STREAM),
     *_random("exponential_fill", rate=1.5),
     *_random("integer_fill", low=-20, span=53),
     *_random("bernoulli_fill", p=0.3),
@@ -291,14 +296,16 @@ RANDOM = [
 ]  # fmt: skip
 
 TABLE: dict[str, list[Row]] = {}
-_MORE = [*convolution_rows(Row, of), *shape_rows(Row, of), *resample_rows(Row, of, at), *loss_rows(Row, of, at)]
-for _row in (*ROWS, *CONTRACTIONS, *INDEX, *VIEWS, *RANDOM, *_MORE):
+_MORE_ROWS = [
+    *convolution_rows(Row, arg), *shape_rows(Row, arg), *resample_rows(Row, arg, idx), *loss_rows(Row, arg, idx),
+]  # fmt: skip
+for _row in (*ROWS, *CONTRACTIONS, *INDEX, *VIEWS, *RANDOM, *_MORE_ROWS):
     TABLE.setdefault(_row.op, []).append(_row)
 
 # Dtypes
 
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
-_EVERY = (*_FLOATS, "int8", "int16", "int32", "int64", "uint8", "bool")
+_ALL_DTYPES = (*_FLOATS, "int8", "int16", "int32", "int64", "uint8", "bool")
 _BY_KIND = {"rowwise": _FLOATS[:2] + _FLOATS[3:], "contraction": _FLOATS[:2] + _FLOATS[3:], "custom": _FLOATS}
 _BY_OP = {
     "integer_fill": ("int64", "int32", "int16", "int8", "float32"),
@@ -309,30 +316,30 @@ _BY_OP = {
 _LEVELS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits of precision
 
 
-def dtypes_of(op: Op, place: Device, selection: str) -> list[str]:
-    """The dtypes that an op's first row comes in. The first of them is that of all rows."""
-    known = _EVERY if op.name in EVERY_DTYPE else _BY_OP.get(op.name) or _BY_KIND.get(op.kind)
-    every = known or (_FLOATS if op.kind == "random" else _EVERY)
+def dtypes_of(op: Op, device: Device, selection: str) -> list[str]:
+    """Return the dtypes of an op's first row. All other rows have the first of these dtypes."""
+    restricted = _ALL_DTYPES if op.name in EVERY_DTYPE else _BY_OP.get(op.name) or _BY_KIND.get(op.kind)
+    dtypes = restricted or (_FLOATS if op.kind == "random" else _ALL_DTYPES)
     if selection == "full":
-        return [d for d in every if has(place, d)]
+        return [d for d in dtypes if has(device, d)]
     halves = ("float16", "bool") if op.kind in ("index", "custom", "view") else ()
-    return [d for d in every if d == every[0] or d in halves or (selection == "small" and d in ("float64", "int32"))]
+    return [d for d in dtypes if d == dtypes[0] or d in halves or (selection == "small" and d in ("float64", "int32"))]
 
 
 # Values
 
 
-def _draw(op: Op, given: Given, shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Array:
+def _draw(op: Op, operand: OperandSpec, shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Array:
     kind = numpy_of(dtype).kind
-    if given.holds == "mask" or kind == "b":
+    if operand.holds == "mask" or kind == "b":
         return rng.random(shape) > 0.5
-    if given.holds == "index":
-        return rng.integers(given.low, given.high, shape).astype(dtype)
-    if given.holds == "ordered":
-        return np.sort(rng.integers(given.low, given.high, shape)).astype(dtype)
-    if given.holds == "chance":
+    if operand.holds == "index":
+        return rng.integers(operand.low, operand.high, shape).astype(dtype)
+    if operand.holds == "ordered":
+        return np.sort(rng.integers(operand.low, operand.high, shape)).astype(dtype)
+    if operand.holds == "chance":
         return rounded(rng.random(shape), dtype)
-    if op.kind == "view":  # no two are equal, as far as the dtype has numbers
+    if op.kind == "view":  # distinct values, as far as the dtype allows
         values = rng.permutation(int(np.prod(shape))).reshape(shape)
     elif op.kind in ("index", "custom"):
         values = rng.integers(-16, 17, shape)
@@ -341,30 +348,34 @@ def _draw(op: Op, given: Given, shape: tuple[int, ...], dtype: str, rng: np.rand
     return rounded(values / 8, dtype) if kind == "f" else values.astype(dtype)
 
 
-def _operands(row: Row, dtype: str, place: Device, layouts: bool = True) -> tuple[list[Any], list[Any]]:
-    """Arrays and tensors of a row; without `layouts`, memory is contiguous."""
+def _operands(row: Row, dtype: str, device: Device, layouts: bool = True) -> tuple[list[Any], list[Any]]:
+    """Return arrays and tensors of a row's operands; without `layouts`, they are contiguous."""
     op, rng = specs()[row.op], np.random.default_rng(3)
     arrays: list[Any] = []
     tensors: list[Any] = []
-    for given in row.given:
-        if given is None:
+    for operand in row.operands:
+        if operand is None:
             arrays.append(None)
             tensors.append(None)
             continue
-        own = given.dtype or ("bool" if given.holds == "mask" and dtype == "float32" else dtype)
+        operand_dtype = operand.dtype or ("bool" if operand.holds == "mask" and dtype == "float32" else dtype)
 
-        def make(shape: tuple[int, ...], given: Given = given, own: str = own) -> Array:
-            return _draw(op, given, shape, own, rng)
+        def make(shape: tuple[int, ...], operand: OperandSpec = operand, operand_dtype: str = operand_dtype) -> Array:
+            return _draw(op, operand, shape, operand_dtype, rng)
 
-        layout = given.layout if (layouts and given.layout != "expanded") or given.holds == "index" else "contiguous"
-        array, made = laid_out(make, given.shape, layout, lambda a, own=own: tensor(a, own, place))
+        layout = (
+            operand.layout if (layouts and operand.layout != "expanded") or operand.holds == "index" else "contiguous"
+        )
+        array, operand_tensor = with_layout(
+            make, operand.shape, layout, lambda a, operand_dtype=operand_dtype: tensor(a, operand_dtype, device)
+        )
         arrays.append(array)
-        tensors.append(made)
+        tensors.append(operand_tensor)
     return arrays, tensors
 
 
 def _numbers(row: Row, dtype: str, arrays: list[Any]) -> dict[str, Any]:
-    """The row's numbers and static arguments, with those that follow from its values."""
+    """Return the row's numbers and static arguments, including those that depend on its values."""
     named = dict(row.named)
     if row.op == "mask_positions":
         total = int(np.count_nonzero(arrays[0]))
@@ -376,11 +387,11 @@ def _numbers(row: Row, dtype: str, arrays: list[Any]) -> dict[str, Any]:
 
 
 def _arguments(row: Row, named: dict[str, Any], tensors: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
-    """(operands, static arguments) of the call."""
-    op, left = specs()[row.op], iter(tensors)
+    """Return (operands, static arguments) of the call."""
+    op, tensors_left = specs()[row.op], iter(tensors)
     operands: list[Any] = []
     for p in op.operands:
-        operands += left if p.role == "list" else [next(left) if p.is_tensor else named[p.name]]
+        operands += tensors_left if p.role == "list" else [next(tensors_left) if p.is_tensor else named[p.name]]
     if "items" in named:
         return operands, named["items"]
     return operands, tuple(named.get(p.name, p.default) for p in op.statics)
@@ -393,68 +404,70 @@ _RTOL = {"float16": 2.2e-3, "bfloat16": 1.7e-2, "float32": 1e-5, "float64": 4e-1
 _ATOL = {"float16": 4e-6, "bfloat16": 4e-6, "float32": 6e-6, "float64": 4e-14}
 
 
-def table_cases(op: Op, place: Device, selection: str) -> list[Case]:
-    """Every row of an op, its first one in every dtype."""
-    rows, dtypes = TABLE.get(op.name, []), dtypes_of(op, place, selection)
+def table_cases(op: Op, device: Device, selection: str) -> list[Case]:
+    """Return a case for every row of an op, and for its first row in every dtype."""
+    rows, dtypes = TABLE.get(op.name, []), dtypes_of(op, device, selection)
     if selection == "small":
         rows = [row for row in rows if _size(row) <= 700]
-    found = [_case(op, row, dtypes[0], place) for row in rows]
-    return found + [_case(op, row, dtype, place) for row in rows[:1] for dtype in dtypes[1:]]
+    cases = [_case(op, row, dtypes[0], device) for row in rows]
+    return cases + [_case(op, row, dtype, device) for row in rows[:1] for dtype in dtypes[1:]]
 
 
 def _size(row: Row) -> int:
-    return sum(int(np.prod(g.shape)) for g in row.given if g)
+    return sum(int(np.prod(g.shape)) for g in row.operands if g)
 
 
-def _case(op: Op, row: Row, dtype: str, place: Device) -> Case:
-    arrays, tensors = _operands(row, dtype, place)
+def _case(op: Op, row: Row, dtype: str, device: Device) -> Case:
+    arrays, tensors = _operands(row, dtype, device)
     named = _numbers(row, dtype, arrays)
     if op.name == "mask_positions":
-        tensors[1] = tensor(arrays[1], "int64", place)
+        tensors[1] = tensor(arrays[1], "int64", device)
     operands, statics = _arguments(row, named, tensors)
     reference = reference_of(op)
     assert reference is not None, f"{op.name} has no reference"
     exact = op.kind in ("index", "view", "custom") and op.name not in (*INEXACT, *SAMPLED)
-    wide = arrays if exact else [a if a is None or a.dtype.kind in "biu" else a.astype(np.float64) for a in arrays]
+    inputs = arrays if exact else [a if a is None or a.dtype.kind in "biu" else a.astype(np.float64) for a in arrays]
     if op.kind == "random":
         named["dtype"] = dtype
     with np.errstate(all="ignore"):
-        expected = np.asarray(reference(*wide, **named))
-    layouts = [g.layout if g else None for g in row.given]
+        expected = np.asarray(reference(*inputs, **named))
+    layouts = [g.layout if g else None for g in row.operands]
     result = "int64" if op.name.startswith("mask_") or op.name == "bag_of" else dtype
-    made = Case(f"{dtype}, {layouts}, {row.named}", operands, arrays, expected, result, statics)
+    case = Case(f"{dtype}, {layouts}, {row.named}", operands, arrays, expected, result, statics)
     if exact:
-        made.tolerance, made.view = (0.0, 0.0), op.kind == "view"
+        case.tolerance, case.view = (0.0, 0.0), op.kind == "view"
     elif op.kind != "random":
         terms = max((a.shape[-1] for a in arrays if a is not None and a.ndim), default=1)
-        made.tolerance = (_RTOL[dtype], _ATOL[dtype] + terms**0.5 * _EPSILON[dtype])
-    return made
+        case.tolerance = (_RTOL[dtype], _ATOL[dtype] + terms**0.5 * _EPSILON[dtype])
+    return case
 
 
-_LEAST = 20  # elements of all operands together
+_MIN_ELEMENTS = 20  # elements of all operands together
 
 
-def table_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
-    """The rows that say so and are small, or the smallest, in float64; of a `small` selection the smallest of those
-    with all operands that are no trifle."""
-    rows = [row for row in TABLE.get(op.name, []) if row.slopes]
-    some = [row for row in rows if _size(row) <= 500] or sorted(rows, key=_size)[:1]
+def table_gradient_cases(op: Op, device: Device, selection: str) -> list[GradientCase]:
+    """Return float64 gradient cases of the small rows with `checks_gradients`, or of the smallest row.
+
+    A `small` selection takes one row: the smallest with all operands and at least `_MIN_ELEMENTS` elements.
+    """
+    rows = [row for row in TABLE.get(op.name, []) if row.checks_gradients]
+    selected = [row for row in rows if _size(row) <= 500] or sorted(rows, key=_size)[:1]
     if selection == "small":
-        enough = [row for row in some if _size(row) >= _LEAST] or some
-        some = [min(enough, key=lambda row: (row.given.count(None), _size(row)))]
-    return [_slopes(op, row, place) for row in some]
+        large_enough = [row for row in selected if _size(row) >= _MIN_ELEMENTS] or selected
+        selected = [min(large_enough, key=lambda row: (row.operands.count(None), _size(row)))]
+    return [_gradient_case(op, row, device) for row in selected]
 
 
-def _slopes(op: Op, row: Row, place: Device) -> Slopes:
-    arrays, tensors = _operands(row, "float64", place, layouts=op.name != "as_strided")
-    wanted = differentiable(op)
+def _gradient_case(op: Op, row: Row, device: Device) -> GradientCase:
+    arrays, tensors = _operands(row, "float64", device, layouts=op.name != "as_strided")
+    names = differentiable(op)
     named = _numbers(row, "float64", arrays)
     parameters = [p.name for p in op.operands if p.is_tensor]
     for parameter, x in zip(parameters, tensors, strict=True):
-        if parameter in wanted and x is not None:
+        if parameter in names and x is not None:
             x.requires_grad_(True)
     operands, statics = _arguments(row, named, tensors)
     call = caller(op)
-    of = tuple(p for p, x in zip(parameters, tensors, strict=True) if x is not None and x.requires_grad)
+    grad_names = tuple(p for p, x in zip(parameters, tensors, strict=True) if x is not None and x.requires_grad)
     atol = 1e-5 if op.kind in ("rowwise", "contraction") else 2e-6
-    return Slopes(str(row), lambda *given: call(*given, statics=statics), operands, of, atol)
+    return GradientCase(str(row), lambda *args: call(*args, statics=statics), operands, grad_names, atol)

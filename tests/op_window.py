@@ -1,7 +1,7 @@
-"""Cases of window ops: pooling, columns and their sums, against loops over windows written from their definitions.
+"""Test cases of window ops (pooling, unfold, fold), against loops over windows written from the definitions.
 
-A row is a shape, its layout and the windows over it; every row is a case in float32, an op's first one in every other
-dtype too. Sums of what the rows hold are exact, so that nothing but a mean is ever rounded.
+A row is a shape, its layout and the windows over it. Every row is a case in float32, and an op's first row also in
+every other dtype. Sums of the values are exact, so that only means are rounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from op_references import REFERENCES
-from op_running import Array, Case, Slopes, caller, has, laid_out, rounded, tensor
+from op_running import Array, Case, GradientCase, caller, has, rounded, tensor, with_layout
 
 from weftgrad.codegen.model import Op
 from weftgrad.runtime.device import Device
@@ -23,7 +23,7 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Windows:
-    """An input's shape and layout, and the windows over its last dimensions; kernel None: adaptive."""
+    """An input's shape and layout, and the windows over its last dimensions. kernel None: adaptive pooling."""
 
     shape: Ints
     size: Ints
@@ -37,11 +37,11 @@ class Windows:
 
     def static(self, name: str) -> Any:
         rank = len(self.size)
-        given = getattr(self, name)
-        return given or {"stride": (1,) * rank, "padding": (0,) * rank, "dilation": (1,) * rank}.get(name, given)
+        value = getattr(self, name)
+        return value or {"stride": (1,) * rank, "padding": (0,) * rank, "dilation": (1,) * rank}.get(name, value)
 
 
-# Widths are beyond a whole vector and no multiple of it; strides 1 and 2 have vectors, others not.
+# Widths are larger than a vector and not multiples of it. Strides 1 and 2 are vectorised, others are not.
 POOLS = [
     Windows((2, 3, 4, 37), (2, 18), (2, 2), (2, 2)),
     Windows((2, 2, 5, 36), (3, 18), (3, 3), (2, 2), (1, 1), counted=False),
@@ -49,7 +49,7 @@ POOLS = [
     Windows((2, 3, 5, 4, 6), (3, 3, 3), (3, 2, 3), (2, 1, 2), (1, 0, 1), divisor=5, layout="transposed"),
     Windows((3, 17), (7,), (4,), (3,), (2,), counted=False, layout="sliced"),  # the last window reaches over the end
     Windows((1, 2, 7, 9), (3, 4), None),
-    Windows((1, 2, 3, 40), (1, 20), None),  # windows are alike
+    Windows((1, 2, 3, 40), (1, 20), None),  # all windows have the same size
     Windows((2, 3), (5,), None),
     Windows((0, 3, 4, 4), (2, 2), (2, 2), (2, 2)),
 ]
@@ -61,7 +61,7 @@ LARGEST = [
 COLUMNS = [
     Windows((2, 3, 4, 37), (2, 18), (2, 2), (2, 2), (0, 0)),
     Windows((2, 2, 5, 20), (5, 20), (3, 3), (1, 1), (1, 1)),
-    Windows((2, 6, 7), (3, 3), (2, 3), (2, 1), (1, 0), (2, 2), layout="turned"),
+    Windows((2, 6, 7), (3, 3), (2, 3), (2, 1), (1, 0), (2, 2), layout="permuted"),
     Windows((2, 2, 3, 4, 5), (2, 2, 2), (2, 3, 2), (1, 2, 2), (0, 1, 0)),
     Windows((2, 9), (4,), (3,), (2,), (1,), (2,)),
     Windows((1, 4, 5), (2, 2), (2, 3), (2, 2)),
@@ -77,103 +77,106 @@ ROWS = {
 
 
 def along(n: int, windows: int, kernel: int | None, stride: int, padding: int, dilation: int) -> list[list[int]]:
-    """The places of every window along one dimension, also those outside."""
+    """Return the positions of every window along one dimension, including those outside the input."""
     if kernel is None:
         return [list(range(i * n // windows, -(-(i + 1) * n // windows))) for i in range(windows)]
     return [[i * stride - padding + k * dilation for k in range(kernel)] for i in range(windows)]
 
 
-def windows(whole: Ints, size: Ints, w: dict[str, Any]) -> Iterator[tuple[Ints, list[Ints], list[list[int]]]]:
-    """(place, elements inside, all places by dimension) of every window over `whole`."""
+def windows(shape: Ints, size: Ints, w: dict[str, Any]) -> Iterator[tuple[Ints, list[Ints], list[list[int]]]]:
+    """Yield (index, elements inside, all positions by dimension) of every window over an input of this shape."""
     rank, one = len(size), (1,) * len(size)
     kernel = w.get("kernel") or (None,) * rank
     by_dim = [
-        along(*each)
-        for each in zip(whole, size, kernel, w["stride"], w["padding"], w.get("dilation", one), strict=True)
+        along(*geometry)
+        for geometry in zip(shape, size, kernel, w["stride"], w["padding"], w.get("dilation", one), strict=True)
     ]
-    for place in itertools.product(*map(range, size)):
-        every = [by_dim[d][i] for d, i in enumerate(place)]
-        inside = [[i for i in line if 0 <= i < n] for line, n in zip(every, whole, strict=True)]
-        yield place, list(itertools.product(*inside)), every
+    for index in itertools.product(*map(range, size)):
+        positions = [by_dim[d][i] for d, i in enumerate(index)]
+        inside = [[i for i in line if 0 <= i < n] for line, n in zip(positions, shape, strict=True)]
+        yield index, list(itertools.product(*inside)), positions
 
 
-def counts(whole: Ints, inside: list[Ints], every: list[list[int]], w: dict[str, Any]) -> int:
+def counts(shape: Ints, inside: list[Ints], positions: list[list[int]], w: dict[str, Any]) -> int:
     if w["divisor"]:
         return int(w["divisor"])
     if not w["counted"]:
         return max(len(inside), 1)
-    held = [sum(i < n + p for i in line) for line, n, p in zip(every, whole, w["padding"], strict=True)]
-    return int(np.prod(held))
+    extents = [sum(i < n + p for i in line) for line, n, p in zip(positions, shape, w["padding"], strict=True)]
+    return int(np.prod(extents))
 
 
 def average(x: Array, size: Ints, **w: Any) -> Array:
     rank = len(size)
     out = np.zeros((*x.shape[:-rank], *size), x.dtype)
-    for place, inside, every in windows(x.shape[-rank:], size, w):
+    for index, inside, positions in windows(x.shape[-rank:], size, w):
         total = sum((x[(..., *i)] for i in inside), np.zeros(x.shape[:-rank], x.dtype))
-        n = counts(x.shape[-rank:], inside, every, w)
-        out[(..., *place)] = total / n if x.dtype.kind == "f" else np.trunc(total / n).astype(x.dtype)
+        n = counts(x.shape[-rank:], inside, positions, w)
+        out[(..., *index)] = total / n if x.dtype.kind == "f" else np.trunc(total / n).astype(x.dtype)
     return out
 
 
 def average_back(grad: Array, size: Ints, **w: Any) -> Array:
     rank = len(size)
     out = np.zeros((*grad.shape[:-rank], *size), grad.dtype)
-    for place, inside, every in windows(size, grad.shape[-rank:], w):
+    for index, inside, positions in windows(size, grad.shape[-rank:], w):
         for i in inside:
-            out[(..., *i)] += grad[(..., *place)] / counts(size, inside, every, w)
+            out[(..., *i)] += grad[(..., *index)] / counts(size, inside, positions, w)
     return out
 
 
 def largest(x: Array, size: Ints, **w: Any) -> tuple[Array, Array]:
-    """The last NaN, or the first of the largest, and its place."""
+    """Return the last NaN or the first maximum of each window, and its flat index."""
     rank = len(size)
-    whole = x.shape[-rank:]
+    spatial = x.shape[-rank:]
     values, indices = (np.zeros((*x.shape[:-rank], *size), t) for t in (x.dtype, np.int64))
-    for place, inside, _ in windows(whole, size, w):
-        for lead in np.ndindex(*x.shape[:-rank]):
-            found = [x[(*lead, *i)] for i in inside]
-            nans = [k for k, v in enumerate(found) if v != v]
-            best = nans[-1] if nans else found.index(max(found))
-            values[(*lead, *place)], indices[(*lead, *place)] = found[best], np.ravel_multi_index(inside[best], whole)
+    for index, inside, _ in windows(spatial, size, w):
+        for outer in np.ndindex(*x.shape[:-rank]):
+            elements = [x[(*outer, *i)] for i in inside]
+            nans = [k for k, v in enumerate(elements) if v != v]
+            best = nans[-1] if nans else elements.index(max(elements))
+            values[(*outer, *index)], indices[(*outer, *index)] = (
+                elements[best],
+                np.ravel_multi_index(inside[best], spatial),
+            )
     return values, indices
 
 
 def largest_back(grad: Array, indices: Array, size: Ints, **w: Any) -> Array:
     rank = len(size)
     out = np.zeros((*grad.shape[:-rank], int(np.prod(size))), grad.dtype)
-    for lead in np.ndindex(*grad.shape[:-rank]):
-        np.add.at(out[lead], indices[lead].reshape(-1), grad[lead].reshape(-1))
+    for outer in np.ndindex(*grad.shape[:-rank]):
+        np.add.at(out[outer], indices[outer].reshape(-1), grad[outer].reshape(-1))
     return out.reshape(*grad.shape[:-rank], *size)
 
 
 def columns(x: Array, size: Ints, **w: Any) -> Array:
     rank, kernel = len(size), w["kernel"]
-    wide = np.pad(x, [(0, 0)] * (x.ndim - rank) + [(p, p + 99) for p in w["padding"]])
+    padded = np.pad(x, [(0, 0)] * (x.ndim - rank) + [(p, p + 99) for p in w["padding"]])
     taps = []
     for tap in itertools.product(*map(range, kernel)):
         steps = zip(tap, w["dilation"], w["stride"], size, strict=True)
-        at = tuple(slice(t * d, t * d + s * n, s) for t, d, s, n in steps)
-        taps.append(wide[(..., *at)].reshape(*x.shape[:-rank], int(np.prod(size))))
-    found = np.stack(taps, -2)
-    return found.reshape(*x.shape[: -rank - 1], x.shape[-rank - 1] * len(taps), int(np.prod(size)))
+        window_slice = tuple(slice(t * d, t * d + s * n, s) for t, d, s, n in steps)
+        taps.append(padded[(..., *window_slice)].reshape(*x.shape[:-rank], int(np.prod(size))))
+    stacked = np.stack(taps, -2)
+    return stacked.reshape(*x.shape[: -rank - 1], x.shape[-rank - 1] * len(taps), int(np.prod(size)))
 
 
-def sums(given: Array, size: Ints, **w: Any) -> Array:
-    """By definition the transpose: columns of numbers say where each element came from."""
+def sums(column_values: Array, size: Ints, **w: Any) -> Array:
+    """Compute the transpose of `columns`: the columns of element numbers tell where each element came from."""
     kernel = w["kernel"]
-    channels = given.shape[-2] // int(np.prod(kernel))
+    channels = column_values.shape[-2] // int(np.prod(kernel))
     numbers = np.arange(1, channels * int(np.prod(size)) + 1).reshape(channels, *size)
-    many = tuple(
+    window_counts = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, s, p, d in zip(size, kernel, w["stride"], w["padding"], w["dilation"], strict=True)
     )
-    places = columns(numbers, many, **w).reshape(-1)
-    flat = given.reshape(-1, places.size)
-    out = np.zeros((len(flat), numbers.size + 1), given.dtype)
+    positions = columns(numbers, window_counts, **w).reshape(-1)
+    flat = column_values.reshape(-1, positions.size)
+    out = np.zeros((len(flat), numbers.size + 1), column_values.dtype)
     for row, values in zip(out, flat, strict=True):
-        np.add.at(row, places, values)
-    return out[:, 1:].reshape(*given.shape[:-2], channels, *size)
+        np.add.at(row, positions, values)
+    return out[:, 1:].reshape(*column_values.shape[:-2], channels, *size)
 
 
 REFERENCES |= {
@@ -191,22 +194,24 @@ _DTYPES = {
 
 
 def _call(op: Op, row: Windows) -> tuple[Ints, dict[str, Any], tuple[Any, ...]]:
-    """(shape of the first operand, the reference's arguments, the static arguments) of `op` over the windows."""
-    named = {p.name: row.static(p.name) for p in op.statics}
+    """Return (shape of the first operand, arguments of the reference, static arguments) of a row."""
+    options = {p.name: row.static(p.name) for p in op.statics}
     rank = len(row.size)
-    lead, whole = row.shape[:-rank], row.shape[-rank:]
+    lead, spatial = row.shape[:-rank], row.shape[-rank:]
     shape = row.shape
     if op.name == "window_sums":
         shape = (*lead[:-1], lead[-1] * int(np.prod(row.kernel)), int(np.prod(row.size)))  # type: ignore[arg-type]
     elif op.name.endswith("_back"):
         shape = (*lead, *row.size)
     if shape != row.shape:
-        named["size"] = whole
-    return shape, named, tuple(named[p.name] for p in op.statics)
+        options["size"] = spatial
+    return shape, options, tuple(options[p.name] for p in op.statics)
 
 
-def _arrays(op: Op, row: Windows, shape: Ints, named: dict[str, Any], dtype: str, place: Device, distinct: bool) -> Any:
-    """Arrays and tensors of the operands."""
+def _arrays(
+    op: Op, row: Windows, shape: Ints, named: dict[str, Any], dtype: str, device: Device, distinct: bool
+) -> Any:
+    """Return arrays and tensors of the operands."""
     rng = np.random.default_rng(7)
 
     def make(size: Ints) -> Array:
@@ -217,55 +222,55 @@ def _arrays(op: Op, row: Windows, shape: Ints, named: dict[str, Any], dtype: str
         values = np.abs(values) if dtype == "uint8" else values
         return rounded(values / 8, dtype) if dtype in _FLOATS else values.astype(dtype)
 
-    layout = "transposed" if row.layout == "turned" and len(shape) != 3 else row.layout
-    array, made = laid_out(make, shape, layout, lambda a: tensor(a, dtype, place))
+    layout = "transposed" if row.layout == "permuted" and len(shape) != 3 else row.layout
+    array, operand = with_layout(make, shape, layout, lambda a: tensor(a, dtype, device))
     if op.name != "max_windows_back":
-        return [array], [made]
+        return [array], [operand]
     image = rng.integers(-12, 13, row.shape)
-    windows_of = {k: v for k, v in named.items() if k != "size"}
-    _, indices = largest(image, row.size, **windows_of)
-    return [array, indices], [made, tensor(indices, "int64", place)]
+    window_options = {k: v for k, v in named.items() if k != "size"}
+    _, indices = largest(image, row.size, **window_options)
+    return [array, indices], [operand, tensor(indices, "int64", device)]
 
 
-def window_cases(op: Op, place: Device, selection: str) -> list[Case]:
-    """Every row, the first of them in every dtype."""
-    dtypes = [d for d in _DTYPES.get(op.name, ("float32", "float16")) if has(place, d)]
+def window_cases(op: Op, device: Device, selection: str) -> list[Case]:
+    """Return a case for every row, and for the first one in every dtype."""
+    dtypes = [d for d in _DTYPES.get(op.name, ("float32", "float16")) if has(device, d)]
     rows = ROWS[op.name]
     if selection == "small":
         rows, dtypes = [row for row in rows if np.prod(row.shape) <= 300], dtypes[:1]
     elif selection != "full":
         dtypes = dtypes[:1]
-    found = [_case(op, row, dtypes[0], place) for row in rows]
-    return found + [_case(op, rows[0], dtype, place) for dtype in dtypes[1:]]
+    cases = [_case(op, row, dtypes[0], device) for row in rows]
+    return cases + [_case(op, rows[0], dtype, device) for dtype in dtypes[1:]]
 
 
-def _case(op: Op, row: Windows, dtype: str, place: Device) -> Case:
+def _case(op: Op, row: Windows, dtype: str, device: Device) -> Case:
     shape, named, statics = _call(op, row)
-    arrays, tensors = _arrays(op, row, shape, named, dtype, place, False)
-    wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
-    expected = REFERENCES[op.name](*wide, **named)
+    arrays, tensors = _arrays(op, row, shape, named, dtype, device, False)
+    inputs = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
+    expected = REFERENCES[op.name](*inputs, **named)
     result = (dtype, "int64") if op.name == "max_windows" else dtype
     exact = (0.0, 0.0) if not op.name.startswith("average") and dtype in _FLOATS else None
     return Case(f"{dtype}, {row}", tensors, arrays, expected, result, statics, exact)
 
 
-def window_slopes(op: Op, place: Device, selection: str) -> list[Slopes]:
-    """The smallest rows in float64, no two of whose elements are equal; of a `small` selection one."""
+def window_gradient_cases(op: Op, device: Device, selection: str) -> list[GradientCase]:
+    """Return float64 gradient cases of the three smallest rows, with distinct elements; one for a `small` selection."""
     sizes = {row: int(np.prod(row.shape) + np.prod(_call(op, row)[0])) for row in ROWS[op.name]}
     rows = sorted((row for row, size in sizes.items() if 0 < size <= 150), key=lambda row: sizes[row])
     if selection == "small":
         rows = [row for row in rows if row.kernel][:1]
-    return [_slopes(op, row, place) for row in rows[:3]]
+    return [_gradient_case(op, row, device) for row in rows[:3]]
 
 
-def _slopes(op: Op, row: Windows, place: Device) -> Slopes:
+def _gradient_case(op: Op, row: Windows, device: Device) -> GradientCase:
     shape, named, statics = _call(op, row)
-    _, tensors = _arrays(op, row, shape, named, "float64", place, True)
+    _, tensors = _arrays(op, row, shape, named, "float64", device, True)
     tensors[0].requires_grad_(True)
     call = caller(op)
 
-    def run(*given: Any) -> Any:
-        found = call(*given, statics=statics)
-        return found[0] if isinstance(found, tuple) else found
+    def run(*tensors_given: Any) -> Any:
+        result = call(*tensors_given, statics=statics)
+        return result[0] if isinstance(result, tuple) else result
 
-    return Slopes(str(row), run, tensors, (op.operands[0].name,))
+    return GradientCase(str(row), run, tensors, (op.operands[0].name,))

@@ -1,6 +1,6 @@
-"""The names users see: pinned, so that none comes or goes unnoticed.
+"""The public names are pinned in files, so that no change goes unnoticed.
 
-`python tests/test_api.py` writes the list anew.
+`python tests/test_api.py` rewrites the files.
 """
 
 import importlib
@@ -14,10 +14,10 @@ PINNED = Path(__file__).parent / "names"
 
 
 def names(module: str) -> list[str]:
-    """The public names of a module."""
-    found = importlib.import_module(module)
-    listed = getattr(found, "__all__", None)
-    return sorted(listed if listed is not None else [n for n in vars(found) if not n.startswith("_")])
+    """Return the public names of a module."""
+    imported_module = importlib.import_module(module)
+    declared = getattr(imported_module, "__all__", None)
+    return sorted(declared if declared is not None else [n for n in vars(imported_module) if not n.startswith("_")])
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -28,11 +28,11 @@ def test_names_are_pinned(module: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_names_exist(module: str) -> None:
-    found = importlib.import_module(module)
-    assert not [n for n in names(module) if not hasattr(found, n)]
+    imported_module = importlib.import_module(module)
+    assert not [n for n in names(module) if not hasattr(imported_module, n)]
 
 
 if __name__ == "__main__":
     PINNED.mkdir(parents=True, exist_ok=True)
-    for each in MODULES:
-        (PINNED / f"{each}.txt").write_text("\n".join(names(each)) + "\n")
+    for module_name in MODULES:
+        (PINNED / f"{module_name}.txt").write_text("\n".join(names(module_name)) + "\n")

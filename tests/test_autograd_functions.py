@@ -1,4 +1,4 @@
-"""`autograd.function` and `autograd.functional`: own backwards, Jacobians, Hessians, products with vectors."""
+"""`autograd.function` and `autograd.functional`: custom backward, Jacobians, Hessians, vector products."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def leaf(values: Any = A) -> Any:
 
 
 class Scaled(Function):
-    """factor · x², whose forward knows no context."""
+    """factor · x², with the context set up in `setup_context`."""
 
     @staticmethod
     def forward(x: Any, factor: float) -> Any:
@@ -45,29 +45,29 @@ class Once(Scaled):
         return Scaled.backward(ctx, grad)
 
 
-def test_a_context_may_be_set_up_apart():
+def test_setup_context_is_called():
     x = leaf()
     (first,) = wg.autograd.grad(Scaled.apply(x, 3.0).sum(), x, create_graph=True)
     assert first.tolist() == [6.0, 12.0]
     assert wg.autograd.grad(first.sum(), x)[0].tolist() == [6.0, 6.0]
 
 
-def test_what_was_saved_goes_with_backward():
-    """A loss that is still held holds no memory of what led to it, and never that of results nobody saved."""
+def test_backward_frees_saved_tensors():
+    """After backward, the loss keeps no saved tensors; before it, only the arguments of `Scaled` are saved."""
     x = leaf(np.ones(1 << 16))
     wg.empty_cache("cpu")
-    before = wg.memory_stats("cpu")["allocated"]
+    allocated_before = wg.memory_stats("cpu")["allocated"]
     loss = Scaled.apply(Scaled.apply(x + 1, 3.0), 2.0).sum()
-    assert wg.memory_stats("cpu")["allocated"] - before < 2.5 * x.nbytes  # the two arguments
+    assert wg.memory_stats("cpu")["allocated"] - allocated_before < 2.5 * x.nbytes  # the two arguments
     loss.backward()
-    assert wg.memory_stats("cpu")["allocated"] - before < 1.5 * x.nbytes  # the gradient
+    assert wg.memory_stats("cpu")["allocated"] - allocated_before < 1.5 * x.nbytes  # the gradient
     with pytest.raises(GradientError):
         loss.backward()
 
 
-def test_as_many_gradients_as_arguments():
+def test_wrong_number_of_gradients_raises():
     class Short(wg.autograd.Function):
-        given: Any = 1
+        returned: Any = 1
 
         @staticmethod
         def forward(ctx: Any, a: Any, b: Any) -> Any:
@@ -75,20 +75,20 @@ def test_as_many_gradients_as_arguments():
 
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
-            return (grad, None, grad, None)[: Short.given]
+            return (grad, None, grad, None)[: Short.returned]
 
     x = wg.ones(2, requires_grad=True)
-    for Short.given in (1, 3):
-        with pytest.raises(GradientError, match=f"{Short.given} gradients for 2"):
+    for Short.returned in (1, 3):
+        with pytest.raises(GradientError, match=f"{Short.returned} gradients for 2"):
             Short.apply(x, 1.0).sum().backward()
-    Short.given = 2
+    Short.returned = 2
     Short.apply(x, 1.0).sum().backward()
     assert x.grad.tolist() == [1, 1]
 
 
-def test_gradients_fit_their_arguments():
+def test_gradient_shapes_must_match_their_arguments():
     class Odd(wg.autograd.Function):
-        given: Any = None
+        returned: Any = None
 
         @staticmethod
         def forward(ctx: Any, a: Any) -> Any:
@@ -96,24 +96,24 @@ def test_gradients_fit_their_arguments():
 
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
-            return Odd.given
+            return Odd.returned
 
     x = wg.ones(2, requires_grad=True)
-    for Odd.given, told in ((wg.ones(1), "does not sum"), (wg.ones(2, 3), "does not sum"), (1.0, "not float")):
-        with pytest.raises(GradientError, match=told):
+    for Odd.returned, message in ((wg.ones(1), "does not sum"), (wg.ones(2, 3), "does not sum"), (1.0, "not float")):
+        with pytest.raises(GradientError, match=message):
             Odd.apply(x).sum().backward()
-    Odd.given = wg.ones(3, 2, dtype=wg.float64)
+    Odd.returned = wg.ones(3, 2, dtype=wg.float64)
     Odd.apply(x).sum().backward()
     assert x.grad.tolist() == [3, 3]
     assert x.grad.dtype is wg.float32
 
 
 def test_anomaly_detection_for_a_block():
-    for before in (False, True):
-        wg.autograd.set_detect_anomaly(before)
-        with wg.autograd.set_detect_anomaly(not before):
-            assert state().anomaly is not before
-        assert state().anomaly is before
+    for is_enabled in (False, True):
+        wg.autograd.set_detect_anomaly(is_enabled)
+        with wg.autograd.set_detect_anomaly(not is_enabled):
+            assert state().anomaly is not is_enabled
+        assert state().anomaly is is_enabled
     wg.autograd.set_detect_anomaly(False)
 
 
@@ -122,9 +122,9 @@ def test_once_differentiable_refuses_the_second_derivative():
     (first,) = wg.autograd.grad(Once.apply(x, 3.0).sum(), x)
     assert first.tolist() == [6.0, 12.0]
     assert not first.requires_grad
-    (again,) = wg.autograd.grad((Once.apply(x, 3.0) * x).sum(), x, create_graph=True)
+    (second,) = wg.autograd.grad((Once.apply(x, 3.0) * x).sum(), x, create_graph=True)
     with pytest.raises(GradientError, match="once_differentiable"):
-        again.sum().backward()
+        second.sum().backward()
 
 
 def test_variables_are_tensors():
@@ -137,14 +137,14 @@ def cube(x: Any) -> Any:
     return (x * x * x).sum() * x[0]
 
 
-def parts(x: Any, y: Any) -> Any:
+def product_and_sum(x: Any, y: Any) -> Any:
     return x * y, x.sum()
 
 
 def test_jacobians_and_hessians():
     x, y = leaf(), leaf(A + 2)
     assert functional.jacobian(lambda t: t * t * t[0], x).tolist() == [[3.0, 0.0], [4.0, 4.0]]
-    product, total = functional.jacobian(parts, (x, y))
+    product, total = functional.jacobian(product_and_sum, (x, y))
     assert [t.tolist() for t in product] == [[[3.0, 0.0], [0.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]]
     assert [t.tolist() for t in total] == [[1.0, 1.0], [0.0, 0.0]]
     expected = np.array([[12.0, 12.0], [12.0, 12.0]])  # x0^4 + x0 x1^3: 12 x0^2, 3 x1^2, 6 x0 x1
@@ -154,47 +154,47 @@ def test_jacobians_and_hessians():
         [[[0.0, 0.0]] * 2, [[1.0, 0.0], [0.0, 1.0]]],
         [[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0]] * 2],
     ]
-    slope = functional.jacobian(lambda t: t * t, x, create_graph=True)
-    assert wg.autograd.grad(slope.sum(), x)[0].tolist() == [2.0, 2.0]
+    derivative = functional.jacobian(lambda t: t * t, x, create_graph=True)
+    assert wg.autograd.grad(derivative.sum(), x)[0].tolist() == [2.0, 2.0]
     with pytest.raises(GradientError, match="strict"):
         functional.jacobian(lambda t: wg.ones(2), x, strict=True)
 
 
 def test_products_with_vectors():
     x, v = leaf(), leaf([1.0, -2.0]).detach()
-    value, found = functional.jvp(lambda t: t * t * t[0], x, v)  # J = [[3, 0], [4, 4]]
-    assert (value.tolist(), found.tolist()) == ([1.0, 4.0], [3.0, -4.0])
+    value, product_value = functional.jvp(lambda t: t * t * t[0], x, v)  # J = [[3, 0], [4, 4]]
+    assert (value.tolist(), product_value.tolist()) == ([1.0, 4.0], [3.0, -4.0])
     assert functional.vjp(lambda t: t * t * t[0], x, v)[1].tolist() == [-5.0, -8.0]
     for product in (functional.hvp, functional.vhp):
-        value, found = product(cube, x, v)
-        assert (value.item(), found.tolist()) == (9.0, [-12.0, -12.0])
+        value, product_value = product(cube, x, v)
+        assert (value.item(), product_value.tolist()) == (9.0, [-12.0, -12.0])
     with pytest.raises(GradientError, match="shapes"):
         functional.jvp(cube, x, wg.ones(3))
 
 
-def test_a_leaf_tells_when_its_gradient_is_stored():
-    """An optimizer a parameter, that steps in backward and forgets the gradient, ends where a step at a time does."""
+def test_post_accumulate_grad_hook():
+    """One optimizer per parameter, stepping inside backward, gives the same weights as one step per batch."""
     nets = [wg.nn.Linear(3, 2) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
-    parts = {p: wg.optim.SGD([p], 0.1, momentum=0.9) for p in nets[0].parameters()}
-    whole = wg.optim.SGD(nets[1].parameters(), 0.1, momentum=0.9)
+    optimizers = {p: wg.optim.SGD([p], 0.1, momentum=0.9) for p in nets[0].parameters()}
+    reference_optimizer = wg.optim.SGD(nets[1].parameters(), 0.1, momentum=0.9)
 
     def step(parameter):
         assert parameter.grad is not None
-        parts[parameter].step()
-        parts[parameter].zero_grad()
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
 
     handles = [p.register_post_accumulate_grad_hook(step) for p in nets[0].parameters()]
     for x in wg.randn(3, 4, 3):
         for net in nets:
             net(x).square().sum().backward()
-        whole.step()
-        whole.zero_grad()
+        reference_optimizer.step()
+        reference_optimizer.zero_grad()
     assert all(p.grad is None and (p == q).all() for p, q in zip(*(net.parameters() for net in nets), strict=True))
     handles[0].remove()
     nets[0](x).sum().backward()
     assert [p.grad is None for p in nets[0].parameters()] == [False, True]
     wg.autograd.grad(nets[0](x).sum(), list(nets[0].parameters()))  # stores nothing
-    for other in (wg.ones(2), nets[0](x)):
+    for tensor in (wg.ones(2), nets[0](x)):
         with pytest.raises(RuntimeError, match="leaves"):
-            other.register_post_accumulate_grad_hook(step)
+            tensor.register_post_accumulate_grad_hook(step)

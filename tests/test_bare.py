@@ -1,4 +1,4 @@
-"""What stands in for SciPy on a bare machine agrees with SciPy, and a linked package is a package."""
+"""The replacement of SciPy for bare machines agrees with SciPy, and a package made of links works."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ WIDE = np.concatenate([np.linspace(-9, 9, 733), np.logspace(-8, 4, 200), -np.log
 
 
 @pytest.mark.parametrize("name", ["erf", "erfc", "expit", "gammaln", "log_expit", "ndtr", "psi"])
-def test_of_one_number(name: str) -> None:
+def test_functions_of_one_argument(name: str) -> None:
     scipy = pytest.importorskip("scipy.special")
     if not hasattr(scipy, "__file__"):
-        pytest.skip("SciPy is what is stood in for")
+        pytest.skip("SciPy is not installed: it is the replacement itself")
     x = np.concatenate([WIDE, SPECIAL])
     with np.errstate(all="ignore"):
         expected = getattr(scipy, name)(x)
     np.testing.assert_allclose(getattr(bare_special, name)(x), expected, rtol=2e-13, atol=1e-15)
 
 
-def test_the_others() -> None:
+def test_other_functions() -> None:
     scipy = pytest.importorskip("scipy.special")
     y = np.concatenate([np.linspace(-1, 1, 501), 1 - np.logspace(-15, -1, 50), np.logspace(-12, -1, 50), [np.nan, 2.0]])
     np.testing.assert_allclose(bare_special.erfinv(y), scipy.erfinv(y), rtol=2e-13, atol=1e-18)
@@ -40,25 +40,25 @@ def test_the_others() -> None:
             np.testing.assert_allclose(
                 getattr(bare_special, name)(a, axis=axis), getattr(scipy, name)(a, axis=axis), rtol=1e-12, atol=1e-300
             )
-    given = np.array([0.0, 0.0, 0.0, 2.0, np.nan]), np.array([0.0, np.nan, np.inf, 3.0, 1.0])
-    np.testing.assert_allclose(bare_special.xlogy(*given), scipy.xlogy(*given))
+    operands = np.array([0.0, 0.0, 0.0, 2.0, np.nan]), np.array([0.0, np.nan, np.inf, 3.0, 1.0])
+    np.testing.assert_allclose(bare_special.xlogy(*operands), scipy.xlogy(*operands))
     assert set(bare_special.__all__) <= set(dir(scipy))
 
 
 def test_a_linked_package(tmp_path: Path) -> None:
-    """From a copy of the tree, without an installation."""
+    """The package works from a copy of the tree, without an installation."""
     if not (bare.ROOT / "codegen").is_dir():
         pytest.skip("needs the checkout")
     folder = bare.link(tmp_path / "package")
     code = "import weftgrad as wg; print(wg.__file__, wg.zeros(2, device='cpu').tolist(), wg.add)"
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert str(folder) in done.stdout
-    assert "[0.0, 0.0]" in done.stdout
-    done = subprocess.run(
+    assert str(folder) in process.stdout
+    assert "[0.0, 0.0]" in process.stdout
+    process = subprocess.run(
         [sys.executable, "-m", "weftgrad.cli", "bench", "--help"],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert "--markdown" in done.stdout
+    assert "--markdown" in process.stdout

@@ -1,7 +1,7 @@
-"""What a bare container has not: a home, a linker, a C compiler, room, /proc, the right to write; and shared caches.
+"""Bare containers without a home, linker, C compiler, disk space, /proc or write permission; and shared caches.
 
-Conditions are made for a process of their own. `WEFTGRAD_TEST_ROUNDS` says how often processes that start cold share
-one cache (.ci/run: 20).
+Each condition is set up for a child process. `WEFTGRAD_TEST_ROUNDS` is the number of repetitions of the test in which
+processes start cold on one cache (.ci/run: 20).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 from weftgrad.runtime import control_groups, memory_stats
 from weftgrad.runtime.backends import processor
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="conditions are made by Linux's means")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the conditions need Linux")
 
 ROUNDS = int(os.environ.get("WEFTGRAD_TEST_ROUNDS", "2"))
 PROGRAM = """
@@ -40,10 +40,10 @@ print(len(train(epochs=1, steps=4, device="cpu").losses))
 
 
 def environment(tmp_path: Path, **changes: str | None) -> dict[str, str]:
-    """Nothing of this process's environment but where packages are, with a PATH on which there is nothing."""
-    nothing = tmp_path / "nothing"
-    nothing.mkdir(exist_ok=True)
-    variables: dict[str, str | None] = {"PATH": str(nothing), "TMPDIR": str(tmp_path), **changes}
+    """Return an environment with only the package path of this process, and an empty folder as PATH."""
+    empty_folder = tmp_path / "nothing"
+    empty_folder.mkdir(exist_ok=True)
+    variables: dict[str, str | None] = {"PATH": str(empty_folder), "TMPDIR": str(tmp_path), **changes}
     if "PYTHONPATH" in os.environ:
         variables["PYTHONPATH"] = os.environ["PYTHONPATH"]
     return {name: value for name, value in variables.items() if value is not None}
@@ -58,15 +58,15 @@ def run(
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the program prints with everything at hand, by the cache of this run."""
-    done = run(PROGRAM, dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    return str(done.stdout)
+    """Return what the program prints under normal conditions."""
+    process = run(PROGRAM, dict(os.environ))
+    assert process.returncode == 0, process.stderr
+    return str(process.stdout)
 
 
 def shell(*lines: str) -> tuple[str, ...]:
-    """A prefix that makes mounts of a process's own before it starts; the test is skipped where that is refused."""
-    unshare, mount = shutil.which("unshare"), shutil.which("mount")  # PATH has neither
+    """Return a command prefix that runs `lines` in a private mount namespace. Skip the test if that is not allowed."""
+    unshare, mount = shutil.which("unshare"), shutil.which("mount")  # absolute paths: the PATH of the child is empty
     tools = " && ".join(lines).replace("mount ", f"{mount} ")
     if unshare is None or subprocess.run([unshare, "-m", "/bin/sh", "-c", tools], capture_output=True).returncode:
         pytest.skip("no mounts of a process's own here")
@@ -74,23 +74,23 @@ def shell(*lines: str) -> tuple[str, ...]:
 
 
 def test_no_home_no_linker_no_compiler(tmp_path: Path, expected: str) -> None:
-    """`env -i`: kernels are compiled all the same, and kept in a folder that goes with the process."""
-    done = run(PROGRAM, environment(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache")))
-    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
-    bare = environment(tmp_path)
-    if os.geteuid() == 0:  # whose entry in the list of users names a home
-        bare["HOME"] = "/nonexistent/home"
-    done = run(PROGRAM + EPOCH, bare)
-    assert (done.returncode, done.stdout) == (0, f"{expected}4\n"), done.stderr
+    """As with `env -i`: kernels are compiled, and without a home the cache lasts as long as the process."""
+    process = run(PROGRAM, environment(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache")))
+    assert (process.returncode, process.stdout, process.stderr) == (0, expected, "")
+    variables = environment(tmp_path)
+    if os.geteuid() == 0:  # root has a home in /etc/passwd even without HOME
+        variables["HOME"] = "/nonexistent/home"
+    process = run(PROGRAM + EPOCH, variables)
+    assert (process.returncode, process.stdout) == (0, f"{expected}4\n"), process.stderr
     assert not list(tmp_path.glob("weftgrad-*"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_another_user_without_rights(expected: str) -> None:
-    """User 65534 can write neither to the package nor to a home: one warning, and the program works.
+    """User 65534 can write neither to the package nor to a home: the program works, with one warning.
 
-    The interpreter and its packages are mounted where everybody may read them, since root's home and pytest's temporary
-    folders are closed to other users.
+    The interpreter and its packages are mounted into a public folder, since other users cannot read root's home and
+    pytest's temporary folders.
     """
     packages = Path(sysconfig.get_path("purelib"))
     if not (packages / "weftgrad").is_dir():
@@ -98,8 +98,8 @@ def test_another_user_without_rights(expected: str) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         room = Path(name)
         room.chmod(0o755)
-        for folder in ("python", "packages", "scratch"):
-            (room / folder).mkdir()
+        for subfolder in ("python", "packages", "scratch"):
+            (room / subfolder).mkdir()
         (room / "scratch").chmod(0o777)
         prefix = shell(f"mount --bind {sys.base_prefix} {room}/python", f"mount --bind {packages} {room}/packages")
         interpreter = room / "python/bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -108,53 +108,54 @@ def test_another_user_without_rights(expected: str) -> None:
             "os.execv(sys.argv[1], [sys.argv[1], '-c', sys.argv[2]])"
         )
         variables = environment(
-            room, HOME="/nonexistent", TMPDIR=f"{room}/scratch", PYTHONPATH=f"{room}/packages", PYTHONHOME=f"{room}/python"
+            room, HOME="/nonexistent", TMPDIR=f"{room}/scratch", PYTHONPATH=f"{room}/packages",
+            PYTHONHOME=f"{room}/python",
         )
-        done = run(become, variables, prefix, arguments=(str(interpreter), PROGRAM))
-    assert (done.returncode, done.stdout) == (0, expected), done.stderr
-    assert done.stderr.count("RuntimeWarning") == 1
+        process = run(become, variables, prefix, arguments=(str(interpreter), PROGRAM))
+    assert (process.returncode, process.stdout) == (0, expected), process.stderr
+    assert process.stderr.count("RuntimeWarning") == 1
 
 
 def test_a_full_disk(tmp_path: Path, expected: str) -> None:
-    """Cache and temporary folder have no room: files are made in shared memory, and nothing is kept."""
+    """Cache and temporary folder are full: temporary files go to shared memory, and nothing is cached."""
     full = tmp_path / "full"
     full.mkdir()
     prefix = shell(f"mount -t tmpfs -o size=256k none {full}")
     code = f"open({str(full / 'filler')!r}, 'wb', buffering=0).write(bytes(1 << 20))\n{PROGRAM}"
-    done = run(code, environment(tmp_path, TMPDIR=str(full), WEFTGRAD_CACHE=str(full / "cache")), prefix)
-    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    process = run(code, environment(tmp_path, TMPDIR=str(full), WEFTGRAD_CACHE=str(full / "cache")), prefix)
+    assert (process.returncode, process.stdout) == (0, expected), process.stderr
 
 
 def test_a_read_only_file_system(tmp_path: Path, expected: str) -> None:
-    """All of it but the temporary folder."""
-    own = tmp_path / "own"
-    own.mkdir()
-    prefix = shell(f"mount -t tmpfs none {own}", "mount -o remount,ro,bind / || mount -o remount,ro /")
-    done = run(PROGRAM, environment(tmp_path, TMPDIR=str(own), HOME="/root"), prefix)
-    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    """Only the temporary folder is writable."""
+    writable = tmp_path / "own"
+    writable.mkdir()
+    prefix = shell(f"mount -t tmpfs none {writable}", "mount -o remount,ro,bind / || mount -o remount,ro /")
+    process = run(PROGRAM, environment(tmp_path, TMPDIR=str(writable), HOME="/root"), prefix)
+    assert (process.returncode, process.stdout) == (0, expected), process.stderr
 
 
 def test_no_proc(tmp_path: Path, expected: str) -> None:
     prefix = shell("mount -t tmpfs none /proc")
-    done = run(PROGRAM, environment(tmp_path, WEFTGRAD_CACHE=str(tmp_path / "cache")), prefix)
-    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    process = run(PROGRAM, environment(tmp_path, WEFTGRAD_CACHE=str(tmp_path / "cache")), prefix)
+    assert (process.returncode, process.stdout) == (0, expected), process.stderr
 
 
 def test_a_limited_address_space(tmp_path: Path, expected: str) -> None:
-    """The pools know it: what does not fit is an error with the figures, and not the end of the process."""
+    """The memory pools respect the limit: too large a tensor raises an error instead of ending the process."""
     limit = 3 << 30
     code = (
         PROGRAM + "try:\n    wg.zeros(1 << 30) + 1\nexcept wg.runtime.errors.OutOfMemoryError as error:\n"
         "    print('limit' in str(error))\n"
     )
     variables = environment(tmp_path, WEFTGRAD_CACHE=str(tmp_path / "cache"))
-    done = run(code, variables, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
-    assert (done.returncode, done.stdout) == (0, f"{expected}True\n"), done.stderr
+    process = run(code, variables, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    assert (process.returncode, process.stdout) == (0, f"{expected}True\n"), process.stderr
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "overwritten"])
 def test_damaged_caches(damage: str, tmp_path: Path, expected: str) -> None:
-    """Whatever became of every file, a program compiles anew what it needs."""
+    """If all cache files are damaged, the program compiles its kernels again."""
     variables = environment(tmp_path, WEFTGRAD_CACHE=str(tmp_path / "cache"))
     assert run(PROGRAM, variables).stdout == expected
     files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
@@ -164,8 +165,8 @@ def test_damaged_caches(damage: str, tmp_path: Path, expected: str) -> None:
         noise = np.random.default_rng(len(content)).bytes(len(content))
         path.write_bytes({"cut": content[: len(content) // 2], "emptied": b"", "overwritten": noise}[damage])
     for _ in range(2):
-        done = run(PROGRAM, variables)
-        assert (done.returncode, done.stdout) == (0, expected), done.stderr
+        process = run(PROGRAM, variables)
+        assert (process.returncode, process.stdout) == (0, expected), process.stderr
 
 
 @pytest.mark.slow
@@ -185,7 +186,7 @@ def test_processes_that_start_cold_on_one_cache(turn: int, tmp_path: Path, expec
 
 @pytest.mark.slow
 def test_interrupts_leave_a_good_cache(tmp_path: Path, expected: str) -> None:
-    """Ctrl-C at any moment of a cold start; the next start finds what was compiled, and nothing broken."""
+    """Ctrl-C at any moment of a cold start leaves no broken file in the cache."""
     variables = environment(tmp_path, WEFTGRAD_CACHE=str(tmp_path / "cache"))
     for wait in (0.3, 0.5, 0.7, 0.9, 1.1):
         process = subprocess.Popen(
@@ -197,11 +198,11 @@ def test_interrupts_leave_a_good_cache(tmp_path: Path, expected: str) -> None:
             process.send_signal(2)
         out, _ = process.communicate(timeout=60)
         assert out in ("", expected)
-    done = run(PROGRAM, variables)
-    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    process = run(PROGRAM, variables)
+    assert (process.returncode, process.stdout) == (0, expected), process.stderr
 
 
-# Limits that are read from files
+# Limits read from files
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The benchmark: every row gives right values on small sizes, and what is measured is told as it is."""
+"""The benchmark: every row gives right values on small sizes, and times are reported correctly."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from weftgrad.bench.report import host_line, kernel_line
 from weftgrad.bench.sites import OurSite, Site, sites
 from weftgrad.runtime.errors import ArgumentError
 
-SCALE = 200  # no power of two, so that blocks are not full
+SCALE = 200  # not a power of two, so that some blocks are partial
 # The interpreter adds into a table one element at a time.
 ROWS = [*(c for c in gpu.cases(SCALE) if c.group != "index"), *(c for c in gpu.cases(2000) if c.group == "index")]
 TRITON = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 HOST = pytest.mark.skipif(os.environ.get("WEFTGRAD_TEST_DEVICE", "cpu") != "cpu", reason="another device is tested")
 
 
-def right(case: Case, site: Site) -> bool:
-    """Whether a row's values are right on a site; false where the site has no part in it."""
+def is_right(case: Case, site: Site) -> bool:
+    """Return True if a row's values are right on a site, and False if the site does not run the row."""
     with site.precision(case.precision):
         work = case.on(site)
         if work is None:
@@ -48,47 +48,47 @@ def right(case: Case, site: Site) -> bool:
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: case.name)
 @pytest.mark.parametrize("device", [pytest.param("cpu", marks=HOST), pytest.param("interpreter", marks=TRITON)])
 def test_gpu_rows(device: str, case: Case) -> None:
-    assert right(case, OurSite(device, SCALE)) or "replayed" in case.name
+    assert is_right(case, OurSite(device, SCALE)) or "replayed" in case.name
 
 
 def test_rows_with_numpy() -> None:
     site = NumpySite()
-    assert {case.name.split()[0] for case in ROWS if right(case, site)} >= {"add", "exp", "fp32", "sum", "matmul"}
+    assert {case.name.split()[0] for case in ROWS if is_right(case, site)} >= {"add", "exp", "fp32", "sum", "matmul"}
 
 
 @TRITON
 def test_a_training_step_is_replayed(cuda: Any, computing: Any) -> None:
     site = OurSite("cuda", SCALE)
     eager, replayed = (case for case in ROWS if case.group == "training")
-    assert right(eager, site)
+    assert is_right(eager, site)
     assert "cuGraphLaunch" not in cuda.calls
-    assert right(replayed, site)
+    assert is_right(replayed, site)
     assert "cuGraphLaunch" in cuda.calls
 
 
 @TRITON
 def test_the_command_on_a_gpu(cuda: Any, computing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the stand-in, whose events tell no time, but kernels, events and graphs are used as on a GPU."""
+    """The stand-in's events measure no time, but kernels, events and graphs are used as on a GPU."""
     cuda.cuDriverGetVersion = lambda: (0, 13010)
-    monkeypatch.setattr(DeviceClock, "most", 2)
+    monkeypatch.setattr(DeviceClock, "max_calls", 2)
     output = tmp_path / "found.json"
-    for only, rows, others in (("exp fp32 16M", 4, {"cpu"}), ("replayed", 1, set()), ("host view", 0, set())):
-        chosen = options("--device", "cuda,cpu", "--scale", "1000", "--rounds", "1", "--only", only,
+    for only, rows, expected_peers in (("exp fp32 16M", 4, {"cpu"}), ("replayed", 1, set()), ("host view", 0, set())):
+        args = options("--device", "cuda,cpu", "--scale", "1000", "--rounds", "1", "--only", only,
                          "--output", str(output))  # fmt: skip
-        assert chosen.run(chosen) == 0
-        found = json.loads(output.read_text())
-        assert found["machine"]["devices"][0]["driver"] == "CUDA 13.1"
-        assert len(found["kernels"]) == rows
-        assert all({"cuda:0"} | others <= set(row["times"]) for row in found["kernels"])
-    assert found["host"][0]["peers"].keys() >= {"cpu"}
+        assert args.run(args) == 0
+        report = json.loads(output.read_text())
+        assert report["machine"]["devices"][0]["driver"] == "CUDA 13.1"
+        assert len(report["kernels"]) == rows
+        assert all({"cuda:0"} | expected_peers <= set(row["times"]) for row in report["kernels"])
+    assert report["host"][0]["peers"].keys() >= {"cpu"}
 
 
 @HOST
 def test_cpu_rows() -> None:
-    """The rows of the host's cores, with the least sizes of each sort."""
-    done = {case.group for case in core.cases() if case.matches(" 64K") or case.matches(" 512") or case.matches("1K")
-            if right(case, OurSite("cpu"))}  # fmt: skip
-    assert done == {"elementwise", "latency", "matmul"}
+    """The rows for CPUs, at the smallest size of each group."""
+    groups = {case.group for case in core.cases() if case.matches(" 64K") or case.matches(" 512") or case.matches("1K")
+            if is_right(case, OurSite("cpu"))}  # fmt: skip
+    assert groups == {"elementwise", "latency", "matmul"}
 
 
 SMALL_ROWS = ("3x3 32x1x28x28", "average 3x3/2", "scatter_add 1M", "logcumsumexp", "topk 100", "1x8x512x64", "tril")
@@ -96,11 +96,11 @@ SMALL_ROWS = ("3x3 32x1x28x28", "average 3x3/2", "scatter_add 1M", "logcumsumexp
 
 @HOST
 def test_rows_of_the_op_library() -> None:
-    """A row or two of each sort gives what it should, its gradient too."""
-    chosen = [case for case in library.cases() if any(case.matches(text) for text in SMALL_ROWS)]
-    assert {case.group for case in chosen} == {case.group for case in library.cases()}
-    assert sum("gradient" in case.name for case in chosen) > 3
-    assert all(right(case, OurSite("cpu")) for case in chosen)
+    """One or two rows of each group have right values and gradients."""
+    cases = [case for case in library.cases() if any(case.matches(text) for text in SMALL_ROWS)]
+    assert {case.group for case in cases} == {case.group for case in library.cases()}
+    assert sum("gradient" in case.name for case in cases) > 3
+    assert all(is_right(case, OurSite("cpu")) for case in cases)
 
 
 def test_rows_differ_by_name() -> None:
@@ -111,36 +111,38 @@ def test_rows_differ_by_name() -> None:
 # References
 
 
-def test_references_of_slopes() -> None:
-    """Against differences of what they are the slopes of."""
+def test_references_of_gradients() -> None:
+    """Compare the gradients with finite differences of the functions."""
     rng = np.random.default_rng(1)
     x, w, b, g = (rng.standard_normal(shape) for shape in ((3, 5), (5,), (5,), (3, 5)))
     target = np.array([1, 4, 0])
 
-    def slope(function: Any, at: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        found = np.empty_like(at)
-        for i in np.ndindex(at.shape):
-            step = np.zeros_like(at)
+    def numerical_gradient(function: Any, point: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        gradient = np.empty_like(point)
+        for i in np.ndindex(point.shape):
+            step = np.zeros_like(point)
             step[i] = 1e-5
-            found[i] = (function(at + step) - function(at - step)) / 2e-5
-        return found
+            gradient[i] = (function(point + step) - function(point - step)) / 2e-5
+        return gradient
 
     close = {"rtol": 1e-7, "atol": 1e-9}
     np.testing.assert_allclose(
-        references.softmax_slope(x, g), slope(lambda v: (g * references.softmax(v)).sum(), x), **close
+        references.softmax_grad(x, g), numerical_gradient(lambda v: (g * references.softmax(v)).sum(), x), **close
     )
-    slopes = references.layer_norm_slopes(x, w, b, g)
-    for i, found in enumerate(slopes):
+    grads = references.layer_norm_grads(x, w, b, g)
+    for i, actual in enumerate(grads):
 
-        def changed(v: Any, i: int = i) -> float:
-            return float((g * references.layer_norm(*[v if i == j else a for j, a in enumerate((x, w, b))])).sum())
+        def perturbed(value: Any, i: int = i) -> float:
+            return float((g * references.layer_norm(*[value if i == j else a for j, a in enumerate((x, w, b))])).sum())
 
-        np.testing.assert_allclose(found, slope(changed, (x, w, b)[i]), **close)
+        np.testing.assert_allclose(actual, numerical_gradient(perturbed, (x, w, b)[i]), **close)
     np.testing.assert_allclose(
-        references.cross_entropy_slope(x, target, 3), slope(lambda v: references.cross_entropy(v, target), x), **close
+        references.cross_entropy_grad(x, target, 3),
+        numerical_gradient(lambda v: references.cross_entropy(v, target), x),
+        **close,
     )
     parameters = [rng.standard_normal(shape) for shape in ((7, 5), (7,), (4, 7), (4,), (6, 4), (6,))]
-    for i, found in enumerate(references.mlp_slopes(x, target, parameters)):
+    for i, actual in enumerate(references.mlp_grads(x, target, parameters)):
 
         def loss(v: Any, i: int = i) -> float:
             used = [v if i == j else a for j, a in enumerate(parameters)]
@@ -148,33 +150,33 @@ def test_references_of_slopes() -> None:
             y = np.maximum(y @ used[2].T + used[3], 0)
             return float(references.cross_entropy(y @ used[4].T + used[5], target))
 
-        np.testing.assert_allclose(found, slope(loss, parameters[i]), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(actual, numerical_gradient(loss, parameters[i]), rtol=1e-6, atol=1e-8)
 
 
 def test_reference_of_an_embedding() -> None:
-    index, slopes = np.array([3, 0, 3, 5]), np.arange(8.0).reshape(4, 2)
+    index, grad_output = np.array([3, 0, 3, 5]), np.arange(8.0).reshape(4, 2)
     expected = [[2, 3], [0, 0], [0, 0], [4, 6], [0, 0], [6, 7], [0, 0]]
-    assert references.embedding_slope(index, slopes, 7).tolist() == expected
+    assert references.embedding_grad(index, grad_output, 7).tolist() == expected
 
 
 def test_reference_of_a_convolution() -> None:
     rng = np.random.default_rng(2)
     x, w = rng.standard_normal((2, 3, 5, 4)), rng.standard_normal((4, 3, 3, 3))
-    found = references.conv2d(x, w)
-    at = (x[1, :, 1:4, 0:3] * w[2]).sum()
+    output = references.conv2d(x, w)
+    inner = (x[1, :, 1:4, 0:3] * w[2]).sum()
     corner = (x[0, :, 0:2, 2:4] * w[3, :, 1:, :2]).sum()
-    assert found.shape == (2, 4, 5, 4)
-    assert math.isclose(found[1, 2, 2, 1], at)
-    assert math.isclose(found[0, 3, 0, 3], corner)
+    assert output.shape == (2, 4, 5, 4)
+    assert math.isclose(output[1, 2, 2, 1], inner)
+    assert math.isclose(output[0, 3, 0, 3], corner)
 
 
 # Measuring
 
 
 class Event:
-    """An event of a device on which time passes as work is queued, and the host takes 1 s for a call."""
+    """An event of a fake device, whose clock advances when work is queued."""
 
-    now = 0.0  # of the device, when it will be done with what is queued
+    now = 0.0  # the device's time when all queued work will be done
     host = 0.0
 
     def __init__(self) -> None:
@@ -194,15 +196,15 @@ class Event:
 
 
 def test_a_device_clock_keeps_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call costs the host 1 s and the device 0.25 s; the clock shows the latter."""
+    """A call takes 1 s on the host and 0.25 s on the device; the clock measures the device time."""
     from weftgrad.bench import clocks
 
     Event.now = Event.host = 0.0
     monkeypatch.setattr(clocks.time, "perf_counter", lambda: Event.host)
 
-    def queue(on_host: float, on_device: float) -> None:
-        Event.host += on_host
-        Event.now = max(Event.now, Event.host) + on_device
+    def queue(host_seconds: float, device_seconds: float) -> None:
+        Event.host += host_seconds
+        Event.now = max(Event.now, Event.host) + device_seconds
 
     clock = DeviceClock(Event, lambda: queue(0.01, 0.5), lambda: Event().synchronize())
     assert clock.time(lambda: queue(1.0, 0.25), 10) == (pytest.approx(2.5), False)
@@ -215,7 +217,7 @@ def test_a_device_clock_keeps_the_device_busy(monkeypatch: pytest.MonkeyPatch) -
 
 def test_slow_contenders_are_measured_once() -> None:
     class Clock:
-        pause, most, host = 0.0, 7, 0.0
+        pause, max_calls, host = 0.0, 7, 0.0
 
         def __init__(self, seconds: float):
             self.seconds = seconds
@@ -226,22 +228,22 @@ def test_slow_contenders_are_measured_once() -> None:
             return self.seconds * n, n > 3
 
     slow, fast = Clock(5.0), Clock(1e-4)
-    found = compare({"slow": (lambda: None, slow), "fast": (lambda: None, fast)}, rounds=2)
+    timings = compare({"slow": (lambda: None, slow), "fast": (lambda: None, fast)}, rounds=2)
     assert slow.calls == 2
-    assert (found["slow"].least, found["slow"].samples) == (5.0, 1)
-    assert found["fast"].samples == found["fast"].late == 6
-    assert found["fast"].least == pytest.approx(1e-4)
+    assert (timings["slow"].least, timings["slow"].samples) == (5.0, 1)
+    assert timings["fast"].samples == timings["fast"].late == 6
+    assert timings["fast"].least == pytest.approx(1e-4)
 
 
 def test_operands_take_turns() -> None:
     site = OurSite("cpu")
     site.cache = 1000
-    seen: list[Any] = []
-    first, call = rotated(site, lambda: [site.normal(10, 10)], seen.append)
+    operands: list[Any] = []
+    first, call = rotated(site, lambda: [site.normal(10, 10)], operands.append)
     for _ in range(5):
         call()
-    assert seen[0] is seen[4] is first[0]
-    assert len({id(x) for x in seen}) == 4  # three of them fill the cache between two turns of one
+    assert operands[0] is operands[4] is first[0]
+    assert len({id(x) for x in operands}) == 4  # between two uses of one operand, three others fill the cache
 
 
 def test_pieces() -> None:
@@ -261,8 +263,8 @@ def test_errors_are_found() -> None:
 # The command
 
 
-def options(*given: str) -> argparse.Namespace:
-    return command.options(argparse.ArgumentParser()).parse_args(given)
+def options(*arguments: str) -> argparse.Namespace:
+    return command.options(argparse.ArgumentParser()).parse_args(arguments)
 
 
 def test_an_interrupted_run_keeps_its_rows_and_says_so_by_its_status(
@@ -274,29 +276,29 @@ def test_an_interrupted_run_keeps_its_rows_and_says_so_by_its_status(
 
     monkeypatch.setattr(running, "host_rows", interrupted)
     path = tmp_path / "rows.json"
-    chosen = options("--device", "cpu", "--output", str(path))
-    assert chosen.run(chosen) == 130
+    args = options("--device", "cpu", "--output", str(path))
+    assert args.run(args) == 130
     assert json.loads(path.read_text())["host"] == []
     assert "interrupted" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows for GPUs on `cpu`: two roofline rows are measured because the wanted row is compared with them."""
+    """Run GPU rows on `cpu`. The selected row is compared with copies, so those rows are measured too."""
     files = {name: tmp_path / "made" / name for name in ("found.json", "found.md")}
-    chosen = options("--device", "cpu", "--cases", "gpu", "--scale", "512", "--rounds", "1", "--only", "add fp32 16M",
+    args = options("--device", "cpu", "--cases", "gpu", "--scale", "512", "--rounds", "1", "--only", "add fp32 16M",
                      "--output", str(files["found.json"]), "--markdown", str(files["found.md"]))  # fmt: skip
-    assert chosen.run(chosen) == 0
-    found = json.loads(files["found.json"].read_text())
-    assert [row["name"] for row in found["kernels"]] == [
+    assert args.run(args) == 0
+    report = json.loads(files["found.json"].read_text())
+    assert [row["name"] for row in report["kernels"]] == [
         "copy fp32 16M", "copy fp32 64M", "copy fp32 256M", "add fp32 16M"
     ]  # fmt: skip
-    last = found["kernels"][-1]
+    last = report["kernels"][-1]
     assert {"cpu", "numpy"} <= set(last["times"])
     bandwidth = [r["bytes"] / min(t["least"] for n, t in r["times"].items() if n in ("cpu", "torch"))
-                 for r in found["kernels"]]  # fmt: skip
+                 for r in report["kernels"]]  # fmt: skip
     assert last["ratios"]["copy"][0] == pytest.approx(last["bytes"] / last["least"] / bandwidth[1])
-    assert found["machine"]["devices"][0]["device"] == "cpu"
-    assert found["machine"]["versions"]["numpy"] == np.__version__
+    assert report["machine"]["devices"][0]["device"] == "cpu"
+    assert report["machine"]["versions"]["numpy"] == np.__version__
     assert "| add fp32 16M |" in files["found.md"].read_text()
     assert "add fp32 16M" in capsys.readouterr().out
 
@@ -310,8 +312,8 @@ def test_a_wrong_result_has_no_speed(monkeypatch: pytest.MonkeyPatch, capsys: py
 
     monkeypatch.setattr(core, "host_cases", lambda gpu: [core.HostCase("g broken", refuse, 1, (1.0, 1.0))])
     monkeypatch.setattr(core, "cases", lambda: [right, wrong, replace(right, name="refused", make=refuse)])
-    chosen = options("--device", "cpu", "--only", "g ", "--rounds", "1")
-    assert chosen.run(chosen) == 1
+    args = options("--device", "cpu", "--only", "g ", "--rounds", "1")
+    assert args.run(args) == 1
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert "WRONG: relative error" in lines["wrong"]
     assert lines["refused"].endswith("ArgumentError: not here")

@@ -1,4 +1,4 @@
-"""What is made of a benchmark's rows: rooflines, a page, plots, CSV and JSON lines. Nothing is measured here."""
+"""Reports of benchmark rows: rooflines, HTML page, plots, CSV and JSON lines. Nothing is measured here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE = "<script>alert(1)</script>\"'&$x^2"
 
 
 def timing(least: float, median: float | None = None, spread: float = 0.02) -> dict[str, Any]:
-    """Seconds, with samples that lie near each other."""
+    """Return a timing in seconds whose samples are close to each other."""
     median = median or least * 1.03
     return {"least": least, "median": median, "p20": least * (1 + spread / 2), "p80": median * (1 + spread),
             "samples": 15, "late": 0}  # fmt: skip
@@ -33,12 +33,12 @@ def timing(least: float, median: float | None = None, spread: float = 0.02) -> d
 
 def kernel(name: str, group: str = "elementwise", **facts: Any) -> dict[str, Any]:
     times = facts.pop("times", {"cpu": timing(1e-3), "torch": timing(2e-3), "numpy": timing(5e-4)})
-    first, *others = times or {"": {}}
-    measured = {"least": times[first]["least"], "times": times, "ratios": {
-        n: [times[n][k] / times[first][k] for k in ("least", "median")] for n in others
+    first, *other_names = times or {"": {}}
+    computed = {"least": times[first]["least"], "times": times, "ratios": {
+        n: [times[n][k] / times[first][k] for k in ("least", "median")] for n in other_names
     }} if times else {}  # fmt: skip
     return {"group": group, "name": name, "bytes": 0, "flops": 0, "target": None, "precision": "highest",
-            "clock": "device", "errors": {"cpu": 1e-7}, "notes": [], "missed": []} | measured | facts  # fmt: skip
+            "clock": "device", "errors": {"cpu": 1e-7}, "notes": [], "missed": []} | computed | facts  # fmt: skip
 
 
 def report(*kernels: dict[str, Any], hosts: tuple[dict[str, Any], ...] = (), **machine: Any) -> dict[str, Any]:
@@ -50,11 +50,11 @@ def report(*kernels: dict[str, Any], hosts: tuple[dict[str, Any], ...] = (), **m
 
 @pytest.fixture
 def sample() -> dict[str, Any]:
-    return every_sort()
+    return all_kinds_of_rows()
 
 
-def every_sort() -> dict[str, Any]:
-    """Rows of every sort: with bytes, operations, both, neither, missed, broken, and with hostile names."""
+def all_kinds_of_rows() -> dict[str, Any]:
+    """Return a report with rows of all kinds: with bytes, flops, both or neither, missed, broken, hostile names."""
     sizes = [kernel(f"add fp32 {n}M", bytes=12 * n << 20, times={"cpu": timing(2e-4 * n), "torch": timing(3e-4 * n)})
              for n in (1, 4, 16)]  # fmt: skip
     host = {"name": "add", "target_us": [8, 12], "met": False, "peers": {"torch": timing(1e-6)}} | timing(9e-6)
@@ -71,7 +71,7 @@ def every_sort() -> dict[str, Any]:
 
 
 class Page(HTMLParser):
-    """Fails on elements that are not closed in order; collects identifiers of tags, texts and attributes."""
+    """Parser that fails on elements that are not closed in order, and collects tags, texts and attributes."""
 
     VOID = frozenset({"meta", "input", "img", "br", "link"})
 
@@ -99,20 +99,20 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-def run(*given: str) -> int:
-    chosen = command.options(argparse.ArgumentParser()).parse_args(given)
-    return int(chosen.run(chosen))
+def run(*arguments: str) -> int:
+    args = command.options(argparse.ArgumentParser()).parse_args(arguments)
+    return int(args.run(args))
 
 
-def saved(path: Path, found: dict[str, Any]) -> str:
-    path.write_text(json.dumps(found), encoding="utf-8")
+def save(path: Path, content: dict[str, Any]) -> str:
+    path.write_text(json.dumps(content), encoding="utf-8")
     return str(path)
 
 
 # Reading
 
 
-def test_files_that_are_no_reports_are_told(tmp_path: Path) -> None:
+def test_files_that_are_no_reports_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "found.json"
     for text, words in (("{", "not JSON"), ("[]", "no report"), ('{"kernels": [], "host": []}', "no report")):
         path.write_text(text, encoding="utf-8")
@@ -121,7 +121,7 @@ def test_files_that_are_no_reports_are_told(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="cannot be read"):
         rows.load(tmp_path / "missing.json")
     with pytest.raises(ArgumentError, match="no report"):
-        rows.load(Path(saved(path, report(kernel("add", times={"cpu": timing(0.0)})))))
+        rows.load(Path(save(path, report(kernel("add", times={"cpu": timing(0.0)})))))
 
 
 def test_suites_of_reports_that_do_not_name_them() -> None:
@@ -129,10 +129,10 @@ def test_suites_of_reports_that_do_not_name_them() -> None:
         old = report(kernel("x", group))
         del old["suite"]
         assert rows.suite_of(old) == suite
-    assert rows.suite_of(report(kernel("x", "scan"))) == "core"  # its own word counts
+    assert rows.suite_of(report(kernel("x", "scan"))) == "core"  # the report names its suite
 
 
-def test_names_move_no_cursor() -> None:
+def test_control_characters_in_names_are_replaced() -> None:
     (entry,) = rows.entries([report(kernel("a\x1b[2J\nb\u202e"))])
     assert entry.name == "a\ufffd[2J\ufffdb\ufffd"
 
@@ -153,8 +153,8 @@ def test_every_device_has_its_rows_and_the_first_one_the_aims() -> None:
     assert first.ratio("torch") == pytest.approx((2.0, 2.0))
     assert second.ratio("torch") == pytest.approx((0.5, 0.5))
     assert first.ratio("opencl:0") == pytest.approx((4.0, 4.0))
-    assert (first.missed, first.copy, first.beside) == (("torch",), (0.5, 0.4), {"torch"})
-    assert (second.missed, second.copy, second.beside) == ((), None, set())
+    assert (first.missed, first.copy, first.same_hardware) == (("torch",), (0.5, 0.4), {"torch"})
+    assert (second.missed, second.copy, second.same_hardware) == ((), None, set())
     assert [s.title for s in rows.sections([first, second])] == ["Card (cuda:0): core", "Card (opencl:0): core"]
 
 
@@ -170,34 +170,34 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
 
 
 def test_a_roof_is_what_was_measured() -> None:
-    """The bandwidth is that of large rows or of copies, a peak that of its kind, and torch on the same cores counts."""
+    """Bandwidth comes from copies or large rows, and each precision has its peak. Torch on the same CPU counts."""
     large = kernel("large", bytes=64 << 20, times={"cpu": timing(2e-3), "torch": timing(1e-3)})
     cached = kernel("cached", bytes=1 << 20, times={"cpu": timing(1e-6)})
     product = kernel("mm", flops=10**9, bytes=1 << 20, times={"cpu": timing(1e-2), "torch": timing(5e-3)})
     half = kernel("mm bf16", flops=10**9, times={"cpu": timing(2e-3)})
-    found = rows.entries([report(large, cached, product, half)])
-    roof = roofs(found)["Cores"]
+    entries = rows.entries([report(large, cached, product, half)])
+    roof = roofs(entries)["Cores"]
     assert roof.bandwidth
     assert (roof.bandwidth.rate, roof.bandwidth.row) == (pytest.approx((64 << 20) / 1e-3), "large (torch)")
     assert {kind: best.rate for kind, best in roof.peaks.items()} == pytest.approx({"fp32": 2e11, "bf16": 5e11})
-    shares = {e.name: share(e, roof) for e in found}
+    shares = {e.name: share(e, roof) for e in entries}
     assert shares["large"] == pytest.approx(0.5)
-    assert shares["mm"] == pytest.approx(0.5)  # of the peak: it is far from moving too many bytes
+    assert shares["mm"] == pytest.approx(0.5)  # relative to the peak: it is compute-bound
     assert shares["mm bf16"] == pytest.approx(1.0)
     copy = kernel("copy", "roofline", bytes=1 << 20, times={"cpu": timing(1e-4)})
-    measured = roofs(rows.entries([report(large, cached, copy)]))["Cores"].bandwidth
-    assert measured
-    assert measured.row == "copy (cpu)"
+    bandwidth = roofs(rows.entries([report(large, cached, copy)]))["Cores"].bandwidth
+    assert bandwidth
+    assert bandwidth.row == "copy (cpu)"
 
 
 def test_transfers_are_below_no_roof() -> None:
-    """Bytes between host and device are not those of the device's memory."""
-    sent = kernel("host to device 64 MiB", "transfer", bytes=64 << 20, times={"cpu": timing(1e-5)})
-    found = rows.entries([report(sent, kernel("large", bytes=64 << 20, times={"cpu": timing(2e-3)}))])
-    roof = roofs(found)["Cores"]
+    """Transfers between host and device do not use the bandwidth of the device's memory."""
+    transfer = kernel("host to device 64 MiB", "transfer", bytes=64 << 20, times={"cpu": timing(1e-5)})
+    entries = rows.entries([report(transfer, kernel("large", bytes=64 << 20, times={"cpu": timing(2e-3)}))])
+    roof = roofs(entries)["Cores"]
     assert roof.bandwidth
     assert roof.bandwidth.row == "large (cpu)"
-    assert [share(entry, roof) for entry in found] == [None, 1.0]
+    assert [share(entry, roof) for entry in entries] == [None, 1.0]
 
 
 def test_torch_on_other_hardware_is_no_roof() -> None:
@@ -211,20 +211,20 @@ def test_torch_on_other_hardware_is_no_roof() -> None:
 
 
 def test_csv_and_json_lines(sample: dict[str, Any]) -> None:
-    found = rows.entries([sample])
-    lines = list(csv.DictReader(io.StringIO(tables.as_csv(found))))
+    entries = rows.entries([sample])
+    lines = list(csv.DictReader(io.StringIO(tables.as_csv(entries))))
     assert tuple(lines[0]) == tables.FIELDS
     torch = next(r for r in lines if r["name"] == "NN 512" and r["contender"] == "torch")
     assert (torch["aim"], torch["missed"], torch["ours"]) == ("2.5", "True", "False")
     assert float(torch["ratio_least"]) == pytest.approx(2.0)
     assert {r["name"]: r["problem"] for r in lines}["wrong"].startswith("WRONG")
-    head, *records = map(json.loads, tables.as_json_lines([sample], found).splitlines())
+    head, *records = map(json.loads, tables.as_json_lines([sample], entries).splitlines())
     assert (head["part"], head["cores"]) == ("machine", 2)
     assert [r["name"] for r in records] == [r["name"] for r in lines]
     assert next(r for r in records if r["name"] == "add fp32 4M")["gb_per_s"] == pytest.approx((48 << 20) / 8e-4 * 1e-9)
 
 
-def test_a_spreadsheet_runs_nothing() -> None:
+def test_csv_cells_are_no_formulas() -> None:
     text = tables.as_csv(rows.entries([report(kernel("=1+1"), kernel("a,b"))]))
     assert {r["name"] for r in csv.DictReader(io.StringIO(text))} == {"'=1+1", "a,b"}
 
@@ -233,38 +233,42 @@ def test_a_spreadsheet_runs_nothing() -> None:
 
 
 @pytest.fixture
-def made(sample: dict[str, Any]) -> str:
-    """The page, with a plot that stands for others."""
-    found = rows.entries([sample])
-    return page.html([sample], found, {"A <plot>": '<svg xmlns="http://www.w3.org/2000/svg"/>'})
+def page_text(sample: dict[str, Any]) -> str:
+    """Return the page, with one placeholder plot."""
+    entries = rows.entries([sample])
+    return page.html([sample], entries, {"A <plot>": '<svg xmlns="http://www.w3.org/2000/svg"/>'})
 
 
-def test_the_page_is_well_formed_and_needs_nothing_else(made: str) -> None:
-    read = Page(made)
-    assert {"link", "iframe", "object", "base"}.isdisjoint(read.tags)
-    assert "//" not in "".join(value for name, value in read.attributes if name in ("src", "href", "action"))
-    assert not re.findall(r"https?:|url\(|@import|\bfetch\b|XMLHttpRequest|\bimport\b", made)
-    sources = [value for name, value in read.attributes if name == "src"]
+def test_the_page_is_well_formed_and_needs_nothing_else(page_text: str) -> None:
+    parsed_page = Page(page_text)
+    assert {"link", "iframe", "object", "base"}.isdisjoint(parsed_page.tags)
+    assert "//" not in "".join(value for name, value in parsed_page.attributes if name in ("src", "href", "action"))
+    assert not re.findall(r"https?:|url\(|@import|\bfetch\b|XMLHttpRequest|\bimport\b", page_text)
+    sources = [value for name, value in parsed_page.attributes if name == "src"]
     assert [source.partition(",")[0] for source in sources] == ["data:image/svg+xml;base64"]
-    (policy,) = (value for name, value in read.attributes if name == "content" and value.startswith("default-src"))
+    (policy,) = (
+        value for name, value in parsed_page.attributes if name == "content" and value.startswith("default-src")
+    )
     assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
     assert "unsafe" not in policy
 
 
-def test_names_are_text_on_the_page(made: str) -> None:
-    read = Page(made)
-    assert read.tags.count("script") == 1
-    assert "alert(1)</script>" not in made
-    assert any(HOSTILE in text for text in read.texts)
-    assert not {name for name, _ in read.attributes if name.startswith("on")}
+def test_names_are_text_on_the_page(page_text: str) -> None:
+    parsed_page = Page(page_text)
+    assert parsed_page.tags.count("script") == 1
+    assert "alert(1)</script>" not in page_text
+    assert any(HOSTILE in text for text in parsed_page.texts)
+    assert not {name for name, _ in parsed_page.attributes if name.startswith("on")}
 
 
-def test_the_page_tells_rows(made: str) -> None:
-    read = Page(made)
-    assert read.tags.count("tr") == made.count("data-missed") + made.count("<thead>") + made.count('<th scope="row">')
-    assert made.count('data-missed="1"') == 4  # NN 512, wrong, and both host costs
-    assert "WRONG: relative error 1" in read.texts
-    assert {"torch / ours", "torch, medians", "numpy / ours", "of roofline", "aim"} <= set(read.texts)
+def test_the_page_shows_rows(page_text: str) -> None:
+    parsed_page = Page(page_text)
+    assert parsed_page.tags.count("tr") == page_text.count("data-missed") + page_text.count(
+        "<thead>"
+    ) + page_text.count('<th scope="row">')
+    assert page_text.count('data-missed="1"') == 4  # NN 512, wrong, and both host costs
+    assert "WRONG: relative error 1" in parsed_page.texts
+    assert {"torch / ours", "torch, medians", "numpy / ours", "of roofline", "aim"} <= set(parsed_page.texts)
 
 
 def test_the_page_does_without_plots(sample: dict[str, Any]) -> None:
@@ -277,12 +281,12 @@ def test_the_page_does_without_plots(sample: dict[str, Any]) -> None:
 
 
 def test_plots(sample: dict[str, Any], tmp_path: Path) -> None:
-    """One of each kind, as SVG that parses and asks no network, and as PNG of some size."""
+    """One plot of each kind, as SVG that parses and uses no network, and as PNG that is not empty."""
     pytest.importorskip("matplotlib")
     from matplotlib.image import imread
 
-    found = rows.entries([sample])
-    files = {path.name: path for path in plots.write(found, tmp_path / "made")}
+    entries = rows.entries([sample])
+    files = {path.name: path for path in plots.write(entries, tmp_path / "made")}
     stems = {name.partition(".")[0] for name in files}
     assert {stem.partition("-")[0] for stem in stems} == {"roofline", "sizes", "ratios"}
     assert set(files) == {f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")}
@@ -301,21 +305,21 @@ def test_plots_of_several_devices_and_of_nothing() -> None:
     pytest.importorskip("matplotlib")
     row = kernel("add 4M", bytes=48 << 20, times={"cuda:0": timing(1e-3), "torch": timing(2e-3)})
     reports = [report(row, devices=[{"device": "cuda:0", "name": name}], torch="cuda:0") for name in ("One", "Other")]
-    found = plots.svg(rows.entries(reports))
-    assert set(found) == {
+    images = plots.svg(rows.entries(reports))
+    assert set(images) == {
         *(f"Roofline, {name} (cuda:0)" for name in ("One", "Other")), "Devices, core",
         *(f"Ratios to peers, core, {name} (cuda:0)" for name in ("One", "Other")),
     }  # fmt: skip
-    assert "One (cuda:0), minima" in found["Devices, core"]
-    assert all(text.startswith("<svg") for text in found.values())
+    assert "One (cuda:0), minima" in images["Devices, core"]
+    assert all(text.startswith("<svg") for text in images.values())
     assert plots.svg(rows.entries([report()])) == {}
 
 
 def test_sizes_are_found_in_names() -> None:
     names = ("exp float32 1K", "exp float32 256x16", "exp float32 64", "exp float32 64, gradient", "NN 512", "1x8x64")
     (section,) = rows.sections(rows.entries([report(*(kernel(name, "g") for name in names))]))
-    found = {op: [(size, label) for size, label, _ in sizes] for op, sizes in plots._sweeps(section).items()}
-    assert found == {"g: exp float32": [(64, "64"), (1024, "1K"), (4096, "256x16")],
+    sweeps = {op: [(size, label) for size, label, _ in sizes] for op, sizes in plots._sweeps(section).items()}
+    assert sweeps == {"g: exp float32": [(64, "64"), (1024, "1K"), (4096, "256x16")],
                      "g: exp float32, gradient": [(64, "64")], "g: NN": [(512, "512")]}  # fmt: skip
 
 
@@ -323,23 +327,23 @@ def test_sizes_are_found_in_names() -> None:
 
 
 def test_reports_become_files(sample: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From a report alone: no device is opened, nothing is measured."""
-    made = {name: tmp_path / "to" / name for name in ("a.html", "a.csv", "a.jsonl", "a.md")}
-    source = saved(tmp_path / "found.json", sample)
-    assert run("--report", source, "--csv", str(made["a.csv"]), "--jsonl", str(made["a.jsonl"]),
-               "--markdown", str(made["a.md"])) == 0  # fmt: skip
+    """Write files from a report, without opening a device or measuring."""
+    files = {name: tmp_path / "to" / name for name in ("a.html", "a.csv", "a.jsonl", "a.md")}
+    source = save(tmp_path / "found.json", sample)
+    assert run("--report", source, "--csv", str(files["a.csv"]), "--jsonl", str(files["a.jsonl"]),
+               "--markdown", str(files["a.md"])) == 0  # fmt: skip
     out = capsys.readouterr().out
     assert re.search(r"NN 512 +1000 +1030 .* 2\.00 +\(2\.00\)", out)
     assert "measured: " in out
     assert "\x1b" not in out
-    assert all(path.stat().st_size for name, path in made.items() if name != "a.html")
+    assert all(path.stat().st_size for name, path in files.items() if name != "a.html")
     with pytest.raises(ArgumentError, match="--output"):
         run("--report", source, "--output", str(tmp_path / "x.json"))
 
 
 def test_an_html_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "available", lambda: False)
-    source = saved(tmp_path / "found.json", report(kernel("add")))
+    source = save(tmp_path / "found.json", report(kernel("add")))
     assert run("--report", source, "--html", str(tmp_path / "a.html")) == 0
     assert "Cores (cpu): core" in Page((tmp_path / "a.html").read_text(encoding="utf-8")).texts
     with pytest.raises(ArgumentError, match="matplotlib"):
@@ -365,30 +369,30 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_are_coloured_by_aims_and_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text is the same but for the colours."""
+    """Coloured lines differ from plain ones by the colour codes only."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     paint = painter(Terminal())
     row = kernel("add", bytes=3000, least=1e-6, missed=["torch"], target={"torch": 1.0, "numpy": 1.0, "copy": 0.9},
                  ratios={"copy": [0.95, 0.9], "torch": [0.5, 0.5], "numpy": [2.0, 2.0]})  # fmt: skip
     host = {"name": "exp", "target_us": (12, 12), "met": True, "peers": {}} | timing(9e-6)
-    for line, of in ((kernel_line, row), (host_line, host), (kernel_line, {"name": "mm", "problem": "WRONG"})):
-        assert re.sub(r"\x1b\[\d+m", "", line(of, paint)) == line(of)  # type: ignore[operator]
+    for line, entry in ((kernel_line, row), (host_line, host), (kernel_line, {"name": "mm", "problem": "WRONG"})):
+        assert re.sub(r"\x1b\[\d+m", "", line(entry, paint)) == line(entry)  # type: ignore[operator]
     assert "\x1b[31mtorch 0.50" in kernel_line(row, paint)
     assert "\x1b[32mnumpy 2.00" in kernel_line(row, paint)
     assert re.search(r"\x1b\[32m +0\.95\x1b", kernel_line(row, paint))
 
 
-def test_plots_on_the_page_are_the_drawn_ones(made: str) -> None:
-    (data,) = re.findall(r"base64,([^\"]+)", made)
+def test_plots_on_the_page_are_the_drawn_ones(page_text: str) -> None:
+    (data,) = re.findall(r"base64,([^\"]+)", page_text)
     assert ElementTree.fromstring(base64.b64decode(data)).tag.endswith("svg")
 
 
 def test_kept_pages_ask_no_network() -> None:
-    """Those beside the kept results, drawings included: addresses in them are names of namespaces."""
-    kept = sorted((Path(page.__file__).parent / "results").glob("*.html"))
-    assert kept
-    for path in kept:
+    """The saved pages and their drawings contain no URL except names of XML namespaces."""
+    pages = sorted((Path(page.__file__).parent / "results").glob("*.html"))
+    assert pages
+    for path in pages:
         text = path.read_text(encoding="utf-8")
         assert "http" not in text.replace("http-equiv", "")
         drawings = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", text)

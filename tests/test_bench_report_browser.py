@@ -1,10 +1,10 @@
-"""The report's page in a real browser, where one is installed: it sorts and filters, and asks no network.
+"""The report's page in a real browser, if one is installed: it sorts and filters, and uses no network.
 
-Any browser: the page is served unchanged and shown inside another one, which presses its buttons and posts what it
-sees. Chromium: the file of a real report is opened as users do, with mouse and keys, wide and narrow, light and dark.
+With any browser: the page is served inside another one, which presses its buttons and posts what it shows. With
+Chromium: the file of a real report is operated with mouse and keys, in wide and narrow windows, light and dark.
 
-To run them, install a browser (`apt install chromium`) and name this file to pytest. WEFTGRAD_PICTURES=DIR keeps
-pictures of what was seen.
+To run these tests, install a browser (`apt install chromium`) and pass this file to pytest. WEFTGRAD_PICTURES=DIR saves
+screenshots.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ frame.addEventListener("load", () => {
 </script></body></html>"""
 
 
-class Served:
-    """A server of the two pages; `seen` is what the driver posted, `asked` the paths that were asked for."""
+class ReportServer:
+    """A server of both pages. results: what the driver page posted; requested_urls: the requested paths."""
 
     def __init__(self, report: str):
-        self.seen: dict[str, Any] = {}
-        self.asked: list[str] = []
+        self.results: dict[str, Any] = {}
+        self.requested_urls: list[str] = []
         self.done = threading.Event()
-        served = self
+        server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                served.asked.append(self.path)
+                server.requested_urls.append(self.path)
                 text = {"/": DRIVER, "/report.html": report}.get(self.path)
                 self.send_response(200 if text else 404)
                 self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -78,10 +78,10 @@ class Served:
                 self.wfile.write((text or "").encode())
 
             def do_POST(self) -> None:
-                served.seen = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.results = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 self.send_response(204)
                 self.end_headers()
-                served.done.set()
+                server.done.set()
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -91,7 +91,7 @@ class Served:
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
+def served() -> Iterator[ReportServer]:
     def kernel(name: str, least: float, group: str = "one", **facts: Any) -> dict[str, Any]:
         return {"group": group, "name": name, "bytes": 0, "flops": 0, "missed": [], "target": None,
                 "times": {"cpu": {"least": least, "median": least}}} | facts  # fmt: skip
@@ -101,16 +101,16 @@ def served() -> Iterator[Served]:
                {"group": "one", "name": "broken", "bytes": 0, "flops": 0, "problem": "WRONG"}]  # fmt: skip
     head = {"date": "2026", "devices": [{"device": "cpu", "name": "Cores"}], "torch": None, "versions": {}}
     report = {"suite": "core", "machine": head, "host": [], "kernels": kernels}
-    made = Served(page.html([report], rows.entries([report]), {}))
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    server = ReportServer(page.html([report], rows.entries([report]), {}))
+    thread = threading.Thread(target=server.server.serve_forever, daemon=True)
     thread.start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
     thread.join()
 
 
-def test_sorting_and_filtering(served: Served, tmp_path: Path) -> None:
+def test_sorting_and_filtering(served: ReportServer, tmp_path: Path) -> None:
     assert BROWSER
     if "firefox" in BROWSER:
         command = [BROWSER, "--headless", "--no-remote", "--profile", str(tmp_path), served.url]
@@ -124,24 +124,24 @@ def test_sorting_and_filtering(served: Served, tmp_path: Path) -> None:
         finally:
             process.terminate()
             process.wait(20)
-    seen = served.seen
-    assert "error" not in seen, seen
-    assert seen["first"] == ["row 2", "row 10", "row 1", "other", "broken"]
-    assert seen["up"] == ["row 2", "other", "row 1", "row 10", "broken"]  # by value, not by text
-    assert seen["marks"] == ["ascending"]
-    assert seen["down"] == ["row 10", "row 1", "other", "row 2", "broken"]  # what has no time stays last
-    assert seen["sparse"][:2] == ["row 10", "row 1"]
-    assert seen["names"] == ["broken", "other", "row 1", "row 2", "row 10"]
-    assert seen["text"] == ["row 1", "row 10"]
-    assert seen["count"] == "2 rows"
-    assert seen["group"] == ["other"]
-    assert sorted(seen["missed"]) == ["broken", "other"]
-    assert seen["hidden"] == [True]
-    assert seen["colour"] == "600"  # the style is not kept out by the page's policy
-    assert set(served.asked) <= {"/", "/report.html", "/favicon.ico"}
+    results = served.results
+    assert "error" not in results, results
+    assert results["first"] == ["row 2", "row 10", "row 1", "other", "broken"]
+    assert results["up"] == ["row 2", "other", "row 1", "row 10", "broken"]  # by value, not by text
+    assert results["marks"] == ["ascending"]
+    assert results["down"] == ["row 10", "row 1", "other", "row 2", "broken"]  # rows without a time stay last
+    assert results["sparse"][:2] == ["row 10", "row 1"]
+    assert results["names"] == ["broken", "other", "row 1", "row 2", "row 10"]
+    assert results["text"] == ["row 1", "row 10"]
+    assert results["count"] == "2 rows"
+    assert results["group"] == ["other"]
+    assert sorted(results["missed"]) == ["broken", "other"]
+    assert results["hidden"] == [True]
+    assert results["colour"] == "600"  # the content security policy allows the page's style
+    assert set(served.requested_urls) <= {"/", "/report.html", "/favicon.ico"}
 
 
-# Contrast by WCAG 2.2: of a text's colour with what is behind it.
+# The contrast ratio of WCAG 2.2 between the text's colour and the background.
 CONTRAST = """(selector) => {
   const probe = document.body.appendChild(document.createElement("div"));
   const shown = (colour) => { probe.style.color = colour; return getComputedStyle(probe).color; };
@@ -162,45 +162,45 @@ def test_a_users_browser(tmp_path: Path) -> None:
     report = rows.load(next(RESULTS.glob("*ops*.json")))
     report |= {"curves": [{"name": "step", "device": "cpu", "steps": [dict.fromkeys(
         ("allocated", "peak", "reserved", "driver_allocations", "driver_frees"), 1)]}]}  # fmt: skip
-    found = rows.entries([report])
-    drawn = plots.svg(found, [report]) if plots.available() else {}
+    entries = rows.entries([report])
+    drawings = plots.svg(entries, [report]) if plots.available() else {}
     file = tmp_path / "report.html"
-    file.write_text(page.html([report], found, drawn), encoding="utf-8")
+    file.write_text(page.html([report], entries, drawings), encoding="utf-8")
     pictures = Path(os.environ.get("WEFTGRAD_PICTURES") or tmp_path)
     with chromium.Chromium(tmp_path) as browser:
-        wide = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.ask("Emulation.setDeviceMetricsOverride", **wide)
+        wide_screen = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.ask("Emulation.setDeviceMetricsOverride", **wide_screen)
         browser.open(file.as_uri())
-        assert [a for a in browser.asked if not a.startswith("data:")] == [file.as_uri()]
+        assert [a for a in browser.requested_urls if not a.startswith("data:")] == [file.as_uri()]
         images = browser.value("Promise.all([...document.images].map((i) => i.decode().then(() => i.naturalWidth)))")
-        assert len(images) == len(drawn)
+        assert len(images) == len(drawings)
         assert all(size > 200 for size in images)
 
-        # The mouse on a head sorts by it, once more the other way.
-        before = browser.value(NAMES)
+        # A click on a column head sorts by it; another one reverses the order.
+        unsorted = browser.value(NAMES)
         head = f"{FIRST}.tHead.rows[0].cells[1].querySelector('button')"
         browser.click(head)
-        up = browser.value(TIMES)
-        assert up == sorted(up)
-        assert browser.value(NAMES) != before
+        ascending = browser.value(TIMES)
+        assert ascending == sorted(ascending)
+        assert browser.value(NAMES) != unsorted
         browser.picture(pictures / "sorted.png")
-        # Keys: Tab leads from one head to the next, Enter and space press it.
+        # Tab moves from one column head to the next; Enter and space press it.
         browser.press("Enter", 13, "\r")
-        assert browser.value(TIMES) == up[::-1]
+        assert browser.value(TIMES) == ascending[::-1]
         browser.press("Tab", 9)
         assert browser.value(f"document.activeElement === {head.replace('cells[1]', 'cells[2]')}")
         browser.press(" ", 32, " ")
         assert browser.value(f"{FIRST}.tHead.rows[0].cells[2].getAttribute('aria-sort')") == "ascending"
 
-        # The filter, typed; the number of rows is told.
+        # Type into the filter; the page shows the number of rows.
         browser.click("document.querySelector('.filter input[type=search]')")
         for letter in "sum":
             browser.press(letter, ord(letter.upper()), letter)
-        left = "[...document.querySelectorAll('.rows tbody tr:not([hidden])')]"
-        shown = browser.value(f"{left}.map((r) => r.textContent + r.dataset.group)")
-        assert shown
-        assert all("sum" in text.lower() for text in shown)
-        assert browser.value("document.querySelector('output').value") == f"{len(shown)} rows"
+        visible_rows = "[...document.querySelectorAll('.rows tbody tr:not([hidden])')]"
+        texts = browser.value(f"{visible_rows}.map((r) => r.textContent + r.dataset.group)")
+        assert texts
+        assert all("sum" in text.lower() for text in texts)
+        assert browser.value("document.querySelector('output').value") == f"{len(texts)} rows"
         details = "document.querySelectorAll('.rows th.detail:not([style])')[0]?.offsetWidth > 0"
         assert not browser.value(details)
         browser.click("document.querySelector('.filter input[name=details]')")
@@ -214,14 +214,16 @@ def test_a_users_browser(tmp_path: Path) -> None:
         controls = [n for n in tree if n.get("role", {}).get("value") in roles]
         assert len(controls) > 20
         assert all(n["name"].get("value") for n in controls)
-        browser.ask("Emulation.setDeviceMetricsOverride", **(wide | {"width": 360, "height": 740, "mobile": True}))
+        browser.ask(
+            "Emulation.setDeviceMetricsOverride", **(wide_screen | {"width": 360, "height": 740, "mobile": True})
+        )
         assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         browser.picture(pictures / "narrow.png")
-        browser.ask("Emulation.setDeviceMetricsOverride", **wide)
+        browser.ask("Emulation.setDeviceMetricsOverride", **wide_screen)
         for scheme in ("light", "dark"):
             browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
             for selector in ("h1", ".missed", ".rows td", "nav a"):
                 assert browser.value(f"({CONTRAST})({json.dumps(selector)})") >= 4.5, (scheme, selector)
             browser.picture(pictures / f"{scheme}.png")
         assert browser.complaints == []
-        assert [a for a in browser.asked if not a.startswith("data:")] == [file.as_uri()]
+        assert [a for a in browser.requested_urls if not a.startswith("data:")] == [file.as_uri()]

@@ -1,4 +1,4 @@
-"""Two reports compared: a regression is flagged, and what a shared machine does to times is not."""
+"""Compare two reports: regressions are flagged, and noise of a shared machine is not."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from weftgrad.runtime.errors import ArgumentError
 NAMES = [f"row {i}" for i in range(12)]
 
 
-def sampled(rng: random.Random, seconds: float, noise: float, n: int = 15) -> dict[str, Any]:
-    """A timing of `n` samples: a fifth of them meet something else that runs, and none is below `seconds`."""
+def noisy_timing(rng: random.Random, seconds: float, noise: float, n: int = 15) -> dict[str, Any]:
+    """Return a timing of `n` samples of at least `seconds`; a fifth of them are disturbed by other processes."""
     values = sorted(
         seconds * (1 + rng.expovariate(1 / noise) + (rng.random() < 0.2) * rng.uniform(0.3, 2)) for _ in range(n)
     )
@@ -31,132 +31,132 @@ def sampled(rng: random.Random, seconds: float, noise: float, n: int = 15) -> di
 
 def report(seed: int, *, factors: dict[str, float] | None = None, machine: float = 1.0, noise: float = 0.05,
            peers: bool = True, versions: dict[str, str] | None = None) -> dict[str, Any]:  # fmt: skip
-    """Rows of 1 ms, times `factors` by name; `machine`: how much slower everything is."""
+    """Return rows of 1 ms, times `factors` by name. machine: a factor for all times."""
     rng = random.Random(seed)
     kernels = []
     for name in NAMES:
         seconds = machine * (factors or {}).get(name, 1.0) * 1e-3
-        times = {"cpu": sampled(rng, seconds, noise)}
+        times = {"cpu": noisy_timing(rng, seconds, noise)}
         if peers:
-            times |= {peer: sampled(rng, machine * 8e-4, noise) for peer in ("torch", "numpy")}
+            times |= {peer: noisy_timing(rng, machine * 8e-4, noise) for peer in ("torch", "numpy")}
         kernels.append({"group": "g", "name": name, "bytes": 0, "flops": 0, "times": times})
     head = {"date": "2026", "devices": [{"device": "cpu", "name": "Cores"}], "torch": "cpu",
             "versions": versions or {"numpy": "2", "torch": "2"}}  # fmt: skip
     return {"suite": "core", "machine": head, "host": [], "kernels": kernels}
 
 
-def slower(old: dict[str, Any], new: dict[str, Any], **options: Any) -> list[str]:
+def slower_rows(old: dict[str, Any], new: dict[str, Any], **options: Any) -> list[str]:
     return [change.new.name for change in compare(old, new, **options).regressions]
 
 
 @pytest.mark.parametrize("peers", [True, False])
 def test_noise_is_no_regression(peers: bool) -> None:
-    """40 pairs of runs of the same code, of 12 rows each, on a machine that is busy now and then."""
+    """Compare 40 pairs of runs of the same code, with 12 rows each, on a noisy machine."""
     for seed in range(40):
-        assert not slower(report(seed, peers=peers), report(seed + 100, peers=peers))
+        assert not slower_rows(report(seed, peers=peers), report(seed + 100, peers=peers))
 
 
 @pytest.mark.parametrize("peers", [True, False])
 def test_a_regression_is_flagged(peers: bool) -> None:
-    """A row that takes 1.8 times as long, in the same noise; the others are left alone, and so is the way back."""
+    """One row takes 1.8 times as long, with the same noise: only it is flagged, and not if the reports are swapped."""
     for seed in range(40):
         old, new = report(seed, peers=peers), report(seed + 100, peers=peers, factors={"row 3": 1.8})
-        assert slower(old, new) == ["row 3"]
-        found = compare(new, old)
-        assert not found.regressions
-        assert [c.new.name for c in found.changes if c.verdict == "faster"] == ["row 3"]
+        assert slower_rows(old, new) == ["row 3"]
+        comparison = compare(new, old)
+        assert not comparison.regressions
+        assert [c.new.name for c in comparison.changes if c.verdict == "faster"] == ["row 3"]
 
 
 def test_a_slower_machine_is_no_regression() -> None:
-    """All rows and peers take 1.8 times as long; a row that slowed down on top of that is still found."""
+    """All rows and peers take 1.8 times as long; a row that is slower still is flagged."""
     old = report(1)
-    found = compare(old, report(2, machine=1.8))
-    assert not found.regressions
-    assert found.drift == pytest.approx(1.8, rel=0.1)
-    assert slower(old, report(2, machine=1.8, factors={"row 5": 1.8})) == ["row 5"]
-    assert len(slower(report(1, peers=False), report(2, peers=False, machine=1.8))) == len(NAMES)
+    comparison = compare(old, report(2, machine=1.8))
+    assert not comparison.regressions
+    assert comparison.drift == pytest.approx(1.8, rel=0.1)
+    assert slower_rows(old, report(2, machine=1.8, factors={"row 5": 1.8})) == ["row 5"]
+    assert len(slower_rows(report(1, peers=False), report(2, peers=False, machine=1.8))) == len(NAMES)
 
 
 def test_peers_of_another_version_are_no_control() -> None:
-    other = report(2, machine=1.8, versions={"numpy": "3", "torch": "3"})
-    assert len(slower(report(1), other)) == len(NAMES)
+    new = report(2, machine=1.8, versions={"numpy": "3", "torch": "3"})
+    assert len(slower_rows(report(1), new)) == len(NAMES)
 
 
 def test_peers_that_moved_are_no_control() -> None:
     old, new = report(1), report(2, machine=1.8)
-    for found, place in ((old, "cpu"), (new, "cuda:0")):
-        found["machine"]["places"] = {"torch": place, "numpy": place}
-    assert len(slower(old, new)) == len(NAMES)
+    for data_set, device in ((old, "cpu"), (new, "cuda:0")):
+        data_set["machine"]["places"] = {"torch": device, "numpy": device}
+    assert len(slower_rows(old, new)) == len(NAMES)
 
 
 def test_a_faster_peer_flags_nothing() -> None:
-    """Only what became slower itself is a regression, whatever peers did."""
+    """A row is a regression only if its own time increased."""
     new = report(2)
     for row in new["kernels"]:
         for peer in ("torch", "numpy"):
             row["times"][peer] = {k: v / 2 for k, v in row["times"][peer].items()}
-    assert not slower(report(1), new)
+    assert not slower_rows(report(1), new)
 
 
 def test_samples_that_spread_leave_more_open() -> None:
-    """The minimum of samples that lie far from each other is not known well."""
+    """A wide spread of samples makes the minimum uncertain, so nothing is flagged."""
     old, new = report(1, noise=0.01), report(2, noise=0.01, factors={"row 3": 1.7})
-    assert slower(old, new) == ["row 3"]
+    assert slower_rows(old, new) == ["row 3"]
     for row in (old["kernels"][3], new["kernels"][3]):
         row["times"]["cpu"]["p20"] = row["times"]["cpu"]["least"] * 1.4
-    assert not slower(old, new)
+    assert not slower_rows(old, new)
 
 
 def test_the_threshold() -> None:
     old, new = report(1, noise=0.001), report(2, noise=0.001, factors={"row 3": 1.15})
-    assert not slower(old, new)
-    assert slower(old, new, threshold=0.1) == ["row 3"]
+    assert not slower_rows(old, new)
+    assert slower_rows(old, new, threshold=0.1) == ["row 3"]
     with pytest.raises(ArgumentError, match="above 0"):
         compare(old, new, 0.0)
 
 
 def test_medians_have_to_go_the_same_way() -> None:
-    """One lucky sample of the old report makes no regression."""
+    """One lucky sample in the old report is no regression."""
     old, new = report(1), report(2, factors={"row 3": 1.8})
-    for change, found in ((0.99, []), (1.02, []), (1.3, ["row 3"])):
+    for change, expected in ((0.99, []), (1.02, []), (1.3, ["row 3"])):
         new["kernels"][3]["times"]["cpu"]["median"] = old["kernels"][3]["times"]["cpu"]["median"] * change
-        assert slower(old, new) == found
+        assert slower_rows(old, new) == expected
 
 
 def test_a_row_that_is_wrong_now() -> None:
     old, new = report(1), report(1)
     new["kernels"][2] = {"group": "g", "name": "row 2", "bytes": 0, "flops": 0, "problem": "WRONG"}
-    assert slower(old, new) == ["row 2"]
+    assert slower_rows(old, new) == ["row 2"]
     assert compare(new, old).changes[2].verdict == "mended"
-    assert not slower(new, new)
+    assert not slower_rows(new, new)
 
 
 def test_rows_are_matched() -> None:
     old, new = report(1), report(2)
     del old["kernels"][0], new["kernels"][-1]
-    found = compare(old, new)
-    assert (found.added, found.missing) == (["row 0 (cpu)"], ["row 11 (cpu)"])
-    assert [c.new.name for c in found.changes] == NAMES[1:-1]
+    comparison = compare(old, new)
+    assert (comparison.added, comparison.missing) == (["row 0 (cpu)"], ["row 11 (cpu)"])
+    assert [c.new.name for c in comparison.changes] == NAMES[1:-1]
     with pytest.raises(ArgumentError, match="no row in common"):
         compare(old, report(2) | {"suite": "ops"})
 
 
-def test_another_device_is_told() -> None:
-    other = report(2)
-    other["machine"]["devices"][0]["name"] = "More cores"
-    assert compare(report(1), other).moved == ["cpu was Cores, is More cores"]
+def test_another_device_is_reported() -> None:
+    new = report(2)
+    new["machine"]["devices"][0]["name"] = "More cores"
+    assert compare(report(1), new).moved == ["cpu was Cores, is More cores"]
     assert compare(report(1), report(2)).moved == []
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {}
-    for name, found in {"old": report(1), "same": report(2), "new": report(3, factors={"row 3": 2.0})}.items():
+    for name, content in {"old": report(1), "same": report(2), "new": report(3, factors={"row 3": 2.0})}.items():
         files[name] = tmp_path / f"{name}.json"
-        files[name].write_text(json.dumps(found), encoding="utf-8")
+        files[name].write_text(json.dumps(content), encoding="utf-8")
 
-    def run(*given: str) -> int:
-        chosen = command.options(argparse.ArgumentParser()).parse_args(["--compare", *given])
-        return int(chosen.run(chosen))
+    def run(*arguments: str) -> int:
+        args = command.options(argparse.ArgumentParser()).parse_args(["--compare", *arguments])
+        return int(args.run(args))
 
     assert run(str(files["old"]), str(files["same"])) == 0
     assert "12 rows; peers" in capsys.readouterr().out
@@ -167,92 +167,92 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(str(files["old"]), str(files["new"]), "--threshold", "3") == 0
     with pytest.raises(ArgumentError, match="one or two"):
         run(*map(str, files.values()))
-    with pytest.raises(ArgumentError, match="give --suite core"):  # told before anything is measured
+    with pytest.raises(ArgumentError, match="give --suite core"):  # raised before anything is measured
         run(str(files["old"]), "--suite", "ops")
 
 
-# What else reports may be
+# Real and unusual reports
 
 
-def kept() -> dict[str, Any]:
-    """A report that was really measured."""
+def measured_report() -> dict[str, Any]:
+    """Return a saved report of a real run."""
     path = min((Path(command.__file__).parent / "results").glob("*ops*.json"))
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def test_a_kept_report_beside_itself() -> None:
-    found = compare(kept(), kept())
-    assert [change.new.key for change in found.changes] == [entry.key for entry in entries([kept()])]
-    assert {change.verdict for change in found.changes} == {"same"}
-    assert (found.missing, found.added, found.moved) == ([], [], [])
+    comparison = compare(measured_report(), measured_report())
+    assert [change.new.key for change in comparison.changes] == [entry.key for entry in entries([measured_report()])]
+    assert {change.verdict for change in comparison.changes} == {"same"}
+    assert (comparison.missing, comparison.added, comparison.moved) == ([], [], [])
 
 
 def test_every_row_ten_times_slower_is_found() -> None:
-    """In a real report, whose samples spread as they do: every row whose peers kept their times."""
-    new = kept()
-    own = [device["device"] for device in new["machine"]["devices"]]
+    """In a real report with real noise, every row that is ten times slower is flagged."""
+    new = measured_report()
+    device_names = [device["device"] for device in new["machine"]["devices"]]
     count = 0
     for times in (row["times"] for row in new["kernels"] if "times" in row):
-        for device in set(own) & set(times):
+        for device in set(device_names) & set(times):
             times[device] |= {k: times[device][k] * 10 for k in ("least", "median", "p20", "p80")}
             count += 1
-    assert len(compare(kept(), new).regressions) == count > 40
+    assert len(compare(measured_report(), new).regressions) == count > 40
 
 
 def test_what_was_skipped_is_not_broken() -> None:
     old, new = report(1), report(1)
     new["kernels"][2] = {"group": "g", "name": "row 2", "bytes": 0, "flops": 0, "problem": "skipped: too large"}
-    found = compare(old, new)
-    assert found.changes[2].verdict == "skipped"
-    assert not found.regressions
+    comparison = compare(old, new)
+    assert comparison.changes[2].verdict == "skipped"
+    assert not comparison.regressions
     assert not compare(new, old).regressions
 
 
 def test_a_wrong_row_is_no_control_for_others() -> None:
-    """Peers of rows that are wrong have no times that count; the rest decides."""
+    """Peer times of wrong rows are ignored; the other rows decide."""
     old, new = report(1), report(2, factors={"row 3": 1.8})
-    for at in (0, 1):
-        new["kernels"][at] = {"group": "g", "name": f"row {at}", "bytes": 0, "flops": 0, "problem": "WRONG"}
-    assert sorted(slower(old, new)) == ["row 0", "row 1", "row 3"]
+    for index in (0, 1):
+        new["kernels"][index] = {"group": "g", "name": f"row {index}", "bytes": 0, "flops": 0, "problem": "WRONG"}
+    assert sorted(slower_rows(old, new)) == ["row 0", "row 1", "row 3"]
 
 
 def test_one_sample_each() -> None:
-    """As of a run with little time: no spread is known, the threshold alone decides."""
+    """With one sample per row no spread is known, so the threshold alone decides."""
     old, new = report(1, peers=False), report(1, peers=False)
-    for found, seconds in ((old, 1e-3), (new, 1.4e-3)):
-        for row in found["kernels"]:
+    for old_or_new, seconds in ((old, 1e-3), (new, 1.4e-3)):
+        for row in old_or_new["kernels"]:
             row["times"]["cpu"] = dict.fromkeys(("least", "median", "p20", "p80"), seconds) | {"samples": 1, "late": 0}
-    assert not slower(old, new)
-    assert len(slower(old, new, threshold=0.3)) == len(NAMES)
+    assert not slower_rows(old, new)
+    assert len(slower_rows(old, new, threshold=0.3)) == len(NAMES)
 
 
 def test_rows_of_one_name() -> None:
-    """The last one of a report counts, and nothing is counted twice."""
+    """Of rows with the same name, the last one counts."""
     old, new = report(1), report(1)
-    new["kernels"].append(new["kernels"][0] | {"times": {"cpu": sampled(random.Random(5), 5e-3, 0.05)}})
-    assert slower(old, new) == ["row 0"]
+    new["kernels"].append(new["kernels"][0] | {"times": {"cpu": noisy_timing(random.Random(5), 5e-3, 0.05)}})
+    assert slower_rows(old, new) == ["row 0"]
 
 
 @pytest.mark.parametrize("threshold", ["0", "-1", "nan", "inf"])
-def test_thresholds_that_are_none(threshold: str) -> None:
+def test_invalid_thresholds(threshold: str) -> None:
     with pytest.raises(ArgumentError, match="above 0"):
         compare(report(1), report(1), float(threshold))
 
 
-@pytest.mark.parametrize("given", [[], [0.0], [-1e-3], [float("nan")], [float("inf")]])
-def test_times_that_are_none(given: list[float], tmp_path: Path) -> None:
-    """Reports are refused as they are read, with the file's name, by the command too; its status is that of misuse."""
+@pytest.mark.parametrize("invalid_seconds", [[], [0.0], [-1e-3], [float("nan")], [float("inf")]])
+def test_invalid_times(invalid_seconds: list[float], tmp_path: Path) -> None:
+    """The command refuses reports with invalid times, and names the file."""
     bad, good = tmp_path / "bad.json", tmp_path / "good.json"
-    found = report(1)
-    for seconds in given:
-        found["kernels"][0]["times"]["cpu"]["least"] = seconds
+    content = report(1)
+    for seconds in invalid_seconds:
+        content["kernels"][0]["times"]["cpu"]["least"] = seconds
     good.write_text(json.dumps(report(1)), encoding="utf-8")
-    bad.write_text(json.dumps(found) if given else "", encoding="utf-8")
+    bad.write_text(json.dumps(content) if invalid_seconds else "", encoding="utf-8")
     for files in ((bad, good), (good, bad)):
-        chosen = command.options(argparse.ArgumentParser()).parse_args(["--compare", *map(str, files)])
+        args = command.options(argparse.ArgumentParser()).parse_args(["--compare", *map(str, files)])
         with pytest.raises(ArgumentError, match=r"bad\.json"):
-            chosen.run(chosen)
+            args.run(args)
 
 
 def test_reports_of_different_suites(tmp_path: Path) -> None:

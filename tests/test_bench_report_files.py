@@ -1,4 +1,4 @@
-"""Reports on terminals of any width, with everything that rows tell, and files in which something is amiss."""
+"""Reports on terminals of any width, all facts of rows in every format, and malformed report files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_bench_report import Page, Terminal, every_sort, kernel, report, timing
+from test_bench_report import Page, Terminal, all_kinds_of_rows, kernel, report, timing
 
 from weftgrad.bench import markdown, outputs, page, rows, tables, terminal
 from weftgrad.bench.colours import painter, plain
@@ -21,27 +21,27 @@ from weftgrad.runtime.errors import ArgumentError
 
 @pytest.fixture
 def sample() -> dict[str, Any]:
-    return every_sort()
+    return all_kinds_of_rows()
 
 
 # Terminals
 
 
 def test_lines_are_as_wide_as_the_terminal(sample: dict[str, Any]) -> None:
-    """Columns that matter less go first, then names are cut in the middle; without a terminal nothing is left out."""
+    """Narrow terminals drop less important columns, then cut names in the middle. Other outputs have everything."""
     sample["kernels"] += [kernel("加算 of wide letters and a long name that goes on", bytes=1 << 26)]
-    found = rows.entries([sample])
-    measured = roofs(found)
-    for section in rows.sections(found):
-        roof = measured.get(section.hardware)
+    entries = rows.entries([sample])
+    rooflines = roofs(entries)
+    for section in rows.sections(entries):
+        roof = rooflines.get(section.hardware)
         full = terminal.lines(section, roof, plain)
         for width in (200, 120, 80, 60, 40):
-            shown = terminal.lines(section, roof, plain, width)
-            assert len(shown) == len(full)
-            assert max(map(terminal.wide, shown)) <= width
-            assert "min us" in shown[0]
+            lines = terminal.lines(section, roof, plain, width)
+            assert len(lines) == len(full)
+            assert max(map(terminal.display_width, lines)) <= width
+            assert "min us" in lines[0]
         assert terminal.lines(section, roof, plain, 1000) == full
-    kernels = rows.sections(found)[1]
+    kernels = rows.sections(entries)[1]
     assert "torch / ours" in terminal.lines(kernels, roof, plain, 80)[0]
     assert "of roof" in terminal.lines(kernels, roof, plain, 60)[0]
     assert "…" in terminal.lines(kernels, roof, plain, 40)[-1]
@@ -50,23 +50,23 @@ def test_lines_are_as_wide_as_the_terminal(sample: dict[str, Any]) -> None:
 def test_lines_are_coloured_by_their_share_of_the_roof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    made = [kernel(f"row {i}", bytes=64 << 20, times={"cpu": timing(1e-3 / part)})
+    kernels = [kernel(f"row {i}", bytes=64 << 20, times={"cpu": timing(1e-3 / part)})
             for i, part in enumerate((1.0, 0.6, 0.1))]  # fmt: skip
-    found = rows.entries([report(*made)])
-    (section,) = rows.sections(found)
-    coloured = terminal.lines(section, roofs(found)["Cores"], painter(Terminal()))[1:]
+    entries = rows.entries([report(*kernels)])
+    (section,) = rows.sections(entries)
+    coloured = terminal.lines(section, roofs(entries)["Cores"], painter(Terminal()))[1:]
     assert [re.findall(r"\x1b\[(\d+)m *(\d+%)", line) for line in coloured] == [
         [("32", "100%")], [("33", "60%")], [("31", "10%")]
     ]  # fmt: skip
-    bare = terminal.lines(section, roofs(found)["Cores"], plain)[1:]
-    assert [re.sub(r"\x1b\[\d*m", "", line) for line in coloured] == bare
+    uncoloured = terminal.lines(section, roofs(entries)["Cores"], plain)[1:]
+    assert [re.sub(r"\x1b\[\d*m", "", line) for line in coloured] == uncoloured
 
 
 def test_a_table_for_each_device(capsys: pytest.CaptureFixture[str]) -> None:
     times = {"cuda:0": timing(1e-3), "opencl:0": timing(2e-3)}
-    made = [kernel(f"row {i}", bytes=1 << 26, times=times) for i in range(3)]
+    kernels = [kernel(f"row {i}", bytes=1 << 26, times=times) for i in range(3)]
     devices = [{"device": name, "name": "Card"} for name in ("cuda:0", "opencl:0")]
-    outputs.show(rows.entries([report(*made, devices=devices, torch=None)]))
+    outputs.show(rows.entries([report(*kernels, devices=devices, torch=None)]))
     out = capsys.readouterr().out
     first, second = out.split("Card (cuda:0): core")[1].split("Card (opencl:0): core")
     assert re.findall(r"^row (\d) +1000 .* 100% .* 2\.00 ", first, re.M) == ["0", "1", "2"]
@@ -79,27 +79,27 @@ def test_a_table_for_each_device(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_fact_is_in_every_format(sample: dict[str, Any]) -> None:
-    """What is found out beside times is in CSV, JSON lines and on the page."""
+    """Facts other than times are in CSV, JSON lines and on the page."""
     row = sample["kernels"][0]
     row |= {"dtype": "float32", "against": "NumPy in float64", "facts": {"cpu": {
         "schedule": ["add_rows x2", "sum_columns"], "launches": 3, "cold_ms": 41.5, "warm_ms": 1.25,
         "peak_bytes": 3 << 20, "driver_allocations": 7, "accuracy": {"abs": 1e-6, "rel": 2e-6, "ulp": 1.5},
     }}}  # fmt: skip
     row["times"]["cpu"]["host"] = 4.5e-6
-    found = rows.entries([sample])
-    first = next(csv.DictReader(io.StringIO(tables.as_csv([e for e in found if e.part == "kernel"]))))
+    entries = rows.entries([sample])
+    first = next(csv.DictReader(io.StringIO(tables.as_csv([e for e in entries if e.part == "kernel"]))))
     expected = {"dtype": "float32", "against": "NumPy in float64", "schedule": "add_rows x2, sum_columns",
                 "launches": "3", "cold_ms": "41.5", "warm_ms": "1.25", "peak_bytes": str(3 << 20),
                 "driver_allocations": "7", "error_abs": "1e-06", "error_rel": "2e-06", "error_ulp": "1.5",
                 "host_s": "4.5e-06"}  # fmt: skip
     assert {name: first[name] for name in expected} == expected
-    read = Page(page.html([sample], found, {}))
-    assert {"add_rows x2, sum_columns", "41.5", "1.25", "3.00 MiB", "7", "1.5", "4.50"} <= set(read.texts)
-    assert {"kernels", "cold ms", "peak", "ulp", "host µs"} <= set(read.texts)
+    parsed_page = Page(page.html([sample], entries, {}))
+    assert {"add_rows x2, sum_columns", "41.5", "1.25", "3.00 MiB", "7", "1.5", "4.50"} <= set(parsed_page.texts)
+    assert {"kernels", "cold ms", "peak", "ulp", "host µs"} <= set(parsed_page.texts)
 
 
 def test_markdown(sample: dict[str, Any]) -> None:
-    """Tables whose rows have as many cells as their heads; missed aims bold; columns of what no row has left out."""
+    """Rows have as many cells as their heads, missed targets are bold, and empty columns are left out."""
     row = sample["kernels"][0]
     row |= {"facts": {"cpu": {"schedule": ["add_rows x2"], "peak_bytes": 3 << 20, "accuracy": {"ulp": 1.5}}}}
     sample |= {"timelines": [{"name": "step", "device": "cpu", "span": 9.0, "bars": {"cpu": ["0.0 9.0 k"]}}]}
@@ -121,23 +121,23 @@ def test_markdown(sample: dict[str, Any]) -> None:
     assert "- step on cpu: 9 us; busy: host 0%, cpu 100%" in text
 
 
-# Files with something amiss
+# Malformed files
 
 
-WRONG = (None, "text", float("nan"), [], -1, {}, float("inf"))
+INVALID_VALUES = (None, "text", float("nan"), [], -1, {}, float("inf"))
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths to everything in a report."""
-    if path:
-        yield path
-    if isinstance(value, dict | list):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            yield from places(value[key], (*path, key))
+def all_paths(node: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of keys to every value in a report."""
+    if keys:
+        yield keys
+    if isinstance(node, dict | list):
+        for key in node if isinstance(node, dict) else range(len(node)):
+            yield from all_paths(node[key], (*keys, key))
 
 
 def test_a_file_is_refused_or_shown(tmp_path: Path, sample: dict[str, Any]) -> None:
-    """Whatever is missing or of another type: the file is refused with words, or all of it can be shown."""
+    """If any value is missing or has another type, the file is refused with a message, or it can be shown."""
     facts = {"schedule": ["a"], "launches": 1, "peak_bytes": 1, "accuracy": {"ulp": 1, "abs": 1, "rel": 1}}
     sample["kernels"] = [sample["kernels"][3] | {"facts": {"cpu": facts}}]
     sample |= {"curves": [{"name": "a", "device": "cpu", "steps": [dict.fromkeys(
@@ -145,34 +145,34 @@ def test_a_file_is_refused_or_shown(tmp_path: Path, sample: dict[str, Any]) -> N
         "timelines": [{"name": "a", "device": "cpu", "span": 1.0, "bars": {"cpu": ["0.0 1.0 k"]}}]}  # fmt: skip
     text, path = json.dumps(sample), tmp_path / "found.json"
     outcomes = {"refused": 0, "shown": 0}
-    for i, place in enumerate(places(sample)):
-        for value in ("gone", WRONG[i % 3], WRONG[3 + i % 4]):
-            made = json.loads(text)
-            inner = made
-            for key in place[:-1]:
-                inner = inner[key]
+    for i, keys in enumerate(all_paths(sample)):
+        for value in ("gone", INVALID_VALUES[i % 3], INVALID_VALUES[3 + i % 4]):
+            content = json.loads(text)
+            container = content
+            for key in keys[:-1]:
+                container = container[key]
             if value == "gone":
-                del inner[place[-1]]
+                del container[keys[-1]]
             else:
-                inner[place[-1]] = value
-            path.write_text(json.dumps(made), encoding="utf-8")
+                container[keys[-1]] = value
+            path.write_text(json.dumps(content), encoding="utf-8")
             try:
                 loaded = rows.load(path)
             except ArgumentError as error:
                 outcomes["refused"] += str(path) in str(error)
                 continue
-            found = rows.entries([loaded])
-            measured = roofs(found)
-            for section in rows.sections(found):
-                terminal.lines(section, measured.get(section.hardware), plain, 80)
-            tables.as_csv(found)
-            tables.as_json_lines([loaded], found)
-            markdown.as_markdown([loaded], found)
+            entries = rows.entries([loaded])
+            rooflines = roofs(entries)
+            for section in rows.sections(entries):
+                terminal.lines(section, rooflines.get(section.hardware), plain, 80)
+            tables.as_csv(entries)
+            tables.as_json_lines([loaded], entries)
+            markdown.as_markdown([loaded], entries)
             outcomes["shown"] += 1
     assert min(outcomes.values()) > 50
 
 
-def test_files_of_other_times(tmp_path: Path) -> None:
+def test_unreadable_files(tmp_path: Path) -> None:
     path = tmp_path / "found.json"
     for text, words in (("", "is empty"), ('{"kernels": [', "ends too early"), ("[" * 100000, "nested too deeply"),
                         (json.dumps(report() | {"format": rows.FORMAT + 1}), "newer weftgrad")):  # fmt: skip

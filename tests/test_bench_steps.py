@@ -1,4 +1,4 @@
-"""Timelines of host and device, and curves of memory: measured, kept in reports, drawn, shown on the page."""
+"""Timelines of host and device, and memory curves: measured, saved in reports, drawn, shown on the page."""
 
 from __future__ import annotations
 
@@ -25,102 +25,102 @@ LINE = {"name": "step", "device": "cpu", "span": 100.0, "bars": {
 }}  # fmt: skip
 
 
-def report(**more: Any) -> dict[str, Any]:
-    return {"suite": "train", "machine": HEAD, "host": [], "kernels": []} | more
+def report(**fields: Any) -> dict[str, Any]:
+    return {"suite": "train", "machine": HEAD, "host": [], "kernels": []} | fields
 
 
-def run(*given: str) -> int:
-    chosen = command.options(argparse.ArgumentParser()).parse_args(given)
-    return int(chosen.run(chosen))
+def run(*arguments: str) -> int:
+    args = command.options(argparse.ArgumentParser()).parse_args(arguments)
+    return int(args.run(args))
 
 
-def test_what_lanes_were_busy() -> None:
+def test_busy_time_of_lanes() -> None:
     (line,) = steps.timelines(report(timelines=[LINE]))
     assert line.bars["host"][0] == (0.0, 30.0, "a name with spaces")
-    assert line.busy("host") == 30.0  # what is nested counts once
-    assert line.busy("cpu") == pytest.approx(65.0)  # what overlaps, too
+    assert line.busy("host") == 30.0  # nested spans count once
+    assert line.busy("cpu") == pytest.approx(65.0)  # overlapping spans count once
     assert line.summary == "100 us; busy: host 30%, cpu 65%"
 
 
 def test_memory_of_steps() -> None:
-    """Of a step that keeps a tensor more each time: what is in use grows by it, the peak is above, segments come."""
-    kept: list[Any] = []
+    """Each step keeps one more tensor: memory in use grows by it, the peak is higher, and the driver allocates."""
+    tensors: list[Any] = []
 
     def make() -> Any:
         def step() -> None:
-            kept.append(wg.ones(1 << 20, device="cpu"))
+            tensors.append(wg.ones(1 << 20, device="cpu"))
             wg.ones(1 << 20, device="cpu")
 
         return step
 
-    _, curve = steps.memory_of("growing", "cpu", make)
-    (found,) = steps.curves({"curves": [curve]})
-    grown = [b["allocated"] - a["allocated"] for a, b in zip(found.steps, found.steps[1:], strict=False)]
-    assert grown == [4 << 20] * (len(found.steps) - 1)
-    assert all(s["allocated"] + (4 << 20) <= s["peak"] <= s["reserved"] for s in found.steps[1:])
-    assert sum(s["driver_allocations"] for s in found.steps) >= 3
+    _, curve = steps.record_memory("growing", "cpu", make)
+    (memory_curve,) = steps.curves({"curves": [curve]})
+    growth = [b["allocated"] - a["allocated"] for a, b in zip(memory_curve.steps, memory_curve.steps[1:], strict=False)]
+    assert growth == [4 << 20] * (len(memory_curve.steps) - 1)
+    assert all(s["allocated"] + (4 << 20) <= s["peak"] <= s["reserved"] for s in memory_curve.steps[1:])
+    assert sum(s["driver_allocations"] for s in memory_curve.steps) >= 3
 
 
 def test_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any program's timeline: its arguments reach it, its kernels are in the trace and in the report."""
+    """The timeline of a program: it gets its arguments, and its kernels are in the trace and the report."""
     monkeypatch.setattr(plots, "available", lambda: False)
     program = tmp_path / "program.py"
     program.write_text("import sys\nimport weftgrad as wg\nassert sys.argv[1:] == ['--n', '2']\n"
                        "(wg.ones(70000, device='cpu') + 1.0).tolist()\nsys.exit(0)\n")  # fmt: skip
-    trace, made = tmp_path / "new" / "trace.json", tmp_path / "report.json"
-    shown = tmp_path / "page.html"
-    assert run("--device", "cpu", "--timeline", str(trace), "--output", str(made), "--html", str(shown),
+    trace, report_path = tmp_path / "new" / "trace.json", tmp_path / "report.json"
+    page_path = tmp_path / "page.html"
+    assert run("--device", "cpu", "--timeline", str(trace), "--output", str(report_path), "--html", str(page_path),
                "--program", str(program), "--n", "2") == 0  # fmt: skip
     out = capsys.readouterr().out
     assert "busy: host" in out
     names = {e["name"] for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") == "kernel"}
-    (line,) = steps.timelines(rows.load(made))
+    (line,) = steps.timelines(rows.load(report_path))
     assert {name for _, _, name in line.bars["cpu"]} == names
     assert any(name.startswith("add") for name in names)
-    assert "--n 2" in shown.read_text()
+    assert "--n 2" in page_path.read_text()
     missing = str(tmp_path / "none.py")
     for arguments, words in ((["--program", missing], "is no file"), (["--only", "x y"], "no training")):
         with pytest.raises(ArgumentError, match=words):
             run("--device", "cpu", "--timeline", str(trace), *arguments)
-    with pytest.raises(AssertionError):  # the program's own
+    with pytest.raises(AssertionError):  # raised by the program itself
         run("--device", "cpu", "--timeline", str(trace), "--program", str(program))
     assert tracing.current is None
 
 
-def test_they_are_drawn(tmp_path: Path) -> None:
+def test_curves_and_timelines_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    found = plots.svg([], [report(curves=[CURVE], timelines=[LINE])])
-    assert set(found) == {"Memory, step (cpu)", "Timeline, step (cpu)"}
-    assert "mul_rows 45%" in found["Timeline, step (cpu)"]
-    assert "busy 65%" in found["Timeline, step (cpu)"]
-    assert "MiB" in found["Memory, step (cpu)"]
+    images = plots.svg([], [report(curves=[CURVE], timelines=[LINE])])
+    assert set(images) == {"Memory, step (cpu)", "Timeline, step (cpu)"}
+    assert "mul_rows 45%" in images["Timeline, step (cpu)"]
+    assert "busy 65%" in images["Timeline, step (cpu)"]
+    assert "MiB" in images["Memory, step (cpu)"]
 
 
-def test_they_are_lines_of_json() -> None:
+def test_curves_and_timelines_as_json_lines() -> None:
     text = tables.as_json_lines([report(curves=[CURVE], timelines=[LINE])], [])
     head, first, second, line = map(json.loads, text.splitlines())
-    assert [each["part"] for each in (head, first, second, line)] == ["machine", "memory", "memory", "timeline"]
+    assert [record["part"] for record in (head, first, second, line)] == ["machine", "memory", "memory", "timeline"]
     assert (first["step"], second["step"], second["driver_frees"]) == (1, 2, 1)
     assert line["bars"] == LINE["bars"]
 
 
-def test_they_are_on_the_page() -> None:
+def test_curves_and_timelines_on_the_page() -> None:
     text = page.html([report(curves=[CURVE], timelines=[LINE])], [], None)
     assert "100 us; busy: host 30%, cpu 65%" in text
     assert "3.00 MiB" in text
 
 
-def test_files_with_something_amiss() -> None:
-    for given in ({"timelines": [LINE | {"bars": {"cpu": ["x"]}}]}, {"curves": [CURVE | {"steps": [{}]}]}):
+def test_malformed_curves_and_timelines_raise() -> None:
+    for content in ({"timelines": [LINE | {"bars": {"cpu": ["x"]}}]}, {"curves": [CURVE | {"steps": [{}]}]}):
         with pytest.raises((KeyError, ValueError)):
-            [*steps.timelines(given), *steps.curves(given)]
+            [*steps.timelines(content), *steps.curves(content)]
 
 
 def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     below, file = str(tmp_path / "file" / "a"), str(tmp_path / "file")
-    for given, words in ((["--csv", str(tmp_path)], "it is a folder"), (["--html", below], "is no folder"),
+    for arguments, words in ((["--csv", str(tmp_path)], "it is a folder"), (["--html", below], "is no folder"),
                          (["--plots", file], "it is no folder")):  # fmt: skip
-        chosen = command.options(argparse.ArgumentParser()).parse_args(given)
+        args = command.options(argparse.ArgumentParser()).parse_args(arguments)
         with pytest.raises(ArgumentError, match=words):
-            outputs.check(chosen)
+            outputs.check(args)

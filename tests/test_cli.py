@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit status, and that an error is one message."""
+"""Check the command line's output and exit status, and that an error prints one message."""
 
 import contextlib
 import json
@@ -48,18 +48,18 @@ def test_devices(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "shown"),
+    ("name", "status", "expected"),
     [
-        ("opencl:9", 0, "opencl:9*  opencl:9 does not exist"),  # named, marked, and what is wrong with it
+        ("opencl:9", 0, "opencl:9*  opencl:9 does not exist"),  # listed, marked as the default, with the error
         ("nonsense", 2, "WEFTGRAD_DEVICE=nonsense: unknown device 'nonsense'"),
     ],
 )
-def test_devices_where_the_default_is_not_here(tmp_path, name, status, shown):
+def test_devices_where_the_default_is_not_here(tmp_path, name, status, expected):
     env = {**os.environ, "WEFTGRAD_DEVICE": name}
     command = [sys.executable, "-m", "weftgrad.cli", "devices"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == status
-    assert shown in done.stdout + done.stderr
+    process = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert process.returncode == status
+    assert expected in process.stdout + process.stderr
 
 
 def test_without_a_command_it_explains_itself(run):
@@ -184,38 +184,38 @@ def test_check_finds_derivatives_that_are_not_finite():
 
 
 def test_prebuild_finds_kernels_of_every_op_and_its_derivatives():
-    from weftgrad.cli.calls import calls_of
-    from weftgrad.cli.samples import collecting
+    from weftgrad.cli.calls import op_calls
+    from weftgrad.cli.samples import capture_steps
     from weftgrad.runtime.context import state
     from weftgrad.runtime.errors import WeftgradError
 
-    place = wg.device("cpu")
-    silent, wanted, refused = [], set(), []
-    with collecting(place) as steps:
+    device = wg.device("cpu")
+    ops_without_launch, expected_ops, messages = [], set(), []
+    with capture_steps(device) as steps:
         for record in registry:
             if record.kind in ("view", "composite") or "_grad_" in record.name or not record.spec:
                 continue
             if registry.owner(record.name) or record.name.startswith("cli_"):
-                continue  # made by another test
-            state().plans = {}  # so that what was a gradient of an earlier op is planned again
-            before = len(steps)
-            for each in calls_of(record, place, [wg.float32]):
+                continue  # loaded by another test
+            state().plans = {}  # or an op that was already planned as a gradient would launch nothing new
+            step_count = len(steps)
+            for call in op_calls(record, device, [wg.float32]):
                 try:
-                    each()
+                    call()
                 except WeftgradError as error:
-                    refused.append(str(error))
-            if len(steps) == before:
-                silent.append(record.name)
+                    messages.append(str(error))
+            if len(steps) == step_count:
+                ops_without_launch.append(record.name)
             if record.kind != "contraction" and record.gradients:  # contractions share their kernels
-                wanted |= {rule.op for rule in record.gradients.values() if rule.op and rule.op in registry}
+                expected_ops |= {rule.op for rule in record.gradients.values() if rule.op and rule.op in registry}
         launched = {step.instance.name for step in steps}
         names = {step.instance.entry for step in steps}
-    assert not silent
-    assert not refused
-    # Its schedules differ by the lanes of the processor: a gradient by the weight is one of these everywhere.
+    assert not ops_without_launch
+    assert not messages
+    # The schedule depends on the processor's vector width: every processor has one of these entries.
     if not names & {"convolution_weight", "convolution_outer"}:
-        silent.append("gradients of convolutions by the weight")
-    assert not {op for op in wanted if registry[op].kind != "view"} - launched
+        ops_without_launch.append("gradients of convolutions by the weight")
+    assert not {op for op in expected_ops if registry[op].kind != "view"} - launched
     for entry in ("direct", "pad", "pack", "sum", "bias"):
         assert f"convolution_{entry}" in names
 
@@ -259,7 +259,7 @@ for n in (18, 300):
 
 
 def test_everyday_calls_need_only_kernels_that_prebuild_lists(tmp_path):
-    """What they need is compared with what would be built; that a process finds what was built is the next test's."""
+    """Compare the kernels that the calls use with prebuild's list. The next test checks that built kernels load."""
     code = CALLS.replace(
         "for n in",
         """from weftgrad.cli.prebuild import instances
@@ -267,51 +267,55 @@ listed = instances(wg.device("cpu"), None, [wg.float32])
 for n in""",
         1,
     )
-    code += "\nwg.cpu.synchronize()\nprint([i.entry for i in set(driver.road.kernels._kernels) - set(listed)])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+    code += "\nwg.cpu.synchronize()\nprint([i.entry for i in set(driver.executor.kernels._kernels) - set(listed)])"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip() == "[]"
 
 
 def test_prebuilt_kernels_are_found_by_a_run(tmp_path):
     env = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path / "cache")}
 
-    def process(*argv: str) -> str:
-        done = subprocess.run([sys.executable, *argv], cwd=tmp_path, env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    def run_python(*argv: str) -> str:
+        completed = subprocess.run([sys.executable, *argv], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
-    first = process("-m", "weftgrad.cli", "prebuild", "--ops", "exp", "tanh", "--device", "cpu", "--jobs", "1")
-    assert ", 0 of them built already" in first
+    first_report = run_python(
+        "-m", "weftgrad.cli", "prebuild", "--ops", "exp", "tanh", "--device", "cpu", "--jobs", "1"
+    )
+    assert ", 0 of them built already" in first_report
     code = (
         "import weftgrad as wg\n"
-        "driver = wg.device('cpu').driver; driver.require(); store = driver.road.kernels.store\n"
+        "driver = wg.device('cpu').driver; driver.require(); store = driver.executor.kernels.store\n"
         "names, compile = [], store.compile\n"
         "store.compile = lambda batch: names.extend(i.name for i in batch) or compile(batch)\n"
         "x = wg.ones(3, requires_grad=True); y = x.tanh(); x.exp()\n"
         "wg.autograd.grad(y, x, grad_outputs=wg.ones(3))\n"
         "wg.cpu.synchronize(); print(*names)"
     )
-    assert not {"tanh", "exp", "tanh_grad_input"} & set(process("-c", code).split())
-    again = process("-m", "weftgrad.cli", "prebuild", "--ops", "exp", "tanh", "--device", "cpu", "--jobs", "1")
-    assert "built 0 kernels" in again
+    assert not {"tanh", "exp", "tanh_grad_input"} & set(run_python("-c", code).split())
+    second_report = run_python(
+        "-m", "weftgrad.cli", "prebuild", "--ops", "exp", "tanh", "--device", "cpu", "--jobs", "1"
+    )
+    assert "built 0 kernels" in second_report
 
 
 def children(parent: int) -> list[int]:
-    """The processes whose parent is `parent`, and that are no more than started or still run."""
-    found = []
-    for folder in Path("/proc").iterdir():
+    """Return the ids of the child processes of `parent` that have not ended."""
+    pids = []
+    for process_folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            state, of = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            if int(of) == parent and state != "Z":
-                found.append(int(folder.name))
-    return found
+            state, parent_pid = (process_folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(parent_pid) == parent and state != "Z":
+                pids.append(int(process_folder.name))
+    return pids
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-@pytest.mark.parametrize("wait", [0.0, 0.1, 1.0])
-def test_ctrl_c_while_kernels_are_built_ends_every_process_quietly(tmp_path, wait):
-    """A terminal sends the signal to the command and its workers alike, at whatever they are."""
+@pytest.mark.parametrize("delay", [0.0, 0.1, 1.0])
+def test_ctrl_c_while_kernels_are_built_ends_every_process_quietly(tmp_path, delay):
+    """A terminal sends SIGINT to the command and to its workers, at any moment of the build."""
     (tmp_path / "pocl").mkdir()
     env = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path / "cache"), "POCL_CACHE_DIR": str(tmp_path / "pocl")}
     command = [sys.executable, "-m", "weftgrad.cli", "prebuild", "--device", "cpu", "--jobs", "2",
@@ -322,11 +326,11 @@ def test_ctrl_c_while_kernels_are_built_ends_every_process_quietly(tmp_path, wai
         assert "0 of them built already" in process.stdout.readline()
         while not (workers := children(process.pid)) and process.poll() is None:
             time.sleep(0.002)
-        time.sleep(wait)
+        time.sleep(delay)
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in errors
     assert workers
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
@@ -347,8 +351,8 @@ def test_colours_only_on_a_terminal(monkeypatch):
 
 
 def test_every_record_can_be_shown():
-    from weftgrad.cli.show import shown
+    from weftgrad.cli.show import describe_op
 
     for record in list(registry):
         if "_grad_" not in record.name:
-            assert list(shown(record.name, Style(), "opencl", None, None))
+            assert list(describe_op(record.name, Style(), "opencl", None, None))

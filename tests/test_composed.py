@@ -1,4 +1,4 @@
-"""Functions composed of other ops, against NumPy."""
+"""Check functions that are composed of other ops against NumPy."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3, 6))
 
 
-def made(values: Any = X) -> Any:
+def tensor(values: Any = X) -> Any:
     return wg.tensor(values, dtype=wg.float64, device="cpu")
 
 
-def close(found: Any, expected: Any) -> None:
-    assert found.shape == np.shape(expected)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9, atol=1e-12)
+def assert_close(actual: Any, expected: Any) -> None:
+    assert actual.shape == np.shape(expected)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_covariances_and_correlations():
     counts, weights = np.array([1, 2, 0, 1, 3, 1]), RNG.random(6)
-    close(wg.cov(made()), np.cov(X))
-    close(made()[0].cov(correction=0), np.cov(X[0], ddof=0))
-    found = wg.cov(made(), fweights=wg.tensor(counts), aweights=made(weights))
-    close(found, np.cov(X, fweights=counts, aweights=weights))
-    close(wg.corrcoef(made()), np.corrcoef(X))
+    assert_close(wg.cov(tensor()), np.cov(X))
+    assert_close(tensor()[0].cov(correction=0), np.cov(X[0], ddof=0))
+    covariance = wg.cov(tensor(), fweights=wg.tensor(counts), aweights=tensor(weights))
+    assert_close(covariance, np.cov(X, fweights=counts, aweights=weights))
+    assert_close(wg.corrcoef(tensor()), np.corrcoef(X))
     with pytest.raises(ShapeError, match="fweights"):
-        wg.cov(made(), fweights=wg.ones(2, dtype=wg.int64))
+        wg.cov(tensor(), fweights=wg.ones(2, dtype=wg.int64))
 
 
 def test_functions_of_elements():
     probabilities = np.array([[0.25, 0.5, 0.999]])
-    close(wg.logit(made(probabilities)), np.log(probabilities / (1 - probabilities)))
-    close(made([0.0, 1.0]).logit(0.25), np.log([1 / 3, 3]))
-    close(wg.deg2rad(made()), np.deg2rad(X))
-    close(made().rad2deg(), np.rad2deg(X))
-    close(wg.sgn(made()), np.sign(X))
-    close(wg.dist(made(), made(X[:1]), 1), np.abs(X - X[:1]).sum())
+    assert_close(wg.logit(tensor(probabilities)), np.log(probabilities / (1 - probabilities)))
+    assert_close(tensor([0.0, 1.0]).logit(0.25), np.log([1 / 3, 3]))
+    assert_close(wg.deg2rad(tensor()), np.deg2rad(X))
+    assert_close(tensor().rad2deg(), np.rad2deg(X))
+    assert_close(wg.sgn(tensor()), np.sign(X))
+    assert_close(wg.dist(tensor(), tensor(X[:1]), 1), np.abs(X - X[:1]).sum())
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_powers_of_matrices(n):
-    close(wg.matrix_power(made(X[:, :3]), n), np.linalg.matrix_power(X[:, :3], n))
+    assert_close(wg.matrix_power(tensor(X[:, :3]), n), np.linalg.matrix_power(X[:, :3], n))
 
 
 def test_shapes_change_in_place():
-    x = made()
+    x = tensor()
     assert x.unsqueeze_(1).transpose_(0, 2) is x
-    close(x, X[:, None].swapaxes(0, 2))
+    assert_close(x, X[:, None].swapaxes(0, 2))
     assert x.squeeze_(1).t_().multiply_(2) is x
-    close(x, X * 2)
+    assert_close(x, X * 2)
     with pytest.raises(GradientError, match="unsqueeze"):
-        made().requires_grad_().unsqueeze_(0)
+        tensor().requires_grad_().unsqueeze_(0)

@@ -1,5 +1,8 @@
-"""Products of few rows or columns: whole vectors of operands are read where these have fewer elements, beside numbers
-that must not count, and what is stored ends where the result ends."""
+"""Check products of few rows or columns.
+
+Their kernels read whole vectors where an operand has fewer elements. The numbers beside the operand must not change the
+result, and nothing may be stored beside the result.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_contraction import MATMUL, compare, draw, fetch, record_of, tensor
+from test_contraction import MATMUL, compare, draw, fetch, record_for, tensor
 
 import weftgrad as wg
 from weftgrad.runtime import dispatch, dtypes
@@ -21,19 +24,21 @@ CPU = Capabilities("cpu", 2, lanes=16)
 FALLBACK = contraction_plan.spaces["opencl-cpu/contraction"].fallback
 
 
-def among_nan(rng: np.random.Generator, *shape: int, turned: bool, compact: bool) -> np.ndarray[Any, Any]:
-    """Random matrices of this shape in memory that is NaN elsewhere; compact: only before the first and behind the last
-    element, else beside every row too."""
-    *lead, rows, columns = (*shape[:-2], *reversed(shape[-2:])) if turned else shape
+def among_nan(rng: np.random.Generator, *shape: int, transposed: bool, is_compact: bool) -> np.ndarray[Any, Any]:
+    """Return random matrices of this shape in memory that is NaN everywhere else.
+
+    With `is_compact`, NaN lies only before the first and after the last element, otherwise beside every row too.
+    """
+    *batch, rows, columns = (*shape[:-2], *reversed(shape[-2:])) if transposed else shape
     size = int(np.prod(shape))
-    if compact:
-        whole = np.full(size + 64, np.nan, np.float32)
-        found = whole[32 : 32 + size].reshape(*lead, rows, columns)
+    if is_compact:
+        memory = np.full(size + 64, np.nan, np.float32)
+        matrix = memory[32 : 32 + size].reshape(*batch, rows, columns)
     else:
-        whole = np.full((*lead, rows + 2, columns + 5), np.nan, np.float32)
-        found = whole[..., 1:-1, 2:-3]
-    found[...] = rng.standard_normal(found.shape)
-    return found.swapaxes(-1, -2) if turned else found
+        memory = np.full((*batch, rows + 2, columns + 5), np.nan, np.float32)
+        matrix = memory[..., 1:-1, 2:-3]
+    matrix[...] = rng.standard_normal(matrix.shape)
+    return matrix.swapaxes(-1, -2) if transposed else matrix
 
 
 NARROW = [
@@ -49,33 +54,36 @@ NARROW = [
 ]
 
 
-def test_what_lies_beside_operands_does_not_count() -> None:
+def test_memory_beside_operands_is_ignored() -> None:
     rng = np.random.default_rng(40)
     cases = []
-    for (m, n, k), (ta, tb), compact in itertools.product(
+    for (m, n, k), (ta, tb), is_compact in itertools.product(
         NARROW, ((False, False), (False, True), (True, False)), (True, False)
     ):
         a, b = ((m, k), ta), ((k, n), tb)
-        cases.append((MATMUL, *(among_nan(rng, *s, turned=t, compact=compact) for s, t in (a, b))))
+        cases.append((MATMUL, *(among_nan(rng, *s, transposed=t, is_compact=is_compact) for s, t in (a, b))))
     for (m, n, k), tb in itertools.product(((3, 8, 20), (3, 20, 8), (4, 4, 5)), (False, True)):
-        a, b = among_nan(rng, 5, m, k, turned=False, compact=True), among_nan(rng, 5, k, n, turned=tb, compact=True)
+        a, b = (
+            among_nan(rng, 5, m, k, transposed=False, is_compact=True),
+            among_nan(rng, 5, k, n, transposed=tb, is_compact=True),
+        )
         cases.append((MATMUL, a, b))
-    row = among_nan(rng, 5, 1, 8, turned=False, compact=True)
-    cases.append((MATMUL, draw(rng, (5, 3, 20), np.float32), np.broadcast_to(row, (5, 20, 8))))  # rows that are one
+    row = among_nan(rng, 5, 1, 8, transposed=False, is_compact=True)
+    cases.append((MATMUL, draw(rng, (5, 3, 20), np.float32), np.broadcast_to(row, (5, 20, 8))))  # all rows share memory
     compare(*cases)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_points(dtype: Any) -> None:
-    """Many rows of few elements by a small matrix that lies either way, one for all or a batch of them; rows apart."""
+def test_products_of_many_short_rows(dtype: Any) -> None:
+    """Multiply many short rows, also with gaps between them, by one small matrix or a batch, in either layout."""
     rng = np.random.default_rng(44)
     sizes = [(3, 3), (4, 2), (1, 8)]
     if dtype is np.float32:
         sizes = [(k, n) for k in range(1, 9) for n in (1, 2, 3, 4, 7, 8)]
     cases = []
-    for turn, (k, n) in enumerate(sizes):
-        matrix = draw(rng, (n, k), dtype).T if turn % 2 else draw(rng, (k, n), dtype)
-        cases.append((MATMUL, draw(rng, (256 + turn, k), dtype), matrix))
+    for case_index, (k, n) in enumerate(sizes):
+        matrix = draw(rng, (n, k), dtype).T if case_index % 2 else draw(rng, (k, n), dtype)
+        cases.append((MATMUL, draw(rng, (256 + case_index, k), dtype), matrix))
     cases.append((MATMUL, draw(rng, (5, 300, 3), dtype), draw(rng, (5, 3, 4), dtype)))
     cases.append((MATMUL, draw(rng, (5, 300, 3), dtype), draw(rng, (5, 4, 3), dtype).swapaxes(1, 2)))
     cases.append((MATMUL, draw(rng, (300, 5), dtype)[:, 1:4], draw(rng, (3, 4), dtype)))
@@ -83,37 +91,37 @@ def test_points(dtype: Any) -> None:
     compare(*cases)
 
 
-def test_which_products_are_points() -> None:
-    def name(m: int, n: int, k: int) -> str | None:
-        found = contraction_plan.points(contraction_plan.Product(m, n, k, 1, True, False), CPU, FALLBACK)
-        return found and found.name
+def test_which_products_use_the_points_schedule() -> None:
+    def schedule_name(m: int, n: int, k: int) -> str | None:
+        schedule = contraction_plan.points_schedule(contraction_plan.Product(m, n, k, 1, True, False), CPU, FALLBACK)
+        return schedule and schedule.name
 
-    assert [name(1000, 3, 3), name(256, 8, 1), name(1 << 20, 1, 8)] == ["points"] * 3
-    assert [name(255, 3, 3), name(1000, 9, 3), name(1000, 3, 9)] == [None] * 3
+    assert [schedule_name(1000, 3, 3), schedule_name(256, 8, 1), schedule_name(1 << 20, 1, 8)] == ["points"] * 3
+    assert [schedule_name(255, 3, 3), schedule_name(1000, 9, 3), schedule_name(1000, 3, 9)] == [None] * 3
 
 
 def test_points_through_an_epilogue() -> None:
-    """Coordinates with a bias and a unit: one kernel, and the gradients of all."""
+    """A linear layer with bias and tanh on many short rows: values, and the gradients of all three operands."""
     leaves = [wg.randn(*shape, requires_grad=True) for shape in ((500, 3), (4, 3), (4,))]
-    found = wg.nn.functional.linear(*leaves).tanh()
+    output = wg.nn.functional.linear(*leaves).tanh()
     x, weight, bias = (leaf.detach().numpy().astype(np.float64) for leaf in leaves)
     y = np.tanh(x @ weight.T + bias)
-    slope = 1 - y * y
-    np.testing.assert_allclose(found.detach().numpy(), y, rtol=2e-6, atol=1e-6)
-    expected = (slope @ weight, slope.T @ x, slope.sum(0))
-    for one, other in zip(wg.autograd.grad(found.sum(), leaves), expected, strict=True):
-        np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-4)
+    tanh_grad = 1 - y * y
+    np.testing.assert_allclose(output.detach().numpy(), y, rtol=2e-6, atol=1e-6)
+    expected = (tanh_grad @ weight, tanh_grad.T @ x, tanh_grad.sum(0))
+    for actual, expected_grad in zip(wg.autograd.grad(output.sum(), leaves), expected, strict=True):
+        np.testing.assert_allclose(actual.numpy(), expected_grad, rtol=1e-5, atol=1e-4)
 
 
 def test_infinities_of_the_last_elements_of_rows_stay_in_their_row() -> None:
-    """The last vectors of dot products take elements a second time, which must not count, infinite ones either."""
+    """The last vector of a dot product overlaps the one before; the shared elements count once, even if infinite."""
     a, b = np.ones((5, 37), np.float32), np.ones((6, 37), np.float32)
     a[1, 22], a[2, 36], b[3, 21] = np.inf, np.nan, -np.inf
-    got = fetch(dispatch.call(record_of(MATMUL), (tensor(a), tensor(b.T))))
+    actual = fetch(dispatch.call(record_for(MATMUL), (tensor(a), tensor(b.T))))
     expected = np.full((5, 6), 37.0)
     expected[1], expected[2], expected[:, 3] = np.inf, np.nan, -np.inf
     expected[1:3, 3] = np.nan
-    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(30, 4, 20), (3, 21, 9), (5, 7, 300)])
@@ -123,23 +131,25 @@ def test_nothing_is_stored_beside_the_result(m: int, n: int, k: int) -> None:
     for gap in (0, 3):
         plane = np.full((m + 2) * (n + gap), 7.0, np.float32)
         out = tensor(plane[n + gap :][: m * (n + gap)].reshape(m, n + gap)[:, :n])
-        dispatch.call_into(record_of(MATMUL), (tensor(a), tensor(b)), (), (out,), in_place=False)
-        whole = Tensor(out.storage, meta(dtypes.float32, plane.shape, None, out.device), out.start - 4 * (n + gap))
-        found = fetch(whole).reshape(m + 2, n + gap)
-        np.testing.assert_allclose(found[1:-1, :n], a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
-        found[1:-1, :n] = 7.0
-        assert (found == 7.0).all()
+        dispatch.call_into(record_for(MATMUL), (tensor(a), tensor(b)), (), (out,), in_place=False)
+        surroundings = Tensor(
+            out.storage, meta(dtypes.float32, plane.shape, None, out.device), out.start - 4 * (n + gap)
+        )
+        actual = fetch(surroundings).reshape(m + 2, n + gap)
+        np.testing.assert_allclose(actual[1:-1, :n], a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+        actual[1:-1, :n] = 7.0
+        assert (actual == 7.0).all()
 
 
-def test_the_tile_is_that_of_the_result() -> None:
+def test_the_register_tile_fits_the_result() -> None:
     for (m, n, k), tile in {
         (2, 16, 4096): (4, 1),
         (4, 30, 500): (4, 2),
         (8, 10, 300): (8, 1),
         (1, 500, 64): (1, 4),
     }.items():
-        chosen = contraction_plan.choose(contraction_plan.Product(m, n, k, 1, True, False), CPU, 16)
-        assert (chosen.name, chosen.mr, chosen.nv) == ("gemm", *tile)
+        schedule = contraction_plan.choose(contraction_plan.Product(m, n, k, 1, True, False), CPU, 16)
+        assert (schedule.name, schedule.mr, schedule.nv) == ("gemm", *tile)
 
 
 def test_short_rows_of_a_transposed_operand_are_packed() -> None:
@@ -152,13 +162,13 @@ def test_short_rows_of_a_transposed_operand_are_packed() -> None:
         assert contraction_plan.choose(contraction_plan.Product(m, n, k, 1, True, True), CPU, 16).name == name
 
 
-def test_operands_of_few_columns_are_laid_out_where_that_pays() -> None:
+def test_operands_of_few_columns_are_repacked_where_that_pays() -> None:
     product = contraction_plan.Product
-    assert contraction_plan.lays_b(product(4096, 4, 64, 1, True, False), 16)
-    assert not contraction_plan.lays_b(product(64, 4, 64, 1, True, False), 16)
-    assert not contraction_plan.lays_b(product(4096, 64, 64, 1, True, False), 16)
-    assert contraction_plan.turns(product(1024, 16, 1024, 1, False, False), CPU, 16, FALLBACK)
-    assert not contraction_plan.turns(product(16, 16, 4096, 1, False, False), CPU, 16, FALLBACK)
+    assert contraction_plan.should_repack_b(product(4096, 4, 64, 1, True, False), 16)
+    assert not contraction_plan.should_repack_b(product(64, 4, 64, 1, True, False), 16)
+    assert not contraction_plan.should_repack_b(product(4096, 64, 64, 1, True, False), 16)
+    assert contraction_plan.should_transpose_result(product(1024, 16, 1024, 1, False, False), CPU, 16, FALLBACK)
+    assert not contraction_plan.should_transpose_result(product(16, 16, 4096, 1, False, False), CPU, 16, FALLBACK)
     rng = np.random.default_rng(42)
     a, b = draw(rng, (700, 129), np.float32), draw(rng, (129, 3), np.float32)
     compare((MATMUL, a, b), (MATMUL, np.asfortranarray(a), b), (MATMUL, draw(rng, (2, 700, 129), np.float32), b))

@@ -1,6 +1,6 @@
-"""Convolutions as users call them: arguments, forms without a batch, transposed ones, layers and errors.
+"""Check convolutions as users call them: argument forms, input without a batch, transposed ones, layers and errors.
 
-Values and derivatives of the ops themselves are in the table (`op_convolution`), whose references are used here too.
+`op_convolution` checks values and derivatives of the ops themselves; its reference functions are used here too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from op_convolution import convolution, convolution_input, convolution_weight
 
 import weftgrad as wg
 from weftgrad import nn
-from weftgrad.cli.compile import place_like
+from weftgrad.cli.compile import planning_device
 from weftgrad.runtime import dtypes, errors
 from weftgrad.runtime.device import meta
 from weftgrad.runtime.kinds import Request, convolution_cpu, planner
@@ -24,111 +24,118 @@ RNG = np.random.default_rng(4)
 
 
 def eighths(*shape: int) -> Any:
-    """Multiples of 1/8, whose products and sums are exact."""
+    """Return random multiples of 1/8: their products and sums are exact in floating point."""
     return RNG.integers(-16, 17, shape) / 8
 
 
-def same(found: Any, expected: Any) -> None:
-    np.testing.assert_array_equal(found.detach().numpy(), expected)
+def assert_equal(actual: Any, expected: Any) -> None:
+    np.testing.assert_array_equal(actual.detach().numpy(), expected)
 
 
-def straight(space: int) -> tuple[Any, Any]:
-    return getattr(F, f"conv{space}d"), getattr(nn, f"Conv{space}d")
+def forward_api(dims: int) -> tuple[Any, Any]:
+    return getattr(F, f"conv{dims}d"), getattr(nn, f"Conv{dims}d")
 
 
-def transposed(space: int) -> tuple[Any, Any]:
-    return getattr(F, f"conv_transpose{space}d"), getattr(nn, f"ConvTranspose{space}d")
+def transposed_api(dims: int) -> tuple[Any, Any]:
+    return getattr(F, f"conv_transpose{dims}d"), getattr(nn, f"ConvTranspose{dims}d")
 
 
 @pytest.mark.parametrize("device", ["cpu", "interpreter"])
 @pytest.mark.parametrize("dtype", ["int64", "int16"])
 def test_integers(device: str, dtype: str) -> None:
-    """Sums wrap around as NumPy's do; one pixel, groups and strides; transposed ones too."""
+    """Integer sums wrap around as in NumPy, with groups, strides and 1x1 kernels, also in transposed convolutions."""
     if device == "interpreter":
         pytest.importorskip("triton")
-    high = np.iinfo(dtype).max
-    for kernel, step, groups in (((3, 3), 1, 1), ((2, 3), 2, 2), ((1, 1), 1, 1)):
-        x, w, b = (RNG.integers(-high, high, n).astype(dtype) for n in ((2, 4, 5, 7), (6, 4 // groups, *kernel), (6,)))
+    max_value = np.iinfo(dtype).max
+    for kernel, stride, groups in (((3, 3), 1, 1), ((2, 3), 2, 2), ((1, 1), 1, 1)):
+        x, w, b = (
+            RNG.integers(-max_value, max_value, n).astype(dtype)
+            for n in ((2, 4, 5, 7), (6, 4 // groups, *kernel), (6,))
+        )
         tensors = [wg.tensor(a, device=device) for a in (x, w, b)]
-        numbers = (step, step), (1, 1), (1, 1), groups
-        found = F.conv2d(*tensors, step, 1, 1, groups)
-        assert found.dtype is getattr(wg, dtype)
-        same(found.cpu(), convolution(x, w, b, *numbers).astype(dtype))
-        back = F.conv_transpose2d(found, tensors[1], None, step, 1, 0, groups).cpu()
-        pair = [a.cpu().numpy() for a in (found, tensors[1])]
-        same(back, convolution_input(*pair, back.shape[2:], *numbers).astype(dtype))
+        geometry = (stride, stride), (1, 1), (1, 1), groups
+        output = F.conv2d(*tensors, stride, 1, 1, groups)
+        assert output.dtype is getattr(wg, dtype)
+        assert_equal(output.cpu(), convolution(x, w, b, *geometry).astype(dtype))
+        transposed_output = F.conv_transpose2d(output, tensors[1], None, stride, 1, 0, groups).cpu()
+        arrays = [a.cpu().numpy() for a in (output, tensors[1])]
+        assert_equal(
+            transposed_output, convolution_input(*arrays, transposed_output.shape[2:], *geometry).astype(dtype)
+        )
 
 
-@pytest.mark.parametrize("space", [1, 2, 3])
-def test_forms(space: int) -> None:
-    """Numbers for all dimensions, a number each, lists; with a batch and without; the names that users have."""
-    call, _ = straight(space)
-    sizes, kernel = (9, 6, 5)[:space], (3, 2, 3)[:space]
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_argument_forms(dims: int) -> None:
+    """Arguments may be one number, a tuple or a list, with or without a batch, by position or keyword."""
+    call, _ = forward_api(dims)
+    sizes, kernel = (9, 6, 5)[:dims], (3, 2, 3)[:dims]
     x, w, b = eighths(2, 4, *sizes), eighths(6, 2, *kernel), eighths(6)
     tensors = [wg.tensor(a, dtype=wg.float32) for a in (x, w, b)]
-    step, around, apart = (2, 1, 1)[:space], (1, 1, 1)[:space], (1, 2, 1)[:space]
-    expected = convolution(x, w, b, step, around, apart, 2)
-    same(call(*tensors, list(step), 1, apart, 2), expected)
-    same(call(tensors[0][1], *tensors[1:], step, padding=[1], dilation=apart, groups=2), expected[1])
-    same(getattr(wg, f"conv{space}d")(*tensors, stride=step, padding=around, dilation=apart, groups=2), expected)
-    same(wg.convolution(*tensors, step, around, apart, False, (0,) * space, 2), expected)
-    assert call(tensors[0][:0], tensors[1], groups=2).shape[0] == 0
-    # no channels: nothing but the bias
-    empty = call(wg.zeros(1, 0, *sizes), wg.zeros(6, 0, *kernel), tensors[2])
-    same(empty, np.broadcast_to(b.reshape(-1, *(1,) * space), empty.shape))
-
-
-@pytest.mark.parametrize("space", [1, 2, 3])
-def test_same_and_valid(space: int) -> None:
-    """`same` keeps the size; of an odd number of rows of zeros, the last is behind."""
-    call, layer = straight(space)
-    sizes, kernel, apart = (7, 6, 5)[:space], (4, 3, 2)[:space], (1, 2, 3)[:space]
-    x, w = eighths(2, 3, *sizes), eighths(4, 3, *kernel)
-    total = [d * (k - 1) for d, k in zip(apart, kernel, strict=True)]
-    both = (*(t // 2 for t in total), *(t - t // 2 for t in total))
-    expected = convolution(x, w, None, (1,) * space, both, apart, 1)
-    given = wg.tensor(x, dtype=wg.float32, requires_grad=True)
-    weight = wg.tensor(w, dtype=wg.float32)
-    found = call(given, weight, padding="same", dilation=apart)
-    assert found.shape == (2, 4, *sizes)
-    same(found, expected)
-    found.sum().backward()
-    same(given.grad, convolution_input(np.ones(expected.shape), w, sizes, (1,) * space, both, apart, 1))
-    same(call(given, weight, padding="valid"), convolution(x, w, None, *([(n,) * space for n in (1, 0, 1)]), 1))
-    assert layer(3, 4, kernel, padding="same", dilation=apart)(given).shape == (2, 4, *sizes)
-
-
-@pytest.mark.parametrize("space", [1, 2, 3])
-def test_transposed(space: int) -> None:
-    """The transpose of the convolution of the same weight; output_padding says of which size."""
-    call, layer = transposed(space)
-    sizes, kernel = (4, 3, 2)[:space], (3, 2, 3)[:space]
-    step, around, apart, more = (2, 3, 1)[:space], (1, 0, 1)[:space], (1, 2, 2)[:space], (1, 2, 1)[:space]
-    x, w, b = eighths(2, 6, *sizes), eighths(6, 2, *kernel), eighths(4)
-    out = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + q + 1
-        for n, s, p, d, k, q in zip(sizes, step, around, apart, kernel, more, strict=True)
+    stride, padding, dilation = (2, 1, 1)[:dims], (1, 1, 1)[:dims], (1, 2, 1)[:dims]
+    expected = convolution(x, w, b, stride, padding, dilation, 2)
+    assert_equal(call(*tensors, list(stride), 1, dilation, 2), expected)
+    assert_equal(call(tensors[0][1], *tensors[1:], stride, padding=[1], dilation=dilation, groups=2), expected[1])
+    assert_equal(
+        getattr(wg, f"conv{dims}d")(*tensors, stride=stride, padding=padding, dilation=dilation, groups=2), expected
     )
-    expected = convolution_input(x, w, out, step, around, apart, 2) + b.reshape(-1, *(1,) * space)
+    assert_equal(wg.convolution(*tensors, stride, padding, dilation, False, (0,) * dims, 2), expected)
+    assert call(tensors[0][:0], tensors[1], groups=2).shape[0] == 0
+    # without channels the result is the bias alone
+    empty = call(wg.zeros(1, 0, *sizes), wg.zeros(6, 0, *kernel), tensors[2])
+    assert_equal(empty, np.broadcast_to(b.reshape(-1, *(1,) * dims), empty.shape))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_same_and_valid(dims: int) -> None:
+    """`same` keeps the size; an odd number of padding rows puts one more behind than in front."""
+    call, layer = forward_api(dims)
+    sizes, kernel, dilation = (7, 6, 5)[:dims], (4, 3, 2)[:dims], (1, 2, 3)[:dims]
+    x, w = eighths(2, 3, *sizes), eighths(4, 3, *kernel)
+    total_padding = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    padding = (*(t // 2 for t in total_padding), *(t - t // 2 for t in total_padding))
+    expected = convolution(x, w, None, (1,) * dims, padding, dilation, 1)
+    images = wg.tensor(x, dtype=wg.float32, requires_grad=True)
+    weight = wg.tensor(w, dtype=wg.float32)
+    output = call(images, weight, padding="same", dilation=dilation)
+    assert output.shape == (2, 4, *sizes)
+    assert_equal(output, expected)
+    output.sum().backward()
+    assert_equal(images.grad, convolution_input(np.ones(expected.shape), w, sizes, (1,) * dims, padding, dilation, 1))
+    assert_equal(call(images, weight, padding="valid"), convolution(x, w, None, *([(n,) * dims for n in (1, 0, 1)]), 1))
+    assert layer(3, 4, kernel, padding="same", dilation=dilation)(images).shape == (2, 4, *sizes)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_transposed(dims: int) -> None:
+    """A transposed convolution is the transpose of the one with the same weight; output_padding selects the size."""
+    call, layer = transposed_api(dims)
+    sizes, kernel = (4, 3, 2)[:dims], (3, 2, 3)[:dims]
+    stride, padding, dilation, output_padding = (2, 3, 1)[:dims], (1, 0, 1)[:dims], (1, 2, 2)[:dims], (1, 2, 1)[:dims]
+    x, w, b = eighths(2, 6, *sizes), eighths(6, 2, *kernel), eighths(4)
+    output_size = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + q + 1
+        for n, s, p, d, k, q in zip(sizes, stride, padding, dilation, kernel, output_padding, strict=True)
+    )
+    expected = convolution_input(x, w, output_size, stride, padding, dilation, 2) + b.reshape(-1, *(1,) * dims)
     tensors = [wg.tensor(a, dtype=wg.float32, requires_grad=True) for a in (x, w, b)]
-    found = call(*tensors, step, around, more, 2, apart)
-    same(found, expected)
-    same(call(tensors[0][1], *tensors[1:], step, around, more, 2, apart), expected[1])
-    same(wg.convolution(*tensors, step, around, apart, True, more, 2), expected)
+    output = call(*tensors, stride, padding, output_padding, 2, dilation)
+    assert_equal(output, expected)
+    assert_equal(call(tensors[0][1], *tensors[1:], stride, padding, output_padding, 2, dilation), expected[1])
+    assert_equal(wg.convolution(*tensors, stride, padding, dilation, True, output_padding, 2), expected)
     grad = eighths(*expected.shape)
-    to_input, to_weight, to_bias = wg.autograd.grad(found, tensors, wg.tensor(grad, dtype=wg.float32))
-    # output_padding may let whole windows more into the result; they are none of the input's
-    cut = (slice(None), slice(None), *(slice(n) for n in sizes))
-    same(to_input, convolution(grad, w, None, step, around, apart, 2)[cut])
-    same(to_weight, convolution_weight(grad, x, kernel, step, around, apart, 2))
-    same(to_bias, grad.sum((0, *range(2, space + 2))))
-    made = layer(6, 4, kernel, step, around, groups=2, dilation=apart)
-    assert made.weight.shape == (6, 2, *kernel)
-    out = tuple(n - q + min(q, s - 1) for n, q, s in zip(out, more, step, strict=True))
-    assert made(tensors[0], output_size=out).shape == (2, 4, *out)
-    assert made(tensors[0], (2, 4, *out)).shape == (2, 4, *out)
+    grad_input, grad_weight, grad_bias = wg.autograd.grad(output, tensors, wg.tensor(grad, dtype=wg.float32))
+    # output_padding may add whole windows to the result, which belong to no input pixel
+    input_region = (slice(None), slice(None), *(slice(n) for n in sizes))
+    assert_equal(grad_input, convolution(grad, w, None, stride, padding, dilation, 2)[input_region])
+    assert_equal(grad_weight, convolution_weight(grad, x, kernel, stride, padding, dilation, 2))
+    assert_equal(grad_bias, grad.sum((0, *range(2, dims + 2))))
+    conv = layer(6, 4, kernel, stride, padding, groups=2, dilation=dilation)
+    assert conv.weight.shape == (6, 2, *kernel)
+    output_size = tuple(n - q + min(q, s - 1) for n, q, s in zip(output_size, output_padding, stride, strict=True))
+    assert conv(tensors[0], output_size=output_size).shape == (2, 4, *output_size)
+    assert conv(tensors[0], (2, 4, *output_size)).shape == (2, 4, *output_size)
     with pytest.raises(errors.ArgumentError, match="sizes from"):
-        made(tensors[0], tuple(n + 3 for n in out))
+        conv(tensors[0], tuple(n + 3 for n in output_size))
 
 
 def test_any_strides_and_half() -> None:
@@ -136,152 +143,155 @@ def test_any_strides_and_half() -> None:
     expected = convolution(x.transpose(0, 3, 1, 2), w.transpose(2, 1, 3, 0), None, (1, 1), (0, 0), (1, 1), 1)
     for dtype in (wg.float32, wg.float16, wg.bfloat16):
         a, b = (wg.tensor(v, dtype=dtype) for v in (x, w))
-        found = F.conv2d(a.permute(0, 3, 1, 2), b.permute(2, 1, 3, 0))
-        assert found.dtype is dtype
-        np.testing.assert_allclose(found.float().numpy(), expected, rtol=4e-3 if dtype is wg.bfloat16 else 5e-4)
-    grown = F.conv2d(wg.ones(1, 1, 3, 3, requires_grad=True), wg.ones(1, 1, 2, 2))
-    grown.sum().backward()  # an expanded gradient
+        output = F.conv2d(a.permute(0, 3, 1, 2), b.permute(2, 1, 3, 0))
+        assert output.dtype is dtype
+        np.testing.assert_allclose(output.float().numpy(), expected, rtol=4e-3 if dtype is wg.bfloat16 else 5e-4)
+    window_sums = F.conv2d(wg.ones(1, 1, 3, 3, requires_grad=True), wg.ones(1, 1, 2, 2))
+    window_sums.sum().backward()  # the incoming gradient is expanded: stride 0
 
 
 @pytest.mark.parametrize(
     ("image", "stride", "padding"), [((2, 3, 4, 4), 1, 1), ((3, 2, 5, 7), 2, 2), ((2, 1, 3, 17), 1, 0)]
 )
-def test_images_do_not_touch(image: tuple[int, ...], stride: int, padding: int) -> None:
-    """What is not finite in one image, or in its gradient, is not in the others, whose planes lie beside it."""
+def test_nan_and_infinity_stay_in_their_image(image: tuple[int, ...], stride: int, padding: int) -> None:
+    """NaN in one image, or infinity in its gradient, must not reach the images beside it in memory."""
     x = wg.tensor(eighths(*image), dtype=wg.float32)
     x[1] = float("nan")
     x.requires_grad_()
     y = F.conv2d(x, wg.ones(20, image[1], 3, 3), stride=stride, padding=padding)
     grad = wg.ones(y.shape)
     grad[1] = float("inf")
-    (slope,) = wg.autograd.grad(y, x, grad)
-    for each in (y.detach(), slope):
-        assert each[0].isfinite().all()
-        assert not each[1].isfinite().any()
+    (grad_input,) = wg.autograd.grad(y, x, grad)
+    for values in (y.detach(), grad_input):
+        assert values[0].isfinite().all()
+        assert not values[1].isfinite().any()
 
 
-def test_patches_are_read_where_they_are() -> None:
-    """Windows that neither overlap nor reach past an image: of a part of a tensor, in rows and with channels last."""
+def test_patches_are_read_without_a_copy() -> None:
+    """Windows without overlap or padding are read in place, from a slice of a row-major or channels-last tensor."""
     images, w = eighths(3, 16, 20, 28), eighths(32, 16, 2, 2)
     x = images[1:]
-    rows = wg.tensor(images, dtype=wg.float32)
-    last = wg.tensor(np.ascontiguousarray(images.transpose(0, 2, 3, 1)), dtype=wg.float32).permute(0, 3, 1, 2)
+    row_major = wg.tensor(images, dtype=wg.float32)
+    channels_last = wg.tensor(np.ascontiguousarray(images.transpose(0, 2, 3, 1)), dtype=wg.float32).permute(0, 3, 1, 2)
     weight = wg.tensor(w, dtype=wg.float32, requires_grad=True)
-    for whole in (rows, last):
-        found = F.conv2d(whole[1:], weight, stride=2)
-        same(found, convolution(x, w, None, (2, 2), (0, 0), (1, 1), 1))
-        (slope,) = wg.autograd.grad(found, weight, wg.tensor(grad := eighths(*found.shape), dtype=wg.float32))
-        same(slope, convolution_weight(x, grad, (2, 2), (2, 2), (0, 0), (1, 1), 1))
+    for batch in (row_major, channels_last):
+        output = F.conv2d(batch[1:], weight, stride=2)
+        assert_equal(output, convolution(x, w, None, (2, 2), (0, 0), (1, 1), 1))
+        (grad_weight,) = wg.autograd.grad(output, weight, wg.tensor(grad := eighths(*output.shape), dtype=wg.float32))
+        assert_equal(grad_weight, convolution_weight(x, grad, (2, 2), (2, 2), (0, 0), (1, 1), 1))
 
 
-# Channels in, out; sizes, kernel, strides, rows of zeros, dilations; groups.
-_MANY = [
-    (16, 48, (12, 12), (3, 5), (1, 1), (0, 0), (1, 1), 1),  # with channels last, taps of a row are no neighbours
-    (16, 32, (7, 14), (3, 3), (2, 1), (1, 1), (2, 1), 1),  # every other row of the gradient has no taps
-    (32, 33, (9, 16), (3, 3), (2, 1), (1, 0), (1, 1), 1),  # rows of a parity are fewer, and read more
-    (32, 66, (14, 14), (3, 1), (1, 2), (4, 2), (1, 1), 2),  # more zeros than taps reach: the gradient begins outside
+# Input channels, output channels, image size, kernel, strides, padding, dilations, groups.
+_MANY_CHANNELS = [
+    (16, 48, (12, 12), (3, 5), (1, 1), (0, 0), (1, 1), 1),  # with channels last, the taps of a row are not adjacent
+    (16, 32, (7, 14), (3, 3), (2, 1), (1, 1), (2, 1), 1),  # every other row of the input gradient gets no tap
+    (32, 33, (9, 16), (3, 3), (2, 1), (1, 0), (1, 1), 1),  # the rows of one parity are fewer, and get more taps
+    (32, 66, (14, 14), (3, 1), (1, 2), (4, 2), (1, 1), 2),  # more padding than taps: the gradient begins outside
     (64, 32, (3, 4, 14), (3, 3, 2), (1, 2, 1), (0, 0, 4), (1, 1, 1), 4),
-    (32, 32, (8, 13, 14), (3, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 1), 1),  # slices of a parity are fewer rows
-    (16, 64, (14, 14), (3, 3), (1, 1), (1, 1), (1, 1), 1),  # a run of pixels is a row, and has zeros at its ends
+    (32, 32, (8, 13, 14), (3, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 1), 1),  # slices of one parity have fewer rows
+    (16, 64, (14, 14), (3, 3), (1, 1), (1, 1), (1, 1), 1),  # a run of pixels is one row with padding at both ends
     (16, 64, (14, 7), (5, 5), (1, 1), (2, 2), (1, 1), 1),
     (16, 64, (7, 14), (3, 3), (1, 1), (0, 2), (1, 1), 1),
-    (16, 64, (7, 14), (3, 3), (1, 1), (6, 1), (3, 1), 1),  # rows of results that see nothing but zeros
+    (16, 64, (7, 14), (3, 3), (1, 1), (6, 1), (3, 1), 1),  # some output rows see only padding
     (16, 64, (5, 7, 14), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
-    (16, 64, (5, 12), (2, 2), (2, 2), (0, 0), (1, 1), 1),  # read where it is
+    (16, 64, (5, 12), (2, 2), (2, 2), (0, 0), (1, 1), 1),  # read without a copy
     (16, 64, (6, 28), (3, 3), (2, 2), (1, 1), (1, 1), 1),
 ]
 
 
-@pytest.mark.parametrize(("dtype", "last"), [(wg.float32, False), (wg.float32, True), (wg.float64, False)])
-@pytest.mark.parametrize("case", _MANY)
-def test_forms_with_many_channels(case: Any, dtype: Any, last: bool) -> None:
-    """Forward and both gradients, as layers of networks are, which runs of pixels and vectors of channels are for."""
-    ins, outs, size, kernel, *numbers, groups = case
-    x, w = eighths(2, ins, *size), eighths(outs, ins // groups, *kernel)
-    expected = convolution(x, w, None, *numbers, groups)
-    given = wg.tensor(np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x, dtype=dtype)
-    given = (given.movedim(-1, 1) if last else given).requires_grad_(True)
+@pytest.mark.parametrize(("dtype", "channels_last"), [(wg.float32, False), (wg.float32, True), (wg.float64, False)])
+@pytest.mark.parametrize("case", _MANY_CHANNELS)
+def test_layers_with_many_channels(case: Any, dtype: Any, channels_last: bool) -> None:
+    """Check forward and both gradients of common layers, whose schedules use runs of pixels or vectors of channels."""
+    in_channels, out_channels, size, kernel, *geometry, groups = case
+    x, w = eighths(2, in_channels, *size), eighths(out_channels, in_channels // groups, *kernel)
+    expected = convolution(x, w, None, *geometry, groups)
+    images = wg.tensor(np.ascontiguousarray(np.moveaxis(x, 1, -1)) if channels_last else x, dtype=dtype)
+    images = (images.movedim(-1, 1) if channels_last else images).requires_grad_(True)
     weight = wg.tensor(w, dtype=dtype, requires_grad=True)
-    found = straight(len(size))[0](given, weight, None, *numbers, groups)
-    same(found, expected)
+    output = forward_api(len(size))[0](images, weight, None, *geometry, groups)
+    assert_equal(output, expected)
     grad = eighths(*expected.shape)
-    to_input, to_weight = wg.autograd.grad(found, (given, weight), wg.tensor(grad, dtype=dtype))
-    same(to_input, convolution_input(grad, w, size, *numbers, groups))
-    same(to_weight, convolution_weight(x, grad, kernel, *numbers, groups))
+    grad_input, grad_weight = wg.autograd.grad(output, (images, weight), wg.tensor(grad, dtype=dtype))
+    assert_equal(grad_input, convolution_input(grad, w, size, *geometry, groups))
+    assert_equal(grad_weight, convolution_weight(x, grad, kernel, *geometry, groups))
 
 
 @pytest.mark.parametrize("size", [(32, 16), (16, 6, 16), (30, 21)])
 def test_rows_are_padded_a_few_at_a_time(size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In two and three dimensions, and in rows that runs of pixels divide and others; forward, and by the input."""
-    space = len(size)
-    monkeypatch.setattr(convolution_cpu, "_FILLED", 4 * 16 * (size[-1] + 2) * 8)  # eight rows, or four slices
-    call, one = straight(space)[0], (1,) * space
-    x, w, b = eighths(2, 16, *size), eighths(32, 16, *(3,) * space), eighths(32)
+    """Pad in chunks of rows, in 2-D and 3-D, with row lengths that a run of pixels divides or not, and backward."""
+    dims = len(size)
+    # Room for eight rows or four slices.
+    monkeypatch.setattr(convolution_cpu, "_WINDOW_BYTES", 4 * 16 * (size[-1] + 2) * 8)
+    call, ones = forward_api(dims)[0], (1,) * dims
+    x, w, b = eighths(2, 16, *size), eighths(32, 16, *(3,) * dims), eighths(32)
     images, weight, bias = (wg.tensor(a, dtype=wg.float32) for a in (x, w, b))
-    expected = convolution(x, w, b, one, one, one, 1)
-    # Also of every other row of an image, with channels last, where columns are not neighbours.
-    last = wg.tensor(np.repeat(np.moveaxis(x, 1, -1), 2, axis=1), dtype=wg.float32)
-    strided = last[:, ::2].permute(0, space + 1, *range(1, space + 1))
-    for given in (images, strided):
-        same(call(given, weight, bias, 1, 1), expected)
-    v = eighths(16, 32, *(3,) * space)
-    wide = wg.zeros(2, 32, *size, requires_grad=True)
-    (slope,) = wg.autograd.grad(call(wide, wg.tensor(v, dtype=wg.float32), None, 1, 1), wide, images)
-    same(slope, convolution_input(x, v, size, one, one, one, 1))
+    expected = convolution(x, w, b, ones, ones, ones, 1)
+    # Also with channels last and every other row of an image, where columns are not adjacent in memory.
+    channels_last = wg.tensor(np.repeat(np.moveaxis(x, 1, -1), 2, axis=1), dtype=wg.float32)
+    strided = channels_last[:, ::2].permute(0, dims + 1, *range(1, dims + 1))
+    for batch in (images, strided):
+        assert_equal(call(batch, weight, bias, 1, 1), expected)
+    second_weight = eighths(16, 32, *(3,) * dims)
+    zero_images = wg.zeros(2, 32, *size, requires_grad=True)
+    (grad_input,) = wg.autograd.grad(
+        call(zero_images, wg.tensor(second_weight, dtype=wg.float32), None, 1, 1), zero_images, images
+    )
+    assert_equal(grad_input, convolution_input(x, second_weight, size, ones, ones, ones, 1))
 
 
 def test_several_outputs_of_single_channels() -> None:
-    """In rows of a vector and more; what is past the last output, and at the end of a row, is computed twice."""
+    """Rows of at least one vector: the last vector of a row and the last group of outputs overlap the ones before."""
     x, w, b = eighths(3, 2, 9, 37), eighths(26, 1, 3, 3), eighths(26)
     images, weight, bias = (wg.tensor(a, dtype=wg.float32) for a in (x, w, b))
-    for step in (1, 2):
-        expected = convolution(x, w, b, (step, step), (1, 1), (1, 1), 2)
-        same(F.conv2d(images, weight, bias, step, 1, groups=2), expected)
+    for stride in (1, 2):
+        expected = convolution(x, w, b, (stride, stride), (1, 1), (1, 1), 2)
+        assert_equal(F.conv2d(images, weight, bias, stride, 1, groups=2), expected)
     w = eighths(3, 1, 2, 1)
     expected = convolution(x[:, :1, :, ::-1], w, None, (1, 1), (0, 0), (2, 1), 1)
-    same(F.conv2d(images[:, :1].flip(3), wg.tensor(w, dtype=wg.float32), dilation=(2, 1)), expected)
+    assert_equal(F.conv2d(images[:, :1].flip(3), wg.tensor(w, dtype=wg.float32), dilation=(2, 1)), expected)
 
 
 def test_inputs_that_no_window_sees() -> None:
-    """Their gradient is zero: here a single column, of which the windows see the zeros on both sides."""
+    """Their gradient is zero. Here all windows see only the padding on both sides of the single column."""
     x = wg.ones(1, 3, 4, 1, requires_grad=True)
     y = F.conv2d(x, wg.ones(20, 3, 1, 1), stride=2, padding=1)
     assert y.shape == (1, 20, 3, 2)
     y.sum().backward()
-    same(x.grad, np.zeros((1, 3, 4, 1)))
+    assert_equal(x.grad, np.zeros((1, 3, 4, 1)))
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_layers_pad_by_mode(mode: str) -> None:
-    names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    numpy_modes = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     x = eighths(2, 3, 5, 6)
     for padding, sides in (((1, 2), ((1, 1), (2, 2))), ("same", ((0, 1), (1, 1)))):
         layer = nn.Conv2d(3, 4, (2, 3), padding=padding, padding_mode=mode, bias=False)
         layer.weight.data.copy_(wg.tensor(w := eighths(4, 3, 2, 3), dtype=wg.float32))
-        wide = np.pad(x, ((0, 0), (0, 0), *sides), names[mode])  # type: ignore[call-overload]
-        same(layer(wg.tensor(x, dtype=wg.float32)), convolution(wide, w, None, (1, 1), (0, 0), (1, 1), 1))
+        padded = np.pad(x, ((0, 0), (0, 0), *sides), numpy_modes[mode])  # type: ignore[call-overload]
+        assert_equal(layer(wg.tensor(x, dtype=wg.float32)), convolution(padded, w, None, (1, 1), (0, 0), (1, 1), 1))
         assert f"padding_mode={mode}" in repr(layer)
 
 
 def test_grids_of_triton_are_flat() -> None:
-    """The second and third side of a grid end at 65535 programs: groups, and tiles of channels, may be more."""
+    """Grids are one-dimensional: CUDA limits the second and third axis to 65535, and groups or tiles may be more."""
     pytest.importorskip("triton")
-    place = place_like("sm_90")
+    target_device = planning_device("sm_90")
     for channels, groups in ((70000, 70000), (70000 * 64, 1)):
-        kernel = meta(dtypes.float32, (channels, 1, 1, 1), None, place)
-        image, result = (meta(dtypes.float32, (1, n, 1, 1), None, place) for n in (groups, channels))
-        plain = ((1, 1), (0, 0), (1, 1), groups)
+        weight = meta(dtypes.float32, (channels, 1, 1, 1), None, target_device)
+        image, result = (meta(dtypes.float32, (1, n, 1, 1), None, target_device) for n in (groups, channels))
+        geometry = ((1, 1), (0, 0), (1, 1), groups)
         for op, operands, statics in (
-            ("convolution", (image, kernel, None), plain),
-            ("convolution_input", (result, kernel), ((1, 1), *plain)),
-            ("convolution_weight", (image, result), ((1, 1), *plain)),
+            ("convolution", (image, weight, None), geometry),
+            ("convolution_input", (result, weight), ((1, 1), *geometry)),
+            ("convolution_weight", (image, result), ((1, 1), *geometry)),
         ):
-            for step in planner("custom")(Request(registry[op], operands, statics, place)).steps:
+            for step in planner("custom")(Request(registry[op], operands, statics, target_device)).steps:
                 assert len(step.global_size) == 1
                 assert step.global_size[0] < 2**31
 
 
-def test_layers_show_what_they_are() -> None:
+def test_layer_reprs() -> None:
     assert repr(nn.Conv3d(2, 4, (1, 2, 3), padding=1, groups=2, bias=False)) == (
         "Conv3d(2, 4, kernel_size=(1, 2, 3), stride=(1, 1, 1), padding=(1, 1, 1), groups=2, bias=False)"
     )
@@ -292,8 +302,13 @@ def test_layers_show_what_they_are() -> None:
     assert nn.ConvTranspose3d(4, 2, 1).weight.shape == (4, 2, 1, 1, 1)
 
 
-ONE, IMAGE, KERNEL, TURNED = wg.ones(1, 1, 2, 2), wg.ones(1, 3, 4, 4), wg.ones(2, 3, 3, 3), wg.ones(3, 2, 3, 3)
-# What is called, and what the message says, by the builtin that PyTorch raises.
+ONE, IMAGE, KERNEL, TRANSPOSED_KERNEL = (
+    wg.ones(1, 1, 2, 2),
+    wg.ones(1, 3, 4, 4),
+    wg.ones(2, 3, 3, 3),
+    wg.ones(3, 2, 3, 3),
+)
+# Wrong calls and a pattern of the message, by the builtin exception that PyTorch raises.
 FAULTS: dict[type, dict[str, tuple[Any, str]]] = {
     RuntimeError: {
         "a small input": (lambda: F.conv2d(ONE, wg.ones(1, 1, 3, 3)), r"padded input has \[2, 2\]"),
@@ -311,14 +326,20 @@ FAULTS: dict[type, dict[str, tuple[Any, str]]] = {
         "dtypes": (lambda: F.conv2d(IMAGE, KERNEL.double()), "one dtype"),
         "no pixels": (lambda: F.conv2d(wg.ones(1, 3, 0, 4), KERNEL, padding=2), "only the batch"),
         "no taps": (lambda: F.conv2d(IMAGE, wg.ones(2, 3, 0, 3)), "must not have size 0"),
-        "output_padding": (lambda: F.conv_transpose2d(IMAGE, TURNED, output_padding=1), "smaller than either"),
+        "output_padding": (
+            lambda: F.conv_transpose2d(IMAGE, TRANSPOSED_KERNEL, output_padding=1),
+            "smaller than either",
+        ),
         "transposed channels": (lambda: F.conv_transpose2d(IMAGE, KERNEL), "takes 2 channels"),
-        "a small result": (lambda: F.conv_transpose2d(IMAGE, TURNED, padding=5), r"the size \[-4, -4\]"),
+        "a small result": (lambda: F.conv_transpose2d(IMAGE, TRANSPOSED_KERNEL, padding=5), r"the size \[-4, -4\]"),
     },
     TypeError: {
         "a fraction": (lambda: F.conv2d(IMAGE, KERNEL, stride=1.5), "stride must be an int"),
         "no tensor": (lambda: F.conv2d(1, KERNEL), "input must be a tensor"),
-        "a word, transposed": (lambda: F.conv_transpose2d(IMAGE, TURNED, padding="same"), "padding must be an int"),
+        "a word, transposed": (
+            lambda: F.conv_transpose2d(IMAGE, TRANSPOSED_KERNEL, padding="same"),
+            "padding must be an int",
+        ),
     },
     ValueError: {
         "layer groups": (lambda: nn.Conv2d(3, 4, 3, groups=2), "into 2 groups"),
@@ -330,7 +351,9 @@ FAULTS: dict[type, dict[str, tuple[Any, str]]] = {
 }
 
 
-@pytest.mark.parametrize(("builtin", "fault"), [(kind, fault) for kind, found in FAULTS.items() for fault in found])
+@pytest.mark.parametrize(
+    ("builtin", "fault"), [(builtin, fault) for builtin, cases in FAULTS.items() for fault in cases]
+)
 def test_errors(builtin: type[Exception], fault: str) -> None:
     call, message = FAULTS[builtin][fault]
     with pytest.raises(errors.WeftgradError, match=message) as caught:
@@ -339,7 +362,7 @@ def test_errors(builtin: type[Exception], fault: str) -> None:
 
 
 def test_weights_of_one_pixel_in_half_types():
-    """Their gradient is a matrix product an image, summed over images: exact here, so rounded nowhere."""
+    """The weight gradient is one matrix product per image, summed over images; here every partial sum is exact."""
     dtype, rng = wg.bfloat16, np.random.default_rng(0)
     x, g = (rng.integers(-3, 4, (2, c, 3, 5)).astype(np.float32) for c in (4, 8))
     images = wg.tensor(x, dtype=dtype, device="cpu")

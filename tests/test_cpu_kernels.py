@@ -1,4 +1,4 @@
-"""How `cpu` gets its kernels: compilers, the cache of objects, compilation in the background, roads that are forced."""
+"""Check how `cpu` gets its kernels: compilers, object cache, background compilation and forced executors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,13 @@ def instance(number: int, text: str = TEXT) -> Instance:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> objects.ObjectStore:
-    """A store with an empty cache of its own."""
+    """Open an object store with an empty cache folder of its own."""
     monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path / "cache"))
     notes: list[str] = []
-    opened = objects.open_store(driver.capabilities_here(), notes)
-    if opened is None:
+    object_store = objects.open_store(driver.capabilities_here(), notes)
+    if object_store is None:
         pytest.skip(f"no clang here: {notes}")
-    return opened
+    return object_store
 
 
 def run(code: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -59,15 +60,15 @@ def run(code: str, timeout: float = 120, **environment: str) -> subprocess.Compl
 def test_every_instance_has_a_name_of_its_own() -> None:
     first = instance(0)
     names = {program.entry_name(first)}
-    for change in ({"element": "int"}, {"lanes": 4}, {"text": first.text + " "}, {"defines": (("A", "1"),)}):
+    for changed_fields in ({"element": "int"}, {"lanes": 4}, {"text": first.text + " "}, {"defines": (("A", "1"),)}):
         fields = {name: getattr(first, name) for name in first.__slots__}
-        names.add(program.entry_name(Instance(**{**fields, **change})))
+        names.add(program.entry_name(Instance(**{**fields, **changed_fields})))
     assert len(names) == 5
     assert all(name.startswith("count_") and len(name) == len("count_") + 12 for name in names)
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
-def test_instructions_are_those_of_the_lanes_and_never_more_than_there_are(
+def test_instruction_set_follows_lanes_and_the_processor(
     lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels = {"sse": set(), "avx2": processor._AVX2, "avx512": processor._AVX2 | processor._AVX512}
@@ -87,7 +88,7 @@ def test_instructions_are_those_of_the_lanes_and_never_more_than_there_are(
         ("pthread-x86_64-pc-linux-gnu-cascadelake", True), ("cpu-x86_64-pc-linux-gnu-haswell", False),
     ],
 )  # fmt: skip
-def test_processors_that_pocl_has_avx512_for(target: str, knows: bool) -> None:
+def test_processors_for_which_pocl_uses_avx512(target: str, knows: bool) -> None:
     assert processor.llvm_knows_avx512(f"OpenCL 3.0 PoCL HSTR: {target}") is knows
 
 
@@ -95,37 +96,37 @@ def test_processors_that_pocl_has_avx512_for(target: str, knows: bool) -> None:
 
 
 def test_kernels_of_one_object_are_found_one_by_one_by_another_store(store: objects.ObjectStore) -> None:
-    several = [instance(i) for i in range(5)]
-    store.compile(several)
-    again = objects.ObjectStore(store.compiler, driver.capabilities_here())
-    assert all(again.load(each) for each in several)
-    assert (again.compiled, again.loaded) == (0, 1)
-    assert again.load(instance(9)) is None
-    assert again.is_cached(several[3])
-    assert not again.is_cached(instance(9))
+    instances = [instance(i) for i in range(5)]
+    store.compile(instances)
+    second_store = objects.ObjectStore(store.compiler, driver.capabilities_here())
+    assert all(second_store.load(kernel_instance) for kernel_instance in instances)
+    assert (second_store.compiled, second_store.loaded) == (0, 1)
+    assert second_store.load(instance(9)) is None
+    assert second_store.is_cached(instances[3])
+    assert not second_store.is_cached(instance(9))
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "overwritten", "swapped", "removed"])
 def test_damaged_files_are_compiled_anew(store: objects.ObjectStore, damage: str) -> None:
-    several = [instance(i) for i in range(3)]
-    store.compile(several)
+    instances = [instance(i) for i in range(3)]
+    store.compile(instances)
     store.compile([instance(7)])
     folder = cache.cache_folder()
     assert folder is not None
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".bin", ".idx"))
     assert len(files) == 5
-    content = [path.read_bytes() for path in files]
-    for path, data, other in zip(files, content, content[1:] + content[:1], strict=True):
+    payloads = [path.read_bytes() for path in files]
+    for path, payload, other_payload in zip(files, payloads, payloads[1:] + payloads[:1], strict=True):
         if damage == "removed":
             path.unlink()
         else:
-            path.write_bytes({"cut": data[: len(data) // 2], "emptied": b"", "overwritten": b"x" * len(data),
-                              "swapped": other}[damage])  # fmt: skip
-    again = objects.ObjectStore(store.compiler, driver.capabilities_here())
-    for each in (*several, instance(7)):
-        assert again.load(each) is None, each.name
-    again.compile(several)
-    assert all(again.load(each) for each in several)
+            path.write_bytes({"cut": payload[: len(payload) // 2], "emptied": b"", "overwritten": b"x" * len(payload),
+                              "swapped": other_payload}[damage])  # fmt: skip
+    second_store = objects.ObjectStore(store.compiler, driver.capabilities_here())
+    for kernel_instance in (*instances, instance(7)):
+        assert second_store.load(kernel_instance) is None, kernel_instance.name
+    second_store.compile(instances)
+    assert all(second_store.load(kernel_instance) for kernel_instance in instances)
 
 
 def test_a_full_disk_costs_the_cache_and_nothing_else(
@@ -160,21 +161,21 @@ def test_folders_of_others_are_not_loaded_from(tmp_path: Path, monkeypatch: pyte
     assert cache.why_unusable(tmp_path / "file") != ""
 
 
-def test_a_home_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
-    """And a private folder, which is gone at the end."""
-    place = tmp_path / "file"
-    place.write_text("")
+def test_an_unwritable_home_is_one_warning(tmp_path: Path) -> None:
+    """Kernels then go to a private temporary folder, which is deleted at exit."""
+    file = tmp_path / "file"
+    file.write_text("")
     code = (
         "import warnings, weftgrad as wg\n"
-        "with warnings.catch_warnings(record=True) as seen:\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
         "    print(float((wg.ones(3) * 2).sum()))\n"
         "from weftgrad.runtime.cache import cache_folder\n"
-        "print(len(seen), str(seen[0].message)); print(cache_folder())\n"
+        "print(len(caught), str(caught[0].message)); print(cache_folder())\n"
     )
-    done = run(code, HOME=str(place), XDG_CACHE_HOME="", WEFTGRAD_CACHE=str(place / "cache"))
-    value, message, folder = done.stdout.splitlines()
-    assert value == "6.0", done.stderr
+    process = run(code, HOME=str(file), XDG_CACHE_HOME="", WEFTGRAD_CACHE=str(file / "cache"))
+    value, message, folder = process.stdout.splitlines()
+    assert value == "6.0", process.stderr
     assert message.startswith("1 weftgrad: the cache folder")
     assert "set WEFTGRAD_CACHE" in message
     assert not Path(folder).exists()
@@ -185,14 +186,14 @@ def test_a_home_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
 
 def test_wrong_texts_are_named_and_cost_no_other_kernel(store: objects.ObjectStore) -> None:
     kernels = ClangKernels(store)
-    wrong = instance(3, TEXT.replace("geo.n", "geo.no_such_field"))
-    good = [instance(i) for i in range(10, 14)]
+    bad_instance = instance(3, TEXT.replace("geo.n", "geo.no_such_field"))
+    good_instances = [instance(i) for i in range(10, 14)]
     with pytest.raises(CompileError, match=r"count3: does not compile for cpu with clang(.|\n)*no_such_field"):
-        kernels.build([good[0], wrong, *good[1:]])
-    kernels.build(good)
-    assert all(kernels.kernel(each).address for each in good)
-    with pytest.raises(CompileError, match="no_such_field"):  # told again
-        kernels.build([wrong])
+        kernels.build([good_instances[0], bad_instance, *good_instances[1:]])
+    kernels.build(good_instances)
+    assert all(kernels.kernel(good_instance).address for good_instance in good_instances)
+    with pytest.raises(CompileError, match="no_such_field"):  # the error is raised again
+        kernels.build([bad_instance])
 
 
 def test_a_compiler_that_is_ended_is_started_again(
@@ -224,28 +225,28 @@ def test_a_compiler_that_is_ended_again_and_again_is_an_error(
 
 
 def test_each_kernel_has_its_own_error(store: objects.ObjectStore) -> None:
-    wrong = [instance(i, TEXT.replace("geo.n", f"geo.field{i}")) for i in (30, 31)]
-    failures = store.compile([wrong[0], instance(32), wrong[1]])
-    assert {each.name: f"field{each.name[5:]}" in str(error) for each, error in failures.items()} == {
+    bad_instances = [instance(i, TEXT.replace("geo.n", f"geo.field{i}")) for i in (30, 31)]
+    failures = store.compile([bad_instances[0], instance(32), bad_instances[1]])
+    assert {kernel.name: f"field{kernel.name[5:]}" in str(error) for kernel, error in failures.items()} == {
         "count30": True, "count31": True,
     }  # fmt: skip
     assert store.load(instance(32))
 
 
 def test_a_damaged_batch_is_repaired(store: objects.ObjectStore) -> None:
-    """A kernel that is compiled alone afterwards is found by later processes, though the index named the batch."""
-    several = [instance(i) for i in range(40, 43)]
-    store.compile(several)
+    """A kernel that is recompiled alone is found by later processes, although the index named the damaged batch."""
+    instances = [instance(i) for i in range(40, 43)]
+    store.compile(instances)
     folder = cache.cache_folder()
     assert folder is not None
     (batch,) = (path for path in folder.rglob("*.bin"))
     batch.write_bytes(b"")
-    again = objects.ObjectStore(store.compiler, driver.capabilities_here())
-    assert again.load(several[1]) is None
-    assert not again.is_cached(several[1])
-    again.compile([several[1]])
-    assert again.is_cached(several[1])
-    assert objects.ObjectStore(store.compiler, driver.capabilities_here()).load(several[1])
+    second_store = objects.ObjectStore(store.compiler, driver.capabilities_here())
+    assert second_store.load(instances[1]) is None
+    assert not second_store.is_cached(instances[1])
+    second_store.compile([instances[1]])
+    assert second_store.is_cached(instances[1])
+    assert objects.ObjectStore(store.compiler, driver.capabilities_here()).load(instances[1])
 
 
 def test_many_kernels_are_compiled_together(store: objects.ObjectStore) -> None:
@@ -256,41 +257,41 @@ def test_many_kernels_are_compiled_together(store: objects.ObjectStore) -> None:
 
 
 @pytest.fixture
-def fresh_road(store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`cpu` with no kernel compiled."""
-    from weftgrad.runtime.backends.cpu.launching import ClangRoad
+def empty_executor(store: objects.ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Give `cpu` an executor without any compiled kernel."""
+    from weftgrad.runtime.backends.cpu.launching import ClangExecutor
     from weftgrad.runtime.context import _local
 
     cpu: Any = wg.device("cpu").driver  # type: ignore[attr-defined]
     cpu.require()
     cpu.synchronize()
-    road = ClangRoad(store, cpu.counter)
-    monkeypatch.setattr(cpu, "road", road)
+    executor = ClangExecutor(store, cpu.counter)
+    monkeypatch.setattr(cpu, "executor", executor)
     _local.state.plans.clear()
-    yield road
+    yield executor
     cpu.synchronize()
     _local.state.plans.clear()
 
 
-def test_launches_wait_for_their_kernels_in_order(fresh_road: Any) -> None:
+def test_launches_wait_for_their_kernels_in_order(empty_executor: Any) -> None:
     x = wg.full((1000,), 2.0, device="cpu")
     for _ in range(3):
         x = x * x - 1
         x += 0.5
-    assert fresh_road.has_queued_launches
+    assert empty_executor.has_queued_launches
     y = x.numpy()
-    assert not fresh_road.has_queued_launches
+    assert not empty_executor.has_queued_launches
     expected = np.full(1000, 2.0, np.float32)
     for _ in range(3):
         expected = expected * expected - 1 + np.float32(0.5)
     np.testing.assert_array_equal(y, expected)
     z = x * x - 1
-    assert not fresh_road.has_queued_launches  # compiled: at once
+    assert not empty_executor.has_queued_launches  # its kernel is compiled: run at once
     np.testing.assert_array_equal(z.numpy(), expected * expected - 1)
 
 
-def test_memory_of_launches_that_wait_is_used_again_in_order(fresh_road: Any) -> None:
-    """What is freed before its launch ran goes to later launches, which run later."""
+def test_memory_freed_by_queued_launches_is_reused_in_order(empty_executor: Any) -> None:
+    """Memory freed while its launch is queued goes to later launches, which run after it."""
     total = wg.zeros(4096, device="cpu")
     for i in range(20):
         temporary = wg.full((4096,), float(i), device="cpu") * 2
@@ -298,27 +299,27 @@ def test_memory_of_launches_that_wait_is_used_again_in_order(fresh_road: Any) ->
     assert total.numpy()[0] == 2 * sum(range(20))
 
 
-def test_arrays_that_share_memory_are_not_waited_with(fresh_road: Any) -> None:
+def test_launches_on_shared_arrays_are_not_queued(empty_executor: Any) -> None:
     array = np.ones(100, np.float32)
     shared = wg.from_numpy(array)
     result = wg.exp(shared)
-    assert not fresh_road.has_queued_launches
+    assert not empty_executor.has_queued_launches
     array[:] = 0
     np.testing.assert_allclose(result.numpy(), np.full(100, np.e), rtol=1e-6)
     shared.add_(3)
     assert array[0] == 3
 
 
-def test_host_reads_wait_only_for_what_they_read(fresh_road: Any) -> None:
+def test_host_reads_wait_only_for_their_own_memory(empty_executor: Any) -> None:
     index = wg.tensor([0, 2], device="cpu")
     x = wg.ones(5, device="cpu").exp()
-    assert fresh_road.has_queued_launches
-    picked = x.index_select(0, index)  # the host looks at the index, which nothing waiting uses
-    assert fresh_road.has_queued_launches
-    np.testing.assert_allclose(picked.numpy(), np.full(2, np.e), rtol=1e-6)
+    assert empty_executor.has_queued_launches
+    selected = x.index_select(0, index)  # the host reads the index, which no queued launch uses
+    assert empty_executor.has_queued_launches
+    np.testing.assert_allclose(selected.numpy(), np.full(2, np.e), rtol=1e-6)
 
 
-def test_training_gives_the_same_bits_cold_and_warm(fresh_road: Any) -> None:
+def test_training_gives_the_same_bits_cold_and_warm(empty_executor: Any) -> None:
     def train() -> list[bytes]:
         wg.manual_seed(3)
         net = wg.nn.Sequential(wg.nn.Linear(20, 30), wg.nn.Tanh(), wg.nn.Linear(30, 5))
@@ -336,26 +337,28 @@ def test_training_gives_the_same_bits_cold_and_warm(fresh_road: Any) -> None:
     assert cold == train()
 
 
-def test_errors_of_compilation_come_when_a_value_is_asked_for(fresh_road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_errors_are_raised_when_a_value_is_read(empty_executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     may_fail = threading.Event()
 
     def fail(instances: Any) -> Any:
         may_fail.wait()
-        return {each: CompileError(f"{each.name}: planted") for each in instances}
+        return {instance: CompileError(f"{instance.name}: planted") for instance in instances}
 
     x = wg.tensor([1.0, 2.0], device="cpu")
     with monkeypatch.context() as patch:
-        patch.setattr(fresh_road.kernels.store, "compile", fail)
+        patch.setattr(empty_executor.kernels.store, "compile", fail)
         y = x.cosh()
         z = y * 2
         may_fail.set()
         for _ in range(2):
             with pytest.raises(CompileError, match=r"(cosh|mul): planted"):
                 z.numpy()
-    np.testing.assert_allclose(z.numpy(), 2 * np.cosh([1, 2]), rtol=1e-6)  # it stayed queued
+        while empty_executor.kernels._compiling:  # or its failure would come after the patch ends
+            time.sleep(0.01)
+    np.testing.assert_allclose(z.numpy(), 2 * np.cosh([1, 2]), rtol=1e-6)  # the failed launch stayed queued
 
 
-def test_a_wrong_text_of_a_users_op_is_an_error_of_the_call(fresh_road: Any, tmp_path: Path) -> None:
+def test_a_wrong_text_of_a_users_op_is_an_error_of_the_call(empty_executor: Any, tmp_path: Path) -> None:
     from weftgrad.runtime.records import registry
 
     path = tmp_path / "own.yaml"
@@ -363,11 +366,11 @@ def test_a_wrong_text_of_a_users_op_is_an_error_of_the_call(fresh_road: Any, tmp
     ops = wg.ops.load(str(path))
     assert registry.owner("own_twice")
     result = ops.own_twice(wg.tensor([1.0, 2.0], device="cpu"))
-    assert not fresh_road.has_queued_launches  # compiled before the call returned
+    assert not empty_executor.has_queued_launches  # compiled before the call returned
     assert result.tolist() == [2.0, 4.0]
 
 
-def test_an_interrupt_in_the_middle_runs_nothing_twice(fresh_road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_in_the_middle_runs_nothing_twice(empty_executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = wg.tensor([1.0], device="cpu")
     x += 1
     x += 1
@@ -388,27 +391,27 @@ def test_an_interrupt_in_the_middle_runs_nothing_twice(fresh_road: Any, monkeypa
     assert x.tolist() == [3.0]
 
 
-def test_threads_share_what_waits(fresh_road: Any) -> None:
-    wrong: list[Any] = []
+def test_threads_share_queued_launches(empty_executor: Any) -> None:
+    mismatches: list[Any] = []
 
     def work(number: int) -> None:
         x = wg.full((1000,), float(number), device="cpu")
         for i in range(20):
             value = (x * x + i).numpy()
             if not (value == number * number + i).all():
-                wrong.append((number, i, value[0]))
+                mismatches.append((number, i, value[0]))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not mismatches
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_computes(tmp_path: Path) -> None:
-    """Also with kernels that the parent had asked for and not got."""
+    """Also with kernels that the parent was still compiling at the fork."""
     code = (
         "import os, weftgrad as wg\n"
         "x = wg.ones(1 << 17, device='cpu'); float((x + x).sum())\n"
@@ -419,11 +422,11 @@ def test_a_forked_child_computes(tmp_path: Path) -> None:
         "status = os.waitstatus_to_exitcode(os.wait()[1])\n"
         "print(status, abs(float(y) / (1 << 17) - 3.7182817) < 1e-4)\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], env={**os.environ, "WEFTGRAD_CACHE": str(tmp_path / "cache")},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert done.stdout.split() == ["0", "True"], done
+    assert process.stdout.split() == ["0", "True"], process
 
 
 @pytest.mark.parametrize("native", ["1", "0"])
@@ -435,30 +438,31 @@ def test_the_path_without_c(native: str, tmp_path: Path) -> None:
         "p = [wg.ones(3, requires_grad=True) for _ in range(40)]; o = wg.optim.SGD(p, 0.5)\n"
         "sum(q.sum() for q in p).backward(); o.step(); print(p[39].tolist())\n"
     )
-    done = run(code, WEFTGRAD_NATIVE=native, WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    process = run(code, WEFTGRAD_NATIVE=native, WEFTGRAD_CACHE=str(tmp_path / "cache"))
     total, shape = float(sum(2 * i + 1 for i in range(1, 1000, 7))), (40, 40)
-    assert done.stdout.splitlines() == [f"{total} {shape}", "[0.5, 0.5, 0.5]"], done
+    assert process.stdout.splitlines() == [f"{total} {shape}", "[0.5, 0.5, 0.5]"], process
 
 
-# Roads
+# Executors
 
 
-WHICH_ROAD = (
+WHICH_EXECUTOR = (
     "import json, weftgrad as wg\n"
     "d = wg.device('cpu').driver; x = wg.randn(100, 30, device='cpu')\n"
     "x.requires_grad_(); y = (x @ x.t()).log_softmax(1).sum(); y.backward()\n"
-    "print(json.dumps([type(d.road).__name__, d.road.name, float(x.grad.sum() * 0 + 1), d.capabilities.lanes]))\n"
+    "print(json.dumps([type(d.executor).__name__, d.executor.name, float(x.grad.sum() * 0 + 1),\n"
+    " d.capabilities.lanes]))\n"
 )
 
 
-def road(**environment: str) -> list[Any]:
-    done = run(WHICH_ROAD, **environment)
-    assert done.returncode == 0, done.stderr
-    return list(json.loads(done.stdout))
+def executor_facts(**environment: str) -> list[Any]:
+    process = run(WHICH_EXECUTOR, **environment)
+    assert process.returncode == 0, process.stderr
+    return list(json.loads(process.stdout))
 
 
 def test_a_compiler_is_named(tmp_path: Path) -> None:
-    """By WEFTGRAD_CLANG: here a script that calls the wheel's."""
+    """WEFTGRAD_CLANG names the compiler: here a script that calls the one of the ziglang wheel."""
     zig = shutil.which("zig") or next(
         (str(p / "ziglang/zig") for p in map(Path, sys.path) if (p / "ziglang/zig").is_file()), None
     )
@@ -468,25 +472,25 @@ def test_a_compiler_is_named(tmp_path: Path) -> None:
     clang = tmp_path / "my-clang"
     clang.write_text(f'#!/bin/sh\nexec "{zig}" clang "$@"\n')
     linker.write_text(f'#!/bin/sh\nexec "{zig}" ld.lld "$@"\n')
-    for each in (clang, linker):
-        each.chmod(0o755)
+    for script in (clang, linker):
+        script.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WEFTGRAD_CACHE": str(tmp_path / "cache")}
-    name, compiler, value, _ = road(WEFTGRAD_CLANG=str(clang), **environment)
-    assert (name, value) == ("ClangRoad", 1.0)
+    name, compiler, value, _ = executor_facts(WEFTGRAD_CLANG=str(clang), **environment)
+    assert (name, value) == ("ClangExecutor", 1.0)
     assert "my-clang" in compiler
-    done = run(WHICH_ROAD, WEFTGRAD_CLANG=str(tmp_path / "none"), **environment)
-    assert "no such program" in done.stderr
+    process = run(WHICH_EXECUTOR, WEFTGRAD_CLANG=str(tmp_path / "none"), **environment)
+    assert "no such program" in process.stderr
 
 
 def test_without_a_clang_an_opencl_driver_serves(tmp_path: Path) -> None:
     pytest.importorskip("pocl_binary_distribution")
-    name, driver_name, value, _ = road(WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
-    assert (name, value) == ("OpenCLRoad", 1.0)
+    name, driver_name, value, _ = executor_facts(WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    assert (name, value) == ("OpenCLExecutor", 1.0)
     assert "Portable" in driver_name
 
 
-def test_pocl_that_does_not_know_the_processor_is_told(tmp_path: Path) -> None:
-    """The name that PoCL has for an unknown processor is planted; nothing compiles then, until it is replaced."""
+def test_pocl_gets_the_name_of_an_unknown_processor(tmp_path: Path) -> None:
+    """Set the name that PoCL uses for an unknown processor: nothing compiles until our correction replaces it."""
     pytest.importorskip("pocl_binary_distribution")
     code = (
         "import weftgrad as wg, pyopencl as cl\n"
@@ -501,14 +505,14 @@ def test_pocl_that_does_not_know_the_processor_is_told(tmp_path: Path) -> None:
         "print(pocl.correct_processor(handle), pocl.replace_name(handle, b'generic\\0', b'x86-64-v2'))\n"
         "print(float((wg.ones(1000, device='cpu') * 3).exp().log().sum()))\n"
     )
-    done = run(code, WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
-    lines = done.stdout.splitlines()
-    assert lines[0] == "True", done
-    assert "True" in lines[1], done
-    assert abs(float(lines[2]) - 3000) < 1, done
+    process = run(code, WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    lines = process.stdout.splitlines()
+    assert lines[0] == "True", process
+    assert "True" in lines[1], process
+    assert abs(float(lines[2]) - 3000) < 1, process
 
 
-def test_nothing_that_compiles_is_one_error_with_the_remedy(tmp_path: Path) -> None:
+def test_missing_compilers_are_one_error_with_the_remedy(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyopencl'] = None\n"
         "import weftgrad as wg\n"
@@ -516,17 +520,19 @@ def test_nothing_that_compiles_is_one_error_with_the_remedy(tmp_path: Path) -> N
         "try: x + 1\n"
         "except wg.runtime.errors.DriverNotFound as error: print(error)\n"
     )
-    done = run(code, WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
-    message = done.stdout.splitlines()[-1]
-    for part in (processor.model_name(), "WEFTGRAD_CLANG=off", "pyopencl", "pip install ziglang", "weftgrad doctor"):
-        assert part in message, done
+    process = run(code, WEFTGRAD_CLANG="off", WEFTGRAD_CACHE=str(tmp_path / "cache"))
+    message = process.stdout.splitlines()[-1]
+    for phrase in (processor.model_name(), "WEFTGRAD_CLANG=off", "pyopencl", "pip install ziglang", "weftgrad doctor"):
+        assert phrase in message, process
 
 
 @pytest.mark.parametrize("lanes", [4, 8])
 def test_fewer_lanes_are_compiled_for_older_processors(lanes: int, tmp_path: Path) -> None:
-    claims = f"lanes={lanes},registers=16"
-    name, _, value, used = road(WEFTGRAD_CAPABILITIES=claims, WEFTGRAD_CACHE=str(tmp_path / "cache"))
-    assert (name, value, used) == ("ClangRoad", 1.0, lanes)
+    capabilities = f"lanes={lanes},registers=16"
+    name, _, value, actual_lanes = executor_facts(
+        WEFTGRAD_CAPABILITIES=capabilities, WEFTGRAD_CACHE=str(tmp_path / "cache")
+    )
+    assert (name, value, actual_lanes) == ("ClangExecutor", 1.0, lanes)
 
 
 def test_work_groups_of_several_are_left_to_opencl_devices() -> None:
@@ -539,15 +545,15 @@ def test_work_groups_of_several_are_left_to_opencl_devices() -> None:
 
 
 def test_candidates_say_why_they_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = tmp_path / "clang"
-    old.write_text("#!/bin/sh\necho Debian clang version 14.0.6\n")
-    old.chmod(0o755)
+    old_clang = tmp_path / "clang"
+    old_clang.write_text("#!/bin/sh\necho Debian clang version 14.0.6\n")
+    old_clang.chmod(0o755)
     monkeypatch.delenv("WEFTGRAD_CLANG", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "path", [])
     notes: list[str] = []
     assert list(compilers.candidates(notes)) == []
-    assert notes == ["ziglang is not installed", f"{old} is Debian clang version 14.0.6, not clang 15 or later"]
-    monkeypatch.setenv("WEFTGRAD_CLANG", str(old))
+    assert notes == ["ziglang is not installed", f"{old_clang} is Debian clang version 14.0.6, not clang 15 or later"]
+    monkeypatch.setenv("WEFTGRAD_CLANG", str(old_clang))
     with pytest.raises(DriverNotFound, match="not clang 15 or later"):
         list(compilers.candidates([]))

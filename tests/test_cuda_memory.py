@@ -1,4 +1,4 @@
-"""Memory, copies, streams, devices and graphs of the CUDA backend against a stand-in for the driver library."""
+"""Check memory, copies, streams, devices and graphs of the CUDA backend on a stand-in for the driver library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_running import Compiler, MiB, address, buffers, captured, driver_of, make_step
+from cuda_running import Compiler, MiB, address, buffers, capture, driver_of, make_step
 from cuda_standin import CUresult, Standin
 
 import weftgrad as wg
@@ -23,8 +23,8 @@ def test_memory_is_pooled(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     cuda.calls.clear()
     for _ in range(20):
-        held = [driver.allocate(10_000, driver.default_stream) for _ in range(3)]
-        del held
+        storages = [driver.allocate(10_000, driver.default_stream) for _ in range(3)]
+        del storages
     assert cuda.calls.count("cuMemAlloc") <= 2
     assert cuda.calls.count("cuMemFree") == 0
     assert driver.budget.stats().reserved == cuda.held()
@@ -35,83 +35,83 @@ def test_memory_is_pooled(cuda: Standin, compiled: Compiler) -> None:
 
 def test_memory_is_freed_only_when_work_is_done(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    given = buffers(driver)
-    driver.launcher([make_step()], ())(given, [1, 1, 1], driver.default_stream)
-    del given
+    operands = buffers(driver)
+    driver.launcher([make_step()], ())(operands, [1, 1, 1], driver.default_stream)
+    del operands
     driver.budget.empty_cache()
     assert cuda.held() == 0
     assert cuda.launches[-1].ran
 
 
 def test_out_of_memory(cuda: Standin) -> None:
-    driver = driver_of(1)  # of 64 MiB
+    driver = driver_of(1)  # a device of 64 MiB
     stream = driver.default_stream
-    keep = driver.allocate(40 * MiB, stream)
+    first = driver.allocate(40 * MiB, stream)
     with pytest.raises(errors.OutOfMemoryError, match=r"out of memory on cuda:1: 30.0 MiB requested, 40.0 MiB in use"):
         driver.allocate(30 * MiB, stream)
-    del keep
-    kept = driver.allocate(60 * MiB, stream)  # what was cached is given back for it
+    del first
+    second = driver.allocate(60 * MiB, stream)  # cached blocks are freed to make room
     assert driver.budget.stats().retries > 0
-    del kept
+    del second
 
 
 def test_a_refused_allocation_is_tried_again(cuda: Standin) -> None:
     driver = driver_of()
-    other = driver.new_stream()
-    driver.allocate(5 * MiB, other)  # and free again: another stream's pool holds memory
+    other_stream = driver.new_stream()
+    driver.allocate(5 * MiB, other_stream)  # freed at once: the other stream's pool keeps the memory
     cuda.fail("cuMemAlloc", CUresult.CUDA_ERROR_OUT_OF_MEMORY)
-    kept = driver.allocate(3 * MiB, driver.default_stream)
+    storage = driver.allocate(3 * MiB, driver.default_stream)
     assert cuda.calls.count("cuMemFree") == 1
     assert driver.budget.stats().retries == 1
-    del kept
+    del storage
     cuda.fail("cuMemAlloc", CUresult.CUDA_ERROR_INVALID_VALUE)
     with pytest.raises(errors.DeviceError, match="cuMemAlloc failed: CUDA_ERROR_INVALID_VALUE"):
         driver.allocate(50 * MiB, driver.default_stream)
 
 
-def test_a_stream_does_not_take_anothers_memory_too_early(cuda: Standin, compiled: Compiler) -> None:
+def test_memory_used_by_another_stream_is_not_reused_too_early(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     first, second = driver.default_stream, driver.new_stream()
     storage = driver.allocate(5 * MiB, first)
-    where = storage.buffer + storage.start
-    given = [cuda_launch.Scratch(storage), *buffers(driver, 1)]
+    first_address = storage.buffer + storage.start
+    operands = [cuda_launch.Scratch(storage), *buffers(driver, 1)]
     second.wait_stream(first)
-    driver.launcher([make_step()], ())(given, [1, 1, 1], second)
+    driver.launcher([make_step()], ())(operands, [1, 1, 1], second)
     storage.block.pool.record_stream(storage.block, second.record_event())
-    del storage, given
-    other = driver.allocate(5 * MiB, first)
-    assert other.buffer + other.start != where
+    del storage, operands
+    meanwhile = driver.allocate(5 * MiB, first)
+    assert meanwhile.buffer + meanwhile.start != first_address
     second.synchronize()
-    again = driver.allocate(5 * MiB, first)
-    assert again.buffer + again.start == where
+    reused = driver.allocate(5 * MiB, first)
+    assert reused.buffer + reused.start == first_address
 
 
 @pytest.mark.parametrize("count", [3, 1000, 200_000, 700_000])
-def test_copies_are_safe_from_what_comes_after(cuda: Standin, count: int) -> None:
-    """The source of a copy may change at once, though the copy runs later; results are there when asked for."""
+def test_copies_are_safe_from_later_writes(cuda: Standin, count: int) -> None:
+    """The source of a copy may change before the copy runs; `read` waits for its result."""
     driver = driver_of()
     array = np.arange(count, dtype=np.float32)
     storage = driver.allocate(array.nbytes, driver.default_stream)
     driver.write(storage, 0, array, driver.default_stream)
     array[:] = -1
-    others = [driver.allocate(4096, driver.default_stream) for _ in range(3)]
-    for other in others:  # staging memory is used again, but not before its time
-        driver.write(other, 0, np.full(100, 7, np.float32), driver.default_stream)
-    found = np.zeros(count, np.float32)
-    driver.read(storage, 0, found, driver.default_stream)
-    np.testing.assert_array_equal(found, np.arange(count, dtype=np.float32))
+    later_storages = [driver.allocate(4096, driver.default_stream) for _ in range(3)]
+    for later_storage in later_storages:  # staging memory is reused, but only after its copy has run
+        driver.write(later_storage, 0, np.full(100, 7, np.float32), driver.default_stream)
+    read_back = np.zeros(count, np.float32)
+    driver.read(storage, 0, read_back, driver.default_stream)
+    np.testing.assert_array_equal(read_back, np.arange(count, dtype=np.float32))
 
 
 def test_parts_of_a_storage(cuda: Standin) -> None:
     driver = driver_of()
     storage = driver.adopt(np.zeros(10, np.int16))
     driver.write(storage, 4, np.array([5, 6], np.int16), driver.default_stream)
-    found = np.empty(3, np.int16)
-    driver.read(storage, 4, found, driver.default_stream)
-    assert found.tolist() == [5, 6, 0]
+    read_back = np.empty(3, np.int16)
+    driver.read(storage, 4, read_back, driver.default_stream)
+    assert read_back.tolist() == [5, 6, 0]
 
 
-def test_pinned_memory_is_copied_from_where_it_is(cuda: Standin) -> None:
+def test_pinned_memory_is_copied_without_staging(cuda: Standin) -> None:
     driver = driver_of()
     array = driver.pinned_array(4000).view(np.float32)
     array[:] = 3
@@ -119,17 +119,17 @@ def test_pinned_memory_is_copied_from_where_it_is(cuda: Standin) -> None:
     cuda.calls.clear()
     driver.write(storage, 0, array, driver.default_stream)
     assert "cuStreamSynchronize" not in cuda.calls
-    array[:] = 4  # too early: the copy has not run, and it is from here
-    found = np.empty(1000, np.float32)
-    driver.read(storage, 0, found, driver.default_stream)
-    assert (found == 4).all()
-    back = driver.pinned_array(4000).view(np.float32)
-    back[:] = 0
-    event = driver.read(storage, 0, back, driver.default_stream, wait=False)
+    array[:] = 4  # too early: the copy reads this memory and has not run
+    read_back = np.empty(1000, np.float32)
+    driver.read(storage, 0, read_back, driver.default_stream)
+    assert (read_back == 4).all()
+    pinned_result = driver.pinned_array(4000).view(np.float32)
+    pinned_result[:] = 0
+    event = driver.read(storage, 0, pinned_result, driver.default_stream, wait=False)
     assert not event.query()
-    assert (back == 0).all()
+    assert (pinned_result == 0).all()
     event.synchronize()
-    assert (back == 4).all()
+    assert (pinned_result == 4).all()
 
 
 def test_pinned_memory_is_kept_for_the_copy(cuda: Standin) -> None:
@@ -139,38 +139,38 @@ def test_pinned_memory_is_kept_for_the_copy(cuda: Standin) -> None:
     array[:] = 9
     for _ in range(5):
         driver.write(storage, 0, array, driver.default_stream)
-    where = array.ctypes.data
+    array_address = array.ctypes.data
     del array
-    other = driver.pinned_array(400_000)
-    assert other.ctypes.data != where
-    other[:] = 1
-    found = np.empty(400_000, np.uint8)
-    driver.read(storage, 0, found, driver.default_stream)
-    assert (found == 9).all()
+    second_array = driver.pinned_array(400_000)
+    assert second_array.ctypes.data != array_address
+    second_array[:] = 1
+    read_back = np.empty(400_000, np.uint8)
+    driver.read(storage, 0, read_back, driver.default_stream)
+    assert (read_back == 9).all()
     assert driver.pinned.pool.stats().waiting > 0
     driver.pinned_array(300_000)
-    assert driver.pinned.pool.stats().waiting == 0  # five copies, one event: it goes back at once
+    assert driver.pinned.pool.stats().waiting == 0  # five copies share one event, so the block is returned at once
 
 
 def test_without_pinned_memory(cuda: Standin) -> None:
     cuda.fail("cuMemHostAlloc", CUresult.CUDA_ERROR_OUT_OF_MEMORY, times=50)
     driver = driver_of()
     storage = driver.adopt(np.arange(100, dtype=np.int32))
-    found = np.empty(100, np.int32)
-    driver.read(storage, 0, found, driver.default_stream)
-    assert found.tolist() == list(range(100))
+    read_back = np.empty(100, np.int32)
+    driver.read(storage, 0, read_back, driver.default_stream)
+    assert read_back.tolist() == list(range(100))
 
 
 # Streams and events
 
 
-def test_streams_run_apart_and_in_order(cuda: Standin, compiled: Compiler) -> None:
+def test_streams_are_independent_and_in_order(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     first, second = driver.default_stream, driver.new_stream()
-    run, given = driver.launcher([make_step()], ()), buffers(driver)
+    run, operands = driver.launcher([make_step()], ()), buffers(driver)
     for number in range(3):
-        run(given, [number, 0, 0], first)
-    run(given, [9, 0, 0], second)
+        run(operands, [number, 0, 0], first)
+    run(operands, [9, 0, 0], second)
     assert not first.query()
     second.synchronize()
     assert [bool(launch.ran) for launch in cuda.launches] == [False, False, False, True]
@@ -183,12 +183,12 @@ def test_streams_run_apart_and_in_order(cuda: Standin, compiled: Compiler) -> No
 def test_a_stream_waits_for_another(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     first, second = driver.default_stream, driver.new_stream()
-    run, given = driver.launcher([make_step()], ()), buffers(driver)
-    run(given, [0, 0, 0], first)
+    run, operands = driver.launcher([make_step()], ()), buffers(driver)
+    run(operands, [0, 0, 0], first)
     event = first.record_event()
-    run(given, [1, 0, 0], first)  # behind the event
+    run(operands, [1, 0, 0], first)  # after the event
     second.wait_event(event)
-    run(given, [2, 0, 0], second)
+    run(operands, [2, 0, 0], second)
     second.synchronize()
     assert [bool(launch.ran) for launch in cuda.launches] == [True, False, True]
     assert cuda.launches[0].ran < cuda.launches[2].ran
@@ -197,7 +197,7 @@ def test_a_stream_waits_for_another(cuda: Standin, compiled: Compiler) -> None:
 
 def test_events(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    run, given, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
+    run, operands, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
     begin, end = driver.new_event(True), driver.new_event(True)
     assert begin.query()  # never recorded
     begin.synchronize()
@@ -205,7 +205,7 @@ def test_events(cuda: Standin, compiled: Compiler) -> None:
     with pytest.raises(errors.LaunchError, match="two recorded events"):
         begin.elapsed_time(end)
     stream.record_event(begin)
-    run(given, [1, 1, 1], stream)
+    run(operands, [1, 1, 1], stream)
     stream.record_event(end)
     assert not end.query()
     assert begin.elapsed_time(end) > 0
@@ -222,7 +222,7 @@ def test_events_are_used_again(cuda: Standin) -> None:
     assert cuda.calls.count("cuEventCreate") <= 2
 
 
-def test_streams_leave(cuda: Standin) -> None:
+def test_streams_are_destroyed(cuda: Standin) -> None:
     driver = driver_of()
     for _ in range(3):
         stream = driver.new_stream()
@@ -245,7 +245,7 @@ def test_users_streams_and_events(cuda: Standin, compiled: Compiler) -> None:
         assert wg.current_stream("cuda:0") == stream
     assert {launch.stream for launch in cuda.launches} == {stream._stream.handle}
     assert x.storage.block.pool is stream._stream.pool
-    assert begin.device == end.device == stream.device  # of the stream entered, whatever the default device is
+    assert begin.device == end.device == stream.device  # events take the current stream's device
     end.synchronize()
     assert begin.elapsed_time(end) > 0
     with wg.stream(wg.Stream("cpu")), stream, stream:
@@ -253,7 +253,7 @@ def test_users_streams_and_events(cuda: Standin, compiled: Compiler) -> None:
     assert wg.current_stream("cuda:0") == wg.default_stream("cuda:0")
     point = wg.cuda.Event()
     point.record()
-    assert point.device == stream.device  # a GPU's, where the default device is another
+    assert point.device == stream.device  # a CUDA event takes a GPU although the default device is `cpu`
     wg.default_stream("cuda:0").wait_stream(stream)
     assert not stream.query()
     stream.synchronize()
@@ -264,17 +264,17 @@ def test_users_streams_and_events(cuda: Standin, compiled: Compiler) -> None:
 
 
 def test_two_devices(cuda: Standin, compiled: Compiler) -> None:
-    """Launches alternate; each goes to its own device's stream, with its own module and its own memory."""
+    """Alternate launches between devices: each uses its own device's stream, module and memory."""
     drivers = [driver_of(0), driver_of(1)]
     assert [d.info.sm for d in drivers] == [90, 80]
     runs = [d.launcher([make_step()], ()) for d in drivers]
-    given = [buffers(d) for d in drivers]
+    operands = [buffers(d) for d in drivers]
     for turn in range(6):
-        runs[turn % 2](given[turn % 2], [turn, 0, 0], drivers[turn % 2].default_stream)
+        runs[turn % 2](operands[turn % 2], [turn, 0, 0], drivers[turn % 2].default_stream)
     assert [launch.stream.context.device for launch in cuda.launches] == [0, 1] * 3
     for launch in cuda.launches:
-        assert cuda._at(launch.values("QQiiiffqQQ")[0], 4).context is launch.stream.context
-    assert len(compiled.asked) == 2
+        assert cuda._find_allocation(launch.values("QQiiiffqQQ")[0], 4).context is launch.stream.context
+    assert len(compiled.requests) == 2
 
 
 def test_tensors_move_between_devices(cuda: Standin) -> None:
@@ -324,55 +324,55 @@ def test_devices_in_threads(cuda: Standin, compiled: Compiler) -> None:
 
 def test_a_graph_runs_when_replayed(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    run, given, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
-    run(given, [0, 0, 0], stream)
+    run, operands, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
+    run(operands, [0, 0, 0], stream)
     stream.synchronize()
 
     def work() -> None:
         for number in (1, 2):
-            run(given, [number, 0, 0], stream)
+            run(operands, [number, 0, 0], stream)
 
-    graph, _ = captured(driver, work)
+    graph, _ = capture(driver, work)
     stream.synchronize()
-    one, two = cuda.launches[1:]
-    assert (one.ran, two.ran) == ([], [])
+    first, second = cuda.launches[1:]
+    assert (first.ran, second.ran) == ([], [])
     graph.replay()
     graph.replay(driver.new_stream())
     driver.synchronize()
-    assert len(one.ran) == len(two.ran) == 2
-    assert one.ran[0] < two.ran[0]
-    assert one.values("QQiiiffqQQ")[5] == 1
+    assert len(first.ran) == len(second.ran) == 2
+    assert first.ran[0] < second.ran[0]
+    assert first.values("QQiiiffqQQ")[5] == 1
 
 
 def test_a_graph_has_memory_of_its_own(cuda: Standin, compiled: Compiler) -> None:
     driver, nbytes = driver_of(), 100_000
     stream = driver.default_stream
-    usual = stream.pool
+    usual_pool = stream.pool
     run = driver.launcher([make_step()], ())
     run(buffers(driver), [0, 0, 0], stream)
     spare = driver.allocate(nbytes, stream)
-    spare_at = spare.buffer + spare.start
+    spare_address = spare.buffer + spare.start
     del spare
 
     def work() -> Any:
         first = driver.allocate(nbytes, stream)
-        assert first.buffer + first.start != spare_at
-        at = first.buffer + first.start
+        assert first.buffer + first.start != spare_address
+        result_address = first.buffer + first.start
         run([cuda_launch.Scratch(first)] * 2, [0, 0, 0], stream)
         del first
         second = driver.allocate(nbytes, stream)
-        assert second.buffer + second.start == at  # used again within
+        assert second.buffer + second.start == result_address  # the pool of the capture reuses it
         run([cuda_launch.Scratch(second)] * 2, [0, 0, 0], stream)
         return second
 
-    graph, result = captured(driver, work)
-    assert stream.pool is usual
-    at = result.buffer + result.start
+    graph, result = capture(driver, work)
+    assert stream.pool is usual_pool
+    result_address = result.buffer + result.start
     del result
-    held = [driver.allocate(nbytes, stream) for _ in range(5)]
-    assert at not in [h.buffer + h.start for h in held]  # by nobody else
+    later = [driver.allocate(nbytes, stream) for _ in range(5)]
+    assert result_address not in [h.buffer + h.start for h in later]  # nobody outside of the graph gets it
     driver.budget.empty_cache()
-    graph.replay()  # its memory is still there, or this would be noted
+    graph.replay()  # the stand-in reports a violation if its memory was freed
     stream.synchronize()
     assert graph.nbytes >= nbytes
     reserved = cuda.held()
@@ -385,25 +385,25 @@ def test_a_graph_has_memory_of_its_own(cuda: Standin, compiled: Compiler) -> Non
     assert "cuGraphExecDestroy" in cuda.calls
 
 
-def test_a_graph_keeps_what_it_reads(cuda: Standin, compiled: Compiler) -> None:
+def test_a_graph_keeps_its_operands_alive(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    run, given, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
-    run(given, [0, 0, 0], stream)
+    run, operands, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
+    run(operands, [0, 0, 0], stream)
 
     def work() -> set[int]:
-        mine = buffers(driver)  # of the graph
-        run([given.pop(), mine[0]], [1, 0, 0], stream)
-        return {address(b) for b in mine}
+        graph_buffers = buffers(driver)  # allocated from the graph's pool
+        run([operands.pop(), graph_buffers[0]], [1, 0, 0], stream)
+        return {address(b) for b in graph_buffers}
 
-    where = {address(b) for b in given[1:]}
-    graph, inner = captured(driver, work)
-    assert not (where | inner) & {address(b) for b in buffers(driver, 10)}
+    operand_addresses = {address(b) for b in operands[1:]}
+    graph, graph_addresses = capture(driver, work)
+    assert not (operand_addresses | graph_addresses) & {address(b) for b in buffers(driver, 10)}
     driver.budget.empty_cache()
     graph.replay()
     driver.synchronize()
 
 
-def test_what_a_capture_forbids(cuda: Standin, compiled: Compiler) -> None:
+def test_calls_that_a_capture_forbids(cuda: Standin, compiled: Compiler) -> None:
     x = wg.ones(3, device="cuda")
     driver, stream = x.device.driver, x.device.driver.default_stream
     timed = driver.new_event(True)
@@ -419,11 +419,11 @@ def test_what_a_capture_forbids(cuda: Standin, compiled: Compiler) -> None:
     }
     for name, call in forbidden.items():
         try:
-            captured(driver, call)
+            capture(driver, call)
         except errors.CaptureError:
             continue
         pytest.fail(f"{name} went through")
-    graph, y = captured(driver, lambda: x + 1)  # and the stream is as good as new
+    graph, y = capture(driver, lambda: x + 1)  # the stream works again
     graph.replay()
     assert y.tolist() is not None
     with pytest.raises(errors.CaptureError, match="no graph is being captured"):
@@ -431,19 +431,19 @@ def test_what_a_capture_forbids(cuda: Standin, compiled: Compiler) -> None:
 
 
 def test_a_capture_may_allocate_and_load(cuda: Standin, compiled: Compiler) -> None:
-    """None of which the driver allows in a capture as it is."""
+    """The driver forbids both in a capture by default."""
     driver = driver_of()
-    run, given, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
+    run, operands, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
 
     def work() -> None:
-        run(given, [1, 0, 0], stream)  # its kernel is compiled and loaded now
-        held = [driver.allocate(5 * MiB, stream) for _ in range(3)]
-        other = driver.allocate(5 * MiB, driver.new_stream())
-        other.block.pool.record_stream(other.block, driver.new_stream().record_event())
-        del held, other
+        run(operands, [1, 0, 0], stream)  # the kernel is compiled and loaded inside the capture
+        storages = [driver.allocate(5 * MiB, stream) for _ in range(3)]
+        other_storage = driver.allocate(5 * MiB, driver.new_stream())
+        other_storage.block.pool.record_stream(other_storage.block, driver.new_stream().record_event())
+        del storages, other_storage
         driver.budget.empty_cache()
 
-    graph, _ = captured(driver, work)
+    graph, _ = capture(driver, work)
     graph.replay()
     driver.synchronize()
     assert cuda.launches[-1].ran
@@ -453,49 +453,49 @@ def test_a_copy_in_a_graph_keeps_its_values(cuda: Standin) -> None:
     driver = driver_of()
     storage = driver.allocate(400, driver.default_stream)
     array = np.full(100, 5, np.float32)
-    graph, _ = captured(driver, lambda: driver.write(storage, 0, array, driver.default_stream))
+    graph, _ = capture(driver, lambda: driver.write(storage, 0, array, driver.default_stream))
     array[:] = 0
     gc.collect()
-    found = np.empty(100, np.float32)
+    read_back = np.empty(100, np.float32)
     for _ in range(2):
         driver.write(storage, 0, np.zeros(100, np.float32), driver.default_stream)
         graph.replay()
-        driver.read(storage, 0, found, driver.default_stream)
-        assert (found == 5).all()
+        driver.read(storage, 0, read_back, driver.default_stream)
+        assert (read_back == 5).all()
 
 
 def test_a_graph_over_two_streams(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     first, second = driver.default_stream, driver.new_stream()
-    run, given = driver.launcher([make_step()], ()), buffers(driver)
-    run(given, [0, 0, 0], first)
-    own = second.pool
+    run, operands = driver.launcher([make_step()], ()), buffers(driver)
+    run(operands, [0, 0, 0], first)
+    own_pool = second.pool
 
     def work(join: bool) -> None:
-        run(given, [1, 0, 0], first)
+        run(operands, [1, 0, 0], first)
         second.wait_stream(first)
-        assert second.pool is not own
-        run(given, [2, 0, 0], second)
+        assert second.pool is not own_pool
+        run(operands, [2, 0, 0], second)
         if join:
             first.wait_stream(second)
-        run(given, [3, 0, 0], first)
+        run(operands, [3, 0, 0], first)
 
-    graph, _ = captured(driver, lambda: work(True))
-    assert second.pool is own
+    graph, _ = capture(driver, lambda: work(True))
+    assert second.pool is own_pool
     assert second.capture is None
     graph.replay()
     driver.synchronize()
     assert [launch.values("QQiiiffqQQ")[5] for launch in cuda.launches if launch.ran] == [0, 1, 2, 3]
     with pytest.raises(errors.CaptureError, match="UNJOINED"):
-        captured(driver, lambda: work(False))
-    assert second.pool is own
+        capture(driver, lambda: work(False))
+    assert second.pool is own_pool
     second.synchronize()
 
 
 def test_another_thread_works_on_during_a_capture(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    run, given, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
-    run(given, [0, 0, 0], stream)
+    run, operands, stream = driver.launcher([make_step()], ()), buffers(driver), driver.default_stream
+    run(operands, [0, 0, 0], stream)
     failures: list[BaseException] = []
 
     def work() -> None:
@@ -506,13 +506,13 @@ def test_another_thread_works_on_during_a_capture(cuda: Standin, compiled: Compi
         except BaseException as error:
             failures.append(error)
 
-    def captures() -> None:
-        run(given, [1, 0, 0], stream)
+    def captured_work() -> None:
+        run(operands, [1, 0, 0], stream)
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
 
-    graph, _ = captured(driver, captures)
+    graph, _ = capture(driver, captured_work)
     assert not failures
     graph.replay()
     driver.synchronize()
@@ -520,7 +520,7 @@ def test_another_thread_works_on_during_a_capture(cuda: Standin, compiled: Compi
 
 def test_an_event_of_a_capture_is_of_no_use_outside(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    _, event = captured(driver, driver.default_stream.record_event)
+    _, event = capture(driver, driver.default_stream.record_event)
     with pytest.raises(errors.CaptureError):
         event.synchronize()
     with pytest.raises(errors.CaptureError):
@@ -531,9 +531,9 @@ def test_a_graph_that_cannot_be_made(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     cuda.fail("cuGraphInstantiate", CUresult.CUDA_ERROR_OUT_OF_MEMORY)
     with pytest.raises(MemoryError):
-        captured(driver, lambda: None)
+        capture(driver, lambda: None)
     assert driver.captures == 0
-    captured(driver, lambda: None)[0].replay()
+    capture(driver, lambda: None)[0].replay()
 
 
 # What users call
@@ -544,8 +544,8 @@ def test_the_cuda_namespace(cuda: Standin, compiled: Compiler) -> None:
     assert wg.cuda.device_count() == 2
     assert [wg.cuda.get_device_name(i) for i in range(2)] == ["Stand-in H200", "Stand-in A100"]
     assert wg.cuda.get_device_capability("cuda:1") == (8, 0)
-    told = wg.cuda.get_device_properties()
-    assert (told.total_memory, told.multi_processor_count) == (1 << 28, 132)
+    properties = wg.cuda.get_device_properties()
+    assert (properties.total_memory, properties.multi_processor_count) == (1 << 28, 132)
     assert wg.cuda.current_device() == 0
     x = wg.empty(1 << 20, device="cuda:1")
     assert wg.cuda.memory_allocated(1) == 4 << 20

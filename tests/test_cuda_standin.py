@@ -1,4 +1,4 @@
-"""Launches of the CUDA backend against a stand-in for the driver library, and the compiler behind them."""
+"""Check launches of the CUDA backend on a stand-in for the driver library, and the compiler that serves them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import op_cases as cases
 import pytest
-from cuda_running import TEXT, Compiler, KiB, address, buffers, captured, driver_of, in_place, make_step
+from cuda_running import TEXT, Compiler, KiB, address, buffers, capture, driver_of, make_step, use_standin
 from cuda_standin import CUresult, Gpu, Interpreting, Standin, parameter_sizes
 
 import weftgrad as wg
@@ -59,17 +59,17 @@ def test_numbers_have_the_compute_type(
     x, y = buffers(driver)
     driver.launcher([make_step(element, dtype, index)], ())([x, y], [*numbers, 2**64 - 1], driver.default_stream)
     values = cuda.launches[-1].values(codes)
-    assert values[2:8] == [300, 5, 60, *numbers, -1]  # an integer is 64 bits, whatever its sign
+    assert values[2:8] == [300, 5, 60, *numbers, -1]  # integers are passed as 64 bits: 2**64 - 1 arrives as -1
 
 
 def test_numbers_that_do_not_fit(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    given = buffers(driver)
-    driver.launcher([make_step()], ())(given, [1e39, -1e39, 0], driver.default_stream)
+    operands = buffers(driver)
+    driver.launcher([make_step()], ())(operands, [1e39, -1e39, 0], driver.default_stream)
     assert cuda.launches[-1].values("QQiiiffqQQ")[5:7] == [float("inf"), float("-inf")]
     for element, dtype, number in (("char", "int8", 128), ("int", "int32", 1 << 31), ("long", "int64", 1 << 63)):
         with pytest.raises(errors.ArgumentError, match=rf"scale: the number {number} does not fit"):
-            driver.launcher([make_step(element, dtype)], ())(given, [0, number, 0], driver.default_stream)
+            driver.launcher([make_step(element, dtype)], ())(operands, [0, number, 0], driver.default_stream)
     assert len(cuda.launches) == 1
 
 
@@ -79,32 +79,32 @@ def test_each_call_writes_its_own_arguments(cuda: Standin, compiled: Compiler) -
     pairs = [buffers(driver) for _ in range(3)]
     for i, pair in enumerate(pairs):
         run(pair, [i, -i, i], driver.default_stream)
-    found = [launch.values("QQiiiffqQQ") for launch in cuda.launches]
-    assert [v[:2] for v in found] == [[address(x), address(y)] for x, y in pairs]
-    assert [v[5:8] for v in found] == [[i, -i, i] for i in range(3)]
+    parameters = [launch.values("QQiiiffqQQ") for launch in cuda.launches]
+    assert [v[:2] for v in parameters] == [[address(x), address(y)] for x, y in pairs]
+    assert [v[5:8] for v in parameters] == [[i, -i, i] for i in range(3)]
 
 
 def test_unaligned_buffers_have_a_kernel_of_their_own(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     run = driver.launcher([make_step()], ())
-    assert compiled.asked == []
+    assert compiled.requests == []
     (x, y), (u, _) = buffers(driver), buffers(driver, at=4)
     for pair in ([x, y], [u, y], [x, y], [x, u]):
         run(pair, [1, 1, 1], driver.default_stream)
         assert cuda.launches[-1].values("QQiiiffqQQ")[:2] == [address(b) for b in pair]
-    assert compiled.asked == [("scale_flat", True), ("scale_flat", False)]
+    assert compiled.requests == [("scale_flat", True), ("scale_flat", False)]
     images = [launch.image for launch in cuda.launches]
     assert images[0] == images[2] != images[1] == images[3]
 
 
 def test_kernels_are_shared_by_shapes_of_one_kind(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    given = buffers(driver)
+    operands = buffers(driver)
     for n in (300, 301, 302):
-        driver.launcher([make_step(n=n)], ())(given, [1, 1, 1], driver.default_stream)
-    assert len(compiled.asked) == 1
-    driver.launcher([make_step(n=320)], ())(given, [1, 1, 1], driver.default_stream)  # divisible by 16
-    assert len(compiled.asked) == 2
+        driver.launcher([make_step(n=n)], ())(operands, [1, 1, 1], driver.default_stream)
+    assert len(compiled.requests) == 1
+    driver.launcher([make_step(n=320)], ())(operands, [1, 1, 1], driver.default_stream)  # divisible by 16
+    assert len(compiled.requests) == 2
 
 
 def test_threads_and_shared_memory_are_the_compilers(cuda: Standin, compiled: Compiler) -> None:
@@ -126,17 +126,17 @@ def test_too_much_shared_memory(cuda: Standin, compiled: Compiler) -> None:
 def test_global_scratch(cuda: Standin, compiled: Compiler) -> None:
     compiled.options = {"scratch": 384}
     driver = driver_of()
-    given = buffers(driver)
-    before = driver.budget.stats().requested
+    operands = buffers(driver)
+    requested_before = driver.budget.stats().requested
     run = driver.launcher([make_step(grid=(7, 2))], ())
-    run(given, [1, 1, 1], driver.default_stream)
-    room, profile = cuda.launches[-1].values("QQiiiffqQQ")[-2:]
-    assert room % 128 == 0
+    run(operands, [1, 1, 1], driver.default_stream)
+    scratch_address, profile = cuda.launches[-1].values("QQiiiffqQQ")[-2:]
+    assert scratch_address % 128 == 0
     assert profile == 0
-    held = cuda._at(room, 384 * 14)
-    assert held is not None
-    assert driver.budget.stats().requested == before  # and is free again
-    assert all(not address(b) <= room < address(b) + 4096 for b in given)
+    scratch = cuda._find_allocation(scratch_address, 384 * 14)
+    assert scratch is not None
+    assert driver.budget.stats().requested == requested_before  # the scratch memory is free again
+    assert all(not address(b) <= scratch_address < address(b) + 4096 for b in operands)
 
 
 def test_scratch_between_steps(cuda: Standin, compiled: Compiler) -> None:
@@ -148,7 +148,7 @@ def test_scratch_between_steps(cuda: Standin, compiled: Compiler) -> None:
     assert first[0] == address(x)
     assert second[1] == address(y)
     assert first[1] == second[0]
-    assert cuda._at(first[1], 5000) is not None
+    assert cuda._find_allocation(first[1], 5000) is not None
 
 
 def test_a_refused_launch_says_what_it_was(cuda: Standin, compiled: Compiler) -> None:
@@ -157,21 +157,21 @@ def test_a_refused_launch_says_what_it_was(cuda: Standin, compiled: Compiler) ->
     cuda.fail("cuLaunchKernel", CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
     with pytest.raises(errors.LaunchError) as caught:
         driver.launcher([make_step(num_warps=4)], ())([x, x], [1, 1, 1], driver.default_stream)
-    for part in (
+    for phrase in (
         "scale(float32[3, 100], float32[3, 100])", "scale_flat", "cuda:0", "Stand-in H200", "(3,)", "128 threads",
         "num_warps=4", "OUT_OF_RESOURCES",
     ):  # fmt: skip
-        assert part in str(caught.value)
-    driver.launcher([make_step()], ())([x, x], [1, 1, 1], driver.default_stream)  # and the next one goes through
+        assert phrase in str(caught.value)
+    driver.launcher([make_step()], ())([x, x], [1, 1, 1], driver.default_stream)  # the next launch succeeds
 
 
 def test_another_librarys_context_is_no_obstacle(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    given = buffers(driver)
+    operands = buffers(driver)
     run = driver.launcher([make_step()], ())
-    run(given, [1, 1, 1], driver.default_stream)
-    cuda.cuCtxSetCurrent(cuda.contexts[1])  # behind our back
-    run(given, [2, 2, 2], driver.default_stream)
+    run(operands, [1, 1, 1], driver.default_stream)
+    cuda.cuCtxSetCurrent(cuda.contexts[1])  # as another library would do
+    run(operands, [2, 2, 2], driver.default_stream)
     assert [launch.values("QQiiiffqQQ")[5] for launch in cuda.launches] == [1, 2]
 
 
@@ -191,18 +191,18 @@ def test_machine_code_that_does_not_load(cuda: Standin, compiled: Compiler) -> N
         driver.launcher([make_step()], ())(buffers(driver), [1, 1, 1], driver.default_stream)
 
 
-def test_what_a_launch_costs_the_host(cuda: Standin, compiled: Compiler) -> None:
-    """Above the driver's own time: 3 us at most for four buffers and two numbers."""
+def test_host_cost_of_a_launch(cuda: Standin, compiled: Compiler) -> None:
+    """A launch of four buffers and two numbers takes at most 3 us of host time besides the driver call."""
     cuda.cuLaunchKernel = lambda *arguments: (0,)
     driver = driver_of()
     text = TEXT.replace("x0, y0,", "x0, x1, x2, y0,")
     step = make_step()
     slots = step.instance.slots * 2
     step = replace(step, instance=replace(step.instance, text=text, slots=slots), buffers=(0, 1, 2, 3))
-    given, numbers, stream = buffers(driver, 4), [1.5, 2.5, 3], driver.default_stream
+    operands, numbers, stream = buffers(driver, 4), [1.5, 2.5, 3], driver.default_stream
     run = driver.launcher([step], ())
-    run(given, numbers, stream)
-    best = min(_seconds(lambda: run(given, numbers, stream)) for _ in range(50))
+    run(operands, numbers, stream)
+    best = min(_seconds(lambda: run(operands, numbers, stream)) for _ in range(50))
     print(f"{best * 1e6:.2f} us a launch")
     assert best < 3e-6
 
@@ -222,10 +222,10 @@ def test_threads_have_blocks_of_their_own(cuda: Standin, compiled: Compiler) -> 
     def work(number: int) -> None:
         try:
             run = driver.launcher([make_step()], ())
-            given = buffers(driver)
+            operands = buffers(driver)
             start.wait()
             for i in range(200):
-                run(given, [number, i, number], driver.default_stream)
+                run(operands, [number, i, number], driver.default_stream)
         except BaseException as error:
             failures.append(error)
 
@@ -235,22 +235,22 @@ def test_threads_have_blocks_of_their_own(cuda: Standin, compiled: Compiler) -> 
     for thread in threads:
         thread.join()
     assert not failures
-    found = [launch.values("QQiiiffqQQ") for launch in cuda.launches]
-    assert sorted((v[5], v[6]) for v in found) == sorted((n, i) for n in range(4) for i in range(200))
-    assert all(v[5] == v[7] for v in found)
-    assert len({(v[0], v[1], v[5]) for v in found}) == 4
-    assert len(compiled.asked) == 1
+    parameters = [launch.values("QQiiiffqQQ") for launch in cuda.launches]
+    assert sorted((v[5], v[6]) for v in parameters) == sorted((n, i) for n in range(4) for i in range(200))
+    assert all(v[5] == v[7] for v in parameters)
+    assert len({(v[0], v[1], v[5]) for v in parameters}) == 4
+    assert len(compiled.requests) == 1
 
 
 def test_building_ahead(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
     assert driver.build([make_step(), make_step("double", "float64"), make_step(n=400)]) == 3
-    assert len(compiled.asked) == 3
+    assert len(compiled.requests) == 3
     driver.launcher([make_step()], ())(buffers(driver), [1, 1, 1], driver.default_stream)
-    assert len(compiled.asked) == 3
+    assert len(compiled.requests) == 3
 
 
-# What is missing
+# Missing drivers, compilers and devices
 
 
 def test_no_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_no_driver_and_no_gpu() -> None:
 
 
 def test_an_old_gpu_and_one_too_many() -> None:
-    with in_place(Gpu("Stand-in V100", (7, 0))):
+    with use_standin(Gpu("Stand-in V100", (7, 0))):
         with pytest.raises(errors.NotSupported, match=r"cuda:0 \(Stand-in V100\) has compute capability 7.0; .* 8.0"):
             driver_of()
         with pytest.raises(errors.UnknownDevice, match="cuda:1 does not exist: there are 1 CUDA devices"):
@@ -294,9 +294,9 @@ def test_no_compiler(cuda: Standin, monkeypatch: pytest.MonkeyPatch, tmp_path: P
         driver.launcher([make_step()], ())(buffers(driver), [1, 1, 1], driver.default_stream)
 
 
-def test_which_device_is_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "compiler_installed", lambda: True)
-    with in_place(Gpu("old", (7, 5)), Gpu("new", (9, 0))):
+    with use_standin(Gpu("old", (7, 5)), Gpu("new", (9, 0))):
         assert str(best_device()) == "cuda:1"
         assert [str(d) for d in available()][:3] == ["cpu", "cuda:0", "cuda:1"]
         monkeypatch.setattr(compiler, "compiler_installed", lambda: False)
@@ -317,11 +317,11 @@ def test_nothing_is_loaded_where_no_gpu_can_be(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_after_a_fork(cuda: Standin, compiled: Compiler) -> None:
     driver = driver_of()
-    given = buffers(driver)
+    operands = buffers(driver)
     run = driver.launcher([make_step()], ())
-    run(given, [1, 1, 1], driver.default_stream)
+    run(operands, [1, 1, 1], driver.default_stream)
     calls: list[Callable[[], Any]] = [
-        lambda: run(given, [1, 1, 1], driver.default_stream),
+        lambda: run(operands, [1, 1, 1], driver.default_stream),
         lambda: driver.launcher([make_step()], ()),
         driver.default_stream.synchronize,
         driver.default_stream.record_event,
@@ -341,20 +341,20 @@ def test_after_a_fork(cuda: Standin, compiled: Compiler) -> None:
                 print(call, repr(error), file=sys.stderr, flush=True)
         os._exit(0 if refused == len(calls) else 1)
     assert os.waitpid(child, 0)[1] == 0
-    run(given, [1, 1, 1], driver.default_stream)  # the parent goes on
+    run(operands, [1, 1, 1], driver.default_stream)  # the parent still works
 
 
-# Whole ops: what the kernels are given is what arrived at the launches
+# Whole ops: the interpreter runs the kernels with the parameters that arrived at the launches
 
 
 def test_kernels_built_by_several_threads_have_images_of_their_own(cuda: Standin) -> None:
-    computing, step, before = Interpreting(cuda), make_step(), sys.getswitchinterval()
+    computing, step, usual_interval = Interpreting(cuda), make_step(), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as workers:
             images = list(workers.map(lambda _: computing.binary(step, True, None).image, range(500)))
     finally:
-        sys.setswitchinterval(before)
+        sys.setswitchinterval(usual_interval)
     assert len(set(images)) == len(images)
 
 
@@ -364,7 +364,7 @@ def test_ops_compute(cuda: Standin, computing: Interpreting) -> None:
     x, y = wg.tensor(a, device="cuda"), wg.tensor(b, device="cuda")
     np.testing.assert_allclose((x * y + 2.5).cpu().numpy(), a * b + 2.5, rtol=1e-12)
     np.testing.assert_allclose((x.T - 1).cpu().numpy(), a.T - 1, rtol=1e-12)
-    np.testing.assert_allclose((x[1:, 3:] * 2).cpu().numpy(), a[1:, 3:] * 2, rtol=1e-12)  # not aligned
+    np.testing.assert_allclose((x[1:, 3:] * 2).cpu().numpy(), a[1:, 3:] * 2, rtol=1e-12)  # not aligned to 16 bytes
     z = wg.arange(10, device="cuda") + 2**40
     assert z.tolist() == [i + 2**40 for i in range(10)]
 
@@ -380,7 +380,7 @@ def test_a_captured_computation(cuda: Standin, computing: Interpreting) -> None:
     x = wg.tensor([1.0, 2.0, 3.0], device="cuda")
     (x * x + 1).tolist()
     driver = x.device.driver
-    graph, y = captured(driver, lambda: x * x + 1)
+    graph, y = capture(driver, lambda: x * x + 1)
     for value in (2.0, -3.0):
         x.fill_(value)
         graph.replay()
@@ -388,7 +388,7 @@ def test_a_captured_computation(cuda: Standin, computing: Interpreting) -> None:
 
 
 def test_a_captured_step_of_training(cuda: Standin, computing: Interpreting) -> None:
-    """Also what otherwise looks at values on the host (targets), or keeps them for later (a gradient of ones)."""
+    """Targets, which are otherwise checked on the host, and cached seeds of ones work in a capture, too."""
     rng = np.random.default_rng(0)
     logits, target = rng.standard_normal((3, 5)).astype(np.float32), wg.tensor([1, 0, 4], device="cuda")
     x = wg.tensor(logits, device="cuda", requires_grad=True)
@@ -398,17 +398,17 @@ def test_a_captured_step_of_training(cuda: Standin, computing: Interpreting) -> 
         (grad,) = wg.autograd.grad(loss, x)
         return loss.detach(), grad
 
-    graph, (loss, grad) = captured(x.device.driver, step)
+    graph, (loss, grad) = capture(x.device.driver, step)
     for turn in range(2):
         with wg.no_grad():
             x.copy_(wg.tensor(logits * (turn + 1), device="cuda"))
         graph.replay()
-        found = loss.item(), grad.tolist()
+        replayed = loss.item(), grad.tolist()
         expected = step()
-        np.testing.assert_allclose(found[0], expected[0].item(), rtol=1e-6)
-        np.testing.assert_allclose(found[1], expected[1].tolist(), rtol=1e-6)
+        np.testing.assert_allclose(replayed[0], expected[0].item(), rtol=1e-6)
+        np.testing.assert_allclose(replayed[1], expected[1].tolist(), rtol=1e-6)
     target.copy_(wg.tensor([1, 0, 5], device="cuda"))
-    graph.replay()  # which makes the check of the targets again
+    graph.replay()  # replays the check of the targets, too
     with pytest.raises(errors.IndexOutOfRange, match="target 5"):
         loss.item()
     step()
@@ -418,8 +418,8 @@ def test_a_captured_step_of_training(cuda: Standin, computing: Interpreting) -> 
 
 @pytest.mark.parametrize("name", cases.names())
 def test_every_op(name: str, cuda: Standin, computing: Interpreting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What packs a launch's parameters and what reads them agree on every kernel there is."""
-    monkeypatch.setenv("WEFTGRAD_CAPABILITIES", "block=16384")  # fewer programs: each takes its time
+    """The code that packs launch parameters and the kernels that read them agree, for every op."""
+    monkeypatch.setenv("WEFTGRAD_CAPABILITIES", "block=16384")  # fewer programs: the interpreter is slow per program
     cases.check(name, wg.device("cuda:0"), "small")
 
 
@@ -430,13 +430,13 @@ import sys
 from cuda_standin import Standin
 from weftgrad.runtime.backends import cuda_api
 import weftgrad as wg
-made = Standin()
-cuda_api.use(made)
+standin = Standin()
+cuda_api.use(standin)
 x = wg.tensor([1.0, 2.0, 3.0], device="cuda")
 y = (x * 2 + x[1:2]).tolist()
 wg.synchronize()
-assert made.launches and not made.violations, made.violations
-print(len(made.launches), [m for m in ("triton", "torch", "pyopencl") if m in sys.modules])
+assert standin.launches and not standin.violations, standin.violations
+print(len(standin.launches), [m for m in ("triton", "torch", "pyopencl") if m in sys.modules])
 """
 
 
@@ -445,11 +445,11 @@ def test_a_warm_start_does_without_the_compiler(tmp_path: Path) -> None:
     environment = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
 
     def start() -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _WARM], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        assert process.returncode == 0, process.stderr
+        return process.stdout.strip()
 
     assert "['triton']" in start()
     cold = set(tmp_path.rglob("*.bin"))
@@ -461,26 +461,26 @@ def test_a_warm_start_does_without_the_compiler(tmp_path: Path) -> None:
 def test_compiling_for_any_target(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path))
-    found = compiler.compile_for(make_step(num_warps=8), True, compiler.Target.named(target))
-    assert 0 < found.registers < 256
-    assert found.spills == 0
-    assert found.binary.threads == (512 if target == "gfx942" else 256)
-    assert str(found.target) == target
+    kernel = compiler.compile_for(make_step(num_warps=8), True, compiler.Target.named(target))
+    assert 0 < kernel.registers < 256
+    assert kernel.spills == 0
+    assert kernel.binary.threads == (512 if target == "gfx942" else 256)
+    assert str(kernel.target) == target
     if target == "gfx942":
-        assert "scale_flat" in found.asm["amdgcn"]
+        assert "scale_flat" in kernel.asm["amdgcn"]
         return
-    assert f".target {target}" in found.asm["ptx"]
+    assert f".target {target}" in kernel.asm["ptx"]
     sizes = [struct.calcsize("=" + c) for c in signature(make_step(), True).codes + "QQ"]
-    assert parameter_sizes(found.binary.image) == {"scale_flat": sizes}
+    assert parameter_sizes(kernel.binary.image) == {"scale_flat": sizes}
 
 
 def test_a_kernel_that_does_not_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path))
     step = make_step()
-    bad = replace(step, instance=replace(step.instance, text=TEXT.replace("mask=mask, other=0", "mask=nothing")))
+    bad_step = replace(step, instance=replace(step.instance, text=TEXT.replace("mask=mask, other=0", "mask=nothing")))
     with pytest.raises(errors.CompileError, match=r"scale_flat does not compile for sm_90 with Triton 3(.|\n)*nothing"):
-        compiler.binary(bad, True, compiler.Target.named("sm_90"))
+        compiler.binary(bad_step, True, compiler.Target.named("sm_90"))
 
 
 def test_the_cache_tells_kernels_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -488,33 +488,33 @@ def test_the_cache_tells_kernels_apart(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path))
     target = compiler.Target.named("sm_90")
     first = compiler.binary(make_step(), True, target)
-    assert compiler.is_cached(make_step(n=301), True, target)  # sizes do not matter
-    for other in (make_step(n=320), make_step("double", "float64"), make_step(index="int64"), make_step(num_warps=8)):
-        assert not compiler.is_cached(other, True, target)
+    assert compiler.is_cached(make_step(n=301), True, target)  # a different size needs no other kernel
+    for variant in (make_step(n=320), make_step("double", "float64"), make_step(index="int64"), make_step(num_warps=8)):
+        assert not compiler.is_cached(variant, True, target)
     assert not compiler.is_cached(make_step(), False, target)
     assert not compiler.is_cached(make_step(), True, compiler.Target.named("sm_80"))
     assert compiler.binary(make_step(), True, target) == first
 
 
-# What the stand-in claims about the library
+# The stand-in compared with the real library
 
 
 def test_the_standin_is_like_the_library() -> None:
-    """Names, parameters and numbers are those of the installed cuda-bindings."""
+    """Function names, parameters and enum values equal those of the installed cuda-bindings."""
     driver = pytest.importorskip("cuda.bindings.driver")
     standin = Standin()
     for name in [n for n in dir(Standin) if n.startswith("cu")]:
-        real = getattr(driver, name)
-        head = real.__doc__.partition("\n")[0]
-        given = head[head.index("(") + 1 : -1].replace("*", "").split(",")
-        names = [part.split(":")[0].split()[-1] for part in given if part]
+        function = getattr(driver, name)
+        signature_line = function.__doc__.partition("\n")[0]
+        declarations = signature_line[signature_line.index("(") + 1 : -1].replace("*", "").split(",")
+        names = [declaration.split(":")[0].split()[-1] for declaration in declarations if declaration]
         code = getattr(standin, name).__func__.__code__
-        assert list(code.co_varnames[1 : code.co_argcount]) == names, head
+        assert list(code.co_varnames[1 : code.co_argcount]) == names, signature_line
     for name in ("CUresult", "CUdevice_attribute", "CUfunction_attribute", "CUstreamCaptureMode"):
         for member in getattr(standin, name):
             assert int(getattr(getattr(driver, name), member.name)) == member, member
 
 
 def test_devices_are_forgotten() -> None:
-    """No test leaves a device of the stand-in behind."""
+    """No test leaves a driver of the stand-in behind."""
     assert all(d._driver is None for d in known_devices() if d.type == "cuda")

@@ -1,4 +1,4 @@
-"""Loading data: samplers, collating, and worker processes with everything that may happen to them."""
+"""Check data loading: samplers, collating, and worker processes with all their failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import loader_data
 import numpy as np
 import pytest
-from loader_data import Gated, Images, Kept, Kinds, Locked, Numbers, Pair, Report
+from loader_data import CachingDataset, Gated, Images, Kinds, Locked, Numbers, Pair, Report
 
 import weftgrad as wg
 import weftgrad.multiprocessing as mp
@@ -39,14 +39,14 @@ def segments():
 
 @pytest.fixture(autouse=True)
 def main(monkeypatch):
-    """A main module without a file: workers need not import pytest. Nothing may be left behind."""
-    made = types.ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "__main__", made)
-    before = segments()
-    yield made
+    """Replace `__main__` by a module without a file, so that workers do not import pytest; check for leftovers."""
+    module = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    segments_before = segments()
+    yield module
     gc.collect()
     assert not [p for p in mp.active_children() if p.name.startswith("DataLoader")]
-    assert segments() <= before
+    assert segments() <= segments_before
 
 
 def alive(pid):
@@ -56,7 +56,7 @@ def alive(pid):
         return False
 
 
-def gone(pids, seconds=20):
+def all_ended(pids, seconds=20):
     end = time.monotonic() + seconds
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.01)
@@ -72,37 +72,37 @@ def seeded(number=0):
 
 def test_orders_are_permutations_and_repeat():
     ten = range(10)
-    for make in (
+    for make_sampler in (
         lambda g: data.RandomSampler(ten, generator=g),
         lambda g: data.SubsetRandomSampler(list(ten), generator=g),
         lambda g: data.WeightedRandomSampler([1.0] * 10, 10, replacement=False, generator=g),
     ):
-        orders = [list(make(seeded(n))) for n in (1, 1, 2)]
+        orders = [list(make_sampler(seeded(n))) for n in (1, 1, 2)]
         assert orders[0] == orders[1] != orders[2]
         assert sorted(orders[0]) == sorted(orders[2]) == list(ten) != orders[0]
-    again = data.RandomSampler(ten, generator=seeded())
-    assert list(again) != list(again)
-    long = list(data.RandomSampler(ten, num_samples=25, generator=seeded()))
-    assert [sorted(long[:10]), sorted(long[10:20]), len(set(long[20:]))] == [list(ten), list(ten), 5]
+    sampler = data.RandomSampler(ten, generator=seeded())
+    assert list(sampler) != list(sampler)
+    draws = list(data.RandomSampler(ten, num_samples=25, generator=seeded()))
+    assert [sorted(draws[:10]), sorted(draws[10:20]), len(set(draws[20:]))] == [list(ten), list(ten), 5]
     assert list(data.BatchSampler(data.SequentialSampler(ten), 4, False)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert list(data.BatchSampler(iter(ten), 4, True)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert [len(data.BatchSampler(ten, 4, drop)) for drop in (False, True)] == [3, 2]
 
 
 def test_draws_with_replacement_have_their_probabilities():
-    drawn = np.bincount(list(data.RandomSampler(range(4), True, 8000, seeded())), minlength=4)
-    assert abs(drawn - 2000).max() < 200  # five standard deviations
+    counts = np.bincount(list(data.RandomSampler(range(4), True, 8000, seeded())), minlength=4)
+    assert abs(counts - 2000).max() < 200  # five standard deviations
     weights = np.array([1, 0, 3, 4])
-    drawn = np.bincount(list(data.WeightedRandomSampler(weights, 8000, generator=seeded())), minlength=4)
-    assert drawn[1] == 0
-    assert abs(drawn - weights * 1000).max() < 230
+    counts = np.bincount(list(data.WeightedRandomSampler(weights, 8000, generator=seeded())), minlength=4)
+    assert counts[1] == 0
+    assert abs(counts - weights * 1000).max() < 230
 
 
 def test_an_order_without_a_generator_is_one_draw_of_the_default_one():
     wg.manual_seed(5)
     first = []
     for i in data.RandomSampler(range(6)):
-        wg.manual_seed(i)  # what is drawn meanwhile does not matter
+        wg.manual_seed(i)  # numbers drawn during the iteration do not change the order
         first.append(i)
     wg.manual_seed(5)
     assert list(data.RandomSampler(range(6))) == first
@@ -112,17 +112,17 @@ def test_an_order_without_a_generator_is_one_draw_of_the_default_one():
 
 @pytest.mark.parametrize(("count", "ranks", "drop"), [(10, 3, False), (10, 3, True), (2, 5, False), (9, 3, True)])
 def test_ranks_share_out_the_samples(count, ranks, drop):
-    parts = [data.DistributedSampler(range(count), ranks, r, seed=3, drop_last=drop) for r in range(ranks)]
-    each = [list(p) for p in parts]
-    wanted = count // ranks if drop else -(-count // ranks)
-    assert [len(e) for e in each] == [len(p) for p in parts] == [wanted] * ranks
-    together = [i for row in zip(*each, strict=True) for i in row]
-    assert sorted(set(together[:count])) == sorted(together[: min(count, wanted * ranks)])
-    assert drop or together[count:] == (together[:count] * ranks)[: wanted * ranks - count]
-    parts[0].set_epoch(1)
-    assert count < 9 or list(parts[0]) != each[0]
-    plain = data.DistributedSampler(range(count), ranks, 1, shuffle=False, drop_last=drop)
-    assert next(iter(plain)) == 1
+    samplers = [data.DistributedSampler(range(count), ranks, r, seed=3, drop_last=drop) for r in range(ranks)]
+    orders = [list(p) for p in samplers]
+    samples_per_rank = count // ranks if drop else -(-count // ranks)
+    assert [len(e) for e in orders] == [len(p) for p in samplers] == [samples_per_rank] * ranks
+    merged = [i for row in zip(*orders, strict=True) for i in row]
+    assert sorted(set(merged[:count])) == sorted(merged[: min(count, samples_per_rank * ranks)])
+    assert drop or merged[count:] == (merged[:count] * ranks)[: samples_per_rank * ranks - count]
+    samplers[0].set_epoch(1)
+    assert count < 9 or list(samplers[0]) != orders[0]
+    unshuffled = data.DistributedSampler(range(count), ranks, 1, shuffle=False, drop_last=drop)
+    assert next(iter(unshuffled)) == 1
 
 
 def test_samplers_refuse():
@@ -139,10 +139,10 @@ def test_samplers_refuse():
         (lambda: data.DistributedSampler(range(3), 2, 2), ValueError, "rank"),
         (lambda: data.DistributedSampler(range(3)), NotImplementedError, "num_replicas"),
     ]
-    for make, kind, word in cases:
+    for call, builtin, word in cases:
         with pytest.raises(errors.WeftgradError, match=word) as caught:
-            make()
-        assert isinstance(caught.value, kind)
+            call()
+        assert isinstance(caught.value, builtin)
 
 
 # Data sets ------------------------------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def test_samplers_refuse():
 
 def test_data_sets_side_by_side_and_one_after_the_other():
     x, y = wg.arange(10, device="cpu"), wg.arange(10, 20, device="cpu")
-    both = data.StackDataset(data.TensorDataset(x), y)
-    assert [both[3][0][0].item(), both[3][1].item(), len(both)] == [3, 13, 10]
+    stacked = data.StackDataset(data.TensorDataset(x), y)
+    assert [stacked[3][0][0].item(), stacked[3][1].item(), len(stacked)] == [3, 13, 10]
     named = data.StackDataset(a=data.Subset([5, 6, 7], [2, 0]), b="xy")
     assert named[0] == {"a": 7, "b": "x"}
     assert named.__getitems__([1, 0]) == [{"a": 5, "b": "y"}, {"a": 7, "b": "x"}]
@@ -161,17 +161,17 @@ def test_data_sets_side_by_side_and_one_after_the_other():
     joined = data.ConcatDataset([[1, 2], [3]])
     assert [joined[i] for i in range(-3, 3)] == [1, 2, 3, 1, 2, 3]
     assert joined.cumulative_sizes == [2, 3]
-    for wrong in (3, -4):
+    for bad_index in (3, -4):
         with pytest.raises(IndexError):
-            joined[wrong]
-    for make in (
+            joined[bad_index]
+    for call in (
         lambda: data.ConcatDataset([Numbers(2)]), lambda: data.ConcatDataset([]), lambda: data.StackDataset(),
         lambda: data.StackDataset([1], [1, 2]), lambda: data.StackDataset([1], b=[1]),
         lambda: list(data.ChainDataset([[1]])), lambda: data.random_split([1, 2], [1, 2]),
         lambda: data.random_split([1, 2], [1.5, -0.5]),
     ):  # fmt: skip
         with pytest.raises(ValueError):
-            make()
+            call()
 
     class Half(data.Subset):
         def __getitem__(self, index):
@@ -182,11 +182,11 @@ def test_data_sets_side_by_side_and_one_after_the_other():
 
 
 def test_random_split_takes_lengths_and_fractions():
-    parts = data.random_split(range(11), [0.5, 0.25, 0.25], seeded(1))
-    assert [len(p) for p in parts] == [6, 3, 2]
-    assert sorted(i for p in parts for i in p) == list(range(11))
-    again = data.random_split(range(11), [6, 3, 2], seeded(1))
-    assert [p.indices for p in again] == [p.indices for p in parts]
+    splits = data.random_split(range(11), [0.5, 0.25, 0.25], seeded(1))
+    assert [len(p) for p in splits] == [6, 3, 2]
+    assert sorted(i for p in splits for i in p) == list(range(11))
+    by_lengths = data.random_split(range(11), [6, 3, 2], seeded(1))
+    assert [p.indices for p in by_lengths] == [p.indices for p in splits]
     with pytest.warns(UserWarning, match="empty"):
         data.random_split(range(3), [0.9, 0.1, 0.0])
 
@@ -197,23 +197,23 @@ def test_random_split_takes_lengths_and_fractions():
 def test_collate_makes_every_type_a_batch():
     pairs = default_collate([Pair(1, np.float32(2)), Pair(3, np.float32(4))])
     assert (type(pairs), pairs.left.dtype, pairs.right.dtype) == (Pair, wg.int64, wg.float32)
-    got = default_collate([(True, 2, 0.5, "a", b"b", [1, 2.5]), (False, 3, 1.5, "c", b"d", [2, 3.5])])
-    assert type(got) is list
-    assert [t.dtype for t in got[:3]] == [wg.bool, wg.int64, wg.float64]
-    assert [t.tolist() for t in got[:3]] == [[True, False], [2, 3], [0.5, 1.5]]
-    assert [got[3], got[4]] == [("a", "c"), (b"b", b"d")]
-    assert [t.tolist() for t in got[5]] == [[1, 2], [2.5, 3.5]]
+    batch = default_collate([(True, 2, 0.5, "a", b"b", [1, 2.5]), (False, 3, 1.5, "c", b"d", [2, 3.5])])
+    assert type(batch) is list
+    assert [t.dtype for t in batch[:3]] == [wg.bool, wg.int64, wg.float64]
+    assert [t.tolist() for t in batch[:3]] == [[True, False], [2, 3], [0.5, 1.5]]
+    assert [batch[3], batch[4]] == [("a", "c"), (b"b", b"d")]
+    assert [t.tolist() for t in batch[5]] == [[1, 2], [2.5, 3.5]]
     halves = default_collate([wg.tensor([1.5], dtype=wg.bfloat16), wg.tensor([-2.0], dtype=wg.bfloat16)])
     assert (halves.dtype, halves.tolist()) == (wg.bfloat16, [[1.5], [-2.0]])
     mixed = default_collate([wg.tensor([1]), wg.tensor([0.5])])
     assert (mixed.dtype, mixed.tolist()) == (wg.float32, [[1.0], [0.5]])
     assert default_collate([np.zeros((0, 2), np.uint8)] * 3).shape == (3, 0, 2)
     assert default_collate([1, 2.5]).dtype is wg.float32
-    learned = wg.ones(2, requires_grad=True)
-    assert default_collate([learned, learned]).requires_grad
+    parameter = wg.ones(2, requires_grad=True)
+    assert default_collate([parameter, parameter]).requires_grad
 
 
-def test_collate_keeps_containers_and_takes_types_of_ones_own():
+def test_collate_keeps_containers_and_takes_custom_types():
     ordered = default_collate([OrderedDict(b=1, a=2)] * 2)
     assert (type(ordered), list(ordered)) == (OrderedDict, ["b", "a"])
     assert type(default_collate([UserDict(a=1)] * 2)) is UserDict
@@ -235,14 +235,14 @@ def test_collate_keeps_containers_and_takes_types_of_ones_own():
 
 
 def test_convert_changes_arrays_only():
-    got = default_convert({"a": np.arange(3), "b": (1, "x", Pair(np.float32(2), None)), "c": [np.array(1.5)]})
-    assert got["a"].tolist() == [0, 1, 2]
-    assert got["b"][:2] == [1, "x"]
-    assert (type(got["b"][2]), got["b"][2].left.dtype) == (Pair, wg.float32)
-    assert (got["c"][0].dtype, got["c"][0].shape) == (wg.float64, ())
+    converted = default_convert({"a": np.arange(3), "b": (1, "x", Pair(np.float32(2), None)), "c": [np.array(1.5)]})
+    assert converted["a"].tolist() == [0, 1, 2]
+    assert converted["b"][:2] == [1, "x"]
+    assert (type(converted["b"][2]), converted["b"][2].left.dtype) == (Pair, wg.float32)
+    assert (converted["c"][0].dtype, converted["c"][0].shape) == (wg.float64, ())
 
 
-def test_the_loader_refuses_what_does_not_go_together():
+def test_the_loader_refuses_contradictory_options():
     images, numbers = Images(4), Numbers(4)
     cases = [
         (images, {"num_workers": -1}, "negative"), (images, {"timeout": -1}, "timeout"),
@@ -277,18 +277,18 @@ def test_one_process_makes_batches_in_every_mode():
     assert list(DataLoader(Numbers(3), None)) == [0, 1, 2]
     assert list(DataLoader(Numbers(3), 2, collate_fn=loader_data.as_list)) == [[0, 1], [2]]
     assert [len(DataLoader(Numbers(5), n, drop_last=d)) for n, d in [(2, False), (2, True), (None, False)]] == [3, 2, 5]
-    half = data.Subset(data.TensorDataset(wg.arange(10)), [9, 3, 5])
-    assert [x.tolist() for (x,) in DataLoader(half, 2)] == [[9, 3], [5]]
-    (row,) = next(iter(DataLoader(half, 3, pin_memory=True)))  # on this machine that changes nothing
+    subset = data.Subset(data.TensorDataset(wg.arange(10)), [9, 3, 5])
+    assert [x.tolist() for (x,) in DataLoader(subset, 2)] == [[9, 3], [5]]
+    (row,) = next(iter(DataLoader(subset, 3, pin_memory=True)))  # without a GPU pin_memory changes nothing
     assert row.tolist() == [9, 3, 5]
-    short = DataLoader(Numbers(3), None)
-    short.dataset.__class__.__len__, kept = (lambda self: 2), Numbers.__len__
+    overlong = DataLoader(Numbers(3), None)
+    overlong.dataset.__class__.__len__, original_len = (lambda self: 2), Numbers.__len__
     try:
-        assert len(short) == 2
+        assert len(overlong) == 2
         with pytest.warns(UserWarning, match="length is 2"):
-            list(short)
+            list(overlong)
     finally:
-        Numbers.__len__ = kept
+        Numbers.__len__ = original_len
     with pytest.raises(RuntimeError, match="StopIteration"):
         list(DataLoader(Images(3, {1: "stop"})))
 
@@ -297,12 +297,12 @@ def test_one_process_makes_batches_in_every_mode():
 
 
 def test_workers_give_the_batches_of_one_process_epoch_after_epoch():
-    """Order, values, memory that is used again, and what is kept of earlier batches."""
+    """Check order and values; memory is reused, but never that of a batch that is still referenced."""
     loaders = [
         DataLoader(Images(64), 4, shuffle=True, generator=seeded(9), **options)
         for options in ({}, {"num_workers": 2, "persistent_workers": True, "timeout": 60})
     ]
-    kept, pids, seen = [], set(), []
+    saved_batches, pids, epochs = [], set(), []
     for _ in range(3):
         orders = []
         for loader in loaders:
@@ -313,27 +313,27 @@ def test_workers_give_the_batches_of_one_process_epoch_after_epoch():
                 assert (images.numpy() == numbers.numpy()[:, None, None] + 1).all()
                 order.append(numbers.tolist())
                 if loader.num_workers and len(order) % 5 == 0:
-                    kept.append((images, numbers.tolist()))
+                    saved_batches.append((images, numbers.tolist()))
             orders.append(order)
         assert orders[0] == orders[1]
         assert sorted(n for batch in orders[0] for n in batch) == list(range(64))
-        seen.append(orders[0])
+        epochs.append(orders[0])
         pids |= set(iterator.pids())
     assert len(pids) == 2
-    assert seen[0] != seen[1] != seen[2]
-    for images, numbers in kept:  # nothing wrote over them since
+    assert epochs[0] != epochs[1] != epochs[2]
+    for images, numbers in saved_batches:  # their memory was not reused
         assert (images.numpy() == np.array(numbers)[:, None, None] + 1).all()
     workers = iterator._workers._workers
-    assert max(len(w.slots) for w in workers) < 16  # of 24 batches each: most were put where others had been
+    assert max(len(w.slots) for w in workers) < 16  # for 24 batches each: most reused a slot
     assert loaders[0].generator.offset == loaders[1].generator.offset
     images.add_(1.0)  # a batch is a tensor like any other
     assert images.sum().item() > 0
     for _ in iter(loaders[1]):
         break
-    assert [n for _, y in loaders[1] for n in y.tolist()] != []  # an epoch that was left does not leak into the next
+    assert [n for _, y in loaders[1] for n in y.tolist()] != []  # an abandoned epoch does not leak into the next
     del iterator, loaders, loader, workers
     gc.collect()
-    assert gone(pids)
+    assert all_ended(pids)
 
 
 def test_workers_are_set_up_as_promised(main):
@@ -341,33 +341,33 @@ def test_workers_are_set_up_as_promised(main):
     loader = DataLoader(Report(), 1, num_workers=2, collate_fn=loader_data.as_list, worker_init_fn=loader_data.mark)
     first = [b[0] for b in loader]
     wg.manual_seed(11)
-    again = [b[0] for b in DataLoader(Report(), 1, num_workers=2, collate_fn=loader_data.as_list)]
+    repeated = [b[0] for b in DataLoader(Report(), 1, num_workers=2, collate_fn=loader_data.as_list)]
     assert [r["i"] for r in first] == list(range(8))
-    assert [r["id"] for r in first] == [0, 1] * 4  # batches go round
+    assert [r["id"] for r in first] == [0, 1] * 4  # batches are dealt out in turn
     assert all(r["own"] and r["workers"] == 2 and r["device"] == "cpu" and not r["opened"] for r in first)
     assert [r["marked"] for r in first] == [0, 1] * 4
     assert first[1]["seed"] == first[0]["seed"] + 1 == first[1]["drawn"][0]
-    assert [r["drawn"] for r in first] == [r["drawn"] for r in again]
+    assert [r["drawn"] for r in first] == [r["drawn"] for r in repeated]
     assert len({r["drawn"] for r in first}) == 8
     assert data.get_worker_info() is None
 
 
 def test_everything_a_batch_may_hold_comes_across():
-    plain = list(DataLoader(Kinds(), 4))
-    moved = list(DataLoader(Kinds(), 4, num_workers=1))
-    for one, other in zip(plain, moved, strict=True):
-        assert list(one) == list(other)
-        assert other["worker"].tolist() == [0] * 4
+    expected_batches = list(DataLoader(Kinds(), 4))
+    actual_batches = list(DataLoader(Kinds(), 4, num_workers=1))
+    for expected, actual in zip(expected_batches, actual_batches, strict=True):
+        assert list(expected) == list(actual)
+        assert actual["worker"].tolist() == [0] * 4
         for name in ("array", "tensor", "bfloat16", "number", "flag", "scalar"):
-            assert (one[name].dtype, one[name].tolist()) == (other[name].dtype, other[name].tolist()), name
-        assert one["name"] == other["name"]
-        assert type(other["pair"]) is Pair
-        assert other["pair"].right[1][1] == (b"x",) * 4
+            assert (expected[name].dtype, expected[name].tolist()) == (actual[name].dtype, actual[name].tolist()), name
+        assert expected["name"] == actual["name"]
+        assert type(actual["pair"]) is Pair
+        assert actual["pair"].right[1][1] == (b"x",) * 4
 
 
-def test_what_a_data_set_keeps_of_its_batches_is_not_written_over():
-    got = [np.unique(t.numpy()).tolist() for t in DataLoader(Kept(), None, num_workers=1)]
-    assert got == [[i] for i in range(16)] * 2
+def test_batches_cached_by_a_data_set_are_not_overwritten():
+    contents = [np.unique(t.numpy()).tolist() for t in DataLoader(CachingDataset(), None, num_workers=1)]
+    assert contents == [[i] for i in range(16)] * 2
 
 
 def test_iterable_data_sets_are_shared_out():
@@ -385,19 +385,19 @@ def test_iterable_data_sets_are_shared_out():
 def test_batches_out_of_order_come_as_they_are_ready():
     gate = mp.Event()
     batches = iter(DataLoader(Gated(gate, 12), num_workers=2, in_order=False))
-    first = [int(next(batches)) for _ in range(2)]
-    assert first == [1, 3]  # of the other worker
+    unblocked = [int(next(batches)) for _ in range(2)]
+    assert unblocked == [1, 3]  # from the worker that is not blocked
     gate.set()
-    assert sorted(first + [int(b) for b in batches]) == list(range(12))
+    assert sorted(unblocked + [int(b) for b in batches]) == list(range(12))
 
 
 def test_tensor_data_sets_are_shared_with_workers_and_locks_too():
     x = wg.arange(40000, device="cpu").reshape(10, 4000)
     small = wg.arange(10, device="cpu")
-    got = list(DataLoader(data.TensorDataset(x, small), 3, num_workers=1))
+    batches = list(DataLoader(data.TensorDataset(x, small), 3, num_workers=1))
     assert (x.is_shared(), small.is_shared()) == (True, False)
-    assert np.array_equal(np.concatenate([a.numpy() for a, _ in got]), np.arange(40000).reshape(10, 4000))
-    assert [n for _, b in got for n in b.tolist()] == list(range(10))
+    assert np.array_equal(np.concatenate([a.numpy() for a, _ in batches]), np.arange(40000).reshape(10, 4000))
+    assert [n for _, b in batches for n in b.tolist()] == list(range(10))
     x.add_(1)
     assert int(x[0, 0]) == 1
     count = mp.Value("i", 0)
@@ -405,17 +405,17 @@ def test_tensor_data_sets_are_shared_with_workers_and_locks_too():
     assert count.value == 7
 
 
-def test_numbers_of_samples_may_be_long():
-    """More of them than a packet holds."""
+def test_long_lists_of_indices():
+    """A list of indices may be longer than one packet of the channel."""
     order = list(range(5000, 0, -1))
-    (got,) = DataLoader(range(10000), num_workers=1, batch_sampler=[order], collate_fn=loader_data.as_list)
-    assert got == order
+    (batch,) = DataLoader(range(10000), num_workers=1, batch_sampler=[order], collate_fn=loader_data.as_list)
+    assert batch == order
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_worker_raises_is_raised_here():
+def test_worker_exceptions_are_raised_in_the_parent():
     loader = DataLoader(Images(10, {2: "raise", 4: "key", 6: "odd", 8: "stop"}), 2, num_workers=2, timeout=60)
     batches = iter(loader)
     assert next(batches)[1].tolist() == [0, 1]
@@ -423,7 +423,7 @@ def test_what_a_worker_raises_is_raised_here():
         next(batches)
     with pytest.raises(KeyError) as caught:
         next(batches)
-    assert "in __getitem__\n" in str(caught.value)  # a traceback, not its repr
+    assert "in __getitem__\n" in str(caught.value)  # the traceback as text, not its repr
     with pytest.raises(RuntimeError, match="Caught Odd"):
         next(batches)
     with pytest.raises(RuntimeError, match="StopIteration"):
@@ -440,11 +440,11 @@ def test_what_a_worker_raises_is_raised_here():
 def test_a_worker_that_ends_is_an_error_at_once(fault, words):
     batches = iter(DataLoader(Images(1000, {5: fault, 6: "hang"}), 1, num_workers=2, prefetch_factor=8))
     pids = batches.pids()
-    begun = time.monotonic()
+    start_time = time.monotonic()
     with pytest.raises(errors.WorkerError, match=f"pid {pids[1]}.*{words}"):
         list(batches)
-    assert time.monotonic() - begun < 60  # though the other one hangs
-    assert gone(pids)
+    assert time.monotonic() - start_time < 60  # although the other worker hangs
+    assert all_ended(pids)
     assert list(batches) == []
 
 
@@ -452,12 +452,12 @@ def test_a_worker_that_hangs_is_an_error_in_time_and_ends_with_the_iterator():
     batches = iter(DataLoader(Images(8, {3: "hang"}), 1, num_workers=2, timeout=60))
     pids = batches.pids()
     assert [int(next(batches)[1]) for _ in range(3)] == [0, 1, 2]
-    batches._workers.timeout = 0.5  # only now: how long workers take to start depends on what else runs here
-    begun = time.monotonic()
+    batches._workers.timeout = 0.5  # set only now: the start of a worker may take longer
+    start_time = time.monotonic()
     with pytest.raises(TimeoutError, match=rf"timed out after 0.5 seconds: batch 3 of worker 1 \(pid {pids[1]}\)"):
         list(batches)
-    assert 0.4 < time.monotonic() - begun < 60
-    assert gone(pids)
+    assert 0.4 < time.monotonic() - start_time < 60
+    assert all_ended(pids)
     batches = iter(DataLoader(Images(8, {3: "hang"}), 1, num_workers=2))
     pids = batches.pids()
     assert int(next(batches)[1]) == 0
@@ -466,10 +466,10 @@ def test_a_worker_that_hangs_is_an_error_in_time_and_ends_with_the_iterator():
     time.sleep(0.1)
     assert all(map(alive, pids))
     assert int(next(batches)[1]) == 1
-    begun = time.monotonic()
+    start_time = time.monotonic()
     del batches
-    assert time.monotonic() - begun < 60
-    assert gone(pids)
+    assert time.monotonic() - start_time < 60
+    assert all_ended(pids)
 
 
 def test_full_shared_memory_says_so(monkeypatch):
@@ -492,7 +492,7 @@ def test_full_shared_memory_says_so(monkeypatch):
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_what_cannot_be_sent_to_workers_is_named(main):
+def test_objects_that_cannot_be_pickled_are_named(main):
     class Local(Images):
         pass
 
@@ -508,13 +508,13 @@ def test_what_cannot_be_sent_to_workers_is_named(main):
         next(iter(DataLoader(Typed(4), num_workers=1)))
 
 def test_workers_that_are_starting_do_not_heed_ctrl_c(main, tmp_path):
-    """It is the parent's, which may have its own way with it."""
-    script, begun = tmp_path / "slow.py", tmp_path / "begun"
-    script.write_text(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(0.5)")
+    """A starting worker ignores SIGINT: the parent decides what an interrupt means."""
+    script, started_file = tmp_path / "slow.py", tmp_path / "begun"
+    script.write_text(f"import pathlib, time; pathlib.Path({str(started_file)!r}).touch(); time.sleep(0.5)")
     main.__file__ = str(script)  # what workers import first
     batches = iter(DataLoader(range(4), num_workers=1))
     end = time.monotonic() + 20
-    while not begun.exists() and time.monotonic() < end:
+    while not started_file.exists() and time.monotonic() < end:
         time.sleep(0.001)
     os.kill(batches.pids()[0], signal.SIGINT)
     assert [int(b) for b in batches] == [0, 1, 2, 3]
@@ -548,68 +548,68 @@ SCRIPT = """
 
 
 def test_interrupted_and_killed_loaders_leave_nobody_behind(tmp_path):
-    """Ctrl-C reaches every process of the terminal's group; SIGKILL only the loader's."""
+    """No worker outlives its loader. Ctrl-C reaches the whole process group, SIGKILL only the parent."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT.format(tests=str(Path(__file__).parent))))
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     with subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         start_new_session=True,
-    ) as running:  # fmt: skip
+    ) as process:  # fmt: skip
         try:
-            first = [int(n) for n in running.stdout.readline().split()]
-            os.killpg(running.pid, signal.SIGINT)
-            assert running.stdout.readline() == "interrupted\n"
-            assert gone(first)
-            second = [int(n) for n in running.stdout.readline().split()]
-            assert len(first) == len(second) == 2
-            assert all(map(alive, second))
-            running.kill()
-            assert gone(second)
-            assert running.stderr.read() == ""
+            first_pids = [int(n) for n in process.stdout.readline().split()]
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.stdout.readline() == "interrupted\n"
+            assert all_ended(first_pids)
+            second_pids = [int(n) for n in process.stdout.readline().split()]
+            assert len(first_pids) == len(second_pids) == 2
+            assert all(map(alive, second_pids))
+            process.kill()
+            assert all_ended(second_pids)
+            assert process.stderr.read() == ""
         finally:
-            running.kill()
+            process.kill()
 
 
-# Position -------------------------------------------------------------------------------------------------------------
+# Checkpoints ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [True, False])
-@pytest.mark.parametrize("make", ["random", "weighted"])
-def test_a_position_goes_on_where_it_was(given, make):
+@pytest.mark.parametrize("has_generator", [True, False])
+@pytest.mark.parametrize("order", ["random", "weighted"])
+def test_a_restored_position_continues_the_epoch(has_generator, order):
     def loader():
-        generator = seeded(4) if given else None
-        if make == "random":
+        generator = seeded(4) if has_generator else None
+        if order == "random":
             return DataLoader(range(20), 3, shuffle=True, generator=generator)
         return DataLoader(range(20), 3, sampler=data.WeightedRandomSampler([1.0] * 20, 30, generator=generator))
 
     wg.manual_seed(7)
-    whole = loader()
-    wanted, at = [], {}
+    complete = loader()
+    expected, positions = [], {}
     for epoch in range(2):
-        at[epoch, 0] = whole.state_dict(), wg.get_rng_state()
-        for i, batch in enumerate(whole):
-            wg.rand(1, device="cpu")  # what training draws
-            wanted.append(batch.tolist())
-            at[epoch, i + 1] = whole.state_dict(), wg.get_rng_state()
-    after = wg.initial_seed(), wg.default_generator.offset
-    count = len(whole)
-    for (epoch, i), (state, drawn) in at.items():
+        positions[epoch, 0] = complete.state_dict(), wg.get_rng_state()
+        for i, batch in enumerate(complete):
+            wg.rand(1, device="cpu")  # training draws random numbers, too
+            expected.append(batch.tolist())
+            positions[epoch, i + 1] = complete.state_dict(), wg.get_rng_state()
+    final_seed = wg.initial_seed(), wg.default_generator.offset
+    count = len(complete)
+    for (epoch, i), (state, rng_state) in positions.items():
         if (epoch, i) not in ((0, 0), (0, 2), (0, count), (1, 0), (1, 4)):
             continue
         state = pickle.loads(pickle.dumps(state))
         wg.manual_seed(99)
-        other = loader()
-        other.load_state_dict(state)
-        assert other.state_dict() == state
-        wg.set_rng_state(drawn)
-        got = []
+        resumed = loader()
+        resumed.load_state_dict(state)
+        assert resumed.state_dict() == state
+        wg.set_rng_state(rng_state)
+        actual = []
         for _ in range(epoch, 2):
-            for batch in other:
+            for batch in resumed:
                 wg.rand(1, device="cpu")
-                got.append(batch.tolist())
-        assert got == wanted[epoch * count + i :], (epoch, i)
-        assert (wg.initial_seed(), wg.default_generator.offset) == after
+                actual.append(batch.tolist())
+        assert actual == expected[epoch * count + i :], (epoch, i)
+        assert (wg.initial_seed(), wg.default_generator.offset) == final_seed
 
 
 def test_positions_of_other_loaders(main):
@@ -625,13 +625,13 @@ def test_positions_of_other_loaders(main):
     sampler.set_epoch(3)
     loader = DataLoader(range(8), 1, sampler=sampler, num_workers=1)
     batches = [int(b) for b in loader]
-    begun = iter(loader)
-    first = int(next(begun))
+    iterator_in_progress = iter(loader)
+    first = int(next(iterator_in_progress))
     state = loader.state_dict()
-    del begun
-    other = DataLoader(range(8), 1, sampler=data.DistributedSampler(range(8), 2, 0), num_workers=1)
-    other.load_state_dict(state)
-    assert [first] + [int(b) for b in other] == batches
+    del iterator_in_progress
+    resumed = DataLoader(range(8), 1, sampler=data.DistributedSampler(range(8), 2, 0), num_workers=1)
+    resumed.load_state_dict(state)
+    assert [first] + [int(b) for b in resumed] == batches
     with pytest.raises(ValueError, match="state_dict"):
         loader.load_state_dict({})
     with pytest.raises(ValueError, match="generators"):
@@ -641,53 +641,53 @@ def test_positions_of_other_loaders(main):
 # Packets and slots ----------------------------------------------------------------------------------------------------
 
 
-def test_a_last_message_arrives_though_the_sender_left_others_unread():
-    here, end = pair()
-    there = Channel(end)
-    here.send("unread")
-    there.send(["x" * 5000])  # more than a packet holds
-    there.send("last")
-    there.close()
-    assert here.receive()[0] == ["x" * 5000]
-    assert here.receive(wait=False)[0] == "last"
+def test_a_last_message_arrives_after_the_sender_closed():
+    local, end = pair()
+    remote = Channel(end)
+    local.send("unread")
+    remote.send(["x" * 5000])  # longer than one packet
+    remote.send("last")
+    remote.close()
+    assert local.receive()[0] == ["x" * 5000]
+    assert local.receive(wait=False)[0] == "last"
     for _ in range(2):
         with pytest.raises(EOFError):
-            here.receive(wait=False)
-    here.close()
+            local.receive(wait=False)
+    local.close()
 
 
-def test_slots_are_used_again_grow_and_are_given_up():
+def test_slots_are_reused_grow_and_are_dropped():
     arena = Arena(keep=2)
-    used = []
+    slots = []
     for nbytes in (1000, 1000, 100_000):
         arena.begin()
-        made = arena.take(nbytes)
-        if made is None:
-            made = np.empty(nbytes, np.uint8)
-        made[:] = 7
-        slot, segment, places = arena.place([made])
-        used.append((slot, segment is not None))
-        del made, segment
+        block = arena.take(nbytes)
+        if block is None:
+            block = np.empty(nbytes, np.uint8)
+        block[:] = 7
+        slot, segment, offsets = arena.place([block])
+        slots.append((slot, segment is not None))
+        del block, segment
         arena.settle()
-        assert places == [(0, nbytes)]
+        assert offsets == [(0, nbytes)]
         if nbytes == 1000:
             arena.release([slot])
-    assert used[0] == (1, True)
-    assert used[1] == (1, False)
-    assert used[2] == (2, True)  # the first was too small, and is given up
+    assert slots[0] == (1, True)
+    assert slots[1] == (1, False)
+    assert slots[2] == (2, True)  # the first slot was too small and is dropped
     assert arena.dropped == [1]
     assert arena.place([]) == (None, None, [])
 
 
 def test_batches_are_pinned_where_there_is_a_gpu(cuda):
-    """By the stand-in for the driver library: memory is page-locked, for the GPU that is named."""
-    one, other = iter(DataLoader(Kinds(), 2, pin_memory=True)), iter(DataLoader(Images(4), None, pin_memory=True))
-    batch = next(one)
+    """Batches are page-locked for the named GPU, on the stand-in for the driver library."""
+    batches, samples = iter(DataLoader(Kinds(), 2, pin_memory=True)), iter(DataLoader(Images(4), None, pin_memory=True))
+    batch = next(batches)
     assert all(batch[name].is_pinned() for name in ("array", "tensor", "bfloat16", "flag"))
     assert batch["pair"].right[0].is_pinned()
     assert batch["name"] == ["n0", "n1"]
     assert batch["tensor"].tolist() == [[0, 0.5], [1, 1.5]]
-    image, number = next(other)
+    image, number = next(samples)
     assert image.is_pinned()
     assert number == 0
 

@@ -1,4 +1,4 @@
-"""The demo learns, keeps its promises about memory, and draws a picture that decodes."""
+"""Check that the demo learns, needs no memory after the first epoch, and draws a valid PNG."""
 
 import json
 import struct
@@ -12,18 +12,18 @@ from weftgrad.demo import digits, picture, train
 
 
 def decode(data):
-    """The pixels of an RGB PNG whose rows use filter 0."""
+    """Return the pixels of an RGB PNG whose rows use filter 0."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    at, chunks = 8, []
-    while at < len(data):
-        (size,) = struct.unpack(">I", data[at : at + 4])
-        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
-        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0] == zlib.crc32(kind + body)
-        chunks.append((kind, body))
-        at += 12 + size
+    offset, chunks = 8, []
+    while offset < len(data):
+        (size,) = struct.unpack(">I", data[offset : offset + 4])
+        chunk_type, payload = data[offset + 4 : offset + 8], data[offset + 8 : offset + 8 + size]
+        assert struct.unpack(">I", data[offset + 8 + size : offset + 12 + size])[0] == zlib.crc32(chunk_type + payload)
+        chunks.append((chunk_type, payload))
+        offset += 12 + size
     assert [k for k, _ in chunks] == [b"IHDR", b"IDAT", b"IEND"]
-    width, height, *rest = struct.unpack(">IIBBBBB", chunks[0][1])
-    assert rest == [8, 2, 0, 0, 0]
+    width, height, *remaining_fields = struct.unpack(">IIBBBBB", chunks[0][1])
+    assert remaining_fields == [8, 2, 0, 0, 0]
     rows = np.frombuffer(zlib.decompress(chunks[1][1]), np.uint8).reshape(height, 1 + 3 * width)
     assert not rows[:, 0].any()
     return rows[:, 1:].reshape(height, width, 3)
@@ -38,13 +38,13 @@ def test_canvas_and_ticks():
     canvas = picture.Canvas(60, 30)
     canvas.rectangle(10, 5, 20, 10, (1, 2, 3))
     canvas.line([(40, 2), (40, 28)], (200, 0, 0), 2)
-    found = canvas.pixels()
-    assert found.shape == (30, 60, 3)
-    assert (found[5:15, 10:30] == (1, 2, 3)).all()
-    assert (found[0] == 255).all()
-    assert (found[15, 39:41] == (200, 0, 0)).all()
+    pixels = canvas.pixels()
+    assert pixels.shape == (30, 60, 3)
+    assert (pixels[5:15, 10:30] == (1, 2, 3)).all()
+    assert (pixels[0] == 255).all()
+    assert (pixels[15, 39:41] == (200, 0, 0)).all()
     canvas.text(30, 22, "8!", anchor="middle")
-    canvas.text(4, 15, "up", turned=True)
+    canvas.text(4, 15, "up", is_vertical=True)
     assert (canvas.pixels() < 100).any()
     assert picture.nice_ticks(0, 2.3, 5) == [0, 0.5, 1, 1.5, 2]
     assert picture.nice_ticks(0, 15, 6) == [0, 5, 10, 15]
@@ -62,22 +62,22 @@ print(json.dumps([vars(report) for report in reports]))
 
 
 def test_learns_without_further_memory(tmp_path):
-    """In a process of its own: what other tests left in the pool is not the demo's."""
+    """Run in a separate process, because other tests leave memory in the pool."""
     path = tmp_path / "new" / "demo.png"
-    ran = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, text=True, check=True)
-    reports = json.loads(ran.stdout)
+    process = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, text=True, check=True)
+    reports = json.loads(process.stdout)
     assert len(reports) == SEEDS
     assert sum(report["accuracy"] for report in reports) / SEEDS >= 0.985, [r["accuracy"] for r in reports]
     assert len({tuple(report["losses"]) for report in reports}) == SEEDS
     for report in reports:
         assert report["losses"][-1] < report["losses"][0] / 3
-        assert len(report["losses"]) == train.EPOCHS * (digits.TRAINING_IMAGES // train.BATCH)
+        assert len(report["losses"]) == train.EPOCHS * (digits.TRAINING_IMAGES // train.BATCH_SIZE)
         assert len(report["driver_allocations"]) == train.EPOCHS
         assert not any(report["driver_allocations"][1:])
         assert report["launches"] > 0
     assert reports[0]["reserved"] <= 1.3 * reports[0]["peak"]
-    again = train.train(epochs=1, steps=1, seed=0, device="cpu")
-    assert again.losses[0] == reports[0]["losses"][0]
+    repeated = train.train(epochs=1, steps=1, seed=0, device="cpu")
+    assert repeated.losses[0] == reports[0]["losses"][0]
     pixels = decode(path.read_bytes())
     assert pixels.shape[0] > 300
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 50
@@ -86,7 +86,7 @@ def test_learns_without_further_memory(tmp_path):
 def test_the_command(tmp_path):
     path = tmp_path / "demo.png"
     command = [sys.executable, "-m", "weftgrad.cli", "demo", "--epochs", "1", "--device", "cpu", "--output", str(path)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
     for word in ("test accuracy", "samples/s", "kernels launched", "reserved", "driver allocations", "device"):
-        assert word in found.stdout
+        assert word in process.stdout
     assert decode(path.read_bytes()).any()

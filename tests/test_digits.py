@@ -1,4 +1,4 @@
-"""The digits that travel inside the package are the published ones, and the split never moves."""
+"""Check that the packaged digits equal the published ones, and that the split into training and test is fixed."""
 
 import hashlib
 from pathlib import Path
@@ -34,20 +34,20 @@ def test_shapes_types_and_range():
 def test_the_table_is_the_published_one():
     with np.load(Path(digits.__file__).with_name("digits.npz"), allow_pickle=False) as stored:
         images, labels, order = stored["images"], stored["labels"], stored["order"]
-    # The digests of scikit-learn's copy of optdigits.tes; the counts of a class are those of the UCI description.
+    # Digests of scikit-learn's copy of optdigits.tes; counts per class from the UCI description.
     assert sha256(images) == "8f26b2bd9d135c256808f68f14fdabddde6d9c7f869ae419704b051f0f14b3b3"
     assert sha256(labels) == "8ba4f891220f5e4c9c819638d1602d74b83618f167043c6da52a2a247841ddf0"
     assert np.bincount(labels).tolist() == PER_CLASS
     assert np.array_equal(np.sort(order), np.arange(1797))
-    # The first row of optdigits.tes is a zero; its top line of pixels:
+    # The first row of optdigits.tes is a zero with this top line of pixels.
     assert images[0, 0].tolist() == [0, 0, 5, 13, 9, 1, 0, 0]
     assert labels[0] == 0
 
 
 def test_the_split_is_fixed_and_covers_every_image_once():
     train_images, train_labels, test_images, test_labels = digits.load()
-    again = digits.load()
-    for first, second in zip(digits.load(), again, strict=True):
+    second_load = digits.load()
+    for first, second in zip(digits.load(), second_load, strict=True):
         assert np.array_equal(first, second)
         assert not np.shares_memory(first, second)
     counts = np.bincount(train_labels) + np.bincount(test_labels)

@@ -1,4 +1,4 @@
-"""`weftgrad doctor` and `weftgrad cache` on installations that lack something or have it broken."""
+"""Check `weftgrad doctor` and `weftgrad cache` on installations with missing or broken parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = ("WEFTGRAD_CLANG", "WEFTGRAD_CAPABILITIES", "WEFTGRAD_DEVICE", "WEFTG
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Run a command in this process; returns status and output."""
+    """Return a function that runs a command in this process and returns its status and output."""
     monkeypatch.setenv("NO_COLOR", "1")
     for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
@@ -35,7 +35,7 @@ def run(capsys, monkeypatch):
 
 
 def doctor(folder: Path, hidden: str = "", **settings: str | None) -> tuple[int, dict[str, Any]]:
-    """Run `weftgrad doctor --json` in a process with these settings; None removes one. `hidden` cannot be imported."""
+    """Run `weftgrad doctor --json` in a process where module `hidden` fails to import; a setting of None is unset."""
     environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     if hidden:
         shadow = folder / "shadow"
@@ -46,36 +46,36 @@ def doctor(folder: Path, hidden: str = "", **settings: str | None) -> tuple[int,
         environment.pop(name, None)
         if value is not None:
             environment[name] = value
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "weftgrad.cli", "doctor", "--json"],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert "Traceback" not in done.stderr
-    report = json.loads(done.stdout)
+    assert "Traceback" not in process.stderr
+    report = json.loads(process.stdout)
     for finding in report["findings"]:
         assert finding["verdict"] in (OK, NOTE, PROBLEM)
         assert finding["text"], finding
         assert finding["remedy"] or finding["verdict"] == OK, finding
         assert "check failed itself" not in finding["text"]
-    return done.returncode, report
+    return process.returncode, report
 
 
-def pick(report: dict[str, Any], topic: str, name: str = "") -> dict[str, Any]:
+def first_finding(report: dict[str, Any], topic: str, name: str = "") -> dict[str, Any]:
     matches = [f for f in report["findings"] if f["topic"] == topic and name in ("", f["name"])]
     assert matches, (topic, name, report)
     return matches[0]
 
 
-def only(check: Any, *arguments: Any) -> Finding:
+def single_finding(check: Any, *arguments: Any) -> Finding:
     (finding,) = check(*arguments)
     return finding
 
 
-# the whole page
+# The whole report
 
 
 def test_where_nothing_compiles(tmp_path):
-    """No clang, no OpenCL, no program on PATH, no cache: the status is 1, and the remedies are right."""
+    """Without clang, OpenCL, PATH and cache the status is 1, and each finding names its remedy."""
     (tmp_path / "file").write_text("")
     settings = {"WEFTGRAD_CLANG": "off", "PATH": "", "HOME": None, "WEFTGRAD_CACHE": str(tmp_path / "file" / "cache")}
     status, report = doctor(tmp_path, "pyopencl", **settings)
@@ -86,18 +86,18 @@ def test_where_nothing_compiles(tmp_path):
     assert set(report["findings"][0]) == {"topic", "name", "verdict", "text", "remedy", "facts"}
     assert (report["is_healthy"], report["cpu_runs"], report["road"]) == (False, False, None)
     assert report["counts"][PROBLEM] == 2
-    road = pick(report, "cpu", "road")
+    road = first_finding(report, "cpu", "road")
     assert (road["verdict"], road["remedy"]) == (PROBLEM, "unset WEFTGRAD_CLANG")
     assert "nothing compiles kernels for 'cpu'" in road["text"]
-    compiler = pick(report, "compilers for cpu")
+    compiler = first_finding(report, "compilers for cpu")
     assert (compiler["verdict"], compiler["remedy"]) == (NOTE, "unset WEFTGRAD_CLANG")
     assert compiler["facts"]["reason"] == "WEFTGRAD_CLANG=off"
-    opencl = pick(report, "OpenCL")
+    opencl = first_finding(report, "OpenCL")
     assert opencl["verdict"] == NOTE
     assert "pip install" in opencl["remedy"]
     assert "pyopencl" in opencl["remedy"]
     assert "hidden by the test" in opencl["text"]
-    cache = pick(report, "cache")
+    cache = first_finding(report, "cache")
     assert (cache["verdict"], cache["facts"]["is_usable"]) == (PROBLEM, False)
     assert "export WEFTGRAD_CACHE=" in cache["remedy"]
     topics = list(dict.fromkeys(finding["topic"] for finding in report["findings"]))
@@ -106,24 +106,24 @@ def test_where_nothing_compiles(tmp_path):
 
 
 def test_cold_then_warm(tmp_path, monkeypatch):
-    """Without HOME and OpenCL, `cpu` goes by clang. Its first result is cold, the one of the next process warm."""
+    """Without HOME and OpenCL, `cpu` compiles with clang: the first process fills the cache, the next one reads it."""
     settings = {"HOME": None, "WEFTGRAD_CACHE": None, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     status, report = doctor(tmp_path, "pyopencl", **settings)
     if not report["cpu_runs"]:
         pytest.skip("no clang here")
-    assert pick(report, "cpu", "road")["facts"]["compiler"] == "clang"
-    result = pick(report, "cpu", "first result")
+    assert first_finding(report, "cpu", "road")["facts"]["compiler"] == "clang"
+    result = first_finding(report, "cpu", "first result")
     assert result["facts"]["compiled"] >= 1
     assert "cold" in result["text"]
     assert 0 < result["facts"]["second_seconds"] < result["facts"]["first_seconds"] < result["facts"]["process_seconds"]
     assert status == (0 if report["counts"][PROBLEM] == 0 else 1)
-    cache = pick(report, "cache")["facts"]
+    cache = first_finding(report, "cache")["facts"]
     assert cache["folder"] == str(tmp_path / "cache" / "weftgrad")
     assert cache["files"] > 0
     monkeypatch.delenv("WEFTGRAD_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    again = probes.ask("kernel")
-    assert (again.get("is_right"), again.get("compiled")) == (True, 0)
+    warm = probes.ask("kernel")
+    assert (warm.get("is_right"), warm.get("compiled")) == (True, 0)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_exit_status(run, monkeypatch, verdicts, is_right, status):
     assert (actual, json.loads(out)["is_healthy"]) == (status, status == 0)
 
 
-# single checks
+# Single checks
 
 
 def test_a_page_names_remedies(run):
@@ -167,19 +167,19 @@ def test_a_world_writable_cache(tmp_path, monkeypatch, run):
     folder.mkdir()
     folder.chmod(0o777)
     monkeypatch.setenv("WEFTGRAD_CACHE", str(folder))
-    finding = only(doctor_host.check_cache)
+    finding = single_finding(doctor_host.check_cache)
     assert (finding.verdict, finding.remedy) == (PROBLEM, f"chmod go-w {folder}")
     status, out = run("cache")
     assert status == 1
     assert "cannot be used: other users can write to it" in out
     folder.chmod(0o700)
-    assert only(doctor_host.check_cache).verdict == OK
+    assert single_finding(doctor_host.check_cache).verdict == OK
 
 
 def test_a_read_only_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WEFTGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(os, "access", lambda *arguments: False)  # root may write wherever permissions forbid it
-    finding = only(doctor_host.check_cache)
+    monkeypatch.setattr(os, "access", lambda *arguments: False)  # permissions do not stop root
+    finding = single_finding(doctor_host.check_cache)
     assert finding.verdict == PROBLEM
     assert "it cannot be written" in finding.text
     assert "WEFTGRAD_CACHE=off" in finding.remedy
@@ -187,14 +187,14 @@ def test_a_read_only_cache(tmp_path, monkeypatch):
 
 def test_the_cache_is_off(monkeypatch):
     monkeypatch.setenv("WEFTGRAD_CACHE", "off")
-    finding = only(doctor_host.check_cache)
+    finding = single_finding(doctor_host.check_cache)
     assert (finding.verdict, finding.remedy) == (NOTE, "unset WEFTGRAD_CACHE")
 
 
 def test_a_relative_cache(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WEFTGRAD_CACHE", "somewhere")
-    finding = only(doctor_host.check_cache)
+    finding = single_finding(doctor_host.check_cache)
     assert finding.verdict == NOTE
     assert "absolute" in finding.remedy
 
@@ -240,19 +240,22 @@ def test_without_the_c_path(monkeypatch, run):
     from weftgrad.runtime import native
 
     monkeypatch.setattr(native, "present", False)
-    finding = only(doctor_packages.check_native)
+    finding = single_finding(doctor_packages.check_native)
     assert (finding.verdict, finding.facts["is_present"]) == (NOTE, False)
     assert "pip install --force-reinstall" in finding.remedy
     monkeypatch.setenv("WEFTGRAD_NATIVE", "0")
-    assert only(doctor_packages.check_native).remedy == "unset WEFTGRAD_NATIVE"
-    assert "ops go by Python, not by C (WEFTGRAD_NATIVE=0); remedy: unset WEFTGRAD_NATIVE" in run("devices")[1]
+    assert single_finding(doctor_packages.check_native).remedy == "unset WEFTGRAD_NATIVE"
+    assert (
+        "ops are called through Python, not C (WEFTGRAD_NATIVE=0); remedy: unset WEFTGRAD_NATIVE"
+        in run("devices")[1]
+    )
 
 
 def test_devices_say_how_cpu_runs(run):
     status, out = run("devices")
     assert status == 0
     assert "\ncpu: kernels by " in out
-    assert "\nops go by " in out
+    assert "\nops are called through " in out
 
 
 def test_requirements(monkeypatch):
@@ -267,7 +270,7 @@ def test_requirements(monkeypatch):
 
 def test_a_clang_that_does_not_exist(monkeypatch, run):
     monkeypatch.setenv("WEFTGRAD_CLANG", "/nonexistent/clang")
-    finding = only(doctor_kernels.check_compilers)
+    finding = single_finding(doctor_kernels.check_compilers)
     assert (finding.verdict, finding.remedy) == (PROBLEM, "unset WEFTGRAD_CLANG")
 
 
@@ -277,7 +280,7 @@ def test_a_compiler_that_fails_its_probe(monkeypatch, tmp_path, run):
     program.write_text("\n".join(lines) + "\n")
     program.chmod(0o755)
     monkeypatch.setenv("WEFTGRAD_CLANG", str(program))
-    finding = only(doctor_kernels.check_compilers)
+    finding = single_finding(doctor_kernels.check_compilers)
     assert (finding.verdict, finding.remedy) == (NOTE, "unset WEFTGRAD_CLANG")
     assert finding.text == f"clang version 18.0.0 ({program}): broken"
 
@@ -292,8 +295,8 @@ def test_a_compiler_that_fails_its_probe(monkeypatch, tmp_path, run):
     ],
 )
 def test_the_road_of_cpu(fact, problem, expected):
-    usual = {"device": "cpu", "first_seconds": 0.2, "second_seconds": 1e-5, "compiled": 0, "is_right": True}
-    answer = probes.Answer([] if fact is None else [{**usual, **fact}], problem, 1.0)
+    base_fact = {"device": "cpu", "first_seconds": 0.2, "second_seconds": 1e-5, "compiled": 0, "is_right": True}
+    answer = probes.Answer([] if fact is None else [{**base_fact, **fact}], problem, 1.0)
     by_name = {finding.name: finding for finding in doctor_kernels.check_cpu(answer)}
     assert {name: finding.verdict for name, finding in by_name.items()} == expected
     assert all(finding.remedy for finding in by_name.values() if finding.verdict != OK)
@@ -301,12 +304,12 @@ def test_the_road_of_cpu(fact, problem, expected):
 
 
 def test_opencl_devices_that_crash(monkeypatch):
-    """A crash is attributed to the device that was being tried, and the other devices are tried all the same."""
+    """A crash is reported for the device that was being tried, and the other devices are still tried."""
     platform = {"platform": "Portable Computing Language", "version": "OpenCL 3.0 PoCL 3.0"}
     unknown = {"handle": "cpu", "platform": "Portable Computing Language", "is_unknown_processor": True}
-    usual = {"platform": "P", "cores": 2, "memory": 1 << 30}
+    base_fact = {"platform": "P", "cores": 2, "memory": 1 << 30}
     names = ("gpu", "old", "good")
-    listed = [{"listed": f"opencl:{i}", "name": names[i], "is_gpu": i == 0, **usual} for i in range(3)]
+    listed = [{"listed": f"opencl:{i}", "name": names[i], "is_gpu": i == 0, **base_fact} for i in range(3)]
     head = [platform, {**unknown, "is_corrected": True}, {**unknown, "is_corrected": False}, *listed]
     calls = []
 
@@ -342,7 +345,7 @@ def test_opencl_devices_that_crash(monkeypatch):
 )
 def test_opencl_without_devices(monkeypatch, facts, problem, verdict, remedy):
     monkeypatch.setattr(doctor_drivers, "ask", lambda *words: probes.Answer(facts, problem, 1.0))
-    finding = only(doctor_drivers.check_opencl)
+    finding = single_finding(doctor_drivers.check_opencl)
     assert (finding.verdict, finding.remedy) == (verdict, remedy)
 
 
@@ -395,12 +398,12 @@ def test_a_child_that_crashes_hangs_or_does_not_start(tmp_path, monkeypatch):
     assert "no answer" in answer.problem
 
 
-# the cache
+# The cache
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> Path:
-    """A cache folder with one file of each kind, and much that is not weftgrad's."""
+    """Fill a cache folder with one file of each kind and several files that are not weftgrad's."""
     folder = tmp_path / "cache"
     outside = tmp_path / "outside"
     for path in (folder / "ab", folder / "triton" / HASH, folder / "triton" / "notes", folder / "mine", outside / "ab"):
@@ -412,7 +415,7 @@ def cache(tmp_path, monkeypatch) -> Path:
     (folder / "ab" / "tmpx1y2z3_4.part").write_bytes(b"1")
     (folder / "schedules.json").write_text("{}")
     (folder / "triton" / HASH / "kernel.cubin").write_bytes(b"123")
-    # Not weftgrad's: other names, the wrong folder, links to files and to folders.
+    # Not weftgrad's: other names, wrong folders, links to files and to folders.
     (folder / "README").write_text("mine")
     (folder / "ab" / "notes.txt").write_text("mine")
     (folder / "mine" / f"{HASH}.bin").write_text("mine")
@@ -450,13 +453,13 @@ def test_cache_counts(cache, run):
 
 
 def test_clearing_leaves_everything_else(cache, run):
-    before, outside = every_file(cache), every_file(cache.parent / "outside")
+    files_before, outside = every_file(cache), every_file(cache.parent / "outside")
     status, out = run("cache", "--clear", "--json")
     assert status == 0
     assert json.loads(out)["deleted"] == {"files": 5, "bytes": 19}
     removed = {f"ab/{HASH}.{suffix}" for suffix in ("bin", "idx", "ok")}
     removed |= {"ab/tmpx1y2z3_4.part", f"triton/{HASH}/kernel.cubin"}
-    assert every_file(cache) == before - removed
+    assert every_file(cache) == files_before - removed
     assert every_file(cache.parent / "outside") == outside
     status, out = run("cache", "--clear")
     assert status == 0
@@ -466,24 +469,24 @@ def test_clearing_leaves_everything_else(cache, run):
 
 def test_clearing_removes_folders_that_became_empty(tmp_path, monkeypatch, run):
     (tmp_path / "ab").mkdir()
-    (tmp_path / "cd").mkdir()  # empty before: nobody knows whose it is
+    (tmp_path / "cd").mkdir()  # it was empty before, so it may belong to somebody else
     (tmp_path / "ab" / f"{HASH}.bin").write_bytes(b"1")
     tmp_path.chmod(0o700)
     link = tmp_path.parent / f"{tmp_path.name}-link"
-    link.symlink_to(tmp_path)  # the folder itself may be a link: the user named it
+    link.symlink_to(tmp_path)  # the cache folder itself may be a link, as the user chose it
     monkeypatch.setenv("WEFTGRAD_CACHE", str(link))
     assert run("cache", "--clear")[0] == 0
     assert every_file(tmp_path) == {"cd"}
 
 
 def test_a_cache_of_another_user_is_left_alone(cache, run, monkeypatch):
-    before = every_file(cache)
+    files_before = every_file(cache)
     monkeypatch.setattr(os, "geteuid", lambda: cache.stat().st_uid + 1)
     status, out = run("cache", "--clear", "--json")
     report = json.loads(out)
     assert (status, report["is_usable"], report["deleted"]) == (1, False, {"files": 0, "bytes": 0})
     assert report["failures"]
-    assert every_file(cache) == before
+    assert every_file(cache) == files_before
 
 
 def test_files_that_cannot_be_deleted(cache, monkeypatch):

@@ -1,4 +1,4 @@
-"""Wrong use: the class of the error, in the project's tree and in Python's, and what its message names."""
+"""Check the errors of wrong calls: the project's class, the builtin class, and the words of the message."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from weftgrad.runtime import errors
 
 
 def raises(project: type[Exception], builtin: type[Exception], *words: str) -> Any:
-    """A context that demands an error of both classes whose message has every word."""
+    """Return a context manager that demands an error of both classes whose message contains every word."""
 
     class Context:
         def __enter__(self) -> None:
             return None
 
-        def __exit__(self, kind: Any, error: Any, _: Any) -> bool:
+        def __exit__(self, _type: Any, error: Any, _: Any) -> bool:
             assert error is not None, f"nothing was raised where {project.__name__} was due"
             if not isinstance(error, errors.WeftgradError):
                 return False
@@ -77,12 +77,12 @@ def test_dtypes_that_an_op_does_not_take() -> None:
         wg.zeros(2, dtype="flot32")
 
 
-def test_a_result_that_does_not_fit_its_place() -> None:
-    whole = tensor(3, dtype=wg.int64)
+def test_results_that_do_not_fit_out() -> None:
+    integers = tensor(3, dtype=wg.int64)
     with raises(errors.DTypeError, TypeError, "add", "int64", "float32"):
-        whole.add_(1.5)
+        integers.add_(1.5)
     with raises(errors.DTypeError, TypeError, "int64", "float32"):
-        wg.add(tensor(3), tensor(3), out=whole)
+        wg.add(tensor(3), tensor(3), out=integers)
     with raises(errors.ShapeError, ValueError, "add", "[3]", "[4]"):
         wg.add(tensor(3), tensor(3), out=tensor(4))
     with raises(errors.ShapeError, ValueError, "add", "[2, 3]", "[3]"):
@@ -105,40 +105,42 @@ def test_devices() -> None:
         wg.zeros(2, device="gpu")
     with raises(errors.UnknownDevice, ValueError, "opencl:99", "does not exist"):
         wg.zeros(2, device="opencl:99")
-    other = wg.testing.synthetic_device(905, "")
+    other_device = wg.testing.synthetic_device(905, "")
     with raises(errors.DeviceError, RuntimeError, "mul", "cpu", "opencl:905", ".to(device)"):
-        tensor(2) * wg.ones(2, device=other)
+        tensor(2) * wg.ones(2, device=other_device)
     with raises(errors.DeviceError, RuntimeError, "opencl:905", ".cpu()"):
-        wg.ones(2, device=other).numpy()
-    poor = wg.testing.synthetic_device(906, "style=gpu,lanes=4,fp64=0")
+        wg.ones(2, device=other_device).numpy()
+    without_fp64 = wg.testing.synthetic_device(906, "style=gpu,lanes=4,fp64=0")
     with raises(errors.CompileError, RuntimeError, "sin", "float64", "float32"):
-        wg.sin(wg.tensor([1.0], dtype=wg.float64, device=poor))
+        wg.sin(wg.tensor([1.0], dtype=wg.float64, device=without_fp64))
 
 
-# Targets that are no classes
+# Targets that are not classes
 
 
-@pytest.mark.parametrize("place", ["cpu", "opencl:908"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("device_name", ["cpu", "opencl:908"])
+@pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("function", ["cross_entropy", "nll_loss"])
-def test_targets_that_are_no_classes(function: str, weighted: bool, place: str) -> None:
-    device = wg.device("cpu") if place == "cpu" else wg.testing.synthetic_device(908, "")
+def test_targets_that_are_no_classes(function: str, is_weighted: bool, device_name: str) -> None:
+    device = wg.device("cpu") if device_name == "cpu" else wg.testing.synthetic_device(908, "")
     logits = wg.zeros(4, 5, device=device)
 
-    def loss(*given: Any, **options: Any) -> Any:
-        found = getattr(wg.nn.functional, function)(*given, **options)
-        wg.synchronize(device)  # where the check is made by the device, it is told now
-        return found
+    def loss(*args: Any, **options: Any) -> Any:
+        result = getattr(wg.nn.functional, function)(*args, **options)
+        wg.synchronize(device)  # a device that checks the targets itself reports them here
+        return result
 
-    weight = wg.ones(5, device=device) if weighted else None
+    weight = wg.ones(5, device=device) if is_weighted else None
 
     def target(*values: int, dtype: Any = wg.int64) -> Any:
         return wg.tensor(values, dtype=dtype, device=device)
 
-    for wrong, values in ((7, (1, 7, 0, 6)), (-1, (1, 2, -1, 0)), (5, (-100, 5, 0, 0))):
-        with raises(errors.IndexOutOfRange, IndexError, function, f"target {wrong} ", "5 classes", "0 to 4", "ignore"):
+    for bad_target, values in ((7, (1, 7, 0, 6)), (-1, (1, 2, -1, 0)), (5, (-100, 5, 0, 0))):
+        with raises(
+            errors.IndexOutOfRange, IndexError, function, f"target {bad_target} ", "5 classes", "0 to 4", "ignore"
+        ):
             loss(logits, target(*values), weight)
-        with raises(errors.IndexOutOfRange, IndexError, f"target {wrong} "):
+        with raises(errors.IndexOutOfRange, IndexError, f"target {bad_target} "):
             loss(logits, target(*values, dtype=wg.int32), weight, reduction="none")
     with raises(errors.IndexOutOfRange, IndexError, "target -100 "):
         loss(logits, target(1, -100, 0, 0), weight, ignore_index=3)
@@ -148,18 +150,18 @@ def test_targets_that_are_no_classes(function: str, weighted: bool, place: str) 
         loss(wg.zeros(2, 5, 3, device=device), wg.full((2, 3), 5, device=device), weight)
     expected = np.log(5) if function == "cross_entropy" else 0.0
     for ignored, values in ((-100, (1, -100, 0, 4)), (-1, (1, -1, -1, 4)), (9, (1, 9, 0, 4)), (3, (3, 3, 0, 4))):
-        found = loss(logits, target(*values), weight, ignore_index=ignored)
-        np.testing.assert_allclose(found.item(), expected, rtol=1e-6)
+        result = loss(logits, target(*values), weight, ignore_index=ignored)
+        np.testing.assert_allclose(result.item(), expected, rtol=1e-6)
     for dtype in (wg.uint8, wg.int16, wg.int32):
         np.testing.assert_allclose(loss(logits, target(1, 2, 0, 4, dtype=dtype), weight).item(), expected, rtol=1e-6)
     assert np.isnan(loss(wg.zeros(0, 5, device=device), wg.zeros(0, dtype=wg.int64, device=device), weight).item())
 
 
-# What a new user tries: every case was compared with PyTorch 2.13, whose error is of the builtin class given here
+# Typical mistakes of new users. Each raises the builtin class that PyTorch 2.13 was seen to raise.
 
 nn, F, optim = wg.nn, wg.nn.functional, wg.optim
 ARGUMENT, INDEX, SHAPE, DTYPE = errors.ArgumentError, errors.IndexOutOfRange, errors.ShapeError, errors.DTypeError
-ODD: dict[str, tuple[Any, type[Exception], type[Exception], str]] = {
+ODD_ARGUMENT_CASES: dict[str, tuple[Any, type[Exception], type[Exception], str]] = {
     # data and factories
     "tensor of None": (lambda: wg.tensor(None), ARGUMENT, TypeError, "NoneType"),
     "tensor of None inside": (lambda: wg.tensor([1, None]), ARGUMENT, TypeError, "object"),
@@ -255,9 +257,9 @@ ODD: dict[str, tuple[Any, type[Exception], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize("case", ODD_ARGUMENT_CASES)
 def test_odd_arguments(case: str) -> None:
-    function, project, builtin, word = ODD[case]
+    function, project, builtin, word = ODD_ARGUMENT_CASES[case]
     with raises(project, builtin, word):
         function()
 
@@ -266,10 +268,10 @@ def test_odd_arguments_that_are_right() -> None:
     x = wg.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device="cpu")
     assert x.sum(np.int64(1)).tolist() == [6, 15]
     assert x.sum((np.int32(0), 1)).item() == 21
-    assert wg.zeros(2, dtype=float).dtype is wg.float64  # Python's float is a double, wg.float is not
+    assert wg.zeros(2, dtype=float).dtype is wg.float64  # Python's float is a double, while wg.float is float32
     assert wg.tensor(2.0).dtype is wg.float32
     assert wg.tensor(np.arange(4)[::-1]).tolist() == [3, 2, 1, 0]
-    assert wg.tensor(np.array([300, -1]), dtype=wg.uint8).tolist() == [44, 255]  # arrays are converted as NumPy does
+    assert wg.tensor(np.array([300, -1]), dtype=wg.uint8).tolist() == [44, 255]  # arrays wrap as in NumPy
     assert wg.full((2,), np.float32(2.5)).tolist() == [2.5, 2.5]
     assert wg.arange(np.int64(3)).dtype is wg.int64
     assert wg.arange(3, 3).shape == (0,)
@@ -321,7 +323,7 @@ def test_a_saved_tensor_that_was_written_to() -> None:
 
 def test_a_result_that_was_written_to() -> None:
     x = tensor(3, grad=True)
-    y = x.exp()  # its gradient reads its result
+    y = x.exp()  # the backward of exp reads its result
     y.mul_(2)
     with raises(errors.VersionError, RuntimeError, "exp"):
         y.sum().backward()
@@ -352,7 +354,7 @@ def test_writes_that_overlap() -> None:
     even, odd = memory[::2], memory[1::2]
     with raises(errors.ShapeError, RuntimeError, "share memory"):
         wg.add(even, 1, out=memory[:3])
-    wg.add(even, 1, out=odd)  # their extents meet, their elements do not
+    wg.add(even, 1, out=odd)  # their extents overlap, but they share no element
     assert odd.tolist() == [n + 1 for n in even.tolist()]
 
 
@@ -360,36 +362,36 @@ def test_writes_that_overlap() -> None:
 
 
 def test_out_of_memory() -> None:
-    place = wg.testing.synthetic_device(907, "")
-    kept = wg.zeros(1000, device=place)
-    wg.set_memory_limit(64 << 20, place)
+    device = wg.testing.synthetic_device(907, "")
+    held_tensor = wg.zeros(1000, device=device)
+    wg.set_memory_limit(64 << 20, device)
     try:
         with raises(errors.OutOfMemoryError, MemoryError, "400 MiB", "limit 64.0 MiB", "set_memory_limit"):
-            wg.zeros(100 << 20, device=place)
-        assert wg.zeros(1 << 20, device=place).sum().item() == 0  # the device goes on
+            wg.zeros(100 << 20, device=device)
+        assert wg.zeros(1 << 20, device=device).sum().item() == 0  # the device still works
     finally:
-        wg.set_memory_limit(None, place)
-    assert kept.sum().item() == 0
+        wg.set_memory_limit(None, device)
+    assert held_tensor.sum().item() == 0
 
 
 # Without a driver, and after a fork
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python code outside the checkout; its output."""
-    known = {**os.environ, **environment}
+    """Run Python code in a process of its own with extra environment variables."""
+    full_environment = {**os.environ, **environment}
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=120,
-        env=known,
+        env=full_environment,
         check=False,
     )
 
 
 def test_without_pyopencl() -> None:
-    done = run("""
+    process = run("""
         import sys
         sys.modules["pyopencl"] = None
         import pickle
@@ -411,18 +413,18 @@ def test_without_pyopencl() -> None:
             raise AssertionError("it ran")
         print("done")
         """)
-    assert done.stdout.strip() == "done", done.stderr
+    assert process.stdout.strip() == "done", process.stderr
 
 
 def test_constants_need_no_driver() -> None:
-    done = run("""
+    process = run("""
         import sys
         sys.modules["pyopencl"] = None
         import weftgrad as wg
         assert wg.zeros(2).tolist() == [0, 0] and wg.ones(2).tolist() == [1, 1]
         print("done")
         """)
-    assert done.stdout.strip() == "done", done.stderr
+    assert process.stdout.strip() == "done", process.stderr
 
 
 def _launch_in_child(queue: Any) -> None:
@@ -439,7 +441,7 @@ def _launch_in_child(queue: Any) -> None:
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_launch_after_a_fork() -> None:
-    """`cpu` computes in a child; on OpenCL devices, whose drivers do not survive it, a launch raises."""
+    """A forked child computes on `cpu`; on an OpenCL device a launch raises, as its driver does not survive a fork."""
     pytest.importorskip("pocl_binary_distribution")
     (tensor(3) + 1).tolist()
     (wg.ones(3, device="opencl:0") + 1).tolist()
@@ -456,34 +458,34 @@ def test_a_launch_after_a_fork() -> None:
     answer = queue.get()
     assert answer.startswith("True"), answer
     assert "spawn" in answer
-    assert (tensor(3) + 1).tolist() == [2, 2, 2]  # the parent goes on
+    assert (tensor(3) + 1).tolist() == [2, 2, 2]  # the parent still works
 
 
 def test_the_tree_of_errors() -> None:
     for name in errors.__all__:
-        each = getattr(errors, name)
-        if isinstance(each, type):
-            assert issubclass(each, errors.WeftgradError)
+        error_class = getattr(errors, name)
+        if isinstance(error_class, type):
+            assert issubclass(error_class, errors.WeftgradError)
 
 
 def test_a_dtype_without_a_kernel_is_not_implemented() -> None:
     functional = wg.nn.functional
-    whole, flag = tensor(1, 1, 4, 4, dtype=wg.int64), tensor(1, 1, 4, 4, dtype=wg.bool)
-    refused: list[tuple[Any, str]] = [
-        (lambda: functional.softmax(whole, 1), "softmax"),
-        (lambda: functional.layer_norm(whole, (4,)), "layer_norm"),
-        (lambda: functional.avg_pool2d(flag, 2), "avg_pool2d"),
-        (lambda: functional.adaptive_avg_pool2d(whole, 2), "adaptive_avg_pool2d"),
-        (lambda: functional.conv2d(flag, flag), "convolution"),
-        (lambda: functional.gelu(whole), "gelu"),
-        (lambda: functional.elu(whole), "elu"),  # whose alpha is a float all the same
-        (lambda: functional.smooth_l1_loss(whole, whole), "smooth_l1"),
-        (lambda: wg.lerp(whole, whole, 0.5), "lerp"),
-        (lambda: flag @ flag, "bool"),
-        (lambda: whole.normal_(), "normal_"),
+    integers, booleans = tensor(1, 1, 4, 4, dtype=wg.int64), tensor(1, 1, 4, 4, dtype=wg.bool)
+    calls: list[tuple[Any, str]] = [
+        (lambda: functional.softmax(integers, 1), "softmax"),
+        (lambda: functional.layer_norm(integers, (4,)), "layer_norm"),
+        (lambda: functional.avg_pool2d(booleans, 2), "avg_pool2d"),
+        (lambda: functional.adaptive_avg_pool2d(integers, 2), "adaptive_avg_pool2d"),
+        (lambda: functional.conv2d(booleans, booleans), "convolution"),
+        (lambda: functional.gelu(integers), "gelu"),
+        (lambda: functional.elu(integers), "elu"),  # although its alpha is a float
+        (lambda: functional.smooth_l1_loss(integers, integers), "smooth_l1"),
+        (lambda: wg.lerp(integers, integers, 0.5), "lerp"),
+        (lambda: booleans @ booleans, "bool"),
+        (lambda: integers.normal_(), "normal_"),
     ]
-    for run, word in refused:
+    for call, word in calls:
         with raises(errors.UnsupportedDType, NotImplementedError, word):
-            run()
+            call()
     with raises(errors.UnsupportedDType, TypeError, "convert"):
-        functional.softmax(whole, 1)
+        functional.softmax(integers, 1)

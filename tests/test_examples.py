@@ -1,4 +1,4 @@
-"""examples/train.py runs, in half types too, and goes on from a checkpoint in another process to the same bits."""
+"""Check that examples/train.py runs, also in half types, and resumes from a checkpoint to bit-identical results."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import weftgrad as wg
-from weftgrad.cli.samples import collecting
+from weftgrad.cli.samples import capture_steps
 from weftgrad.demo import digits
 from weftgrad.demo import train as demo
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not SCRIPT.is_file(), reason="needs the checkout
 
 
 def train(*arguments, scale=False):
-    """A run of the example; with `scale`, its losses are scaled although they are float32."""
+    """Run the example; with `scale`, enable gradient scaling although the losses are float32."""
     scaler = wg.amp.GradScaler
     if scale:
         wg.amp.GradScaler = lambda device, enabled: scaler(device, 2.0**10, growth_interval=7)
@@ -32,25 +32,25 @@ def train(*arguments, scale=False):
 
 
 def fingerprint(run):
-    """Every bit of a run's state."""
-    found = hashlib.sha256()
+    """Return a digest of every bit of a run's state."""
+    digest = hashlib.sha256()
 
-    def take(value):
+    def update(value):
         if isinstance(value, wg.Tensor):
-            found.update(str((value.dtype, tuple(value.shape))).encode() + value.cpu().numpy().tobytes())
+            digest.update(str((value.dtype, tuple(value.shape))).encode() + value.cpu().numpy().tobytes())
         elif isinstance(value, dict):
-            for key, inner in value.items():
-                found.update(repr(key).encode())
-                take(inner)
+            for key, element in value.items():
+                digest.update(repr(key).encode())
+                update(element)
         elif isinstance(value, (list, tuple)):
-            for inner in value:
-                take(inner)
+            for element in value:
+                update(element)
         else:
-            found.update(repr(value).encode())
+            digest.update(repr(value).encode())
 
-    take([part.state_dict() for part in run.parts().values()])
-    take([wg.get_rng_state(), run.epoch, run.steps, run.loss])
-    return found.hexdigest()
+    update([part.state_dict() for part in run.parts().values()])
+    update([wg.get_rng_state(), run.epoch, run.steps, run.loss])
+    return digest.hexdigest()
 
 
 RESUME = """
@@ -63,32 +63,33 @@ print(json.dumps([fingerprint(run), run.scaler.get_scale()]))
 
 
 def test_resuming_in_another_process_gives_the_same_bits(tmp_path, capsys):
-    """Stopped at step 17, two steps after a checkpoint in the middle of an epoch of 22; dropout, order, scaler and all.
+    """Stop at step 17, two steps after a checkpoint, and resume in another process.
 
-    Both ways end in the second epoch, at step 31.
+    An epoch has 22 steps. Both runs end in the second epoch, at step 31, with the same dropout masks, sample order and
+    scaler state.
     """
     images, labels, *_ = (wg.tensor(a, device="cpu") for a in digits.load())
-    demo.prepare(images.device, images, labels)  # kernels, most of which are the demo's: in batches
-    whole = train("--epochs", 2, "--stop", 31, scale=True)
-    wanted = fingerprint(whole)
+    demo.prepare(images.device, images, labels)  # compile kernels in batches; most are the demo's
+    complete = train("--epochs", 2, "--stop", 31, scale=True)
+    expected = fingerprint(complete)
     path = tmp_path / "run.pt"
     stopped = train("--epochs", 2, "--checkpoint", path, "--every", 5, "--stop", 17, scale=True)
     assert stopped.steps == 17
-    assert fingerprint(stopped) != wanted
+    assert fingerprint(stopped) != expected
     command = [sys.executable, "-c", RESUME, str(Path(__file__).parent), str(path)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    said, *_, found = ran.stdout.splitlines()
-    assert said == "going on after step 15"
-    assert json.loads(found) == [wanted, 2.0**14]
-    assert whole.scaler.get_scale() == 2.0**14  # doubled every 7 steps
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    message, *_, output_line = process.stdout.splitlines()
+    assert message == "going on after step 15"
+    assert json.loads(output_line) == [expected, 2.0**14]
+    assert complete.scaler.get_scale() == 2.0**14  # doubled every 7 steps
     assert "test accuracy" in capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore:scheduler.step")  # what is in the flag of a step that was not run is anything
+@pytest.mark.filterwarnings("ignore:scheduler.step")  # kernels do not run here, so the flag of the scaler is arbitrary
 @pytest.mark.parametrize("half", ["bfloat16", "float16"])
 def test_half_types(half):
-    """With launches only listed: what is computed in which type is the question, not the values."""
-    with collecting(wg.device("cpu")) as steps:
+    """Record launches without running them: this checks which dtype each op computes in, not the values."""
+    with capture_steps(wg.device("cpu")) as steps:
         run = train("--autocast", half, "--stop", 3)
         with run.autocast():
             assert run.net(run.test_images[:2]).dtype is getattr(wg, half)

@@ -1,4 +1,4 @@
-"""What people who come from PyTorch rely on without looking it up."""
+"""Check behaviour that PyTorch users rely on without looking it up."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ import pytest
 
 import weftgrad as wg
 
-PLACES = ("cpu", "opencl:0")
+DEVICES = ("cpu", "opencl:0")
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "uint8", "int64"])
-def test_truths_written_to_numbers_are_0_and_1(place: Any, dtype: str) -> None:
-    """In vectors, in rows of any stride, and in what a reduction gives."""
+def test_comparisons_write_0_and_1_to_number_dtypes(device: Any, dtype: str) -> None:
+    """Bool results written to `out` of another dtype: contiguous, strided, and results of reductions."""
     x = np.arange(37.0) % 3
-    given = wg.tensor(x, dtype=wg.float32, device=place)
-    for name, wanted in (("gt", x > 1), ("eq", x == 1), ("logical_and", (x != 0))):
-        apart = wg.empty(37, 2, dtype=getattr(wg, dtype), device=place)[:, 1]
-        for out in (wg.empty(37, dtype=getattr(wg, dtype), device=place), apart):
-            getattr(wg, name)(given, wg.ones(1, device=place), out=out)
-            assert out.tolist() == wanted.astype(float).tolist(), (name, place, dtype, out.stride())
-    total = wg.empty((), dtype=getattr(wg, dtype), device=place)
-    assert wg.any(given, out=total).item() == 1, (place, dtype)
-    assert wg.all(given, out=total).item() == 0, (place, dtype)
+    x_tensor = wg.tensor(x, dtype=wg.float32, device=device)
+    for name, expected in (("gt", x > 1), ("eq", x == 1), ("logical_and", (x != 0))):
+        strided = wg.empty(37, 2, dtype=getattr(wg, dtype), device=device)[:, 1]
+        for out in (wg.empty(37, dtype=getattr(wg, dtype), device=device), strided):
+            getattr(wg, name)(x_tensor, wg.ones(1, device=device), out=out)
+            assert out.tolist() == expected.astype(float).tolist(), (name, device, dtype, out.stride())
+    total = wg.empty((), dtype=getattr(wg, dtype), device=device)
+    assert wg.any(x_tensor, out=total).item() == 1, (device, dtype)
+    assert wg.all(x_tensor, out=total).item() == 0, (device, dtype)
 
 
 def test_gradient_modes_decorate_generators() -> None:
-    """What runs between two yields is in the mode; the caller, between two steps, is in its own."""
+    """The mode holds in the generator between two yields, and not in its caller."""
 
     @wg.no_grad()
     def steps() -> Any:
-        seen = []
+        received = []
         try:
             while True:
                 try:
-                    seen.append((yield wg.is_grad_enabled()))
+                    received.append((yield wg.is_grad_enabled()))
                 except ValueError:
-                    seen.append("raised")
-                if seen[-1] is None:
-                    return wg.is_grad_enabled(), seen
+                    received.append("raised")
+                if received[-1] is None:
+                    return wg.is_grad_enabled(), received
         finally:
             closed.append(wg.is_grad_enabled())
 
@@ -116,7 +116,7 @@ def test_shallow_copies_share_memory() -> None:
         lambda y: y.uniform_(), lambda y: y.exponential_(), lambda y: y[:].zero_(), lambda y: y.view(3, 1).fill_(3.0),
     ],
 )  # fmt: skip
-def test_what_a_constant_is_written_over_has_gradients_of_0(write: Any) -> None:
+def test_overwritten_values_have_zero_gradients(write: Any) -> None:
     x = wg.ones(3, requires_grad=True)
     y = x * 2
     write(y)
@@ -126,18 +126,18 @@ def test_what_a_constant_is_written_over_has_gradients_of_0(write: Any) -> None:
     assert x.grad.tolist() == [0, 0, 0]
 
 
-def test_what_is_copied_over_has_gradients_of_0() -> None:
+def test_values_replaced_by_copy_have_zero_gradients() -> None:
     x, a = wg.ones(3, requires_grad=True), wg.full((3,), 2.0, requires_grad=True)
     y = x * 2
     y.copy_(a)
-    found = wg.autograd.grad((y * y).sum(), [x, a])
-    assert [f.tolist() for f in found] == [[0, 0, 0], [4, 4, 4]]
+    grads = wg.autograd.grad((y * y).sum(), [x, a])
+    assert [f.tolist() for f in grads] == [[0, 0, 0], [4, 4, 4]]
 
 
-def test_gradients_of_what_is_not_used_and_of_batches() -> None:
+def test_grad_of_unused_inputs_and_of_batched_grad_outputs() -> None:
     x, unused = wg.arange(3.0, requires_grad=True), wg.ones(2, requires_grad=True)
-    found = wg.autograd.grad((x * x).sum(), [x, unused], materialize_grads=True)
-    assert [f.tolist() for f in found] == [[0, 2, 4], [0, 0]]
+    grads = wg.autograd.grad((x * x).sum(), [x, unused], materialize_grads=True)
+    assert [f.tolist() for f in grads] == [[0, 2, 4], [0, 0]]
     with pytest.raises(ValueError, match="allow_unused"):
         wg.autograd.grad((x * x).sum(), [unused], materialize_grads=True, allow_unused=False)
     (jacobian,) = wg.autograd.grad(x * x * x, x, wg.eye(3), is_grads_batched=True, create_graph=True)
@@ -149,7 +149,7 @@ def test_gradients_of_what_is_not_used_and_of_batches() -> None:
 
 
 _F = "float32"
-OUTS: dict[str, tuple[Callable[..., Any], Any, str]] = {
+OUT_CASES: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "add": (lambda x, out: wg.add(x, 1, out=out), [[1, 2, 3], [4, 5, 6]], "float32"),
     "mm": (lambda x, out: wg.mm(x, x.T, out=out), [[5, 14], [14, 50]], "float32"),
     "matmul": (lambda x, out: wg.matmul(x, x[0], out=out), [5, 14], "float32"),
@@ -173,17 +173,17 @@ OUTS: dict[str, tuple[Callable[..., Any], Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", OUTS)
+@pytest.mark.parametrize("name", OUT_CASES)
 def test_out_without_elements_gets_memory(name: str) -> None:
-    """The idiom `out=torch.empty(0)`; the second call fills the same memory."""
-    function, wanted, dtype = OUTS[name]
+    """`out=torch.empty(0)` gets memory on the first call, and the second call reuses it."""
+    function, expected, dtype = OUT_CASES[name]
     x, out = wg.arange(6.0).reshape(2, 3), wg.empty(0, dtype=getattr(wg, dtype))
-    given = function(x, out)
-    assert given is out
-    assert out.tolist() == wanted, name
+    returned = function(x, out)
+    assert returned is out
+    assert out.tolist() == expected, name
     memory = out.data_ptr()
     function(x, out.fill_(9))
-    assert (out.tolist(), out.data_ptr()) == (wanted, memory), name
+    assert (out.tolist(), out.data_ptr()) == (expected, memory), name
     with pytest.raises(wg.runtime.errors.ShapeError, match=r"out"):
         function(x, wg.empty(5, 7, dtype=getattr(wg, dtype)))
 
@@ -195,9 +195,9 @@ def test_sequences_of_an_empty_batch(kind: str, batch_first: bool) -> None:
     x = wg.zeros(*((0, 5, 3) if batch_first else (5, 0, 3)), requires_grad=True)
     with wg.no_grad():
         assert module(x)[0].shape == (*x.shape[:2], 8)
-    found, last = module(x)
-    assert (last[0] if kind == "LSTM" else last).shape == (4, 0, 4)
-    found.sum().backward()
+    output, state = module(x)
+    assert (state[0] if kind == "LSTM" else state).shape == (4, 0, 4)
+    output.sum().backward()
     assert x.grad.shape == x.shape
     assert all(not p.grad.any() for p in module.parameters())
 
@@ -233,13 +233,13 @@ def test_methods_that_change_a_tensor_itself() -> None:
         wg.ones(2, requires_grad=True).resize_(3)
 
 
-def test_forms_of_arguments() -> None:
+def test_argument_forms() -> None:
     x = wg.arange(3.0)
     assert x.broadcast_to(4, 2, 3).shape == x.broadcast_to((4, 2, 3)).shape == (4, 2, 3)
     assert wg.tensor(1.0).flip(0).item() == wg.tensor(1.0).flip(-1).item() == wg.tensor(1.0).flip(()).item() == 1
     with pytest.raises(IndexError):
         wg.tensor(1.0).flip(1)
-    assert wg.multinomial(wg.tensor([0.0, 1.0, 0.0]), 2)[0] == 1  # those of weight 0 come last
+    assert wg.multinomial(wg.tensor([0.0, 1.0, 0.0]), 2)[0] == 1  # samples of weight 0 come last
     with pytest.raises(RuntimeError, match="4 samples"):
         wg.multinomial(wg.ones(3), 4)
     with pytest.raises(RuntimeError, match="negative"):
@@ -254,11 +254,11 @@ def test_real_numbers_answer_as_complex_ones_would() -> None:
     assert x.conj() is x
 
 
-def test_places_as_coordinates() -> None:
-    places = np.array([0, 5, 23])
-    found = wg.unravel_index(wg.tensor(places), (2, 3, 4))
-    for got, wanted in zip(found, np.unravel_index(places, (2, 3, 4)), strict=True):
-        assert got.tolist() == wanted.tolist()
+def test_unravel_index() -> None:
+    flat_indices = np.array([0, 5, 23])
+    coordinates = wg.unravel_index(wg.tensor(flat_indices), (2, 3, 4))
+    for actual, expected in zip(coordinates, np.unravel_index(flat_indices, (2, 3, 4)), strict=True):
+        assert actual.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("points", [0, 1, 2, 7, 64])
@@ -274,8 +274,8 @@ def test_windows(name: str, points: int) -> None:
         function(4, dtype=wg.int64)
 
 
-def test_what_programs_ask_before_they_run() -> None:
-    """Of devices and services that may be missing: an answer, not an AttributeError."""
+def test_queries_about_missing_devices_and_services() -> None:
+    """Asking for a missing device or service gives an answer, not an AttributeError."""
     assert not any(m.is_available() for m in (wg.mps, wg.xpu, wg.distributed))
     assert not wg.distributed.is_initialized()
     assert not wg.compiler.is_compiling()
@@ -291,16 +291,16 @@ def test_what_programs_ask_before_they_run() -> None:
     assert not wg.jit.is_tracing()
     assert wg.jit.script(module) is module
     for decorate in (wg.jit.script, wg.jit.ignore, wg.jit.ignore(drop=True), wg.jit.export, wg.jit.unused):
-        assert decorate(_doubled) is _doubled
+        assert decorate(_double) is _double
     with pytest.raises(TypeError, match=r"jit\.script"):
         wg.jit.script(3)
 
 
-def _doubled(x: Any) -> Any:
+def _double(x: Any) -> Any:
     return x * 2
 
 
-def test_groups_that_a_schedule_does_not_know() -> None:
+def test_schedulers_reject_parameter_groups_added_later() -> None:
     a, b = (wg.ones(1, requires_grad=True) for _ in range(2))
     optimizer = wg.optim.SGD([a], lr=0.1)
     schedule = wg.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3)
@@ -311,7 +311,7 @@ def test_groups_that_a_schedule_does_not_know() -> None:
         schedule.step()
 
 
-def test_layers_under_the_paths_that_programs_import_them_from() -> None:
+def test_import_paths_of_layers() -> None:
     from weftgrad.nn.modules.batchnorm import _BatchNorm
     from weftgrad.nn.modules.conv import _ConvNd
     from weftgrad.nn.modules.utils import _pair
@@ -321,25 +321,25 @@ def test_layers_under_the_paths_that_programs_import_them_from() -> None:
     assert (_pair(3), _pair([1, 2])) == ((3, 3), (1, 2))
     modules = wg.nn.modules
     assert isinstance(wg.nn.MSELoss(), modules.loss._Loss)
-    for path in modules._PLACES:
+    for path in modules._SUBMODULES:
         listed = getattr(modules, path)
         assert all(hasattr(listed, name) for name in listed.__all__), path
 
 
-def test_types_by_their_classes_names() -> None:
+def test_type_takes_class_names() -> None:
     x = wg.ones(2, device="cpu")
     assert (x.type(), x.long().type()) == ("weftgrad.FloatTensor", "weftgrad.LongTensor")
-    for wanted in (wg.float64, wg.DoubleTensor, "torch.DoubleTensor", "weftgrad.DoubleTensor", "float64"):
-        assert x.type(wanted).dtype is wg.float64
+    for dtype in (wg.float64, wg.DoubleTensor, "torch.DoubleTensor", "weftgrad.DoubleTensor", "float64"):
+        assert x.type(dtype).dtype is wg.float64
     with pytest.raises(TypeError, match="no such"):
         x.type("no such")
 
 
-def test_lines_are_as_wide_as_pytorchs() -> None:
-    """Recorded: torch 2.13, `torch.set_printoptions()` as it is."""
-    shown = str((wg.arange(40.0) * 0.5).reshape(2, 20)).splitlines()
-    assert shown[0] == "tensor([[ 0.0000,  0.5000,  1.0000,  1.5000,  2.0000,  2.5000,  3.0000,  3.5000,"
-    assert [len(line) for line in shown] == [80, 80, 45, 80, 80, 46]
+def test_printed_lines_are_as_wide_as_in_pytorch() -> None:
+    """The expected lines were recorded from torch 2.13 with default print options."""
+    lines = str((wg.arange(40.0) * 0.5).reshape(2, 20)).splitlines()
+    assert lines[0] == "tensor([[ 0.0000,  0.5000,  1.0000,  1.5000,  2.0000,  2.5000,  3.0000,  3.5000,"
+    assert [len(line) for line in lines] == [80, 80, 45, 80, 80, 46]
     assert str(wg.finfo(wg.float16)) == (
         "finfo(resolution=0.001, min=-65504, max=65504, eps=0.000976562, smallest_normal=6.10352e-05, "
         "tiny=6.10352e-05, dtype=float16)"
@@ -347,8 +347,8 @@ def test_lines_are_as_wide_as_pytorchs() -> None:
     assert str(wg.iinfo(wg.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
 
 
-def test_errors_are_those_that_programs_catch() -> None:
-    """Of each call the builtin that PyTorch raises."""
+def test_errors_are_the_classes_that_programs_catch() -> None:
+    """Each call raises the builtin class that PyTorch raises."""
     x = wg.arange(6.0).reshape(2, 3)
     expected: list[tuple[type, Callable[[], Any]]] = [
         (IndexError, lambda: wg.empty(0, 3).max(0)), (IndexError, lambda: wg.empty(0).argmax()),
@@ -357,21 +357,21 @@ def test_errors_are_those_that_programs_catch() -> None:
         (RuntimeError, lambda: wg.zeros(2).uniform_(2, 1)), (RuntimeError, lambda: wg.multinomial(wg.zeros(2), 1)),
         (TypeError, lambda: x.__delitem__(0)),
     ]  # fmt: skip
-    for kind, call in expected:
-        with pytest.raises(kind):
+    for builtin, call in expected:
+        with pytest.raises(builtin):
             call()
 
 
 def test_out_that_is_an_operand_without_elements() -> None:
-    wg.full((64,), 7.0)  # what freed memory holds
+    wg.full((64,), 7.0)  # freed memory then holds 7, not 0
     x = wg.zeros(0)
     assert wg.sum(x, 0, out=x).item() == 0
     rows = wg.zeros(0, 3)
     assert wg.sum(rows, 0, out=rows).tolist() == [0, 0, 0]
 
 
-def test_tensors_that_were_resized_and_autograd() -> None:
-    """What backward saved is refused; views of other memory, or beyond their base, are nobody's views."""
+def test_autograd_of_resized_tensors() -> None:
+    """Backward refuses a saved tensor that was resized. A view that outgrew its base's memory is no view any more."""
     b, w = wg.arange(6.0), wg.ones(6, requires_grad=True)
     y = b * w
     b.resize_(1)
@@ -392,7 +392,7 @@ def test_tensors_that_were_resized_and_autograd() -> None:
     assert wg.arange(6.0).view(2, 3).t().resize_(3, 2).tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_quotients_may_be_written_over() -> None:
+def test_quotients_can_be_overwritten_before_backward() -> None:
     for write in (lambda y: y.zero_(), lambda y: y.add_(1), lambda y: y.mul_(2)):
         z = wg.tensor([1.0, 2.0], requires_grad=True)
         y = 1 / z
@@ -401,7 +401,7 @@ def test_quotients_may_be_written_over() -> None:
         assert z.grad is not None
 
 
-def test_filled_with_a_tensor_that_wants_a_gradient() -> None:
+def test_fill_with_a_tensor_that_requires_grad() -> None:
     x, a = wg.ones(3, requires_grad=True), wg.tensor(3.0, requires_grad=True)
     y = x * 2
     y.fill_(a)
@@ -410,52 +410,52 @@ def test_filled_with_a_tensor_that_wants_a_gradient() -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "wanted"),
+    ("write", "expected"),
     [
         (lambda y: y.zero_(), [0, 0]), (lambda y: y.mul_(3), [12, 12]), (lambda y: y.copy_(wg.ones(2)), [2, 2]),
         (lambda y: y.__setitem__(0, 5.0), [10, 4]),
     ],
 )  # fmt: skip
-def test_retained_gradients_are_those_of_what_a_tensor_holds_now(write: Any, wanted: list[float]) -> None:
+def test_retained_gradients_belong_to_the_current_value(write: Any, expected: list[float]) -> None:
     y = wg.ones(2, requires_grad=True) * 2
     y.retain_grad()
     write(y)
     (y * y).sum().backward()
-    assert y.grad.tolist() == wanted
+    assert y.grad.tolist() == expected
 
 
-def test_forms_in_place_of_several_kernels_have_gradients() -> None:
+def test_in_place_ops_of_several_kernels_have_gradients() -> None:
     """d/dx log(x / (1 - x)) = 1 / (x (1 - x))."""
     x = wg.tensor([0.2, 0.5], requires_grad=True, dtype=wg.float64)
     (x * 1).logit_(0.1).sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), [6.25, 4.0])
 
 
-def test_numbers_for_what_is_no_number_are_not_looked_at_again() -> None:
+def test_nan_to_num_does_not_replace_its_own_replacements() -> None:
     x = wg.tensor([math.nan, math.inf, -math.inf, 1.0])
     assert wg.nan_to_num(x, nan=math.inf, posinf=-math.inf, neginf=5.0).tolist() == [math.inf, -math.inf, 5, 1]
 
 
-def test_names_of_arguments() -> None:
+def test_keyword_arguments() -> None:
     x = wg.arange(3.0)
     assert wg.broadcast_to(x, size=(2, 3)).shape == x.broadcast_to(size=(2, 3)).shape == (2, 3)
     assert wg.flip(x, dims=(0,)).tolist() == x.flip(dims=[0]).tolist() == [2, 1, 0]
-    places = wg.tensor([200], dtype=wg.uint8)
-    found = wg.unravel_index(places, (2, 300))
-    assert [(f.item(), f.dtype) for f in found] == [(0, wg.int64), (200, wg.int64)]
+    flat_indices = wg.tensor([200], dtype=wg.uint8)
+    coordinates = wg.unravel_index(flat_indices, (2, 300))
+    assert [(f.item(), f.dtype) for f in coordinates] == [(0, wg.int64), (200, wg.int64)]
 
 
 def test_sinc_of_large_numbers() -> None:
-    """Whole numbers have 0, quarters what pi times their fraction says; the gradient at whole numbers is (-1)^n / n."""
+    """sinc is exactly 0 at nonzero integers n, where its gradient is (-1)^n / n."""
     x = wg.tensor([3.4e38, 1e8, 4097.0, 4096.25, 0.0], requires_grad=True)
-    found = wg.sinc(x)
-    wanted = [0, 0, 0, math.sin(math.pi / 4) / (math.pi * 4096.25), 1]
-    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-6, atol=1e-11)
-    found.sum().backward()
+    output = wg.sinc(x)
+    expected = [0, 0, 0, math.sin(math.pi / 4) / (math.pi * 4096.25), 1]
+    np.testing.assert_allclose(output.detach().numpy(), expected, rtol=1e-6, atol=1e-11)
+    output.sum().backward()
     np.testing.assert_allclose(x.grad.numpy()[[1, 2, 4]], [1e-8, -1 / 4097, 0], rtol=1e-6)
 
 
-def test_what_is_the_tensor_itself_and_what_is_a_view() -> None:
+def test_calls_that_return_the_tensor_itself_or_a_view() -> None:
     x = wg.arange(3.0)
     assert +x is x
     assert x.flatten() is x

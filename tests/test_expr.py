@@ -1,6 +1,6 @@
-"""The expression language: what it accepts, what it means, its derivatives and its printed forms.
+"""Check the expression language: syntax, values, derivatives and printed forms.
 
-Values are checked against NumPy and SciPy; derivatives against differences of the functions they are derivatives of.
+Values are compared with NumPy and SciPy, derivatives with central differences.
 """
 
 import copy
@@ -58,7 +58,7 @@ def read(text, **options):
 
 
 def value(expr, **operands):
-    """The value of an expression over NumPy arrays."""
+    """Evaluate an expression over NumPy arrays."""
     block = emit_numpy({"out": expr})
     scope = {"np": np, "sp": scipy.special, **operands}
     with np.errstate(all="ignore"):
@@ -74,10 +74,10 @@ def derived(text, wrt="x", order=1, **options):
     return expr
 
 
-# Reading
+# Parsing
 
 
-def test_the_public_names_exist_and_are_all():
+def test_all_lists_exactly_the_public_names():
     assert all(hasattr(language, public) for public in language.__all__)
     modules = {"canonical", "derive", "emit_numpy", "emit_opencl", "nodes", "parse", "rows", "vocabulary"}
     public = {n for n in vars(language) if not n.startswith("_")}
@@ -138,7 +138,7 @@ def test_the_public_names_exist_and_are_all():
         "maximum(" * 99 + "x" + ", x)" * 99 + " + x" * 3,
     ],
 )
-def test_anything_else_is_refused(text):
+def test_other_syntax_is_refused(text):
     with pytest.raises(ExprError):
         read(text)
 
@@ -164,7 +164,7 @@ def test_huge_powers_cost_nothing():
         ("x + +", 6, None),
     ],
 )
-def test_errors_say_where_and_what_was_meant(text, column, suggestion):
+def test_errors_give_the_column_and_a_suggestion(text, column, suggestion):
     with pytest.raises(ExprError) as caught:
         read(text)
     assert (caught.value.column, caught.value.suggestion) == (column, suggestion)
@@ -179,9 +179,9 @@ def test_columns_count_characters():
 
 
 def test_names_with_a_meaning_cannot_be_operands():
-    for taken, row in (("inf", False), ("nan", False), ("n", True), ("index", True)):
-        with pytest.raises(ExprError, match=taken):
-            parse("1", operands={taken: Operand()}, row=row)
+    for reserved, row in (("inf", False), ("nan", False), ("n", True), ("index", True)):
+        with pytest.raises(ExprError, match=reserved):
+            parse("1", operands={reserved: Operand()}, row=row)
     assert parse("n + e", operands={"n": Operand(), "e": Operand()}).args[1].value == "e"
 
 
@@ -250,7 +250,7 @@ def test_random_draws_take_a_constant():
 # Nodes
 
 
-def test_equal_is_identical_and_unused_nodes_go_away():
+def test_equal_expressions_are_identical_and_unused_nodes_are_freed():
     assert read("x * y + 1") is read("x*y + 1")
     assert const(1) is not const(1.0)
     assert const(0.0) is not const(-0.0)
@@ -266,20 +266,20 @@ def test_equal_is_identical_and_unused_nodes_go_away():
 
 
 def test_interning_is_safe_between_threads():
-    found = []
+    trees = []
     barrier = threading.Barrier(8)
 
     def work():
         barrier.wait()
-        found.append([read(f"exp(x * {k}) + {k}") for k in range(200)])
+        trees.append([read(f"exp(x * {k}) + {k}") for k in range(200)])
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert all(a is b for other in found for a, b in zip(found[0], other, strict=True))
+    assert len(trees) == 8
+    assert all(a is b for tree in trees for a, b in zip(trees[0], tree, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_substitution_types_anew():
     assert free_names(expr) == ("y", "z")
 
 
-# Meaning
+# Values
 
 ANY = np.array([-7.5, -3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 2.5, 7.0, np.nan, np.inf, -np.inf])
 
@@ -354,9 +354,9 @@ def test_canonical_keeps_the_value_and_is_stable(text):
     rng = np.random.default_rng(1)
     operands = {"x": rng.uniform(0.3, 3, 20), "y": rng.uniform(0.3, 3, 20), "z": rng.uniform(0.3, 3, 20),
                 "m": rng.uniform(size=20) > 0.5, "i": rng.integers(0, 9, 20)}  # fmt: skip
-    settled = canonical(expr)
-    np.testing.assert_allclose(value(settled, **operands), value(expr, **operands), rtol=1e-13)
-    assert canonical(settled) is settled
+    simplified = canonical(expr)
+    np.testing.assert_allclose(value(simplified, **operands), value(expr, **operands), rtol=1e-13)
+    assert canonical(simplified) is simplified
 
 
 @pytest.mark.parametrize(
@@ -424,11 +424,11 @@ def test_binary_derivatives_match_differences(text):
     x, y = rng.uniform(0.3, 3, 40), rng.uniform(0.3, 3, 40)
     h = 1e-6
     expr = read(text)
-    found = gradient({"out": expr}, {"out": G}, ["x", "y"])
+    grads = gradient({"out": expr}, {"out": G}, ["x", "y"])
     for wrt, (dx, dy) in {"x": (h, 0), "y": (0, h)}.items():
         slope = (value(expr, x=x + dx, y=y + dy) - value(expr, x=x - dx, y=y - dy)) / (2 * h)
-        exact = value(found[wrt], x=x, y=y, g=2.0) if wrt in found else 0 * x
-        np.testing.assert_allclose(exact, 2 * slope, rtol=1e-6, atol=1e-7)
+        actual = value(grads[wrt], x=x, y=y, g=2.0) if wrt in grads else 0 * x
+        np.testing.assert_allclose(actual, 2 * slope, rtol=1e-6, atol=1e-7)
 
 
 def test_every_rule_covers_its_function():
@@ -454,17 +454,17 @@ def test_every_rule_covers_its_function():
     ],
 )
 def test_subgradients_at_kinks(text, x, expected):
-    found = gradient({"out": read(text)}, {"out": G}, ["x"]).get("x")
+    grad = gradient({"out": read(text)}, {"out": G}, ["x"]).get("x")
     if expected is None:
-        assert found is None
+        assert grad is None
     else:
-        assert value(found, x=np.array(x), g=1.0, s=0.0) == expected
+        assert value(grad, x=np.array(x), g=1.0, s=0.0) == expected
 
 
 def test_power_by_its_exponent():
-    found = gradient({"out": read("pow(x, y)")}, {"out": G}, ["y"])["y"]
+    grad = gradient({"out": read("pow(x, y)")}, {"out": G}, ["y"])["y"]
     x, y = np.array([0.0, 0.0, 2.0, -2.0]), np.array([0.0, 2.0, 3.0, 2.0])
-    np.testing.assert_allclose(value(found, x=x, y=y, g=1.0), [0, 0, 8 * np.log(2), np.nan])
+    np.testing.assert_allclose(value(grad, x=x, y=y, g=1.0), [0, 0, 8 * np.log(2), np.nan])
 
 
 STABLE = {
@@ -486,12 +486,12 @@ STABLE = {
 @pytest.mark.parametrize(("text", "ends"), STABLE.items())
 @pytest.mark.parametrize("order", [1, 2])
 def test_derivatives_are_finite_far_out(text, ends, order):
-    # In single precision exp(100) is infinite already.
+    # In single precision exp(100) is infinite.
     x = np.array([-100, 100], np.float32)
-    found = value(derived(text, order=order), x=x)
+    slope = value(derived(text, order=order), x=x)
     if order == 1:
-        np.testing.assert_allclose(found, ends, atol=1e-6)
-    assert np.isfinite(found).all()
+        np.testing.assert_allclose(slope, ends, atol=1e-6)
+    assert np.isfinite(slope).all()
 
 
 @pytest.mark.parametrize("text", STABLE)
@@ -507,18 +507,18 @@ def test_higher_derivatives_match_differences_and_stay_small(text, order):
 
 
 def test_a_branch_not_taken_cannot_spoil_the_gradient():
-    found = derived("where(x > 0, log(x) * exp(x), exp(exp(-x)) + x)")
-    assert np.isfinite(value(found, x=np.array([-1.0, 50.0]))).all()
+    slope = derived("where(x > 0, log(x) * exp(x), exp(exp(-x)) + x)")
+    assert np.isfinite(value(slope, x=np.array([-1.0, 50.0]))).all()
 
 
-def test_missing_seeds_and_idle_inputs():
+def test_missing_seeds_and_unused_inputs():
     outputs = {"a": read("x * y"), "b": read("y * z")}
-    found = gradient(outputs, {"b": G}, ["x", "y", "z"])
-    assert set(found) == {"y", "z"}
+    grads = gradient(outputs, {"b": G}, ["x", "y", "z"])
+    assert set(grads) == {"y", "z"}
     assert gradient(outputs, {}, ["x"]) == {}
     assert gradient({"a": read("floor(x) + (x > 0) + detach(x)")}, {"a": G}, ["x"]) == {}
-    both = gradient(outputs, {"a": G, "b": read("s")}, ["y"])["y"]
-    assert to_text(both) in ("g * x + s * z", "s * z + g * x")
+    grad_y = gradient(outputs, {"a": G, "b": read("s")}, ["y"])["y"]
+    assert to_text(grad_y) in ("g * x + s * z", "s * z + g * x")
 
 
 def test_a_function_without_derivative_is_named(monkeypatch):
@@ -547,7 +547,7 @@ def test_gradients_of_deep_and_shared_expressions_are_linear_in_size():
 
 
 LEAVES = st.sampled_from(["x", "y", "0.7", "2", "s"])
-GROWN = {
+TEMPLATES = {
     1: ["sin({})", "tanh({})", "logistic({})", "softplus({})", "-({})", "exp(-square({}))", "atan({})", "({}) ** 2",
         "({}) ** 3", "erf({})", "log(2 + sin({}))", "asinh({})", "1 / (1 + exp({}))"],
     2: ["({}) + ({})", "({}) * ({})", "({}) - ({})", "({}) / (2 + cos({}))", "hypot(1 + square({}), {})",
@@ -555,32 +555,32 @@ GROWN = {
 }  # fmt: skip
 
 
-def grow(children):
-    one = st.tuples(st.sampled_from(GROWN[1]), children).map(lambda t: t[0].format(t[1]))
-    two = st.tuples(st.sampled_from(GROWN[2]), children, children).map(lambda t: t[0].format(*t[1:]))
-    return one | two
+def combine(children):
+    unary = st.tuples(st.sampled_from(TEMPLATES[1]), children).map(lambda t: t[0].format(t[1]))
+    binary = st.tuples(st.sampled_from(TEMPLATES[2]), children, children).map(lambda t: t[0].format(*t[1:]))
+    return unary | binary
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.recursive(LEAVES, grow, max_leaves=8))
+@given(st.recursive(LEAVES, combine, max_leaves=8))
 def test_gradients_of_random_expressions(text):
     expr = read(text)
     assert read(to_text(expr)) is expr
     x, y = np.array([0.31, -0.83, 1.27, -1.9]), np.array([0.77, 0.2, -0.45, 0.9])
-    found = gradient({"out": expr}, {"out": const(1)}, ["x", "y", "s"])
+    grads = gradient({"out": expr}, {"out": const(1)}, ["x", "y", "s"])
     h = 1e-5
-    at = {"x": x, "y": y, "s": 0.6}
-    for wrt in at:
-        slope = (value(expr, **{**at, wrt: at[wrt] + h}) - value(expr, **{**at, wrt: at[wrt] - h})) / (2 * h)
-        scale = 1 + np.abs(value(expr, **at)).max() + np.abs(slope).max()
-        exact = value(found[wrt], **at) if wrt in found else 0.0
-        assert np.abs(exact - slope).max() <= 1e-6 * scale**2
+    args = {"x": x, "y": y, "s": 0.6}
+    for wrt in args:
+        slope = (value(expr, **{**args, wrt: args[wrt] + h}) - value(expr, **{**args, wrt: args[wrt] - h})) / (2 * h)
+        scale = 1 + np.abs(value(expr, **args)).max() + np.abs(slope).max()
+        actual = value(grads[wrt], **args) if wrt in grads else 0.0
+        assert np.abs(actual - slope).max() <= 1e-6 * scale**2
 
 
 # Rows
 
 
-def test_reducing_what_does_not_vary_along_the_row():
+def test_reductions_of_row_constants():
     assert read("sum(r)", row=True) is read("n * r", row=True)
     assert read("mean(3)", row=True) is read("n * 3 / n", row=True)
     assert read("max(s) + min(r)", row=True) is read("s + r")
@@ -588,22 +588,22 @@ def test_reducing_what_does_not_vary_along_the_row():
 
 
 def run_rows(outputs, **operands):
-    """Stage by stage, as a kernel would do it."""
+    """Evaluate a row program stage by stage, as a kernel does."""
     program = row_stages(outputs)
-    known = dict(operands)
+    scope = dict(operands)
     reduce = {"row_sum": np.sum, "row_max": np.max, "row_min": np.min, "row_prod": np.prod}
     shape = next(o.shape for o in operands.values() if np.ndim(o) == 2 and o.shape[0] > 1 and o.shape[1] > 1)
-    known |= {"n": shape[1], "index": np.arange(shape[1])[None]}
+    scope |= {"n": shape[1], "index": np.arange(shape[1])[None]}
     for stage in program.stages:
-        swept = {}
-        for item in stage.reductions:
-            full = np.broadcast_to(value(item.argument, **known), shape)
-            swept[item.name] = reduce[item.fn](full, axis=1, keepdims=True)
-        known |= swept
+        totals = {}
+        for reduction in stage.reductions:
+            argument = np.broadcast_to(value(reduction.argument, **scope), shape)
+            totals[reduction.name] = reduce[reduction.fn](argument, axis=1, keepdims=True)
+        scope |= totals
         for let in stage.lets:
-            known[let.name] = value(let.expr, **known)
-            assert np.ndim(known[let.name]) == 0 or np.shape(known[let.name])[1] == 1
-    return {output: value(expr, **known) for output, expr in program.outputs.items()}
+            scope[let.name] = value(let.expr, **scope)
+            assert np.ndim(scope[let.name]) == 0 or np.shape(scope[let.name])[1] == 1
+    return {output: value(expr, **scope) for output, expr in program.outputs.items()}
 
 
 def normalise(x):
@@ -635,37 +635,37 @@ ROW_DATA = {
 @pytest.mark.parametrize(("text", "expected"), ROWS.items())
 def test_row_programs(text, expected):
     expr = canonical(read(text, row=True))
-    found = run_rows({"out": expr}, **ROW_DATA)["out"]
-    np.testing.assert_allclose(found, expected(ROW_DATA["x"], ROW_DATA["w"]), rtol=1e-12)
-    np.testing.assert_allclose(value(expr, **ROW_DATA, n=7, index=np.arange(7)), found, rtol=1e-12)
+    actual = run_rows({"out": expr}, **ROW_DATA)["out"]
+    np.testing.assert_allclose(actual, expected(ROW_DATA["x"], ROW_DATA["w"]), rtol=1e-12)
+    np.testing.assert_allclose(value(expr, **ROW_DATA, n=7, index=np.arange(7)), actual, rtol=1e-12)
 
 
-def summed(found, like):
-    """What a caller does with the gradient of an operand that several elements share."""
+def sum_to_shape(grad, like):
+    """Sum a gradient over the elements that share an element of the operand `like`."""
     if np.ndim(like) == 0:
-        return np.sum(found)
-    axes = tuple(axis for axis in range(2) if np.shape(like)[axis] == 1 < np.shape(found)[axis])
-    return np.broadcast_to(np.sum(found, axis=axes, keepdims=True), np.shape(like))
+        return np.sum(grad)
+    axes = tuple(axis for axis in range(2) if np.shape(like)[axis] == 1 < np.shape(grad)[axis])
+    return np.broadcast_to(np.sum(grad, axis=axes, keepdims=True), np.shape(like))
 
 
 def check_gradients(expr, data, seed, tolerance, step=1e-6):
-    found = gradient({"out": expr}, {"out": seed}, list(data))
-    results = run_rows(found, **data, g=SEEDS["full"], q=SEEDS["row"])
-    for wrt, at in data.items():
-        if wrt not in found:
+    grads = gradient({"out": expr}, {"out": seed}, list(data))
+    results = run_rows(grads, **data, g=SEEDS["full"], q=SEEDS["row"])
+    for wrt, operand in data.items():
+        if wrt not in grads:
             continue
-        exact = np.broadcast_to(results[wrt], ROW_DATA["x"].shape) if found[wrt].scope == "column" else results[wrt]
-        exact = summed(exact, at)
-        slope = np.zeros(np.shape(at))
-        for place in np.ndindex(np.shape(at)):
+        actual = np.broadcast_to(results[wrt], ROW_DATA["x"].shape) if grads[wrt].scope == "column" else results[wrt]
+        actual = sum_to_shape(actual, operand)
+        slope = np.zeros(np.shape(operand))
+        for index in np.ndindex(np.shape(operand)):
             ends = []
             for sign in (1, -1):
-                moved = np.array(at, float)
-                moved[place] += sign * step
-                out = run_rows({"out": expr}, **{**data, wrt: moved}, g=SEEDS["full"], q=SEEDS["row"])["out"]
+                shifted = np.array(operand, float)
+                shifted[index] += sign * step
+                out = run_rows({"out": expr}, **{**data, wrt: shifted}, g=SEEDS["full"], q=SEEDS["row"])["out"]
                 ends.append(np.sum(out * SEEDS["row" if expr.scope == "row" else "full"]))
-            slope[place] = (ends[0] - ends[1]) / (2 * step)
-        np.testing.assert_allclose(exact, slope, rtol=tolerance, atol=tolerance)
+            slope[index] = (ends[0] - ends[1]) / (2 * step)
+        np.testing.assert_allclose(actual, slope, rtol=tolerance, atol=tolerance)
 
 
 SEEDS = {"full": np.random.default_rng(8).normal(size=(3, 7)), "row": np.random.default_rng(9).normal(size=(3, 1))}
@@ -687,7 +687,7 @@ def test_row_gradients_differentiate_again(text):
 
 
 def test_scalars_used_by_elements_and_by_rows():
-    # The gradient of s comes from every element and from every row: rows must not be counted once an element.
+    # s gets gradient from every element and from every row; a row's part must not be added once per element.
     check_gradients(read("x * s + log(sum(x * x) + s) * r", row=True), ROW_DATA, G, 1e-7)
     q = name("q", Operand("value", "row"))
     check_gradients(read("sum(x + s) + s", row=True), ROW_DATA, q, 1e-7)
@@ -697,28 +697,28 @@ def test_scalars_used_by_elements_and_by_rows():
 def test_ties_of_a_row_share_and_zeros_of_a_product_count():
     x = np.array([[1.0, 3.0, 3.0], [0.0, 2.0, 5.0], [0.0, 0.0, 4.0]])
     q = name("q", Operand("value", "row"))
-    top = gradient({"out": read("max(x)", row=True)}, {"out": q}, ["x"])["x"]
-    product = gradient({"out": read("prod(x)", row=True)}, {"out": q}, ["x"])["x"]
-    found = run_rows({"top": top, "product": product}, x=x, q=np.ones((3, 1)))
-    np.testing.assert_array_equal(found["top"], [[0, 0.5, 0.5], [0, 0, 1], [0, 0, 1]])
-    np.testing.assert_array_equal(found["product"], [[9, 3, 3], [10, 0, 0], [0, 0, 0]])
+    max_grad = gradient({"out": read("max(x)", row=True)}, {"out": q}, ["x"])["x"]
+    product_grad = gradient({"out": read("prod(x)", row=True)}, {"out": q}, ["x"])["x"]
+    slopes = run_rows({"top": max_grad, "product": product_grad}, x=x, q=np.ones((3, 1)))
+    np.testing.assert_array_equal(slopes["top"], [[0, 0.5, 0.5], [0, 0, 1], [0, 0, 1]])
+    np.testing.assert_array_equal(slopes["product"], [[9, 3, 3], [10, 0, 0], [0, 0, 0]])
 
 
 def test_row_gradients_are_finite_far_out():
     x = np.array([[-100, 0, 100], [100, 100, 100], [-1e4, 1e4, 0]], np.float32)
     for text in list(ROWS)[:4]:
         expr = read(text, row=True)
-        found = gradient({"out": expr}, {"out": const(1)}, ["x"])["x"]
-        assert np.isfinite(run_rows({"out": found}, x=x)["out"]).all()
+        grad = gradient({"out": expr}, {"out": const(1)}, ["x"])["x"]
+        assert np.isfinite(run_rows({"out": grad}, x=x)["out"]).all()
 
 
-def test_passes_are_few_and_row_values_are_computed_once():
-    norm = read("(x - mean(x)) * rsqrt(mean((x - mean(x)) ** 2) + s) * w", row=True)
-    forward = row_stages({"out": canonical(norm)})
+def test_row_programs_make_few_passes():
+    normalised = read("(x - mean(x)) * rsqrt(mean((x - mean(x)) ** 2) + s) * w", row=True)
+    forward = row_stages({"out": canonical(normalised)})
     assert [len(stage.reductions) for stage in forward.stages] == [1, 1]
     assert [to_text(let.expr) for stage in forward.stages for let in stage.lets] == ["r0 / n", "rsqrt(r1 / n + s)"]
     assert to_text(forward.outputs["out"]) == "(x - w0) * w1 * w"
-    backward = row_stages(gradient({"out": norm}, {"out": G}, ["x", "w"]))
+    backward = row_stages(gradient({"out": normalised}, {"out": G}, ["x", "w"]))
     assert len(backward.stages) == 2
     assert not {"row_sum", "row_max"} & {
         node.fn for out in backward.outputs.values() for node in language.topological([out])
@@ -728,15 +728,15 @@ def test_passes_are_few_and_row_values_are_computed_once():
 def test_a_part_can_be_replaced_by_a_name():
     expr = read("tanh(x * y)")
     slope = gradient({"out": expr}, {"out": G}, ["x"])["x"]
-    kept = name("out", Operand())
-    assert to_text(language.rebuild([slope], {expr: kept}.get)[slope]) == "g * (1 - out * out) * y"
+    result_name = name("out", Operand())
+    assert to_text(language.rebuild([slope], {expr: result_name}.get)[slope]) == "g * (1 - out * out) * y"
 
 
 def test_names_of_operands_are_left_alone():
     operands = {"r0": Operand(), "w0": Operand(), "t0": Operand()}
     expr = parse("exp(r0 - sum(w0) / 2) + exp(t0) * exp(t0)", operands=operands, row=True)
     program = row_stages({"out": expr})
-    assert [item.name for item in program.stages[0].reductions] == ["r1"]
+    assert [reduction.name for reduction in program.stages[0].reductions] == ["r1"]
     assert [let.name for let in program.stages[0].lets] == ["w1"]
     assert emit_opencl(program.outputs, "scalar").statements == ("const V t1 = wg_exp(t0);",)
 
@@ -822,7 +822,7 @@ def queue():
 def test_opencl_computes_what_numpy_does(queue, dialect):
     import pyopencl as cl
 
-    lanes = 4  # a compiler's own functions of long16 may want registers that it does not think the processor has
+    lanes = 4  # a compiler's built-in functions of long16 may need registers that it does not enable for this processor
     exprs = [canonical(read(text)) for text in PRINTED]
     exprs += [slope for expr in exprs for slope in gradient({"out": expr}, {"out": const(1)}, ["x"]).values()]
     vector = dialect == "vector"
@@ -840,39 +840,39 @@ def test_opencl_computes_what_numpy_does(queue, dialect):
     rng = np.random.default_rng(11)
     host = {"x": rng.normal(size=64), "y": rng.normal(size=64), "w": rng.normal(size=64), "i": np.arange(64) % 7,
             "m": rng.uniform(size=64) > 0.5}  # fmt: skip
-    stored = {"x": np.float32, "y": np.float32, "w": np.float32, "i": np.int64, "m": np.int32}
+    dtypes = {"x": np.float32, "y": np.float32, "w": np.float32, "i": np.int64, "m": np.int32}
     host |= {key: host[key].astype(np.float32) for key in "xyw"}
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-    buffers = [cl.Buffer(queue.context, flags, hostbuf=host[key].astype(stored[key])) for key in "xywim"]
+    buffers = [cl.Buffer(queue.context, flags, hostbuf=host[key].astype(dtypes[key])) for key in "xywim"]
     out = cl.Buffer(queue.context, cl.mem_flags.WRITE_ONLY, 64 * 4)
     for number, expr in enumerate(exprs):
         kernel = cl.Kernel(program, f"k{number}")
         kernel(queue, (64 // lanes if vector else 64,), None, out, *buffers, np.float32(0.75), np.float32(0.25))
-        found = np.empty(64, np.float32)
-        cl.enqueue_copy(queue, found, out)
+        actual = np.empty(64, np.float32)
+        cl.enqueue_copy(queue, actual, out)
         expected = value(expr, **host, r=0.75, s=0.25)
-        np.testing.assert_allclose(found, np.broadcast_to(expected, 64), rtol=2e-5, atol=2e-6, err_msg=to_text(expr))
+        np.testing.assert_allclose(actual, np.broadcast_to(expected, 64), rtol=2e-5, atol=2e-6, err_msg=to_text(expr))
 
 
 def test_operator_precedence_survives_printing():
-    """Every pair of operators, nested either way, in the text of each printer that Python can run."""
+    """Nest every pair of operators both ways, in the output of each printer that Python can run."""
     rng = np.random.default_rng(13)
     x, y, z = rng.uniform(1, 3, (3, 9))
     for outer, inner in itertools.product(["+", "-", "*", "/", "//", "%", "<", "==", "and", "or"], repeat=2):
         for text in (f"x {outer} (y {inner} z)", f"(x {inner} y) {outer} z"):
             expr = read(text)
             assert read(to_text(expr)) is expr
-            parts = {"x": x, "y": y, "z": z}
+            arrays = {"x": x, "y": y, "z": z}
             a, b = (f"x {inner} y", "z") if text.startswith("(") else ("x", f"y {inner} z")
-            parts |= {"a": np.asarray(value(read(a), **parts)), "b": np.asarray(value(read(b), **parts))}
-            operands = {key: Operand("mask" if array.dtype == bool else "value") for key, array in parts.items()}
-            expected = value(parse(f"a {outer} b", operands=operands), **parts)
+            arrays |= {"a": np.asarray(value(read(a), **arrays)), "b": np.asarray(value(read(b), **arrays))}
+            operands = {key: Operand("mask" if array.dtype == bool else "value") for key, array in arrays.items()}
+            expected = value(parse(f"a {outer} b", operands=operands), **arrays)
             np.testing.assert_array_equal(value(expr, x=x, y=y, z=z), expected)
 
 
-def others(x, *left):
-    """Of one row, the product of what is at none of the places `left`; 0 if a place is there twice."""
-    return 0.0 if len(set(left)) < len(left) else np.prod(np.delete(x, left))
+def product_without(x, *skipped):
+    """Return the product of a row without the elements at the indices `skipped`; 0 if an index occurs twice."""
+    return 0.0 if len(set(skipped)) < len(skipped) else np.prod(np.delete(x, skipped))
 
 
 @pytest.mark.parametrize("zeros", range(5))
@@ -882,19 +882,19 @@ def test_three_derivatives_of_a_product_are_right_at_zeros(zeros):
     for row in x:
         row[rng.permutation(6)[:zeros]] = 0
     operands = {**OPERANDS, "u": Operand(), "v": Operand()}
-    q, given = np.array([[2.0], [-0.5]]), {}
+    q, outputs = np.array([[2.0], [-0.5]]), {}
     first = gradient({"out": read("prod(x)", row=True)}, {"out": name("q", Operand("value", "row"))}, ["x"])["x"]
     second = gradient({"out": first}, {"out": name("u", operands["u"])}, ["x", "q"])
     third = gradient({"out": second["x"]}, {"out": name("v", operands["v"])}, ["x", "u"])
-    given = {"first": first, "x": second["x"], "q": second["q"], "third": third["x"], "u": third["u"]}
-    found = run_rows(given, x=x, u=u, v=v, q=q)
-    one = np.array([[others(r, i) for i in n] for r in x])
-    two = np.array([[[others(r, i, j) for i in n] for j in n] for r in x])
-    three = np.array([[[[others(r, i, j, k) for i in n] for j in n] for k in n] for r in x])
-    close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-13)
-    close(found["first"], q * one)
-    close(found["q"][:, 0], np.einsum("ri,ri->r", u, one))
-    close(found["x"], q * np.einsum("ri,rji->rj", u, two))
-    close(found["u"], q * np.einsum("ri,rji->rj", v, two))
-    close(found["third"], q * np.einsum("rkji,ri,rj->rk", three, u, v))
-    assert size(given.values()) < 600
+    outputs = {"first": first, "x": second["x"], "q": second["q"], "third": third["x"], "u": third["u"]}
+    actual = run_rows(outputs, x=x, u=u, v=v, q=q)
+    leave_out_1 = np.array([[product_without(r, i) for i in n] for r in x])
+    leave_out_2 = np.array([[[product_without(r, i, j) for i in n] for j in n] for r in x])
+    leave_out_3 = np.array([[[[product_without(r, i, j, k) for i in n] for j in n] for k in n] for r in x])
+    assert_close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-13)
+    assert_close(actual["first"], q * leave_out_1)
+    assert_close(actual["q"][:, 0], np.einsum("ri,ri->r", u, leave_out_1))
+    assert_close(actual["x"], q * np.einsum("ri,rji->rj", u, leave_out_2))
+    assert_close(actual["u"], q * np.einsum("ri,rji->rj", v, leave_out_2))
+    assert_close(actual["third"], q * np.einsum("rkji,ri,rj->rk", leave_out_3, u, v))
+    assert size(outputs.values()) < 600

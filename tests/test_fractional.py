@@ -1,4 +1,4 @@
-"""Fractional max pooling against loops in NumPy."""
+"""Check fractional max pooling against loops in NumPy."""
 
 import math
 
@@ -11,44 +11,44 @@ from weftgrad import nn
 F = nn.functional
 
 
-def places(drawn, size, kernel, count):
-    """Where windows begin (Graham 2014), in float32 as the samples are."""
+def window_starts(sample, size, kernel, count):
+    """Return where windows begin (Graham, "Fractional Max-Pooling", 2014), in float32 as the samples are."""
     if count == 1:
         return [size - kernel]
-    apart = np.float32((size - kernel) / (count - 1))
-    return [*(int((np.float32(i) + drawn) * apart) - int(drawn * apart) for i in range(count - 1)), size - kernel]
+    step = np.float32((size - kernel) / (count - 1))
+    return [*(int((np.float32(i) + sample) * step) - int(sample * step) for i in range(count - 1)), size - kernel]
 
 
-def test_windows_are_where_the_samples_say():
+def test_windows_begin_where_the_samples_say():
     rng = np.random.default_rng(2)
     x = rng.permutation(2 * 3 * 9 * 7).reshape(2, 3, 9, 7).astype(np.float32)
     samples = rng.random((2, 3, 2)).astype(np.float32)
-    given = wg.tensor(x, requires_grad=True)
+    images = wg.tensor(x, requires_grad=True)
     layer = nn.FractionalMaxPool2d((3, 2), (4, 5), return_indices=True, _random_samples=wg.tensor(samples))
-    found, indices = layer(given)
-    slope = np.zeros_like(x)
+    output, indices = layer(images)
+    expected_grad = np.zeros_like(x)
     for n in range(2):
         for c in range(3):
-            rows, columns = places(samples[n, c, 1], 9, 3, 4), places(samples[n, c, 0], 7, 2, 5)
+            rows, columns = window_starts(samples[n, c, 1], 9, 3, 4), window_starts(samples[n, c, 0], 7, 2, 5)
             for i, row in enumerate(rows):
                 for j, column in enumerate(columns):
                     window = x[n, c, row : row + 3, column : column + 2]
-                    assert found[n, c, i, j].item() == window.max()
-                    at = np.argwhere(x[n, c] == window.max())[0]
-                    assert indices[n, c, i, j].item() == at[0] * 7 + at[1]
-                    slope[n, c, at[0], at[1]] += 1
-    found.sum().backward()
-    np.testing.assert_array_equal(given.grad.numpy(), slope)
+                    assert output[n, c, i, j].item() == window.max()
+                    position = np.argwhere(x[n, c] == window.max())[0]
+                    assert indices[n, c, i, j].item() == position[0] * 7 + position[1]
+                    expected_grad[n, c, position[0], position[1]] += 1
+    output.sum().backward()
+    np.testing.assert_array_equal(images.grad.numpy(), expected_grad)
 
 
 def test_sizes_are_drawn_or_refused():
     x = wg.tensor(np.arange(3 * 6 * 6 * 6, dtype=np.float32).reshape(3, 6, 6, 6))
     wg.manual_seed(1)
-    found, indices = F.fractional_max_pool3d(x, 2, output_ratio=0.5, return_indices=True)
-    assert found.shape == (3, 3, 3, 3)
-    assert (x.reshape(3, -1).gather(1, indices.reshape(3, -1)).numpy() == found.reshape(3, -1).numpy()).all()
-    last = [int(math.prod((6, 6, 6))) * (c + 1) - 1 for c in range(3)]
-    assert found[:, -1, -1, -1].tolist() == last  # the last window ends with the input
+    output, indices = F.fractional_max_pool3d(x, 2, output_ratio=0.5, return_indices=True)
+    assert output.shape == (3, 3, 3, 3)
+    assert (x.reshape(3, -1).gather(1, indices.reshape(3, -1)).numpy() == output.reshape(3, -1).numpy()).all()
+    expected_last = [int(math.prod((6, 6, 6))) * (c + 1) - 1 for c in range(3)]
+    assert output[:, -1, -1, -1].tolist() == expected_last  # the last window ends at the last input element
     for error, call in (
         (ValueError, lambda: F.fractional_max_pool2d(x, 2)), (RuntimeError, lambda: F.fractional_max_pool2d(x, 3, 5)),
         (ValueError, lambda: nn.FractionalMaxPool2d(2)), (ValueError, lambda: nn.FractionalMaxPool2d(2, 3, 0.5)),

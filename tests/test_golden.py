@@ -1,4 +1,4 @@
-"""A few emitted kernels are kept under `tests/golden/`, so that a change of what is emitted shows in a review.
+"""Compare some emitted kernels with the copies in `tests/golden/`, so that a review shows every change of the output.
 
 To accept a change:  pytest tests/test_golden.py --update-golden
 """
@@ -25,18 +25,18 @@ OPS = {
 @pytest.mark.parametrize("name", OPS)
 def test_emitted_kernels_are_the_golden_ones(name, request):
     op = next(op for path in own_specs() for op in load_file(path, trust=True) if op.name == name)
-    made = render_all([op])
+    generated = render_all([op])
     for record in OPS[name]:
-        for target, source in made.records[record].rendered.sources.items():
+        for target, source in generated.records[record].rendered.sources.items():
             text = source.text.rstrip() + "\n"
             path = GOLDEN / f"{record}.{ENDINGS[target]}"
             if request.config.getoption("--update-golden"):
                 GOLDEN.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
                 continue
-            kept = path.read_text(encoding="utf-8") if path.is_file() else ""
+            golden = path.read_text(encoding="utf-8") if path.is_file() else ""
             difference = "".join(
-                difflib.unified_diff(kept.splitlines(True), text.splitlines(True), f"golden/{path.name}", "emitted")
+                difflib.unified_diff(golden.splitlines(True), text.splitlines(True), f"golden/{path.name}", "emitted")
             )
             assert not difference, f"{difference}\nif that is meant: pytest tests/test_golden.py --update-golden"
 

@@ -1,7 +1,8 @@
-"""On an NVIDIA GPU: every op against its reference, and what only a device shows. `pytest -m gpu` runs these.
+"""Check every op against its reference on an NVIDIA GPU, and behaviour that needs a real device.
 
-Needs Python, NumPy, triton, cuda-bindings, pytest, Jinja2 and PyYAML; SciPy, pyopencl and a second GPU are used where
-they are. The first run compiles some thousands of kernels; later ones find them in the cache.
+Run with `pytest -m gpu`. Needs Python, NumPy, triton, cuda-bindings, pytest, Jinja2 and PyYAML; uses SciPy, pyopencl
+and a second GPU if they are present. The first run compiles some thousands of kernels; later ones load them from the
+cache.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from weftgrad.runtime.device import Device
 from weftgrad.runtime.errors import CaptureError, DeviceError, OutOfMemoryError
 from weftgrad.runtime.records import registry
 
-# Alone on its line: by it `-m gpu` finds the modules to import.
+# On a line of its own, because `-m gpu` searches for this line to select the modules to import.
 pytestmark = pytest.mark.gpu
 
 MiB = 1 << 20
 NAMES = cases.names()
-# Views move nothing, and ops of no elements launch nothing.
-STILL = ("view",)
+# Ops of these kinds launch no kernel.
+KINDS_WITHOUT_LAUNCH = ("view",)
 
 
 def gpu(index: int = 0) -> Device:
@@ -42,8 +43,8 @@ def gpu(index: int = 0) -> Device:
 
 
 @pytest.fixture(autouse=True)
-def settled() -> Iterator[None]:
-    """What a test leaves running, or breaks, shows in that test."""
+def synchronized() -> Iterator[None]:
+    """Wait for the device after each test, so that an asynchronous failure is reported in the test that caused it."""
     yield
     if cuda_api._library is not None:
         wg.synchronize("cuda:0")
@@ -58,64 +59,68 @@ def randn(*shape: int, seed: int = 0, **options: Any) -> Any:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_values(name: str) -> None:
-    """Every op: layouts, sizes, dtypes and special values, against references in float64; and kernels do the work."""
-    before = wg.launches("cuda:0")
+    """Compare every op with its float64 reference, and check that kernels were launched."""
+    launches_before = wg.launches("cuda:0")
     cases.check(name, gpu(), "full")
-    assert wg.launches("cuda:0") > before or cases.specs()[name].kind in STILL
+    assert wg.launches("cuda:0") > launches_before or cases.specs()[name].kind in KINDS_WITHOUT_LAUNCH
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if cases.differentiable(cases.specs()[n])])
 def test_derivatives(name: str) -> None:
-    """First and second derivatives, against differences in float64."""
-    cases.check_slopes(name, gpu())
+    """Compare first and second derivatives with central differences in float64."""
+    cases.check_derivatives(name, gpu())
 
 
-def others() -> list[str]:
-    """Devices of other backends on this machine: `cpu` where it has kernels, and NVIDIA's own OpenCL."""
+def other_backends() -> list[str]:
+    """Return the devices of other backends on this machine: `cpu` if it can compile, and NVIDIA's OpenCL."""
     try:
         from weftgrad.runtime.backends import opencl
 
-        found = [f"opencl:{i}" for i, info in enumerate(opencl.devices()) if "NVIDIA" in info.platform]
+        names = [f"opencl:{i}" for i, info in enumerate(opencl.devices()) if "NVIDIA" in info.platform]
     except (ImportError, DeviceError):
         return []
     try:
         wg.device("cpu").driver.require()  # type: ignore[attr-defined]
     except (ImportError, DeviceError):
-        return found
-    return ["cpu", *found]
+        return names
+    return ["cpu", *names]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_backends_agree(name: str) -> None:
-    """The same cases on every backend of the machine, in one process."""
-    places = others() if cuda_api.may_exist() else []
-    if not places:
+    """Run the same cases on every backend of the machine, in one process, and compare the results."""
+    other_names = other_backends() if cuda_api.may_exist() else []
+    if not other_names:
         pytest.skip("no other backend here: neither pyopencl with PoCL nor NVIDIA's OpenCL")
     op, call = cases.specs()[name], cases.caller(cases.specs()[name])
 
-    def results(place: Device) -> list[tuple[Any, Any]]:
-        found = []
-        for case in cases.cases(name, place, "small"):
+    def results(device: Device) -> list[tuple[Any, Any]]:
+        outputs = []
+        for case in cases.cases(name, device, "small"):
             result = call(*case.operands) if case.statics is None else call(*case.operands, statics=case.statics)
-            each = result if isinstance(result, tuple) else (result,)
-            found.append((case, [(t.dtype.name, cases.host(t)) for t in each]))
-        return found
+            result_tensors = result if isinstance(result, tuple) else (result,)
+            outputs.append((case, [(t.dtype.name, cases.host(t)) for t in result_tensors]))
+        return outputs
 
-    here = results(gpu())
-    for other in places:
-        there = {case.label + str(i): given for i, (case, given) in enumerate(results(wg.device(other)))}
-        for i, (case, given) in enumerate(here):
-            for (dtype, mine), (_, theirs) in zip(given, there.get(case.label + str(i), given), strict=True):
+    cuda_results = results(gpu())
+    for other_name in other_names:
+        other_results = {
+            case.label + str(i): tensors for i, (case, tensors) in enumerate(results(wg.device(other_name)))
+        }
+        for i, (case, tensors) in enumerate(cuda_results):
+            for (dtype, actual), (_, expected) in zip(
+                tensors, other_results.get(case.label + str(i), tensors), strict=True
+            ):
                 rtol, atol = case.tolerance or _TOLERANCE.get(dtype, (0.0, 0.0))
-                where = f"{op.name}, {case.label}: cuda:0 and {other}"
-                cases.compare(mine, theirs, dtype, where, (2 * rtol, 2 * atol))
+                label = f"{op.name}, {case.label}: cuda:0 and {other_name}"
+                cases.compare(actual, expected, dtype, label, (2 * rtol, 2 * atol))
 
 
-@pytest.mark.parametrize("place", [n for n in others() if n != "cpu"] if cuda_api.may_exist() else [])
+@pytest.mark.parametrize("device_name", [n for n in other_backends() if n != "cpu"] if cuda_api.may_exist() else [])
 @pytest.mark.parametrize("name", NAMES)
-def test_nvidias_opencl(name: str, place: str) -> None:
-    """NVIDIA's own OpenCL beside CUDA in one process, with the schedules for GPUs."""
-    cases.check(name, wg.device(place), "schedules")
+def test_nvidias_opencl(name: str, device_name: str) -> None:
+    """Run the GPU schedules on NVIDIA's OpenCL, beside CUDA in one process."""
+    cases.check(name, wg.device(device_name), "schedules")
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (1 << 20,), (257, 1023), (2, 3, 4, 5, 6)])
@@ -125,7 +130,7 @@ def test_large_and_odd(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose((x * y + 1.5).cpu().numpy(), a * b + 1.5, rtol=2e-6, atol=1e-6)
     np.testing.assert_allclose(x.sum().item(), a.sum(), rtol=1e-4, atol=1e-2)
     np.testing.assert_allclose(x.softmax(-1).cpu().numpy(), _softmax(a), rtol=2e-5, atol=1e-7)
-    view = x[..., 1:] if shape[-1] > 1 else x  # four bytes off what is aligned
+    view = x[..., 1:] if shape[-1] > 1 else x  # four bytes off the alignment
     np.testing.assert_allclose((view + 1).cpu().numpy(), (a[..., 1:] if shape[-1] > 1 else a) + 1, rtol=1e-6, atol=1e-6)
 
 
@@ -137,15 +142,15 @@ def _softmax(a: Any) -> Any:
 @pytest.mark.parametrize("n", [64, 1000, 2048])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
 def test_products(n: int, dtype: str) -> None:
-    """Against float64. Errors of sums of n rounded products: their square root."""
-    kind = getattr(wg, dtype)
-    x, y = randn(n, n).to(kind), randn(n, n, seed=1).to(kind)
+    """Compare with float64, within a bound of n rounding errors of the accumulator."""
+    element_type = getattr(wg, dtype)
+    x, y = randn(n, n).to(element_type), randn(n, n, seed=1).to(element_type)
     expected = x.double().cpu().numpy() @ y.double().cpu().numpy()
-    found = (x @ y).double().cpu().numpy()
-    unit = {"float32": 2.0**-24, "float64": 2.0**-53, "bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]
-    accumulated = {"float64": 2.0**-53}.get(dtype, 2.0**-24)
-    worst = np.abs(found - expected).max()
-    assert worst <= 2 * unit * np.abs(expected).max() * (dtype in ("bfloat16", "float16")) + 8 * n * accumulated
+    actual = (x @ y).double().cpu().numpy()
+    rounding = {"float32": 2.0**-24, "float64": 2.0**-53, "bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]
+    acc_unit = {"float64": 2.0**-53}.get(dtype, 2.0**-24)
+    max_error = np.abs(actual - expected).max()
+    assert max_error <= 2 * rounding * np.abs(expected).max() * (dtype in ("bfloat16", "float16")) + 8 * n * acc_unit
 
 
 # Streams, events, copies
@@ -192,8 +197,8 @@ def test_events_measure() -> None:
         x = x + 1.0
     end.record()
     end.synchronize()
-    took = begin.elapsed_time(end)
-    assert 0.1 < took < 1000  # 20 times 128 MiB: 0.6 ms at 4.3 TB/s
+    elapsed_ms = begin.elapsed_time(end)
+    assert 0.1 < elapsed_ms < 1000  # 20 times 128 MiB of traffic: 0.6 ms at 4.3 TB/s
 
 
 @pytest.mark.parametrize("count", [1, 1000, 300_000, 20_000_000])
@@ -212,13 +217,13 @@ def test_copies(count: int) -> None:
 
 
 def test_copies_through_reused_staging_memory() -> None:
-    """Many small copies in a row, each from memory that is changed right after."""
+    """Make many small copies in a row, each from memory that changes right after the call."""
     array = np.empty(1000, np.float32)
-    made = []
+    tensors = []
     for i in range(2000):
         array[:] = i
-        made.append(wg.tensor(array, device="cuda"))
-    assert all((t.cpu().numpy() == i).all() for i, t in enumerate(made))
+        tensors.append(wg.tensor(array, device="cuda"))
+    assert all((t.cpu().numpy() == i).all() for i, t in enumerate(tensors))
 
 
 def test_two_gpus() -> None:
@@ -227,8 +232,8 @@ def test_two_gpus() -> None:
     x = randn(1 << 20)
     y = x.to("cuda:1")
     np.testing.assert_array_equal((y * 2).cpu().numpy(), x.cpu().numpy() * 2)
-    back = y.to("cuda:0")
-    np.testing.assert_array_equal(back.cpu().numpy(), x.cpu().numpy())
+    round_trip = y.to("cuda:0")
+    np.testing.assert_array_equal(round_trip.cpu().numpy(), x.cpu().numpy())
 
 
 def test_threads() -> None:
@@ -258,21 +263,21 @@ def test_threads() -> None:
 
 def test_the_pool() -> None:
     wg.empty_cache("cuda:0")
-    held = wg.memory_allocated("cuda:0")
+    allocated_before = wg.memory_allocated("cuda:0")
     wg.reset_peak_memory_stats("cuda:0")
     for _ in range(50):
         x = randn(1 << 20)
         y = (x * x).sum()
         del x, y
     stats = wg.memory_stats("cuda:0")
-    assert stats["allocated"] <= held + MiB
-    assert stats["allocated_peak"] < held + 64 * MiB
-    before = wg.cuda.mem_get_info()[0]
+    assert stats["allocated"] <= allocated_before + MiB
+    assert stats["allocated_peak"] < allocated_before + 64 * MiB
+    free_before = wg.cuda.mem_get_info()[0]
     big = wg.empty(1 << 28, device="cuda")  # 1 GiB
-    assert wg.cuda.mem_get_info()[0] <= before - (1 << 30) + 64 * MiB
+    assert wg.cuda.mem_get_info()[0] <= free_before - (1 << 30) + 64 * MiB
     del big
     assert wg.empty_cache("cuda:0") >= 1 << 30
-    assert wg.cuda.mem_get_info()[0] >= before - 64 * MiB
+    assert wg.cuda.mem_get_info()[0] >= free_before - 64 * MiB
 
 
 def test_out_of_memory() -> None:
@@ -292,7 +297,7 @@ def test_out_of_memory() -> None:
 
 
 def test_a_graph_of_a_training_step() -> None:
-    """Replayed, it does what the same step does outside of a graph, at a fraction of the host's time."""
+    """Replaying a captured training step gives the losses and weights of the same steps run without a graph."""
     target, x = randn(64, 1, seed=3), randn(64, 100)
 
     def step(w: Any) -> Any:
@@ -312,16 +317,16 @@ def test_a_graph_of_a_training_step() -> None:
     graph = wg.cuda.CUDAGraph()
     with wg.cuda.graph(graph):
         loss = step(w)
-    found = []
+    losses = []
     for _ in range(10):
         graph.replay()
-        found.append(loss.item())
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+        losses.append(loss.item())
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
     np.testing.assert_allclose(w.detach().cpu().numpy(), eager.detach().cpu().numpy(), rtol=1e-3, atol=1e-4)
 
 
 def test_a_graph_of_a_network() -> None:
-    """Captured without a step before it: kernels are compiled, loaded and given memory in the capture."""
+    """Capture without a warm-up step: kernels are compiled and loaded, and memory is allocated, in the capture."""
     wg.manual_seed(0)
     net = wg.nn.Sequential(wg.nn.Linear(33, 65), wg.nn.GELU(), wg.nn.LayerNorm(65), wg.nn.Linear(65, 7)).to("cuda")
     x, target = randn(50, 33), wg.tensor(np.arange(50) % 7, device="cuda")
@@ -336,8 +341,8 @@ def test_a_graph_of_a_network() -> None:
     for seed in (5, 6):
         x.copy_(randn(50, 33, seed=seed))
         graph.replay()
-        for found, expected in zip(results, step(), strict=True):
-            np.testing.assert_allclose(found.cpu().numpy(), expected.cpu().numpy(), rtol=1e-5, atol=1e-6)
+        for actual, expected in zip(results, step(), strict=True):
+            np.testing.assert_allclose(actual.cpu().numpy(), expected.cpu().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_graph_keeps_its_memory() -> None:
@@ -366,7 +371,7 @@ def test_a_capture_refuses_what_it_cannot_hold() -> None:
 
 
 def test_a_capture_may_load_kernels_and_allocate() -> None:
-    """Which the driver forbids by default: a kernel that was never used before, and memory that was not held."""
+    """A capture loads a new kernel and allocates new memory, which the driver forbids by default."""
     x = wg.ones(1 << 20, device="cuda")
     wg.empty_cache("cuda:0")
     graph = wg.cuda.CUDAGraph()
@@ -388,11 +393,11 @@ def test_a_warm_start_does_without_the_compiler(tmp_path: Path) -> None:
     environment = {**os.environ, "WEFTGRAD_CACHE": str(tmp_path)}
 
     def start() -> list[str]:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+        assert process.returncode == 0, process.stderr
+        return process.stdout.split()
 
     cold, warm = start(), start()
     assert cold[1] == "True"
@@ -411,28 +416,28 @@ def _seconds(call: Callable[[], Any], times: int = 200) -> float:
     return best
 
 
-def test_what_a_launch_costs_the_host() -> None:
-    """At most 3 us above the driver's own call."""
+def test_host_cost_of_a_launch() -> None:
+    """A launch takes at most 3 us of host time more than the driver call alone."""
     x = wg.ones(64, device="cuda")
     y, out = wg.ones(64, device="cuda"), wg.empty(64, device="cuda")
     driver: Any = gpu().driver
     operands = [x, y, *[1] * (len(registry["add"].operands) - 2)]
-    (planned,) = dispatch.plan_for(registry["add"], operands).steps
-    run = driver.launcher([planned], ())
-    numbers = [1] * (max(planned.scalars, default=-1) + 1)
+    (step,) = dispatch.plan_for(registry["add"], operands).steps
+    run = driver.launcher([step], ())
+    numbers = [1] * (max(step.scalars, default=-1) + 1)
     stream = driver.default_stream
     run([x, y, out], numbers, stream)
-    kernel = driver.kernel(planned, True)
+    kernel = driver.kernel(step, True)
     block = run.__globals__["block"]
     launch = cuda_api.library().cuLaunchKernel
-    grid = (*planned.global_size, 1, 1)[:3]
+    grid = (*step.global_size, 1, 1)[:3]
 
     def bare() -> None:
         launch(kernel.function, *grid, kernel.threads, 1, 1, kernel.shared, stream.handle, block.address, 0)
 
-    own, whole = _seconds(bare), _seconds(lambda: run([x, y, out], numbers, stream))
-    print(f"cuLaunchKernel {own * 1e6:.2f} us, with arguments {whole * 1e6:.2f} us")
-    assert whole - own <= 3e-6
+    driver_seconds, total_seconds = _seconds(bare), _seconds(lambda: run([x, y, out], numbers, stream))
+    print(f"cuLaunchKernel {driver_seconds * 1e6:.2f} us, with arguments {total_seconds * 1e6:.2f} us")
+    assert total_seconds - driver_seconds <= 3e-6
 
 
 def test_the_demo_learns() -> None:

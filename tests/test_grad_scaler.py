@@ -1,10 +1,10 @@
-"""Gradient scaling against a simulation: the factor, steps left out, gradients in place, state, wrong use."""
+"""Check gradient scaling against a simulation: scale, skipped steps, in-place unscaling, state and wrong calls."""
 
 import pickle
 
 import numpy as np
 import pytest
-from vendors import posing
+from vendors import change_capabilities
 
 import weftgrad as wg
 from weftgrad.amp._unscaling import Unscaling
@@ -15,41 +15,41 @@ def parameters(count=2, dtype=wg.float32):
     return [wg.nn.Parameter(wg.tensor([1.0, 2.0], dtype=dtype, device="cpu")) for _ in range(count)]
 
 
-def give(params, *gradients):
-    """Set gradients as backward would leave them."""
+def set_grads(params, *gradients):
+    """Set gradients as backward would."""
     for p, g in zip(params, gradients, strict=True):
         p.grad = None if g is None else wg.tensor(g, dtype=p.dtype, device="cpu")
 
 
-def ready(init_scale=8.0, **options):
-    """A scaler that has scaled something."""
-    made = wg.amp.GradScaler("cpu", init_scale=init_scale, **options)
-    made.scale(wg.tensor(1.0, device="cpu"))
-    return made
+def ready_scaler(init_scale=8.0, **options):
+    """Return a scaler that has scaled a loss, so that its other methods may be called."""
+    scaler = wg.amp.GradScaler("cpu", init_scale=init_scale, **options)
+    scaler.scale(wg.tensor(1.0, device="cpu"))
+    return scaler
 
 
-def test_the_factor_follows_what_gradients_are():
-    """By hand: a bad step halves the factor, three good ones in a row double it."""
+def test_the_scale_grows_and_backs_off():
+    """A step with a non-finite gradient halves the scale and is skipped; three finite steps in a row double it."""
     params = parameters()
     sgd = wg.optim.SGD(params, lr=1.0)
-    scaler = ready(growth_interval=3)
-    factor, good = 8.0, 0
-    at = np.array([[1.0, 2.0]] * 2)
-    bad = {2: [np.inf, 1], 3: [1, np.nan], 7: [-np.inf, np.nan]}
+    scaler = ready_scaler(growth_interval=3)
+    factor, good_steps = 8.0, 0
+    expected = np.array([[1.0, 2.0]] * 2)
+    bad_grads = {2: [np.inf, 1], 3: [1, np.nan], 7: [-np.inf, np.nan]}
     for step in range(12):
         gradient = np.array([1.0, -1.0])
-        give(params, *([gradient * factor, bad[step]] if step in bad else [gradient * factor] * 2))
+        set_grads(params, *([gradient * factor, bad_grads[step]] if step in bad_grads else [gradient * factor] * 2))
         scaler.step(sgd)
         scaler.update()
-        if step in bad:
-            factor, good = factor / 2, 0
+        if step in bad_grads:
+            factor, good_steps = factor / 2, 0
         else:
-            at -= gradient
-            good += 1
-            if good == 3:
-                factor, good = factor * 2, 0
-        assert (scaler.get_scale(), scaler.state_dict()["_growth_tracker"]) == (factor, good), step
-        np.testing.assert_array_equal([p.tolist() for p in params], at)
+            expected -= gradient
+            good_steps += 1
+            if good_steps == 3:
+                factor, good_steps = factor * 2, 0
+        assert (scaler.get_scale(), scaler.state_dict()["_growth_tracker"]) == (factor, good_steps), step
+        np.testing.assert_array_equal([p.tolist() for p in params], expected)
 
 
 def test_losses_are_scaled_and_differentiated():
@@ -73,11 +73,11 @@ def test_losses_are_scaled_and_differentiated():
 def test_unscale_is_in_place_and_once(dtype):
     params = parameters(3, dtype)
     sgd = wg.optim.SGD(params, lr=0.5)
-    scaler = ready()
-    give(params, [8.0, 16.0], None, [-8.0, 0.0])
-    kept = params[0].grad
+    scaler = ready_scaler()
+    set_grads(params, [8.0, 16.0], None, [-8.0, 0.0])
+    grad = params[0].grad
     scaler.unscale_(sgd)
-    assert kept.tolist() == [1.0, 2.0]
+    assert grad.tolist() == [1.0, 2.0]
     scaler.step(sgd)
     assert [p.tolist() for p in params] == [[0.5, 1.0], [1.0, 2.0], [1.5, 2.0]]
     scaler.update()
@@ -85,17 +85,17 @@ def test_unscale_is_in_place_and_once(dtype):
 
 
 def test_gradients_of_any_layout():
-    """Transposed, expanded from a larger one, and with no element at all."""
+    """Unscale a strided, transposed gradient and one without elements; the memory between its elements is ignored."""
     leaf = wg.nn.Parameter(wg.zeros(3, 2, device="cpu"))
-    none = wg.nn.Parameter(wg.zeros(0, 2, device="cpu"))
-    wide = wg.tensor(np.arange(12, dtype=np.float32).reshape(2, 6), device="cpu")
-    leaf.grad, none.grad = wide[:, ::2].T, wg.zeros(0, 2, device="cpu")
-    scaler = ready(2.0)
-    sgd = wg.optim.SGD([leaf, none], lr=1.0)
+    empty = wg.nn.Parameter(wg.zeros(0, 2, device="cpu"))
+    wide_grads = wg.tensor(np.arange(12, dtype=np.float32).reshape(2, 6), device="cpu")
+    leaf.grad, empty.grad = wide_grads[:, ::2].T, wg.zeros(0, 2, device="cpu")
+    scaler = ready_scaler(2.0)
+    sgd = wg.optim.SGD([leaf, empty], lr=1.0)
     scaler.step(sgd)
     np.testing.assert_array_equal(leaf.detach().numpy(), -np.arange(12).reshape(2, 6)[:, ::2].T / 2)
-    wide[1, 4] = float("nan")
-    wide[0, 1] = float("nan")
+    wide_grads[1, 4] = float("nan")
+    wide_grads[0, 1] = float("nan")
     scaler.update()
     scaler.step(sgd)
     scaler.update()
@@ -104,48 +104,50 @@ def test_gradients_of_any_layout():
 
 @pytest.fixture(params=["cpu", "gpu"])
 def schedules(request, monkeypatch):
-    """The kernels of a CPU, and those of a GPU."""
-    yield from posing({} if request.param == "cpu" else {"style": "gpu", "lanes": 4, "max_group": 64}, monkeypatch)
+    """Run a test with the schedules of a CPU and with those of a GPU."""
+    yield from change_capabilities(
+        {} if request.param == "cpu" else {"style": "gpu", "lanes": 4, "max_group": 64}, monkeypatch
+    )
 
 
 def test_one_kernel_finds_any_element(schedules):
-    """At the ends of vectors, of shares of work-items, and of tensors; and none where there is none."""
+    """One kernel notices a non-finite element at the end of a vector, of a work-item's share or of a tensor."""
     sizes = (1, 17, 3000, 40)
     unscaling = Unscaling()
-    bad = [(0, 0, np.nan), (1, 16, np.inf), (2, 0, -np.inf), (2, 2999, np.nan), (3, 31, np.inf)]
-    for place in (*bad, None):
+    bad_elements = [(0, 0, np.nan), (1, 16, np.inf), (2, 0, -np.inf), (2, 2999, np.nan), (3, 31, np.inf)]
+    for bad_element in (*bad_elements, None):
         arrays = [np.arange(n, dtype=np.float32) for n in sizes]
-        if place is not None:
-            arrays[place[0]][place[1]] = place[2]
+        if bad_element is not None:
+            arrays[bad_element[0]][bad_element[1]] = bad_element[2]
         grads = [wg.tensor(a, device="cpu") for a in arrays]
         driver = grads[0].device.driver
-        before = driver.launches
-        (found,) = unscaling(grads, 0.5)
-        assert driver.launches == before + 1
-        assert found.item() == (place is not None), place
+        launches_before = driver.launches
+        (found_inf,) = unscaling(grads, 0.5)
+        assert driver.launches == launches_before + 1
+        assert found_inf.item() == (bad_element is not None), bad_element
         for grad, array in zip(grads, arrays, strict=True):
             np.testing.assert_array_equal(grad.numpy(), array / 2)
 
 
-def test_optimizers_are_judged_apart_and_the_factor_by_all():
-    good, bad = parameters(1), parameters(1)
-    a, b = wg.optim.SGD(good, lr=1.0), wg.optim.SGD(bad, lr=1.0)
-    scaler = ready()
-    give(good, [8.0, 8.0])
-    give(bad, [8.0, np.inf])
-    scaler.step(a)
-    scaler.step(b)
+def test_each_optimizer_skips_its_own_step():
+    finite, infinite = parameters(1), parameters(1)
+    finite_sgd, infinite_sgd = wg.optim.SGD(finite, lr=1.0), wg.optim.SGD(infinite, lr=1.0)
+    scaler = ready_scaler()
+    set_grads(finite, [8.0, 8.0])
+    set_grads(infinite, [8.0, np.inf])
+    scaler.step(finite_sgd)
+    scaler.step(infinite_sgd)
     scaler.update()
-    assert good[0].tolist() == [0.0, 1.0]
-    assert bad[0].tolist() == [1.0, 2.0]
+    assert finite[0].tolist() == [0.0, 1.0]
+    assert infinite[0].tolist() == [1.0, 2.0]
     assert scaler.get_scale() == 4.0
 
 
 def test_factors_stay_finite():
     (p,) = parameters(1)
     sgd = wg.optim.SGD([p], lr=0.0)
-    scaler = ready(2.0**127, growth_interval=1)
-    give([p], [0.0, 0.0])
+    scaler = ready_scaler(2.0**127, growth_interval=1)
+    set_grads([p], [0.0, 0.0])
     scaler.step(sgd)
     scaler.update()
     assert scaler.get_scale() == 2.0**127
@@ -155,13 +157,13 @@ def test_factors_stay_finite():
     assert scaler.get_scale() == 5.0
 
 
-def test_disabled_it_does_nothing():
+def test_a_disabled_scaler_does_nothing():
     (p,) = parameters(1)
     sgd = wg.optim.SGD([p], lr=1.0)
     scaler = wg.amp.GradScaler("cpu", enabled=False)
     loss = p.sum()
     assert scaler.scale(loss) is loss
-    give([p], [np.inf, 1.0])
+    set_grads([p], [np.inf, 1.0])
     scaler.unscale_(sgd)
     scaler.step(sgd)
     scaler.update()
@@ -170,11 +172,11 @@ def test_disabled_it_does_nothing():
     scaler.load_state_dict({"scale": 3.0})
 
 
-def test_state_goes_on():
-    scaler = ready(16.0, growth_factor=3.0, backoff_factor=0.25, growth_interval=7)
+def test_state_dict_round_trip():
+    scaler = ready_scaler(16.0, growth_factor=3.0, backoff_factor=0.25, growth_interval=7)
     (p,) = parameters(1)
     sgd = wg.optim.SGD([p], lr=1.0)
-    give([p], [1.0, 1.0])
+    set_grads([p], [1.0, 1.0])
     scaler.step(sgd)
     with pytest.raises(ScalerError, match="after update"):
         pickle.dumps(scaler)
@@ -183,32 +185,32 @@ def test_state_goes_on():
     assert state == {
         "scale": 16.0, "growth_factor": 3.0, "backoff_factor": 0.25, "growth_interval": 7, "_growth_tracker": 1,
     }  # fmt: skip
-    for other in (wg.amp.GradScaler("cpu"), ready()):
-        other.load_state_dict(state)
-        assert other.state_dict() == state
+    for restored in (wg.amp.GradScaler("cpu"), ready_scaler()):
+        restored.load_state_dict(state)
+        assert restored.state_dict() == state
     assert pickle.loads(pickle.dumps(scaler)).state_dict() == state
     with pytest.raises(RuntimeError, match="disabled"):
-        ready().load_state_dict({})
+        ready_scaler().load_state_dict({})
     scaler.set_growth_factor(4.0)
     scaler.set_backoff_factor(0.5)
     scaler.set_growth_interval(9)
     assert (scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()) == (4.0, 0.5, 9)
 
 
-def test_out_of_turn():
+def test_calls_in_the_wrong_order():
     (p,) = parameters(1)
     sgd = wg.optim.SGD([p], lr=1.0)
-    new = wg.amp.GradScaler("cpu")
-    for call in (lambda: new.step(sgd), lambda: new.unscale_(sgd), new.update):
+    unused = wg.amp.GradScaler("cpu")
+    for call in (lambda: unused.step(sgd), lambda: unused.unscale_(sgd), unused.update):
         with pytest.raises(AssertionError, match="nothing was scaled"):
             call()
-    scaler = ready()
+    scaler = ready_scaler()
     with pytest.raises(AssertionError, match="no gradients were looked at"):
         scaler.update()
     with pytest.raises(AssertionError, match="has a gradient"):
         scaler.step(sgd)
-    scaler = ready()
-    give([p], [1.0, 1.0])
+    scaler = ready_scaler()
+    set_grads([p], [1.0, 1.0])
     scaler.unscale_(sgd)
     with pytest.raises(RuntimeError, match="already"):
         scaler.unscale_(sgd)
@@ -218,24 +220,24 @@ def test_out_of_turn():
     with pytest.raises(RuntimeError, match="after step"):
         scaler.unscale_(sgd)
     with pytest.raises(WeftgradError, match="closure"):
-        ready().step(sgd, closure=lambda: 0)
+        ready_scaler().step(sgd, closure=lambda: 0)
     halves = parameters(1, wg.float16)
-    give(halves, [1.0, 1.0])
+    set_grads(halves, [1.0, 1.0])
     with pytest.raises(ValueError, match="float16 gradients"):
-        ready().unscale_(wg.optim.SGD(halves, lr=1.0))
+        ready_scaler().unscale_(wg.optim.SGD(halves, lr=1.0))
     for options in ({"growth_factor": 1.0}, {"backoff_factor": 1.0}):
         with pytest.raises(AssertionError, match="factor"):
             wg.amp.GradScaler("cpu", **options)
 
 
-def test_one_wait_a_step(monkeypatch):
-    """However many gradients there are."""
+def test_one_synchronization_per_step(monkeypatch):
+    """A step reads one value on the host, however many gradients there are."""
     params = parameters(7)
-    give(params, *[[1.0, 1.0]] * 7)
-    scaler, sgd = ready(), wg.optim.SGD(params, lr=1.0)
-    waits = []
-    item = wg.Tensor.item
-    monkeypatch.setattr(wg.Tensor, "item", lambda self: waits.append(1) or item(self))
+    set_grads(params, *[[1.0, 1.0]] * 7)
+    scaler, sgd = ready_scaler(), wg.optim.SGD(params, lr=1.0)
+    reads = []
+    original_item = wg.Tensor.item
+    monkeypatch.setattr(wg.Tensor, "item", lambda self: reads.append(1) or original_item(self))
     scaler.step(sgd)
     scaler.update()
-    assert len(waits) == 1
+    assert len(reads) == 1

@@ -1,4 +1,4 @@
-"""Derivatives of derivatives: where they are zero everywhere, and where a formula has cases."""
+"""Check second and higher derivatives: of piecewise linear functions, the gamma family and products with zeros."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def leaf(values: Any, dtype: Any = wg.float64) -> Any:
 
 # Zero everywhere ------------------------------------------------------------------------------------------------------
 
-# Of these PyTorch gives a second derivative of zeros: the first is a function of the input, though a flat one.
+# PyTorch gives these a second derivative of zeros: the first depends on the input, but is piecewise constant.
 FLAT: dict[str, Callable[[Any], Any]] = {
     "relu": wg.relu,
     "abs": abs,
@@ -44,7 +44,7 @@ FLAT: dict[str, Callable[[Any], Any]] = {
     "norm of order 1": lambda x: x.norm(1),
     "l1_loss": lambda x: F.l1_loss(x, wg.zeros(5, dtype=wg.float64, device="cpu")),
 }
-# And of these the first derivative is a constant, which has no history.
+# The first derivative of these is a constant, which has no graph.
 LINEAR: dict[str, Callable[[Any], Any]] = {
     "times a number": lambda x: 3 * x,
     "times 0": lambda x: x * 0,
@@ -57,15 +57,15 @@ LINEAR: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def slope(func: Callable[[Any], Any], x: Any) -> Any:
-    (found,) = wg.autograd.grad(func(x).sum(), x, create_graph=True)
-    return found
+def first_derivative(func: Callable[[Any], Any], x: Any) -> Any:
+    (grad,) = wg.autograd.grad(func(x).sum(), x, create_graph=True)
+    return grad
 
 
 @pytest.mark.parametrize("name", FLAT)
 def test_a_flat_derivative_has_a_derivative_of_zeros(name: str) -> None:
     x = leaf(VALUES)
-    first = slope(FLAT[name], x)
+    first = first_derivative(FLAT[name], x)
     assert first.requires_grad
     (second,) = wg.autograd.grad(first.sum(), x)
     assert second.dtype is wg.float64
@@ -75,24 +75,24 @@ def test_a_flat_derivative_has_a_derivative_of_zeros(name: str) -> None:
 @pytest.mark.parametrize("name", ["relu", "hardtanh", "a function of a function"])
 def test_backward_stores_zeros_too(name: str) -> None:
     x = leaf(VALUES)
-    slope(FLAT[name], x).sum().backward()
+    first_derivative(FLAT[name], x).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), np.zeros(5))
-    before = x.grad
-    slope(FLAT[name], x).sum().backward()
-    assert x.grad is before
-    seen = []
+    grad_before = x.grad
+    first_derivative(FLAT[name], x).sum().backward()
+    assert x.grad is grad_before
+    hook_grads = []
     y = leaf(VALUES)
-    y.register_hook(seen.append)
-    first = slope(wg.relu, y)
-    seen.clear()
+    y.register_hook(hook_grads.append)
+    first = first_derivative(wg.relu, y)
+    hook_grads.clear()
     first.sum().backward()
-    np.testing.assert_array_equal(seen[0].numpy(), np.zeros(5))
+    np.testing.assert_array_equal(hook_grads[0].numpy(), np.zeros(5))
 
 
 @pytest.mark.parametrize("name", LINEAR)
-def test_a_constant_derivative_has_none(name: str) -> None:
+def test_a_constant_derivative_has_no_gradient(name: str) -> None:
     x = leaf(VALUES)
-    first = slope(LINEAR[name], x)
+    first = first_derivative(LINEAR[name], x)
     assert not first.requires_grad
     with pytest.raises(GradientError, match="does not require grad"):
         wg.autograd.grad(first.sum(), x)
@@ -101,25 +101,25 @@ def test_a_constant_derivative_has_none(name: str) -> None:
 def test_zeros_reach_results_on_the_way() -> None:
     x = leaf([[1.0, -2.0, 3.0], [0.5, 2.0, -1.0]])
     values, _ = (x * 2).max(1)
-    half = values.view(2)
-    first = slope(wg.relu, half)
-    found = wg.autograd.grad(first.sum(), [half, values, x])
-    assert [tuple(f.shape) for f in found] == [(2,), (2,), (2, 3)]
-    assert all(not f.numpy().any() for f in found)
+    halves = values.view(2)
+    first = first_derivative(wg.relu, halves)
+    grads = wg.autograd.grad(first.sum(), [halves, values, x])
+    assert [tuple(f.shape) for f in grads] == [(2,), (2,), (2, 3)]
+    assert all(not f.numpy().any() for f in grads)
 
 
-def test_other_gradients_are_as_they_were() -> None:
-    """Zeros fill what nothing else reached; they are neither added to gradients nor given for what was not used."""
+def test_zero_filling_leaves_other_gradients_alone() -> None:
+    """Zeros replace only missing gradients: they are not added to others, and unused inputs still get none."""
     x, w, unused = leaf(VALUES), leaf([1.0, 2, 3, 4, 5]), leaf(1.0)
-    first = slope(lambda t: wg.relu(t) * w, x)
-    by_x, by_w, none = wg.autograd.grad(first.sum(), [x, w, unused], allow_unused=True)
-    np.testing.assert_array_equal(by_x.numpy(), np.zeros(5))
-    np.testing.assert_array_equal(by_w.numpy(), [0, 0, 1, 1, 1])
-    assert none is None
+    first = first_derivative(lambda t: wg.relu(t) * w, x)
+    grad_x, grad_w, grad_unused = wg.autograd.grad(first.sum(), [x, w, unused], allow_unused=True)
+    np.testing.assert_array_equal(grad_x.numpy(), np.zeros(5))
+    np.testing.assert_array_equal(grad_w.numpy(), [0, 0, 1, 1, 1])
+    assert grad_unused is None
     with pytest.raises(GradientError, match="not used"):
-        wg.autograd.grad(slope(lambda t: wg.relu(t) * w, x).sum(), unused)
-    (both,) = wg.autograd.grad(slope(lambda t: wg.relu(t) + t * t, x).sum(), x)
-    np.testing.assert_array_equal(both.numpy(), np.full(5, 2.0))
+        wg.autograd.grad(first_derivative(lambda t: wg.relu(t) * w, x).sum(), unused)
+    (grad_sum,) = wg.autograd.grad(first_derivative(lambda t: wg.relu(t) + t * t, x).sum(), x)
+    np.testing.assert_array_equal(grad_sum.numpy(), np.full(5, 2.0))
 
 
 def test_a_custom_function_that_returns_none_gives_none() -> None:
@@ -139,7 +139,7 @@ def test_a_custom_function_that_returns_none_gives_none() -> None:
 def test_the_graph_behind_a_flat_gradient_is_freed_with_the_rest() -> None:
     x = leaf(VALUES)
     inner = x * x
-    first = slope(wg.relu, inner)
+    first = first_derivative(wg.relu, inner)
     first.sum().backward(retain_graph=True)
     np.testing.assert_array_equal(x.grad.numpy(), np.zeros(5))
     first.sum().backward()
@@ -180,9 +180,9 @@ def test_polygamma_of_any_dtype_and_order() -> None:
         np.testing.assert_allclose(x.clone().polygamma_(n).numpy(), expected, rtol=1e-14)
         if n < 3:
             np.testing.assert_allclose(x.to(wg.float16).polygamma(n).numpy(), expected, rtol=3e-3, atol=2e-3)
-    whole = wg.polygamma(1, wg.tensor([1, 2], device="cpu"))
-    assert whole.dtype is wg.float32
-    np.testing.assert_allclose(whole.numpy(), scipy.special.polygamma(1, [1, 2]), rtol=1e-6)
+    of_integers = wg.polygamma(1, wg.tensor([1, 2], device="cpu"))
+    assert of_integers.dtype is wg.float32
+    np.testing.assert_allclose(of_integers.numpy(), scipy.special.polygamma(1, [1, 2]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("n", [-1, 2.0, True, "1"])
@@ -196,23 +196,25 @@ def test_polygamma_of_no_order(n: Any) -> None:
 # Products with zeros --------------------------------------------------------------------------------------------------
 
 
-def slopes_of_a_product(x: Any, seeds: Sequence[Any]) -> list[Any]:
-    """For one row, its product and the derivatives of it, each contracted with the next of `seeds`: a sum over all ways
-    to leave out different elements, of explicit products."""
-    found = [np.prod(x)]
+def product_derivatives(x: Any, seeds: Sequence[Any]) -> list[Any]:
+    """Return the product of one row and its derivatives, each contracted with the next of `seeds`.
+
+    A derivative of order n is a sum of explicit products, over all ways to leave out n different elements.
+    """
+    derivatives = [np.prod(x)]
     for order in range(1, len(seeds) + 2):
         total = np.zeros(len(x))
-        for places in combinations(range(len(x)), order):
-            rest = np.prod(np.delete(x, places))
-            for last in places:
-                ways = [p for p in places if p != last]
-                total[last] += rest * permanent([[seed[p] for p in ways] for seed in seeds[: order - 1]])
-        found.append(total)
-    return found
+        for left_out in combinations(range(len(x)), order):
+            product = np.prod(np.delete(x, left_out))
+            for last_index in left_out:
+                earlier = [p for p in left_out if p != last_index]
+                total[last_index] += product * permanent([[seed[p] for p in earlier] for seed in seeds[: order - 1]])
+        derivatives.append(total)
+    return derivatives
 
 
 def permanent(rows: list[list[float]]) -> float:
-    """The sum over all ways to take one number of each row and each column of their products."""
+    """Return the permanent of a square matrix: the determinant with plus signs only."""
     if not rows:
         return 1.0
     return sum(a * permanent([r[:i] + r[i + 1 :] for r in rows[1:]]) for i, a in enumerate(rows[0]))
@@ -220,50 +222,52 @@ def permanent(rows: list[list[float]]) -> float:
 
 @cache
 def row_product() -> Any:
-    """`prod` in a rowwise expression: an op that a user could write."""
-    made = Generated(taken=registry)
+    """Register an op with `prod` in a rowwise expression, as a user could write it."""
+    generated = Generated(reserved_names=registry)
     entry = {
         "op": "row_product_probe(input, dim: int = -1)",
         "kind": "rowwise",
         "dtypes": "float",
         "out": "prod(input)",
     }
-    made.add(op_from_mapping({**entry, "doc": "The product of the row."}), 2, named=True)
-    register_generated(made)
+    generated.add(op_from_mapping({**entry, "doc": "The product of the row."}), 2, is_spec_op=True)
+    register_generated(generated)
     return registry["row_product_probe"]
 
 
-def reduced(x: Any) -> Any:
+def prod_by_reduction(x: Any) -> Any:
     return wg.prod(x, -1)
 
 
-def rowwise(x: Any) -> Any:
+def prod_by_rowwise(x: Any) -> Any:
     return dispatch.call(row_product(), (x,), (-1,))
 
 
 @pytest.mark.parametrize("zeros", range(5))
-@pytest.mark.parametrize("func", [reduced, rowwise])
+@pytest.mark.parametrize("func", [prod_by_reduction, prod_by_rowwise])
 def test_derivatives_of_a_product_at_zeros(func: Callable[[Any], Any], zeros: int) -> None:
     rng = np.random.default_rng(zeros)
     values, seeds = rng.uniform(0.5, 2, (3, 6)), rng.normal(size=(3, 3, 6))
     for row in values:
         row[rng.permutation(6)[:zeros]] = 0
-    orders = 4 if func is reduced else 3
-    expected = [slopes_of_a_product(row, seeds[:, r]) for r, row in enumerate(values)]
+    orders = 4 if func is prod_by_reduction else 3
+    expected = [product_derivatives(row, seeds[:, r]) for r, row in enumerate(values)]
     x = leaf(values)
     y = func(x)
     for order in range(orders + 1):
-        wanted = np.array([each[order] for each in expected])
-        np.testing.assert_allclose(y.detach().numpy(), wanted, rtol=1e-11, atol=1e-12, err_msg=f"order {order}")
+        expected_at_order = np.array([derivatives[order] for derivatives in expected])
+        np.testing.assert_allclose(
+            y.detach().numpy(), expected_at_order, rtol=1e-11, atol=1e-12, err_msg=f"order {order}"
+        )
         if order < orders:
             seed = wg.tensor(seeds[order - 1] if order else np.ones(3), device="cpu")
             (y,) = wg.autograd.grad((y * seed).sum(), x, create_graph=True)
 
 
 def test_a_row_product_has_no_fourth_derivative() -> None:
-    """It would be wrong where four elements are 0; that of `prod` is right."""
+    """The rowwise formula would be wrong at four zeros, so it has no fourth derivative; `wg.prod` has one."""
     x = leaf(np.zeros((2, 5)))
-    y = rowwise(x)
+    y = prod_by_rowwise(x)
     for _ in range(3):
         (y,) = wg.autograd.grad(y.sum(), x, create_graph=True)
     with pytest.raises(GradientError, match="no gradient is known"):
@@ -277,8 +281,8 @@ def test_second_derivatives_of_a_product_over_any_dimensions(dim: Any, keepdim: 
     for zeros in (0, 1, 4):
         values = rng.uniform(0.5, 2, (2, 3, 4))
         values.reshape(-1)[rng.permutation(24)[:zeros]] = 0
-        for given in (leaf(values), leaf(values.transpose(2, 0, 1).copy()).permute(1, 2, 0).detach()):
-            x = given.requires_grad_(True)
+        for base in (leaf(values), leaf(values.transpose(2, 0, 1).copy()).permute(1, 2, 0).detach()):
+            x = base.requires_grad_(True)
             assert wg.autograd.gradgradcheck(lambda t: wg.prod(t, dim, keepdim), [x])
     (seed,) = rng.normal(size=(1, 2, 3, 4))
     values = rng.uniform(0.5, 2, (2, 3, 4))
@@ -287,17 +291,17 @@ def test_second_derivatives_of_a_product_over_any_dimensions(dim: Any, keepdim: 
     (first,) = wg.autograd.grad(wg.prod(x, dim, keepdim).sum(), x, create_graph=True)
     (second,) = wg.autograd.grad((first * wg.tensor(seed, device="cpu")).sum(), x)
     axes = (0, 1, 2) if dim in (None, ()) else (dim,) if isinstance(dim, int) else dim
-    moved = np.moveaxis(values, axes, range(-len(axes), 0))
+    reduced_last = np.moveaxis(values, axes, range(-len(axes), 0))
     rows, seeds = (np.moveaxis(a, axes, range(-len(axes), 0)).reshape(-1, np.prod([a.shape[i] for i in axes]))
                    for a in (values, seed))  # fmt: skip
-    for found, order in ((first.detach(), 1), (second, 2)):
-        wanted = np.array([slopes_of_two(r, s)[order - 1] for r, s in zip(rows, seeds, strict=True)])
-        wanted = np.moveaxis(wanted.reshape(moved.shape), range(-len(axes), 0), axes)
-        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-11, atol=1e-13)
+    for actual, order in ((first.detach(), 1), (second, 2)):
+        expected = np.array([first_two_product_derivatives(r, s)[order - 1] for r, s in zip(rows, seeds, strict=True)])
+        expected = np.moveaxis(expected.reshape(reduced_last.shape), range(-len(axes), 0), axes)
+        np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-11, atol=1e-13)
 
 
-def slopes_of_two(x: Any, seed: Any) -> tuple[Any, Any]:
-    """The first two of `slopes_of_a_product`, for long rows."""
+def first_two_product_derivatives(x: Any, seed: Any) -> tuple[Any, Any]:
+    """Return the first two results of `product_derivatives`, faster for long rows."""
     n = range(len(x))
     first = np.array([np.prod(np.delete(x, i)) for i in n])
     second = np.array([sum(seed[j] * np.prod(np.delete(x, (i, j))) for j in n if j != i) for i in n])
@@ -311,18 +315,18 @@ def test_second_derivatives_of_products_of_other_dtypes() -> None:
         (first,) = wg.autograd.grad(x.prod(1).sum(), x, create_graph=True)
         (second,) = wg.autograd.grad(first.sum(), x)
         assert (first.dtype, second.dtype) == (x.dtype, x.dtype)
-        wanted = np.array([slopes_of_two(r, np.ones(5))[1] for r in values])
-        np.testing.assert_allclose(second.to(wg.float64).numpy(), wanted, rtol=rtol)
+        expected = np.array([first_two_product_derivatives(r, np.ones(5))[1] for r in values])
+        np.testing.assert_allclose(second.to(wg.float64).numpy(), expected, rtol=rtol)
     x = leaf(values, wg.float32)
     (first,) = wg.autograd.grad(x.prod(1, dtype=wg.float64).sum(), x, create_graph=True)
-    np.testing.assert_allclose(wg.autograd.grad(first.sum(), x)[0].numpy(), wanted, rtol=1e-6)
-    none = leaf(np.zeros((0, 3)))
-    (first,) = wg.autograd.grad(none.prod(0).sum(), none, create_graph=True)
+    np.testing.assert_allclose(wg.autograd.grad(first.sum(), x)[0].numpy(), expected, rtol=1e-6)
+    empty = leaf(np.zeros((0, 3)))
+    (first,) = wg.autograd.grad(empty.prod(0).sum(), empty, create_graph=True)
     assert tuple(first.shape) == (0, 3)
 
 
-# Activations at their ends: values and gradients as PyTorch has them. (At NaN some of its gradients depend on where in
-# the tensor the element lies; these are of its vectors in float32.)
+# Activations at infinity and NaN: values and gradients as in PyTorch. At NaN some of PyTorch's gradients depend on the
+# element's position in the tensor; these are those of its vectorised float32 code.
 ENDS: dict[str, tuple[Callable[[Any], Any], list[float], list[float]]] = {
     # at -inf, inf and NaN
     "hardswish": (F.hardswish, [np.nan, np.inf, np.nan], [0, 1, 1]),

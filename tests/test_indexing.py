@@ -1,7 +1,7 @@
-"""Indexing, assignment, gathering, scattering and joining, against NumPy over random shapes and random indices.
+"""Check indexing, assignment, gather, scatter and concatenation against NumPy with random shapes and indices.
 
-Expected values come from NumPy alone; gradients from central differences. The last test runs the file again under the
-schedules of a GPU, on a device whose memory is not the host's.
+Expected values come from NumPy, gradients from central differences. The last test runs this file again with GPU
+schedules, on a device that does not share memory with the host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from weftgrad.runtime.errors import (
 from weftgrad.values import masked_fill_
 
 NESTED = "WEFTGRAD_TEST_INDEXING_NESTED"
-ONLY_ONCE = pytest.mark.skipif(NESTED in os.environ, reason="the kernels are those of other tests")
+ONLY_ONCE = pytest.mark.skipif(NESTED in os.environ, reason="other tests cover these kernels")
 CASES = 40 if NESTED in os.environ else 100
 
 
@@ -48,25 +48,25 @@ def leaf(shape: tuple[int, ...], seed: int = 0) -> Any:
     return wg.tensor(values, requires_grad=True)
 
 
-def same(found: Any, expected: Any) -> None:
+def assert_equal(actual: Any, expected: Any) -> None:
     expected = np.asarray(expected)
-    assert tuple(found.shape) == expected.shape
-    assert np.array_equal(host(found), expected)
+    assert tuple(actual.shape) == expected.shape
+    assert np.array_equal(host(actual), expected)
 
 
-def told(found: Any) -> Any:
-    """`found`, after the device has told which indices were wrong."""
+def synchronized(tensor: Any) -> Any:
+    """Return `tensor` after waiting for the device, which then reports invalid indices."""
     wg.synchronize()
-    return found
+    return tensor
 
 
 # Random index tuples ------------------------------------------------------------------------------------------------
 
 
 class Case:
-    """A tensor's shape and one index of it: as items, and as the two steps in which NumPy gives PyTorch's result.
+    """A random shape and a random index tuple, with the equivalent two NumPy index tuples.
 
-    PyTorch takes ints before index tensors, so the expected value is `x[basic][advanced]`.
+    PyTorch applies ints before index tensors, so the expected value is `x[basic][advanced]`.
     """
 
     def __init__(self, seed: int):
@@ -76,18 +76,18 @@ class Case:
         self.basic: list[Any] = []
         self.advanced: list[Any] = []
         self.common = [(), (3,), (2, 3), (1,), (0,)][self.rng.integers(0, 5)]
-        masked = False
-        dots = False
-        at = 0
-        while at < len(self.shape):
+        has_mask = False
+        has_ellipsis = False
+        dim = 0
+        while dim < len(self.shape):
             kind = self.rng.choice(["int", "slice", "index", "index", "list", "none", "dots", "mask", "stop"])
-            size = self.shape[at]
+            size = self.shape[dim]
             if kind == "int":
                 self._add(int(self.rng.integers(-size, size)), True, ())
             elif kind == "slice":
                 self._add(self._slice(size), False, (slice(None),))
             elif kind in ("index", "list"):
-                shape = self.common if not masked else ()
+                shape = self.common if not has_mask else ()
                 index = self.rng.integers(-size, size, shape)
                 if kind == "list" and index.ndim:
                     self.items.append(index.tolist() if index.size else [])
@@ -97,26 +97,26 @@ class Case:
                     self.items.append(wg.tensor(index.astype(dtype)))
                 else:
                     self._add(int(index), True, ())
-                    at += 1
+                    dim += 1
                     continue
                 self.basic.append(slice(None))
                 self.advanced.append(index)
             elif kind == "none":
                 self._add(None, False, (slice(None),))
                 continue
-            elif kind == "dots" and not dots:
-                dots = True
-                left = int(self.rng.integers(0, len(self.shape) - at))
+            elif kind == "dots" and not has_ellipsis:
+                has_ellipsis = True
+                ellipsis_dims = int(self.rng.integers(0, len(self.shape) - dim))
                 self.items.append(Ellipsis)
-                self.basic += [slice(None)] * left
-                self.advanced += [slice(None)] * left
-                at += left
-                self._fill(at)
+                self.basic += [slice(None)] * ellipsis_dims
+                self.advanced += [slice(None)] * ellipsis_dims
+                dim += ellipsis_dims
+                self._fill(dim)
                 return
-            elif kind == "mask" and not masked and self.common == (3,):
-                masked = True
-                span = int(self.rng.integers(1, len(self.shape) - at + 1))
-                mask = np.zeros(self.shape[at : at + span], bool)
+            elif kind == "mask" and not has_mask and self.common == (3,):
+                has_mask = True
+                span = int(self.rng.integers(1, len(self.shape) - dim + 1))
+                mask = np.zeros(self.shape[dim : dim + span], bool)
                 count = min(3, mask.size)
                 if count < 3:
                     continue
@@ -124,13 +124,13 @@ class Case:
                 self.items.append(wg.tensor(mask) if self.rng.integers(2) else mask)
                 self.basic += [slice(None)] * span
                 self.advanced.append(mask)
-                at += span
+                dim += span
                 continue
             elif kind == "stop":
                 break
             else:
                 continue
-            at += 1
+            dim += 1
 
     def _slice(self, size: int) -> slice:
         bounds = [None if self.rng.integers(3) == 0 else int(self.rng.integers(-size - 1, size + 2)) for _ in range(2)]
@@ -142,9 +142,9 @@ class Case:
         if not drops:
             self.advanced += advanced
 
-    def _fill(self, at: int) -> None:
-        """After `...`: one item for each dimension that is left."""
-        for size in self.shape[at:]:
+    def _fill(self, first_dim: int) -> None:
+        """Add one item for each dimension from `first_dim` on, behind `...`."""
+        for size in self.shape[first_dim:]:
             if self.rng.integers(2):
                 self._add(self._slice(size), False, (slice(None),))
             else:
@@ -152,14 +152,14 @@ class Case:
 
     @property
     def index(self) -> Any:
-        alone = len(self.items) == 1 and self.rng.integers(2)
-        if alone and isinstance(self.items[0], list) and any(isinstance(x, list) for x in self.items[0]):
-            alone = False  # by itself, a list of lists is taken for a tuple
-        return self.items[0] if alone else tuple(self.items)
+        is_single = len(self.items) == 1 and self.rng.integers(2)
+        if is_single and isinstance(self.items[0], list) and any(isinstance(x, list) for x in self.items[0]):
+            is_single = False  # a list of lists alone would be read as a tuple
+        return self.items[0] if is_single else tuple(self.items)
 
-    def of(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        found = array[tuple(self.basic)]
-        return found[tuple(self.advanced)]
+    def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        basic_result = array[tuple(self.basic)]
+        return basic_result[tuple(self.advanced)]
 
 
 def test_random_reads_equal_numpy() -> None:
@@ -167,7 +167,7 @@ def test_random_reads_equal_numpy() -> None:
         case = Case(seed)
         values = numbers(case.shape)
         try:
-            same(wg.tensor(values)[case.index], case.of(values))
+            assert_equal(wg.tensor(values)[case.index], case.apply(values))
         except Exception as error:
             raise AssertionError(f"seed {seed}: shape {case.shape}, index {case.items}: {error}") from error
 
@@ -179,27 +179,29 @@ def test_random_reads_of_permuted_tensors() -> None:
         values = numbers(case.shape[::-1]).T
         assert values.shape == case.shape
         tensor = wg.tensor(np.ascontiguousarray(values.T)).permute(*range(len(case.shape))[::-1])
-        same(tensor[case.index], case.of(values))
+        assert_equal(tensor[case.index], case.apply(values))
 
 
 def test_random_writes_equal_numpy() -> None:
-    """The elements that an index names get the numbers of their last occurrence; values broadcast."""
+    """An element that an index names several times gets the last value; values broadcast."""
     for seed in range(CASES):
         case = Case(2000 + seed)
         values = numbers(case.shape)
-        where = case.of(np.arange(values.size).reshape(case.shape))
-        new = -1 - np.arange(where.size, dtype="float32").reshape(where.shape)
-        if seed % 3 == 1 and new.ndim:
-            new = new[:1]
+        positions = case.apply(np.arange(values.size).reshape(case.shape))
+        new_values = -1 - np.arange(positions.size, dtype="float32").reshape(positions.shape)
+        if seed % 3 == 1 and new_values.ndim:
+            new_values = new_values[:1]
         if seed % 3 == 2:
-            new = np.float32(-7)
+            new_values = np.float32(-7)
         expected = values.copy()
-        for place, value in zip(where.reshape(-1), np.broadcast_to(new, where.shape).reshape(-1), strict=True):
-            expected.reshape(-1)[place] = value
+        for position, value in zip(
+            positions.reshape(-1), np.broadcast_to(new_values, positions.shape).reshape(-1), strict=True
+        ):
+            expected.reshape(-1)[position] = value
         tensor = wg.tensor(values)
-        tensor[case.index] = float(new) if new.ndim == 0 else wg.tensor(new)
+        tensor[case.index] = float(new_values) if new_values.ndim == 0 else wg.tensor(new_values)
         try:
-            same(tensor, expected)
+            assert_equal(tensor, expected)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: shape {case.shape}, index {case.items}") from error
 
@@ -208,11 +210,13 @@ def test_random_accumulation_equals_numpy() -> None:
     for seed in range(CASES // 2):
         case = Case(3000 + seed)
         values = numbers(case.shape)
-        where = case.of(np.arange(values.size).reshape(case.shape))
-        new = np.arange(where.size, dtype="float32").reshape(where.shape)
+        positions = case.apply(np.arange(values.size).reshape(case.shape))
+        added_values = np.arange(positions.size, dtype="float32").reshape(positions.shape)
         expected = values.copy()
-        np.add.at(expected.reshape(-1), where.reshape(-1), new.reshape(-1))
-        same(wg.tensor(values).index_put_(tuple(case.items), wg.tensor(new), accumulate=True), expected)
+        np.add.at(expected.reshape(-1), positions.reshape(-1), added_values.reshape(-1))
+        assert_equal(
+            wg.tensor(values).index_put_(tuple(case.items), wg.tensor(added_values), accumulate=True), expected
+        )
 
 
 @ONLY_ONCE
@@ -220,28 +224,28 @@ def test_random_gradients_of_reads_and_writes() -> None:
     for seed in range(CASES // 8):
         case = Case(4000 + seed)
         values = numbers(case.shape)
-        where = case.of(np.arange(values.size).reshape(case.shape))
-        grad = 1 + np.arange(where.size, dtype="float32").reshape(where.shape)
+        positions = case.apply(np.arange(values.size).reshape(case.shape))
+        grad = 1 + np.arange(positions.size, dtype="float32").reshape(positions.shape)
         x = wg.tensor(values, requires_grad=True)
         x[case.index].backward(wg.tensor(grad))
         expected = np.zeros(values.size)
-        np.add.at(expected, where.reshape(-1), grad.reshape(-1))
-        same(x.grad, expected.reshape(case.shape))
+        np.add.at(expected, positions.reshape(-1), grad.reshape(-1))
+        assert_equal(x.grad, expected.reshape(case.shape))
 
         x, v = wg.tensor(values, requires_grad=True), wg.tensor(grad, requires_grad=True)
         y = x * 1.0
         y[case.index] = v
         weights = 1 + np.arange(values.size, dtype="float32").reshape(case.shape)
         (y * wg.tensor(weights)).sum().backward()
-        winner = {int(place): i for i, place in enumerate(where.reshape(-1))}
-        kept = weights.copy()
-        kept.reshape(-1)[list(winner)] = 0.0
-        same(x.grad, kept)
-        stayed = np.zeros(grad.size)
-        for place, i in winner.items():
-            stayed[i] = weights.reshape(-1)[place]
+        winner = {int(position): i for i, position in enumerate(positions.reshape(-1))}
+        expected_grad = weights.copy()
+        expected_grad.reshape(-1)[list(winner)] = 0.0
+        assert_equal(x.grad, expected_grad)
+        expected_value_grad = np.zeros(grad.size)
+        for position, i in winner.items():
+            expected_value_grad[i] = weights.reshape(-1)[position]
         if grad.size:
-            same(v.grad, stayed.reshape(grad.shape))
+            assert_equal(v.grad, expected_value_grad.reshape(grad.shape))
 
 
 # Single cases -------------------------------------------------------------------------------------------------------
@@ -256,8 +260,8 @@ def test_placement_of_results_follows_pytorch() -> None:
     assert tuple(x[i, :, j].shape) == (3, 3, 5)
     assert tuple(x[:, i, :, j].shape) == (3, 2, 4)
     assert tuple(x[i, None, j].shape) == (3, 1, 4, 5)
-    assert tuple(x[0, :, i].shape) == (3, 3, 5)  # NumPy, which counts 0 among the arrays, gives the same shape here
-    assert tuple(x[0, :, :, i].shape) == (3, 4, 3)  # and (3, 3, 4) here
+    assert tuple(x[0, :, i].shape) == (3, 3, 5)  # NumPy treats 0 as an index array, and gives the same shape here
+    assert tuple(x[0, :, :, i].shape) == (3, 4, 3)  # but (3, 3, 4) here
     assert tuple(x[i[:, None], j].shape) == (3, 3, 4, 5)
     assert tuple(x[True].shape) == (1, 2, 3, 4, 5)
     assert tuple(x[False].shape) == (0, 2, 3, 4, 5)
@@ -271,29 +275,29 @@ def test_placement_of_results_follows_pytorch() -> None:
 def test_masks() -> None:
     values = np.random.default_rng(0).standard_normal((37, 41)).astype("float32")
     x, mask = wg.tensor(values), values > 0.3
-    same(x[wg.tensor(mask)], values[mask])
-    same(x[mask], values[mask])
-    same(wg.masked_select(x, wg.tensor(mask[:, :1])), values[np.broadcast_to(mask[:, :1], mask.shape)])
-    same(wg.nonzero(wg.tensor(mask)), np.argwhere(mask))
-    for found, expected in zip(wg.tensor(mask).nonzero(as_tuple=True), np.nonzero(mask), strict=True):
-        same(found, expected)
+    assert_equal(x[wg.tensor(mask)], values[mask])
+    assert_equal(x[mask], values[mask])
+    assert_equal(wg.masked_select(x, wg.tensor(mask[:, :1])), values[np.broadcast_to(mask[:, :1], mask.shape)])
+    assert_equal(wg.nonzero(wg.tensor(mask)), np.argwhere(mask))
+    for actual, expected in zip(wg.tensor(mask).nonzero(as_tuple=True), np.nonzero(mask), strict=True):
+        assert_equal(actual, expected)
     assert tuple(wg.nonzero(wg.zeros(3, 4)).shape) == (0, 2)
     assert tuple(wg.nonzero(wg.zeros(0, 4)).shape) == (0, 2)
     assert tuple(wg.nonzero(wg.tensor(2.0)).shape) == (1, 0)
     y = x.clone()
     y[wg.tensor(mask)] = 0
-    same(y, np.where(mask, 0, values))
+    assert_equal(y, np.where(mask, 0, values))
     y = x.clone()
     y[mask[:, 0]] = wg.tensor(2.5)
-    same(y, np.where(mask[:, :1], np.float32(2.5), values))
+    assert_equal(y, np.where(mask[:, :1], np.float32(2.5), values))
     y = x.clone()
     y[mask] = wg.tensor(values[mask] * 2)
-    same(y, np.where(mask, values * 2, values))
-    same(x.masked_fill(wg.tensor(mask), -1.0), np.where(mask, np.float32(-1), values))
+    assert_equal(y, np.where(mask, values * 2, values))
+    assert_equal(x.masked_fill(wg.tensor(mask), -1.0), np.where(mask, np.float32(-1), values))
     expected = values.copy()
     np.place(expected, mask, numbers(mask.shape).reshape(-1))
-    same(x.masked_scatter(wg.tensor(mask), wg.tensor(numbers(mask.shape))), expected)
-    same(x.clone().masked_scatter_(wg.tensor(mask), wg.tensor(numbers(mask.shape))), expected)
+    assert_equal(x.masked_scatter(wg.tensor(mask), wg.tensor(numbers(mask.shape))), expected)
+    assert_equal(x.clone().masked_scatter_(wg.tensor(mask), wg.tensor(numbers(mask.shape))), expected)
 
 
 def test_nonzero_of_many_chunks() -> None:
@@ -301,7 +305,7 @@ def test_nonzero_of_many_chunks() -> None:
     for size in (1, 31, 4095, 4096, 8193, 200_000):
         for density in (0.0, 0.5, 1.0):
             mask = rng.random(size) < density
-            same(wg.nonzero(wg.tensor(mask)), np.argwhere(mask))
+            assert_equal(wg.nonzero(wg.tensor(mask)), np.argwhere(mask))
 
 
 @pytest.mark.parametrize(
@@ -312,30 +316,35 @@ def test_gather_and_scatter_equal_numpy(dtype: str) -> None:
     for shape in ((5,), (4, 7), (3, 4, 5), (2, 70, 3)) if dtype == "float32" else ((4, 7),):
         for dim in range(len(shape)):
             values = rng.integers(0, 20, shape).astype(dtype)
-            few = tuple(int(rng.integers(1, n + 1)) for n in shape)
-            few = few[:dim] + (9,) + few[dim + 1 :]
-            index = rng.integers(0, shape[dim], few)
-            beside = tuple(slice(0, n) for d, n in enumerate(few) if d != dim)
-            cut = values[beside[:dim] + (slice(None),) + beside[dim:]]
-            same(wg.gather(wg.tensor(values), dim - len(shape), wg.tensor(index)), np.take_along_axis(cut, index, dim))
-            source = rng.integers(0, 20, tuple(n + 1 for n in few)).astype(dtype)
+            index_shape = tuple(int(rng.integers(1, n + 1)) for n in shape)
+            index_shape = index_shape[:dim] + (9,) + index_shape[dim + 1 :]
+            index = rng.integers(0, shape[dim], index_shape)
+            other_slices = tuple(slice(0, n) for d, n in enumerate(index_shape) if d != dim)
+            source_region = values[other_slices[:dim] + (slice(None),) + other_slices[dim:]]
+            assert_equal(
+                wg.gather(wg.tensor(values), dim - len(shape), wg.tensor(index)),
+                np.take_along_axis(source_region, index, dim),
+            )
+            source = rng.integers(0, 20, tuple(n + 1 for n in index_shape)).astype(dtype)
             expected, added = values.copy(), values.copy()
-            for at in np.ndindex(*few):
-                to = (*at[:dim], index[at], *at[dim + 1 :])
-                expected[to] = source[at]
-                added[to] += source[at]
-            same(wg.tensor(values).scatter(dim, wg.tensor(index), wg.tensor(source)), expected)
+            for position in np.ndindex(*index_shape):
+                target = (*position[:dim], index[position], *position[dim + 1 :])
+                expected[target] = source[position]
+                added[target] += source[position]
+            assert_equal(wg.tensor(values).scatter(dim, wg.tensor(index), wg.tensor(source)), expected)
             if dtype != "bool":
-                same(wg.tensor(values).scatter_add_(dim, wg.tensor(index), wg.tensor(source)), added)
+                assert_equal(wg.tensor(values).scatter_add_(dim, wg.tensor(index), wg.tensor(source)), added)
             filled = values.copy()
-            np.put_along_axis(filled[beside[:dim] + (slice(None),) + beside[dim:]], index, np.array(3, dtype), dim)
-            same(wg.tensor(values).scatter_(dim, wg.tensor(index), value=3), filled)
+            np.put_along_axis(
+                filled[other_slices[:dim] + (slice(None),) + other_slices[dim:]], index, np.array(3, dtype), dim
+            )
+            assert_equal(wg.tensor(values).scatter_(dim, wg.tensor(index), value=3), filled)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
 @pytest.mark.parametrize("shape", [(5, 16), (3, 77), (2, 7), (2100, 1024)])
 def test_gathers_of_neighbours_read_vectors_of_any_dtypes(dtype: str, shape: tuple[int, int]) -> None:
-    """Rows of whole vectors, with a rest, too short for one; so large that stores may bypass the caches."""
+    """Rows of whole vectors, with a remainder, shorter than a vector; large enough for non-temporal stores."""
     rng = np.random.default_rng(13)
     values = (rng.standard_normal(shape) * 100).astype(dtype)
     for index in ("int64", "int32", "int16", "uint8"):
@@ -343,19 +352,19 @@ def test_gathers_of_neighbours_read_vectors_of_any_dtypes(dtype: str, shape: tup
             continue
         along = rng.integers(0, min(shape[1], 100), shape).astype(index)
         down = rng.integers(0, min(shape[0], 100), shape).astype(index)
-        for dim, at in ((1, along), (0, down)):
-            expected = np.take_along_axis(values, at.astype(np.int64), dim)
-            found = wg.gather(wg.tensor(values), dim, wg.tensor(at)).cpu().numpy()
-            assert (found == expected).all(), (dtype, index, shape, dim)
+        for dim, indices in ((1, along), (0, down)):
+            expected = np.take_along_axis(values, indices.astype(np.int64), dim)
+            actual = wg.gather(wg.tensor(values), dim, wg.tensor(indices)).cpu().numpy()
+            assert (actual == expected).all(), (dtype, index, shape, dim)
 
 
-@pytest.mark.parametrize("wrong", [64, -1, 2**32 + 3, -(2**40)])
-@pytest.mark.parametrize("place", [0, 37, 69])
-def test_gathers_of_vectors_tell_every_index_that_is_out_of_range(wrong: int, place: int) -> None:
-    at = np.zeros((3, 70), np.int64)
-    at[1, place] = wrong
+@pytest.mark.parametrize("bad_index", [64, -1, 2**32 + 3, -(2**40)])
+@pytest.mark.parametrize("column", [0, 37, 69])
+def test_vector_gathers_report_every_index_out_of_range(bad_index: int, column: int) -> None:
+    indices = np.zeros((3, 70), np.int64)
+    indices[1, column] = bad_index
     with pytest.raises(IndexError, match="out of"):
-        wg.gather(wg.ones(3, 64), 1, wg.tensor(at)).sum().item()
+        wg.gather(wg.ones(3, 64), 1, wg.tensor(indices)).sum().item()
 
 
 def test_slices_along_a_dimension() -> None:
@@ -364,29 +373,29 @@ def test_slices_along_a_dimension() -> None:
         for dim in range(len(shape)):
             values = rng.standard_normal(shape).astype("float32")
             index = rng.integers(0, shape[dim], 11)
-            moved = np.moveaxis(values, dim, 0)
-            source = rng.standard_normal((11, *moved.shape[1:])).astype("float32")
-            at = wg.tensor(index)
-            piece = wg.tensor(np.moveaxis(source, 0, dim).copy())
-            same(wg.index_select(wg.tensor(values), dim, at), np.take(values, index, dim))
-            added, copied, filled = moved.copy(), moved.copy(), moved.copy()
+            leading = np.moveaxis(values, dim, 0)
+            source = rng.standard_normal((11, *leading.shape[1:])).astype("float32")
+            index_tensor = wg.tensor(index)
+            source_tensor = wg.tensor(np.moveaxis(source, 0, dim).copy())
+            assert_equal(wg.index_select(wg.tensor(values), dim, index_tensor), np.take(values, index, dim))
+            added, copied, filled = leading.copy(), leading.copy(), leading.copy()
             for k, i in enumerate(index):
                 added[i] += 2 * source[k]
                 copied[i] = source[k]
                 filled[i] = 0.5
-            for found, expected in (
-                (wg.tensor(values).index_add(dim, at, piece, alpha=2), added),
-                (wg.tensor(values).index_add_(dim, at, piece, alpha=2), added),
-                (wg.tensor(values).index_copy(dim, at, piece), copied),
-                (wg.tensor(values).index_copy_(dim, at, piece), copied),
-                (wg.tensor(values).index_fill(dim, at, 0.5), filled),
-                (wg.tensor(values).index_fill_(dim, at, wg.tensor(0.5)), filled),
+            for actual, expected in (
+                (wg.tensor(values).index_add(dim, index_tensor, source_tensor, alpha=2), added),
+                (wg.tensor(values).index_add_(dim, index_tensor, source_tensor, alpha=2), added),
+                (wg.tensor(values).index_copy(dim, index_tensor, source_tensor), copied),
+                (wg.tensor(values).index_copy_(dim, index_tensor, source_tensor), copied),
+                (wg.tensor(values).index_fill(dim, index_tensor, 0.5), filled),
+                (wg.tensor(values).index_fill_(dim, index_tensor, wg.tensor(0.5)), filled),
             ):
-                same(found, np.moveaxis(expected, 0, dim))
+                assert_equal(actual, np.moveaxis(expected, 0, dim))
 
 
 def test_sums_of_duplicates_are_in_order() -> None:
-    """The same bits every time, and those of a loop over the indices."""
+    """Accumulation has the bits of a sequential loop over the indices, every time."""
     rng = np.random.default_rng(4)
     index = rng.integers(0, 50, 5000)
     rows = rng.standard_normal((5000, 33)).astype("float32")
@@ -394,24 +403,26 @@ def test_sums_of_duplicates_are_in_order() -> None:
     for k, i in enumerate(index):
         expected[i] += rows[k]
     for _ in range(3):
-        same(wg.zeros(50, 33).index_add_(0, wg.tensor(index), wg.tensor(rows)), expected)
+        assert_equal(wg.zeros(50, 33).index_add_(0, wg.tensor(index), wg.tensor(rows)), expected)
     flat = rng.standard_normal(5000).astype("float32")
     summed = np.zeros(50, "float32")
     for k, i in enumerate(index):
         summed[i] += flat[k]
-    same(wg.zeros(50).scatter_add(0, wg.tensor(index), wg.tensor(flat)), summed)
+    assert_equal(wg.zeros(50).scatter_add(0, wg.tensor(index), wg.tensor(flat)), summed)
 
 
 @ONLY_ONCE
-@pytest.mark.parametrize("place", ["cpu", "opencl:909"])
+@pytest.mark.parametrize("device_name", ["cpu", "opencl:909"])
 @pytest.mark.parametrize("dtype", [wg.float16, wg.bfloat16])
-def test_sums_of_half_types_are_rounded_once(dtype: Any, place: str) -> None:
-    device = wg.device("cpu") if place == "cpu" else wg.testing.synthetic_device(909, "style=gpu,lanes=4,optimize=0")
-    many = 5000
-    source = wg.tensor(np.random.default_rng(0).random((many, 3)), dtype=dtype, device=device)
+def test_sums_of_half_types_are_rounded_once(dtype: Any, device_name: str) -> None:
+    device = (
+        wg.device("cpu") if device_name == "cpu" else wg.testing.synthetic_device(909, "style=gpu,lanes=4,optimize=0")
+    )
+    rows = 5000
+    source = wg.tensor(np.random.default_rng(0).random((rows, 3)), dtype=dtype, device=device)
     exact = np.asarray(source.double().cpu().tolist()).sum(0)
-    index = wg.zeros(many, dtype=wg.int64, device=device)
-    wide = index.reshape(-1, 1).expand(many, 3)
+    index = wg.zeros(rows, dtype=wg.int64, device=device)
+    wide_index = index.reshape(-1, 1).expand(rows, 3)
 
     def zeros(grad: bool = False) -> Any:
         return wg.zeros(2, 3, dtype=dtype, device=device, requires_grad=grad)
@@ -421,16 +432,16 @@ def test_sums_of_half_types_are_rounded_once(dtype: Any, place: str) -> None:
         read(table).backward(source)
         return table.grad
 
-    for found in (
+    for actual in (
         zeros().index_add_(0, index, source), wg.index_add(zeros(), 0, index, source),
-        index_put_(zeros(), (index,), source, accumulate=True), zeros().scatter_add_(0, wide, source),
-        wg.scatter_add(zeros(), 0, wide, source), zeros().T.contiguous().T.index_add_(0, index, source),
+        index_put_(zeros(), (index,), source, accumulate=True), zeros().scatter_add_(0, wide_index, source),
+        wg.scatter_add(zeros(), 0, wide_index, source), zeros().T.contiguous().T.index_add_(0, index, source),
         zeros()[:, 0].index_add_(0, index, source[:, 0]).reshape(2, 1),
         gradient(lambda t: embedding(index, t)), gradient(lambda t: t[index]),
-        gradient(lambda t: t.index_select(0, index)), gradient(lambda t: t.gather(0, wide)),
+        gradient(lambda t: t.index_select(0, index)), gradient(lambda t: t.gather(0, wide_index)),
     ):  # fmt: skip
-        assert found.dtype is dtype
-        values = np.asarray(found.double().cpu().tolist())
+        assert actual.dtype is dtype
+        values = np.asarray(actual.double().cpu().tolist())
         spacing = 2.0 ** (np.floor(np.log2(exact)) - (10 if dtype is wg.float16 else 7))
         assert (np.abs(values[0] - exact[: values.shape[1]]) <= spacing[: values.shape[1]]).all()
         assert not values[1].any()
@@ -439,13 +450,13 @@ def test_sums_of_half_types_are_rounded_once(dtype: Any, place: str) -> None:
 def test_take_and_take_along_dim() -> None:
     values = numbers((3, 4, 5))
     index = np.array([[0, 59], [-1, 7]])
-    same(wg.take(wg.tensor(values), wg.tensor(index)), np.take(values, index))
-    same(wg.take(wg.tensor(values).transpose(0, 2), wg.tensor(index)), np.take(values.T, index))
+    assert_equal(wg.take(wg.tensor(values), wg.tensor(index)), np.take(values, index))
+    assert_equal(wg.take(wg.tensor(values).transpose(0, 2), wg.tensor(index)), np.take(values.T, index))
     order = np.argsort(-values, 1)
-    same(wg.take_along_dim(wg.tensor(values), wg.tensor(order), 1), np.take_along_axis(values, order, 1))
-    same(wg.take_along_dim(wg.tensor(values), wg.tensor(order[:1, :, :1]), 1),
+    assert_equal(wg.take_along_dim(wg.tensor(values), wg.tensor(order), 1), np.take_along_axis(values, order, 1))
+    assert_equal(wg.take_along_dim(wg.tensor(values), wg.tensor(order[:1, :, :1]), 1),
          np.take_along_axis(values, np.broadcast_to(order[:1, :, :1], values.shape), 1))  # fmt: skip
-    same(wg.take_along_dim(wg.tensor(values), wg.tensor([1, 2])), values.reshape(-1)[[1, 2]])
+    assert_equal(wg.take_along_dim(wg.tensor(values), wg.tensor([1, 2])), values.reshape(-1)[[1, 2]])
 
 
 def test_embedding() -> None:
@@ -455,50 +466,50 @@ def test_embedding() -> None:
     index[0, :3] = 4
     for padding in (None, 4, -6):
         weight = wg.tensor(table, requires_grad=True)
-        found = embedding(wg.tensor(index), weight, padding)
-        same(found, table[index])
+        output = embedding(wg.tensor(index), weight, padding)
+        assert_equal(output, table[index])
         grad = rng.standard_normal((6, 7, 40))
-        found.backward(wg.tensor(grad))
+        output.backward(wg.tensor(grad))
         expected = np.zeros_like(table)
         np.add.at(expected, index, grad)
         if padding is not None:
             expected[padding] = 0
         assert np.allclose(host(weight.grad), expected, rtol=1e-12, atol=1e-12)
     with pytest.raises(IndexOutOfRange, match=r"index 10 .* size 10"):
-        told(embedding(wg.tensor([10]), wg.tensor(table)))
+        synchronized(embedding(wg.tensor([10]), wg.tensor(table)))
     with pytest.raises(NotSupported):
         embedding(wg.tensor([1]), wg.tensor(table), sparse=True)
 
 
 @ONLY_ONCE
 def test_one_hot() -> None:
-    same(one_hot(wg.tensor([[0, 2], [1, 1]])), np.eye(3, dtype=np.int64)[[[0, 2], [1, 1]]])
+    assert_equal(one_hot(wg.tensor([[0, 2], [1, 1]])), np.eye(3, dtype=np.int64)[[[0, 2], [1, 1]]])
     assert tuple(one_hot(wg.tensor([0, 1]), 5).shape) == (2, 5)
     with pytest.raises(IndexOutOfRange, match="index 3"):
-        told(one_hot(wg.tensor([3]), 3))
+        synchronized(one_hot(wg.tensor([3]), 3))
 
 
-# Joining ------------------------------------------------------------------------------------------------------------
+# Concatenation ------------------------------------------------------------------------------------------------------
 
 
 @ONLY_ONCE
 def test_joining_equals_numpy() -> None:
     a, b = numbers((3, 4)), -numbers((2, 4))
     x, y = wg.tensor(a), wg.tensor(b)
-    same(wg.cat([x, y]), np.concatenate([a, b]))
-    same(wg.cat([x.T, y.T], -1), np.concatenate([a.T, b.T], -1))
-    same(wg.cat([x, wg.zeros(0), y]), np.concatenate([a, b]))
-    same(wg.stack([x, x * 2], 1), np.stack([a, a * 2], 1))
-    same(wg.stack([x, x * 2], -1), np.stack([a, a * 2], -1))
-    same(wg.hstack([x, x]), np.hstack([a, a]))
-    same(wg.vstack([x[0], x[1]]), np.vstack([a[0], a[1]]))
-    same(wg.dstack([x, x]), np.dstack([a, a]))
-    same(wg.column_stack([x[:, 0], x]), np.column_stack([a[:, 0], a]))
+    assert_equal(wg.cat([x, y]), np.concatenate([a, b]))
+    assert_equal(wg.cat([x.T, y.T], -1), np.concatenate([a.T, b.T], -1))
+    assert_equal(wg.cat([x, wg.zeros(0), y]), np.concatenate([a, b]))
+    assert_equal(wg.stack([x, x * 2], 1), np.stack([a, a * 2], 1))
+    assert_equal(wg.stack([x, x * 2], -1), np.stack([a, a * 2], -1))
+    assert_equal(wg.hstack([x, x]), np.hstack([a, a]))
+    assert_equal(wg.vstack([x[0], x[1]]), np.vstack([a[0], a[1]]))
+    assert_equal(wg.dstack([x, x]), np.dstack([a, a]))
+    assert_equal(wg.column_stack([x[:, 0], x]), np.column_stack([a[:, 0], a]))
     mixed = wg.cat([wg.tensor([1, 2]), wg.tensor([0.5])])
     assert mixed.dtype is wg.float32
-    same(mixed, np.float32([1, 2, 0.5]))
-    for found, expected in zip(wg.meshgrid(x[0], x[:, 0], indexing="xy"), np.meshgrid(a[0], a[:, 0]), strict=True):
-        same(found, expected)
+    assert_equal(mixed, np.float32([1, 2, 0.5]))
+    for actual, expected in zip(wg.meshgrid(x[0], x[:, 0], indexing="xy"), np.meshgrid(a[0], a[:, 0]), strict=True):
+        assert_equal(actual, expected)
     with pytest.raises(ShapeError, match=r"\[3, 4\] and \[4, 3\]"):
         wg.cat([x, x.T])
     with pytest.raises(ShapeError):
@@ -509,25 +520,25 @@ def test_joining_equals_numpy() -> None:
 def test_cutting_and_repeating_equal_numpy() -> None:
     a = numbers((7, 6))
     x = wg.tensor(a)
-    for found, expected in zip(x.split(3), np.split(a, [3, 6]), strict=True):
-        same(found, expected)
-        assert found.storage is x.storage
+    for actual, expected in zip(x.split(3), np.split(a, [3, 6]), strict=True):
+        assert_equal(actual, expected)
+        assert actual.storage is x.storage
     assert [tuple(p.shape) for p in x.split([1, 6])] == [(1, 6), (6, 6)]
     assert [tuple(p.shape) for p in x.chunk(4)] == [(2, 6), (2, 6), (2, 6), (1, 6)]
-    for found, expected in zip(x.tensor_split(4), np.array_split(a, 4), strict=True):
-        same(found, expected)
-    for found, expected in zip(x.hsplit(3), np.hsplit(a, 3), strict=True):
-        same(found, expected)
-    same(x.repeat(2, 1, 3), np.tile(a, (2, 1, 3)))
-    same(wg.tile(x, (2,)), np.tile(a, (2,)))
-    same(x.repeat_interleave(2, 1), np.repeat(a, 2, 1))
-    same(x.repeat_interleave(3), np.repeat(a, 3))
-    same(x.repeat_interleave(wg.tensor([0, 1, 2, 0, 1, 1, 1]), 0), np.repeat(a, [0, 1, 2, 0, 1, 1, 1], 0))
-    same(x.roll(2), np.roll(a, 2))
-    same(x.roll((2, -1), (0, 1)), np.roll(a, (2, -1), (0, 1)))
-    same(x.tril(1), np.tril(a, 1))
-    same(x.triu(-2), np.triu(a, -2))
-    same(wg.flip(x, (0,)), a[::-1])
+    for actual, expected in zip(x.tensor_split(4), np.array_split(a, 4), strict=True):
+        assert_equal(actual, expected)
+    for actual, expected in zip(x.hsplit(3), np.hsplit(a, 3), strict=True):
+        assert_equal(actual, expected)
+    assert_equal(x.repeat(2, 1, 3), np.tile(a, (2, 1, 3)))
+    assert_equal(wg.tile(x, (2,)), np.tile(a, (2,)))
+    assert_equal(x.repeat_interleave(2, 1), np.repeat(a, 2, 1))
+    assert_equal(x.repeat_interleave(3), np.repeat(a, 3))
+    assert_equal(x.repeat_interleave(wg.tensor([0, 1, 2, 0, 1, 1, 1]), 0), np.repeat(a, [0, 1, 2, 0, 1, 1, 1], 0))
+    assert_equal(x.roll(2), np.roll(a, 2))
+    assert_equal(x.roll((2, -1), (0, 1)), np.roll(a, (2, -1), (0, 1)))
+    assert_equal(x.tril(1), np.tril(a, 1))
+    assert_equal(x.triu(-2), np.triu(a, -2))
+    assert_equal(wg.flip(x, (0,)), a[::-1])
     assert x.repeat(1, 1).storage is not x.storage
     with pytest.raises(ShapeError):
         x.split([1, 2])
@@ -555,7 +566,7 @@ def test_gradients_by_differences() -> None:
     assert gradcheck(lambda x: wg.stack([x, x * 2], 1) ** 2, [x])
     assert gradcheck(lambda x: wg.roll(x, 2, 1).repeat(2, 1).tril() ** 2, [x])
     assert gradcheck(lambda x: x.repeat_interleave(2, 0) ** 2, [x])
-    assert gradcheck(lambda w: embedding(g, w, 1) ** 2, [x], raise_exception=False) is False  # row 1 passes nothing on
+    assert gradcheck(lambda w: embedding(g, w, 1) ** 2, [x], raise_exception=False) is False  # row 1 is padding
 
 
 @ONLY_ONCE
@@ -577,7 +588,7 @@ def test_gradients_of_writes_in_place() -> None:
 
     def written(x: Any, v: Any) -> Any:
         y = x * 2
-        y[1:, 1:4][[0, 2, 0]] = v[:, :3]  # a write to a view, and so to y
+        y[1:, 1:4][[0, 2, 0]] = v[:, :3]  # writes to a view change y
         y[i, 1:4] = v[:, 1:4]
         y[mask] = 0.25
         y[1] = v[0] * y[1].clone()
@@ -598,33 +609,33 @@ def test_gradients_of_writes_in_place() -> None:
     constant = wg.zeros(4, 5, dtype=wg.float64)
     constant[1] = x[0]
     assert constant.requires_grad
-    before = constant._version
+    version_before = constant._version
     constant[[0, 1]] = 2.0
-    assert constant._version == before + 1
+    assert constant._version == version_before + 1
 
 
 @ONLY_ONCE
-def test_values_share_memory_with_what_is_written() -> None:
+def test_assigned_values_may_share_memory_with_the_target() -> None:
     a = numbers((6,))
     x = wg.tensor(a)
     x[[1, 2, 3]] = x[:3]
-    same(x, [1, 1, 2, 3, 5, 6])
+    assert_equal(x, [1, 1, 2, 3, 5, 6])
     x = wg.tensor(a)
     x[1:4] = x[:3]
-    same(x, [1, 1, 2, 3, 5, 6])
+    assert_equal(x, [1, 1, 2, 3, 5, 6])
 
 
 @ONLY_ONCE
 def test_values_are_converted() -> None:
     x = wg.zeros(3, dtype=wg.int64)
     x[[0, 1]] = wg.tensor([1.7, -2.5])
-    same(x, [1, -2, 0])
+    assert_equal(x, [1, -2, 0])
     x[2] = 3.9
-    same(x, [1, -2, 3])
+    assert_equal(x, [1, -2, 3])
     y = wg.zeros(2, 3)
     y[:, [0, 2]] = np.array([[1, 2]])
     y[1, 1:] = [7.0, 8.0]
-    same(y, [[1, 0, 2], [1, 7, 8]])
+    assert_equal(y, [[1, 0, 2], [1, 7, 8]])
 
 
 # Errors -------------------------------------------------------------------------------------------------------------
@@ -640,7 +651,7 @@ def test_errors_name_the_index_and_the_size() -> None:
         (wg.zeros(4, dtype=wg.bool), r"mask of shape \[4\]"),
     ):  # fmt: skip
         with pytest.raises(IndexOutOfRange, match=message):
-            told(x[index])
+            synchronized(x[index])
     with pytest.raises(IndexOutOfRange, match="0-d"):
         wg.tensor(1.0)[0]
     with pytest.raises(DTypeError, match="float32"):
@@ -658,9 +669,9 @@ def test_errors_name_the_index_and_the_size() -> None:
     with pytest.raises(ShapeError, match="does not broadcast"):
         x[0] = wg.zeros(3)
     with pytest.raises(IndexOutOfRange, match=r"index -1 .*negative"):
-        told(x.gather(0, wg.tensor([[-1]])))
+        synchronized(x.gather(0, wg.tensor([[-1]])))
     with pytest.raises(IndexOutOfRange, match=r"index 4 .* size 4"):
-        told(x.index_add(1, wg.tensor([4]), wg.zeros(3, 1)))
+        synchronized(x.index_add(1, wg.tensor([4]), wg.zeros(3, 1)))
     with pytest.raises(ShapeError, match="as many"):
         x.gather(0, wg.tensor([0]))
     with pytest.raises(DTypeError, match="int64"):
@@ -676,10 +687,10 @@ def test_loops_over_rows_leave_the_table_of_plans_alone() -> None:
 
     x = wg.zeros(300, 2)
     x[0]
-    before = len(state().plans)
+    plans_before = len(state().plans)
     for i in range(300):
         x[i], x[-i - 1]
-    assert len(state().plans) == before
+    assert len(state().plans) == plans_before
 
 
 @ONLY_ONCE
@@ -687,18 +698,20 @@ def test_forms_of_functions() -> None:
     x = wg.zeros(3)
     assert index_put_(x, [wg.tensor([0])], 1.0) is x
     assert masked_fill_(x, wg.tensor([False, True, False]), 2.0) is x
-    same(x, [1, 2, 0])
+    assert_equal(x, [1, 2, 0])
     assert wg.index_put(x, [wg.tensor([2])], wg.tensor(5.0)) is not x
 
 
 @ONLY_ONCE
 def test_schedules_of_a_gpu() -> None:
-    """The tests above that have kernels of their own, with a work-item an element and memory apart from the host's."""
-    changed = {
+    """Run this file's tests again with GPU schedules, on a device with memory of its own."""
+    variables = {
         "WEFTGRAD_CAPABILITIES": "style=gpu,lanes=4,max_group=64,cores=3,optimize=0",
         "WEFTGRAD_DEVICE": "opencl:0",
         NESTED: "1",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__))]
-    done = subprocess.run(command, env=os.environ | changed, capture_output=True, text=True, cwd=Path(__file__).parent)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    process = subprocess.run(
+        command, env=os.environ | variables, capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-2000:]

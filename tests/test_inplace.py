@@ -1,4 +1,4 @@
-"""Gradients of calls that write over what their own backward needs: as PyTorch, they keep a copy of it."""
+"""Check gradients of in-place ops that overwrite what their own backward reads: they save a copy, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import weftgrad as wg
 from weftgrad.autograd import gradcheck, gradgradcheck
 from weftgrad.runtime.errors import ShapeError, VersionError
-from weftgrad.runtime.layout import disjoint
+from weftgrad.runtime.layout import are_disjoint
 
 Write = Callable[[Any, Any], Any]
 
@@ -26,8 +26,8 @@ WRITES: dict[str, Write] = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_what_is_written_over_is_kept_for_backward(name: str) -> None:
-    """First and second derivatives, by differences."""
+def test_overwritten_inputs_are_saved_for_backward(name: str) -> None:
+    """Compare first and second derivatives with central differences."""
 
     def program(x: Any) -> Any:
         y = x * 2.0
@@ -39,7 +39,7 @@ def test_what_is_written_over_is_kept_for_backward(name: str) -> None:
     assert gradgradcheck(program, [x])
 
 
-def test_a_constant_that_is_multiplied_is_kept() -> None:
+def test_a_multiplied_constant_is_saved_for_backward() -> None:
     x, y = wg.tensor([1.0, 2.0], requires_grad=True), wg.tensor([3.0, 5.0])
     y.mul_(x)
     y.sum().backward()
@@ -48,19 +48,19 @@ def test_a_constant_that_is_multiplied_is_kept() -> None:
 
 
 def test_nothing_is_copied_that_backward_does_not_read() -> None:
-    """y.mul_(2) needs its number, y.exp_() its result, and without recording nothing is needed."""
+    """Backward of y.mul_(2) reads the number, of y.exp_() the result, and no_grad() saves nothing: no copies."""
     x = wg.ones(1000, requires_grad=True)
     y = x * 2.0
-    before = y.device.driver.launches
+    launches_before = y.device.driver.launches
     y.mul_(2.0)
     y.exp_()
     with wg.no_grad():
         y.sin_()
-    assert y.device.driver.launches - before == 3
+    assert y.device.driver.launches - launches_before == 3
 
 
 def test_a_later_write_is_still_noticed() -> None:
-    """The copy is of what the call read; what another call saved, and is then written, is an error as before."""
+    """The copy serves the in-place call only: overwriting what another op saved is still an error."""
     x = wg.ones(3, requires_grad=True)
     y = x * 2.0
     z = y.sin()
@@ -69,8 +69,8 @@ def test_a_later_write_is_still_noticed() -> None:
         z.sum().backward()
 
 
-def test_parts_that_lie_between_each_other_are_no_overlap() -> None:
-    """As boxes are written: corners plus sizes, each two columns of one tensor."""
+def test_interleaved_parts_do_not_overlap() -> None:
+    """Boxes keep corners and sizes in pairs of columns of one tensor, and are updated in place."""
     expected = np.arange(24.0).reshape(6, 4)
     boxes = wg.tensor(expected, device="cpu")
     boxes[:, 2:] += boxes[:, :2]
@@ -88,28 +88,28 @@ def test_the_same_memory_in_elements_of_another_size_is_an_overlap() -> None:
         x.copy_(x.view(wg.float32)[:6])
     with pytest.raises(ShapeError, match="share memory"):
         x[:3].view(wg.float32).mul_(x)
-    x.copy_(x.view(wg.int64))  # of one size: each is read before it is written
+    x.copy_(x.view(wg.int64))  # elements of one size: each is read before it is written
     np.testing.assert_array_equal(x.numpy(), np.arange(6.0).view(np.int64).astype(np.float64))
 
 
-def test_disjoint_views_are_told_from_those_that_meet() -> None:
+def test_are_disjoint_finds_overlapping_views() -> None:
     rng = np.random.default_rng(0)
-    whole = np.arange(5 * 6 * 12).reshape(5, 6, 12)
+    base = np.arange(5 * 6 * 12).reshape(5, 6, 12)
 
-    def part() -> Any:
-        turned = np.transpose(whole, rng.permutation(3) if rng.random() < 0.4 else None)
-        where = []
-        for size in turned.shape:
+    def random_view() -> Any:
+        transposed = np.transpose(base, rng.permutation(3) if rng.random() < 0.4 else None)
+        slices = []
+        for size in transposed.shape:
             low, high = sorted(rng.integers(0, size + 1, 2))
-            where.append(slice(low, max(high, low + 1), rng.integers(1, 3)) if low < size else slice(None))
-        return turned[tuple(where)]
+            slices.append(slice(low, max(high, low + 1), rng.integers(1, 3)) if low < size else slice(None))
+        return transposed[tuple(slices)]
 
-    found = {True: 0, False: 0}
+    counts = {True: 0, False: 0}
     for _ in range(400):
-        a, b = part(), part()
-        low = min(a.flat[0], b.flat[0])
-        views = [(v.shape, tuple(s // 8 for s in v.strides), int(v.flat[0] - low)) for v in (a, b)]
-        apart = disjoint(*views)
-        assert not (apart and np.intersect1d(a, b).size), views
-        found[apart] += 1
-    assert min(found.values()) > 50, found
+        a, b = random_view(), random_view()
+        base_offset = min(a.flat[0], b.flat[0])
+        views = [(v.shape, tuple(s // 8 for s in v.strides), int(v.flat[0] - base_offset)) for v in (a, b)]
+        disjoint = are_disjoint(*views)
+        assert not (disjoint and np.intersect1d(a, b).size), views
+        counts[disjoint] += 1
+    assert min(counts.values()) > 50, counts

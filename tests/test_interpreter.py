@@ -1,4 +1,4 @@
-"""The `interpreter` device: Triton's interpreter with its faults put right, and checks that no GPU makes."""
+"""Check the `interpreter` device: Triton's interpreter with its faults corrected, and with checks that no GPU makes."""
 
 import dataclasses
 import inspect
@@ -50,23 +50,31 @@ def run(kernel, *arrays, grid=(1,), bf16=True, types=(), values=(), **constants)
     launch(kernel, grid, dict(zip(names, declared, strict=True)), [*map(region, arrays), *values], constants=constants)
 
 
-# --- The private names of Triton that are used ------------------------------------------------------------------------
+# --- Private names of Triton that we use ------------------------------------------------------------------------------
 
 
 def test_the_contract_with_triton():
-    """What `runtime.triton.builder` and `.language` rely on beyond Triton's documented interface."""
+    """Triton still has the private names that `runtime.triton.builder` and `.language` use."""
     from triton.language import core, semantic
     from triton.runtime import interpreter as stock
     from triton.runtime.jit import JITFunction
 
     builder = stock.InterpreterBuilder()
     fields = {f.name for f in dataclasses.fields(builder.options)}
-    needed = {"sanitize_overflow", "debug", "default_dot_input_precision", "allowed_dot_input_precisions"}
-    assert needed <= fields
+    required = {"sanitize_overflow", "debug", "default_dot_input_precision", "allowed_dot_input_precisions"}
+    assert required <= fields
     assert [f.name for f in dataclasses.fields(stock.TensorHandle)] == ["data", "dtype", "attr"]
-    own = [name for name in vars(Builder) if name.startswith("create_")]
-    assert len(own) > 20
-    for name in (*own, "binary_op", "unary_op", "cast_impl", "get_all_ones_value", "set_grid_dim", "set_grid_idx"):
+    own_methods = [name for name in vars(Builder) if name.startswith("create_")]
+    assert len(own_methods) > 20
+    for name in (
+        *own_methods,
+        "binary_op",
+        "unary_op",
+        "cast_impl",
+        "get_all_ones_value",
+        "set_grid_dim",
+        "set_grid_idx",
+    ):
         assert callable(getattr(builder, name)), name
     assert stock._get_np_dtype(tl.bfloat16) == np.uint16
     assert stock._get_np_dtype(tl.pointer_type(tl.int8)) == np.uint64
@@ -74,16 +82,16 @@ def test_the_contract_with_triton():
     assert stock._ir.INPUT_PRECISION.TF32 != stock._ir.INPUT_PRECISION.IEEE
     assert stock._ir.ROUNDING_MODE.RTNE is not None
     values = np.arange(3, dtype=np.float32)
-    place = values.ctypes.data + 4 * np.arange(3, dtype=np.uint64)
-    on, other = np.array([True, False, True]), np.full(3, 7, np.float32)
-    assert stock._interpreter.load(place, on, other, np.dtype(np.float32)).tolist() == [0, 7, 2]
-    stock._interpreter.store(place, other, on)
+    addresses = values.ctypes.data + 4 * np.arange(3, dtype=np.uint64)
+    mask, values_for_masked = np.array([True, False, True]), np.full(3, 7, np.float32)
+    assert stock._interpreter.load(addresses, mask, values_for_masked, np.dtype(np.float32)).tolist() == [0, 7, 2]
+    stock._interpreter.store(addresses, values_for_masked, mask)
     assert values.tolist() == [7, 1, 7]
     assert core.is_builtin(core.load)
     assert core.is_builtin(core.tensor.__add__)
     assert callable(core._reduce_with_indices)
-    made = core.tensor(None, tl.int32)
-    made.__class__ = language.Value  # layouts agree
+    tensor = core.tensor(None, tl.int32)
+    tensor.__class__ = language.Value  # __class__ can be assigned only if both object layouts agree
     for name in ("to_tensor", "binary_op_type_checking_impl", "integer_promote_impl", "splat"):
         assert callable(getattr(semantic.TritonSemantic(builder), name))
     assert isinstance(tl.sum, (JITFunction, stock.InterpretedFunction))
@@ -93,12 +101,12 @@ def test_the_contract_with_triton():
 def test_nothing_of_triton_stays_replaced():
     modules = (tl, tl.core, tl.math, tl.standard)
     classes = (tl.tensor, tl.tensor_descriptor)
-    before = [dict(vars(m)) for m in (*modules, *classes)]
+    vars_before = [dict(vars(m)) for m in (*modules, *classes)]
     x, y = np.ones(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
     run(arithmetic, x, x, y, OP="add", BLOCK=BLOCK)
     assert y.tolist() == [2] * BLOCK
-    for thing, then in zip((*modules, *classes), before, strict=True):
-        assert {k: v for k, v in vars(thing).items() if then.get(k) is not v} == {}, thing
+    for owner, saved in zip((*modules, *classes), vars_before, strict=True):
+        assert {k: v for k, v in vars(owner).items() if saved.get(k) is not v} == {}, owner
 
 
 def test_kernels_compile_while_others_are_interpreted():
@@ -112,18 +120,18 @@ def test_kernels_compile_while_others_are_interpreted():
 
     def interpret():
         x, y = np.ones(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
-        while not stop.wait(0.001):  # a moment in which the other thread may take the lock
+        while not stop.wait(0.001):  # lets the other thread take the lock
             run(arithmetic, x, x, y, OP="mul", BLOCK=BLOCK)
 
     thread = threading.Thread(target=interpret)
     thread.start()
     try:
         source = ASTSource(fn=arithmetic, signature=signature, constexprs={"OP": "add", "BLOCK": 64})
-        made = triton.compile(source, target=GPUTarget("cuda", 80, 32), options={"enable_fp_fusion": True})
+        compiled = triton.compile(source, target=GPUTarget("cuda", 80, 32), options={"enable_fp_fusion": True})
     finally:
         stop.set()
         thread.join()
-    assert "add.f32" in made.asm["ptx"] or "add.rn.f32" in made.asm["ptx"]
+    assert "add.f32" in compiled.asm["ptx"] or "add.rn.f32" in compiled.asm["ptx"]
 
 
 INTERPRETED = """
@@ -139,10 +147,10 @@ print(y[0])
 def test_it_does_not_matter_whether_triton_was_told_to_interpret(tmp_path, value):
     environment = {**os.environ, "TRITON_INTERPRET": value, "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-W", "error", "-c", INTERPRETED]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     expected = 2016 + 63 + 0 + 2016 + 63 + sum(k * (k + 1) // 2 for k in range(64))
-    assert float(done.stdout) == expected
+    assert float(process.stdout) == expected
 
 
 @triton.jit
@@ -156,19 +164,19 @@ def totals(x, y, BLOCK: tl.constexpr):
 
 
 def nearest_bfloat16(exact):
-    """The bfloat16 nearest to a rational number, ties to even, found without its bits; as a float."""
+    """Return the bfloat16 nearest to a rational number, ties to even, as a float; computed without bit operations."""
     if exact == 0:
         return 0.0
-    size = abs(exact)
+    magnitude = abs(exact)
     exponent = 0
-    while Fraction(2) ** exponent > size:
+    while Fraction(2) ** exponent > magnitude:
         exponent -= 1
-    while Fraction(2) ** (exponent + 1) <= size:
+    while Fraction(2) ** (exponent + 1) <= magnitude:
         exponent += 1
     unit = Fraction(2) ** (max(exponent, -126) - 7)
-    found = float(round(size / unit) * unit)  # round() takes ties to even
-    found = float("inf") if found >= 2.0**128 else found
-    return found if exact > 0 else -found
+    rounded = float(round(magnitude / unit) * unit)  # round() rounds ties to even
+    rounded = float("inf") if rounded >= 2.0**128 else rounded
+    return rounded if exact > 0 else -rounded
 
 
 def bits(values):
@@ -176,7 +184,7 @@ def bits(values):
 
 
 def bfloat16(rng, n=BLOCK):
-    """Values of many sizes that bfloat16 holds, as bits."""
+    """Return the bits of random bfloat16 values of many magnitudes."""
     return bits(rng.standard_normal(n) * 2.0 ** rng.integers(-6, 7, n)).astype(np.uint16)
 
 
@@ -258,9 +266,9 @@ def test_conversions_to_and_from_bfloat16():
     counts = rng.integers(-100000, 100000, BLOCK).astype(np.int32)
     run(convert, counts, out, BLOCK=BLOCK)
     assert widen(out).tolist() == [nearest_bfloat16(Fraction(int(v))) for v in counts]
-    whole = np.zeros(BLOCK, np.int32)
-    run(convert, out, whole, BLOCK=BLOCK)
-    assert whole.tolist() == [int(v) for v in widen(out)]
+    integers = np.zeros(BLOCK, np.int32)
+    run(convert, out, integers, BLOCK=BLOCK)
+    assert integers.tolist() == [int(v) for v in widen(out)]
     half = np.zeros(BLOCK, np.float16)
     run(convert, bits(source[12:44]).astype(np.uint16), half, BLOCK=32)
     assert half[:32].tolist() == widen(bits(source[12:44]).astype(np.uint16)).astype(np.float16).tolist()
@@ -282,8 +290,8 @@ def reductions(x, out, flags, BLOCK: tl.constexpr):
     half = tl.reshape(a.to(tl.float32), (2, BLOCK // 2))
     tl.store(out + 3 + tl.arange(0, 2), tl.sum(half, 1))
     tl.store(out + 5, tl.sum(a, 0))
-    both = tl.broadcast_to(a[:, None], (BLOCK, 2)) == a[:, None]
-    tl.store(flags, tl.min(tl.min(both.to(tl.int32), 1), 0))
+    equals_itself = tl.broadcast_to(a[:, None], (BLOCK, 2)) == a[:, None]
+    tl.store(flags, tl.min(tl.min(equals_itself.to(tl.int32), 1), 0))
 
 
 def test_bfloat16_reductions():
@@ -292,7 +300,7 @@ def test_bfloat16_reductions():
     run(reductions, x, out, flags, BLOCK=BLOCK)
     a = widen(x).astype(np.float64)
     np.testing.assert_allclose(out[[0, 3, 4]], [a.sum(), a[:32].sum(), a[32:].sum()], atol=1e-6 * np.abs(a).sum())
-    np.testing.assert_allclose(out[5], a.sum(), atol=1e-2 * np.abs(a).sum())  # in bfloat16, as Triton sums it
+    np.testing.assert_allclose(out[5], a.sum(), atol=1e-2 * np.abs(a).sum())  # Triton accumulates in bfloat16
     assert widen(bits(out[5]).astype(np.uint16)) == out[5]
     assert out[1:3].tolist() == [a.max(), a.min()]
     assert flags[0] == 1
@@ -307,8 +315,8 @@ def accumulate(x, out, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16])
 def test_atomics_add_every_lane(dtype):
     x = np.arange(BLOCK, dtype=np.float32)
-    given, out = (bits(x).astype(np.uint16), np.zeros(2, np.uint16)) if dtype == np.uint16 else (x, np.zeros(2, dtype))
-    run(accumulate, given, out, BLOCK=BLOCK)
+    source, out = (bits(x).astype(np.uint16), np.zeros(2, np.uint16)) if dtype == np.uint16 else (x, np.zeros(2, dtype))
+    run(accumulate, source, out, BLOCK=BLOCK)
     expected = [0.0, 0.0]
     for k in range(BLOCK - 2):
         total = expected[k % 2] + k
@@ -337,7 +345,7 @@ def test_lanes_that_are_masked_off_may_point_anywhere():
 
 @pytest.mark.parametrize(("n", "by", "byte"), [(10, 1, 40), (10, -3, -12), (20, 0, 40)])
 def test_a_read_outside_of_an_argument_is_an_error(n, by, byte):
-    memory = np.arange(100, dtype=np.float32)  # there is memory, but not this argument's
+    memory = np.arange(100, dtype=np.float32)  # the memory exists, but does not belong to this argument
     out = np.zeros(20, np.float32)
     outside = rf"shift: program \(0, 0, 0\) reads outside the memory of x: at byte {byte} of 40"
     with pytest.raises(LaunchError, match=outside):
@@ -358,14 +366,14 @@ def between(x, y, out):
 
 
 def test_memory_of_another_argument_is_outside():
-    """x and y lie side by side: what is computed from x may not reach y."""
+    """x and y are adjacent in memory: a pointer computed from x must not reach y."""
     memory, out = np.arange(8, dtype=np.float32), np.zeros(1, np.float32)
     with pytest.raises(LaunchError, match="outside the memory of x: at byte 16 of 16"):
         run(between, memory[:4], memory[4:], out)
 
 
 @triton.jit
-def wander(x, out, BLOCK: tl.constexpr, WAY: tl.constexpr):
+def move_pointer(x, out, BLOCK: tl.constexpr, WAY: tl.constexpr):
     i = tl.arange(0, BLOCK)
     if WAY == "broadcast":
         p = tl.trans(tl.broadcast_to((x + i)[:, None], (BLOCK, 2)))
@@ -382,9 +390,9 @@ def wander(x, out, BLOCK: tl.constexpr, WAY: tl.constexpr):
 @pytest.mark.parametrize("way", ["broadcast", "reshape", "select", "bytes"])
 def test_a_pointer_keeps_its_argument_through(way):
     memory, out = np.arange(2 * BLOCK, dtype=np.float32), np.zeros(2 * BLOCK, np.float32)
-    run(wander, memory, memory, BLOCK=BLOCK, WAY=way)
+    run(move_pointer, memory, memory, BLOCK=BLOCK, WAY=way)
     with pytest.raises(LaunchError, match="reads outside the memory of x"):
-        run(wander, memory[: BLOCK - 1], out, BLOCK=BLOCK, WAY=way)
+        run(move_pointer, memory[: BLOCK - 1], out, BLOCK=BLOCK, WAY=way)
 
 
 @triton.jit
@@ -429,7 +437,7 @@ def undefined(x, out, BLOCK: tl.constexpr):
     tl.store(out + i, tl.load(x + i, mask=i < 2))
 
 
-def test_lanes_that_no_load_defines_show():
+def test_undefined_lanes_are_poisoned():
     out = np.zeros(4, np.float32)
     run(undefined, np.ones(4, np.float32), out, BLOCK=4)
     assert out[:2].tolist() == [1, 1]
@@ -451,7 +459,7 @@ def launch_promised(x, n, sizes, divisible):
     launch(promised, (1,), {"x": "*i32", "n": "i32", "sizes": ("i32", "i32")}, [x, n, sizes], divisible=divisible)
 
 
-def test_promises_of_alignment_are_held_to():
+def test_promises_of_alignment_are_checked():
     memory = aligned(4).view(np.int32)
     launch_promised(region(memory), 32, (16, 48), ("x", "n", "sizes"))
     assert memory[0] == 80
@@ -475,7 +483,7 @@ def hinted(x, n):
     tl.store(x, tl.multiple_of(n, 8))
 
 
-def test_hints_are_held_to():
+def test_hints_are_checked():
     out = np.zeros(1, np.int32)
     run(hinted, out, types=("i32",), values=(24,))
     assert out[0] == 24
@@ -487,11 +495,11 @@ def test_hints_are_held_to():
 
 
 @triton.jit
-def product(out, a, b, many):
+def product(out, a, b, integers):
     tl.store(out, (a * b).to(tl.int64))
-    tl.store(out + 1, (many[0] * many[1]).to(tl.int64))
-    tl.store(out + 2, (many[0] * many[2]).to(tl.int64))
-    tl.store(out + 3, (many[1] + 2147483647).to(tl.int64))
+    tl.store(out + 1, (integers[0] * integers[1]).to(tl.int64))
+    tl.store(out + 2, (integers[0] * integers[2]).to(tl.int64))
+    tl.store(out + 3, (integers[1] + 2147483647).to(tl.int64))
 
 
 def test_int32_overflows_as_on_a_device():
@@ -508,16 +516,16 @@ def test_a_number_has_to_fit_its_type():
 
 
 @triton.jit
-def typed(out, many, numbers, flag):
-    tl.static_assert(many[0].dtype == tl.int32)
-    tl.static_assert(many[1].dtype == tl.int64)
+def typed(out, integers, numbers, flag):
+    tl.static_assert(integers[0].dtype == tl.int32)
+    tl.static_assert(integers[1].dtype == tl.int64)
     tl.static_assert(numbers[0].dtype == tl.float32)
     tl.static_assert(numbers[1].dtype == tl.bfloat16)
     tl.static_assert(numbers[2].dtype == tl.float64)
     tl.static_assert(flag.dtype == tl.int1)
     total = numbers[0].to(tl.float64) + numbers[1].to(tl.float64) + numbers[2]
-    for k in tl.static_range(len(many)):
-        total += many[k]
+    for k in tl.static_range(len(integers)):
+        total += integers[k]
     tl.store(out, tl.where(flag, total, 0.0))
 
 
@@ -531,21 +539,21 @@ def test_scalars_and_tuples_have_the_types_of_the_signature(flag):
 
 
 @triton.jit
-def divide(x, y, quotient, rest, BLOCK: tl.constexpr):
+def divide(x, y, quotient, remainder, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(quotient + i, tl.load(x + i) // tl.load(y + i))
-    tl.store(rest + i, tl.load(x + i) % tl.load(y + i))
+    tl.store(remainder + i, tl.load(x + i) % tl.load(y + i))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint32, np.uint64])
 def test_integers_divide_as_in_c(dtype):
     x = np.array([7, -7, 7, -7, 100, -100, 0, -1], np.int64).astype(dtype)
     y = np.array([2, 2, -2, -2, 7, 7, 5, 3], np.int64).astype(dtype)
-    quotient, rest = np.zeros(8, dtype), np.zeros(8, dtype)
-    run(divide, x, y, quotient, rest, BLOCK=8)
+    quotient, remainder = np.zeros(8, dtype), np.zeros(8, dtype)
+    run(divide, x, y, quotient, remainder, BLOCK=8)
     exact = [Fraction(int(a), int(b)) for a, b in zip(x, y, strict=True)]
-    assert quotient.tolist() == [int(e) for e in exact]  # int() goes towards zero
-    assert rest.tolist() == [int(a) - int(e) * int(b) for a, b, e in zip(x, y, exact, strict=True)]
+    assert quotient.tolist() == [int(e) for e in exact]  # int() truncates towards zero
+    assert remainder.tolist() == [int(a) - int(e) * int(b) for a, b, e in zip(x, y, exact, strict=True)]
 
 
 @triton.jit
@@ -595,7 +603,7 @@ def test_booleans():
     out = np.zeros(24, np.int8)
     run(flags, x, out, BLOCK=8)
     assert out[:8].tolist() == (~x).astype(int).tolist()
-    assert not out[8:16].any()  # one bit wraps
+    assert not out[8:16].any()  # one-bit addition wraps
     assert out[16:].tolist() == np.cumsum(x).tolist()
 
 
@@ -620,12 +628,12 @@ def extremes(x, y, out, BLOCK: tl.constexpr):
 def test_nan_in_minimum_and_maximum(dtype):
     nan = np.nan
     x, y = np.array([1, nan, 3, nan], np.float32), np.array([2, 2, nan, nan], np.float32)
-    given = [narrow(x), narrow(y)] if dtype == np.uint16 else [x.astype(dtype), y.astype(dtype)]
+    operands = [narrow(x), narrow(y)] if dtype == np.uint16 else [x.astype(dtype), y.astype(dtype)]
     out = np.zeros(25, dtype)
-    run(extremes, *given, out, BLOCK=4)
-    found = (widen(out) if dtype == np.uint16 else out).astype(np.float64)
+    run(extremes, *operands, out, BLOCK=4)
+    actual = (widen(out) if dtype == np.uint16 else out).astype(np.float64)
     expected = [2, 2, 3, nan, 2, nan, nan, nan, 1, 2, 3, nan, 1, nan, nan, nan, 1, 0, 2, 0, 1, nan, 2, nan, 3]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @triton.jit
@@ -674,10 +682,10 @@ def test_dot_accumulates_in_float32(dtype):
         assert (out == x.astype(np.int64) @ y.astype(np.int64)).all()
         return
     x, y = (rng.standard_normal((32, 32)).astype(np.float32) for _ in "xy")
-    given = [narrow(x), narrow(y)] if dtype == np.uint16 else [x.astype(dtype), y.astype(dtype)]
-    x, y = (widen(g) if dtype == np.uint16 else g for g in given)
+    operands = [narrow(x), narrow(y)] if dtype == np.uint16 else [x.astype(dtype), y.astype(dtype)]
+    x, y = (widen(g) if dtype == np.uint16 else g for g in operands)
     out = np.zeros((32, 32), np.float32)
-    run(matmul, *given, out, N=32, PRECISION="ieee")
+    run(matmul, *operands, out, N=32, PRECISION="ieee")
     np.testing.assert_allclose(out, x.astype(np.float64) @ y.astype(np.float64), rtol=1e-5, atol=1e-5)
 
 
@@ -749,9 +757,9 @@ def test_loops():
 
 
 @triton.jit
-def better(value, place, other_value, other_place):
-    take = (other_value > value) | ((other_value == value) & (other_place < place))
-    return tl.where(take, other_value, value), tl.where(take, other_place, place)
+def larger_with_index(value, index, other_value, other_index):
+    is_better = (other_value > value) | ((other_value == value) & (other_index < index))
+    return tl.where(is_better, other_value, value), tl.where(is_better, other_index, index)
 
 
 @triton.jit
@@ -760,15 +768,15 @@ def append(a, b):
 
 
 @triton.jit
-def combined(x, values, places, scans, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def combined(x, values, indices, scans, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     i = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     a = tl.load(x + i)
-    value, place = tl.reduce((a, i), 1, better)
+    value, index = tl.reduce((a, i), 1, larger_with_index)
     tl.store(values + tl.arange(0, ROWS), value)
-    tl.store(places + tl.arange(0, ROWS), place)
-    value, place = tl.max(a, 0, return_indices=True)
+    tl.store(indices + tl.arange(0, ROWS), index)
+    value, index = tl.max(a, 0, return_indices=True)
     tl.store(values + ROWS + tl.arange(0, COLUMNS), value)
-    tl.store(places + ROWS + tl.arange(0, COLUMNS), place)
+    tl.store(indices + ROWS + tl.arange(0, COLUMNS), index)
     tl.store(scans + i, tl.cumsum(a, 1))
     tl.store(scans + ROWS * COLUMNS + i, tl.cumprod(a, 0))
     tl.store(scans + 2 * ROWS * COLUMNS + i, tl.cumsum(a, 1, reverse=True))
@@ -777,10 +785,10 @@ def combined(x, values, places, scans, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 def test_reductions_and_scans_by_functions_of_the_kernel():
     rng = np.random.default_rng(9)
     x = rng.integers(-3, 4, (4, 8)).astype(np.float32)
-    values, places, scans = np.zeros(12, np.float32), np.zeros(12, np.int32), np.zeros((3, 4, 8), np.float32)
-    run(combined, x, values, places, scans, ROWS=4, COLUMNS=8)
+    values, indices, scans = np.zeros(12, np.float32), np.zeros(12, np.int32), np.zeros((3, 4, 8), np.float32)
+    run(combined, x, values, indices, scans, ROWS=4, COLUMNS=8)
     assert values.tolist() == [*x.max(1), *x.max(0)]
-    assert places.tolist() == [*(x.argmax(1) + 8 * np.arange(4)), *x.argmax(0)]
+    assert indices.tolist() == [*(x.argmax(1) + 8 * np.arange(4)), *x.argmax(0)]
     np.testing.assert_array_equal(scans[0], np.cumsum(x, 1))
     np.testing.assert_array_equal(scans[1], np.cumprod(x, 0))
     np.testing.assert_array_equal(scans[2], np.cumsum(x[:, ::-1], 1)[:, ::-1])
@@ -816,9 +824,9 @@ def test_a_failing_kernel_names_itself_and_its_program():
     with pytest.raises(LaunchError, match=r"truth: program \(0, 0, 0\) failed .* a block has no truth value") as caught:
         run(truth, np.zeros(8, np.float32), BLOCK=8)
     assert isinstance(caught.value.__cause__, TypeError)
-    own = inspect.getsourcelines(truth.fn)[1]
+    first_line = inspect.getsourcelines(truth.fn)[1]
     lines = [f.lineno for f in inspect.getinnerframes(caught.value.__cause__.__traceback__) if f.filename == __file__]
-    assert lines == [own + 3]  # shown where it stands in this file: the `if`
+    assert lines == [first_line + 3]  # the traceback shows the line of the `if` in this file
 
 
 def test_overflow_and_division_by_zero_do_not_warn():
@@ -830,21 +838,21 @@ def test_overflow_and_division_by_zero_do_not_warn():
     assert np.isinf(out).all()
 
 
-def test_threads_take_turns():
-    found = {}
+def test_several_threads_launch_kernels():
+    outputs = {}
 
     def work(number):
         x, out = np.full(256, number, np.float32), np.zeros(256, np.float32)
         for _ in range(3):
             launch_shift(x, out, 256, 0, grid=(4,))
-        found[number] = out
+        outputs[number] = out
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {k: set(v.tolist()) for k, v in found.items()} == {k: {float(k)} for k in range(6)}
+    assert {k: set(v.tolist()) for k, v in outputs.items()} == {k: {float(k)} for k in range(6)}
 
 
 # --- The device -------------------------------------------------------------------------------------------------------
@@ -853,33 +861,33 @@ def test_threads_take_turns():
 def test_the_device_is_there_and_never_the_best():
     assert device("interpreter") in available()
     assert best_device() is not device("interpreter")
-    able = device("interpreter").driver.capabilities
-    assert (able.style, able.sm, able.local_memory) == ("triton", 90, 227 * 1024)
+    caps = device("interpreter").driver.capabilities
+    assert (caps.style, caps.sm, caps.local_memory) == ("triton", 90, 227 * 1024)
 
 
 def test_capabilities_are_overridden(monkeypatch):
     monkeypatch.setenv("WEFTGRAD_INTERPRETER", "block=64,sm=80")
-    able = InterpreterDriver(device("interpreter")).capabilities
-    assert (able.block, able.sm, able.fp64) == (64, 80, True)
+    caps = InterpreterDriver(device("interpreter")).capabilities
+    assert (caps.block, caps.sm, caps.fp64) == (64, 80, True)
     assert InterpreterDriver(device("interpreter"), "fp64=0").capabilities.fp64 is False
 
 
 @pytest.mark.parametrize("version", ["", "3.5.1", "2.1.0", "3.10.0", "4.0.0"])
-def test_a_triton_that_is_missing_or_does_not_fit_is_named(version):
+def test_missing_or_unsupported_triton_versions_are_named(version):
     with pytest.raises(DriverNotFound, match=r"pip install 'weftgrad\[cuda\]'"):
         check_version(version)
 
 
 @pytest.mark.parametrize("version", ["3.6.0", "3.7.1", "3.8.0", "3.9.0+git1234"])
-def test_the_tritons_that_fit(version):
+def test_supported_triton_versions(version):
     check_version(version)
 
 
 def test_a_call_runs_a_kernel():
     x = wg.tensor([[1.0, 2.0], [3.0, 4.0]], device="interpreter")
-    before = device("interpreter").driver.launches
+    launches_before = device("interpreter").driver.launches
     assert (x + x.t()).cpu().numpy().tolist() == [[2, 5], [5, 8]]
-    assert device("interpreter").driver.launches > before
+    assert device("interpreter").driver.launches > launches_before
 
 
 def test_memory_is_adopted_without_copying():
@@ -889,9 +897,9 @@ def test_memory_is_adopted_without_copying():
     assert np.shares_memory(driver.host_view(storage), array)
     driver.write(storage, 8, np.array([9.0], np.float32), driver.default_stream)
     assert array.tolist() == [0, 1, 9, 3, 4, 5, 6, 7]
-    found = np.zeros(2, np.float32)
-    driver.read(storage, 4, found, driver.default_stream)
-    assert found.tolist() == [1, 9]
+    read_back = np.zeros(2, np.float32)
+    driver.read(storage, 4, read_back, driver.default_stream)
+    assert read_back.tolist() == [1, 9]
     del storage
 
 
@@ -907,6 +915,6 @@ def test_streams_and_events():
     assert 0 <= start.elapsed_time(end) < 1e4
     with pytest.raises(LaunchError, match="two recorded events"):
         start.elapsed_time(driver.new_event(False))
-    made = driver.allocate(1000, stream)
-    assert made.buffer + made.start == driver.host_view(made).ctypes.data
+    storage = driver.allocate(1000, stream)
+    assert storage.buffer + storage.start == driver.host_view(storage).ctypes.data
     assert stream.pool.stats().allocated >= 1000

@@ -1,4 +1,4 @@
-"""Modules: hooks, states, names, containers, layers that wait for their first input; checkpoints of activations."""
+"""Check modules: hooks, state_dict, names, containers and lazy layers; and activation checkpointing."""
 
 import copy
 import pickle
@@ -10,16 +10,16 @@ import pytest
 
 import weftgrad as wg
 from weftgrad import nn
-from weftgrad.nn.modules import module as everywhere
+from weftgrad.nn.modules import module as module_hooks
 from weftgrad.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
 
 
 def linear(weight, bias=None):
-    """A Linear of these values."""
+    """Return a Linear layer with these weights."""
     weight = np.asarray(weight, np.float32)
-    made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    made.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": np.float32(bias)})
-    return made
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": np.float32(bias)})
+    return layer
 
 
 class Double(nn.Module):
@@ -31,18 +31,18 @@ class Double(nn.Module):
 
 
 def test_forward_hooks_run_in_order_and_replace():
-    seen = []
+    calls = []
     layer = Double()
-    layer.register_forward_pre_hook(lambda m, args: seen.append("pre"))
+    layer.register_forward_pre_hook(lambda m, args: calls.append("pre"))
     layer.register_forward_pre_hook(
-        lambda m, args, kwargs: seen.append(sorted(kwargs)) or ((args[0] + 1,), {}), prepend=True, with_kwargs=True
+        lambda m, args, kwargs: calls.append(sorted(kwargs)) or ((args[0] + 1,), {}), prepend=True, with_kwargs=True
     )
-    layer.register_forward_hook(lambda m, args, out: seen.append("after") or out * 2)
+    layer.register_forward_hook(lambda m, args, out: calls.append("after") or out * 2)
     layer.register_forward_hook(
-        lambda m, args, kwargs, out: seen.append((len(args), kwargs)), prepend=True, with_kwargs=True
+        lambda m, args, kwargs, out: calls.append((len(args), kwargs)), prepend=True, with_kwargs=True
     )
     assert layer(wg.ones(2), flag=3).tolist() == [8, 8]
-    assert seen == [["flag"], "pre", (1, {}), "after"]
+    assert calls == [["flag"], "pre", (1, {}), "after"]
     layer.register_forward_pre_hook(lambda m, args, kwargs: 3, with_kwargs=True)
     with pytest.raises(ValueError, match="returns None or"):
         layer(wg.ones(2))
@@ -50,26 +50,26 @@ def test_forward_hooks_run_in_order_and_replace():
         layer.register_forward_hook(3)
 
 
-def test_a_hook_is_called_although_forward_raises():
+def test_always_call_hooks_run_when_forward_raises():
     class Broken(nn.Module):
         def forward(self, x):
             raise LookupError("broken")
 
-    def also(module, args, out):
+    def raise_key_error(module, args, out):
         raise KeyError("second")
 
-    seen = []
+    calls = []
     layer = Broken()
-    layer.register_forward_hook(lambda m, args, out: seen.append("never"))
-    layer.register_forward_hook(lambda m, args, out: seen.append(out), always_call=True)
-    layer.register_forward_hook(also, always_call=True)
+    layer.register_forward_hook(lambda m, args, out: calls.append("never"))
+    layer.register_forward_hook(lambda m, args, out: calls.append(out), always_call=True)
+    layer.register_forward_hook(raise_key_error, always_call=True)
     with pytest.raises(LookupError, match="broken"), pytest.warns(UserWarning, match="second"):
         layer(1)
-    assert seen == [None]
+    assert calls == [None]
     layer.forward = lambda x: x
     with pytest.raises(KeyError, match="second"):
         layer(1)
-    assert seen == [None, "never", 1]  # called once, although another hook raises after it
+    assert calls == [None, "never", 1]  # called once, although another hook raises after it
 
 
 def test_backward_hooks_see_and_replace_gradients():
@@ -77,31 +77,31 @@ def test_backward_hooks_see_and_replace_gradients():
         def forward(self, a, b, name):
             return a * 2, b.detach(), name
 
-    seen = []
+    calls = []
 
-    def note(module, grad_input, grad_output):
-        seen.append([[None if g is None else g.tolist() for g in grads] for grads in (grad_input, grad_output)])
+    def record_gradients(module, grad_input, grad_output):
+        calls.append([[None if g is None else g.tolist() for g in grads] for grads in (grad_input, grad_output)])
 
     layer = Parts()
-    layer.register_full_backward_hook(note)
+    layer.register_full_backward_hook(record_gradients)
     layer.register_full_backward_pre_hook(lambda m, grads: (grads[0] * 3, None, None))
     layer.register_full_backward_hook(lambda m, gi, go: (gi[0] + 1, None, None))
     a, b = wg.ones(2, requires_grad=True), wg.ones(2)
     layer(a, b, "x")[0].sum().backward()
-    assert seen == [[[[6, 6], [0, 0], None], [[3, 3], None, None]]]
+    assert calls == [[[[6, 6], [0, 0], None], [[3, 3], None, None]]]
     assert a.grad.tolist() == [7, 7]
-    seen.clear()
+    calls.clear()
     inner = Double()
-    inner.register_full_backward_hook(note)
-    (inner(b) * a).sum().backward()  # no gradient goes through it, and none is asked of the input
-    assert seen == []
+    inner.register_full_backward_hook(record_gradients)
+    (inner(b) * a).sum().backward()  # no gradient flows through the module, and its input needs none
+    assert calls == []
     inner.scale = nn.Parameter(wg.ones(2))
     inner.forward = lambda x: x * inner.scale
     inner(b).sum().backward()
-    assert seen == [[[None], [[1, 1]]]]
+    assert calls == [[[None], [[1, 1]]]]
 
 
-def test_what_backward_hooks_refuse():
+def test_errors_of_backward_hooks():
     x = wg.ones(2, requires_grad=True)
     layer = nn.Sequential(nn.Identity())
     handle = layer.register_full_backward_hook(lambda m, gi, go: (gi[0], gi[0]))
@@ -121,27 +121,27 @@ def test_what_backward_hooks_refuse():
     changed = Double()
     changed.register_full_backward_hook(lambda m, gi, go: None)
     out = changed(x)
-    out += 1  # a result may be written
+    out += 1  # a result may be written in place
     out.sum().backward()
     assert x.grad.tolist() == [2, 2]
 
 
 def test_hooks_of_all_modules():
-    seen = []
+    calls = []
     handles = [
-        everywhere.register_module_forward_pre_hook(lambda m, args: seen.append(f"pre {type(m).__name__}")),
-        everywhere.register_module_forward_hook(lambda m, args, out: seen.append("after")),
-        everywhere.register_module_full_backward_pre_hook(lambda m, go: seen.append("back")),
-        everywhere.register_module_full_backward_hook(lambda m, gi, go: seen.append("through")),
+        module_hooks.register_module_forward_pre_hook(lambda m, args: calls.append(f"pre {type(m).__name__}")),
+        module_hooks.register_module_forward_hook(lambda m, args, out: calls.append("after")),
+        module_hooks.register_module_full_backward_pre_hook(lambda m, go: calls.append("back")),
+        module_hooks.register_module_full_backward_hook(lambda m, gi, go: calls.append("through")),
     ]
     try:
         nn.Sequential(Double())(wg.ones(2, requires_grad=True)).sum().backward()
     finally:
         for handle in handles:
             handle.remove()
-    assert seen == ["pre Sequential", "pre Double", "after", "after", "back", "back", "through", "through"]
+    assert calls == ["pre Sequential", "pre Double", "after", "after", "back", "back", "through", "through"]
     Double()(wg.ones(2))
-    assert len(seen) == 8
+    assert len(calls) == 8
 
 
 # States ---------------------------------------------------------------------------------------------------------------
@@ -153,8 +153,8 @@ class Counted(nn.Module):
     def __init__(self, count=0):
         super().__init__()
         self.weight = nn.Parameter(wg.ones(2))
-        self.register_buffer("kept", wg.zeros(1))
-        self.register_buffer("lost", wg.zeros(1), persistent=False)
+        self.register_buffer("saved", wg.zeros(1))
+        self.register_buffer("unsaved", wg.zeros(1), persistent=False)
         self.register_buffer("none", None)
         self.count = count
 
@@ -166,29 +166,29 @@ class Counted(nn.Module):
 
 
 def test_extra_state_versions_and_hooks_of_state_dicts():
-    seen = []
+    calls = []
     net = nn.Sequential(Counted(5), nn.Identity())
-    net.register_state_dict_pre_hook(lambda m, prefix, keep: seen.append((prefix, keep)))
+    net.register_state_dict_pre_hook(lambda m, prefix, keep: calls.append((prefix, keep)))
     net[0].register_state_dict_post_hook(lambda m, state, prefix, local: state.update({f"{prefix}more": 1}))
     state = net.state_dict()
-    assert list(state) == ["0.weight", "0.kept", "0._extra_state", "0.more"]
+    assert list(state) == ["0.weight", "0.saved", "0._extra_state", "0.more"]
     assert state._metadata == {"": {"version": 1}, "0": {"version": 3}, "1": {"version": 1}}
     assert next(iter(net.state_dict(prefix="a.", keep_vars=True))) == "a.0.weight"
-    assert seen == [("", False), ("a.", True)]
-    other = nn.Sequential(Counted(), nn.Identity())
-    other[0]._register_load_state_dict_pre_hook(lambda state, prefix, local, *rest: seen.append((prefix, local)))
-    other[0].register_load_state_dict_pre_hook(lambda m, state, prefix, *rest: state.pop(f"{prefix}more"))
-    other.register_load_state_dict_post_hook(lambda m, keys: keys.unexpected_keys.clear())
-    assert str(other.load_state_dict(OrderedDict(state, b=wg.ones(1)))) == "<All keys matched successfully>"
-    assert other[0].count == 5
-    other.load_state_dict(state)
-    assert seen[-1] == ("0.", {"version": 3})
+    assert calls == [("", False), ("a.", True)]
+    restored = nn.Sequential(Counted(), nn.Identity())
+    restored[0]._register_load_state_dict_pre_hook(lambda state, prefix, local, *rest: calls.append((prefix, local)))
+    restored[0].register_load_state_dict_pre_hook(lambda m, state, prefix, *rest: state.pop(f"{prefix}more"))
+    restored.register_load_state_dict_post_hook(lambda m, keys: keys.unexpected_keys.clear())
+    assert str(restored.load_state_dict(OrderedDict(state, b=wg.ones(1)))) == "<All keys matched successfully>"
+    assert restored[0].count == 5
+    restored.load_state_dict(state)
+    assert calls[-1] == ("0.", {"version": 3})
     net[0].register_state_dict_post_hook(lambda m, state, prefix, local: {})
     with pytest.raises(RuntimeError, match="returns None"):
         net.state_dict()
 
 
-def test_what_does_not_fit_is_listed_and_nothing_is_loaded():
+def test_mismatches_are_listed_and_nothing_is_loaded():
     net = nn.Sequential(Counted(1), nn.Linear(2, 2))
     state = net.state_dict()
     net[0].weight.data.fill_(7)
@@ -197,18 +197,18 @@ def test_what_does_not_fit_is_listed_and_nothing_is_loaded():
     state["0.other"] = wg.zeros(1)
     state["2.weight"] = wg.zeros(1)
     state["0.weight"] = wg.zeros(2)
-    del state["0.kept"], state["0._extra_state"]
+    del state["0.saved"], state["0._extra_state"]
     with pytest.raises(RuntimeError) as info:
         net.load_state_dict(state)
     assert isinstance(info.value, ValueError)
     assert str(info.value) == (
-        "load_state_dict of Sequential: missing: 0.kept, 0._extra_state; unexpected: 2.weight, 0.other; "
-        "1.weight: has shape [3, 2] there and [2, 2] in the module; 1.bias: must be a tensor, not list"
+        "load_state_dict of Sequential: missing: 0.saved, 0._extra_state; unexpected: 2.weight, 0.other; "
+        "1.weight: has shape [3, 2] in the state dict, [2, 2] in the module; 1.bias: must be a tensor, not list"
     )
     assert net[0].weight.tolist() == [7, 7]
     del state["1.weight"], state["1.bias"]
     missing, unexpected = net.load_state_dict(state, strict=False)
-    assert missing == ["0.kept", "0._extra_state", "1.weight", "1.bias"]
+    assert missing == ["0.saved", "0._extra_state", "1.weight", "1.bias"]
     assert unexpected == ["2.weight", "0.other"]
     assert net[0].weight.tolist() == [0, 0]
     with pytest.raises(TypeError, match="takes a mapping"):
@@ -219,13 +219,13 @@ def test_arrays_and_tensors_become_a_modules_state():
     layer = nn.Linear(2, 2)
     layer.load_state_dict({"weight": np.eye(2), "bias": np.array([1, 2], np.int32)})
     assert layer(wg.ones(1, 2)).tolist() == [[2, 3]]
-    given = {"weight": wg.ones(2, 2, dtype=wg.float64), "bias": wg.zeros(2, dtype=wg.float64)}
-    before = layer.weight
+    state = {"weight": wg.ones(2, 2, dtype=wg.float64), "bias": wg.zeros(2, dtype=wg.float64)}
+    old_weight = layer.weight
     layer.bias.requires_grad_(False)
-    layer.load_state_dict(given, assign=True)
-    assert layer.weight is not before
+    layer.load_state_dict(state, assign=True)
+    assert layer.weight is not old_weight
     assert isinstance(layer.weight, nn.Parameter)
-    assert layer.weight.data_ptr() == given["weight"].data_ptr()
+    assert layer.weight.data_ptr() == state["weight"].data_ptr()
     assert (layer.weight.requires_grad, layer.bias.requires_grad) == (True, False)
     single = nn.Module()
     single.value = nn.Parameter(wg.tensor(0.0))
@@ -236,17 +236,17 @@ def test_arrays_and_tensors_become_a_modules_state():
 # Names and copies -----------------------------------------------------------------------------------------------------
 
 
-def test_names_that_cannot_be_given():
+def test_invalid_names():
     layer = nn.Linear(2, 2)
     layer.part = nn.Identity()
     layer.register_buffer("state", wg.ones(1))
-    one = wg.ones(1)
+    array = wg.ones(1)
     for error, call in (
         (KeyError, lambda: layer.register_parameter("a.b", None)), (KeyError, lambda: layer.add_module("", None)),
         (TypeError, lambda: layer.register_buffer(3, None)), (KeyError, lambda: layer.add_module("forward", None)),
         (KeyError, lambda: layer.register_buffer("weight", None)), (TypeError, lambda: layer.register_buffer("u", 3)),
         (KeyError, lambda: layer.add_module("state", nn.Identity())), (TypeError, lambda: layer.add_module("u", 3)),
-        (TypeError, lambda: layer.register_parameter("u", one)), (TypeError, lambda: setattr(layer, "weight", one)),
+        (TypeError, lambda: layer.register_parameter("u", array)), (TypeError, lambda: setattr(layer, "weight", array)),
         (TypeError, lambda: setattr(layer, "part", 3)), (TypeError, lambda: setattr(layer, "state", 3)),
         (TypeError, lambda: setattr(layer, "weight", nn.Identity())), (ValueError, lambda: layer.train(1)),
         (AttributeError, lambda: layer.get_submodule("none")), (AttributeError, lambda: layer.get_parameter("state")),
@@ -279,19 +279,19 @@ def test_shared_parts_are_shared_in_copies():
     net.a, net.b = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
     net.b.weight, net.c = net.a.weight, net.a
     assert [name for name, _ in net.named_parameters()] == ["a.weight"]
-    every = ["a.weight", "b.weight", "c.weight"]
-    assert [name for name, _ in net.named_parameters(remove_duplicate=False)] == every
+    all_names = ["a.weight", "b.weight", "c.weight"]
+    assert [name for name, _ in net.named_parameters(remove_duplicate=False)] == all_names
     assert [name for name, _ in net.named_modules(remove_duplicate=False)] == ["", "a", "b", "c"]
     assert len(list(net.modules())) == 3
-    assert list(net.state_dict()) == every
+    assert list(net.state_dict()) == all_names
     calls = []
     net.register_forward_hook(calls.append)
-    for made in (copy.deepcopy(net.double()), pickle.loads(pickle.dumps(nn.ModuleDict({"x": net.a, "y": net.a})))):
-        one, two = (made.a, made.c) if hasattr(made, "a") else (made["x"], made["y"])
-        assert one is two
-        assert isinstance(one.weight, nn.Parameter)
-        assert one.weight is not net.a.weight
-        assert one.weight.dtype is wg.float64
+    for clone in (copy.deepcopy(net.double()), pickle.loads(pickle.dumps(nn.ModuleDict({"x": net.a, "y": net.a})))):
+        first, second = (clone.a, clone.c) if hasattr(clone, "a") else (clone["x"], clone["y"])
+        assert first is second
+        assert isinstance(first.weight, nn.Parameter)
+        assert first.weight is not net.a.weight
+        assert first.weight.dtype is wg.float64
     assert len(copy.deepcopy(net)._forward_hooks) == 1
     buffer = copy.deepcopy(nn.Buffer(wg.ones(2), persistent=False))
     assert (type(buffer), buffer.persistent) == (nn.Buffer, False)
@@ -301,19 +301,19 @@ def test_shared_parts_are_shared_in_copies():
 def test_conversions_keep_parameters():
     layer = nn.Linear(2, 3)
     layer.register_buffer("count", wg.zeros(1, dtype=wg.int64))
-    before = layer.weight
+    weight = layer.weight
     layer.to(wg.zeros(1, dtype=wg.float64)).to("cpu", wg.float64, True)
-    assert layer.weight is before
-    assert (before.dtype, layer.count.dtype) == (wg.float64, wg.int64)
+    assert layer.weight is weight
+    assert (weight.dtype, layer.count.dtype) == (wg.float64, wg.int64)
     layer.type(wg.float32)
     assert layer.count.dtype is wg.float32
     layer.to_empty(device="cpu")
-    assert (layer.weight is before, tuple(before.shape), before.requires_grad) == (True, (3, 2), True)
+    assert (layer.weight is weight, tuple(weight.shape), weight.requires_grad) == (True, (3, 2), True)
     frozen = nn.Sequential(nn.Linear(1, 1))
-    frozen[0].train = lambda mode=True: seen.append(mode)
-    seen = []
+    frozen[0].train = lambda mode=True: modes.append(mode)
+    modes = []
     frozen.eval()
-    assert seen == [False]  # parts decide for themselves
+    assert modes == [False]  # children override `train`
 
 
 # Containers -----------------------------------------------------------------------------------------------------------
@@ -342,16 +342,16 @@ def test_sequences_of_modules():
     ):  # fmt: skip
         with pytest.raises(error):
             call()
-    listed = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.ReLU()])
-    assert repr(nn.Sequential(listed)) == (
+    modules = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.ReLU()])
+    assert repr(nn.Sequential(modules)) == (
         "Sequential(\n  (0): ModuleList(\n    (0-1): 2 x Linear(in_features=2, out_features=2, bias=True)\n"
         "    (2): ReLU()\n  )\n)"
     )
-    listed += [nn.Tanh()]
-    assert len(listed + [nn.Tanh()]) == 5
-    assert [repr(part) for part in listed[2:]] == ["ReLU()", "Tanh()"]
+    modules += [nn.Tanh()]
+    assert len(modules + [nn.Tanh()]) == 5
+    assert [repr(part) for part in modules[2:]] == ["ReLU()", "Tanh()"]
     with pytest.raises(NotImplementedError, match="forward"):
-        listed(1)
+        modules(1)
     assert repr(nn.ModuleList()) == "ModuleList()"
 
 
@@ -363,27 +363,27 @@ def test_dicts_of_modules():
     assert [name for name, _ in named.items()] == list(named.keys()) == ["a", "c"]
     named.clear()
     assert (len(named), list(named.values())) == (0, [])
-    for error, given in ((TypeError, 3), (TypeError, [1]), (ValueError, [("a",)]), (KeyError, {"keys": nn.ReLU()})):
+    for error, argument in ((TypeError, 3), (TypeError, [1]), (ValueError, [("a",)]), (KeyError, {"keys": nn.ReLU()})):
         with pytest.raises(error):
-            nn.ModuleDict(given)
+            nn.ModuleDict(argument)
     with pytest.raises(NotImplementedError):
         named(1)
 
 
 def test_parameters_in_lists_and_dicts():
-    listed = nn.ParameterList([wg.ones(2, 3), nn.Parameter(wg.zeros(1)), "text"])
-    listed += [wg.ones(1)]
-    assert repr(listed) == (
+    params = nn.ParameterList([wg.ones(2, 3), nn.Parameter(wg.zeros(1)), "text"])
+    params += [wg.ones(1)]
+    assert repr(params) == (
         "ParameterList(\n    (0): Parameter containing: [weftgrad.float32 of size 2x3]\n"
         "    (1): Parameter containing: [weftgrad.float32 of size 1]\n    (2): Object of type: str\n"
         "    (3): Parameter containing: [weftgrad.float32 of size 1]\n)"
     )
-    assert (listed[2], len(listed), list(listed.state_dict())) == ("text", 4, ["0", "1", "3"])
-    assert [tuple(p.shape) for p in listed[:2]] == [(2, 3), (1,)]
-    listed[-2] = wg.ones(4)
-    assert isinstance(listed[2], nn.Parameter)
+    assert (params[2], len(params), list(params.state_dict())) == ("text", 4, ["0", "1", "3"])
+    assert [tuple(p.shape) for p in params[:2]] == [(2, 3), (1,)]
+    params[-2] = wg.ones(4)
+    assert isinstance(params[2], nn.Parameter)
     named = nn.ParameterDict({"b": wg.ones(2), "a": wg.ones(1)})
-    assert [name for name, _ in named.named_parameters()] == ["a", "b"]  # a plain dict's, by name
+    assert [name for name, _ in named.named_parameters()] == ["a", "b"]  # entries of a plain dict are sorted by name
     named["n"] = 3
     assert named.setdefault("s", wg.ones(1)) is named["s"]
     assert (named.get("none", 4), list(reversed(named)), named.popitem()[0]) == (4, ["s", "n", "b", "a"], "s")
@@ -392,8 +392,8 @@ def test_parameters_in_lists_and_dicts():
     assert (named.pop("n"), list(named.copy()), "y" in named) == (3, ["a", "b", "y"], True)
     assert [k for k, v in named.fromkeys(["u", "v"], 1).items() if v == 1] == ["u", "v"]
     for error, call in (
-        (IndexError, lambda: listed[4]), (TypeError, lambda: listed.extend(listed[0])),
-        (RuntimeError, lambda: listed(1)), (KeyError, lambda: named["none"]), (AttributeError, lambda: named["none"]),
+        (IndexError, lambda: params[4]), (TypeError, lambda: params.extend(params[0])),
+        (RuntimeError, lambda: params(1)), (KeyError, lambda: named["none"]), (AttributeError, lambda: named["none"]),
         (RuntimeError, lambda: named(1)), (TypeError, lambda: named.update(3)),
         (KeyError, lambda: nn.ParameterDict().popitem()),
     ):  # fmt: skip
@@ -403,32 +403,32 @@ def test_parameters_in_lists_and_dicts():
     assert repr(named) == "ParameterDict()"
 
 
-# Layers that wait -----------------------------------------------------------------------------------------------------
+# Lazy layers ----------------------------------------------------------------------------------------------------------
 
 
-def test_layers_take_their_sizes_from_the_first_input():
+def test_lazy_layers_take_their_sizes_from_the_first_input():
     net = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
     assert repr(net[0]) == "LazyLinear(in_features=0, out_features=3, bias=True)"
     assert [repr(p) for p in net[0].parameters()] == ["<UninitializedParameter>"] * 2
-    loaded, kept = copy.deepcopy(net), pickle.loads(pickle.dumps(net))
+    copied, unpickled = copy.deepcopy(net), pickle.loads(pickle.dumps(net))
     for call in (lambda: net[0].weight.shape, lambda: net[0].weight + 1):
         with pytest.raises(RuntimeError, match="no shape yet"):
             call()
     assert nn.LazyLinear(3).half().weight.dtype is wg.float16
     weight = net[0].weight
-    for each in (net, loaded):
-        each[1].forward = lambda x: x  # what it computes is tested elsewhere
+    for model in (net, copied):
+        model[1].forward = lambda x: x  # what it computes is tested elsewhere
     assert net(wg.ones(4, 2)).shape == (4, 3)
     assert weight is net[0].weight
     assert [type(part).__name__ for part in net] == ["Linear", "BatchNorm1d"]
     assert (tuple(weight.shape), weight.dtype, weight.requires_grad) == ((3, 2), wg.float32, True)
     assert len(net[0]._forward_pre_hooks) == 0
     assert 0 < abs(weight.detach().numpy()).max() <= 2**-0.5  # drawn as by Linear
-    loaded.load_state_dict(net.state_dict())
-    assert not loaded[0].has_uninitialized_params()
-    loaded.eval()(wg.ones(4, 2))
-    assert repr(loaded) == repr(net)
-    kept.load_state_dict(loaded.state_dict())
+    copied.load_state_dict(net.state_dict())
+    assert not copied[0].has_uninitialized_params()
+    copied.eval()(wg.ones(4, 2))
+    assert repr(copied) == repr(net)
+    unpickled.load_state_dict(copied.state_dict())
     empty = nn.LazyLinear(3)
     empty.load_state_dict(nn.LazyLinear(3).state_dict())
     assert empty.has_uninitialized_params()
@@ -436,7 +436,7 @@ def test_layers_take_their_sizes_from_the_first_input():
         net[0].load_state_dict(empty.state_dict())
 
 
-def test_layers_that_convolve_take_their_channels_from_the_first_input():
+def test_lazy_convolutions_take_their_channels_from_the_first_input():
     for kind, shape, expected in (
         (nn.LazyConv1d, (1, 4, 5), (2, 2, 3)), (nn.LazyConvTranspose1d, (4, 5), (4, 1, 3)),
     ):  # fmt: skip
@@ -460,30 +460,30 @@ def deep():
     return nn.Sequential(*[nn.Sequential(*layers[i : i + 3]) for i in range(0, 12, 3)])
 
 
-def step(net, how):
-    """The loss, every gradient and the next random number, and the bytes held before backward."""
+def step(net, checkpointing):
+    """Return every gradient and the next random number, and the bytes held before backward."""
     net.zero_grad()
     wg.manual_seed(7)
     x = wg.tensor(np.linspace(-1, 0, 256 * 32, dtype=np.float32).reshape(256, 32), requires_grad=True)
-    before = wg.memory_allocated()
+    bytes_before = wg.memory_allocated()
     out = x
-    if how == "sequential":
+    if checkpointing == "sequential":
         out = checkpoint_sequential(net, 2, x, use_reentrant=False)
     else:
         for part in net:
-            out = part(out) if how is None else checkpoint(part, out, use_reentrant=how)
-    held = wg.memory_allocated() - before
+            out = part(out) if checkpointing is None else checkpoint(part, out, use_reentrant=checkpointing)
+    held_bytes = wg.memory_allocated() - bytes_before
     out.sum().backward()
-    return [x.grad.numpy(), *(p.grad.numpy() for p in net.parameters()), wg.rand(1).item()], held
+    return [x.grad.numpy(), *(p.grad.numpy() for p in net.parameters()), wg.rand(1).item()], held_bytes
 
 
-@pytest.mark.parametrize("how", [True, False, "sequential"])
-def test_checkpoints_give_the_same_bits_from_less_memory(how):
+@pytest.mark.parametrize("checkpointing", [True, False, "sequential"])
+def test_checkpoints_give_the_same_bits_from_less_memory(checkpointing):
     net = deep()
-    expected, everything = step(net, None)
-    found, held = step(net, how)
-    assert all((a == b).all() if isinstance(a, np.ndarray) else a == b for a, b in zip(expected, found, strict=True))
-    assert held < 0.6 * everything
+    expected, plain_bytes = step(net, None)
+    actual, held_bytes = step(net, checkpointing)
+    assert all((a == b).all() if isinstance(a, np.ndarray) else a == b for a, b in zip(expected, actual, strict=True))
+    assert held_bytes < 0.6 * plain_bytes
 
 
 def test_checkpoints_in_checkpoints_higher_derivatives_and_written_values():
@@ -495,33 +495,33 @@ def test_checkpoints_in_checkpoints_higher_derivatives_and_written_values():
     def outer(x, *, scale):
         return checkpoint(inner, x * scale, use_reentrant=False).exp()
 
-    found = []
-    for kept in (False, True):
+    derivatives = []
+    for is_plain in (False, True):
         x = wg.tensor([-1.0, 0.5, 0.25], requires_grad=True)
-        y = inner(x * 2).exp() if kept else checkpoint(outer, x, scale=2, use_reentrant=False)
+        y = inner(x * 2).exp() if is_plain else checkpoint(outer, x, scale=2, use_reentrant=False)
         (first,) = wg.autograd.grad(y.sum(), x, create_graph=True)
         (second,) = wg.autograd.grad(first.sum(), x, retain_graph=True)
-        (again,) = wg.autograd.grad(first.sum(), x)
-        assert again.tolist() == second.tolist()
-        found.append((first.tolist(), second.tolist()))
-    assert found[0] == found[1]
+        (second_again,) = wg.autograd.grad(first.sum(), x)
+        assert second_again.tolist() == second.tolist()
+        derivatives.append((first.tolist(), second.tolist()))
+    assert derivatives[0] == derivatives[1]
 
 
-def test_checkpoints_cast_again_what_autocast_cast():
+def test_checkpoints_repeat_the_casts_of_autocast():
     layer = linear(np.eye(2), [1, 2])
-    found = []
-    for kept in (True, False):
+    results = []
+    for is_plain in (True, False):
         layer.zero_grad()
         x = wg.tensor([[0.3, 0.7]], requires_grad=True)
         with wg.autocast("cpu", dtype=wg.bfloat16):
-            y = layer(layer(x)) if kept else checkpoint(lambda x: layer(layer(x)), x, use_reentrant=False)
-        y.sum().backward()  # outside of the region, whose casts are gone
-        found.append((y.dtype, x.grad.tolist(), layer.weight.grad.tolist(), layer.bias.grad.tolist()))
-    assert found[0] == found[1]
-    assert found[0][0] is wg.bfloat16
+            y = layer(layer(x)) if is_plain else checkpoint(lambda x: layer(layer(x)), x, use_reentrant=False)
+        y.sum().backward()  # outside the autocast region, whose cached casts are gone
+        results.append((y.dtype, x.grad.tolist(), layer.weight.grad.tolist(), layer.bias.grad.tolist()))
+    assert results[0] == results[1]
+    assert results[0][0] is wg.bfloat16
 
 
-def test_what_checkpoints_refuse():
+def test_errors_of_checkpoints():
     x = wg.ones(3, requires_grad=True)
     runs = []
 

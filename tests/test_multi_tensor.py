@@ -1,15 +1,15 @@
-"""One kernel for many tensors: tensors anywhere in memory, of every layout, on every schedule of OpenCL."""
+"""Check kernels that update many tensors in one launch: any addresses, every layout, every OpenCL schedule."""
 
 import threading
 
 import numpy as np
 import pytest
-from vendors import posing
+from vendors import change_capabilities
 
 import weftgrad as wg
 from weftgrad.runtime.backends import cpu
 from weftgrad.runtime.backends.protocol import Capabilities
-from weftgrad.runtime.kinds.many import BASES, runs
+from weftgrad.runtime.kinds.many import BASES, make_runs
 from weftgrad.runtime.multi_tensor import MultiTensor
 from weftgrad.runtime.records import registry
 from weftgrad.runtime.schedules import spaces
@@ -19,32 +19,32 @@ NUMBERS = (0.5, 0.75, 0.25, 0.125, -1.0)
 SHAPES = [(3, 5), (), (17,), (0, 4), (300, 7), (64,), (1,)]
 
 
-def moved(p, g, b):
-    """Gradient ascent with momentum and weight decay, in float64."""
+def momentum_step(p, g, b):
+    """Return the parameter and buffer after one step of gradient ascent with momentum and weight decay, in float64."""
     p, g, b = (np.asarray(x, np.float64) for x in (p, g, b))
     b = 0.75 * b + 0.25 * (0.125 * p - g)
     return p - 0.5 * b, b
 
 
-def arrays(shapes, seed=0):
+def random_arrays(shapes, seed=0):
     rng = np.random.default_rng(seed)
     return [[np.asarray(rng.standard_normal(s), np.float32) for s in shapes] for _ in range(3)]
 
 
-def tensors(given, device="cpu"):
-    return [[wg.tensor(x, device=device) for x in each] for each in given]
+def to_tensors(arrays, device="cpu"):
+    return [[wg.tensor(x, device=device) for x in row] for row in arrays]
 
 
-def check(update, lists, given):
-    expected = [moved(*each) for each in zip(*given, strict=True)]
+def check(update, lists, arrays):
+    expected = [momentum_step(*operands) for operands in zip(*arrays, strict=True)]
     update(lists, NUMBERS)
     for p, b, (new, buffer) in zip(lists[0], lists[2], expected, strict=True):
         np.testing.assert_allclose(p.cpu().numpy(), new, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(b.cpu().numpy(), buffer, rtol=1e-5, atol=1e-6)
 
 
-def values(lists):
-    return [[t.cpu().numpy().copy() for t in each] for each in lists]
+def to_arrays(lists):
+    return [[t.cpu().numpy().copy() for t in row] for row in lists]
 
 
 @pytest.fixture
@@ -58,31 +58,31 @@ def launches():
 
 @pytest.fixture(params=["cpu", "gpu", "poor"])
 def schedules(request, monkeypatch):
-    """The schedules of a CPU, of a GPU, and of one whose groups are small."""
+    """The schedules of a CPU, of a GPU, and of a GPU with small work-groups."""
     gpu = {"style": "gpu", "lanes": 4, "max_group": 64 if request.param == "poor" else 256}
-    yield from posing({} if request.param == "cpu" else gpu, monkeypatch)
+    yield from change_capabilities({} if request.param == "cpu" else gpu, monkeypatch)
 
 
 def test_values(update, schedules):
-    """Also where a work-item's share, or a row of the table, ends in the middle of a tensor."""
+    """Include sizes where a work-item's share, or a row of the address table, ends in the middle of a tensor."""
     for shapes in (SHAPES, [(50, 999), *SHAPES]):
-        given = arrays(shapes)
-        check(update, tensors(given), given)
+        arrays = random_arrays(shapes)
+        check(update, to_tensors(arrays), arrays)
 
 
 def test_on_a_device_with_memory_of_its_own(update):
-    """The table is copied there, and nothing waits."""
+    """The address table is copied to the device, without a synchronisation."""
     driver = wg.device("opencl:0").driver
-    given = arrays(SHAPES)
-    lists = tensors(given, "opencl:0")
-    check(update, lists, given)
-    before = driver.launches
+    arrays = random_arrays(SHAPES)
+    lists = to_tensors(arrays, "opencl:0")
+    check(update, lists, arrays)
+    launches_before = driver.launches
     lists[1] = [t.clone() for t in lists[1]]  # the gradients move
-    given = values(lists)
-    begun = driver.launches - before
-    assert begun == sum(0 not in s for s in SHAPES)
-    check(update, lists, given)
-    assert driver.launches == before + begun + 1
+    arrays = to_arrays(lists)
+    copy_launches = driver.launches - launches_before
+    assert copy_launches == sum(0 not in s for s in SHAPES)
+    check(update, lists, arrays)
+    assert driver.launches == launches_before + copy_launches + 1
 
 
 def test_one_launch_and_no_memory(update, monkeypatch):
@@ -92,100 +92,101 @@ def test_one_launch_and_no_memory(update, monkeypatch):
     monkeypatch.setattr(driver, "allocate", None)
     monkeypatch.setattr(driver, "synchronize", None)
     monkeypatch.setattr(cpu.CpuStream, "synchronize", None)
-    versions = [[t._version for t in each] for each in lists]
-    before = launches()
+    versions = [[t._version for t in row] for row in lists]
+    launches_before = launches()
     update(lists, NUMBERS)
-    assert launches() == before + 1
-    bumped = [[t._version - v for t, v in zip(*each, strict=True)] for each in zip(lists, versions, strict=True)]
+    assert launches() == launches_before + 1
+    version_changes = [[t._version - v for t, v in zip(*row, strict=True)] for row in zip(lists, versions, strict=True)]
     expected = [int(0 not in s) for s in SHAPES]
-    assert bumped == [expected, [0] * len(SHAPES), expected]
+    assert version_changes == [expected, [0] * len(SHAPES), expected]
 
 
-def test_whatever_moves_is_noticed(update):
-    lists = tensors(arrays(SHAPES))
-    check(update, lists, values(lists))
-    kept = []
-    for turn in range(4):
-        if turn == 0:  # other tensors
-            kept, lists[1] = lists[1], [t.clone() for t in lists[1]]
-        elif turn == 1:  # another place under the same tensor
+def test_changed_tensors_are_noticed(update):
+    lists = to_tensors(random_arrays(SHAPES))
+    check(update, lists, to_arrays(lists))
+    old_gradients = []
+    for change in range(4):
+        if change == 0:  # other tensors
+            old_gradients, lists[1] = lists[1], [t.clone() for t in lists[1]]
+        elif change == 1:  # other memory under the same tensor
             lists[0][0].data = wg.tensor(np.full((3, 5), 2, np.float32))
-        elif turn == 2:  # another layout
-            lists = [[*each[1:], wg.ones(2, 3)] for each in lists]
-        else:  # of one tensor alone
+        elif change == 2:  # another layout
+            lists = [[*row[1:], wg.ones(2, 3)] for row in lists]
+        else:  # one tensor only
             lists[2][4] = lists[2][4].clone()
-        check(update, lists, values(lists))
-    assert np.array_equal(kept[0].numpy(), arrays(SHAPES)[1][0])  # what was left alone is as it was
+        check(update, lists, to_arrays(lists))
+    # Replaced tensors are not written.
+    assert np.array_equal(old_gradients[0].numpy(), random_arrays(SHAPES)[1][0])
 
 
 def test_memory_of_many_owners(update):
-    """Arrays that are not the pool's: one launch all the same, which is done when the call returns."""
+    """Arrays outside the pool still need one launch only, which has finished when the call returns."""
     count = 2 * BASES
-    given = arrays([(5,)] * count)
-    owned = [[x.copy() for x in each] for each in given]
-    lists = [[wg.from_numpy(x) for x in each] for each in owned]
-    launched = launches()
+    arrays = random_arrays([(5,)] * count)
+    owned = [[x.copy() for x in row] for row in arrays]
+    lists = [[wg.from_numpy(x) for x in row] for row in owned]
+    launches_before = launches()
     update(lists, NUMBERS)
-    assert launches() - launched == 1
-    for p, b, *each in zip(owned[0], owned[2], *given, strict=True):
-        np.testing.assert_allclose((p, b), moved(*each), rtol=1e-5, atol=1e-6)
-    check(update, lists, values(lists))
+    assert launches() - launches_before == 1
+    for p, b, *operands in zip(owned[0], owned[2], *arrays, strict=True):
+        np.testing.assert_allclose((p, b), momentum_step(*operands), rtol=1e-5, atol=1e-6)
+    check(update, lists, to_arrays(lists))
 
 
 def test_layouts(update):
-    """Dense ones go together if their elements lie in one order; what has gaps, or lies otherwise, goes alone."""
-    given = arrays([(4, 6)] * 4)
-    lists = tensors(given)
-    for each in lists:
-        each[0] = each[0].t().contiguous().t()  # dense, columns first
-        each[1] = wg.zeros(4, 12)[:, ::2].copy_(each[1])  # with gaps
-    lists[1][2] = lists[1][2].t().contiguous().t()  # a gradient that lies otherwise than its parameter
-    begun = launches()
-    update([each[:1] for each in lists], NUMBERS)
-    assert launches() == begun + 1
-    lists[0][0].copy_(wg.tensor(given[0][0]))
-    lists[2][0].copy_(wg.tensor(given[2][0]))
-    begun = launches()
-    check(update, lists, given)
-    assert launches() == begun + 3
+    """Dense tensors with the same element order share a launch; tensors with gaps or another order get their own."""
+    arrays = random_arrays([(4, 6)] * 4)
+    lists = to_tensors(arrays)
+    for row in lists:
+        row[0] = row[0].t().contiguous().t()  # dense, column-major
+        row[1] = wg.zeros(4, 12)[:, ::2].copy_(row[1])  # with gaps
+    lists[1][2] = lists[1][2].t().contiguous().t()  # a gradient whose layout differs from its parameter's
+    launches_before = launches()
+    update([row[:1] for row in lists], NUMBERS)
+    assert launches() == launches_before + 1
+    lists[0][0].copy_(wg.tensor(arrays[0][0]))
+    lists[2][0].copy_(wg.tensor(arrays[2][0]))
+    launches_before = launches()
+    check(update, lists, arrays)
+    assert launches() == launches_before + 3
     assert lists[0][0].stride() == (1, 4)
 
 
-def test_dtypes_and_devices_have_launches_of_their_own(update):
-    given = arrays([(40,)] * 3)
-    lists = tensors(given)
-    for each in lists:
-        each[1] = each[1].to("opencl:0")
-        each[2] = each[2].double()
-    check(update, lists, given)
+def test_dtypes_and_devices_have_their_own_launches(update):
+    arrays = random_arrays([(40,)] * 3)
+    lists = to_tensors(arrays)
+    for row in lists:
+        row[1] = row[1].to("opencl:0")
+        row[2] = row[2].double()
+    check(update, lists, arrays)
 
 
 def test_streams_and_threads(update):
-    lists = tensors(arrays(SHAPES))
-    check(update, lists, values(lists))
+    lists = to_tensors(random_arrays(SHAPES))
+    check(update, lists, to_arrays(lists))
     stream = wg.Stream("cpu")
     with stream:
-        given = values(lists)
+        arrays = to_arrays(lists)
         update(lists, NUMBERS)
     stream.synchronize()
-    for p, *each in zip(lists[0], *given, strict=True):
-        np.testing.assert_allclose(p.numpy(), moved(*each)[0], rtol=1e-5, atol=1e-6)
-    worker = threading.Thread(target=check, args=(update, lists, values(lists)))
+    for p, *operands in zip(lists[0], *arrays, strict=True):
+        np.testing.assert_allclose(p.numpy(), momentum_step(*operands)[0], rtol=1e-5, atol=1e-6)
+    worker = threading.Thread(target=check, args=(update, lists, to_arrays(lists)))
     worker.start()
     worker.join()
-    check(update, lists, values(lists))
+    check(update, lists, to_arrays(lists))
 
 
-def test_a_table_in_use_is_left_alone(update, monkeypatch):
-    """Work on the pooled queue that has not ended reads it still."""
-    lists = tensors(arrays([(40000,)]))
+def test_a_table_in_use_is_not_overwritten(update, monkeypatch):
+    """Unfinished work on the pooled queue still reads the table."""
+    lists = to_tensors(random_arrays([(40000,)]))
     for _ in range(6):
         lists[1] = [lists[1][0].clone()]
-        check(update, lists, values(lists))
+        check(update, lists, to_arrays(lists))
     (group,) = update._groups
     assert len(group.tables[0]) <= 2
     monkeypatch.setattr(type(group.tables[0][0]), "busy", True)
-    check(update, [lists[0], [lists[1][0].clone()], lists[2]], values(lists))
+    check(update, [lists[0], [lists[1][0].clone()], lists[2]], to_arrays(lists))
     assert len(group.tables[0]) >= 2
 
 
@@ -197,19 +198,19 @@ def test_errors(update):
 
 
 @pytest.mark.parametrize("style", ["cpu", "gpu"])
-def test_runs_are_every_element_once(style):
-    able = Capabilities(style=style, cores=3)
+def test_runs_cover_every_element_once(style):
+    caps = Capabilities(style=style, cores=3)
     for sizes in ([1], [40000, 1, 65536, 100], [700000], [3] * 500 + [50000], [2000000, 5]):
-        found = runs(sizes, able, {} if style == "cpu" else spaces["opencl-gpu/many"].fallback)
-        assert found.numel == sum(sizes)
+        runs = make_runs(sizes, caps, {} if style == "cpu" else spaces["opencl-gpu/many"].fallback)
+        assert runs.numel == sum(sizes)
         covered = [np.zeros(n, int) for n in sizes]
-        for tensor, start, count in zip(found.tensor, found.start, found.count, strict=True):
+        for tensor, start, count in zip(runs.tensor, runs.start, runs.count, strict=True):
             covered[tensor][start : start + count] += 1
         assert all((c == 1).all() for c in covered)
         if style == "cpu":
-            shares = np.add.reduceat(found.count, found.heads[:-1])
-            assert len(shares) == found.items
+            shares = np.add.reduceat(runs.count, runs.heads[:-1])
+            assert len(shares) == runs.items
             assert shares[:-1].min(initial=shares[0]) == shares.max()
-            assert found.heads[-1] == len(found.count)
+            assert runs.heads[-1] == len(runs.count)
         else:
-            assert found.items == len(found.count)
+            assert runs.items == len(runs.count)

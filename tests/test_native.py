@@ -1,4 +1,4 @@
-"""The path of every op in C beside the same in Python: what they make is compared slot by slot and bit by bit."""
+"""Compare the C implementation of op calls with the Python one: all slots of their results, and all bits."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from weftgrad.runtime.records import registry
 from weftgrad.runtime.tensor import Extra, Tensor
 
 needs_c = pytest.mark.skipif(not native.present, reason="compiled without C")
-OF_RESULT = ("meta", "needs", "output", "extra")
-OF_STORAGE = ("_pool", "device", "nbytes", "owner", "version")
+RESULT_SLOTS = ("meta", "needs", "output", "extra")
+STORAGE_SLOTS = ("_pool", "device", "nbytes", "owner", "version")
 
 
 def cpu(*shape: int, grad: bool = False, dtype: Any = None) -> Any:
@@ -38,38 +38,38 @@ def cpu(*shape: int, grad: bool = False, dtype: Any = None) -> Any:
 
 
 def slots(value: Any) -> dict[str, Any]:
-    """Every slot of an object that is set."""
+    """Return the set slots of an object, by name."""
     names = [n for c in type(value).__mro__ for n in getattr(c, "__slots__", ()) if n != "__weakref__"]
     return {n: getattr(value, n) for n in names if hasattr(value, n)}
 
 
-def as_seen(value: Any) -> Any:
-    """An object in a form that equals that of its twin: what differs from call to call left out."""
+def comparable(value: Any) -> Any:
+    """Return a form of an object that is equal for equal calls, without the fields that differ from call to call."""
     if isinstance(value, Extra | Saved):
-        return {k: as_seen(v) for k, v in slots(value).items() if k not in ("storage", "start")}
+        return {k: comparable(v) for k, v in slots(value).items() if k not in ("storage", "start")}
     if isinstance(value, tuple):
-        return tuple(map(as_seen, value))
+        return tuple(map(comparable, value))
     return id(value) if isinstance(value, Tensor) else value
 
 
 def compare(record: str, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> None:
     op = registry[record]
-    dispatch.call(op, operands, statics)  # planned, and its kernels built
-    made = [f(op, operands, statics) for f in (dispatch.call, dispatch._call)]
-    ours, twins = (m if isinstance(m, tuple) else (m,) for m in made)
+    dispatch.call(op, operands, statics)  # plan the call and build its kernels
+    results = [f(op, operands, statics) for f in (dispatch.call, dispatch._call)]
+    ours, twins = (m if isinstance(m, tuple) else (m,) for m in results)
     assert len(ours) == len(twins)
     for a, b in zip(ours, twins, strict=True):
         assert type(a) is type(b) is Tensor
         assert slots(a).keys() == slots(b).keys(), record
         assert slots(a.storage).keys() == slots(b.storage).keys(), record
-        for name in OF_RESULT:
-            assert as_seen(getattr(a, name)) == as_seen(getattr(b, name)), (record, name)
-        for name in OF_STORAGE:
+        for name in RESULT_SLOTS:
+            assert comparable(getattr(a, name)) == comparable(getattr(b, name)), (record, name)
+        for name in STORAGE_SLOTS:
             assert getattr(a.storage, name) is getattr(b.storage, name) or getattr(a.storage, name) == getattr(
                 b.storage, name
             ), (record, name)
-        for each in (a.storage, b.storage):
-            assert each.block is None or each.buffer is each.block.segment.handle.buffer is not None, record
+        for storage in (a.storage, b.storage):
+            assert storage.block is None or storage.buffer is storage.block.segment.handle.buffer is not None, record
         np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy(), err_msg=record)
         compare_nodes(a.node, b.node, record)
 
@@ -82,14 +82,14 @@ def compare_nodes(a: Any, b: Any, record: str) -> None:
     for name in ("recipe", "statics", "hooks", "function", "freed", "trace"):
         assert getattr(a, name) == getattr(b, name), (record, name)
     for name in ("edges", "saved", "saved_out"):
-        assert as_seen(getattr(a, name)) == as_seen(getattr(b, name)), (record, name)
-    assert a.sequence < b.sequence  # one numbering
+        assert comparable(getattr(a, name)) == comparable(getattr(b, name)), (record, name)
+    assert a.sequence < b.sequence  # both number their nodes from one counter
 
 
 @needs_c
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("size", [5, 1 << 17])  # on the calling thread; by the workers
-def test_calls_make_the_same(size: int, grad: bool) -> None:
+@pytest.mark.parametrize("size", [5, 1 << 17])  # small runs on the calling thread, large on the workers
+def test_calls_give_the_same_results(size: int, grad: bool) -> None:
     x, y = cpu(size, grad=grad), cpu(size)
     compare("add", (x, y))
     compare("add", (y, x))
@@ -97,11 +97,11 @@ def test_calls_make_the_same(size: int, grad: bool) -> None:
     compare("mul", (True, x))
     compare("exp", (x,))
     compare("softmax", (cpu(4, size, grad=grad),), (-1,))
-    compare("add", (x * 1, y.view(size)))  # of a result with a node, and a view
+    compare("add", (x * 1, y.view(size)))  # operands with a node, and a view
 
 
 @needs_c
-def test_views_make_the_same() -> None:
+def test_views_are_the_same() -> None:
     for grad in (False, True):
         x = cpu(6, 4, grad=grad)
         y = x * 1
@@ -118,49 +118,49 @@ def test_the_launcher_is_in_use() -> None:
     _ = x + y
     key = (registry["add"], (), x.meta, y.meta, 0)
     assert type(state.plans[key].run).__name__ == "HostLauncher"
-    before, driver = device("cpu").driver.launches, device("cpu").driver
+    launches_before, driver = device("cpu").driver.launches, device("cpu").driver
     _ = x + y
-    assert driver.launches == before + 1
+    assert driver.launches == launches_before + 1
     assert dispatch.call is not dispatch._call
 
 
-WHOLE = st.one_of(st.booleans(), st.integers(-(1 << 70), 1 << 70), st.integers(-300, 300))
-REAL = st.one_of(WHOLE, st.floats(width=64), st.floats(1e38, 1e39), st.floats(6e4, 7e4))
-ADDED = st.one_of(
-    st.tuples(st.sampled_from(["float32", "float64", "float16"]), REAL),
-    st.tuples(st.sampled_from(["int8", "uint8", "int16", "int32", "int64"]), WHOLE),
+INTEGERS = st.one_of(st.booleans(), st.integers(-(1 << 70), 1 << 70), st.integers(-300, 300))
+NUMBERS = st.one_of(INTEGERS, st.floats(width=64), st.floats(1e38, 1e39), st.floats(6e4, 7e4))
+DTYPES_AND_NUMBERS = st.one_of(
+    st.tuples(st.sampled_from(["float32", "float64", "float16"]), NUMBERS),
+    st.tuples(st.sampled_from(["int8", "uint8", "int16", "int32", "int64"]), INTEGERS),
 )
 
 
 @needs_c
 @settings(max_examples=60, deadline=None)
-@given(added=ADDED)
-def test_numbers_reach_kernels_as_they_do_from_python(added: tuple[str, Any]) -> None:
-    dtype, number = added
+@given(dtype_and_number=DTYPES_AND_NUMBERS)
+def test_numbers_reach_kernels_as_they_do_from_python(dtype_and_number: tuple[str, Any]) -> None:
+    dtype, number = dtype_and_number
     kind = getattr(wg, dtype)
     x = cpu(3, dtype=kind)
     record, out = registry["add"], wg.empty(3, device="cpu", dtype=kind)
-    planned = dispatch.plan_into(record, (x, type(number)(1)), (), (out,))
-    assert type(planned.run).__name__ == "HostLauncher"
+    plan = dispatch.plan_into(record, (x, type(number)(1)), (), (out,))
+    assert type(plan.run).__name__ == "HostLauncher"
     stream = device("cpu").driver.default_stream
-    found = []
-    for run in (planned.run, planned.run.fallback):
+    results = []
+    for run in (plan.run, plan.run.fallback):
         try:
             run([x, out], [number], stream)
-            found.append(out.numpy().tobytes())
+            results.append(out.numpy().tobytes())
         except ArgumentError as error:
-            found.append(str(error).encode())
-    assert found[0] == found[1], (dtype, number)
+            results.append(str(error).encode())
+    assert results[0] == results[1], (dtype, number)
 
 
 @needs_c
-def test_what_is_not_plain_goes_by_python() -> None:
+def test_other_calls_fall_back_to_python() -> None:
     x = cpu(3)
     assert (x[:0] + x[:0]).shape == (0,)
     with pytest.raises(ShapeError, match="add"):
         _ = x + cpu(2)
     with pytest.raises(TypeError):
-        dispatch.call(registry["add"], (x, x), ([],))  # a key that cannot be one
+        dispatch.call(registry["add"], (x, x), ([],))  # an unhashable key
     with pytest.raises(TypeError):
         dispatch.call()
     with pytest.raises(ArgumentError, match="not str"):
@@ -185,28 +185,28 @@ def test_nothing_leaks() -> None:
 
     for _ in range(20):
         work()
-    wg.cpu.synchronize()  # kernels that are compiled for the first time
+    wg.cpu.synchronize()  # wait for kernels that are compiled for the first time
     gc.collect()
-    held = (x.meta, y.meta, registry["add"], number, None, x.storage, x, y)
-    before = [sys.getrefcount(o) for o in held], len(gc.get_objects())
+    objects = (x.meta, y.meta, registry["add"], number, None, x.storage, x, y)
+    counts_before = [sys.getrefcount(o) for o in objects], len(gc.get_objects())
     allocated = wg.memory_allocated("cpu")
     for _ in range(500):
         work()
     gc.collect()
-    after = [sys.getrefcount(o) for o in held], len(gc.get_objects())
+    counts_after = [sys.getrefcount(o) for o in objects], len(gc.get_objects())
     assert wg.memory_allocated("cpu") == allocated
-    # What a call leaves behind would be here 500 times; caches of the interpreter change by some dozens.
-    assert max(abs(a - b) for a, b in zip(before[0], after[0], strict=True)) < 250
-    assert abs(after[1] - before[1]) < 250
+    # A leak would appear 500 times; caches of the interpreter change counts by a few dozen.
+    assert max(abs(a - b) for a, b in zip(counts_before[0], counts_after[0], strict=True)) < 250
+    assert abs(counts_after[1] - counts_before[1]) < 250
 
 
 @needs_c
 def test_threads_share_a_pool() -> None:
-    """Blocks taken in C while other threads take them in Python: all results right, and the pool's books in order."""
+    """Threads that allocate in C and in Python at once get correct results, and the pool's statistics stay correct."""
     wg.cpu.synchronize()
     gc.collect()
-    held = wg.memory_allocated("cpu")
-    wrong: list[Any] = []
+    allocated = wg.memory_allocated("cpu")
+    mismatches: list[Any] = []
 
     def work(seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -214,16 +214,16 @@ def test_threads_share_a_pool() -> None:
             x = wg.full((int(size),), float(seed), device="cpu")
             y = x + x * 2
             if float(y[-1]) != 3 * seed:
-                wrong.append((seed, int(size)))
+                mismatches.append((seed, int(size)))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     gc.collect()
-    assert not wrong
-    assert wg.memory_allocated("cpu") == held
+    assert not mismatches
+    assert wg.memory_allocated("cpu") == allocated
 
 
 PROGRAM = """
@@ -240,14 +240,14 @@ for step in range(4):
     loss.backward()
     optimizer.step()
 stats = wg.memory_stats("cpu")
-kept = {k: v for k, v in stats.items() if "allocated" in k or "reserved" in k or "allocations" in k}
+counters = {k: v for k, v in stats.items() if "allocated" in k or "reserved" in k or "allocations" in k}
 from weftgrad.runtime.device import device
-print(json.dumps([float(loss).hex(), [float(p.sum()).hex() for p in model.parameters()], kept,
+print(json.dumps([float(loss).hex(), [float(p.sum()).hex() for p in model.parameters()], counters,
     device("cpu").driver.launches]))
 """
 
 
-def program(text: str, native: str) -> subprocess.CompletedProcess[str]:
+def run_program(text: str, native: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=300,
         env={**os.environ, "WEFTGRAD_NATIVE": native},
@@ -256,32 +256,32 @@ def program(text: str, native: str) -> subprocess.CompletedProcess[str]:
 
 @needs_c
 def test_a_training_program_is_the_same() -> None:
-    answers = []
-    for each in ("1", "0"):
-        done = program(PROGRAM, each)
-        assert done.returncode == 0, done.stderr
-        answers.append(json.loads(done.stdout))
-    assert answers[0] == answers[1]
+    results = []
+    for native_switch in ("1", "0"):
+        process = run_program(PROGRAM, native_switch)
+        assert process.returncode == 0, process.stderr
+        results.append(json.loads(process.stdout))
+    assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("place", ["cpu", "opencl:0"])
-def test_a_process_may_end_with_work_queued(place: str) -> None:
-    """Memory goes with the interpreter: kernels that still run on it are waited for."""
-    done = program(
+@pytest.mark.parametrize("device_name", ["cpu", "opencl:0"])
+def test_a_process_may_end_with_work_queued(device_name: str) -> None:
+    """The interpreter frees its memory at exit, so it must first wait for the kernels that still use it."""
+    process = run_program(
         f"""
         import weftgrad as wg
-        a = wg.rand(1 << 20, device="{place}")
+        a = wg.rand(1 << 20, device="{device_name}")
         for _ in range(200):
             b = a * a
         """.replace("\n        ", "\n"),
         os.environ.get("WEFTGRAD_NATIVE", "1"),
     )
-    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert process.returncode == 0, (process.returncode, process.stderr)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_planned_call_after_a_fork() -> None:
-    done = program(
+    process = run_program(
         """
         import os, warnings
         import weftgrad as wg
@@ -296,11 +296,11 @@ def test_a_planned_call_after_a_fork() -> None:
         """.replace("\n        ", "\n"),
         os.environ.get("WEFTGRAD_NATIVE", "1"),
     )
-    assert done.stdout.strip() == "7", done
+    assert process.stdout.strip() == "7", process
 
 
-def test_other_sources_are_told() -> None:
-    done = program(
+def test_a_mismatch_of_c_and_python_is_an_error() -> None:
+    process = run_program(
         """
         from weftgrad.runtime import native
         class Other: pass
@@ -311,70 +311,70 @@ def test_other_sources_are_told() -> None:
         """.replace("\n        ", "\n"),
         "1",
     )
-    assert done.stdout.strip() == "True" or not native.present, done
+    assert process.stdout.strip() == "True" or not native.present, process
 
 
 @needs_c
-def test_results_written_to_tensors_make_the_same() -> None:
-    """In place and `out=`: values, versions, and what is refused."""
+def test_in_place_and_out_calls_are_the_same() -> None:
+    """Compare values, versions and errors of in-place and `out=` calls."""
     record = registry["add"]
-    found = []
-    for form in (dispatch.call_into, dispatch._call_into):
+    outcomes = []
+    for call in (dispatch.call_into, dispatch._call_into):
         x, y, base = cpu(6), cpu(6), cpu(2, 6)
-        dispatch.call_into(record, (x, y), (), (x,), in_place=True)  # planned
-        seen: list[Any] = [form(record, (x, y), (), (x,), in_place=True) is x, x.tolist(), x.storage.version]
-        seen.append(form(record, (x, 2.0), (), (y,), in_place=False) is y)
-        seen += [y.tolist(), y.storage.version]
-        form(record, (base[0], base[1]), (), (base[1],), in_place=True)
-        seen += [base.tolist(), base.storage.version]
-        for wrong in ((base[0, 1:], base[0, :-1]), (base[:, 1:], base[:, :-1])):
+        dispatch.call_into(record, (x, y), (), (x,), in_place=True)  # plan the call
+        values: list[Any] = [call(record, (x, y), (), (x,), in_place=True) is x, x.tolist(), x.storage.version]
+        values.append(call(record, (x, 2.0), (), (y,), in_place=False) is y)
+        values += [y.tolist(), y.storage.version]
+        call(record, (base[0], base[1]), (), (base[1],), in_place=True)
+        values += [base.tolist(), base.storage.version]
+        for views in ((base[0, 1:], base[0, :-1]), (base[:, 1:], base[:, :-1])):
             with pytest.raises(ShapeError, match="share memory"):
-                form(record, (wrong[0], 1.0), (), (wrong[1],), in_place=False)
+                call(record, (views[0], 1.0), (), (views[1],), in_place=False)
         leaf = cpu(6, grad=True)
         with pytest.raises(GradientError):
-            form(record, (leaf, y), (), (leaf,), in_place=True)
+            call(record, (leaf, y), (), (leaf,), in_place=True)
         with pytest.raises(GradientError):
-            form(record, (leaf, y), (), (x,), in_place=False)
+            call(record, (leaf, y), (), (x,), in_place=False)
         z = leaf * 1
-        form(record, (z, y), (), (z,), in_place=True)
+        call(record, (z, y), (), (z,), in_place=True)
         (z * z).sum().backward()
-        seen += [leaf.grad.tolist(), z.storage.version]
+        values += [leaf.grad.tolist(), z.storage.version]
         view = (leaf * 1)[2:4]
-        form(record, (view, 1.0), (), (view,), in_place=True)
+        call(record, (view, 1.0), (), (view,), in_place=True)
         base_node = view.extra.base.node
-        assert base_node is not None  # the view's history was rewritten, and with it that of its base
+        assert base_node is not None  # writing the view also rewrites the history of its base
         assert base_node.function is not None
-        seen.append(view.tolist())
-        found.append(seen)
-    assert found[0] == found[1]
+        values.append(view.tolist())
+        outcomes.append(values)
+    assert outcomes[0] == outcomes[1]
 
 
 @needs_c
-def test_empty_tensors_make_the_same() -> None:
+def test_empty_tensors_are_the_same() -> None:
     for layout in (cpu(3, 4).meta, cpu(3, 4).t().meta, cpu(0, 2).meta, cpu(4, 4)[:, :2].meta):
         a, b = dispatch.empty(layout), dispatch._empty(layout)
         assert slots(a).keys() == slots(b).keys()
         assert a.meta is b.meta
-        for name in OF_STORAGE:
+        for name in STORAGE_SLOTS:
             assert getattr(a.storage, name) == getattr(b.storage, name), (layout, name)
 
 
 @needs_c
-def test_operators_are_those_of_python() -> None:
+def test_operators_in_c_agree_with_python() -> None:
     x, y = cpu(5), cpu(5)
     assert type(vars(Tensor)["__add__"]).__name__ == "Operator"
-    for name, other in (
+    for name, operand in (
         ("__add__", y), ("__radd__", 2), ("__rsub__", 2.5), ("__truediv__", True), ("__pow__", 2), ("__lt__", y),
         ("__sub__", np.float64(2)), ("__mul__", np.float32(2)), ("__rpow__", 2), ("__add__", np.ones(5, np.float32)),
     ):  # fmt: skip
         method = vars(Tensor)[name]
-        found, expected = method(x, other), method.__wrapped__(x, other)
-        assert found.meta is expected.meta, name
-        assert found.tolist() == expected.tolist(), name
+        actual, expected = method(x, operand), method.__wrapped__(x, operand)
+        assert actual.meta is expected.meta, name
+        assert actual.tolist() == expected.tolist(), name
     assert vars(Tensor)["__add__"](x, "1") is NotImplemented
     with pytest.raises(TypeError):
         _ = x + "1"
-    assert x.__add__(y).tolist() == (x + y).tolist()  # bound
+    assert x.__add__(y).tolist() == (x + y).tolist()  # a bound method
     with pytest.raises(TypeError):
         vars(Tensor)["__add__"](x)
 
@@ -389,8 +389,8 @@ def test_operators_have_names() -> None:
 
 @needs_c
 def test_a_dying_state_gives_way_to_other_threads() -> None:
-    """What goes with a thread's state may run Python, and other threads: the one that calls keeps its own state."""
-    dying, ends = threading.Event(), threading.Event()
+    """Destroying a thread's state may run Python code and switch threads; the caller must keep its own state."""
+    dying, finish = threading.Event(), threading.Event()
 
     class Slow:
         def __del__(self) -> None:
@@ -405,7 +405,7 @@ def test_a_dying_state_gives_way_to_other_threads() -> None:
         dying.wait(5)
         with wg.no_grad():
             x + x
-            ends.wait(5)
+            finish.wait(5)
 
     x = cpu(4)
     thread = threading.Thread(target=first)
@@ -418,5 +418,5 @@ def test_a_dying_state_gives_way_to_other_threads() -> None:
         p = cpu(4, grad=True)
         assert [(p + x).requires_grad for _ in range(3)] == [True] * 3
     finally:
-        ends.set()
+        finish.set()
         thread.join()

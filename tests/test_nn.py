@@ -1,4 +1,4 @@
-"""Modules, layers, losses, initial values and data loading, against NumPy formulas written out here."""
+"""Check modules, layers, losses, initial values and data loading against NumPy formulas."""
 
 import copy
 import io
@@ -27,7 +27,7 @@ class Block(nn.Module):
         super().__init__()
         self.first = nn.Linear(4, 5)
         self.scale = nn.Parameter(wg.ones(5))
-        self.register_buffer("seen", wg.zeros(()))
+        self.register_buffer("steps", wg.zeros(()))
         self.register_buffer("scratch", wg.zeros(2), persistent=False)
         self.parts = nn.ModuleList([nn.Linear(5, 5, bias=False), nn.ReLU()])
 
@@ -41,27 +41,27 @@ class Block(nn.Module):
 # Modules --------------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_module_knows():
+def test_names_and_traversal_of_a_module():
     net = Block()
     names = ["scale", "first.weight", "first.bias", "parts.0.weight"]
     assert [n for n, _ in net.named_parameters()] == names
-    assert [n for n, _ in net.named_buffers()] == ["seen", "scratch"]
+    assert [n for n, _ in net.named_buffers()] == ["steps", "scratch"]
     assert [n for n, _ in net.named_modules()] == ["", "first", "parts", "parts.0", "parts.1"]
     assert [n for n, _ in net.named_children()] == ["first", "parts"]
-    assert list(net.state_dict()) == ["scale", "seen", "first.weight", "first.bias", "parts.0.weight"]
+    assert list(net.state_dict()) == ["scale", "steps", "first.weight", "first.bias", "parts.0.weight"]
     assert net.get_submodule("parts.0") is net.parts[0]
     assert net.get_parameter("first.bias") is net.first.bias
     assert all(isinstance(p, nn.Parameter) and p.requires_grad and p.is_leaf for p in net.parameters())
-    net.again = net.first
-    assert [n for n, _ in net.named_parameters()] == names  # each once
-    del net.again
-    assert not hasattr(net, "again")
+    net.alias = net.first
+    assert [n for n, _ in net.named_parameters()] == names  # a shared module is listed once
+    del net.alias
+    assert not hasattr(net, "alias")
     net.eval()
     assert not net.parts[1].training
     assert net.requires_grad_(False).scale.requires_grad is False
-    seen = []
-    net.apply(lambda part: seen.append(type(part).__name__))
-    assert seen == ["Linear", "Linear", "ReLU", "ModuleList", "Block"]
+    visited = []
+    net.apply(lambda part: visited.append(type(part).__name__))
+    assert visited == ["Linear", "Linear", "ReLU", "ModuleList", "Block"]
     assert repr(nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.1))) == (
         "Sequential(\n  (0): Linear(in_features=2, out_features=3, bias=True)\n  (1): Dropout(p=0.1, inplace=False)\n)"
     )
@@ -73,49 +73,49 @@ def test_assignment_rules():
         net.scale = wg.ones(5)
     net.scale = None
     assert "scale" not in dict(net.named_parameters())
-    net.seen = wg.ones(())
-    assert dict(net.named_buffers())["seen"].item() == 1
+    net.steps = wg.ones(())
+    assert dict(net.named_buffers())["steps"].item() == 1
     with pytest.raises(AttributeError, match="super"):
         type("Early", (nn.Module,), {"__init__": lambda self: setattr(self, "a", nn.Linear(1, 1))})()
     with pytest.raises(AttributeError, match="no attribute 'missing'"):
         net.missing
     with pytest.raises(KeyError, match="without dots"):
         net.register_buffer("a.b", wg.ones(1))
-    made = nn.Parameter(wg.ones(1))
-    made.node = (made * 2).node
+    param = nn.Parameter(wg.ones(1))
+    param.node = (param * 2).node
     with pytest.raises(RuntimeError, match="leaf"):
-        net.register_parameter("made", made)
+        net.register_parameter("param", param)
     with pytest.raises(NotImplementedError, match="forward"):
         nn.Module()(1)
 
 
 def test_state_dicts():
-    one, two = Block(), Block()
-    one.seen.fill_(3)
+    source, target = Block(), Block()
+    source.steps.fill_(3)
     x = wg.randn(2, 4)
-    assert not np.allclose(one(x).detach().numpy(), two(x).detach().numpy())
-    keys = two.load_state_dict(one.state_dict())
+    assert not np.allclose(source(x).detach().numpy(), target(x).detach().numpy())
+    keys = target.load_state_dict(source.state_dict())
     assert keys == ([], [])
-    assert two.seen.item() == 3
-    assert (one(x).detach().numpy() == two(x).detach().numpy()).all()
-    wrong = OrderedDict(one.state_dict(), extra=wg.ones(1))
-    wrong["scale"] = wg.ones(4)
-    del wrong["first.bias"]
-    before = two.first.weight.detach().clone()
-    wrong["first.weight"] = wg.zeros(5, 4)
+    assert target.steps.item() == 3
+    assert (source(x).detach().numpy() == target(x).detach().numpy()).all()
+    mismatched = OrderedDict(source.state_dict(), extra=wg.ones(1))
+    mismatched["scale"] = wg.ones(4)
+    del mismatched["first.bias"]
+    old_weight = target.first.weight.detach().clone()
+    mismatched["first.weight"] = wg.zeros(5, 4)
     with pytest.raises(
-        ValueError, match=r"missing: first.bias; unexpected: extra; scale: has shape \[4\] there and \[5\]"
+        ValueError, match=r"missing: first.bias; unexpected: extra; scale: has shape \[4\] in the state dict, \[5\]"
     ):
-        two.load_state_dict(wrong)
-    assert (two.first.weight.detach().numpy() == before.numpy()).all()
-    wrong["scale"] = wg.ones(5)
-    assert two.load_state_dict(wrong, strict=False) == (["first.bias"], ["extra"])
-    copied = copy.deepcopy(one)
+        target.load_state_dict(mismatched)
+    assert (target.first.weight.detach().numpy() == old_weight.numpy()).all()
+    mismatched["scale"] = wg.ones(5)
+    assert target.load_state_dict(mismatched, strict=False) == (["first.bias"], ["extra"])
+    copied = copy.deepcopy(source)
     copied.scale.detach().zero_()
-    assert one.scale.detach().numpy().all()
-    again = pickle.loads(pickle.dumps(one))
-    assert (again(x).detach().numpy() == one(x).detach().numpy()).all()
-    assert isinstance(again.scale, nn.Parameter)
+    assert source.scale.detach().numpy().all()
+    unpickled = pickle.loads(pickle.dumps(source))
+    assert (unpickled(x).detach().numpy() == source(x).detach().numpy()).all()
+    assert isinstance(unpickled.scale, nn.Parameter)
 
 
 @pytest.mark.parametrize("dtype", [wg.float32, wg.bfloat16, wg.float16, wg.int64, wg.bool])
@@ -123,19 +123,19 @@ def test_state_dicts():
 def test_saved_tensors_keep_their_shape_and_dtype(dtype, shape):
     tensor = wg.ones(shape, dtype=dtype)
     file = io.BytesIO()
-    wg.save({"it": tensor}, file)
+    wg.save({"tensor": tensor}, file)
     file.seek(0)
-    for again in (wg.load(file)["it"], pickle.loads(pickle.dumps(tensor))):
-        assert (again.shape, again.dtype, again.tolist()) == (tensor.shape, dtype, tensor.tolist())
+    for restored in (wg.load(file)["tensor"], pickle.loads(pickle.dumps(tensor))):
+        assert (restored.shape, restored.dtype, restored.tolist()) == (tensor.shape, dtype, tensor.tolist())
 
 
 def test_saved_counts_of_batches_are_loaded(tmp_path):
-    one, two = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
-    one(wg.rand(4, 3))
-    wg.save(one.state_dict(), tmp_path / "norm.pt")
-    two.load_state_dict(wg.load(tmp_path / "norm.pt"))
-    assert two.num_batches_tracked.shape == ()
-    assert two.num_batches_tracked.item() == 1
+    source, target = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    source(wg.rand(4, 3))
+    wg.save(source.state_dict(), tmp_path / "norm.pt")
+    target.load_state_dict(wg.load(tmp_path / "norm.pt"))
+    assert target.num_batches_tracked.shape == ()
+    assert target.num_batches_tracked.item() == 1
 
 
 def test_conversion_and_gradients():
@@ -182,15 +182,15 @@ def test_containers():
     assert net.a is net[0]
     assert len(net[:1]) == 1
     assert list(net[:1]._modules) == ["a"]
-    listed = nn.ModuleList([nn.Linear(1, 1)])
-    listed.append(nn.Tanh()).extend([nn.ReLU()])
-    listed.insert(0, nn.Sigmoid())
-    assert [type(m).__name__ for m in listed] == ["Sigmoid", "Linear", "Tanh", "ReLU"]
-    del listed[1]
-    assert isinstance(listed.pop(), nn.ReLU)
-    assert len(listed) == 2
+    modules = nn.ModuleList([nn.Linear(1, 1)])
+    modules.append(nn.Tanh()).extend([nn.ReLU()])
+    modules.insert(0, nn.Sigmoid())
+    assert [type(m).__name__ for m in modules] == ["Sigmoid", "Linear", "Tanh", "ReLU"]
+    del modules[1]
+    assert isinstance(modules.pop(), nn.ReLU)
+    assert len(modules) == 2
     with pytest.raises(IndexError, match="out of range"):
-        listed[5]
+        modules[5]
     named = nn.ModuleDict({"x": nn.Linear(1, 2)})
     named["y"] = nn.Tanh()
     assert list(named) == ["x", "y"]
@@ -246,9 +246,9 @@ def test_linear_and_embedding():
     layer = nn.Linear(4, 5, dtype=wg.float64)
     w, b = layer.weight.detach().numpy(), layer.bias.detach().numpy()
     np.testing.assert_allclose(layer(wg.tensor(x)).detach().numpy(), x @ w.T + b, rtol=1e-12)
-    both = nn.Bilinear(4, 4, 2, dtype=wg.float64)
-    expected = np.einsum("abi,oij,abj->abo", x, both.weight.detach().numpy(), x) + both.bias.detach().numpy()
-    np.testing.assert_allclose(both(wg.tensor(x), wg.tensor(x)).detach().numpy(), expected, rtol=1e-10)
+    bilinear = nn.Bilinear(4, 4, 2, dtype=wg.float64)
+    expected = np.einsum("abi,oij,abj->abo", x, bilinear.weight.detach().numpy(), x) + bilinear.bias.detach().numpy()
+    np.testing.assert_allclose(bilinear(wg.tensor(x), wg.tensor(x)).detach().numpy(), expected, rtol=1e-10)
     table = nn.Embedding(6, 3, padding_idx=2)
     index = np.array([[1, 2], [1, 5]])
     out = table(wg.tensor(index))
@@ -336,7 +336,7 @@ def sigmoid(x):
 
 A, B = RNG.standard_normal((5, 7)) * 2, RNG.standard_normal((5, 7)) * 2
 P, T = RNG.uniform(0.05, 0.95, (5, 7)), RNG.integers(0, 2, (5, 7)).astype(float)
-LOGITS = {
+LOSSES = {
     "mse": (nn.MSELoss, A, B, lambda x, y: (x - y) ** 2),
     "l1": (nn.L1Loss, A, B, lambda x, y: abs(x - y)),
     "smooth l1": (
@@ -378,9 +378,9 @@ LOGITS = {
 
 
 @pytest.mark.filterwarnings("ignore:kl_div")
-@pytest.mark.parametrize("name", LOGITS)
+@pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_elements(name):
-    make, x, y, formula = LOGITS[name]
+    make, x, y, formula = LOSSES[name]
     expected = formula(x, y)
     for reduction, value in (("none", expected), ("mean", expected.mean()), ("sum", expected.sum())):
         tensor = wg.tensor(x, requires_grad=True)
@@ -393,18 +393,18 @@ def test_losses_of_elements(name):
 
 
 def test_losses_stay_finite():
-    far = wg.tensor([-200.0, 200.0, 0.0], requires_grad=True)
-    F.binary_cross_entropy_with_logits(far, wg.tensor([1.0, 0.0, 1.0])).backward()
-    assert np.isfinite(far.grad.numpy()).all()
-    sure = wg.tensor([0.0, 1.0], requires_grad=True)
-    loss = F.binary_cross_entropy(sure, wg.tensor([1.0, 0.0]))
+    logits = wg.tensor([-200.0, 200.0, 0.0], requires_grad=True)
+    F.binary_cross_entropy_with_logits(logits, wg.tensor([1.0, 0.0, 1.0])).backward()
+    assert np.isfinite(logits.grad.numpy()).all()
+    probabilities = wg.tensor([0.0, 1.0], requires_grad=True)
+    loss = F.binary_cross_entropy(probabilities, wg.tensor([1.0, 0.0]))
     assert loss.item() == 100
     loss.backward()
-    assert np.isfinite(sure.grad.numpy()).all()
+    assert np.isfinite(probabilities.grad.numpy()).all()
 
 
 def cross_entropy(x, y, weight, ignore, smoothing, reduction):
-    """PyTorch's definition for (N, C, L)."""
+    """Return cross entropy for logits `(N, C, L)` and targets `(N, L)`, by PyTorch's definition."""
     logs = np.log(softmax(x, 1))
     losses, weights = np.zeros(y.shape), np.zeros(y.shape)
     for i in np.ndindex(*y.shape):
@@ -423,19 +423,19 @@ def test_cross_entropy(weighted, smoothing, reduction):
     y[1, 1] = y[2, 0] = -100
     weight = RNG.uniform(0.5, 2, 6) if weighted else np.ones(6)
     tensor = wg.tensor(x, requires_grad=True)
-    given = wg.tensor(weight) if weighted else None
-    loss = F.cross_entropy(tensor, wg.tensor(y), given, label_smoothing=smoothing, reduction=reduction)
+    weight_tensor = wg.tensor(weight) if weighted else None
+    loss = F.cross_entropy(tensor, wg.tensor(y), weight_tensor, label_smoothing=smoothing, reduction=reduction)
     expected = cross_entropy(x, y, weight, -100, smoothing, reduction)
     np.testing.assert_allclose(loss.detach().numpy(), expected, rtol=1e-10, atol=1e-12)
     loss.sum().backward()
     direction, step = RNG.standard_normal(x.shape), 1e-6
-    ends = [np.sum(cross_entropy(x + s * step * direction, y, weight, -100, smoothing, reduction)) for s in (1, -1)]
+    losses = [np.sum(cross_entropy(x + s * step * direction, y, weight, -100, smoothing, reduction)) for s in (1, -1)]
     np.testing.assert_allclose(
-        (tensor.grad.numpy() * direction).sum(), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-8
+        (tensor.grad.numpy() * direction).sum(), (losses[0] - losses[1]) / (2 * step), rtol=1e-5, atol=1e-8
     )
     if not smoothing:
-        found = F.nll_loss(F.log_softmax(wg.tensor(x), 1), wg.tensor(y), given, reduction=reduction)
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-12)
+        loss_of_logs = F.nll_loss(F.log_softmax(wg.tensor(x), 1), wg.tensor(y), weight_tensor, reduction=reduction)
+        np.testing.assert_allclose(loss_of_logs.numpy(), expected, rtol=1e-10, atol=1e-12)
 
 
 def test_other_forms_and_errors_of_losses():
@@ -450,14 +450,14 @@ def test_other_forms_and_errors_of_losses():
         F.kl_div(wg.tensor(np.log(soft)), wg.tensor(softmax(x, 1)), reduction="batchmean").item(),
         (softmax(x, 1) * (np.log(softmax(x, 1)) - np.log(soft))).sum() / 4, rtol=1e-10,
     )  # fmt: skip
-    for given, reduction in (
+    for legacy_options, reduction in (
         ({"size_average": False}, "sum"), ({"reduce": False}, "none"), ({"size_average": True}, "mean"),
         ({"reduce": True}, "mean"), ({"size_average": False, "reduce": False}, "none"),
     ):  # fmt: skip
         with pytest.warns(UserWarning, match=f"reduction='{reduction}'"):
-            old = F.cross_entropy(wg.tensor(x), wg.tensor([1, 2, 3, 0]), **given)
-        ends = [old, F.cross_entropy(wg.tensor(x), wg.tensor([1, 2, 3, 0]), reduction=reduction)]
-        np.testing.assert_array_equal(*[e.numpy() for e in ends])
+            old = F.cross_entropy(wg.tensor(x), wg.tensor([1, 2, 3, 0]), **legacy_options)
+        losses = [old, F.cross_entropy(wg.tensor(x), wg.tensor([1, 2, 3, 0]), reduction=reduction)]
+        np.testing.assert_array_equal(*[e.numpy() for e in losses])
     with pytest.warns(UserWarning, match=r"target size \(\[3\]\)"):
         assert F.mse_loss(wg.ones(3, 1), wg.ones(3), reduction="none").shape == (3, 3)
     with pytest.raises(ValueError, match=r"must be equal"):
@@ -478,8 +478,8 @@ def test_initial_values():
     layer, conv = nn.Linear(300, 200), nn.Conv2d(6, 40, 5)
     for weight, bias, fan in ((layer.weight, layer.bias, 300), (conv.weight, conv.bias, 150)):
         for values in (weight, bias):
-            found, bound = values.detach().numpy(), 1 / math.sqrt(fan)
-            assert 0.9 * bound < abs(found).max() <= bound
+            array, bound = values.detach().numpy(), 1 / math.sqrt(fan)
+            assert 0.9 * bound < abs(array).max() <= bound
     weight = wg.empty(400, 300)
     for fill, expected in (
         (lambda: nn.init.kaiming_normal_(weight, nonlinearity="relu"), math.sqrt(2 / 300)),
@@ -493,8 +493,8 @@ def test_initial_values():
     np.testing.assert_allclose(q @ q.T, np.eye(5), atol=1e-12)
     np.testing.assert_array_equal(nn.init.eye_(wg.empty(2, 3)).numpy(), np.eye(2, 3))
     image = wg.randn(1, 2, 5, 5)
-    kept = F.conv2d(image, nn.init.dirac_(wg.empty(2, 2, 3, 3)), padding=1)
-    np.testing.assert_array_equal(kept.numpy(), image.numpy())
+    filtered = F.conv2d(image, nn.init.dirac_(wg.empty(2, 2, 3, 3)), padding=1)
+    np.testing.assert_array_equal(filtered.numpy(), image.numpy())
     assert (nn.init.sparse_(wg.empty(10, 4), 0.3).numpy() == 0).sum(0).tolist() == [3] * 4
 
 
@@ -530,13 +530,13 @@ class Counting(IterableDataset):
 
 def test_data():
     x, y = wg.arange(10).reshape(10, 1), wg.arange(10)
-    whole = TensorDataset(x, y)
-    batches = list(DataLoader(whole, 4))
+    dataset = TensorDataset(x, y)
+    batches = list(DataLoader(dataset, 4))
     assert [b[1].tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert len(DataLoader(whole, 4, drop_last=True)) == len(list(DataLoader(whole, 4, drop_last=True))) == 2
+    assert len(DataLoader(dataset, 4, drop_last=True)) == len(list(DataLoader(dataset, 4, drop_last=True))) == 2
     orders = []
     for _ in range(2):
-        loader = DataLoader(whole, 3, shuffle=True, generator=wg.Generator().manual_seed(1))
+        loader = DataLoader(dataset, 3, shuffle=True, generator=wg.Generator().manual_seed(1))
         orders.append([n for a, b in loader for n in b.tolist() if a.shape[1] == 1])
         assert orders[-1] != [n for _, b in loader for n in b.tolist()]  # another order the second time
     assert orders[0] == orders[1] != list(range(10))
@@ -547,10 +547,10 @@ def test_data():
     assert batch["z"][0].dtype is wg.float64
     assert batch["z"][1] == ("0", "1", "2")
     assert [b.tolist() for b in DataLoader(Counting(), 2)] == [[0, 1], [2, 3], [4]]
-    assert len(ConcatDataset([whole, Squares()])) == 17
+    assert len(ConcatDataset([dataset, Squares()])) == 17
     assert (Squares() + Squares())[-1]["y"] == 36
-    parts = random_split(whole, [0.5, 0.3, 0.2], wg.Generator().manual_seed(0))
+    parts = random_split(dataset, [0.5, 0.3, 0.2], wg.Generator().manual_seed(0))
     assert [len(p) for p in parts] == [5, 3, 2]
     assert sorted(p[i][1].item() for p in parts for i in range(len(p))) == list(range(10))
     with pytest.raises(ValueError, match="positive int"):
-        DataLoader(whole, 0)
+        DataLoader(dataset, 0)

@@ -1,4 +1,4 @@
-"""Batch, group and instance norm, and their layers: gradients, running statistics, modes, errors."""
+"""Check batch, group and instance norm and their layers: gradients, running statistics, modes, errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(9)
 X, WEIGHT, BIAS = RNG.standard_normal((3, 4, 5)) * 2 + 1, RNG.standard_normal(4), RNG.standard_normal(4)
 
 
-def standard(x, axes, eps=1e-5):
+def standardize(x, axes, eps=1e-5):
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
 
 
@@ -26,14 +26,14 @@ def f32(array):
     return wg.tensor(np.asarray(array, np.float32))
 
 
-def by_group(x):
-    return standard(x.reshape(3, 2, 2, 5), (2, 3)).reshape(x.shape)
+def standardize_groups(x):
+    return standardize(x.reshape(3, 2, 2, 5), (2, 3)).reshape(x.shape)
 
 
 FORMS = {
-    "batch": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), lambda x: standard(x, (0, 2))),
-    "instance": (lambda x, w, b: F.instance_norm(x, None, None, w, b), lambda x: standard(x, 2)),
-    "group": (lambda x, w, b: F.group_norm(x, 2, w, b), by_group),
+    "batch": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), lambda x: standardize(x, (0, 2))),
+    "instance": (lambda x, w, b: F.instance_norm(x, None, None, w, b), lambda x: standardize(x, 2)),
+    "group": (lambda x, w, b: F.group_norm(x, 2, w, b), standardize_groups),
     "fixed": (
         lambda x, w, b: F.batch_norm(x, x.new_zeros(4) + 0.5, x.new_ones(4) * 2, w, b),
         lambda x: (x - 0.5) / np.sqrt(2 + 1e-5),
@@ -46,64 +46,64 @@ SEED = RNG.standard_normal(X.shape).astype(np.float32).astype(np.float64)
 
 @pytest.mark.parametrize("name", FORMS)
 def test_values_and_gradients(name):
-    """Values by the formula, derivatives by differences of it."""
+    """Check values against the formula, and gradients against its finite differences."""
     ours, formula = FORMS[name]
-    given = [f32(a).requires_grad_() for a in (X, WEIGHT, BIAS)]
-    out = ours(*given)
+    tensors = [f32(a).requires_grad_() for a in (X, WEIGHT, BIAS)]
+    out = ours(*tensors)
     np.testing.assert_allclose(out.detach().numpy(), affine(formula(X)), rtol=1e-5, atol=1e-5)
     out.backward(f32(SEED))
-    for place, tensor in enumerate(given):
+    for index, tensor in enumerate(tensors):
         step = RNG.standard_normal(tensor.shape)
 
-        def moved(by, place=place, step=step):
+        def shifted_loss(distance, index=index, step=step):
             arrays = [X, WEIGHT, BIAS]
-            arrays[place] = arrays[place] + by * step
+            arrays[index] = arrays[index] + distance * step
             return ((formula(arrays[0]) * arrays[1][:, None] + arrays[2][:, None]) * SEED).sum()
 
-        slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
+        slope = (shifted_loss(1e-6) - shifted_loss(-1e-6)) / 2e-6
         assert abs((tensor.grad.numpy() * step).sum() - slope) < 2e-5 * max(1, abs(slope))
 
 
 def test_recorded_gradients():
-    """Composed of ops where they are recorded: what the kernels give, and its change along a direction."""
+    """Gradients composed of ops (create_graph) agree with the kernels, and second gradients with differences."""
 
     def ours(x, *weight):
         return F.instance_norm(x, None, None, *weight)
 
-    given, seed = [wg.tensor(a).requires_grad_() for a in (X, WEIGHT)], wg.tensor(SEED)
-    launched = wg.autograd.grad(ours(*given), given, seed)
-    composed = wg.autograd.grad(ours(*given), given, seed, create_graph=True)
+    tensors, seed = [wg.tensor(a).requires_grad_() for a in (X, WEIGHT)], wg.tensor(SEED)
+    launched = wg.autograd.grad(ours(*tensors), tensors, seed)
+    composed = wg.autograd.grad(ours(*tensors), tensors, seed, create_graph=True)
     for a, b in zip(launched, composed, strict=True):
         np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
     direction = RNG.standard_normal(X.shape)
-    second = wg.autograd.grad(composed[0], given[0], wg.tensor(direction))[0].numpy()
+    second = wg.autograd.grad(composed[0], tensors[0], wg.tensor(direction))[0].numpy()
 
     def first(x):
         x = wg.tensor(x).requires_grad_()
-        return wg.autograd.grad(ours(x, *given[1:]), x, seed)[0].numpy()
+        return wg.autograd.grad(ours(x, *tensors[1:]), x, seed)[0].numpy()
 
     change = (first(X + 1e-5 * direction) - first(X - 1e-5 * direction)) / 2e-5
     np.testing.assert_allclose(second, change, rtol=1e-4, atol=1e-6)
 
 
-def test_large_means_keep_their_digits():
+def test_large_means_lose_no_precision():
     x = (RNG.standard_normal((16, 2, 64)) + 1000).astype(np.float32)
-    found = F.batch_norm(wg.tensor(x), None, None, None, None, True).numpy()
-    np.testing.assert_allclose(found, standard(x.astype(np.float64), (0, 2)), atol=2e-4)
+    output = F.batch_norm(wg.tensor(x), None, None, None, None, True).numpy()
+    np.testing.assert_allclose(output, standardize(x.astype(np.float64), (0, 2)), atol=2e-4)
 
 
 def test_half_types_have_statistics_in_float32():
     x = wg.tensor(X + 100).half().requires_grad_()
     weight = f32(WEIGHT).requires_grad_()
     out = F.instance_norm(x, None, None, weight)
-    expected = standard(x.detach().float().numpy().astype(np.float64), 2) * WEIGHT[:, None]
+    expected = standardize(x.detach().float().numpy().astype(np.float64), 2) * WEIGHT[:, None]
     np.testing.assert_allclose(out.detach().float().numpy(), expected, rtol=2e-3, atol=2e-3)
     out.sum().backward()
     assert (out.dtype, x.grad.dtype, weight.grad.dtype) == (wg.float16, wg.float16, wg.float32)
 
 
 def test_running_statistics():
-    """Moved by momentum, or the mean over batches; as they are in evaluation; not at all where they are not tracked."""
+    """Check statistics updated by momentum, by a cumulative mean and not at all, in training and in evaluation."""
     batches = [RNG.standard_normal((3, 4, 5)) + k for k in range(3)]
     means = [b.mean((0, 2)) for b in batches]
     variances = [b.var((0, 2), ddof=1) for b in batches]
@@ -122,7 +122,7 @@ def test_running_statistics():
         np.testing.assert_allclose(layer.eval()(f32(X)).detach().numpy(), shifted, rtol=1e-4, atol=1e-5)
         assert layer.num_batches_tracked.item() == 3
     for layer in (untracked, untracked.eval()):
-        np.testing.assert_allclose(layer(f32(X)).detach().numpy(), standard(X, (0, 2)), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(layer(f32(X)).detach().numpy(), standardize(X, (0, 2)), rtol=1e-4, atol=1e-5)
     assert list(untracked.state_dict()) == ["weight", "bias"]
     moving.reset_parameters()
     assert moving.running_var.tolist() == [1] * 4
@@ -134,8 +134,8 @@ def test_running_statistics_of_instances():
     layer(f32(X))
     np.testing.assert_allclose(layer.running_mean.numpy(), 0.5 * X.mean((0, 2)), rtol=1e-5)
     np.testing.assert_allclose(layer.running_var.numpy(), 0.5 + 0.5 * X.var(2, ddof=1).mean(0), rtol=1e-5)
-    alone = nn.InstanceNorm1d(4)
-    np.testing.assert_allclose(alone(f32(X[0])).numpy(), standard(X[0], 1), rtol=1e-4, atol=1e-5)
+    untracked = nn.InstanceNorm1d(4)
+    np.testing.assert_allclose(untracked(f32(X[0])).numpy(), standardize(X[0], 1), rtol=1e-4, atol=1e-5)
     with pytest.warns(UserWarning, match="counts for nothing"):
         nn.InstanceNorm1d(7)(f32(X))
     with pytest.raises(ShapeError, match="4 channels"):
@@ -151,14 +151,14 @@ def test_local_response():
 
 def test_layers_are_printed_and_converted():
     net = nn.Sequential(nn.Sequential(nn.BatchNorm2d(4, bias=False)), nn.GroupNorm(2, 4), nn.LayerNorm(3, bias=False))
-    before = net[0][0].eval()
-    found = nn.SyncBatchNorm.convert_sync_batchnorm(net)
-    assert found is net
+    batch_norm = net[0][0].eval()
+    converted = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    assert converted is net
     assert isinstance(net[0][0], nn.SyncBatchNorm)
     assert not net[0][0].training
-    assert net[0][0].weight is before.weight
+    assert net[0][0].weight is batch_norm.weight
     assert net[0][0].bias is None
-    assert net[0][0].running_mean is before.running_mean
+    assert net[0][0].running_mean is batch_norm.running_mean
     assert [repr(m) for m in (net[0][0], *list(net)[1:])] == [
         "SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True, bias=False, track_running_stats=True)",
         "GroupNorm(2, 4, eps=1e-05, affine=True, bias=True)",
@@ -166,7 +166,7 @@ def test_layers_are_printed_and_converted():
     ]
 
 
-def test_states_from_before_batches_were_counted():
+def test_old_states_without_a_batch_count():
     layer = nn.BatchNorm1d(4)
     layer(f32(X))
     old = {k: v * 2 for k, v in layer.state_dict().items() if k != "num_batches_tracked"}

@@ -1,4 +1,4 @@
-"""What the launcher needs of pyopencl beyond its documented interface."""
+"""Check the undocumented behaviour of pyopencl that the launcher relies on."""
 
 import re
 import struct
@@ -14,11 +14,11 @@ from weftgrad.runtime.backends import opencl
 
 
 def test_a_struct_is_set_as_bytes() -> None:
-    """`Kernel._set_arg_buf(i, bytes)` sets a by-value struct; the public way costs a hundred times as much."""
+    """`Kernel._set_arg_buf(i, bytes)` sets a by-value struct; the public method is 100 times slower."""
     driver = wg.device("opencl:0").driver
     source = """
-    typedef struct { long n; float scale; } Given;
-    kernel void fill(global float *out, const Given given) { out[get_global_id(0)] = given.n * given.scale; }
+    typedef struct { long n; float scale; } Args;
+    kernel void fill(global float *out, const Args args) { out[get_global_id(0)] = args.n * args.scale; }
     """
     queue = driver.default_stream.queue
     kernel = cl.Kernel(cl.Program(driver.context, source).build(), "fill")
@@ -27,13 +27,13 @@ def test_a_struct_is_set_as_bytes() -> None:
     kernel.set_arg(0, out)
     kernel._set_arg_buf(1, struct.pack("@qf0q", 3, 0.5))
     cl.enqueue_nd_range_kernel(queue, kernel, (4,), None)
-    found = np.empty(4, np.float32)
-    cl.enqueue_copy(queue, found, out)
-    assert found.tolist() == [1.5] * 4
+    values = np.empty(4, np.float32)
+    cl.enqueue_copy(queue, values, out)
+    assert values.tolist() == [1.5] * 4
 
 
 def test_a_queue_returns_events_that_know_their_state() -> None:
-    """The `cpu` stream asks an event whether it is complete instead of waiting for it."""
+    """The `cpu` stream polls an event for completion instead of waiting for it."""
     driver = wg.device("opencl:0").driver
     mark = cl.enqueue_marker(driver.default_stream.queue)
     driver.default_stream.synchronize()
@@ -55,48 +55,50 @@ normalize prefetch printf mem_fence get_num_groups get_work_dim get_global_offse
 
 
 def test_kernels_call_no_function_that_the_header_does_not_declare() -> None:
-    """PoCL is told to leave its own declarations out: a call of another built-in would cost every build 0.1 s more."""
+    """Builds skip PoCL's own declarations. A call of any other built-in would make every build 0.1 s slower."""
     folders = (
         resources.files("weftgrad") / "_generated/kernels/opencl",
         resources.files("weftgrad.templates") / "opencl/math",
     )
     texts = [text for folder in folders for text in folder.iterdir()]
     assert len(texts) > 500
-    known = set(BUILT_INS.split())
-    called = {
-        text.name: sorted(known & set(re.findall(r"\b([a-z_0-9]+)\(", re.sub(r"//.*", "", text.read_text("utf-8")))))
+    built_ins = set(BUILT_INS.split())
+    calls = {
+        text.name: sorted(
+            built_ins & set(re.findall(r"\b([a-z_0-9]+)\(", re.sub(r"//.*", "", text.read_text("utf-8"))))
+        )
         for text in texts
     }
-    assert not {name: found for name, found in called.items() if found}
+    assert not {name: names for name, names in calls.items() if names}
 
 
 def test_programs_build_without_the_declarations_of_built_ins() -> None:
     driver = wg.device("opencl:0").driver
     if "Portable" not in driver.handle.platform.name:
-        pytest.skip("only PoCL is told to")
+        pytest.skip("only PoCL can skip its declarations")
     compiler = opencl.Compiler(driver.context, driver.handle, driver.capabilities)
     header = (resources.files("weftgrad.templates") / "opencl/header.cl").read_text("utf-8")
-    assert compiler._lean
-    one = "kernel void one(global float *out) { out[get_global_id(0)] = 1; }\n"
-    compiler._build(header + one, [*compiler._options, *compiler._lean])
-    more = "kernel void more(global float *out) { out[0] = native_sin(out[1]); }\n"
+    assert compiler._lean_options
+    plain_kernel = "kernel void one(global float *out) { out[get_global_id(0)] = 1; }\n"
+    compiler._build(header + plain_kernel, [*compiler._options, *compiler._lean_options])
+    native_kernel = "kernel void more(global float *out) { out[0] = native_sin(out[1]); }\n"
     with pytest.raises(cl.Error):
-        compiler._build(header + more, [*compiler._options, *compiler._lean])
+        compiler._build(header + native_kernel, [*compiler._options, *compiler._lean_options])
     compiler.built = 1
-    assert compiler._compiled(header + more).kernel_names == "more"  # a user's own text may call anything
-    assert compiler._lean
+    assert compiler._compile_source(header + native_kernel).kernel_names == "more"  # user code may call any built-in
+    assert compiler._lean_options
     compiler.built = 0
-    compiler._compiled(header + more)
-    assert not compiler._lean  # nothing has been built so: this version may not know the way
+    compiler._compile_source(header + native_kernel)
+    assert not compiler._lean_options  # no build has succeeded with these options: this version may not know them
 
 
-def test_what_a_compiler_logs_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intel's writes what it vectorised, and pyopencl warns whenever a compiler wrote something."""
+def test_compiler_logs_are_no_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intel's compiler logs which kernels it vectorised, and pyopencl warns about every log."""
 
     class Program:
-        def __init__(self, *given: object) -> None: ...
+        def __init__(self, *args: object) -> None: ...
 
-        def build(self, *given: object, **named: object) -> "Program":
+        def build(self, *args: object, **kwargs: object) -> "Program":
             warnings.warn("Kernel <one> was successfully vectorized (16)", cl.CompilerWarning, stacklevel=1)
             return self
 
@@ -104,6 +106,6 @@ def test_what_a_compiler_logs_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> 
     compiler = opencl.Compiler(driver.context, driver.handle, driver.capabilities)
     monkeypatch.setattr(opencl.cl, "Program", Program)
     assert isinstance(compiler._build("kernel void one() {}", []), Program)
-    assert isinstance(compiler._finished(b"binary"), Program)
-    with pytest.warns(cl.CompilerWarning):  # elsewhere it is one
+    assert isinstance(compiler._load_binary(b"binary"), Program)
+    with pytest.warns(cl.CompilerWarning):  # outside the compiler class pyopencl still warns
         Program().build()

@@ -1,7 +1,7 @@
-"""The math functions written in OpenCL operators, against NumPy, SciPy and values recorded from mpmath.
+"""Check the math functions written in OpenCL C against NumPy, SciPy and values recorded from mpmath.
 
-Errors are counted in units in the last place (ULP). Every function runs as a scalar and as a vector, and both must
-agree bit for bit. The first device of the first platform is taken; PoCL is enough.
+Errors are counted in units in the last place (ULP). Every function runs on scalars and on vectors, and both must agree
+bit for bit. The tests use the first device of the first platform; PoCL is enough.
 """
 
 import copy
@@ -27,9 +27,9 @@ DTYPES = {
 }  # fmt: skip
 INTEGERS = [name for name in DTYPES if name not in math_library.CLASSES]
 FLOATS = ["float", "double"]
-WIDE = np.longdouble
-PRECISE = np.finfo(WIDE).nmant >= 63
-"""Whether NumPy's long double can judge double."""
+LONG_DOUBLE = np.longdouble
+PRECISE = np.finfo(LONG_DOUBLE).nmant >= 63
+"""Whether NumPy's long double is precise enough to check double."""
 
 # name: (ULP allowed for float, for double, reference in long double)
 UNARY: dict[str, tuple[float, float, Callable[[np.ndarray], np.ndarray]]] = {
@@ -64,7 +64,7 @@ UNARY: dict[str, tuple[float, float, Callable[[np.ndarray], np.ndarray]]] = {
     "abs": (0, 0, np.abs),
     "square": (0.5, 0.5, np.square),
 }
-# Judged by SciPy in double where the element is float, and by the recorded points where it is double.
+# Checked against SciPy in double for float, and against the recorded points for double.
 SPECIAL: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
     "erf": (1.3, scipy.special.erf),
     "erfc": (4, scipy.special.erfc),
@@ -82,7 +82,7 @@ INTEGER_BINARY = [
 INTEGER_UNARY = ["abs", "sign", "square", "floor", "round", "bitwise_not"]
 INTEGER_MASKS = ["isnan", "isfinite", "signbit"]
 
-EXTRA = """
+STORAGE_KERNELS = """
 kernel void from_half(global const ushort16 *a, global float16 *b, global const ushort *c, global float *d) {
     size_t i = get_global_id(0);
     b[i] = wg_from_half(a[i]);
@@ -127,7 +127,7 @@ kernel void random(global float16 *u, global float16 *n, global double16 *p, glo
 
 
 def kernel_text(name: str, element: str) -> str:
-    """A scalar and a vector kernel for one function."""
+    """Return the source of a scalar and a vector kernel that call one function."""
     binary = name in BINARY or name in INTEGER_BINARY
     signed = math_library.ELEMENTS[element][0]
     text = ""
@@ -141,7 +141,7 @@ def kernel_text(name: str, element: str) -> str:
 
 
 class Device:
-    """One queue and the programs of this file, which build once."""
+    """A queue, and the programs of this file, built once."""
 
     def __init__(self) -> None:
         self.context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
@@ -156,16 +156,16 @@ class Device:
             self.build(text + "".join(kernel_text(name, e) for e, names in job for name in names))
         self.build_storage()
 
-    def build_storage(self, before: str = "") -> None:
-        """The kernels of EXTRA, behind these lines."""
+    def build_storage(self, prefix: str = "") -> None:
+        """Build STORAGE_KERNELS, with these lines before them."""
         names = {"float": ["half", "bfloat16", "philox", "uniform", "normal"], "double": ["half", "uniform", "normal"]}
-        texts = [math_library.program_text(each, e, [LANES], TEXTS) for e, each in names.items()]
-        self.build(before + "".join(texts) + EXTRA)
+        texts = [math_library.program_text(functions, e, [LANES], TEXTS) for e, functions in names.items()]
+        self.build(prefix + "".join(texts) + STORAGE_KERNELS)
 
     def build(self, text: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a compiler's warning is a failure
-            # With AVX2 vectors take two registers, and how they would be handed over is no function's business here.
+            # With AVX2 a vector takes two registers. clang warns about passing it, but every function is inlined.
             program = cl.Program(self.context, f'#pragma clang diagnostic ignored "-Wpsabi"\n{text}').build()
         self.kernels |= {kernel.function_name: kernel for kernel in program.all_kernels()}
 
@@ -177,8 +177,8 @@ class Device:
         for array, buffer in zip(arrays, buffers, strict=True):
             cl.enqueue_copy(self.queue, array, buffer)
 
-    def both(self, name: str, element: str, *arguments: np.ndarray) -> np.ndarray:
-        """The values of a function; the scalar and the vector form must agree."""
+    def evaluate(self, name: str, element: str, *arguments: np.ndarray) -> np.ndarray:
+        """Return the values of a function, after checking that its scalar and vector forms agree."""
         dtype, n = DTYPES[element], len(arguments[0])
         size = -(-n // 256) * 256
         padded = [np.concatenate([a.astype(dtype, copy=False), np.ones(size - n, dtype)]) for a in arguments]
@@ -194,8 +194,10 @@ class Device:
             different = ~((scalar.view(f"u{scalar.itemsize}") == vector.view(f"u{scalar.itemsize}")) | np.isnan(scalar))
         else:
             different = scalar != vector
-        at = np.flatnonzero(different)[:3]
-        assert at.size == 0, f"{name}: scalar {scalar[at]}, vector {vector[at]} at {[a[at] for a in arguments]}"
+        index = np.flatnonzero(different)[:3]
+        assert index.size == 0, (
+            f"{name}: scalar {scalar[index]}, vector {vector[index]} at {[a[index] for a in arguments]}"
+        )
         return vector
 
 
@@ -209,11 +211,13 @@ def device() -> Device:
         raise
 
 
-def check(name: str, allowed: float, got: np.ndarray, expected: np.ndarray, *arguments: np.ndarray) -> None:
-    errors = ulps(got, expected)
+def check(name: str, allowed: float, actual: np.ndarray, expected: np.ndarray, *arguments: np.ndarray) -> None:
+    errors = ulps(actual, expected)
     worst = int(errors.argmax())
-    at = [a[worst] for a in arguments]
-    assert errors[worst] <= allowed, f"{name}{at} = {got[worst]!r}, not {expected[worst]!r}: {errors[worst]:.2f} ULP"
+    point = [a[worst] for a in arguments]
+    assert errors[worst] <= allowed, (
+        f"{name}{point} = {actual[worst]!r}, not {expected[worst]!r}: {errors[worst]:.2f} ULP"
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -228,10 +232,10 @@ def test_unary_functions_within_their_ulps(device, element):
         pytest.skip("long double is no wider than double here")
     x = inputs(DTYPES[element], np.random.default_rng(1))
     for name, (single, double, reference) in UNARY.items():
-        got, expected = device.both(name, element, x), reference(x.astype(WIDE))
-        check(name, single if element == "float" else double, got, expected, x)
-        zero = (expected == 0) & (got == 0)
-        assert np.array_equal(np.signbit(got[zero]), np.signbit(expected[zero])), f"{name}: the sign of 0"
+        actual, expected = device.evaluate(name, element, x), reference(x.astype(LONG_DOUBLE))
+        check(name, single if element == "float" else double, actual, expected, x)
+        zero = (expected == 0) & (actual == 0)
+        assert np.array_equal(np.signbit(actual[zero]), np.signbit(expected[zero])), f"{name}: the sign of 0"
 
 
 def test_special_functions_in_float(device):
@@ -242,12 +246,12 @@ def test_special_functions_in_float(device):
         inside = x[np.abs(x) <= 1] if name == "erfinv" else x
         expected = reference(inside.astype(np.float64))
         keep = np.abs(expected) > (0.05 if name in ("lgamma", "digamma") else 0)
-        check(name, allowed, device.both(name, "float", inside)[keep], expected[keep], inside[keep])
+        check(name, allowed, device.evaluate(name, "float", inside)[keep], expected[keep], inside[keep])
 
 
-def test_float_functions_where_the_compiler_lacks_what_they_prefer(device):
-    """Tables looked up by permutations, scaling and guesses of reciprocals need AVX-512, reductions of angles in float
-    products that are fused with sums: without them, other branches."""
+def test_float_functions_without_avx512_and_fma(device):
+    """Table lookups by permutation, scaling and reciprocal estimates need AVX-512; the float argument reduction needs
+    FMA. Without them the functions take other branches."""
     names = ["exp", "exp2", "tanh", "logistic", "erf", "sin", "cos", "tan", "sqrt", "rsqrt"]
     plain = copy.copy(device)
     plain.kernels = {}
@@ -258,11 +262,11 @@ def test_float_functions_where_the_compiler_lacks_what_they_prefer(device):
     for name in names:
         if name in UNARY:
             allowed, _, reference = UNARY[name]
-            check(name, allowed, plain.both(name, "float", x), reference(x.astype(WIDE)), x)
+            check(name, allowed, plain.evaluate(name, "float", x), reference(x.astype(LONG_DOUBLE)), x)
         else:
             allowed, reference = SPECIAL[name]
             keep = ~(np.abs(x) <= 1e-36)
-            check(name, allowed, plain.both(name, "float", x)[keep], reference(x.astype(np.float64))[keep], x[keep])
+            check(name, allowed, plain.evaluate(name, "float", x)[keep], reference(x.astype(np.float64))[keep], x[keep])
 
 
 @pytest.mark.parametrize("element", FLOATS)
@@ -270,10 +274,10 @@ def test_special_functions_at_recorded_points(device, element):
     for name, points in RECORDED.items():
         x, expected = np.array(points).T
         keep = (x.astype(DTYPES[element]) == x) & (np.abs(expected) > np.finfo(DTYPES[element]).tiny)
-        got = device.both(name, element, x[keep])
-        assert np.allclose(got, expected[keep], rtol=1e-14 if element == "double" else 1e-6, atol=0), name
+        actual = device.evaluate(name, element, x[keep])
+        assert np.allclose(actual, expected[keep], rtol=1e-14 if element == "double" else 1e-6, atol=0), name
         if element == "double" and name in ("erf", "erfc", "erfinv"):
-            assert ulps(got, expected).max() <= 4, name
+            assert ulps(actual, expected).max() <= 4, name
 
 
 @pytest.mark.parametrize("element", FLOATS)
@@ -289,33 +293,33 @@ def test_special_functions_at_their_ends(device, element):
         "sign": ([0.0, -0.0, 3, -inf, nan], [0, 0, 1, -1, 0]),
     }
     for name, (x, expected) in ends.items():
-        got = device.both(name, element, np.array(x))
-        assert np.array_equal(got, np.array(expected), equal_nan=True), f"{name}{x} = {got}"
+        actual = device.evaluate(name, element, np.array(x))
+        assert np.array_equal(actual, np.array(expected), equal_nan=True), f"{name}{x} = {actual}"
         if name.startswith("erf"):
-            assert np.array_equal(np.signbit(got[:2]), np.signbit(expected[:2])), name
+            assert np.array_equal(np.signbit(actual[:2]), np.signbit(expected[:2])), name
 
 
 @pytest.mark.parametrize("element", FLOATS)
 def test_polygamma(device, element):
-    """At recorded points, against SciPy over a grid of orders, and at the ends; lanes of all sorts side by side."""
+    """Check recorded points, SciPy over many orders, and special values, with different cases in adjacent lanes."""
     dtype = DTYPES[element]
     n, x, expected = np.array([p for p in POLYGAMMA if element == "double" or float(dtype(p[1])) == p[1]]).T
     keep = np.abs(np.log(np.abs(expected))) < abs(math.log(np.finfo(dtype).tiny))
-    got = device.both("polygamma", element, n[keep], x[keep])
-    assert np.allclose(got, expected[keep], rtol=2e-15 if element == "double" else 1.2e-7, atol=0)
+    actual = device.evaluate("polygamma", element, n[keep], x[keep])
+    assert np.allclose(actual, expected[keep], rtol=2e-15 if element == "double" else 1.2e-7, atol=0)
     rng = np.random.default_rng(6)
     n = rng.integers(0, 25, 4000).astype(dtype)
     x = np.where(rng.random(4000) < 0.5, 10 ** rng.uniform(-1, 2, 4000), rng.uniform(-30, 30, 4000)).astype(dtype)
     expected = scipy.special.polygamma(n.astype(np.float64), x.astype(np.float64))
     pole = scipy.special.polygamma(n + (n == 0), np.abs(x - np.rint(x)))
-    size = np.maximum(np.abs(expected), np.where(x < 0, pole, 0))  # what is subtracted below 0 may be larger
+    size = np.maximum(np.abs(expected), np.where(x < 0, pole, 0))  # for negative x the subtracted term may be larger
     with np.errstate(over="ignore"):
         expected = expected.astype(dtype)
-    got = device.both("polygamma", element, n, x)
+    actual = device.evaluate("polygamma", element, n, x)
     finite = np.isfinite(expected) & (np.abs(size) < np.finfo(dtype).max / 10)
     assert finite.mean() > 0.7
-    assert np.array_equal(got[np.isinf(expected)], expected[np.isinf(expected)])
-    error = np.abs(got.astype(np.float64) - expected)[finite] / np.abs(size[finite])
+    assert np.array_equal(actual[np.isinf(expected)], expected[np.isinf(expected)])
+    error = np.abs(actual.astype(np.float64) - expected)[finite] / np.abs(size[finite])
     assert error.max() < (1e-13 if element == "double" else 1.2e-7)
     inf, nan = math.inf, math.nan
     n, x, expected = np.array([
@@ -325,8 +329,8 @@ def test_polygamma(device, element):
     ]).T  # fmt: skip
     if element == "double":
         expected[-1] = 1e60
-    got = device.both("polygamma", element, n, x)
-    assert np.allclose(got, expected, rtol=1e-6, atol=0, equal_nan=True), (n, x, got)
+    actual = device.evaluate("polygamma", element, n, x)
+    assert np.allclose(actual, expected, rtol=1e-6, atol=0, equal_nan=True), (n, x, actual)
 
 
 @pytest.mark.parametrize("element", FLOATS)
@@ -339,7 +343,7 @@ def test_functions_of_two_numbers(device, element):
     y = [grid[1], any_bits(DTYPES[element], n, rng), rng.normal(size=n) * 3, rng.normal(size=n) * 10,
          rng.integers(-20, 20, n), rng.normal(size=n) * 1e4]  # fmt: skip
     a, b = np.concatenate([v.astype(dtype) for v in x]), np.concatenate([v.astype(dtype) for v in y])
-    wide = WIDE if element == "double" else np.float64
+    reference_dtype = LONG_DOUBLE if element == "double" else np.float64
     exact: dict[str, tuple[float, Callable]] = {
         "fmod": (0, np.fmod), "mod": (0, np.remainder), "floor_div": (0, np.floor_divide),
         "maximum": (0, np.maximum), "minimum": (0, np.minimum), "copysign": (0, np.copysign),
@@ -350,37 +354,37 @@ def test_functions_of_two_numbers(device, element):
         "atan2": (2, np.arctan2),
     }
     for name, (allowed, reference) in exact.items():
-        got, expected = device.both(name, element, a, b), reference(a, b)
-        check(name, allowed, got, expected, a, b)
-        signed = ~np.isnan(got) & ((got != 0) | (name not in ("maximum", "minimum")))
-        assert np.array_equal(np.signbit(got[signed]), np.signbit(expected[signed])), name
-    if wide is WIDE and not PRECISE:
+        actual, expected = device.evaluate(name, element, a, b), reference(a, b)
+        check(name, allowed, actual, expected, a, b)
+        signed = ~np.isnan(actual) & ((actual != 0) | (name not in ("maximum", "minimum")))
+        assert np.array_equal(np.signbit(actual[signed]), np.signbit(expected[signed])), name
+    if reference_dtype is LONG_DOUBLE and not PRECISE:
         return
     for name, (allowed, reference) in rounded.items():
-        got, expected = device.both(name, element, a, b), reference(a.astype(WIDE), b.astype(WIDE))
-        check(name, allowed, got, expected, a, b)
-        signed = ~np.isnan(got)
-        assert np.array_equal(np.signbit(got[signed]), np.signbit(expected[signed])), name
+        actual, expected = device.evaluate(name, element, a, b), reference(a.astype(LONG_DOUBLE), b.astype(LONG_DOUBLE))
+        check(name, allowed, actual, expected, a, b)
+        signed = ~np.isnan(actual)
+        assert np.array_equal(np.signbit(actual[signed]), np.signbit(expected[signed])), name
     for name in MASKS:
-        assert np.array_equal(device.both(name, element, a), getattr(np, name)(a)), name
+        assert np.array_equal(device.evaluate(name, element, a), getattr(np, name)(a)), name
 
 
 @pytest.mark.parametrize("element", FLOATS)
 @pytest.mark.parametrize("exponent", [2, 1, 3, -1, -2, 0.5, -0.5, 4, 0])
-def test_powers_by_one_number(device, element, exponent):
-    """Beside others that are not of few instructions, too: `both` compares vectors with single numbers."""
+def test_powers_with_a_uniform_exponent(device, element, exponent):
+    """Exponents with a short code path also run beside others in a vector; `evaluate` compares vectors with scalars."""
     if element == "double" and not PRECISE:
         pytest.skip("long double is no wider than double here")
     x = inputs(DTYPES[element], np.random.default_rng(4))
     y = np.full(len(x), exponent, DTYPES[element])
-    got, expected = device.both("pow", element, x, y), np.power(x.astype(WIDE), WIDE(exponent))
+    actual, expected = device.evaluate("pow", element, x, y), np.power(x.astype(LONG_DOUBLE), LONG_DOUBLE(exponent))
     allowed = 0.51 if element == "float" else 1.5
-    check("pow", allowed, got, expected, x, y)
-    signed = ~np.isnan(got)
-    assert np.array_equal(np.signbit(got[signed]), np.signbit(expected[signed])), exponent
+    check("pow", allowed, actual, expected, x, y)
+    signed = ~np.isnan(actual)
+    assert np.array_equal(np.signbit(actual[signed]), np.signbit(expected[signed])), exponent
     y[::3] = 1.75
-    mixed = device.both("pow", element, x, y)
-    assert np.array_equal(np.delete(mixed, np.s_[::3]), np.delete(got, np.s_[::3]), equal_nan=True)
+    mixed = device.evaluate("pow", element, x, y)
+    assert np.array_equal(np.delete(mixed, np.s_[::3]), np.delete(actual, np.s_[::3]), equal_nan=True)
 
 
 def integer_power(x: int, y: int, width: int, signed: bool) -> int:
@@ -392,7 +396,7 @@ def integer_power(x: int, y: int, width: int, signed: bool) -> int:
 
 @pytest.mark.parametrize("element", INTEGERS)
 def test_integers(device, element):
-    """Python's meaning with wrap-around; 0 for a division by 0; no trap for it nor for the least number over -1."""
+    """Results are Python's, with wrap-around. Division by 0 gives 0; neither it nor the minimum divided by -1 traps."""
     rng, dtype, n = np.random.default_rng(4), DTYPES[element], 2000
     info = np.iinfo(dtype)
     signed = info.min < 0
@@ -411,23 +415,23 @@ def test_integers(device, element):
         "bitwise_xor": x ^ y, "gcd": np.gcd(x, y),
     }  # fmt: skip
     for name, values in expected.items():
-        got = device.both(name, element, x, y)
-        at = np.flatnonzero(got != values)[:3]
-        assert at.size == 0, f"{name} of {x[at]} and {y[at]} gives {got[at]}, not {values[at]}"
+        actual = device.evaluate(name, element, x, y)
+        index = np.flatnonzero(actual != values)[:3]
+        assert index.size == 0, f"{name} of {x[index]} and {y[index]} gives {actual[index]}, not {values[index]}"
     unary = {"abs": np.abs(x), "sign": np.sign(x), "square": x * x, "floor": x, "round": x, "bitwise_not": ~x}
     for name, values in unary.items():
-        assert np.array_equal(device.both(name, element, x), values), name
+        assert np.array_equal(device.evaluate(name, element, x), values), name
     masks = {"isnan": np.zeros(len(x), bool), "isfinite": np.ones(len(x), bool), "signbit": x < 0}
     for name, values in masks.items():
-        assert np.array_equal(device.both(name, element, x), values), name
+        assert np.array_equal(device.evaluate(name, element, x), values), name
 
 
 def test_storage_of_half(device):
-    every = np.arange(1 << 16, dtype=np.uint16)
-    expected = every.view(np.float16).astype(np.float32)
-    expected.view(np.uint32)[np.isnan(expected)] |= 1 << 22  # quiet, as processors make them
+    all_halves = np.arange(1 << 16, dtype=np.uint16)
+    expected = all_halves.view(np.float16).astype(np.float32)
+    expected.view(np.uint32)[np.isnan(expected)] |= 1 << 22  # processors make NaN quiet
     vector, scalar = np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
-    device.call("from_half", 1 << 12, every, vector, every.copy(), scalar)
+    device.call("from_half", 1 << 12, all_halves, vector, all_halves.copy(), scalar)
     assert np.array_equal(vector.view(np.uint32), expected.view(np.uint32))
     assert np.array_equal(scalar.view(np.uint32), expected.view(np.uint32))
     rng = np.random.default_rng(5)
@@ -443,36 +447,38 @@ def test_storage_of_half(device):
 
 
 def test_storage_of_bfloat16(device):
-    every = np.arange(1 << 16, dtype=np.uint16)
+    all_bfloat16s = np.arange(1 << 16, dtype=np.uint16)
     vector, scalar = np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
-    device.call("from_bfloat16", 1 << 12, every, vector, every.copy(), scalar)
-    assert np.array_equal(vector.view(np.uint32), every.astype(np.uint32) << 16)
-    assert np.array_equal(scalar.view(np.uint32), every.astype(np.uint32) << 16)
+    device.call("from_bfloat16", 1 << 12, all_bfloat16s, vector, all_bfloat16s.copy(), scalar)
+    assert np.array_equal(vector.view(np.uint32), all_bfloat16s.astype(np.uint32) << 16)
+    assert np.array_equal(scalar.view(np.uint32), all_bfloat16s.astype(np.uint32) << 16)
     x = np.concatenate([any_bits(np.float32, 1 << 17, np.random.default_rng(6)), vector])
     x[:1000].view(np.uint32)[:] = (x[:1000].view(np.uint32) & 0xFFFF0000) | 0x8000  # ties
-    low, other = np.zeros(len(x), np.uint16), np.zeros(len(x), np.uint16)
-    device.call("to_bfloat16", len(x) // 16, x, low, x.copy(), other)
+    vector_bits, scalar_bits = np.zeros(len(x), np.uint16), np.zeros(len(x), np.uint16)
+    device.call("to_bfloat16", len(x) // 16, x, vector_bits, x.copy(), scalar_bits)
     word = x.view(np.uint32).astype(np.uint64)
     expected = ((word + 0x7FFF + ((word >> 16) & 1)) >> 16).astype(np.uint16)
     nan = np.isnan(x)
-    assert np.array_equal(low, other)
-    assert np.array_equal(low[~nan], expected[~nan])
-    assert np.isnan((low.astype(np.uint32) << 16).view(np.float32)[nan]).all()
+    assert np.array_equal(vector_bits, scalar_bits)
+    assert np.array_equal(vector_bits[~nan], expected[~nan])
+    assert np.isnan((vector_bits.astype(np.uint32) << 16).view(np.float32)[nan]).all()
 
 
 def test_philox_gives_the_published_words(device):
-    """Random123's vectors: all zeros, all ones, and the digits of pi."""
+    """Check Random123's test vectors: all zeros, all ones, and the digits of pi."""
     ones = 2**64 - 1
-    given = np.array([0, 0, 0, ones, ones, ones, 0x85A308D3243F6A88, 0x0370734413198A2E, 0x299F31D0A4093822], np.uint64)
+    counters = np.array(
+        [0, 0, 0, ones, ones, ones, 0x85A308D3243F6A88, 0x0370734413198A2E, 0x299F31D0A4093822], np.uint64
+    )
     out = np.zeros(12, np.uint32)
-    device.call("philox", 1, given, out)
+    device.call("philox", 1, counters, out)
     assert " ".join(f"{word:08x}" for word in out) == (
         "6627e8d5 e169c58d bc57ac4c 9b00dbd8 408f276d 41c83b0e a20bc7c6 6d5451fd d16cfe09 94fdcceb 5001e420 24126ea1"
     )
 
 
 def test_random_numbers(device):
-    """Scalar and vector lanes agree; first moments are those of the distributions."""
+    """Scalar and vector lanes agree, and the first moments are those of the distributions."""
     n = 1 << 18
     arrays = [np.zeros(n, dtype) for dtype in (np.float32, np.float32, np.float64, np.float64) * 2]
     device.call("random", n // 16, *arrays)
@@ -490,7 +496,7 @@ def test_random_numbers(device):
         assert abs((normal[::2] * normal[1::2]).mean()) < 0.01
 
 
-def test_every_text_states_its_needs_and_they_exist():
+def test_every_source_lists_its_needs_and_they_exist():
     for stem, text in TEXTS.items():
         name, _, suffix = stem.partition(".")
         for element in DTYPES:
@@ -514,8 +520,8 @@ def test_resolve_orders_by_need_and_names_what_is_missing():
         math_library.header("half", 1)
 
 
-def test_text_may_be_asked_for_again_and_leaves_no_names_behind():
-    """Include guards: two types that share a text, or one type asked for twice, still compile (as Device shows)."""
+def test_sources_have_include_guards_and_undefine_their_macros():
+    """Include guards let two types share a source, or one type occur twice, as the build in Device shows."""
     text = math_library.program_text(["exp", "pow"], "float", [LANES], TEXTS)
     defined = {line.split()[1].partition("(")[0] for line in text.splitlines() if line.startswith("#define ")}
     undefined = {line.split()[1] for line in text.splitlines() if line.startswith("#undef ")}
@@ -523,12 +529,12 @@ def test_text_may_be_asked_for_again_and_leaves_no_names_behind():
     assert math_library.program_text([], "float", [LANES], TEXTS).count("wg_") == 0
 
 
-def test_built_in_spelling_replaces_texts():
+def test_built_in_functions_replace_sources():
     text = math_library.program_text(["logistic", "pow"], "float", [1], TEXTS, builtin=True)
     assert "F wg_exp(F x) { return exp(x); }" in text
     assert "F wg_pow(F x, F y) { return pow(x, y); }" in text
     assert "wg_exp_scaled" not in text
-    assert "__builtin" not in text.replace(math_library.ANY_LANE, "")
-    for element, own in (("float", True), ("double", False)):
+    assert "__builtin" not in text.replace(math_library.ANY_LANE_MACROS, "")
+    for element, uses_own_text in (("float", True), ("double", False)):
         text = math_library.program_text(["erf"], element, [1], TEXTS, builtin=True)
-        assert own == ("return erf(x);" not in text) == ("F p = " in text), element
+        assert uses_own_text == ("return erf(x);" not in text) == ("F p = " in text), element

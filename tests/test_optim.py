@@ -1,4 +1,4 @@
-"""Optimizers against their formulas in NumPy float64: steps, groups, hooks, options, saving and errors."""
+"""Check optimizers against their formulas in NumPy float64; also groups, hooks, options, state_dict and errors."""
 
 import copy
 import math
@@ -18,7 +18,7 @@ START = np.random.default_rng(0).standard_normal(37)
 
 
 def gradient(p):
-    """Of a function that is neither quadratic nor symmetric."""
+    """Return the gradient of a function that is neither quadratic nor symmetric."""
     return 3 * p * np.abs(p) + np.sin(p) + 0.3
 
 
@@ -73,11 +73,11 @@ def adamax(p, t, s, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0):
 def nadam(p, t, s, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled=False):
     g = gradient(p) + (0 if decoupled else weight_decay * p)
     p = p * (1 - lr * weight_decay) if decoupled else p
-    now, after = (betas[0] * (1 - 0.5 * 0.96 ** (k * momentum_decay)) for k in (t, t + 1))
-    s["product"] = s.get("product", 1) * now
+    momentum, next_momentum = (betas[0] * (1 - 0.5 * 0.96 ** (k * momentum_decay)) for k in (t, t + 1))
+    s["product"] = s.get("product", 1) * momentum
     s["m"] = betas[0] * s.get("m", 0) + (1 - betas[0]) * g
     s["v"] = betas[1] * s.get("v", 0) + (1 - betas[1]) * g * g
-    mean = after * s["m"] / (1 - s["product"] * after) + (1 - now) * g / (1 - s["product"])
+    mean = next_momentum * s["m"] / (1 - s["product"] * next_momentum) + (1 - momentum) * g / (1 - s["product"])
     return p - lr * mean / (np.sqrt(s["v"] / (1 - betas[1] ** t)) + eps)
 
 
@@ -86,19 +86,19 @@ def radam(p, t, s, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoup
     p = p * (1 - lr * weight_decay) if decoupled else p
     s["m"] = betas[0] * s.get("m", 0) + (1 - betas[0]) * g
     s["v"] = betas[1] * s.get("v", 0) + (1 - betas[1]) * g * g
-    mean, longest = s["m"] / (1 - betas[0] ** t), 2 / (1 - betas[1]) - 1
-    rho = longest - 2 * t * betas[1] ** t / (1 - betas[1] ** t)
+    mean, rho_max = s["m"] / (1 - betas[0] ** t), 2 / (1 - betas[1]) - 1
+    rho = rho_max - 2 * t * betas[1] ** t / (1 - betas[1] ** t)
     if rho <= 5:
         return p - lr * mean
-    r = np.sqrt((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho))
+    r = np.sqrt((rho - 4) * (rho - 2) * rho_max / ((rho_max - 4) * (rho_max - 2) * rho))
     return p - lr * mean * r * np.sqrt(1 - betas[1] ** t) / (np.sqrt(s["v"]) + eps)
 
 
 def rprop(p, t, s, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50)):
     g = gradient(p)
-    turned = np.sign(g * s.get("g", 0))
-    size = s.get("size", lr) * np.where(turned > 0, etas[1], np.where(turned < 0, etas[0], 1))
-    s["size"], s["g"] = np.clip(size, *step_sizes), np.where(turned < 0, 0, g)
+    sign_change = np.sign(g * s.get("g", 0))
+    size = s.get("size", lr) * np.where(sign_change > 0, etas[1], np.where(sign_change < 0, etas[0], 1))
+    s["size"], s["g"] = np.clip(size, *step_sizes), np.where(sign_change < 0, 0, g)
     return p - np.sign(s["g"]) * s["size"]
 
 
@@ -138,11 +138,11 @@ CASES = [
     (optim.Rprop, rprop, {"lr": 0.3, "etas": (0.4, 1.5), "step_sizes": (0.1, 0.8)}),
     (optim.ASGD, asgd, {"lr": 0.05, "lambd": 0.5, "weight_decay": 0.1}),
 ]
-FEW = (1, 2, 4)  # of these also in float32: the formulas are the same
+FLOAT32_CASES = (1, 2, 4)  # cases that also run in float32
 
 
 def losses(param):
-    """The function whose gradient `gradient` is."""
+    """Return the function whose gradient is `gradient`, summed over the elements."""
     return (param * param * param.abs() - param.cos() + 0.3 * param).sum()
 
 
@@ -158,56 +158,56 @@ def steps(optimizer, params, count=STEPS):
 
 @pytest.mark.parametrize(
     ("kind", "formula", "options", "dtype"),
-    [(*case, "float64") for case in CASES] + [(*CASES[i], "float32") for i in FEW],
+    [(*case, "float64") for case in CASES] + [(*CASES[i], "float32") for i in FLOAT32_CASES],
 )
 def test_formulas(kind, formula, options, dtype):
     param = nn.Parameter(wg.tensor(START, dtype=getattr(wg, dtype)))
     optimizer = kind([param], **options)
     steps(optimizer, [param])
     expected, state = START.copy(), {}
-    given = {name.removesuffix("_weight_decay") if "decoupled" in name else name: v for name, v in options.items()}
+    kwargs = {name.removesuffix("_weight_decay") if "decoupled" in name else name: v for name, v in options.items()}
     for t in range(1, STEPS + 1):
-        expected = formula(expected, t, state, **given)
+        expected = formula(expected, t, state, **kwargs)
     tolerance = 2e-5 if dtype == "float32" else 1e-11
-    if kind in (optim.NAdam, optim.ASGD):  # whose products and rates are kept in float32, as PyTorch's are
+    if kind in (optim.NAdam, optim.ASGD):  # their products and rates are stored in float32, as in PyTorch
         tolerance = 1e-6
     np.testing.assert_allclose(param.detach().numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
-def test_a_step_is_one_kernel_a_group():
+def test_a_step_is_one_kernel_per_group():
     params = [nn.Parameter(wg.tensor(START[:n])) for n in (37, 5, 1)]
     optimizer = optim.AdamW(params)
     steps(optimizer, params, 2)
     driver = params[0].device.driver
-    before, versions = driver.launches, [p._version for p in params]
+    launches_before, versions = driver.launches, [p._version for p in params]
     optimizer.step()
-    assert driver.launches == before + 1
+    assert driver.launches == launches_before + 1
     assert [p._version for p in params] == [v + 1 for v in versions]
 
 
-def test_parameters_of_several_ages():
-    """Each is corrected for the bias of its own steps; they meet in as many kernels as there are ages."""
+def test_parameters_with_different_step_counts():
+    """Each parameter uses the bias correction of its own step count. Each step count gets one kernel."""
     params = [nn.Parameter(wg.tensor(START, dtype=wg.float64)) for _ in range(3)]
     optimizer = optim.Adam(params, lr=0.05)
     for count in (1, 2, 3):
         steps(optimizer, params[:count], 1)
-    before = params[0].device.driver.launches
+    launches_before = params[0].device.driver.launches
     optimizer.step()  # the gradients of the last step, again
-    assert params[0].device.driver.launches == before + 3
+    assert params[0].device.driver.launches == launches_before + 3
     assert [optimizer.state[p]["step"] for p in params] == [4, 3, 2]
     for param, count in zip(params, (3, 2, 1), strict=True):
-        expected, state, last = START.copy(), {}, None
+        expected, state, previous = START.copy(), {}, None
         for t in range(1, count + 1):
-            last = expected
+            previous = expected
             expected = adam(expected, t, state, lr=0.05)
-        g = gradient(last)
+        g = gradient(previous)
         mean, square = 0.9 * state["m"] + 0.1 * g, 0.999 * state["v"] + 0.001 * g * g
         t = count + 1
         expected = expected - 0.05 * mean / (1 - 0.9**t) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
         np.testing.assert_allclose(param.detach().numpy(), expected, rtol=1e-11)
 
 
-def test_a_parameter_twice_moves_twice():
+def test_a_duplicate_parameter_is_updated_twice():
     param, other = nn.Parameter(wg.tensor([1.0])), nn.Parameter(wg.tensor([1.0]))
     with pytest.warns(UserWarning, match="more than once"):
         optimizer = optim.SGD([param, param, other], lr=0.25)
@@ -219,19 +219,19 @@ def test_a_parameter_twice_moves_twice():
 def test_the_average_of_asgd():
     param = nn.Parameter(wg.tensor(START))
     optimizer = optim.ASGD([param], lr=0.05, t0=2)
-    seen = []
+    iterates = []
     for _ in range(6):
         steps(optimizer, [param], 1)
-        seen.append(param.detach().numpy().copy())
-    # The mean of what came from step t0 + 1 on; the weights are 1/max(1, t - t0) of the step before.
-    average = seen[0]
+        iterates.append(param.detach().numpy().copy())
+    # The average of the iterates from step t0 + 1 on, with weights 1/max(1, t - t0) of the previous step.
+    average = iterates[0]
     for t in range(1, 6):
-        average = average + (seen[t] - average) / max(1, t - 2)
+        average = average + (iterates[t] - average) / max(1, t - 2)
     np.testing.assert_allclose(optimizer.state[param]["ax"].numpy(), average, rtol=1e-5)
 
 
 def test_directions_of_lbfgs():
-    """Those of the dense BFGS formula (Nocedal and Wright 2006, equation 7.16), from steps that are kept."""
+    """Check against the dense BFGS formula (Nocedal and Wright 2006, equation 7.16) over the stored steps."""
     curved = lambda p: np.array([2.0, 7.0, 0.5]) * p + 4 * p**3  # noqa: E731
     param = nn.Parameter(wg.tensor([1.0, -2.0, 3.0], dtype=wg.float64))
     optimizer = optim.LBFGS([param], lr=0.3, max_iter=1, history_size=3)
@@ -240,20 +240,20 @@ def test_directions_of_lbfgs():
         param.grad = wg.tensor(curved(param.detach().numpy()))
         return (param * param).detach().sum()
 
-    at, pairs, last = param.detach().numpy().copy(), [], None
-    for turn in range(6):
-        slope = curved(at)
-        if last is not None:
-            s, y = at - last[0], slope - last[1]
+    point, pairs, previous = param.detach().numpy().copy(), [], None
+    for iteration in range(6):
+        slope = curved(point)
+        if previous is not None:
+            s, y = point - previous[0], slope - previous[1]
             pairs = [*pairs, (s, y)][-3:]
-        step = 0.3 * min(1, 1 / np.abs(slope).sum()) if turn == 0 else 0.3
+        step = 0.3 * min(1, 1 / np.abs(slope).sum()) if iteration == 0 else 0.3
         inverse = np.eye(3) * (pairs[-1][0] @ pairs[-1][1] / (pairs[-1][1] @ pairs[-1][1]) if pairs else 1)
         for s, y in pairs:
-            beside = np.eye(3) - np.outer(y, s) / (y @ s)
-            inverse = beside.T @ inverse @ beside + np.outer(s, s) / (y @ s)
-        last, at = (at, slope), at - step * inverse @ slope
+            projector = np.eye(3) - np.outer(y, s) / (y @ s)
+            inverse = projector.T @ inverse @ projector + np.outer(s, s) / (y @ s)
+        previous, point = (point, slope), point - step * inverse @ slope
         optimizer.step(closure)
-        np.testing.assert_allclose(param.detach().numpy(), at, rtol=1e-9)
+        np.testing.assert_allclose(param.detach().numpy(), point, rtol=1e-9)
 
 
 @pytest.mark.parametrize("length", [1e-3, 0.3, 4.0, 90.0])
@@ -263,22 +263,22 @@ def test_directions_of_lbfgs():
     lambda t: (math.cos(t) - 2 * t + t * t / 50, -math.sin(t) - 2 + t / 25),
 ])  # fmt: skip
 def test_strong_wolfe(function, length):
-    asked = []
+    evaluated = []
 
-    def at(t):
-        asked.append(t)
+    def evaluate(t):
+        evaluated.append(t)
         return function(t)[0], t, function(t)[1]
 
     start, slope = function(0.0)
-    loss, grad, found, calls = strong_wolfe(at, length, 1.0, start, 0.0, slope, tolerance=1e-9, most=40)
-    assert (loss, grad, calls) == (function(found)[0], found, len(asked))
-    assert loss <= start + 1e-4 * found * slope
-    assert abs(function(found)[1]) <= 0.9 * abs(slope)
-    assert strong_wolfe(at, length, 1.0, start, 0.0, slope, tolerance=1e-9, most=1)[3] <= 2
+    loss, grad, step_size, calls = strong_wolfe(evaluate, length, 1.0, start, 0.0, slope, tolerance=1e-9, max_tries=40)
+    assert (loss, grad, calls) == (function(step_size)[0], step_size, len(evaluated))
+    assert loss <= start + 1e-4 * step_size * slope
+    assert abs(function(step_size)[1]) <= 0.9 * abs(slope)
+    assert strong_wolfe(evaluate, length, 1.0, start, 0.0, slope, tolerance=1e-9, max_tries=1)[3] <= 2
 
 
 def test_lbfgs_finds_a_minimum():
-    """Of a quadratic function by exact steps in as many as it has dimensions; of Rosenbrock's by line searches."""
+    """Minimise a quadratic function, with fixed steps and with a strong Wolfe line search."""
     matrix = np.diag([1.0, 3.0, 10.0]) + 0.5
     a, b = wg.tensor(matrix), wg.tensor(np.array([1.0, -2.0, 0.5]))
     for search in (None, "strong_wolfe"):
@@ -296,9 +296,9 @@ def test_lbfgs_finds_a_minimum():
         assert optimizer.step(closure).item() == calls[0] == 0
         np.testing.assert_allclose(param.detach().numpy(), np.linalg.solve(matrix, b.numpy()), atol=1e-4)
         assert optimizer.state[param]["func_evals"] == len(calls) <= 75
-    other = optim.LBFGS([nn.Parameter(wg.zeros(3, dtype=wg.float64))])
-    other.load_state_dict(optimizer.state_dict())
-    assert len(other.state[other._params[0]]["old_dirs"]) == len(optimizer.state[param]["old_dirs"]) > 1
+    restored = optim.LBFGS([nn.Parameter(wg.zeros(3, dtype=wg.float64))])
+    restored.load_state_dict(optimizer.state_dict())
+    assert len(restored.state[restored._params[0]]["old_dirs"]) == len(optimizer.state[param]["old_dirs"]) > 1
     with pytest.raises(ValueError, match="one parameter group"):
         optim.LBFGS([{"params": [param]}, {"params": [nn.Parameter(wg.ones(1))]}])
     optimizer.param_groups[0]["line_search_fn"] = "armijo"
@@ -326,24 +326,24 @@ def test_groups_closures_and_missing_gradients():
 
 
 @pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.RMSprop])
-def test_saved_state_goes_on_the_same(kind):
+def test_training_continues_from_saved_state(kind):
     options = {"lr": 0.02} | ({"momentum": 0.9} if kind is not optim.Adam else {})
     params = [nn.Parameter(wg.tensor(START)), nn.Parameter(wg.tensor(-START))]
     optimizer = kind(params, **options)
     steps(optimizer, params, 3)
     copies = [nn.Parameter(p.detach().clone()) for p in params]
-    other = kind(copies, lr=99.0)
+    restored = kind(copies, lr=99.0)
     saved = copy.deepcopy(optimizer.state_dict())
     assert saved["param_groups"][0]["params"] == [0, 1]
-    other.load_state_dict(saved)
+    restored.load_state_dict(saved)
     steps(optimizer, params, 2)
-    steps(other, copies, 2)
-    for one, two in zip(params, copies, strict=True):
-        assert (one.detach().numpy() == two.detach().numpy()).all()
+    steps(restored, copies, 2)
+    for expected, actual in zip(params, copies, strict=True):
+        assert (expected.detach().numpy() == actual.detach().numpy()).all()
 
 
 def test_the_layout_of_saved_state():
-    """Counts are 0-d float32 tensors, as PyTorch's are; numbers, arrays and tensors are taken."""
+    """Step counts are 0-d float32 tensors, as in PyTorch. Loading accepts numbers, arrays and tensors."""
     param = nn.Parameter(wg.tensor(START))
     optimizer = optim.NAdam([("weight", param)])
     steps(optimizer, [param], 2)
@@ -355,43 +355,43 @@ def test_the_layout_of_saved_state():
     assert saved["param_groups"][0]["param_names"] == ["weight"]
     arrays = {**saved, "state": {0: {k: v.numpy() for k, v in entry.items()}}}
     numbers = {**saved, "state": {0: {**entry, "step": 2, "mu_product": entry["mu_product"].item()}}}
-    for given in (arrays, numbers, pickle.loads(pickle.dumps(saved))):
-        copy_of = nn.Parameter(param.detach().double())
-        other = optim.NAdam([("w", copy_of)])
-        other.load_state_dict(given)
-        state = other.state[copy_of]
+    for state_dict in (arrays, numbers, pickle.loads(pickle.dumps(saved))):
+        param_copy = nn.Parameter(param.detach().double())
+        restored = optim.NAdam([("w", param_copy)])
+        restored.load_state_dict(state_dict)
+        state = restored.state[param_copy]
         assert (state["step"], state["mu_product"]) == (2, optimizer.state[param]["mu_product"])
-        assert state["exp_avg"].dtype is wg.float64  # the parameter's
-        assert other.param_groups[0]["param_names"] == ["weight"]
+        assert state["exp_avg"].dtype is wg.float64  # the parameter's dtype
+        assert restored.param_groups[0]["param_names"] == ["weight"]
     clone = copy.deepcopy(optimizer)
-    (own,) = clone.param_groups[0]["params"]
-    own.grad = wg.ones(37)
+    (clone_param,) = clone.param_groups[0]["params"]
+    clone_param.grad = wg.ones(37)
     clone.step()
-    assert clone.state[own]["step"] == 3
+    assert clone.state[clone_param]["step"] == 3
     assert optimizer.state[param]["step"] == 2
 
 
 def test_hooks():
     param = nn.Parameter(wg.ones(2))
-    optimizer, seen = optim.SGD([param], lr=1.0), []
+    optimizer, calls = optim.SGD([param], lr=1.0), []
     param.grad = wg.ones(2)
     handles = [
-        optimizer.register_step_pre_hook(lambda o, a, k: seen.append(("pre", o is optimizer, a, k))),
-        optimizer.register_step_post_hook(lambda o, a, k: seen.append(("post", param[0].item()))),
-        register_optimizer_step_pre_hook(lambda o, a, k: seen.append("every")),
-        register_optimizer_step_post_hook(lambda o, a, k: seen.append("every after")),
-        optimizer.register_state_dict_pre_hook(lambda o: seen.append("saving")),
+        optimizer.register_step_pre_hook(lambda o, a, k: calls.append(("pre", o is optimizer, a, k))),
+        optimizer.register_step_post_hook(lambda o, a, k: calls.append(("post", param[0].item()))),
+        register_optimizer_step_pre_hook(lambda o, a, k: calls.append("every")),
+        register_optimizer_step_post_hook(lambda o, a, k: calls.append("every after")),
+        optimizer.register_state_dict_pre_hook(lambda o: calls.append("saving")),
         optimizer.register_state_dict_post_hook(lambda o, d: {**d, "more": 1}),
-        optimizer.register_load_state_dict_pre_hook(lambda o, d: seen.append(d.pop("more"))),
-        optimizer.register_load_state_dict_post_hook(lambda o: seen.append("loaded")),
+        optimizer.register_load_state_dict_pre_hook(lambda o, d: calls.append(d.pop("more"))),
+        optimizer.register_load_state_dict_post_hook(lambda o: calls.append("loaded")),
     ]
     optimizer.step()
     optimizer.load_state_dict(optimizer.state_dict())
-    assert seen == ["every", ("pre", True, (), {}), ("post", 0.0), "every after", "saving", 1, "loaded"]
+    assert calls == ["every", ("pre", True, (), {}), ("post", 0.0), "every after", "saving", 1, "loaded"]
     for handle in handles:
         handle.remove()
     optimizer.step()
-    assert len(seen) == 7
+    assert len(calls) == 7
     optimizer.register_step_pre_hook(lambda o, a, k: ((lambda: 5.0,), k))
     assert optimizer.step() == 5.0
 
@@ -401,13 +401,13 @@ def test_hooks():
             return super().step(closure)
 
     twice = Twice([param], lr=1.0)
-    twice.register_step_post_hook(lambda *_: seen.append("once"))
+    twice.register_step_post_hook(lambda *_: calls.append("once"))
     twice.step()
-    assert seen[7:] == ["once"]
+    assert calls[7:] == ["once"]
 
 
-def test_options_of_pytorch():
-    """What chooses an implementation there is taken; what is refused there is refused; lr may be a tensor."""
+def test_pytorchs_options():
+    """Accept PyTorch's implementation switches, refuse what PyTorch refuses, and take a tensor as lr."""
     param = nn.Parameter(wg.ones(1))
     param.grad = wg.ones(1)
     rate = wg.tensor(0.25)

@@ -1,4 +1,4 @@
-"""Activations and dropout against PyTorch, where it is installed: values, gradients, in-place forms, repr, errors."""
+"""Compare activations and dropout with PyTorch, if installed: values, gradients, in-place forms, repr, errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X = np.concatenate(
     ]
 )
 
-# name, arguments after the input, whether there are forms in place
+# name, keyword arguments, whether an in-place form exists
 FUNCTIONS: list[tuple[str, dict[str, Any], bool]] = [
     ("relu", {}, True), ("relu6", {}, True), ("leaky_relu", {"negative_slope": 0.2}, True),
     ("elu", {"alpha": 0.7}, True),
@@ -34,11 +34,11 @@ FUNCTIONS: list[tuple[str, dict[str, Any], bool]] = [
     ("softmax", {"dim": 2}, False),
     ("softmin", {"dim": 2}, False), ("log_softmax", {"dim": 0}, False), ("tanh", {}, False), ("sigmoid", {}, False),
 ]  # fmt: skip
-_SINGLE = ("celu", "hardsigmoid")  # of which PyTorch keeps a constant in float32, also for float64
+_SINGLE = ("celu", "hardsigmoid")  # PyTorch computes these with a float32 constant, also for float64
 UNDERSCORED = ("relu", "leaky_relu", "elu", "celu", "selu", "hardtanh", "threshold", "rrelu")
 
 
-def slope(module: Any, call: Any, x: Any) -> tuple[Any, Any]:
+def value_and_grad(module: Any, call: Any, x: Any) -> tuple[Any, Any]:
     leaf = module.tensor(x, requires_grad=True)
     out = call(module.nn.functional, leaf * 1.0)
     direction = np.random.default_rng(2).standard_normal(tuple(out.shape))
@@ -46,8 +46,8 @@ def slope(module: Any, call: Any, x: Any) -> tuple[Any, Any]:
     return out.detach().numpy(), leaf.grad.numpy()
 
 
-def same(call: Any, rtol: float = 1e-11) -> None:
-    theirs, ours = slope(torch, call, X), slope(wg, call, X)
+def assert_same(call: Any, rtol: float = 1e-11) -> None:
+    theirs, ours = value_and_grad(torch, call, X), value_and_grad(wg, call, X)
     np.testing.assert_allclose(ours[0], theirs[0], rtol=rtol, atol=1e-13)
     np.testing.assert_allclose(ours[1], theirs[1], rtol=rtol, atol=1e-11)
 
@@ -56,13 +56,13 @@ def same(call: Any, rtol: float = 1e-11) -> None:
 def test_values_and_gradients(case: int) -> None:
     name, options, inplace = FUNCTIONS[case]
     rtol = 1e-6 if name in _SINGLE else 1e-11
-    same(lambda f, x: getattr(f, name)(x, **options), rtol)
+    assert_same(lambda f, x: getattr(f, name)(x, **options), rtol)
     if inplace and options != {"alpha": -0.7}:
-        same(lambda f, x: getattr(f, name)(x, **options, inplace=True), rtol)
-        given = wg.tensor(X)
-        assert getattr(wg.nn.functional, name)(given, **options, inplace=True) is given
+        assert_same(lambda f, x: getattr(f, name)(x, **options, inplace=True), rtol)
+        tensor = wg.tensor(X)
+        assert getattr(wg.nn.functional, name)(tensor, **options, inplace=True) is tensor
         if name in UNDERSCORED:
-            same(lambda f, x: getattr(f, name + "_")(x, **options), rtol)
+            assert_same(lambda f, x: getattr(f, name + "_")(x, **options), rtol)
 
 
 def test_prelu() -> None:
@@ -103,8 +103,8 @@ def test_modules(case: int) -> None:
     if name == "PReLU":
         ours.load_state_dict({k: wg.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
     x = X.astype(np.float32)
-    found, wanted = (m(t.tensor(x)) for m, t in ((ours, wg), (theirs, torch)))
-    np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=2e-6, atol=1e-6)
+    actual, expected = (m(t.tensor(x)) for m, t in ((ours, wg), (theirs, torch)))
+    np.testing.assert_allclose(actual.detach().numpy(), expected.detach().numpy(), rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_modules(case: int) -> None:
 )
 @pytest.mark.parametrize("inplace", [False, True])
 def test_dropout(name: str, inplace: bool) -> None:
-    """What is drawn differs; the values that are kept, those that are dropped, and what goes together do not."""
+    """The random masks differ, but kept values, dropped values and the elements that share one mask bit agree."""
     shape = {"Dropout1d": (60, 50, 6), "Dropout2d": (60, 50, 3, 2), "Dropout3d": (60, 50, 3, 2, 1)}.get(
         name, (60, 50, 6)
     )
     x = RNG.standard_normal(shape)
-    whole = name not in ("Dropout", "AlphaDropout")
-    seen = []
+    drops_channels = name not in ("Dropout", "AlphaDropout")
+    results = []
     for m in (torch, wg):
         m.manual_seed(0)
         module = getattr(m.nn, name)(0.3, inplace)
@@ -126,18 +126,18 @@ def test_dropout(name: str, inplace: bool) -> None:
         out = module(leaf * 1.0)
         out.sum().backward()
         y, grad = out.detach().numpy().reshape(3000, 6), leaf.grad.numpy().reshape(3000, 6)
-        kept = grad != 0
-        assert abs(kept.mean() - 0.7) < (0.035 if whole else 0.015)
-        assert whole == (kept.all(1) | (~kept).all(1)).all()
-        low, scale = y[~kept], grad[kept]
-        shift = y[kept] - x.reshape(3000, 6)[kept] * scale
-        assert np.ptp(low) < 1e-12
+        survives = grad != 0
+        assert abs(survives.mean() - 0.7) < (0.035 if drops_channels else 0.015)
+        assert drops_channels == (survives.all(1) | (~survives).all(1)).all()
+        dropped, scale = y[~survives], grad[survives]
+        shift = y[survives] - x.reshape(3000, 6)[survives] * scale
+        assert np.ptp(dropped) < 1e-12
         assert np.ptp(scale) < 1e-12
         assert np.ptp(shift) < 1e-12
-        seen.append((low[0], scale[0], shift[0], repr(module)))
+        results.append((dropped[0], scale[0], shift[0], repr(module)))
         assert module.eval()(leaf) is leaf
-    np.testing.assert_allclose(seen[1][:3], seen[0][:3], atol=1e-12)
-    assert seen[1][3] == seen[0][3]
+    np.testing.assert_allclose(results[1][:3], results[0][:3], atol=1e-12)
+    assert results[1][3] == results[0][3]
 
 
 def test_rrelu_in_training() -> None:
@@ -155,17 +155,19 @@ def test_rrelu_in_training() -> None:
 
 
 def outcome(call: Any, module: Any) -> Any:
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         try:
-            found = call(module, module.nn.functional)
-            found = found if isinstance(found, (str, type(None))) else (str(found.dtype).split(".")[-1], found.tolist())
+            result = call(module, module.nn.functional)
+            result = (
+                result if isinstance(result, (str, type(None))) else (str(result.dtype).split(".")[-1], result.tolist())
+            )
         except Exception as error:
-            found = error
-    return found, sorted({w.category for w in seen}, key=str)
+            result = error
+    return result, sorted({w.category for w in recorded}, key=str)
 
 
-ODD: dict[str, Any] = {
+EDGE_CASES: dict[str, Any] = {
     **{f"{n} of integers": lambda m, F, n=n: getattr(F, n)(m.ones(2, 2, dtype=m.int64)) for n in (
         "elu", "celu", "selu", "silu", "mish", "leaky_relu", "rrelu", "hardswish", "hardsigmoid", "hardshrink",
         "softshrink", "softplus", "softsign", "tanhshrink", "logsigmoid", "gelu", "glu", "relu6", "hardtanh", "relu",
@@ -210,14 +212,14 @@ ODD: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("name", EDGE_CASES)
 def test_errors_and_warnings(name: str) -> None:
-    (theirs, warned), (ours, also) = (outcome(ODD[name], m) for m in (torch, wg))
+    (theirs, their_warnings), (ours, our_warnings) = (outcome(EDGE_CASES[name], m) for m in (torch, wg))
     if isinstance(theirs, Exception):
         assert isinstance(ours, type(theirs)), f"{theirs!r} against {ours!r}"
     else:
         assert ours == theirs
-    assert also == warned
+    assert our_warnings == their_warnings
 
 
 def test_signatures() -> None:
@@ -227,11 +229,11 @@ def test_signatures() -> None:
     for name in names:
         theirs = getattr(torch.nn.functional, name)
         if inspect.isfunction(theirs) and not hasattr(theirs, "__wrapped__"):
-            wanted = [(p.name, p.default) for p in inspect.signature(theirs).parameters.values()]
-            found = [
+            expected = [(p.name, p.default) for p in inspect.signature(theirs).parameters.values()]
+            actual = [
                 (p.name, p.default) for p in inspect.signature(getattr(wg.nn.functional, name)).parameters.values()
             ]
-            assert found[: len(wanted)] == wanted, name
+            assert actual[: len(expected)] == expected, name
     for name, _, _ in MODULES:
         theirs, ours = (list(inspect.signature(getattr(m.nn, name)).parameters) for m in (torch, wg))
         assert theirs == ours or theirs == ["args", "kwargs"], name

@@ -1,4 +1,4 @@
-"""Autocast and gradient scaling against PyTorch's, where that is installed: dtypes of results, values, gradients."""
+"""Compare autocast and gradient scaling with PyTorch, if installed: dtypes of results, values, gradients."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,13 @@ torch = pytest.importorskip("torch")
 
 RNG = np.random.default_rng(0)
 X, W, B = (RNG.standard_normal(s).astype(np.float32) for s in ((4, 6), (5, 6), (5,)))
-IMAGE, KERNEL, TURNED = (RNG.standard_normal(s).astype(np.float32) for s in ((2, 3, 8, 8), (4, 3, 3, 3), (3, 4, 3, 3)))
+IMAGE, KERNEL, KERNEL_T = (
+    RNG.standard_normal(s).astype(np.float32) for s in ((2, 3, 8, 8), (4, 3, 3, 3), (3, 4, 3, 3))
+)
 QUERY = RNG.standard_normal((2, 2, 6, 8)).astype(np.float32)
 UNIT = RNG.uniform(0.1, 0.9, (4, 6)).astype(np.float32)
 
-# A function of (the package, its nn.functional, tensors), and the tensors; only what both have on a CPU.
+# name: (function of (package, its nn.functional, *tensors), arrays). Only functions that both autocast on a CPU.
 CALLS = {
     "linear": (lambda t, f, x, w, b: f.linear(x, w, b), (X, W, B)),
     "linear of batches": (lambda t, f, x, w, b: f.linear(x.reshape(2, 2, 6), w, b), (X, W, B)),
@@ -26,7 +28,7 @@ CALLS = {
     "einsum": (lambda t, f, x, w: t.einsum("ik,jk->ij", x, w), (X, W)),
     "conv2d": (lambda t, f, x, w, b: f.conv2d(x, w, b, padding=1), (IMAGE, KERNEL, B[:4])),
     "conv1d": (lambda t, f, x, w: f.conv1d(x[:, :, 0], w[:, :, 0]), (IMAGE, KERNEL)),
-    "conv_transpose2d": (lambda t, f, x, w, b: f.conv_transpose2d(x, w, b, stride=2), (IMAGE, TURNED, B[:4])),
+    "conv_transpose2d": (lambda t, f, x, w, b: f.conv_transpose2d(x, w, b, stride=2), (IMAGE, KERNEL_T, B[:4])),
     "attention": (lambda t, f, q: f.scaled_dot_product_attention(q, q, q), (QUERY,)),
     "attention, masked": (lambda t, f, q, m: f.scaled_dot_product_attention(q, q, q, m), (QUERY, QUERY[0, 0, :6, :6])),
     "prelu": (lambda t, f, x, w: f.prelu(x, w), (X, B[:1])),
@@ -77,7 +79,7 @@ def torch_result(call, arrays, dtype):
     return out, leaves
 
 
-def own_result(call, arrays, dtype):
+def our_result(call, arrays, dtype):
     leaves = [wg.tensor(a, device="cpu", requires_grad=True) for a in arrays]
     with wg.autocast("cpu", dtype=dtype):
         out = call(wg, wg.nn.functional, *leaves)
@@ -90,18 +92,22 @@ def own_result(call, arrays, dtype):
 def test_results_have_torchs_dtypes(name, half):
     call, arrays = CALLS[name]
     theirs, their_leaves = torch_result(call, arrays, getattr(torch, half))
-    ours, our_leaves = own_result(call, arrays, getattr(wg, half))
+    ours, our_leaves = our_result(call, arrays, getattr(wg, half))
     assert ours.dtype is getattr(wg, str(theirs.dtype).removeprefix("torch."))
-    close = {"rtol": 0.05, "atol": 0.1} if half == "bfloat16" else {"rtol": 0.01, "atol": 0.02}
+    tolerance = {"rtol": 0.05, "atol": 0.1} if half == "bfloat16" else {"rtol": 0.01, "atol": 0.02}
     scale = max(1.0, float(theirs.detach().float().abs().max()))
-    np.testing.assert_allclose(ours.float().tolist(), theirs.float().tolist(), close["rtol"], close["atol"] * scale)
-    for mine, other in zip(our_leaves, their_leaves, strict=True):
-        assert mine.grad.dtype is wg.float32
-        scale = max(1.0, float(other.grad.abs().max()))
-        np.testing.assert_allclose(mine.grad.numpy(), other.grad.numpy(), close["rtol"], close["atol"] * scale)
+    np.testing.assert_allclose(
+        ours.float().tolist(), theirs.float().tolist(), tolerance["rtol"], tolerance["atol"] * scale
+    )
+    for our_leaf, their_leaf in zip(our_leaves, their_leaves, strict=True):
+        assert our_leaf.grad.dtype is wg.float32
+        scale = max(1.0, float(their_leaf.grad.abs().max()))
+        np.testing.assert_allclose(
+            our_leaf.grad.numpy(), their_leaf.grad.numpy(), tolerance["rtol"], tolerance["atol"] * scale
+        )
 
 
-def test_a_scaler_goes_the_same_way():
+def test_a_scaler_takes_the_same_steps():
     ours = wg.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3)
     theirs = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3)
     p, q = wg.nn.Parameter(wg.ones(3, device="cpu")), torch.nn.Parameter(torch.ones(3))

@@ -1,4 +1,4 @@
-"""Loading data beside PyTorch, where it is installed: arguments, batches, and what is refused how."""
+"""Compare data loading with PyTorch, if installed: signatures, batches, and types of errors."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ CLASSES = [
 
 
 def parameters(function):
-    found = inspect.signature(function).parameters.values()
-    return [(p.name, p.kind, p.default if not callable(p.default) else "…") for p in found]
+    signature = inspect.signature(function).parameters.values()
+    return [(p.name, p.kind, p.default if not callable(p.default) else "…") for p in signature]
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_constructors_take_the_same(name):
+def test_constructors_take_the_same_arguments(name):
     assert parameters(getattr(data, name).__init__) == parameters(getattr(peer, name).__init__)
 
 
-def test_functions_take_the_same():
+def test_functions_take_the_same_arguments():
     assert parameters(data.default_collate) == parameters(peer.default_collate)
     assert parameters(data.default_convert) == parameters(peer.default_convert)
     assert [p[0] for p in parameters(data.random_split)] == [p[0] for p in parameters(peer.random_split)]
     for name in ("spawn", "start_processes"):
         assert parameters(getattr(mp, name)) == parameters(getattr(torch.multiprocessing, name))
-    missing = {"DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"}  # data pipes, which PyTorch gives up
+    missing = {"DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"}  # data pipes, which PyTorch has deprecated
     names = {n for n in peer.__all__ if n[0].isupper()} - missing
     assert names <= set(dir(data))
     assert set(torch.multiprocessing.__all__) <= set(dir(mp))
 
 
-def same(ours, theirs, where=""):
+def assert_same(ours, theirs, path=""):
     if isinstance(theirs, torch.Tensor):
-        assert isinstance(ours, wg.Tensor), where
-        assert str(ours.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2], where
-        assert ours.tolist() == theirs.tolist(), where
+        assert isinstance(ours, wg.Tensor), path
+        assert str(ours.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2], path
+        assert ours.tolist() == theirs.tolist(), path
         return
-    assert type(ours) is type(theirs), where
+    assert type(ours) is type(theirs), path
     if isinstance(theirs, dict):
-        assert list(ours) == list(theirs), where
+        assert list(ours) == list(theirs), path
         for key in theirs:
-            same(ours[key], theirs[key], f"{where}[{key!r}]")
+            assert_same(ours[key], theirs[key], f"{path}[{key!r}]")
     elif isinstance(theirs, (list, tuple)):
-        assert len(ours) == len(theirs), where
+        assert len(ours) == len(theirs), path
         for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            same(a, b, f"{where}[{i}]")
+            assert_same(a, b, f"{path}[{i}]")
     else:
-        assert ours == theirs, where
+        assert ours == theirs, path
 
 
 SAMPLES = {
@@ -77,12 +77,12 @@ SAMPLES = {
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_batches_are_the_same(name):
-    same(data.default_collate(SAMPLES[name]), peer.default_collate(SAMPLES[name]), name)
-    same(data.default_convert(SAMPLES[name]), peer.default_convert(SAMPLES[name]), name)
-    same(data.default_convert(SAMPLES[name][0]), peer.default_convert(SAMPLES[name][0]), name)
+    assert_same(data.default_collate(SAMPLES[name]), peer.default_collate(SAMPLES[name]), name)
+    assert_same(data.default_convert(SAMPLES[name]), peer.default_convert(SAMPLES[name]), name)
+    assert_same(data.default_convert(SAMPLES[name][0]), peer.default_convert(SAMPLES[name][0]), name)
 
 
-REFUSED = [
+INVALID_CALLS = [
     lambda t, d: d.default_collate([np.zeros(2), np.zeros(3)]),
     lambda t, d: d.default_collate([[1], [1, 2]]),
     lambda t, d: d.default_collate([object()]),
@@ -116,17 +116,17 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(REFUSED)))
-def test_what_is_refused_is_refused_by_the_same_error(number):
+@pytest.mark.parametrize("number", range(len(INVALID_CALLS)))
+def test_invalid_calls_raise_the_same_errors(number):
     with pytest.raises(Exception) as theirs:
-        REFUSED[number](torch, peer)
+        INVALID_CALLS[number](torch, peer)
     with pytest.raises(Exception) as ours:
-        REFUSED[number](wg, data)
+        INVALID_CALLS[number](wg, data)
     assert isinstance(ours.value, theirs.type), (ours.value, theirs.value)
 
 
-class Both:
-    """Samples for either loader."""
+class Samples:
+    """A dataset that both loaders accept."""
 
     def __len__(self):
         return 7
@@ -142,20 +142,20 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_loaders_give_the_same(options):
-    ours, theirs = data.DataLoader(Both(), **options), peer.DataLoader(Both(), **options)
+def test_loaders_give_the_same_batches(options):
+    ours, theirs = data.DataLoader(Samples(), **options), peer.DataLoader(Samples(), **options)
     assert len(ours) == len(theirs)
-    same(list(ours), list(theirs))
+    assert_same(list(ours), list(theirs))
     for name in ("batch_size", "num_workers", "prefetch_factor", "drop_last", "timeout", "persistent_workers"):
         assert getattr(ours, name) == getattr(theirs, name), name
 
 
 @pytest.mark.parametrize(("count", "ranks"), [(10, 3), (2, 5), (9, 3)])
 @pytest.mark.parametrize("drop", [False, True])
-def test_ranks_have_the_same_shares(count, ranks, drop):
+def test_distributed_samplers_select_the_same_samples(count, ranks, drop):
     for rank in range(ranks):
-        given = (range(count), ranks, rank, False, 0, drop)
-        assert list(data.DistributedSampler(*given)) == list(peer.DistributedSampler(*given))
+        args = (range(count), ranks, rank, False, 0, drop)
+        assert list(data.DistributedSampler(*args)) == list(peer.DistributedSampler(*args))
 
 
 def test_splits_have_the_same_lengths():

@@ -1,4 +1,4 @@
-"""Losses against PyTorch, where it is installed: values and gradients in every mode, errors, warnings, state_dict."""
+"""Compare losses with PyTorch, if installed: values and gradients in every mode, errors, warnings, state_dict."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ N3, N4 = RNG.standard_normal((4, 5)), RNG.standard_normal((4, 5))
 REDUCTIONS = [{"reduction": r} for r in ("none", "mean", "sum")]
 
 
-def over(**options: Any) -> list[dict[str, Any]]:
+def zip_options(**options: Any) -> list[dict[str, Any]]:
     return [dict(zip(options, values, strict=True)) for values in zip(*options.values(), strict=True)]
 
 
-# name -> (inputs, options): each is tried with every reduction
+# (name, inputs, list of options); every case runs with every reduction
 CASES: list[tuple[str, tuple[Any, ...], list[dict[str, Any]]]] = [
     ("mse_loss", (A, B), [{}, {"weight": W}]),
     ("l1_loss", (A, B), [{}, {"weight": W}]),
@@ -79,8 +79,8 @@ CASES: list[tuple[str, tuple[Any, ...], list[dict[str, Any]]]] = [
 ]  # fmt: skip
 
 
-def both(value: Any, grad: bool = True) -> tuple[Any, Any]:
-    """The value for PyTorch and for us; of floating arrays gradients are wanted, if of any."""
+def tensor_pair(value: Any, grad: bool = True) -> tuple[Any, Any]:
+    """Return the value as a PyTorch tensor and as ours. With `grad`, floating arrays require a gradient."""
     if not isinstance(value, (np.ndarray, np.generic)):
         return value, value
     array = np.asarray(value)
@@ -89,16 +89,16 @@ def both(value: Any, grad: bool = True) -> tuple[Any, Any]:
 
 
 def compare(name: str, inputs: tuple[Any, ...], options: dict[str, Any], call: Any) -> None:
-    pairs = [both(v, name != "soft_margin_loss" or i == 0) for i, v in enumerate(inputs)]
-    named = {k: both(v, False) for k, v in options.items()}
-    theirs = call(torch, [p[0] for p in pairs], {k: v[0] for k, v in named.items()})
-    ours = call(wg, [p[1] for p in pairs], {k: v[1] for k, v in named.items()})
+    pairs = [tensor_pair(v, name != "soft_margin_loss" or i == 0) for i, v in enumerate(inputs)]
+    option_pairs = {k: tensor_pair(v, False) for k, v in options.items()}
+    theirs = call(torch, [p[0] for p in pairs], {k: v[0] for k, v in option_pairs.items()})
+    ours = call(wg, [p[1] for p in pairs], {k: v[1] for k, v in option_pairs.items()})
     assert tuple(ours.shape) == tuple(theirs.shape)
     np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-9, atol=1e-11)
     direction = np.random.default_rng(1).standard_normal(theirs.shape)
     theirs.backward(torch.tensor(direction))
     ours.backward(wg.tensor(direction))
-    for a, b in (*pairs, *named.values()):
+    for a, b in (*pairs, *option_pairs.values()):
         if torch.is_tensor(a) and a.requires_grad:
             assert (a.grad is None) == (b.grad is None), name
             if a.grad is not None:
@@ -113,7 +113,7 @@ def test_values_and_gradients(case: int) -> None:
         for reduction in REDUCTIONS:
             compare(
                 name, inputs, {**options, **reduction},
-                lambda m, args, named: getattr(m.nn.functional, name)(*args, **named),
+                lambda m, args, kwargs: getattr(m.nn.functional, name)(*args, **kwargs),
             )  # fmt: skip
 
 
@@ -135,23 +135,24 @@ MODULES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
 @pytest.mark.filterwarnings("ignore")
 def test_modules(case: int) -> None:
     name, options, inputs = MODULES[case]
-    made = [
-        getattr(m.nn, name)(**{k: both(v, False)[i] for k, v in options.items()}) for i, m in enumerate((torch, wg))
+    modules = [
+        getattr(m.nn, name)(**{k: tensor_pair(v, False)[i] for k, v in options.items()})
+        for i, m in enumerate((torch, wg))
     ]
-    assert repr(made[1]) == repr(made[0])
-    assert list(made[1].state_dict()) == list(made[0].state_dict())
-    for key, value in vars(made[0]).items():
+    assert repr(modules[1]) == repr(modules[0])
+    assert list(modules[1].state_dict()) == list(modules[0].state_dict())
+    for key, value in vars(modules[0]).items():
         if not key.startswith("_"):
-            assert vars(made[1])[key] == value
-    kinds = [list(inspect.signature(type(m).__init__).parameters) for m in made]
-    assert kinds[1] == kinds[0]
-    args = [[both(v, False)[i] for v in inputs] for i in range(2)]
-    theirs, ours = (m(*a) for m, a in zip(made, args, strict=True))
+            assert vars(modules[1])[key] == value
+    parameter_names = [list(inspect.signature(type(m).__init__).parameters) for m in modules]
+    assert parameter_names[1] == parameter_names[0]
+    args = [[tensor_pair(v, False)[i] for v in inputs] for i in range(2)]
+    theirs, ours = (m(*a) for m, a in zip(modules, args, strict=True))
     np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-9)
-    wanted = [*made[0].state_dict().values()]
-    given = {k: wg.tensor(v.numpy() * 2) for k, v in made[0].state_dict().items()}
-    made[1].load_state_dict(given)
-    for old, new in zip(wanted, made[1].state_dict().values(), strict=True):
+    old_values = [*modules[0].state_dict().values()]
+    doubled = {k: wg.tensor(v.numpy() * 2) for k, v in modules[0].state_dict().items()}
+    modules[1].load_state_dict(doubled)
+    for old, new in zip(old_values, modules[1].state_dict().values(), strict=True):
         np.testing.assert_array_equal(new.detach().numpy(), old.detach().numpy() * 2)
 
 
@@ -164,17 +165,17 @@ def test_signatures() -> None:
 
 
 def outcome(call: Any, module: Any) -> Any:
-    """What a call does: its result's shape, or its error, and the warnings."""
-    with warnings.catch_warnings(record=True) as seen:
+    """Return the shape of a call's result, or its error, and the categories of its warnings."""
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         try:
-            found: Any = tuple(call(module, module.nn.functional).shape)
+            result: Any = tuple(call(module, module.nn.functional).shape)
         except Exception as error:
-            found = error
-    return found, sorted({w.category for w in seen}, key=str)
+            result = error
+    return result, sorted({w.category for w in recorded}, key=str)
 
 
-ODD: dict[str, Any] = {
+EDGE_CASES: dict[str, Any] = {
     "sizes": lambda m, F: F.mse_loss(m.ones(3, 1), m.ones(3)),
     "sizes that clash": lambda m, F: F.mse_loss(m.ones(2), m.ones(3)),
     "smooth sizes": lambda m, F: F.smooth_l1_loss(m.ones(3, 1), m.ones(3)),
@@ -220,14 +221,14 @@ ODD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("name", EDGE_CASES)
 def test_errors_and_warnings(name: str) -> None:
-    (theirs, warned), (ours, also) = (outcome(ODD[name], m) for m in (torch, wg))
+    (theirs, their_warnings), (ours, our_warnings) = (outcome(EDGE_CASES[name], m) for m in (torch, wg))
     if isinstance(theirs, Exception):
         assert isinstance(ours, type(theirs)), f"{theirs!r} against {ours!r}"
     else:
         assert ours == theirs
-    assert also == warned
+    assert our_warnings == their_warnings
 
 
 ctc_labels = np.array([[1, 2, 2, 4], [3, 3, 1, 1], [2, 1, 4, 3]])
@@ -240,21 +241,21 @@ def test_ctc(blank: int, padded: bool, lengths: tuple[int, ...]) -> None:
     logits = np.random.default_rng(9).standard_normal((9, 3, 6))
     labels = np.where(ctc_labels == blank, 5 - blank, ctc_labels)
     counts = (4, 2, 3)
-    given = labels if padded else np.concatenate([row[:n] for row, n in zip(labels, counts, strict=True)])
+    targets = labels if padded else np.concatenate([row[:n] for row, n in zip(labels, counts, strict=True)])
     for reduction in ("none", "mean", "sum"):
-        for zero in (False, True):
-            seen = []
+        for zero_infinity in (False, True):
+            results = []
             for m in (torch, wg):
                 x = m.tensor(logits, requires_grad=True)
                 logs = m.nn.functional.log_softmax(x, 2)
-                of = m.tensor(lengths) if zero else lengths
-                loss = m.nn.CTCLoss(blank, reduction, zero)(
-                    logs, m.tensor(given), of, m.tensor(counts) if zero else counts
+                input_lengths = m.tensor(lengths) if zero_infinity else lengths
+                loss = m.nn.CTCLoss(blank, reduction, zero_infinity)(
+                    logs, m.tensor(targets), input_lengths, m.tensor(counts) if zero_infinity else counts
                 )
                 loss.sum().backward()
-                seen.append((loss.detach().numpy(), x.grad.numpy()))
-            np.testing.assert_allclose(seen[1][0], seen[0][0], rtol=1e-9)
-            np.testing.assert_allclose(seen[1][1], seen[0][1], rtol=1e-8, atol=1e-11)
+                results.append((loss.detach().numpy(), x.grad.numpy()))
+            np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-9)
+            np.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-8, atol=1e-11)
 
 
 def _ctc(m: Any, targets: Any, lengths: Any = (6, 6), counts: Any = (3, 2), **options: Any) -> Any:
@@ -265,7 +266,7 @@ def _labels(m: Any) -> Any:
     return m.tensor([[1, 2, 3], [1, 1, 0]])
 
 
-CTC_ODD: dict[str, Any] = {
+CTC_EDGE_CASES: dict[str, Any] = {
     "too long": lambda m, F: _ctc(m, _labels, (6, 7)), "too many": lambda m, F: _ctc(m, _labels, counts=(3, 4)),
     "few lengths": lambda m, F: _ctc(m, _labels, (6,)), "blank": lambda m, F: _ctc(m, _labels, blank=4),
     "reduction": lambda m, F: _ctc(m, _labels, reduction="x"),
@@ -279,9 +280,9 @@ CTC_ODD: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CTC_ODD)
+@pytest.mark.parametrize("name", CTC_EDGE_CASES)
 def test_ctc_errors(name: str) -> None:
-    (theirs, _), (ours, _) = (outcome(CTC_ODD[name], m) for m in (torch, wg))
+    (theirs, _), (ours, _) = (outcome(CTC_EDGE_CASES[name], m) for m in (torch, wg))
     if isinstance(theirs, Exception):
         assert isinstance(ours, type(theirs)), f"{theirs!r} against {ours!r}"
     else:
@@ -295,16 +296,16 @@ def test_adaptive_softmax(bias: bool) -> None:
     ours.load_state_dict({k: wg.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
     x = np.random.default_rng(3).standard_normal((12, 8)).astype(np.float32) * 4
     for rows, y in ((x, np.arange(12) * 7 % 20), (x[:3], np.array([0, 1, 3])), (x[0], np.array(15))):
-        seen = []
+        results = []
         for m, module in ((torch, theirs), (wg, ours)):
             for p in module.parameters():
                 p.grad = None
-            given = m.tensor(rows, requires_grad=True)
-            out, loss = module(given, m.tensor(y))
+            leaf = m.tensor(rows, requires_grad=True)
+            out, loss = module(leaf, m.tensor(y))
             loss.backward()
             grads = [p.grad.numpy() if p.grad is not None else np.zeros(tuple(p.shape)) for p in module.parameters()]
-            seen.append([out.detach().numpy(), loss.detach().numpy(), given.grad.numpy(), *grads])
-        for a, b in zip(*seen, strict=True):
+            results.append([out.detach().numpy(), loss.detach().numpy(), leaf.grad.numpy(), *grads])
+        for a, b in zip(*results, strict=True):
             np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(
         ours.log_prob(wg.tensor(x)).detach().numpy(),

@@ -1,4 +1,4 @@
-"""Modules beside PyTorch's: the same statements in both packages leave the same log.
+"""Compare modules with PyTorch: the same statements in both packages must write the same log.
 
 Skipped where torch is not installed.
 """
@@ -16,21 +16,21 @@ import weftgrad as wg
 torch = pytest.importorskip("torch")
 
 
-def attempt(log, call, *kinds):
+def attempt(log, call, *error_types):
     """Log whether a call raises one of the expected errors."""
     try:
         call()
         log.append("done")
     except Exception as error:
-        log.append("refused" if isinstance(error, kinds) else repr(error))
+        log.append("refused" if isinstance(error, error_types) else repr(error))
 
 
-def tl(t):
+def to_list(t):
     return None if t is None else t.detach().tolist()
 
 
 def hooks(lib):
-    """Forward and backward hooks, of a module and of all."""
+    """Log forward and backward hooks, per module and global."""
     nn = lib.nn
     log = []
     m = nn.Linear(3, 2)
@@ -115,7 +115,7 @@ def hooks(lib):
 
 
 def state(lib):
-    """State dicts, names, copies, conversions."""
+    """Log state dicts, names, copies and conversions."""
     nn = lib.nn
     log = []
 
@@ -198,16 +198,16 @@ def state(lib):
     log.append(str(m.load_state_dict(d)))
     n.l.weight.data.fill_(4.0)
     k = copy.deepcopy(n.l)
-    log.append(tl(k.weight))
+    log.append(to_list(k.weight))
     log.append(type(k.weight).__name__)
     k.weight.data.fill_(1.0)
-    log.append(tl(n.l.weight))
+    log.append(to_list(n.l.weight))
     kk = pickle.loads(pickle.dumps(nn.Sequential(nn.Linear(2, 2), nn.Tanh())))
     log.append(repr(kk))
     s = nn.Module()
     s.p = nn.Parameter(lib.tensor(1.0))
     s.load_state_dict({"p": lib.tensor([3.0])})
-    log.append(tl(s.p))
+    log.append(to_list(s.p))
     q = nn.Linear(2, 2)
     attempt(log, lambda: setattr(q, "weight", lib.ones(2)), TypeError)
     attempt(log, lambda: q.register_parameter("weight.x", None), KeyError)
@@ -232,8 +232,8 @@ def state(lib):
     attempt(log, lambda: q.train(3), ValueError)
     attempt(log, lambda: q.to(lib.int64), TypeError)
     attempt(log, lambda: q.nothing, AttributeError)
-    log.append(tl(q.get_buffer("buf")))
-    log.append(tl(q.get_parameter("bias")) is not None)
+    log.append(to_list(q.get_buffer("buf")))
+    log.append(to_list(q.get_parameter("bias")) is not None)
     q.set_submodule("sub", nn.Tanh())
     log.append(repr(q))
     attempt(log, lambda: q.set_submodule("other", nn.Tanh(), strict=True), AttributeError)
@@ -305,7 +305,7 @@ def state(lib):
 
 
 def containers(lib):
-    """Lists and dicts of modules and of parameters."""
+    """Log lists and dicts of modules and of parameters."""
     nn = lib.nn
     log = []
 
@@ -464,7 +464,7 @@ def containers(lib):
 
 
 def lazy(lib):
-    """Layers that wait for their first input."""
+    """Log lazy layers before and after their first input."""
     nn = lib.nn
     log = []
 
@@ -551,5 +551,5 @@ def lazy(lib):
 def test_both_packages_leave_the_same_log(scene):
     theirs, ours = scene(torch), scene(wg)
     assert len(theirs) == len(ours)
-    for i, (expected, found) in enumerate(zip(theirs, ours, strict=True)):
-        assert found == expected, f"entry {i}"
+    for i, (expected, actual) in enumerate(zip(theirs, ours, strict=True)):
+        assert actual == expected, f"entry {i}"

@@ -1,4 +1,4 @@
-"""nn.utils, nn.init, func and averages of weights beside PyTorch's: the same statements leave the same log.
+"""Compare nn.utils, nn.init, func and weight averages with PyTorch: the same statements must write the same log.
 
 Skipped where torch is not installed.
 """
@@ -15,22 +15,22 @@ import weftgrad as wg
 torch = pytest.importorskip("torch")
 
 
-def attempt(log, call, *kinds):
+def attempt(log, call, *error_types):
     """Log whether a call raises one of the expected errors."""
     try:
         call()
         log.append("done")
     except Exception as error:
-        log.append("refused" if isinstance(error, kinds) else repr(error))
+        log.append("refused" if isinstance(error, error_types) else repr(error))
 
 
 def rounded(t):
-    """The values of a tensor, as lists."""
+    """Return the values of a tensor as lists, rounded to 5 decimals."""
     return np.round(np.asarray(t.detach().cpu().numpy(), dtype=np.float64), 5).tolist()
 
 
 def utils(lib):
-    """Norms of gradients, weights computed from others, fused layers, functional calls."""
+    """Log gradient norms, parametrized weights, fused layers and functional calls."""
     nn = lib.nn
     U = nn.utils
     log = []
@@ -315,14 +315,14 @@ def utils(lib):
             return s.b(s.a(x)) * s.k * scale
 
     m = Tied()
-    own = {k: T(arr(*v.shape)) for k, v in m.state_dict().items()}
-    del own["b.weight"]
-    d = dict(own)
+    state = {k: T(arr(*v.shape)) for k, v in m.state_dict().items()}
+    del state["b.weight"]
+    d = dict(state)
     x = T(arr(2, 2))
     log.append(rounded(func.functional_call(m, d, (x,), {"scale": 2.0})))
-    log.append(rounded(func.functional_call(m, own, x)))
+    log.append(rounded(func.functional_call(m, state, x)))
     log.append(rounded(m.k))
-    log.append(rounded(d["k"]) == rounded(own["k"]))
+    log.append(rounded(d["k"]) == rounded(state["k"]))
     attempt(log, lambda: func.functional_call(m, {"a.weight": x}, x, strict=True), RuntimeError)
     attempt(log, lambda: func.functional_call(m, {"zz.q": x}, x), AttributeError, RuntimeError)
     g = T(arr(2, 2)).requires_grad_()
@@ -357,7 +357,7 @@ def net(lib):
 
 
 def averages(lib):
-    """Averages of weights and their schedule."""
+    """Log weight averages and their schedule."""
     S = importlib.import_module(f"{lib.__name__}.optim.swa_utils")
     rng = np.random.default_rng(1)
     shapes = {k: v.shape for k, v in net(torch).state_dict().items()}
@@ -409,24 +409,24 @@ def averages(lib):
         s2.load_state_dict(s.state_dict())
         s2.step()
         out.append(s2.get_last_lr())
-    for wrong in (
+    for call in (
         lambda: S.AveragedModel(net(lib), avg_fn=1, multi_avg_fn=1),
         lambda: S.get_ema_avg_fn(2.0),
         lambda: S.SWALR(o, 0.1, anneal_strategy="x"),
         lambda: S.SWALR(o, [0.1]),
         lambda: S.SWALR(o, 0.1, anneal_epochs=-1),
     ):
-        attempt(out, wrong, ValueError, AssertionError)
+        attempt(out, call, ValueError, AssertionError)
     return out
 
 
-def same(expected, found):
-    """Whether two entries are equal, numbers within rounding to 5 places and float32's."""
+def entries_equal(expected, actual):
+    """Return True if two log entries are equal, numbers within a tolerance for float32 and 5 decimals."""
     if isinstance(expected, (float, np.ndarray)):
-        return np.allclose(found, expected, rtol=2e-4, atol=2e-4, equal_nan=True)
+        return np.allclose(actual, expected, rtol=2e-4, atol=2e-4, equal_nan=True)
     if isinstance(expected, (list, tuple)):
-        return len(expected) == len(found) and all(map(same, expected, found))
-    return expected == found
+        return len(expected) == len(actual) and all(map(entries_equal, expected, actual))
+    return expected == actual
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -434,5 +434,5 @@ def same(expected, found):
 def test_both_packages_leave_the_same_log(scene):
     theirs, ours = scene(torch), scene(wg)
     assert len(theirs) == len(ours)
-    for i, (expected, found) in enumerate(zip(theirs, ours, strict=True)):
-        assert same(expected, found), f"entry {i}: {expected} and {found}"
+    for i, (expected, actual) in enumerate(zip(theirs, ours, strict=True)):
+        assert entries_equal(expected, actual), f"entry {i}: {expected} and {actual}"

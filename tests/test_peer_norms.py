@@ -1,4 +1,4 @@
-"""Normalisation beside PyTorch's: outputs, gradients, second gradients and running statistics, in every mode.
+"""Compare normalisation with PyTorch: outputs, gradients, second gradients, running statistics, in every mode.
 
 Skipped where torch is not installed.
 """
@@ -19,50 +19,52 @@ torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(4)
 
 
-def both(array, dtype="float64", grad=True):
-    """The same values in both packages, as leaves."""
+def tensor_pair(array, dtype="float64", grad=True):
+    """Return the same values as leaf tensors of both packages."""
     dtypes = getattr(wg, dtype), getattr(torch, dtype)
     ours = wg.tensor(array.copy()).to(dtypes[0])
     theirs = torch.tensor(array.copy()).to(dtypes[1])
     return ours.requires_grad_(grad), theirs.requires_grad_(grad)
 
 
-def value(tensor):
-    """Its elements, in float64."""
+def as_float64(tensor):
+    """Return the elements of a tensor of either package, in float64."""
     tensor = tensor.detach()
     return (tensor.double() if isinstance(tensor, torch.Tensor) else tensor.to(wg.float64)).numpy()
 
 
-def close(ours, theirs, tolerance=1e-9):
+def assert_close(ours, theirs, tolerance=1e-9):
     assert tuple(ours.shape) == tuple(theirs.shape)
     assert str(ours.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]
-    np.testing.assert_allclose(value(ours), value(theirs), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(as_float64(ours), as_float64(theirs), rtol=tolerance, atol=tolerance)
 
 
-def compare(function, other, arrays, dtype="float64", twice=True, tolerance=1e-9):
-    """`function` of ours and `other` of theirs: results, gradients, and gradients of a function of those."""
-    ours, theirs = zip(*(both(a, dtype) for a in arrays), strict=True)
-    out, expected = function(*ours), other(*theirs)
-    close(out, expected, tolerance)
-    seeds = both(RNG.standard_normal(out.shape), dtype)
+def compare(our_function, their_function, arrays, dtype="float64", twice=True, tolerance=1e-9):
+    """Compare results, gradients, and with `twice` second gradients of the same function of both packages."""
+    ours, theirs = zip(*(tensor_pair(a, dtype) for a in arrays), strict=True)
+    out, expected = our_function(*ours), their_function(*theirs)
+    assert_close(out, expected, tolerance)
+    seeds = tensor_pair(RNG.standard_normal(out.shape), dtype)
     grads = wg.autograd.grad(out, ours, seeds[0], create_graph=twice)
-    wanted = torch.autograd.grad(expected, theirs, seeds[1], create_graph=twice)
-    for a, b in zip(grads, wanted, strict=True):
-        close(a, b, tolerance)
+    expected_grads = torch.autograd.grad(expected, theirs, seeds[1], create_graph=twice)
+    for a, b in zip(grads, expected_grads, strict=True):
+        assert_close(a, b, tolerance)
     if twice:
-        again = wg.autograd.grad(sum((g * g).sum() for g in grads), (*ours, seeds[0]), allow_unused=True)
-        wanted = torch.autograd.grad(sum((g * g).sum() for g in wanted), (*theirs, seeds[1]), allow_unused=True)
-        for a, b in zip(again, wanted, strict=True):
-            assert (a is None) == (b is None) or not np.any(value(a if b is None else b))
+        second_grads = wg.autograd.grad(sum((g * g).sum() for g in grads), (*ours, seeds[0]), allow_unused=True)
+        expected_grads = torch.autograd.grad(
+            sum((g * g).sum() for g in expected_grads), (*theirs, seeds[1]), allow_unused=True
+        )
+        for a, b in zip(second_grads, expected_grads, strict=True):
+            assert (a is None) == (b is None) or not np.any(as_float64(a if b is None else b))
             if a is not None and b is not None:
-                close(a, b, 100 * tolerance)
+                assert_close(a, b, 100 * tolerance)
 
 
-def grouped(package, groups, x, *wb):
+def call_group_norm(package, groups, x, *wb):
     return package.group_norm(x, groups, *wb)
 
 
-def response(package, size, x):
+def call_response_norm(package, size, x):
     return package.local_response_norm(x, size, 0.3, 0.6, 1.5)
 
 
@@ -77,50 +79,50 @@ def test_functions(shape, affine):
     stats = RNG.standard_normal(6), RNG.uniform(0.5, 2, 6)
     T = torch.nn.functional
 
-    def running(package):
+    def running_stats(package):
         return [package.tensor(s.copy()) for s in stats]
 
-    def channels(name, own, training):
-        moved = running(wg), running(torch)
+    def compare_with_statistics(name, flag, training):
+        statistics = running_stats(wg), running_stats(torch)
 
-        def run(package, moved):
-            return lambda x, *wb: getattr(package, name)(x, *moved, *wb, momentum=0.3, **{own: training})
+        def run(package, statistics):
+            return lambda x, *wb: getattr(package, name)(x, *statistics, *wb, momentum=0.3, **{flag: training})
 
-        compare(run(F, moved[0]), run(T, moved[1]), [x, *extra])
-        for a, b in zip(*moved, strict=True):
-            close(a, b)
+        compare(run(F, statistics[0]), run(T, statistics[1]), [x, *extra])
+        for a, b in zip(*statistics, strict=True):
+            assert_close(a, b)
 
     for training in (True, False):
-        channels("batch_norm", "training", training)
+        compare_with_statistics("batch_norm", "training", training)
         if len(shape) > 2:
-            channels("instance_norm", "use_input_stats", training)
+            compare_with_statistics("instance_norm", "use_input_stats", training)
     for groups in (1, 2, 6) if len(shape) > 2 else (1, 2):
-        compare(partial(grouped, F, groups), partial(grouped, T, groups), [x, *extra])
+        compare(partial(call_group_norm, F, groups), partial(call_group_norm, T, groups), [x, *extra])
     if len(shape) > 2:
         for size in (1, 2, 3, 5):
-            compare(partial(response, F, size), partial(response, T, size), [x])
+            compare(partial(call_response_norm, F, size), partial(call_response_norm, T, size), [x])
     rows = [RNG.standard_normal(shape[1:]), RNG.standard_normal(shape[1:])][: len(extra)]
     compare(lambda x, *wb: F.layer_norm(x, shape[1:], *wb), lambda x, *wb: T.layer_norm(x, shape[1:], *wb), [x, *rows])
     compare(lambda x, *w: F.rms_norm(x, shape[1:], *w), lambda x, *w: T.rms_norm(x, shape[1:], *w), [x, *rows[:1]])
 
 
-@pytest.mark.parametrize("which", ["weight", "bias", "x"])
-def test_one_gradient(which):
-    """Only what is asked for has a gradient."""
+@pytest.mark.parametrize("name", ["weight", "bias", "x"])
+def test_one_gradient(name):
+    """Only the operand that requires a gradient gets one."""
     arrays = {"x": RNG.standard_normal((3, 6, 5)), "weight": RNG.standard_normal(6), "bias": RNG.standard_normal(6)}
     for ours, theirs in (
         (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), lambda x, w, b: torch.batch_norm(
             x, w, b, None, None, True, 0.1, 1e-5, False)),
         (lambda x, w, b: F.group_norm(x, 2, w, b), lambda x, w, b: torch.nn.functional.group_norm(x, 2, w, b)),
     ):  # fmt: skip
-        one = [wg.tensor(a).requires_grad_(n == which) for n, a in arrays.items()]
-        two = [torch.tensor(a).requires_grad_(n == which) for n, a in arrays.items()]
-        ours(*one).sin().sum().backward()
-        theirs(*two).sin().sum().backward()
-        for a, b in zip(one, two, strict=True):
+        our_inputs = [wg.tensor(a).requires_grad_(n == name) for n, a in arrays.items()]
+        their_inputs = [torch.tensor(a).requires_grad_(n == name) for n, a in arrays.items()]
+        ours(*our_inputs).sin().sum().backward()
+        theirs(*their_inputs).sin().sum().backward()
+        for a, b in zip(our_inputs, their_inputs, strict=True):
             assert (a.grad is None) == (b.grad is None)
             if b.grad is not None:
-                close(a.grad, b.grad)
+                assert_close(a.grad, b.grad)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -136,17 +138,19 @@ def test_dtypes(dtype):
     ):  # fmt: skip
         compare(ours, theirs, [x, RNG.standard_normal(6), RNG.standard_normal(6)], dtype, False, tolerance)
         if dtype != "float32":  # float32 parameters beside half types
-            half, peer = both(x, dtype)
-            given, other = zip(*(both(RNG.standard_normal(6), "float32") for _ in range(2)), strict=True)
-            out, expected = ours(half, *given), theirs(peer, *other)
-            close(out, expected, tolerance)
-            seed, weight = both(RNG.standard_normal(x.shape), dtype, False)
-            grads = wg.autograd.grad(out, (half, *given), seed)
-            for a, b in zip(grads, torch.autograd.grad(expected, (peer, *other), weight), strict=True):
-                close(a, b, 4 * tolerance)
-    half, peer = both(RNG.standard_normal((4, 6)), dtype)
-    weight, other = both(RNG.standard_normal(6), "float32")
-    close(F.layer_norm(half, (6,), weight), T.layer_norm(peer, (6,), other), tolerance)
+            half, peer = tensor_pair(x, dtype)
+            our_params, their_params = zip(
+                *(tensor_pair(RNG.standard_normal(6), "float32") for _ in range(2)), strict=True
+            )
+            out, expected = ours(half, *our_params), theirs(peer, *their_params)
+            assert_close(out, expected, tolerance)
+            seed, weight = tensor_pair(RNG.standard_normal(x.shape), dtype, False)
+            grads = wg.autograd.grad(out, (half, *our_params), seed)
+            for a, b in zip(grads, torch.autograd.grad(expected, (peer, *their_params), weight), strict=True):
+                assert_close(a, b, 4 * tolerance)
+    half, peer = tensor_pair(RNG.standard_normal((4, 6)), dtype)
+    weight, their_params = tensor_pair(RNG.standard_normal(6), "float32")
+    assert_close(F.layer_norm(half, (6,), weight), T.layer_norm(peer, (6,), their_params), tolerance)
 
 
 LAYERS = [
@@ -169,7 +173,7 @@ LAYERS = [
 
 @pytest.mark.parametrize(("name", "args", "options", "shape"), LAYERS)
 def test_layers(name, args, options, shape):
-    """State by name, then three steps of training and one of evaluation."""
+    """Compare state_dict, then three training steps and one evaluation step."""
     typed = ["dtype"] if name != "LocalResponseNorm" else []
     ours = getattr(nn, name)(*args, **options, **dict.fromkeys(typed, wg.float64))
     theirs = getattr(torch.nn, name)(*args, **options, **dict.fromkeys(typed, torch.float64))
@@ -177,7 +181,7 @@ def test_layers(name, args, options, shape):
     state = theirs.state_dict()
     assert list(ours.state_dict()) == list(state)
     for key, tensor in ours.state_dict().items():
-        close(tensor, state[key])
+        assert_close(tensor, state[key])
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.copy_(torch.tensor(RNG.standard_normal(parameter.shape)))
@@ -186,16 +190,16 @@ def test_layers(name, args, options, shape):
         if step == 3:
             ours.eval()
             theirs.eval()
-        x, y = both(RNG.standard_normal(shape) * 2 + 1)
+        x, y = tensor_pair(RNG.standard_normal(shape) * 2 + 1)
         out, expected = ours(x), theirs(y)
-        close(out, expected)
+        assert_close(out, expected)
         (out * out * 0.5 + out).sum().backward()
         (expected * expected * 0.5 + expected).sum().backward()
-        close(x.grad, y.grad)
+        assert_close(x.grad, y.grad)
         for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-            close(a.grad, b.grad)
+            assert_close(a.grad, b.grad)
         for a, b in zip(ours.buffers(), theirs.buffers(), strict=True):
-            close(a, b)
+            assert_close(a, b)
 
 
 ERRORS = {
@@ -235,7 +239,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name):
-    """Ours is an instance of the built-in error that theirs is."""
+    """Our error derives from the same built-in exception as PyTorch's."""
     with pytest.raises(Exception) as theirs:
         ERRORS[name](torch, torch.nn.functional, torch.ones)
     builtin = next(c for c in type(theirs.value).__mro__ if c.__module__ == "builtins")
@@ -253,12 +257,12 @@ def test_empty():
 
 
 def test_convert():
-    """SyncBatchNorm in place of every batch norm, with the same parameters."""
+    """Every batch norm becomes a SyncBatchNorm with the same parameters."""
     for package in (nn, torch.nn):
         net = package.Sequential(package.Linear(3, 4), package.Sequential(package.BatchNorm1d(4, bias=False)))
         norm = net[1][0].eval()
-        found = package.SyncBatchNorm.convert_sync_batchnorm(net)
-        assert found is net
+        converted = package.SyncBatchNorm.convert_sync_batchnorm(net)
+        assert converted is net
         assert isinstance(net[1][0], package.SyncBatchNorm)
         assert not net[1][0].training
         assert net[1][0].weight is norm.weight

@@ -1,4 +1,4 @@
-"""Functions composed of ops, and layers' functions by their names in `torch`, against PyTorch where it is installed."""
+"""Compare composed functions, and layer functions in the top-level namespace, with PyTorch, if installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ torch = pytest.importorskip("torch")
 NAN = float("nan")
 X = np.array([[1.0, NAN, -2.0], [0.0, 4.0, NAN]])
 A, B = np.arange(24.0).reshape(3, 2, 4) - 9, np.arange(24.0).reshape(3, 4, 2) / 7
-WIDE = np.array([0.0, -0.0, 1.0, 0.5, 0.75, -3.0, 8.0, 1e-300, -5e-324, 1.7e308, np.inf, -np.inf, NAN, 0.1, 1 - 2**-53])
+EXTREMES = np.array(
+    [0.0, -0.0, 1.0, 0.5, 0.75, -3.0, 8.0, 1e-300, -5e-324, 1.7e308, np.inf, -np.inf, NAN, 0.1, 1 - 2**-53]
+)
 V, U = np.array([1.0, -2.0, 3.0]), np.array([0.5, 4.0])
 
 
@@ -88,29 +90,29 @@ def run(m: Any, name: str, grad: bool) -> Any:
         return leaves[-1]
 
     try:
-        found = CALLS[name](m, tensor)
+        result = CALLS[name](m, tensor)
     except Exception as error:
         return error
     grads = []
-    if grad and found.requires_grad:
-        found.backward(
+    if grad and result.requires_grad:
+        result.backward(
             m.tensor(
-                np.random.default_rng(1).standard_normal(tuple(found.shape)).astype(str(found.dtype).split(".")[-1])
+                np.random.default_rng(1).standard_normal(tuple(result.shape)).astype(str(result.dtype).split(".")[-1])
             )
         )
         grads = [np.zeros(tuple(x.shape)) if x.grad is None else x.grad.numpy() for x in leaves]
-    return str(found.dtype).split(".")[-1], tuple(found.shape), found.detach().numpy(), grads
+    return str(result.dtype).split(".")[-1], tuple(result.shape), result.detach().numpy(), grads
 
 
-# Of which PyTorch's gradient is wrong (integer powers of 2), fails, or is NaN where there is nothing; of a number of
-# elements we have none.
-NO_SLOPES = ("ldexp", "vander", "vander N", "nanmean none", "vector_norm 0")
+# PyTorch's gradients of these are wrong (ldexp with integer exponents), fail, or are NaN for empty sums. Ours of
+# vector_norm with order 0, a count of elements, do not exist.
+NO_GRADIENT_CHECK = ("ldexp", "vander", "vander N", "nanmean none", "vector_norm 0")
 
 
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("name", CALLS)
-def test_alike(name: str, grad: bool) -> None:
-    grad = grad and name not in NO_SLOPES
+def test_values_and_gradients_agree(name: str, grad: bool) -> None:
+    grad = grad and name not in NO_GRADIENT_CHECK
     theirs, ours = run(torch, name, grad), run(wg, name, grad)
     if isinstance(theirs, Exception):
         assert isinstance(ours, type(theirs)), f"{theirs!r} against {ours!r}"
@@ -125,7 +127,9 @@ def test_alike(name: str, grad: bool) -> None:
 
 def test_frexp() -> None:
     for dtype in ("float64", "float32", "float16"):
-        values = WIDE.astype(dtype) if dtype == "float64" else np.array([0, 1, 3, -0.1, 1e-7, np.inf, NAN, 1e4], dtype)
+        values = (
+            EXTREMES.astype(dtype) if dtype == "float64" else np.array([0, 1, 3, -0.1, 1e-7, np.inf, NAN, 1e4], dtype)
+        )
         theirs, ours = torch.frexp(torch.tensor(values)), wg.frexp(wg.tensor(values))
         np.testing.assert_array_equal(ours.mantissa.numpy(), theirs.mantissa.numpy())
         np.testing.assert_array_equal(ours.exponent.numpy(), theirs.exponent.numpy())
@@ -160,13 +164,13 @@ def test_heaviside_and_diagonals() -> None:
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_embedding_bag(mode: int) -> None:
     weight = np.random.default_rng(2).standard_normal((5, 3))
-    found = []
+    results = []
     for m in (torch, wg):
-        got = m.embedding_bag(m.tensor(weight), m.tensor([0, 1, 2, 0, 4]), m.tensor([0, 2]), False, mode)
-        found.append([x.numpy() for x in got])
-    np.testing.assert_allclose(found[1][0], found[0][0])
-    np.testing.assert_array_equal(found[1][1], found[0][1])
-    if mode:  # for sums PyTorch leaves the sizes empty
-        np.testing.assert_array_equal(found[1][2], found[0][2])
+        outputs = m.embedding_bag(m.tensor(weight), m.tensor([0, 1, 2, 0, 4]), m.tensor([0, 2]), False, mode)
+        results.append([x.numpy() for x in outputs])
+    np.testing.assert_allclose(results[1][0], results[0][0])
+    np.testing.assert_array_equal(results[1][1], results[0][1])
+    if mode:  # for sums PyTorch returns no bag sizes
+        np.testing.assert_array_equal(results[1][2], results[0][2])
     if mode == 2:
-        np.testing.assert_array_equal(found[1][3], found[0][3])
+        np.testing.assert_array_equal(results[1][3], results[0][3])

@@ -1,4 +1,4 @@
-"""Optimizers and schedulers beside PyTorch's, where it is installed: values, state_dicts, defaults."""
+"""Compare optimizers and schedulers with PyTorch, if installed: values, state_dicts, defaults."""
 
 import copy
 import inspect
@@ -53,7 +53,7 @@ def _theirs(values):
 def _run(ours, theirs, params, peers, steps):
     for step in steps:
         for k, (p, q, g) in enumerate(zip(params, peers, _gradients(step), strict=True)):
-            if k == 1 and step in (0, 3):  # a parameter that is a few steps younger
+            if k == 1 and step in (0, 3):  # this parameter skips two steps
                 p.grad = q.grad = None
                 continue
             p.grad, q.grad = wg.tensor(g), torch.from_numpy(g)
@@ -74,24 +74,24 @@ def test_a_hundred_steps_and_the_state(name, options):
     assert repr(ours) == repr(theirs)
     _run(ours, theirs, params, peers, range(STEPS))
     _compare(params, peers)
-    mine, other = ours.state_dict(), theirs.state_dict()
-    assert mine["param_groups"] == other["param_groups"]
-    assert mine["state"].keys() == other["state"].keys()
-    for key, entry in other["state"].items():
-        assert mine["state"][key].keys() == entry.keys()
-        for part, value in entry.items():
-            found = mine["state"][key][part]
-            assert (tuple(found.shape), found.numpy().dtype) == (tuple(value.shape), value.numpy().dtype), part
-            np.testing.assert_allclose(found.numpy(), value.numpy(), rtol=3e-5, atol=1e-5, err_msg=part)
-    # Theirs, as it is or as arrays, goes on here.
-    arrays = copy.deepcopy(other)
+    our_state, their_state = ours.state_dict(), theirs.state_dict()
+    assert our_state["param_groups"] == their_state["param_groups"]
+    assert our_state["state"].keys() == their_state["state"].keys()
+    for key, entry in their_state["state"].items():
+        assert our_state["state"][key].keys() == entry.keys()
+        for field, value in entry.items():
+            actual = our_state["state"][key][field]
+            assert (tuple(actual.shape), actual.numpy().dtype) == (tuple(value.shape), value.numpy().dtype), field
+            np.testing.assert_allclose(actual.numpy(), value.numpy(), rtol=3e-5, atol=1e-5, err_msg=field)
+    # Our optimizer continues from PyTorch's state, as tensors or as arrays.
+    arrays = copy.deepcopy(their_state)
     if name != "Adam":
         arrays["state"] = {k: {n: v.numpy() for n, v in e.items()} for k, e in arrays["state"].items()}
-    again = _ours([q.detach().numpy() for q in peers])
-    loaded = getattr(optim, name)([{"params": again[:3]}, {"params": again[3:]}])
+    restored = _ours([q.detach().numpy() for q in peers])
+    loaded = getattr(optim, name)([{"params": restored[:3]}, {"params": restored[3:]}])
     loaded.load_state_dict(arrays)
-    _run(loaded, theirs, again, peers, range(STEPS, STEPS + 3))
-    _compare(again, peers)
+    _run(loaded, theirs, restored, peers, range(STEPS, STEPS + 3))
+    _compare(restored, peers)
 
 
 @pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
@@ -101,10 +101,10 @@ def test_lbfgs(line_search):
     options = {"lr": 0.5, "max_iter": 6, "history_size": 4, "line_search_fn": line_search}
     ours, theirs = optim.LBFGS([p], **options), torch.optim.LBFGS([q], **options)
 
-    def loss_of(x):  # Rosenbrock's
+    def loss_of(x):  # Rosenbrock's function
         return (20 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
-    def closing(optimizer, x):
+    def make_closure(optimizer, x):
         def closure():
             optimizer.zero_grad()
             loss = loss_of(x)
@@ -114,28 +114,28 @@ def test_lbfgs(line_search):
         return closure
 
     for _ in range(6):
-        a, b = ours.step(closing(ours, p)), theirs.step(closing(theirs, q))
+        a, b = ours.step(make_closure(ours, p)), theirs.step(make_closure(theirs, q))
         np.testing.assert_allclose(a.item(), b.item(), rtol=1e-7)
     np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=1e-6)
-    mine, other = ours.state_dict()["state"][0], theirs.state_dict()["state"][0]
-    assert mine.keys() == other.keys()
-    assert (mine["n_iter"], mine["func_evals"]) == (other["n_iter"], other["func_evals"])
-    assert len(mine["old_dirs"]) == len(other["old_dirs"])
+    our_state, their_state = ours.state_dict()["state"][0], theirs.state_dict()["state"][0]
+    assert our_state.keys() == their_state.keys()
+    assert (our_state["n_iter"], our_state["func_evals"]) == (their_state["n_iter"], their_state["func_evals"])
+    assert len(our_state["old_dirs"]) == len(their_state["old_dirs"])
 
 
 @pytest.mark.parametrize("name", ["ASGD", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "NAdam",
                                   "RAdam", "RMSprop", "Rprop"])  # fmt: skip
 def test_signatures(name):
-    def shown(kind):
-        found = inspect.signature(kind.__init__).parameters.values()
-        return [(p.name, p.kind, p.default) for p in found]
+    def signature_of(kind):
+        parameters = inspect.signature(kind.__init__).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
 
-    assert shown(getattr(optim, name)) == shown(getattr(torch.optim, name))
+    assert signature_of(getattr(optim, name)) == signature_of(getattr(torch.optim, name))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_types_follow_the_fused_update(dtype):
-    """Calculated in float32 and rounded once, as PyTorch's fused kernels do."""
+    """The update is computed in float32 and rounded once, as in PyTorch's fused kernels."""
     start, gradient = _starts()[1], [_gradients(k)[1] for k in range(5)]
     p = nn.Parameter(wg.tensor(start).to(getattr(wg, dtype)))
     q = torch.nn.Parameter(torch.from_numpy(start).to(getattr(torch, dtype)))
@@ -190,8 +190,10 @@ def _pair(kind, momentum=0.9):
     ours = [nn.Parameter(wg.ones(1)) for _ in range(2)]
     theirs = [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]
     options = {"lr": 0.4} if kind == "AdamW" else {"lr": 0.4, "momentum": momentum}
-    mine = getattr(optim, kind)([{"params": ours[:1]}, {"params": ours[1:], "lr": 0.8}], **options)
-    return mine, getattr(torch.optim, kind)([{"params": theirs[:1]}, {"params": theirs[1:], "lr": 0.8}], **options)
+    our_optimizer = getattr(optim, kind)([{"params": ours[:1]}, {"params": ours[1:], "lr": 0.8}], **options)
+    return our_optimizer, getattr(torch.optim, kind)(
+        [{"params": theirs[:1]}, {"params": theirs[1:], "lr": 0.8}], **options
+    )
 
 
 def _options(optimizer):
@@ -200,7 +202,7 @@ def _options(optimizer):
 
 
 def _numbers(saved):
-    """A schedule's state without functions."""
+    """Return a schedule's state without its functions."""
     if isinstance(saved, dict):
         return {k: _numbers(v) for k, v in saved.items() if not callable(v)}
     return [_numbers(v) for v in saved] if isinstance(saved, list) else saved
@@ -210,21 +212,29 @@ def _numbers(saved):
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 @pytest.mark.filterwarnings("ignore")
 def test_schedules(name, kind):
-    mine, other = _pair(kind)
-    ours, theirs = SCHEDULES[name](optim.lr_scheduler, mine), SCHEDULES[name](torch.optim.lr_scheduler, other)
+    our_optimizer, their_optimizer = _pair(kind)
+    ours, theirs = (
+        SCHEDULES[name](optim.lr_scheduler, our_optimizer),
+        SCHEDULES[name](torch.optim.lr_scheduler, their_optimizer),
+    )
     for epoch in range(100):
-        np.testing.assert_allclose(_options(mine), _options(other), rtol=1e-12, atol=1e-15, err_msg=f"epoch {epoch}")
+        np.testing.assert_allclose(
+            _options(our_optimizer), _options(their_optimizer), rtol=1e-12, atol=1e-15, err_msg=f"epoch {epoch}"
+        )
         np.testing.assert_allclose(ours.get_last_lr(), theirs.get_last_lr(), rtol=1e-12)
-        if epoch == 50:  # both go on elsewhere, from one another's state
+        if epoch == 50:  # both continue in new schedulers, from PyTorch's state
             ours_saved, theirs_saved = copy.deepcopy(ours.state_dict()), copy.deepcopy(theirs.state_dict())
             assert _numbers(ours_saved).keys() == _numbers(theirs_saved).keys()
-            rates = copy.deepcopy(other.state_dict()["param_groups"])
-            mine, other = _pair(kind)
-            ours, theirs = SCHEDULES[name](optim.lr_scheduler, mine), SCHEDULES[name](torch.optim.lr_scheduler, other)
+            rates = copy.deepcopy(their_optimizer.state_dict()["param_groups"])
+            our_optimizer, their_optimizer = _pair(kind)
+            ours, theirs = (
+                SCHEDULES[name](optim.lr_scheduler, our_optimizer),
+                SCHEDULES[name](torch.optim.lr_scheduler, their_optimizer),
+            )
             ours.load_state_dict(theirs_saved)
             theirs.load_state_dict(theirs_saved)
-            mine.load_state_dict({"state": {}, "param_groups": rates})
-            other.load_state_dict({"state": {}, "param_groups": copy.deepcopy(rates)})
+            our_optimizer.load_state_dict({"state": {}, "param_groups": rates})
+            their_optimizer.load_state_dict({"state": {}, "param_groups": copy.deepcopy(rates)})
         ours.step()
         theirs.step()
 
@@ -232,32 +242,35 @@ def test_schedules(name, kind):
 @pytest.mark.parametrize("options", [{}, {"mode": "max", "threshold": 0.1}, {"threshold_mode": "abs", "cooldown": 2},
                                      {"mode": "max", "threshold_mode": "abs", "min_lr": [0.1, 0.3]}])  # fmt: skip
 def test_plateau(options):
-    mine, other = _pair("SGD")
+    our_optimizer, their_optimizer = _pair("SGD")
     options = {"factor": 0.5, "patience": 2, **options}
-    ours = optim.lr_scheduler.ReduceLROnPlateau(mine, **options)
-    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(other, **options)
+    ours = optim.lr_scheduler.ReduceLROnPlateau(our_optimizer, **options)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(their_optimizer, **options)
     for value in np.round(np.random.default_rng(0).standard_normal(60).cumsum() / 3, 1):
         ours.step(value)
         theirs.step(value)
-        assert _options(mine) == _options(other)
+        assert _options(our_optimizer) == _options(their_optimizer)
         assert ours.state_dict() == theirs.state_dict()
 
 
 @pytest.mark.parametrize("name", ["step", "exponential", "linear", "cosine", "polynomial", "constant", "multistep"])
 @pytest.mark.filterwarnings("ignore")
-def test_an_epoch_by_name_has_the_closed_form(name):
-    mine, other = _pair("SGD")
-    ours, theirs = SCHEDULES[name](optim.lr_scheduler, mine), SCHEDULES[name](torch.optim.lr_scheduler, other)
+def test_step_with_an_epoch_uses_the_closed_form(name):
+    our_optimizer, their_optimizer = _pair("SGD")
+    ours, theirs = (
+        SCHEDULES[name](optim.lr_scheduler, our_optimizer),
+        SCHEDULES[name](torch.optim.lr_scheduler, their_optimizer),
+    )
     for epoch in (3, 40, 12):
         ours.step(epoch)
         theirs.step(epoch)
-        np.testing.assert_allclose(_options(mine), _options(other), rtol=1e-12)
+        np.testing.assert_allclose(_options(our_optimizer), _options(their_optimizer), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", optim.lr_scheduler.__all__)
 def test_signatures_of_schedules(name):
-    def shown(module):
-        found = inspect.signature(getattr(module, name).__init__).parameters.values()
-        return [(p.name, p.kind, p.default) for p in found]
+    def signature_of(module):
+        parameters = inspect.signature(getattr(module, name).__init__).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
 
-    assert shown(optim.lr_scheduler) == shown(torch.optim.lr_scheduler)
+    assert signature_of(optim.lr_scheduler) == signature_of(torch.optim.lr_scheduler)

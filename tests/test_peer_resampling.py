@@ -1,4 +1,4 @@
-"""Interpolation and sampling beside PyTorch's: results, gradients and second gradients of every mode.
+"""Compare interpolation and grid sampling with PyTorch: results, gradients and second gradients of every mode.
 
 Skipped where torch is not installed.
 """
@@ -19,34 +19,36 @@ T = torch.nn.functional
 RNG = np.random.default_rng(8)
 
 
-def both(array, dtype="float64"):
+def tensor_pair(array, dtype="float64"):
     ours = wg.tensor(array.copy()).to(getattr(wg, dtype)).requires_grad_()
     return ours, torch.tensor(array.copy()).to(getattr(torch, dtype)).requires_grad_()
 
 
-def value(tensor):
+def as_float64(tensor):
     tensor = tensor.detach()
     return (tensor.double() if isinstance(tensor, torch.Tensor) else tensor.to(wg.float64)).numpy()
 
 
-def close(ours, theirs, tolerance):
+def assert_close(ours, theirs, tolerance):
     assert tuple(ours.shape) == tuple(theirs.shape)
     assert str(ours.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]
-    np.testing.assert_allclose(value(ours), value(theirs), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(as_float64(ours), as_float64(theirs), rtol=tolerance, atol=tolerance)
 
 
-def compare(function, other, arrays, dtype="float64", tolerance=1e-9, twice=True):
-    ours, theirs = zip(*(both(a, dtype) for a in arrays), strict=True)
-    out, expected = function(*ours), other(*theirs)
-    close(out, expected, tolerance)
-    seeds = both(RNG.standard_normal(out.shape), dtype)
+def compare(our_function, their_function, arrays, dtype="float64", tolerance=1e-9, twice=True):
+    ours, theirs = zip(*(tensor_pair(a, dtype) for a in arrays), strict=True)
+    out, expected = our_function(*ours), their_function(*theirs)
+    assert_close(out, expected, tolerance)
+    seeds = tensor_pair(RNG.standard_normal(out.shape), dtype)
     grads = wg.autograd.grad(out, ours, seeds[0], create_graph=twice)
-    wanted = torch.autograd.grad(expected, theirs, seeds[1], create_graph=twice)
-    for a, b in zip(grads, wanted, strict=True):
-        close(a, b, tolerance)
+    expected_grads = torch.autograd.grad(expected, theirs, seeds[1], create_graph=twice)
+    for a, b in zip(grads, expected_grads, strict=True):
+        assert_close(a, b, tolerance)
     if twice:
-        again = wg.autograd.grad(sum((g * g).sum() for g in grads), seeds[0])[0]
-        close(again, torch.autograd.grad(sum((g * g).sum() for g in wanted), seeds[1])[0], tolerance)
+        second_grads = wg.autograd.grad(sum((g * g).sum() for g in grads), seeds[0])[0]
+        assert_close(
+            second_grads, torch.autograd.grad(sum((g * g).sum() for g in expected_grads), seeds[1])[0], tolerance
+        )
 
 
 SHAPES = {1: (2, 3, 7), 2: (2, 3, 7, 5), 3: (1, 2, 5, 4, 6)}
@@ -64,13 +66,17 @@ def test_interpolate(count, mode):
     corners = [None] if mode in ("nearest", "nearest-exact", "area") else [None, False, True]
     dtype, tolerance = ("float32", 2e-5) if mode.startswith("nearest") else ("float64", 1e-9)
     for align in corners:
-        given = [{"size": s} for s in SIZES[count]]
-        given += [{"scale_factor": f} for f in FACTORS[count]]
-        given += [{"scale_factor": f, "recompute_scale_factor": True} for f in FACTORS[count][1:2]]
-        for options in given:
-            call = {"mode": mode, "align_corners": align, **options}
+        option_sets = [{"size": s} for s in SIZES[count]]
+        option_sets += [{"scale_factor": f} for f in FACTORS[count]]
+        option_sets += [{"scale_factor": f, "recompute_scale_factor": True} for f in FACTORS[count][1:2]]
+        for options in option_sets:
+            kwargs = {"mode": mode, "align_corners": align, **options}
             compare(
-                lambda x, c=call: F.interpolate(x, **c), lambda x, c=call: T.interpolate(x, **c), [x], dtype, tolerance
+                lambda x, c=kwargs: F.interpolate(x, **c),
+                lambda x, c=kwargs: T.interpolate(x, **c),
+                [x],
+                dtype,
+                tolerance,
             )
 
 
@@ -79,10 +85,12 @@ def test_antialias(mode):
     x = RNG.standard_normal((2, 3, 13, 9))
     for align in (None, True) if mode != "lanczos" else (None,):
         for size in ((5, 4), (3, 20), (26, 2), (13, 7)):
-            call = {"size": size, "mode": mode, "align_corners": align, "antialias": True}
-            compare(lambda x, c=call: F.interpolate(x, **c), lambda x, c=call: T.interpolate(x, **c), [x], twice=False)
-        call = {"scale_factor": 0.45, "mode": mode, "align_corners": align, "antialias": True}
-        compare(lambda x, c=call: F.interpolate(x, **c), lambda x, c=call: T.interpolate(x, **c), [x], twice=False)
+            kwargs = {"size": size, "mode": mode, "align_corners": align, "antialias": True}
+            compare(
+                lambda x, c=kwargs: F.interpolate(x, **c), lambda x, c=kwargs: T.interpolate(x, **c), [x], twice=False
+            )
+        kwargs = {"scale_factor": 0.45, "mode": mode, "align_corners": align, "antialias": True}
+        compare(lambda x, c=kwargs: F.interpolate(x, **c), lambda x, c=kwargs: T.interpolate(x, **c), [x], twice=False)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -95,10 +103,10 @@ def test_dtypes(dtype):
         ("nearest", (90, 17)),
         ("nearest-exact", (31, 77)),
     ):
-        call = {"size": size, "mode": mode}
+        kwargs = {"size": size, "mode": mode}
         compare(
-            lambda x, c=call: F.interpolate(x, **c),
-            lambda x, c=call: T.interpolate(x, **c),
+            lambda x, c=kwargs: F.interpolate(x, **c),
+            lambda x, c=kwargs: T.interpolate(x, **c),
             [x],
             dtype,
             tolerance,
@@ -107,13 +115,15 @@ def test_dtypes(dtype):
 
 
 def test_every_nearest_size():
-    """PyTorch's rounding of places: all sizes up to 40 from all up to 12."""
-    for wide in range(1, 13):
-        x = np.arange(wide, dtype=np.float32)[None, None]
-        for n in range(1, 41):
+    """Compare the rounding of source positions, for all input sizes up to 12 and output sizes up to 40."""
+    for in_size in range(1, 13):
+        x = np.arange(in_size, dtype=np.float32)[None, None]
+        for out_size in range(1, 41):
             for mode in ("nearest", "nearest-exact"):
-                ours = F.interpolate(wg.tensor(x), n, mode=mode).numpy()
-                np.testing.assert_array_equal(ours, T.interpolate(torch.tensor(x), n, mode=mode).numpy(), f"{wide} {n}")
+                ours = F.interpolate(wg.tensor(x), out_size, mode=mode).numpy()
+                np.testing.assert_array_equal(
+                    ours, T.interpolate(torch.tensor(x), out_size, mode=mode).numpy(), f"{in_size} {out_size}"
+                )
 
 
 MODES_OF_GRIDS = [("bilinear", 2), ("nearest", 2), ("bicubic", 2), ("bilinear", 3), ("nearest", 3)]
@@ -124,9 +134,9 @@ def test_grid_sample(mode, count):
     x = RNG.standard_normal((2, 3, 5, 4, 6)[: count + 2])
     grid = RNG.uniform(-1.8, 1.8, (2, 3, 7, 2)[: count + 1] + (count,))
     for padding, align in itertools.product(("zeros", "border", "reflection"), (False, True)):
-        call = {"mode": mode, "padding_mode": padding, "align_corners": align}
+        kwargs = {"mode": mode, "padding_mode": padding, "align_corners": align}
         compare(
-            lambda x, g, c=call: F.grid_sample(x, g, **c), lambda x, g, c=call: T.grid_sample(x, g, **c), [x, grid],
+            lambda x, g, c=kwargs: F.grid_sample(x, g, **c), lambda x, g, c=kwargs: T.grid_sample(x, g, **c), [x, grid],
             twice=False,
         )  # fmt: skip
 
@@ -148,8 +158,8 @@ def test_identity_grid_at_the_border():
         ("bilinear", "nearest"), ("zeros", "border", "reflection"), (True, False)
     ):
 
-        def sample(package, x, t, call=(mode, padding, align), align=align):
-            return package.grid_sample(x, package.affine_grid(t, (1, 2, 4, 5), align), *call)
+        def sample(package, x, t, kwargs=(mode, padding, align), align=align):
+            return package.grid_sample(x, package.affine_grid(t, (1, 2, 4, 5), align), *kwargs)
 
         compare(lambda x, t, s=sample: s(F, x, t), lambda x, t, s=sample: s(T, x, t), [x, theta], twice=False)
 

@@ -1,4 +1,4 @@
-"""Multi-head attention and the Transformer beside PyTorch's, where that is installed."""
+"""Compare multi-head attention and the Transformer with PyTorch, if installed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ RNG = np.random.default_rng(7)
 
 
 def _pair(name, *args, training=True, **kwargs):
-    """A module of both libraries with the same parameters, and the names of these."""
+    """Return the same module of both libraries, with the same parameters."""
     torch.manual_seed(0)
     theirs = getattr(torch.nn, name)(*args, **kwargs).double()
     ours = getattr(wg.nn, name)(*args, dtype=wg.float64, **kwargs)
     state = theirs.state_dict()
-    for key, value in state.items():  # biases begin as zeros, which would hide much
+    for key, value in state.items():  # biases start as zeros, which would hide errors
         state[key] = torch.tensor(RNG.standard_normal(value.shape) * 0.3)
     theirs.load_state_dict(state)
     assert list(state) == list(ours.state_dict())
@@ -31,24 +31,24 @@ def _pair(name, *args, training=True, **kwargs):
 
 
 def _compare(theirs, ours, arrays, tolerance=1e-10, **options):
-    """Results and all gradients of the sum of squares."""
-    given = [torch.tensor(a, requires_grad=True) for a in arrays]
-    own = [wg.tensor(a, requires_grad=True) for a in arrays]
+    """Compare the results, and all gradients of their sum of squares."""
+    their_inputs = [torch.tensor(a, requires_grad=True) for a in arrays]
+    our_inputs = [wg.tensor(a, requires_grad=True) for a in arrays]
     tensors = {k: v for k, v in options.items() if isinstance(v, np.ndarray)}
     plain = {k: v for k, v in options.items() if k not in tensors}
-    right = theirs(*given, **plain, **{k: torch.tensor(v) for k, v in tensors.items()})
-    found = ours(*own, **plain, **{k: wg.tensor(v) for k, v in tensors.items()})
-    if isinstance(right, tuple):
-        assert (right[1] is None) == (found[1] is None)
-        if right[1] is not None:
-            assert tuple(right[1].shape) == tuple(found[1].shape)
-            np.testing.assert_allclose(found[1].detach().numpy(), right[1].detach().numpy(), atol=tolerance)
-        right, found = right[0], found[0]
-    assert tuple(right.shape) == tuple(found.shape)
-    np.testing.assert_allclose(found.detach().numpy(), right.detach().numpy(), atol=tolerance)
-    (right**2).sum().backward()
-    (found**2).sum().backward()
-    for x, y in zip(own, given, strict=True):
+    expected = theirs(*their_inputs, **plain, **{k: torch.tensor(v) for k, v in tensors.items()})
+    actual = ours(*our_inputs, **plain, **{k: wg.tensor(v) for k, v in tensors.items()})
+    if isinstance(expected, tuple):
+        assert (expected[1] is None) == (actual[1] is None)
+        if expected[1] is not None:
+            assert tuple(expected[1].shape) == tuple(actual[1].shape)
+            np.testing.assert_allclose(actual[1].detach().numpy(), expected[1].detach().numpy(), atol=tolerance)
+        expected, actual = expected[0], actual[0]
+    assert tuple(expected.shape) == tuple(actual.shape)
+    np.testing.assert_allclose(actual.detach().numpy(), expected.detach().numpy(), atol=tolerance)
+    (expected**2).sum().backward()
+    (actual**2).sum().backward()
+    for x, y in zip(our_inputs, their_inputs, strict=True):
         assert (y.grad is None) == (x.grad is None)
         if y.grad is not None:
             np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), atol=10 * tolerance, rtol=1e-8)
@@ -66,51 +66,53 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("batch", ["first", "second", "none"])
-@pytest.mark.parametrize("need", ["weights", "each head", "nothing"])
-def test_attention(options, batch, need):
+@pytest.mark.parametrize("need_weights", ["weights", "each head", "nothing"])
+def test_attention(options, batch, need_weights):
     theirs, ours = _pair("MultiheadAttention", 8, 2, batch_first=batch == "first", **options)
     sizes = {"first": ((3, 5), (3, 4)), "second": ((5, 3), (4, 3)), "none": ((5,), (4,))}[batch]
     query = RNG.standard_normal((*sizes[0], 8))
     key = RNG.standard_normal((*sizes[1], options.get("kdim", 8)))
     value = RNG.standard_normal((*sizes[1], options.get("vdim", 8)))
-    call = {"need_weights": need != "nothing", "average_attn_weights": need == "weights"}
+    weight_options = {"need_weights": need_weights != "nothing", "average_attn_weights": need_weights == "weights"}
     padding = np.array([[0, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 1]], bool)
     padding = padding[0] if batch == "none" else padding
-    flat = RNG.random((5, 4)) < 0.3
-    flat[:, 0] = False
-    deep = np.broadcast_to(flat, (2 if batch == "none" else 6, 5, 4)).copy()
-    masks = [None, flat, deep, np.where(flat, -np.inf, 0.5), RNG.standard_normal(deep.shape)]
+    mask_2d = RNG.random((5, 4)) < 0.3
+    mask_2d[:, 0] = False
+    per_head = np.broadcast_to(mask_2d, (2 if batch == "none" else 6, 5, 4)).copy()
+    masks = [None, mask_2d, per_head, np.where(mask_2d, -np.inf, 0.5), RNG.standard_normal(per_head.shape)]
     for mask, padded in itertools.product(masks, (None, padding, np.where(padding, -np.inf, 0.25))):
-        more = {k: v for k, v in (("attn_mask", mask), ("key_padding_mask", padded)) if v is not None}
+        mask_options = {k: v for k, v in (("attn_mask", mask), ("key_padding_mask", padded)) if v is not None}
         theirs.zero_grad()
         ours.zero_grad()
-        _compare(theirs, ours, [query, key, value], **call, **more)
+        _compare(theirs, ours, [query, key, value], **weight_options, **mask_options)
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_attention_to_itself_and_causal(batch_first):
+def test_self_attention_and_causal_masks(batch_first):
     theirs, ours = _pair("MultiheadAttention", 8, 2, batch_first=batch_first)
     x, memory = RNG.standard_normal((5, 5, 8)), RNG.standard_normal((5, 5, 8))
     causal = torch.nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64).numpy()
-    for need in (False, True):
-        for more in ({}, {"attn_mask": causal, "is_causal": True}):
+    for need_weights in (False, True):
+        for mask_options in ({}, {"attn_mask": causal, "is_causal": True}):
             theirs.zero_grad()
             ours.zero_grad()
-            _compare(_Shared(theirs), _Shared(ours), [x], need_weights=need, **more)
+            _compare(_SharedKeyValue(theirs), _SharedKeyValue(ours), [x], need_weights=need_weights, **mask_options)
             theirs.zero_grad()
             ours.zero_grad()
-            _compare(_Shared(theirs), _Shared(ours), [x, memory], need_weights=need, **more)
+            _compare(
+                _SharedKeyValue(theirs), _SharedKeyValue(ours), [x, memory], need_weights=need_weights, **mask_options
+            )
 
 
-class _Shared:
-    """A module whose key and value are the same tensor: its last argument."""
+class _SharedKeyValue:
+    """An attention module that takes its last argument as key and as value."""
 
     def __init__(self, module):
         self.module = module
         self.parameters, self.named_parameters = module.parameters, module.named_parameters
 
-    def __call__(self, *given, **options):
-        return self.module(given[0], given[-1], given[-1], **options)
+    def __call__(self, *inputs, **options):
+        return self.module(inputs[0], inputs[-1], inputs[-1], **options)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -126,77 +128,77 @@ def test_transformer(norm_first, batch_first, activation, bias):
     src, tgt = RNG.standard_normal(shape(5)), RNG.standard_normal(shape(4))
     padding = np.array([[0, 0, 0, 0, 1], [0] * 5, [0, 0, 0, 1, 1]], bool)
     causal = torch.nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64).numpy()
-    for more in ({}, {"tgt_mask": causal}, {"src_key_padding_mask": padding, "memory_key_padding_mask": padding},
+    for masks in ({}, {"tgt_mask": causal}, {"src_key_padding_mask": padding, "memory_key_padding_mask": padding},
                  {"tgt_mask": np.isinf(causal), "tgt_key_padding_mask": padding[:, 1:]},
                  {"tgt_mask": causal, "tgt_is_causal": True, "memory_mask": np.eye(4, 5)}):  # fmt: skip
         theirs.zero_grad()
         ours.zero_grad()
-        _compare(theirs, ours, [src, tgt], 1e-9, **more)
+        _compare(theirs, ours, [src, tgt], 1e-9, **masks)
     with torch.no_grad(), wg.no_grad():
         theirs.eval(), ours.eval()
-        right = theirs(torch.tensor(src), torch.tensor(tgt)).numpy()
-        np.testing.assert_allclose(ours(wg.tensor(src), wg.tensor(tgt)).numpy(), right, atol=1e-9)
+        expected = theirs(torch.tensor(src), torch.tensor(tgt)).numpy()
+        np.testing.assert_allclose(ours(wg.tensor(src), wg.tensor(tgt)).numpy(), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_padding_in_evaluation(norm, batch_first):
-    """What is padded is 0 where PyTorch takes its fast path: at the end, without gradients, in evaluation."""
+    """Padded positions give 0 where PyTorch takes its fast path: evaluation, no gradients, padding at the end."""
     torch.manual_seed(0)
     stacks = []
-    for library, kind in ((torch, torch.float64), (wg, wg.float64)):
-        layer = library.nn.TransformerEncoderLayer(8, 2, 12, batch_first=batch_first, dtype=kind)
-        last = library.nn.LayerNorm(8, dtype=kind) if norm else None
-        stacks.append(library.nn.TransformerEncoder(layer, 2, last).eval())
+    for library, dtype in ((torch, torch.float64), (wg, wg.float64)):
+        layer = library.nn.TransformerEncoderLayer(8, 2, 12, batch_first=batch_first, dtype=dtype)
+        final_norm = library.nn.LayerNorm(8, dtype=dtype) if norm else None
+        stacks.append(library.nn.TransformerEncoder(layer, 2, final_norm).eval())
     state = {k: RNG.standard_normal(v.shape) for k, v in stacks[0].state_dict().items()}
     for stack, library in zip(stacks, (torch, wg), strict=True):
         stack.load_state_dict({k: library.tensor(v) for k, v in state.items()})
     x = RNG.standard_normal((3, 5, 8) if batch_first else (5, 3, 8))
     end = np.array([[0, 0, 0, 1, 1], [0] * 5, [0, 0, 0, 0, 1]], bool)
     for padding in (end, end[:, ::-1].copy(), np.where(end, -np.inf, 0.0)):
-        for recorded in (False, True):
-            found = []
+        for grad_enabled in (False, True):
+            outputs = []
             for stack, library in zip(stacks, (torch, wg), strict=True):
-                with library.set_grad_enabled(recorded):
-                    given = {"src_key_padding_mask": library.tensor(padding)}
-                    found.append(stack(library.tensor(x), **given).detach().numpy())
-            np.testing.assert_allclose(found[1], found[0], atol=1e-9)
+                with library.set_grad_enabled(grad_enabled):
+                    mask_options = {"src_key_padding_mask": library.tensor(padding)}
+                    outputs.append(stack(library.tensor(x), **mask_options).detach().numpy())
+            np.testing.assert_allclose(outputs[1], outputs[0], atol=1e-9)
 
 
-def test_names_and_beginnings():
-    """Parameters' names and order, and the spread of what they begin with."""
+def test_names_and_initial_values():
+    """Compare the names, the order and the distributions of the initial parameters."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(1)
         wg.manual_seed(1)
         theirs, ours = torch.nn.Transformer(64, 4, 1, 1, 96), wg.nn.Transformer(64, 4, 1, 1, 96)
-    for (name, right), (own, found) in zip(theirs.named_parameters(), ours.named_parameters(), strict=True):
-        assert (name, tuple(right.shape)) == (own, tuple(found.shape))
-        a, b = right.detach().numpy(), found.detach().numpy()
+    for (name, expected), (actual_name, actual) in zip(theirs.named_parameters(), ours.named_parameters(), strict=True):
+        assert (name, tuple(expected.shape)) == (actual_name, tuple(actual.shape))
+        a, b = expected.detach().numpy(), actual.detach().numpy()
         assert abs(a.std() - b.std()) <= 0.2 * a.std() + 1e-6, name  # biases have 64 values
         assert abs(a.max() - b.max()) <= 0.1 * abs(a.max()) + 1e-6, name
     attention = torch.nn.MultiheadAttention(64, 4, kdim=32, add_bias_kv=True)
     assert list(wg.nn.MultiheadAttention(64, 4, kdim=32, add_bias_kv=True).state_dict()) == list(attention.state_dict())
 
 
-def test_keys_and_values_made_before():
+def test_static_keys_and_values():
     arrays = [
         RNG.standard_normal(s) for s in ((5, 3, 8), (4, 3, 8), (24, 8), (24,), (8, 8), (8,), (6, 7, 4), (6, 7, 4))
     ]
 
     def call(library):
         q, k, w, b, o, c, keys, values = (library.tensor(a) for a in arrays)
-        found = library.nn.functional.multi_head_attention_forward(
+        results = library.nn.functional.multi_head_attention_forward(
             q, k, k, 8, 2, w, b, None, None, True, 0.0, o, c, static_k=keys, static_v=values
         )
-        return [x.numpy() for x in found]
+        return [x.numpy() for x in results]
 
-    for found, right in zip(call(wg), call(torch), strict=True):
-        np.testing.assert_allclose(found, right, atol=1e-12)
+    for actual, expected in zip(call(wg), call(torch), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-12)
 
 
-def test_errors_are_of_their_kinds():
-    bad = [
+def test_errors_have_pytorchs_types():
+    cases = [
         ({}, [(5, 3, 7)] * 3, {}), ({}, [(5, 3, 8), (4, 8), (4, 3, 8)], {}), ({}, [(8,)] * 3, {}),
         ({}, [(5, 3, 8), (4, 3, 8), (3, 3, 8)], {}), ({}, [(5, 3, 8)] * 3, {"is_causal": True}),
         ({}, [(5, 3, 8)] * 3, {"attn_mask": np.zeros((4, 4))}), ({}, [(5, 3, 8)] * 3, {"attn_mask": np.zeros(4)}),
@@ -204,16 +206,16 @@ def test_errors_are_of_their_kinds():
         ({}, [(5, 3, 8)] * 3, {"key_padding_mask": np.zeros((5,), bool)}),
         ({}, [(5, 8)] * 3, {"attn_mask": np.zeros((3, 5, 5))}),
     ]  # fmt: skip
-    for options, shapes, call in bad:
+    for options, shapes, call in cases:
         theirs, ours = _pair("MultiheadAttention", 8, 2, **options)
-        with pytest.raises(Exception) as right:
+        with pytest.raises(Exception) as expected:
             theirs(*(torch.zeros(s, dtype=torch.float64) for s in shapes),
                    **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in call.items()})  # fmt: skip
-        with pytest.raises(right.type):
+        with pytest.raises(expected.type):
             ours(*(wg.zeros(s, dtype=wg.float64) for s in shapes),
                  **{k: wg.tensor(v) if isinstance(v, np.ndarray) else v for k, v in call.items()})  # fmt: skip
     for make in (lambda m: m(9, 2), lambda m: m(0, 1)):
-        with pytest.raises(Exception) as right:
+        with pytest.raises(Exception) as expected:
             make(torch.nn.MultiheadAttention)
-        with pytest.raises(right.type):
+        with pytest.raises(expected.type):
             make(wg.nn.MultiheadAttention)

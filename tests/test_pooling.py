@@ -1,6 +1,6 @@
-"""Pooling, unpooling, fold and unfold as users call them: arguments, shapes, special values, layers and errors.
+"""Check pooling, unpooling, fold and unfold through the public API: arguments, shapes, special values, layers, errors.
 
-Values over windows of every kind are the generated suite's (`op_window.py`).
+The generated suite (`op_window.py`) checks values over windows of every kind.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def image(grad=False):
 
 
 def blocks(x, size):
-    """x in blocks of `size` by `size`, what is left over cut off."""
+    """Return the full `size` by `size` blocks of x, as `(..., H // size, W // size, size * size)`."""
     h, w = (n // size * size for n in x.shape[-2:])
     cut = x[..., :h, :w].reshape(*x.shape[:-2], h // size, size, w // size, size)
     return cut.swapaxes(-3, -2).reshape(*cut.shape[:-4], h // size, w // size, size * size)
@@ -38,57 +38,57 @@ def blocks(x, size):
     ],
 )  # fmt: skip
 def test_output_sizes(n, kernel, stride, padding, dilation, ceil_mode, expected):
-    """As PyTorch 2.13 gives them."""
-    found = F.max_pool1d(wg.zeros(1, 2, n), kernel, stride, padding, dilation, ceil_mode)
-    assert found.shape == (1, 2, expected)
+    """The expected sizes are those of PyTorch 2.13."""
+    output = F.max_pool1d(wg.zeros(1, 2, n), kernel, stride, padding, dilation, ceil_mode)
+    assert output.shape == (1, 2, expected)
     if dilation == 1:
         assert F.avg_pool1d(wg.zeros(1, 2, n), kernel, stride, padding, ceil_mode).shape == (1, 2, expected)
 
 
-def test_sizes_are_integers_or_one_a_dimension():
+def test_sizes_are_integers_or_one_per_dimension():
     x = image()
-    whole = F.max_pool2d(x, 2).numpy()
-    np.testing.assert_array_equal(whole, blocks(IMAGE, 2).max(-1))
+    pooled = F.max_pool2d(x, 2).numpy()
+    np.testing.assert_array_equal(pooled, blocks(IMAGE, 2).max(-1))
     for kernel, stride in (([2, 2], None), ((2,), (2, 2)), (np.int64(2), []), (2, (2,))):
-        np.testing.assert_array_equal(F.max_pool2d(x, kernel, stride).numpy(), whole)
-    wide = F.avg_pool2d(x, (1, 7)).numpy()
-    np.testing.assert_allclose(wide[..., 0], IMAGE.mean(-1), rtol=1e-14)
-    np.testing.assert_array_equal(F.max_pool2d(x[1], 2).numpy(), whole[1])
+        np.testing.assert_array_equal(F.max_pool2d(x, kernel, stride).numpy(), pooled)
+    row_means = F.avg_pool2d(x, (1, 7)).numpy()
+    np.testing.assert_allclose(row_means[..., 0], IMAGE.mean(-1), rtol=1e-14)
+    np.testing.assert_array_equal(F.max_pool2d(x[1], 2).numpy(), pooled[1])
     assert F.max_pool2d(x[:0], 2).shape == (0, 3, 3, 3)
 
 
-def test_ceil_mode_and_what_is_counted():
+def test_ceil_mode_and_divisors():
     x = wg.tensor(np.arange(1.0, 6.0)).reshape(1, 5)
     assert F.avg_pool1d(x, 3, 2, 1).tolist() == [[1.0, 3.0, 3.0]]
     assert F.avg_pool1d(x, 3, 2, 1, count_include_pad=False).tolist() == [[1.5, 3.0, 4.5]]
-    assert F.avg_pool1d(x, 2, 2, 0, True).tolist() == [[1.5, 3.5, 5.0]]  # beyond the padding nothing is counted
-    both = x.reshape(1, 1, 5)
-    assert F.avg_pool2d(both, (1, 3), (1, 2), (0, 1), divisor_override=2).tolist() == [[[1.5, 4.5, 4.5]]]
-    whole = wg.tensor([[-7, 2, 4, -8, 1, 1]])
-    assert F.avg_pool1d(whole, 2).tolist() == [[-2, -2, 1]]  # towards 0
-    assert F.avg_pool1d(whole, 2).dtype is wg.int64
+    assert F.avg_pool1d(x, 2, 2, 0, True).tolist() == [[1.5, 3.5, 5.0]]  # elements beyond the padding do not count
+    planes = x.reshape(1, 1, 5)
+    assert F.avg_pool2d(planes, (1, 3), (1, 2), (0, 1), divisor_override=2).tolist() == [[[1.5, 4.5, 4.5]]]
+    integers = wg.tensor([[-7, 2, 4, -8, 1, 1]])
+    assert F.avg_pool1d(integers, 2).tolist() == [[-2, -2, 1]]  # rounded towards 0
+    assert F.avg_pool1d(integers, 2).dtype is wg.int64
 
 
 def test_a_divisor_of_more_than_32_bits():
     x = wg.arange(2 * 70, dtype=wg.float64).reshape(1, 2, 70).requires_grad_()
-    found = F.avg_pool2d(x, (2, 3), (1, 1), (0, 1), divisor_override=1 << 40) * 2**40
+    output = F.avg_pool2d(x, (2, 3), (1, 1), (0, 1), divisor_override=1 << 40) * 2**40
     padded = np.pad(np.arange(140.0).reshape(2, 70).sum(0), 1)
-    assert found.tolist() == [[(padded[:-2] + padded[1:-1] + padded[2:]).tolist()]]
+    assert output.tolist() == [[(padded[:-2] + padded[1:-1] + padded[2:]).tolist()]]
     slopes = [[2.0, *[3.0] * 68, 2.0]] * 2
-    assert wg.autograd.grad(found.sum(), x)[0].tolist() == [slopes]
+    assert wg.autograd.grad(output.sum(), x)[0].tolist() == [slopes]
 
 
-def test_no_window_begins_behind_the_input():
-    """One in the padding alone would be the mean of nothing: as in PyTorch it is left out."""
+def test_no_window_starts_after_the_input():
+    """A window entirely in the padding would be a mean of nothing. As in PyTorch, there is no such window."""
     x = wg.ones(1, 3, dtype=wg.float64, requires_grad=True)
-    for counted, values, slopes in ((True, [0.5, 1.0], [0.5] * 3), (False, [1.0, 1.0], [1.0, 0.5, 0.5])):
-        found = F.avg_pool1d(x, 2, 2, 1, True, counted)
-        assert found.tolist() == [values]
-        assert wg.autograd.grad(found.sum(), x)[0].tolist() == [slopes]
+    for count_include_pad, values, slopes in ((True, [0.5, 1.0], [0.5] * 3), (False, [1.0, 1.0], [1.0, 0.5, 0.5])):
+        output = F.avg_pool1d(x, 2, 2, 1, True, count_include_pad)
+        assert output.tolist() == [values]
+        assert wg.autograd.grad(output.sum(), x)[0].tolist() == [slopes]
 
 
 def test_windows_of_long_rows():
-    """Sums go down columns first, a few hundred columns at a time; a window may have more than that."""
+    """The kernel sums down the columns first, a few hundred columns at a time. A window may be wider."""
     x = np.random.default_rng(3).integers(-8, 9, (2, 4, 700)).astype(np.float64)
     for kernel in ((2, 5), (4, 350), (4, 700)):
         y, z = (n // k for n, k in zip(x.shape[1:], kernel, strict=True))
@@ -102,24 +102,24 @@ def test_windows_of_long_rows():
 def test_nan_wins_and_ties_go_to_the_first():
     nan, inf = float("nan"), float("inf")
     x = wg.tensor([[1.0, nan, nan, 2.0], [3.0, 3.0, 1.0, 3.0], [-inf, -inf, -inf, -inf]])
-    for values, places in (F.max_pool1d(x, 4, return_indices=True), wg.adaptive_max_pool1d(x, 1)):
+    for values, indices in (F.max_pool1d(x, 4, return_indices=True), wg.adaptive_max_pool1d(x, 1)):
         np.testing.assert_array_equal(values.numpy(), [[nan], [3.0], [-inf]])
-        assert places.tolist() == [[2], [0], [0]]  # of several NaN the last, as in PyTorch
-    values, places = F.max_pool1d(x[2:], 3, 1, 1, return_indices=True)
-    assert places.tolist() == [[0, 0, 1, 2]]
-    wide = wg.tensor(np.where(np.arange(80) % 7 == 3, nan, 1.0)).reshape(1, 80)  # in vectors too
-    values, places = F.max_pool1d(wide, 2, return_indices=True)
-    bad = np.isnan(wide.numpy().reshape(40, 2))
-    np.testing.assert_array_equal(np.isnan(values.numpy()[0]), bad.any(1))
-    np.testing.assert_array_equal(places.numpy()[0], np.arange(40) * 2 + np.where(bad.any(1), bad.argmax(1), 0))
+        assert indices.tolist() == [[2], [0], [0]]  # the last of several NaN, as in PyTorch
+    values, indices = F.max_pool1d(x[2:], 3, 1, 1, return_indices=True)
+    assert indices.tolist() == [[0, 0, 1, 2]]
+    long_row = wg.tensor(np.where(np.arange(80) % 7 == 3, nan, 1.0)).reshape(1, 80)  # long enough for vectors
+    values, indices = F.max_pool1d(long_row, 2, return_indices=True)
+    is_nan = np.isnan(long_row.numpy().reshape(40, 2))
+    np.testing.assert_array_equal(np.isnan(values.numpy()[0]), is_nan.any(1))
+    np.testing.assert_array_equal(indices.numpy()[0], np.arange(40) * 2 + np.where(is_nan.any(1), is_nan.argmax(1), 0))
 
 
 def test_integers():
     low = np.iinfo(np.int64).min
     x = wg.tensor([[low, low + 1, low, low]])
-    values, places = F.max_pool1d(x, 2, return_indices=True)
+    values, indices = F.max_pool1d(x, 2, return_indices=True)
     assert values.tolist() == [[low + 1, low]]
-    assert places.tolist() == [[1, 2]]
+    assert indices.tolist() == [[1, 2]]
     assert F.max_pool2d(wg.ones(1, 2, 2, dtype=wg.uint8), 2).dtype is wg.uint8
     assert F.fold(wg.ones(4, 4, dtype=wg.bool), (3, 3), 2).dtype is wg.bool
 
@@ -153,20 +153,20 @@ def test_adaptive_gradients_reach_every_window():
 # Gradients
 
 
-def test_gradients_of_what_is_repeated_or_strided():
-    """A sum's gradient is one number in every place; inputs lie in other orders than their gradients."""
+def test_gradients_of_expanded_and_permuted_tensors():
+    """The gradient of a sum is one expanded number, and inputs have other strides than their gradients."""
     for name, *sizes in (("max_pool2d", 3, 2, 1), ("avg_pool2d", 3, 2, 1), ("lp_pool2d", 2, 2)):
-        found = []
+        grads = []
         for order in ((0, 1, 2, 3), (3, 1, 2, 0)):
             base = wg.tensor(np.ascontiguousarray((IMAGE + 1).transpose(order)), requires_grad=True)
             x = base.permute(*order)
             getattr(F, name)(x, *sizes).sum().backward()
-            found.append(base.grad.permute(*order).numpy())
-        np.testing.assert_allclose(*found, rtol=1e-12)
-        assert found[0].any()
+            grads.append(base.grad.permute(*order).numpy())
+        np.testing.assert_allclose(*grads, rtol=1e-12)
+        assert grads[0].any()
 
 
-def test_the_largest_passes_the_gradient_twice():
+def test_second_derivatives_of_max_pooling():
     x = image(True)
     out = F.max_pool2d(x, 3, 2)
     (first,) = wg.autograd.grad((out**3).sum(), x, create_graph=True)
@@ -176,8 +176,8 @@ def test_the_largest_passes_the_gradient_twice():
         for j in range(3):
             window = IMAGE[..., 2 * i : 2 * i + 3, 2 * j : 2 * j + 3].reshape(2, 3, 9)
             for n, c in np.ndindex(2, 3):
-                at = window[n, c].argmax()
-                marks[n, c, 2 * i + at // 3, 2 * j + at % 3] += 1
+                position = window[n, c].argmax()
+                marks[n, c, 2 * i + position // 3, 2 * j + position % 3] += 1
     np.testing.assert_allclose(first.detach().numpy(), marks * 3 * IMAGE**2, rtol=1e-14)
     np.testing.assert_allclose(second.numpy(), marks * 3 * IMAGE, rtol=1e-14)
 
@@ -197,48 +197,48 @@ def test_power_means():
 
 def test_unpooling():
     x = image(True)
-    values, places = F.max_pool2d(x, 2, return_indices=True)
-    whole = F.max_unpool2d(values, places, 2, output_size=x.shape)
+    values, indices = F.max_pool2d(x, 2, return_indices=True)
+    unpooled = F.max_unpool2d(values, indices, 2, output_size=x.shape)
     expected = np.where(np.isin(IMAGE, blocks(IMAGE, 2).max(-1)), IMAGE, 0)
-    np.testing.assert_array_equal(whole.detach().numpy(), expected)
+    np.testing.assert_array_equal(unpooled.detach().numpy(), expected)
     seed = np.random.default_rng(1).standard_normal(IMAGE.shape)
-    (grad,) = wg.autograd.grad(whole, x, wg.tensor(seed), create_graph=True)
+    (grad,) = wg.autograd.grad(unpooled, x, wg.tensor(seed), create_graph=True)
     np.testing.assert_array_equal(grad.detach().numpy(), np.where(expected, seed, 0))
     square = F.max_pool2d(x[..., :6], 2, return_indices=True)
     assert F.max_unpool2d(*square, 2).shape == (2, 3, 6, 6)
     assert F.max_unpool2d(*square, 2, output_size=(7, 7)).shape == (2, 3, 7, 7)
-    # Windows that overlap name one element several times: it is put back once, and each of them gets its gradient.
-    one = wg.tensor([[5.0, 5.0]], requires_grad=True)
-    back = F.max_unpool1d(one, wg.tensor([[1, 1]]), 2, 1)
-    assert back.tolist() == [[0.0, 5.0, 0.0]]
-    back.sum().backward()
-    assert one.grad.tolist() == [[1.0, 1.0]]
+    # Overlapping windows may contain the same maximum: it is written once, and every window gets its gradient.
+    overlapping = wg.tensor([[5.0, 5.0]], requires_grad=True)
+    restored = F.max_unpool1d(overlapping, wg.tensor([[1, 1]]), 2, 1)
+    assert restored.tolist() == [[0.0, 5.0, 0.0]]
+    restored.sum().backward()
+    assert overlapping.grad.tolist() == [[1.0, 1.0]]
     layers = nn.MaxPool1d(2, return_indices=True), nn.MaxUnpool1d(2)
     line = wg.tensor([[3.0, 1.0, 2.0, 4.0]])
     assert layers[1](*layers[0](line)).tolist() == [[3.0, 0.0, 0.0, 4.0]]
 
 
-def test_unfold_is_what_a_convolution_multiplies():
+def test_unfold_gives_the_columns_of_a_convolution():
     x, weight = image(), wg.tensor(np.random.default_rng(2).standard_normal((4, 3, 3, 2)))
     product = weight.reshape(4, -1) @ F.unfold(x, (3, 2), (1, 2), (1, 0), (2, 1))
     expected = F.conv2d(x, weight, None, (2, 1), (1, 0), (1, 2))
     np.testing.assert_allclose(product.reshape(*expected.shape).numpy(), expected.numpy(), rtol=1e-12, atol=1e-9)
-    again = F.fold(F.unfold(x, 2, stride=2), (6, 6), 2, stride=2)  # windows that do not overlap
-    np.testing.assert_array_equal(again.numpy(), IMAGE[..., :6])
+    folded = F.fold(F.unfold(x, 2, stride=2), (6, 6), 2, stride=2)  # windows that do not overlap
+    np.testing.assert_array_equal(folded.numpy(), IMAGE[..., :6])
     np.testing.assert_array_equal(F.fold(F.unfold(x[0], 3), (6, 7), 3).numpy()[:, 3, 3], 9 * IMAGE[0, :, 3, 3])
 
 
 # Layers
 
-SHOWN = "kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False"
+MAX_POOL_REPR = "kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False"
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "expected", "shown"),
+    ("layer", "shape", "expected", "extra_repr"),
     [
-        (nn.MaxPool2d(2), (2, 3, 6, 7), (2, 3, 3, 3), SHOWN.format(2, 2, 0)),
-        (nn.MaxPool1d(3, 2, 1), (2, 3, 7), (2, 3, 4), SHOWN.format(3, 2, 1)),
-        (nn.MaxPool3d(2, 1), (3, 4, 4, 5), (3, 3, 3, 4), SHOWN.format(2, 1, 0)),
+        (nn.MaxPool2d(2), (2, 3, 6, 7), (2, 3, 3, 3), MAX_POOL_REPR.format(2, 2, 0)),
+        (nn.MaxPool1d(3, 2, 1), (2, 3, 7), (2, 3, 4), MAX_POOL_REPR.format(3, 2, 1)),
+        (nn.MaxPool3d(2, 1), (3, 4, 4, 5), (3, 3, 3, 4), MAX_POOL_REPR.format(2, 1, 0)),
         (nn.AvgPool1d(2), (2, 3, 7), (2, 3, 3), "kernel_size=(2,), stride=(2,), padding=(0,)"),
         (nn.AvgPool2d(3, 2, 1), (2, 3, 6, 7), (2, 3, 3, 4), "kernel_size=3, stride=2, padding=1"),
         (nn.AvgPool3d(2), (1, 3, 4, 4, 4), (1, 3, 2, 2, 2), "kernel_size=2, stride=2, padding=0"),
@@ -257,19 +257,21 @@ SHOWN = "kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False"
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )  # fmt: skip
-def test_layers(layer, shape, expected, shown):
-    found = layer(wg.ones(*shape))
-    assert found.shape == expected
-    assert layer.extra_repr() == shown
+def test_layers(layer, shape, expected, extra_repr):
+    output = layer(wg.ones(*shape))
+    assert output.shape == expected
+    assert layer.extra_repr() == extra_repr
     if not isinstance(layer, (nn.LPPool1d, nn.LPPool2d, nn.LPPool3d, nn.Fold, nn.AvgPool2d)):
-        assert (found == 1).all()
+        assert (output == 1).all()
 
 
-def test_layers_that_give_indices():
+def test_layers_that_return_indices():
     for layer in (nn.MaxPool2d(2, return_indices=True), nn.AdaptiveMaxPool2d(2, return_indices=True)):
-        values, places = layer(image())
-        np.testing.assert_array_equal(IMAGE.reshape(2, 3, -1)[np.indices(places.shape)[0], np.indices(places.shape)[1],
-                                                               places.numpy()], values.numpy())  # fmt: skip
+        values, indices = layer(image())
+        np.testing.assert_array_equal(
+            IMAGE.reshape(2, 3, -1)[np.indices(indices.shape)[0], np.indices(indices.shape)[1], indices.numpy()],
+            values.numpy(),
+        )
     assert repr(nn.MaxUnpool2d(2)) == "MaxUnpool2d(kernel_size=(2, 2), stride=(2, 2), padding=(0, 0))"
 
 
@@ -277,7 +279,7 @@ def test_layers_that_give_indices():
 
 
 @pytest.mark.parametrize(
-    ("call", "built_in", "told"),
+    ("call", "built_in", "message"),
     [
         (lambda x: F.max_pool2d(x, 2, padding=2), RuntimeError, "padding must be at most half"),
         (lambda x: F.avg_pool2d(x, 9), RuntimeError, r"size \[6, 7\] is too small.*output of size \[0, 0\]"),
@@ -310,13 +312,13 @@ def test_layers_that_give_indices():
         (lambda x: F.max_unpool2d(x, x.long(), 2, output_size=(20,)), ValueError, "has 2 or 4 elements, not 1"),
     ],
 )
-def test_errors(call, built_in, told):
-    with pytest.raises(built_in, match=told) as caught:
+def test_errors(call, built_in, message):
+    with pytest.raises(built_in, match=message) as excinfo:
         call(image())
-    assert isinstance(caught.value, wg.runtime.errors.WeftgradError)
+    assert isinstance(excinfo.value, wg.runtime.errors.WeftgradError)
 
 
-# The kind: what a spec may say
+# Specs of the kind `window`
 
 SIGNATURE = "input, size: {0}, kernel: {0} | None, stride: {0}, padding: {0}".format("tuple[int, ...]")
 SPEC = """
@@ -327,20 +329,20 @@ SPEC = """
 SUM = "{over: windows, identity: 0, map: input * input, combine: a + b, finish: sqrt(acc / n)}"
 
 
-def test_an_op_of_ones_own(tmp_path):
+def test_a_user_op(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(SPEC % (SIGNATURE, SUM))
-    found = wg.ops.load(path).window_norm(image(), (3, 3), (2, 2), (2, 2), (0, 0))
-    np.testing.assert_allclose(found.numpy(), np.sqrt((blocks(IMAGE, 2) ** 2).mean(-1)), rtol=1e-14)
+    output = wg.ops.load(path).window_norm(image(), (3, 3), (2, 2), (2, 2), (0, 0))
+    np.testing.assert_allclose(output.numpy(), np.sqrt((blocks(IMAGE, 2) ** 2).mean(-1)), rtol=1e-14)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("old", "new", "message"),
     [
         ("over: windows", "over: doors", "unknown walk 'doors' (one of windows, covering, taps)"),
         ("over: windows, ", "", "unknown walk 'None'"),
         ("map: input * input", "map: grad", "unknown name 'grad'"),
-        ("map: input * input", "map: input * n", "unknown name 'n'"),  # what is read is no window
+        ("map: input * input", "map: input * n", "unknown name 'n'"),  # `n` exists in `finish` only
         ("identity: 0", "identity: wide", "window.identity: unknown name 'wide'"),
         ("combine: a + b, ", "", "window: needs identity, map and combine"),
         ("map: input * input", "map: 1", "parameter 'input' is used by no expression"),
@@ -349,9 +351,9 @@ def test_an_op_of_ones_own(tmp_path):
         ("(input,", "(input, factor: float,", "a window op has tensor operands"),
     ],
 )
-def test_wrong_specs(before, after, told):
+def test_wrong_specs(old, new, message):
     text = SPEC % (SIGNATURE, SUM)
-    assert before in text
-    with pytest.raises(SpecErrors) as caught:
-        load_text(text.replace(before, after))
-    assert told in str(caught.value)
+    assert old in text
+    with pytest.raises(SpecErrors) as excinfo:
+        load_text(text.replace(old, new))
+    assert message in str(excinfo.value)

@@ -1,4 +1,4 @@
-"""Profiles: what ran, for whom and when; nothing that runs is changed by being looked at."""
+"""Check profiles: which op ran which kernels, and when; a profile must not change the program."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from weftgrad.runtime.backends.cpu.launching import CpuTracer
 from weftgrad.runtime.context import state
 from weftgrad.runtime.errors import ArgumentError
 
-_ROWS, _COLUMNS = 64, 4096  # more elements than the calling thread takes on itself
+_ROWS, _COLUMNS = 64, 4096  # too many elements for the calling thread alone
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
+def _nothing_is_left() -> Iterator[None]:
     yield
     assert tracing.current is None
     assert state().mode is None
@@ -33,7 +33,7 @@ def _nothing_stays() -> Iterator[None]:
 
 
 def program(x: Any) -> Any:
-    """Calls, a backward pass."""
+    """Run a forward and a backward pass."""
     with record_function("forward"):
         loss = (x * 2.0 + 1.0).sum()
     loss.backward()
@@ -45,8 +45,8 @@ def operand() -> Any:
                      requires_grad=True)  # fmt: skip
 
 
-def named(found: Any, name: str) -> Any:
-    return next(event for event in found if event.key == name)
+def event_named(events: Any, key: str) -> Any:
+    return next(event for event in events if event.key == key)
 
 
 def test_calls_and_the_kernels_they_queued() -> None:
@@ -57,20 +57,20 @@ def test_calls_and_the_kernels_they_queued() -> None:
         with record_function("wait"):
             wg.synchronize()
     events = prof.events()
-    mul = named(events, "mul")
+    mul = event_named(events, "mul")
     assert mul.cpu_parent.key == "forward"
     assert mul.input_shapes == ([_ROWS, _COLUMNS], [])
     assert [child.key for child in mul.cpu_children] == ["launch"]
     assert [kernel.name.startswith("mul") for kernel in mul.kernels] == [True]
-    assert named(events, "sum_backward").category == "backward"
+    assert event_named(events, "sum_backward").category == "backward"
     kernels = [event for event in events if event.is_kernel]
     launches = {event.launch: event for event in events if event.category == "launch"}
     assert len(kernels) == len(launches) >= 4
-    total = named(events, "wait").time_range.end
-    for kernel in kernels:  # by the device's clock, brought to the host's: after it was queued, before the wait ended
+    wait_end = event_named(events, "wait").time_range.end
+    for kernel in kernels:  # device times converted to the host clock: after the launch, before the wait ended
         assert launches[kernel.launch].time_range.start - 5000 < kernel.time_range.start < kernel.time_range.end
-        assert kernel.time_range.end < total + 5000
-    forward = named(events, "forward")
+        assert kernel.time_range.end < wait_end + 5000
+    forward = event_named(events, "forward")
     assert forward.device_time_total == pytest.approx(sum(
         k.duration for e in events for k in e.kernels if not e.is_kernel and _is_in(e, forward)
     ))  # fmt: skip
@@ -85,8 +85,8 @@ def _is_in(event: Any, outer: Any) -> bool:
     return event is outer
 
 
-def test_times_are_those_of_the_work() -> None:
-    """A kernel of 64 times the work takes longer, by the least of some times; a stream's kernels follow each other."""
+def test_kernel_times_grow_with_the_work() -> None:
+    """A kernel with 64 times the work takes longer (minimum of six). Kernels of one stream do not overlap."""
     small, large = wg.ones(1 << 17, device="cpu"), wg.ones(1 << 23, device="cpu")
     with profile() as prof:
         for _ in range(6):
@@ -99,27 +99,28 @@ def test_times_are_those_of_the_work() -> None:
     assert all(b.time_range.start >= a.time_range.end - 1 for a, b in pairwise(kernels))
 
 
-def test_what_runs_is_the_same() -> None:
-    """Results, launches and steps of many parameters at once are those without a profile."""
+def test_a_profile_changes_nothing() -> None:
+    """Results, launches and multi-tensor optimizer steps are the same with and without a profile."""
+
     def run() -> tuple[list[Any], int]:
         rng = np.random.default_rng(0)
         weights = [wg.tensor(rng.standard_normal((8, 8), dtype=np.float32), device="cpu", requires_grad=True)
                    for _ in range(3)]  # fmt: skip
         optimizer = wg.optim.SGD(weights, lr=0.1)
-        before = wg.launches("cpu")
+        launches_before = wg.launches("cpu")
         x = wg.ones(8, 8, device="cpu")
         for weight in weights:
             x = x @ weight
         x.sum().backward()
         optimizer.step()
-        return [w.tolist() for w in weights], wg.launches("cpu") - before
+        return [w.tolist() for w in weights], wg.launches("cpu") - launches_before
 
     expected = run()
     with profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
-        found = run()
-    assert found == expected
-    step = named(prof.events(), "Optimizer.step#SGD.step")
-    assert len(step.kernels) == 1  # for all three
+        actual = run()
+    assert actual == expected
+    step = event_named(prof.events(), "Optimizer.step#SGD.step")
+    assert len(step.kernels) == 1  # one kernel for all three parameters
     assert run() == expected
 
 
@@ -137,9 +138,10 @@ def test_sums_and_their_table(tmp_path: Path) -> None:
     assert len(lines) == 4 + 4 + 2
     top = max(sums, key=lambda e: e.self_device_time_total)
     assert lines[3].split()[0] == top.key
-    own = sum(e.self_device_time_total for e in sums if e.is_kernel)
-    assert lines[-1] == f"Self Device time total: {wg.profiler.events.in_words(own)}"
-    assert sum(e.self_device_time_total for e in sums if not e.is_kernel) == pytest.approx(own)  # each kernel once
+    kernel_time = sum(e.self_device_time_total for e in sums if e.is_kernel)
+    assert lines[-1] == f"Self Device time total: {wg.profiler.events.format_time(kernel_time)}"
+    # Each kernel counts once.
+    assert sum(e.self_device_time_total for e in sums if not e.is_kernel) == pytest.approx(kernel_time)
     assert "ms" not in sums.table(time_unit="us")
     for options, words in (({"sort_by": "wall"}, "sort_by is one of"), ({"time_unit": "h"}, "time_unit is s, ms")):
         with pytest.raises(ArgumentError, match=words):
@@ -152,25 +154,27 @@ def test_sums_and_their_table(tmp_path: Path) -> None:
 
 
 def test_a_trace(tmp_path: Path) -> None:
-    """Perfetto's format: complete events that nest, an arrow from each launch to its kernel, names of processes, of
-    devices on which nothing happened none."""
+    """Traces are in Perfetto's format: nested complete events, an arrow from each launch to its kernel, process names.
+
+    Devices that ran nothing do not appear.
+    """
     x = operand()
-    kept = wg.zeros(3, device="opencl:0")
+    opencl_tensor = wg.zeros(3, device="opencl:0")
     with profile(profile_memory=True) as prof:
         program(x)
-    del kept
+    del opencl_tensor
     prof.add_metadata_json("origin", '{"a": 1}')
     for name in ("trace.json", "trace.json.gz"):
         prof.export_chrome_trace(tmp_path / name)
-    found = json.loads((tmp_path / "trace.json").read_text())
+    trace = json.loads((tmp_path / "trace.json").read_text())
     with gzip.open(tmp_path / "trace.json.gz", "rt") as file:
-        assert json.load(file) == found
-    assert found["origin"] == {"a": 1}
-    events = found["traceEvents"]
+        assert json.load(file) == trace
+    assert trace["origin"] == {"a": 1}
+    events = trace["traceEvents"]
     assert {e["ph"] for e in events} == {"M", "X", "s", "f", "C"}
     for end in "sf":
-        numbers = [e["id"] for e in events if e["ph"] == end]
-        assert sorted(numbers) == sorted(set(numbers))
+        arrow_ids = [e["id"] for e in events if e["ph"] == end]
+        assert sorted(arrow_ids) == sorted(set(arrow_ids))
     kernels = {e["args"]["correlation"]: e for e in events if e.get("cat") == "kernel"}
     assert {e["id"] for e in events if e["ph"] == "f"} == set(kernels)
     titles = {e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -199,16 +203,16 @@ def test_a_schedule() -> None:
     none, warm, record, save = ProfilerAction
     assert [action(i) for i in range(11)] == [none, none, warm, record, save, none, warm, record, save, none, none]
     assert schedule(wait=2, warmup=0, active=1, skip_first_wait=1)(0) is save
-    for bad in ({"wait": -1, "warmup": 0, "active": 1}, {"wait": 0, "warmup": 0, "active": 0}):
+    for invalid_options in ({"wait": -1, "warmup": 0, "active": 1}, {"wait": 0, "warmup": 0, "active": 0}):
         with pytest.raises(ArgumentError, match="numbers of steps"):
-            schedule(**bad)
+            schedule(**invalid_options)
     ready: list[tuple[int, list[str]]] = []
     x = operand()
 
-    def keep(prof: profile) -> None:
+    def record_steps(prof: profile) -> None:
         ready.append((prof.step_num, [e.name for e in prof.events() if e.name.startswith("ProfilerStep")]))
 
-    with profile(schedule=schedule(wait=1, warmup=1, active=2, repeat=2), on_trace_ready=keep) as prof:
+    with profile(schedule=schedule(wait=1, warmup=1, active=2, repeat=2), on_trace_ready=record_steps) as prof:
         for _ in range(9):
             x * 2.0
             prof.step()
@@ -216,8 +220,8 @@ def test_a_schedule() -> None:
     assert next(e for e in prof.key_averages() if e.key == "mul").count == 2
 
 
-def test_other_modes_come_and_go() -> None:
-    """The profile is at the bottom of the stack, and leaves it from wherever it is."""
+def test_modes_entered_and_left_during_a_profile() -> None:
+    """The profile is at the bottom of the mode stack, and can be removed from any position."""
     x = wg.ones(4, 4, device="cpu")
     outer = wg.autocast("cpu", dtype=wg.bfloat16)
     prof = profile()
@@ -239,47 +243,47 @@ def test_ranges() -> None:
     def work(n: int) -> int:
         return work(n - 1) if n else 0
 
-    work(2)  # nobody records
+    work(2)  # no profile is active
     with profile() as prof:
         work(2)
         with pytest.raises(ZeroDivisionError), wg.autograd.profiler.record_function("raises"):
             1 / 0
-    (found,) = (e for e in prof.key_averages() if e.key == "decorated")
-    assert found.count == 3
-    assert found.is_user_annotation
+    (average,) = (e for e in prof.key_averages() if e.key == "decorated")
+    assert average.count == 3
+    assert average.is_user_annotation
     assert [e.name for e in prof.events() if e.cpu_parent is None][-1] == "raises"
 
 
-def test_what_is_refused() -> None:
+def test_errors() -> None:
     prof = profile()
     with pytest.raises(ArgumentError, match="nothing was recorded"):
         prof.key_averages()
     with profile(), pytest.raises(ArgumentError, match="another profile lasts"):
         prof.start()
-    for given, words in (({"activities": ["cpu"]}, "ProfilerActivity"), ({"with_flops": True}, "with_flops")):
+    for options, words in (({"activities": ["cpu"]}, "ProfilerActivity"), ({"with_flops": True}, "with_flops")):
         with pytest.raises(ArgumentError, match=words):
-            profile(**given)
+            profile(**options)
     with pytest.raises(RuntimeError, match=r"^mine$"), profile():
         raise RuntimeError("mine")
 
 
 def test_a_device_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error comes through, and everything is put back all the same."""
+    """The error reaches the caller, and the driver's methods are restored."""
     x = wg.ones(8, device="cpu")
     driver: Any = wg.device("cpu").driver
-    own = set(vars(driver))
+    attributes = set(vars(driver))
 
-    def lost() -> None:
+    def fail() -> None:
         raise RuntimeError("lost")
 
     prof = profile()
     prof.start()
     x + 1.0
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "synchronize", lost)
+        patch.setattr(driver, "synchronize", fail)
         with pytest.raises(RuntimeError, match="lost"):
             prof.stop()
-    assert set(vars(driver)) == own
+    assert set(vars(driver)) == attributes
     assert CpuTracer.launches is None
     with profile() as prof:
         x + 1.0
@@ -296,7 +300,7 @@ def test_activities() -> None:
     assert {e.category for e in prof.events()} == {"op", "launch", "kernel"}
 
 
-def test_the_older_form(tmp_path: Path) -> None:
+def test_the_autograd_profiler(tmp_path: Path) -> None:
     x = wg.ones(8, device="cpu")
     with wg.autograd.profiler.profile(record_shapes=True, use_cuda=True) as prof:
         x + 1.0
@@ -310,33 +314,33 @@ def test_the_older_form(tmp_path: Path) -> None:
         prof.table()
 
 
-def test_clocks_meet() -> None:
-    from weftgrad.runtime.backends.opencl_tracing import meeting
+def test_common_midpoint_of_clock_ranges() -> None:
+    from weftgrad.runtime.backends.opencl_tracing import common_midpoint
 
-    assert meeting([(0, 100), (40, 60), (50, 90)]) == 55
-    assert meeting([(0, 10), (20, 24)]) == 22  # they moved against each other: the look that took least
+    assert common_midpoint([(0, 100), (40, 60), (50, 90)]) == 55
+    assert common_midpoint([(0, 10), (20, 24)]) == 22  # disjoint ranges, as clocks drift: take the shortest
 
 
 def test_cuda(cuda: Any, compiled: Any) -> None:
-    """On the stand-in for the driver, whose clock counts what is queued: launches between events; replays as one."""
-    from cuda_running import buffers, captured, driver_of, make_step
+    """On the fake CUDA driver, whose clock counts queued work, events time each launch and each graph replay."""
+    from cuda_running import buffers, capture, driver_of, make_step
 
     driver = driver_of()
     run = driver.launcher([make_step()], ())
-    given = buffers(driver)
+    operands = buffers(driver)
     stream = driver.default_stream
     with profile() as prof:
         for _ in range(2):
-            run(given, [1, 1, 1], stream)
-        graph = captured(driver, lambda: run(given, [1, 1, 1], stream))[0]
+            run(operands, [1, 1, 1], stream)
+        graph = capture(driver, lambda: run(operands, [1, 1, 1], stream))[0]
         graph.replay()
-    found = [e for e in prof.events() if e.is_kernel]
-    assert [(e.name, e.device) for e in found] == [("scale_flat", "cuda:0")] * 2 + [("graph replay", "cuda:0")]
-    for event, later in pairwise(found):  # a kernel begins where its first event is, and ends where its second is
+    kernels = [e for e in prof.events() if e.is_kernel]
+    assert [(e.name, e.device) for e in kernels] == [("scale_flat", "cuda:0")] * 2 + [("graph replay", "cuda:0")]
+    for event, later in pairwise(kernels):  # a kernel starts at its first event and ends at its second
         assert 0 < event.device_time_total <= 2000.001
         assert event.time_range.end <= later.time_range.start + 0.001
-    asked = len(cuda.launches)
-    run(given, [1, 1, 1], stream)
+    launches_before = len(cuda.launches)
+    run(operands, [1, 1, 1], stream)
     driver.synchronize()
-    assert len(cuda.launches) == asked + 1
+    assert len(cuda.launches) == launches_before + 1
     assert len(prof.events()) == len([e for e in prof.events() if not e.is_kernel]) + 3

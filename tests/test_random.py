@@ -1,4 +1,4 @@
-"""Random numbers: Philox itself, independence of layout and schedule, distributions, generators, dropout."""
+"""Check random numbers: Philox, independence of layout and schedule, distributions, generators, dropout."""
 
 import pickle
 import subprocess
@@ -14,7 +14,7 @@ F = wg.nn.functional
 
 
 def reference(counter, key):
-    """Philox4x32-10 as its paper writes it, on Python integers."""
+    """Return Philox4x32-10 of a counter and a key, on Python integers (Salmon et al., 2011)."""
     c, k = list(counter), list(key)
     for _ in range(10):
         p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -35,15 +35,15 @@ def test_the_reference_gives_the_vectors_of_random123():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 0xDEADBEEF12345678, (1 << 64) - 1])
-def test_kernels_and_host_draw_the_reference(seed):
+def test_kernels_and_host_agree_with_the_reference(seed):
     generator = Generator().manual_seed(seed)
     generator.offset = 7
-    drawn = wg.rand(37, generator=generator).numpy()
-    assert drawn.tolist() == [(words(i, 7, seed)[0] >> 8) / 2**24 for i in range(37)]
+    numbers = wg.rand(37, generator=generator).numpy()
+    assert numbers.tolist() == [(words(i, 7, seed)[0] >> 8) / 2**24 for i in range(37)]
     assert generator.offset == 8
     doubles = wg.rand(5, generator=generator, dtype=wg.float64).numpy()
-    whole = [words(i, 8, seed) for i in range(5)]
-    assert doubles.tolist() == [((w[1] << 32 | w[0]) >> 11) / 2**53 for w in whole]
+    raw_words = [words(i, 8, seed) for i in range(5)]
+    assert doubles.tolist() == [((w[1] << 32 | w[0]) >> 11) / 2**53 for w in raw_words]
     assert philox(9, seed, 3).tolist() == [words(i, 3, seed)[0] << 32 | words(i, 3, seed)[1] for i in range(9)]
     integers = wg.randint(-50, 50, (11,), generator=generator).numpy()
     expected = [(words(i, 9, seed)[0] << 31 | words(i, 10, seed)[0] >> 1) % 100 - 50 for i in range(11)]
@@ -55,16 +55,16 @@ def test_kernels_and_host_draw_the_reference(seed):
 
 
 def test_values_do_not_depend_on_layout():
-    def drawn(make):
+    def draw(make):
         wg.manual_seed(3)
         return make().uniform_().numpy()
 
-    expected = drawn(lambda: wg.empty(70, 33))
+    expected = draw(lambda: wg.empty(70, 33))
     for make in (
         lambda: wg.empty(33, 70).t(), lambda: wg.empty(70, 66)[:, ::2], lambda: wg.empty(3, 140, 33)[1, ::2],
         lambda: wg.empty(33, 2, 70).permute(2, 0, 1)[..., 1],
     ):  # fmt: skip
-        assert (drawn(make) == expected).all()
+        assert (draw(make) == expected).all()
     wg.manual_seed(3)
     assert (wg.rand(70 * 33).numpy() == expected.ravel()).all()
 
@@ -79,9 +79,9 @@ def test_values_do_not_depend_on_the_schedule():
     outputs = [
         subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True,
-            env=os.environ | ({"WEFTGRAD_CAPABILITIES": given} if given else {}),
+            env=os.environ | ({"WEFTGRAD_CAPABILITIES": capabilities} if capabilities else {}),
         ).stdout
-        for given in ("", "style=gpu,lanes=4,max_group=64,optimize=0")
+        for capabilities in ("", "style=gpu,lanes=4,max_group=64,optimize=0")
     ]  # fmt: skip
     assert outputs[0] == outputs[1]
 
@@ -89,13 +89,13 @@ def test_values_do_not_depend_on_the_schedule():
 def test_moments():
     wg.manual_seed(0)
     n = 200_000
-    for drawn, mean, std in (
+    for samples, mean, std in (
         (wg.rand(n), 0.5, 12**-0.5), (wg.randn(n), 0.0, 1.0), (wg.empty(n).normal_(3.0, 0.5), 3.0, 0.5),
         (wg.empty(n).uniform_(-2, 6), 2.0, 8 * 12**-0.5), (wg.empty(n).exponential_(2.0), 0.5, 0.5),
         (wg.empty(n).bernoulli_(0.3), 0.3, 0.21**0.5), (wg.bernoulli(wg.full((n,), 0.8)), 0.8, 0.4),
         (wg.randint(10, (n,)), 4.5, 8.25**0.5),
     ):  # fmt: skip
-        values = drawn.numpy().astype(np.float64)
+        values = samples.numpy().astype(np.float64)
         assert abs(values.mean() - mean) < 5 * std / n**0.5
         assert abs(values.std() - std) < 0.01 * std
     for dtype in (wg.float16, wg.bfloat16):
@@ -150,27 +150,27 @@ def test_generators():
     assert wg.rand(3, generator=copied).tolist() == wg.rand(3, generator=g).tolist()
     wg.manual_seed(9)
     assert wg.initial_seed() == 9
-    before = wg.get_rng_state()
+    rng_state = wg.get_rng_state()
     with wg.fork_rng():
-        inside = wg.rand(2).tolist()
-    assert wg.rand(2).tolist() == inside
-    wg.set_rng_state(before)
-    assert wg.rand(2).tolist() == inside
+        numbers = wg.rand(2).tolist()
+    assert wg.rand(2).tolist() == numbers
+    wg.set_rng_state(rng_state)
+    assert wg.rand(2).tolist() == numbers
 
 
-def test_dropout_draws_its_mask_again():
+def test_dropout_redraws_its_mask_in_backward():
     wg.manual_seed(0)
     x = wg.ones(5000, requires_grad=True)
     y = F.dropout(x * 2, 0.25)
-    kept = y.detach().numpy() != 0
-    assert abs(kept.mean() - 0.75) < 0.03
-    np.testing.assert_allclose(y.detach().numpy()[kept], 2 / 0.75, rtol=1e-6)
+    survives = y.detach().numpy() != 0
+    assert abs(survives.mean() - 0.75) < 0.03
+    np.testing.assert_allclose(y.detach().numpy()[survives], 2 / 0.75, rtol=1e-6)
     (grad,) = wg.autograd.grad((y * y).sum(), x, create_graph=True)
-    np.testing.assert_allclose(grad.detach().numpy(), np.where(kept, 8 / 0.75**2, 0), rtol=1e-6)
+    np.testing.assert_allclose(grad.detach().numpy(), np.where(survives, 8 / 0.75**2, 0), rtol=1e-6)
     (second,) = wg.autograd.grad(grad.sum(), x)
-    np.testing.assert_allclose(second.numpy(), np.where(kept, 8 / 0.75**2, 0), rtol=1e-6)
+    np.testing.assert_allclose(second.numpy(), np.where(survives, 8 / 0.75**2, 0), rtol=1e-6)
     assert F.dropout(x, 0.5, training=False) is x
     assert (F.dropout(x, 1.0).detach().numpy() == 0).all()
-    # nothing is kept for backward but two integers
+    # backward saves only two integers
     saved = F.dropout(x, 0.5).grad_fn.saved
     assert all(isinstance(value, (int, float)) for value in saved)

@@ -1,6 +1,7 @@
-"""Reductions against NumPy in float64, over all schedules of a CPU and of GPUs, a poor one among them.
+"""Check reductions against NumPy in float64, with the schedules of a CPU, of a GPU and of a GPU with few resources.
 
-Shapes cross every boundary of a schedule: none, one, a vector and its neighbours, several vectors, blocks, splits.
+The shapes cross every boundary of a schedule: no element, one, a vector plus or minus one, several vectors, several
+blocks, reductions split between work-groups.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vendors import posing
+from vendors import change_capabilities
 
 import weftgrad as wg
 import weftgrad.codegen
@@ -38,12 +39,12 @@ VENDORS = {
 
 
 def records_of(ops: Any) -> dict[str, OpRecord]:
-    made = render_all(ops, 0).records
+    generated = render_all(ops, 0).records
     return {
         name: make_record(
             **record_literals(data), texts={k: Text(s.text, s.functions) for k, s in data.rendered.sources.items()}
         )
-        for name, data in made.items()
+        for name, data in generated.items()
     }
 
 
@@ -54,8 +55,8 @@ def ops() -> dict[str, OpRecord]:
 
 @pytest.fixture(params=("cpu", "poor"))
 def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The CPU device under the capabilities of another."""
-    for _ in posing(VENDORS[request.param], monkeypatch):
+    """The CPU device with the capabilities of the named vendor."""
+    for _ in change_capabilities(VENDORS[request.param], monkeypatch):
         yield request.param
 
 
@@ -65,47 +66,47 @@ def cpu() -> None:
 
 
 @pytest.fixture
-def wide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The CPU device with vectors of 16, whatever its processor has."""
-    yield from posing({"lanes": 16, "registers": 32}, monkeypatch)
+def wide_vectors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU device with vectors of 16 elements, independent of its processor."""
+    yield from change_capabilities({"lanes": 16, "registers": 32}, monkeypatch)
 
 
 def tensor(array: np.ndarray[Any, Any], dtype: str | None = None) -> Tensor:
-    """A tensor of the array's strides, over a copy of the memory that it is a view of."""
+    """Return a tensor with the array's strides, over a copy of the memory that the array is a view of."""
     base = array
     while isinstance(base.base, np.ndarray):
         base = base.base
-    kept = dtypes.parse(dtype or array.dtype)
-    whole = dispatch.empty(meta(kept, (base.size,), None, device("cpu")))
-    driver = whole.storage.device.driver
+    element_dtype = dtypes.parse(dtype or array.dtype)
+    memory = dispatch.empty(meta(element_dtype, (base.size,), None, device("cpu")))
+    driver = memory.storage.device.driver
     if base.size:
-        driver.write(whole.storage, 0, np.ndarray((base.size,), base.dtype, base), driver.default_stream)
-    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0] if array.size else 0
+        driver.write(memory.storage, 0, np.ndarray((base.size,), base.dtype, base), driver.default_stream)
+    byte_offset = array.__array_interface__["data"][0] - base.__array_interface__["data"][0] if array.size else 0
     strides = tuple(s // array.itemsize for s in array.strides)
-    return Tensor(whole.storage, meta(kept, array.shape, strides, device("cpu")), whole.start + start)
+    return Tensor(memory.storage, meta(element_dtype, array.shape, strides, device("cpu")), memory.start + byte_offset)
 
 
 def fetch(result: Tensor) -> np.ndarray[Any, Any]:
     layout = result.meta
     assert layout.contiguous
-    flat = np.empty(layout.shape, layout.dtype.numpy)
+    array = np.empty(layout.shape, layout.dtype.numpy)
     driver = result.storage.device.driver
-    if flat.size:
-        driver.read(result.storage, result.start - result.storage.start, flat, driver.default_stream)
-    return flat
+    if array.size:
+        driver.read(result.storage, result.start - result.storage.start, array, driver.default_stream)
+    return array
 
 
-def statics(record: OpRecord, given: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(given.get(s, False if s == "keepdim" else None) for s in record.statics)
+def statics(record: OpRecord, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(kwargs.get(s, False if s == "keepdim" else None) for s in record.statics)
 
 
-def run(record: OpRecord, *operands: Any, **given: Any) -> Any:
-    results = dispatch.call(record, operands, statics(record, given))
+def run(record: OpRecord, *operands: Any, **kwargs: Any) -> Any:
+    results = dispatch.call(record, operands, statics(record, kwargs))
     return tuple(map(fetch, results)) if isinstance(results, tuple) else fetch(results)
 
 
-def derived(record: OpRecord) -> OpRecord:
-    """The op as calls run it that something is derived from: with what its gradients read."""
+def with_saved_outputs(record: OpRecord) -> OpRecord:
+    """Return the op in the form for recorded calls: with the outputs that its gradients read."""
     return replace(record, bare="")
 
 
@@ -113,39 +114,39 @@ Case = tuple[OpRecord, tuple[Any, ...], dict[str, Any], Callable[[Any], None]]
 
 
 def run_all(cases: list[Case]) -> None:
-    """Every case, with what gradients read and without, their kernels built in a few programs."""
-    cases = [*cases, *((derived(record), *rest) for record, *rest in cases if record.bare)]
+    """Run every case with and without saved outputs, after building all kernels in a few programs."""
+    cases = [*cases, *((with_saved_outputs(record), *call) for record, *call in cases if record.bare)]
     driver: Any = device("cpu").driver
-    plans = [dispatch.plan_for(record, operands, statics(record, given)) for record, operands, given, _ in cases]
+    plans = [dispatch.plan_for(record, operands, statics(record, kwargs)) for record, operands, kwargs, _ in cases]
     driver.build([step.instance for plan in plans for step in plan.steps])
-    for record, operands, given, check in cases:
-        check(run(record, *operands, **given))
+    for record, operands, kwargs, check in cases:
+        check(run(record, *operands, **kwargs))
 
 
 def close(expected: Any, tolerance: float, scale: Any = 1.0) -> Callable[[Any], None]:
-    def check(got: Any) -> None:
-        assert got.shape == np.shape(expected), (got.shape, np.shape(expected))
-        wide = got.astype(np.float64)
-        same = (wide == expected) | (np.isnan(wide) & np.isnan(expected))
+    def check(actual: Any) -> None:
+        assert actual.shape == np.shape(expected), (actual.shape, np.shape(expected))
+        actual64 = actual.astype(np.float64)
+        is_equal = (actual64 == expected) | (np.isnan(actual64) & np.isnan(expected))
         with np.errstate(invalid="ignore"):
-            error = np.where(same, 0, np.abs(wide - expected))
+            error = np.where(is_equal, 0, np.abs(actual64 - expected))
         assert (error <= tolerance * np.maximum(scale, 1e-30)).all(), (np.max(error), np.shape(expected))
 
     return check
 
 
 def equal(expected: Any, dtype: Any = None) -> Callable[[Any], None]:
-    def check(got: Any) -> None:
-        for g, e in zip(got, expected, strict=True) if isinstance(got, tuple) else ((got, expected),):
+    def check(actual: Any) -> None:
+        for g, e in zip(actual, expected, strict=True) if isinstance(actual, tuple) else ((actual, expected),):
             np.testing.assert_array_equal(g, e)
             assert g.shape == np.shape(e)
-            assert dtype is None or isinstance(got, tuple) or g.dtype == dtype, g.dtype
+            assert dtype is None or isinstance(actual, tuple) or g.dtype == dtype, g.dtype
 
     return check
 
 
 def first_largest(x: np.ndarray[Any, Any], axis: int) -> tuple[Any, Any]:
-    """numpy.argmax gives the first of ties, and the first NaN before any number."""
+    """Return maximum and index. `numpy.argmax` returns the first of ties, and the first NaN before any number."""
     position = np.argmax(x, axis=axis)
     return np.take_along_axis(x, np.expand_dims(position, axis), axis).squeeze(axis), position
 
@@ -168,31 +169,31 @@ def test_sums_of_all_shapes_and_dims(ops: dict[str, OpRecord], vendor: str) -> N
     cases: list[Case] = []
     for shape in SHAPES:
         x = rng.standard_normal(shape).astype(np.float32)
-        given, wide = tensor(np.asarray(x)), x.astype(np.float64)
+        operand, x64 = tensor(np.asarray(x)), x.astype(np.float64)
         for dim in [None, *subsets(len(shape))]:
             for keepdim in (False, True) if len(shape) == 2 else (False,):
-                check = close(wide.sum(dim, keepdims=keepdim), 1e-6, np.abs(wide).sum(dim, keepdims=keepdim))
-                cases.append((ops["sum"], (given,), {"dim": dim, "keepdim": keepdim}, check))
+                check = close(x64.sum(dim, keepdims=keepdim), 1e-6, np.abs(x64).sum(dim, keepdims=keepdim))
+                cases.append((ops["sum"], (operand,), {"dim": dim, "keepdim": keepdim}, check))
     run_all(cases)
 
 
-def test_dims_are_named_in_many_ways(ops: dict[str, OpRecord], cpu: None) -> None:
+def test_forms_of_dim(ops: dict[str, OpRecord], cpu: None) -> None:
     x = np.arange(24, dtype=np.int64).reshape(2, 3, 4)
-    given = tensor(x)
+    operand = tensor(x)
     for dim, expected in [(-1, x.sum(-1)), ((-1, 0), x.sum((0, 2))), ((), x.sum()), ((1, -3), x.sum((0, 1)))]:
         np.testing.assert_array_equal(
-            run(ops["sum"], given, dim=tuple(dim) if isinstance(dim, list) else dim), expected
+            run(ops["sum"], operand, dim=tuple(dim) if isinstance(dim, list) else dim), expected
         )
-    assert run(ops["sum"], given, dim=None, keepdim=True).shape == (1, 1, 1)
+    assert run(ops["sum"], operand, dim=None, keepdim=True).shape == (1, 1, 1)
     assert run(ops["sum"], tensor(np.array(3.0, np.float32)), dim=-1) == 3
     with pytest.raises(IndexOutOfRange, match=r"sum\(input int64\[2, 3, 4\]\): dimension out of range"):
-        run(ops["sum"], given, dim=3)
+        run(ops["sum"], operand, dim=3)
     with pytest.raises(ShapeError, match="appears twice"):
-        run(ops["sum"], given, dim=(0, -3))
+        run(ops["sum"], operand, dim=(0, -3))
 
 
 def layouts(rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
-    """Arrays of many strides over memory of their own."""
+    """Return arrays with many kinds of strides, each over its own memory."""
 
     def base(*shape: int) -> np.ndarray[Any, Any]:
         return rng.standard_normal(shape).astype(np.float32)
@@ -215,27 +216,27 @@ def test_strides(ops: dict[str, OpRecord], vendor: str) -> None:
     rng = np.random.default_rng(2)
     cases: list[Case] = []
     for x in layouts(rng):
-        given, wide = tensor(x), x.astype(np.float64)
+        operand, x64 = tensor(x), x.astype(np.float64)
         for dim in [None, *((d,) for d in range(x.ndim))] if x.ndim < 5 else [(1, 3), (0, 2, 4)]:
-            check = close(wide.sum(dim), 1e-6, np.abs(wide).sum(dim))
-            cases.append((ops["sum"], (given,), {"dim": dim}, check))
+            check = close(x64.sum(dim), 1e-6, np.abs(x64).sum(dim))
+            cases.append((ops["sum"], (operand,), {"dim": dim}, check))
         if x.ndim == 3:
-            cases.append((ops["argmax"], (given,), {}, equal(np.argmax(x), np.int64)))
-            cases.append((ops["max_dim"], (given,), {"dim": 1}, equal(first_largest(x, 1))))
+            cases.append((ops["argmax"], (operand,), {}, equal(np.argmax(x), np.int64)))
+            cases.append((ops["max_dim"], (operand,), {"dim": 1}, equal(first_largest(x, 1))))
     run_all(cases)
 
 
-def test_results_go_where_they_are_told(ops: dict[str, OpRecord], vendor: str) -> None:
+def test_out_with_strides_is_written(ops: dict[str, OpRecord], vendor: str) -> None:
     rng = np.random.default_rng(3)
     for shape, dim in (((50, 40), 1), ((50, 40), 0), ((3000, 40), 0)):
         x = rng.standard_normal(shape).astype(np.float32)
         width = shape[1 - dim]
-        room = tensor(np.zeros((width, 3), np.float32))
-        out = Tensor(room.storage, meta(dtypes.float32, (width,), (3,), device("cpu")), room.start + 4)
+        buffer = tensor(np.zeros((width, 3), np.float32))
+        out = Tensor(buffer.storage, meta(dtypes.float32, (width,), (3,), device("cpu")), buffer.start + 4)
         dispatch.call_into(ops["sum"], (tensor(x),), (dim, False, None), (out,), in_place=False)
-        got = fetch(room)
-        np.testing.assert_allclose(got[:, 1], x.sum(dim), rtol=1e-4, atol=1e-4)
-        assert not got[:, [0, 2]].any()
+        written = fetch(buffer)
+        np.testing.assert_allclose(written[:, 1], x.sum(dim), rtol=1e-4, atol=1e-4)
+        assert not written[:, [0, 2]].any()
     with pytest.raises(ShapeError, match=r"the result has shape \[40\], out has \[3\]"):
         dispatch.call_into(
             ops["sum"], (tensor(x),), (0, False, None), (tensor(np.zeros(3, np.float32)),), in_place=False
@@ -259,7 +260,7 @@ def test_integers(ops: dict[str, OpRecord], vendor: str, dtype: str) -> None:
         else:
             info = np.iinfo(dtype)
             x = np.asarray(rng.integers(info.min, info.max, shape, dtype, endpoint=True))
-        given = tensor(x)
+        operand = tensor(x)
         for dim in (None, *range(len(shape))):
             with np.errstate(over="ignore"):
                 expected = {
@@ -271,14 +272,14 @@ def test_integers(ops: dict[str, OpRecord], vendor: str, dtype: str) -> None:
                 }
                 for op in TYPES[dtype][: 3 if vendor == "cpu" else 1]:
                     if op != "max_dim" or dim is not None:
-                        cases.append((ops[op], (given,), {"dim": dim}, expected[op]()))
+                        cases.append((ops[op], (operand,), {"dim": dim}, expected[op]()))
     run_all(cases)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_other_floats(ops: dict[str, OpRecord], vendor: str, dtype: str) -> None:
     if vendor == "poor" and dtype == "float64":
-        pytest.skip("it has none")
+        pytest.skip("this device has no float64")
     rng = np.random.default_rng(5)
     tolerance = {"float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-14}[dtype]
     cases: list[Case] = []
@@ -286,20 +287,22 @@ def test_other_floats(ops: dict[str, OpRecord], vendor: str, dtype: str) -> None
         x = np.asarray(rng.standard_normal(shape))
         if dtype == "bfloat16":
             bits = np.asarray((x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16))
-            given, x = tensor(bits, dtype), (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+            operand, x = tensor(bits, dtype), (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
         else:
             x = x.astype(dtype)
-            given, x = tensor(x), x.astype(np.float64)
+            operand, x = tensor(x), x.astype(np.float64)
         for dim in (None, *range(len(shape))):
             check = close(x.mean(dim), tolerance, np.abs(x).mean(dim))
-            cases.append((ops["mean"], (given,), {"dim": dim}, _of_bits(check) if dtype == "bfloat16" else check))
+            cases.append(
+                (ops["mean"], (operand,), {"dim": dim}, _from_bfloat16_bits(check) if dtype == "bfloat16" else check)
+            )
             if dtype != "bfloat16" and vendor == "cpu":
-                cases.append((ops["argmax"], (given,), {"dim": dim}, equal(np.argmax(x, dim))))
+                cases.append((ops["argmax"], (operand,), {"dim": dim}, equal(np.argmax(x, dim))))
     run_all(cases)
 
 
-def _of_bits(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    return lambda got: check((got.astype(np.uint32) << 16).view(np.float32))
+def _from_bfloat16_bits(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    return lambda actual: check((actual.astype(np.uint32) << 16).view(np.float32))
 
 
 def test_every_op(ops: dict[str, OpRecord], vendor: str) -> None:
@@ -307,37 +310,37 @@ def test_every_op(ops: dict[str, OpRecord], vendor: str) -> None:
     cases: list[Case] = []
     for shape in ((33, 150), (120, 133), (300, 3), (257, 15), (260, 37)):
         x = rng.standard_normal(shape).astype(np.float32)
-        whole = np.round(x).astype(np.float32)  # has ties and zeros
-        given, rounded, near = tensor(x), tensor(whole), tensor(1 + x / 64)
-        wide = x.astype(np.float64)
+        integers = np.round(x).astype(np.float32)  # has ties and zeros
+        operand, integer_tensor, near_one = tensor(x), tensor(integers), tensor(1 + x / 64)
+        x64 = x.astype(np.float64)
         for dim in (0, 1):
-            at: dict[str, Any] = {"dim": dim}
-            total = np.abs(wide).sum(dim)
+            kwargs: dict[str, Any] = {"dim": dim}
+            abs_sum = np.abs(x64).sum(dim)
             cases += [
-                (ops["mean"], (given,), at, close(wide.mean(dim), 1e-6, np.abs(wide).mean(dim))),
-                (ops["sum_squares"], (given,), at, close((wide**2).sum(dim), 1e-6, (wide**2).sum(dim))),
-                (ops["euclidean_norm"], (given,), at, close(np.sqrt((wide**2).sum(dim)), 1e-6, total)),
-                (ops["amax"], (given,), at, equal(x.max(dim), np.float32)),
-                (ops["amin"], (given,), at, equal(x.min(dim), np.float32)),
-                (ops["argmax"], (rounded,), at, equal(np.argmax(whole, dim), np.int64)),
-                (ops["argmin"], (rounded,), at, equal(np.argmin(whole, dim), np.int64)),
-                (ops["any"], (rounded,), at, equal(whole.any(dim), bool)),
-                (ops["all"], (rounded,), at, equal(whole.all(dim), bool)),
-                (ops["count_nonzero"], (rounded,), at, equal(np.count_nonzero(whole, dim), np.int64)),
+                (ops["mean"], (operand,), kwargs, close(x64.mean(dim), 1e-6, np.abs(x64).mean(dim))),
+                (ops["sum_squares"], (operand,), kwargs, close((x64**2).sum(dim), 1e-6, (x64**2).sum(dim))),
+                (ops["euclidean_norm"], (operand,), kwargs, close(np.sqrt((x64**2).sum(dim)), 1e-6, abs_sum)),
+                (ops["amax"], (operand,), kwargs, equal(x.max(dim), np.float32)),
+                (ops["amin"], (operand,), kwargs, equal(x.min(dim), np.float32)),
+                (ops["argmax"], (integer_tensor,), kwargs, equal(np.argmax(integers, dim), np.int64)),
+                (ops["argmin"], (integer_tensor,), kwargs, equal(np.argmin(integers, dim), np.int64)),
+                (ops["any"], (integer_tensor,), kwargs, equal(integers.any(dim), bool)),
+                (ops["all"], (integer_tensor,), kwargs, equal(integers.all(dim), bool)),
+                (ops["count_nonzero"], (integer_tensor,), kwargs, equal(np.count_nonzero(integers, dim), np.int64)),
             ]
             products = np.prod((1 + x / 64).astype(np.float64), dim)
-            cases.append((ops["prod"], (near,), at, close(products, 3e-5, products)))
-            cases.append((ops["max_dim"], (rounded,), at, equal(first_largest(whole, dim))))
-            least, position = first_largest(-whole, dim)
-            cases.append((ops["min_dim"], (rounded,), at, equal((-least, position))))
+            cases.append((ops["prod"], (near_one,), kwargs, close(products, 3e-5, products)))
+            cases.append((ops["max_dim"], (integer_tensor,), kwargs, equal(first_largest(integers, dim))))
+            lowest, position = first_largest(-integers, dim)
+            cases.append((ops["min_dim"], (integer_tensor,), kwargs, equal((-lowest, position))))
     run_all(cases)
 
 
-def test_short_rows_are_a_schedule(ops: dict[str, OpRecord], cpu: None) -> None:
-    """Rows of few elements that lie one after the other: not rows apart, nor few of them, nor results apart."""
+def test_short_rows_have_their_own_kernel(ops: dict[str, OpRecord], cpu: None) -> None:
+    """It needs contiguous rows of few elements: not rows with gaps, not few rows, not reductions down the columns."""
     x = np.zeros((600, 3), np.float32)
-    apart = np.zeros((600, 4), np.float32)[:, :3]
-    rows = {"short": [x, x[::1], x.reshape(20, 30, 3)], "other": [x[:255], x[::2], apart, apart.T]}
+    padded = np.zeros((600, 4), np.float32)[:, :3]
+    rows = {"short": [x, x[::1], x.reshape(20, 30, 3)], "other": [x[:255], x[::2], padded, padded.T]}
     for expected, arrays in rows.items():
         for array in arrays:
             dim = array.shape.index(3)
@@ -347,37 +350,38 @@ def test_short_rows_are_a_schedule(ops: dict[str, OpRecord], cpu: None) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16"])
-def test_rows_abreast(ops: dict[str, OpRecord], wide: None, dtype: str) -> None:
-    """Many rows of one to eight vectors: whole vectors or a rest, a whole number of vectors of rows or some left over,
-    rows apart from each other, NaN in the first, the last, and the part that a last vector has once more."""
+def test_interleaved_rows(ops: dict[str, OpRecord], wide_vectors: None, dtype: str) -> None:
+    """Check many rows of one to eight vectors: with and without a partial vector, with and without rows left over after
+    the last full set of lanes, with gaps between rows, and with NaN in the first element, in the last element and in
+    the elements that an overlapping last vector loads again."""
     rng = np.random.default_rng(11)
     lanes = 8 if dtype in ("float64", "int32") else 16  # integers are summed in int64
     cases: list[Case] = []
     for rows, n, gap in ((256, 16, 0), (271, 17, 0), (300, 3 * lanes - 1, 3), (1000, 5 * lanes, 1),
                          (4099, 3 * lanes + 5, 0), (257, 8 * lanes, 0)):  # fmt: skip
-        whole = rng.standard_normal((rows, n + gap)) if dtype != "int32" else rng.integers(-99, 99, (rows, n + gap))
+        padded = rng.standard_normal((rows, n + gap)) if dtype != "int32" else rng.integers(-99, 99, (rows, n + gap))
         if dtype == "bfloat16":
-            bits = (whole.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-            given, x = tensor(bits[:, :n], dtype), (bits[:, :n].astype(np.uint32) << 16).view(np.float32)
+            bits = (padded.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+            operand, x = tensor(bits[:, :n], dtype), (bits[:, :n].astype(np.uint32) << 16).view(np.float32)
         else:
-            whole = whole.astype(dtype)
+            padded = padded.astype(dtype)
             for row, column in ((1, 0), (2, n - 1), (rows - 1, n - lanes // 2)) if dtype != "int32" else ():
-                whole[row, column] = np.nan
-            given, x = tensor(whole[:, :n]), whole[:, :n]
-        wide = x.astype(np.float64)
-        size = np.nansum(np.abs(wide), 1)
-        entry = dispatch.plan_for(ops["sum"], (given,), statics(ops["sum"], {"dim": 1})).steps[0].instance.entry
+                padded[row, column] = np.nan
+            operand, x = tensor(padded[:, :n]), padded[:, :n]
+        x64 = x.astype(np.float64)
+        abs_sum = np.nansum(np.abs(x64), 1)
+        entry = dispatch.plan_for(ops["sum"], (operand,), statics(ops["sum"], {"dim": 1})).steps[0].instance.entry
         assert entry == "sum_abreast", (rows, n, gap)
         tolerance = 1e-6 if dtype != "bfloat16" else 2**-8
-        of = _of_bits if dtype == "bfloat16" else lambda check: check
-        cases.append((ops["sum"], (given,), {"dim": 1}, of(close(wide.sum(1), tolerance, size))))
-        cases.append((ops["amax"], (given,), {"dim": 1}, of(close(wide.max(1), 0))))
+        unpack = _from_bfloat16_bits if dtype == "bfloat16" else lambda check: check
+        cases.append((ops["sum"], (operand,), {"dim": 1}, unpack(close(x64.sum(1), tolerance, abs_sum))))
+        cases.append((ops["amax"], (operand,), {"dim": 1}, unpack(close(x64.max(1), 0))))
         if dtype != "int32":
-            cases.append((ops["mean"], (given,), {"dim": 1}, of(close(wide.mean(1), tolerance, size / n))))
+            cases.append((ops["mean"], (operand,), {"dim": 1}, unpack(close(x64.mean(1), tolerance, abs_sum / n))))
     run_all(cases)
 
 
-def test_which_rows_are_abreast(ops: dict[str, OpRecord], wide: None) -> None:
+def test_which_rows_are_interleaved(ops: dict[str, OpRecord], wide_vectors: None) -> None:
     x = np.zeros((600, 40), np.float32)
     cases = [
         (x, 1, True), (x.reshape(20, 30, 40), 2, True), (x[:, 3:30], 1, True), (x[::2], 1, True), (x.T, 0, True),
@@ -390,7 +394,7 @@ def test_which_rows_are_abreast(ops: dict[str, OpRecord], wide: None) -> None:
         assert (entry == "sum_abreast") is expected, (array.shape, array.strides, dim, entry)
 
 
-def test_truth_of_fractions(ops: dict[str, OpRecord], cpu: None) -> None:
+def test_any_and_count_nonzero_of_small_numbers(ops: dict[str, OpRecord], cpu: None) -> None:
     x = np.zeros((4, 40), np.float32)
     x[1, 3], x[2, 17], x[3, 39], x[0, 2] = 0.25, np.nan, -1e-40, -0.0
     for dim in (0, 1, None):
@@ -406,15 +410,15 @@ def test_nan_infinity_and_ties(ops: dict[str, OpRecord], vendor: str) -> None:
         x[1, 2] = x[1, 5] = x[3, 3] = np.nan
         x[2] = -np.inf
         x[4, 1], x[5, 2], x[0, 6], x[0, 4] = np.inf, -np.inf, np.inf, -np.inf
-        given = tensor(x)
+        operand = tensor(x)
         for dim in (0, 1, None):
-            at: dict[str, Any] = {"dim": dim}
+            kwargs: dict[str, Any] = {"dim": dim}
             with np.errstate(invalid="ignore"):
-                cases.append((ops["sum"], (given,), at, close(x.sum(dim, dtype=np.float64), 1e-6)))
-                cases.append((ops["amax"], (given,), at, equal(x.max(dim))))
-            cases.append((ops["argmax"], (given,), at, equal(np.argmax(x, dim))))
+                cases.append((ops["sum"], (operand,), kwargs, close(x.sum(dim, dtype=np.float64), 1e-6)))
+                cases.append((ops["amax"], (operand,), kwargs, equal(x.max(dim))))
+            cases.append((ops["argmax"], (operand,), kwargs, equal(np.argmax(x, dim))))
             if dim is not None:
-                cases.append((ops["max_dim"], (given,), at, equal(first_largest(x, dim))))
+                cases.append((ops["max_dim"], (operand,), kwargs, equal(first_largest(x, dim))))
     flat = np.zeros(50_000, np.float32)
     cases.append((ops["argmax"], (tensor(flat),), {}, equal(np.int64(0))))
     flat[[40_000, 30_000]] = 1
@@ -424,9 +428,9 @@ def test_nan_infinity_and_ties(ops: dict[str, OpRecord], vendor: str) -> None:
     run_all(cases)
 
 
-def test_results_for_the_gradient(ops: dict[str, OpRecord], vendor: str) -> None:
-    def everything(name: str) -> OpRecord:
-        record = derived(ops[name])
+def test_saved_outputs(ops: dict[str, OpRecord], vendor: str) -> None:
+    def with_all_outputs(name: str) -> OpRecord:
+        record = with_saved_outputs(ops[name])
         return replace(record, outputs=tuple(replace(o, saved=False) for o in record.outputs))
 
     x = np.array([[3, 1, 3], [0, 2, 5], [0, 4, 0]], np.float32)
@@ -434,22 +438,22 @@ def test_results_for_the_gradient(ops: dict[str, OpRecord], vendor: str) -> None
         "amax": ([3, 5, 4], [2, 1, 1]), "amin": ([1, 0, 0], [1, 1, 2]), "prod": ([9, 0, 0], [9, 10, 4], [0, 1, 2]),
     }  # fmt: skip
     for name, values in expected.items():
-        found = run(everything(name), tensor(x), dim=1)
-        assert len(found) == len(values)
-        for got, value in zip(found, values, strict=True):
-            np.testing.assert_array_equal(got, value, err_msg=name)
+        outputs = run(with_all_outputs(name), tensor(x), dim=1)
+        assert len(outputs) == len(values)
+        for actual, value in zip(outputs, values, strict=True):
+            np.testing.assert_array_equal(actual, value, err_msg=name)
         np.testing.assert_array_equal(run(ops[name], tensor(x), dim=1), values[0], err_msg=name)
 
 
 @pytest.mark.parametrize("name", ["amax", "amin"])
-def test_calls_that_nothing_is_derived_from_keep_nothing(name: str) -> None:
-    """They run the op without saved results, `out=` too, and speak of it by its name."""
+def test_calls_without_gradients_save_nothing(name: str) -> None:
+    """Such calls, also with `out=`, run the op without saved outputs; profiles and errors show the op's own name."""
     x = np.array([[3, 1, 3], [0, 2, 5], [0, 4, 0]], np.float32)
     op = getattr(wg, name)
-    given, leaf, out = wg.tensor(x), wg.tensor(x, requires_grad=True), wg.empty(3)
+    x_tensor, leaf, out = wg.tensor(x), wg.tensor(x, requires_grad=True), wg.empty(3)
     with wg.profiler.profile() as profile:
-        plain = op(given, 1)
-        op(given, 1, out=out)
+        plain = op(x_tensor, 1)
+        op(x_tensor, 1, out=out)
         with wg.no_grad():
             unrecorded = op(leaf, 1)
         recorded = op(leaf, 1)
@@ -457,18 +461,18 @@ def test_calls_that_nothing_is_derived_from_keep_nothing(name: str) -> None:
     assert kernels == [*[f"{name}_bare"] * 3, name]
     assert f"{name}_bare" not in {e.name for e in profile.events() if not e.is_kernel}
     assert [t.requires_grad for t in (plain, out, unrecorded, recorded)] == [False, False, False, True]
-    for found in (plain, out, unrecorded, recorded):
-        np.testing.assert_array_equal(found.detach().numpy(), getattr(np, name)(x, 1))
+    for output in (plain, out, unrecorded, recorded):
+        np.testing.assert_array_equal(output.detach().numpy(), getattr(np, name)(x, 1))
     recorded.sum().backward()
     assert leaf.grad is not None
     with pytest.raises(IndexOutOfRange, match=rf"^{name}\(input float32\[3, 3\]\): dimension out of range"):
-        op(given, 2)
+        op(x_tensor, 2)
 
 
-def test_what_runs_in_an_ops_stead_is_made_once() -> None:
-    """Not again where the gradients of an op that was made in this process are first asked for."""
+def test_variants_of_a_user_op_are_registered_once() -> None:
+    """Deriving the gradients of an op that was loaded in this process must not register its variants again."""
     ops = wg.ops.load("""
-- op: "made_peak(input, dim: int | None = None, keepdim: bool = False)"
+- op: "loaded_peak(input, dim: int | None = None, keepdim: bool = False)"
   kind: reduction
   doc: The largest element.
   dtypes: float
@@ -482,7 +486,7 @@ def test_what_runs_in_an_ops_stead_is_made_once() -> None:
     save: [count]
   grad: {input: "where(input == out, grad / count, 0)"}
 
-- op: "made_softmax(input, weight: Row | None, dim: int = -1)"
+- op: "loaded_softmax(input, weight: Row | None, dim: int = -1)"
   kind: rowwise
   doc: Softmax, times a weight.
   dtypes: float
@@ -490,20 +494,20 @@ def test_what_runs_in_an_ops_stead_is_made_once() -> None:
   out: powers / sum(powers) * weight
 """)
     x = wg.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]], requires_grad=True)
-    ops.made_peak(x, 1).sum().backward()
+    ops.loaded_peak(x, 1).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), [[0, 0.5, 0.5], [1, 0, 0]])  # type: ignore[union-attr]
-    (ops.made_softmax(x, None) ** 2).sum().backward()
-    (ops.made_softmax(x, x[0].detach()) ** 2).sum().backward()
-    made = [r.name for r in registry if r.name.startswith("made_")]
-    assert {"made_peak_bare", "made_softmax_plain"} <= set(made)
-    assert not [name for name in made if name.endswith("_v2")]
+    (ops.loaded_softmax(x, None) ** 2).sum().backward()
+    (ops.loaded_softmax(x, x[0].detach()) ** 2).sum().backward()
+    names = [r.name for r in registry if r.name.startswith("loaded_")]
+    assert {"loaded_peak_bare", "loaded_softmax_plain"} <= set(names)
+    assert not [name for name in names if name.endswith("_v2")]
 
 
-def test_bare_ops_have_the_fields_that_their_results_are_made_of() -> None:
+def test_bare_ops_drop_the_fields_of_saved_outputs() -> None:
     text = """
 - op: "spread(input, dim: int | None = None, keepdim: bool = False)"
   kind: reduction
-  doc: Largest element less the smallest, how many there are kept, and where the largest is.
+  doc: Largest element minus the smallest; also the number of elements and the index of the largest.
   dtypes: float
   reduce:
     identity: {high: lowest, low: highest, place: 0, several: 0}
@@ -518,13 +522,13 @@ def test_bare_ops_have_the_fields_that_their_results_are_made_of() -> None:
     save: [SAVED]
   grad: none
 """
-    made = {k: render_all(load_text(text.replace("SAVED", k)), 0).records for k in ("all", "top, all")}
-    assert [(o.name, o.saved) for o in made["all"]["spread"].rendered.outputs] == [
+    records = {k: render_all(load_text(text.replace("SAVED", k)), 0).records for k in ("all", "top, all")}
+    assert [(o.name, o.saved) for o in records["all"]["spread"].rendered.outputs] == [
         ("out", False), ("top", False), ("all", True),
     ]  # fmt: skip
-    assert list(made["all"]) == ["spread"]  # another order of what `place` combines might give other bits
-    assert set(made["top, all"]) == {"spread", "spread_bare"}
-    bare = made["top, all"]["spread_bare"]
+    assert list(records["all"]) == ["spread"]  # without `place` the result bits could change
+    assert set(records["top, all"]) == {"spread", "spread_bare"}
+    bare = records["top, all"]["spread_bare"]
     assert list(bare.op.fields["reduce"]["map"]) == ["high", "low"]
     assert [o.name for o in bare.rendered.outputs] == ["out"]
 
@@ -535,7 +539,7 @@ def test_bare_ops_have_the_fields_that_their_results_are_made_of() -> None:
      ("input", "{out: n, count: ties}"), ("input, acc: float", "{out: value + acc, count: ties}")],
 )  # fmt: skip
 def test_ops_that_cannot_be_bare(signature: str, finish: str) -> None:
-    """Where names would be taken, or parameters left unused: such ops are as right without."""
+    """An op has no bare form where a name would clash or a parameter would be unused. It is correct without one."""
     source = signature.partition(",")[0]
     text = f"""
 - op: "peak({signature}, dim: int | None = None, keepdim: bool = False)"
@@ -559,8 +563,8 @@ def test_bits_are_the_same_with_a_gradient_and_without(name: str) -> None:
     for shape in ((64, 3000), (3000, 64), (5000, 3), (600, 40)):
         x = (1 + 0.02 * rng.standard_normal(shape)).astype(np.float32)
         for dim in (0, 1):
-            found = [getattr(wg.tensor(x, requires_grad=grad), name)(dim) for grad in (False, True)]
-            plain, recorded = (f.values if name == "max" else f for f in found)
+            results = [getattr(wg.tensor(x, requires_grad=grad), name)(dim) for grad in (False, True)]
+            plain, recorded = (r.values if name == "max" else r for r in results)
             np.testing.assert_array_equal(plain.numpy(), recorded.detach().numpy(), err_msg=f"{name} {shape} {dim}")
 
 
@@ -588,23 +592,23 @@ def test_dtype_of_the_result(ops: dict[str, OpRecord], cpu: None) -> None:
         run(ops["mean"], x, dtype="int32")
     half = tensor(np.full(5000, 30, np.float16))
     assert run(ops["sum"], half, dtype=dtypes.float32) == 150_000
-    assert run(ops["mean"], half) == 30  # though the sum is beyond the type
+    assert run(ops["mean"], half) == 30  # although the sum overflows float16
 
 
-def test_long_sums_stay_exact_and_alike(ops: dict[str, OpRecord], vendor: str) -> None:
-    """Errors of sums of positive numbers: what one running sum would lose is far above."""
+def test_long_sums_are_accurate_and_reproducible(ops: dict[str, OpRecord], vendor: str) -> None:
+    """Sum many positive numbers. A single running sum in float32 would exceed this tolerance by far."""
     rng = np.random.default_rng(8)
     x = rng.random((1 << 20, 2), np.float32)
-    wide = x.astype(np.float64)
-    given = tensor(x)
-    for array, operand in ((x, given), (x.T.copy(), tensor(x.T.copy()))):
+    x64 = x.astype(np.float64)
+    x_tensor = tensor(x)
+    for array, operand in ((x, x_tensor), (x.T.copy(), tensor(x.T.copy()))):
         for dim in (None, *range(2)):
-            got = run(ops["sum"], operand, dim=dim)
-            np.testing.assert_allclose(got, array.astype(np.float64).sum(dim), rtol=1e-6)
-            assert got.tobytes() == run(ops["sum"], operand, dim=dim).tobytes()
+            actual = run(ops["sum"], operand, dim=dim)
+            np.testing.assert_allclose(actual, array.astype(np.float64).sum(dim), rtol=1e-6)
+            assert actual.tobytes() == run(ops["sum"], operand, dim=dim).tobytes()
     if vendor == "cpu":
         tall = np.repeat(x[:, :1], 16, 1)
-        np.testing.assert_allclose(run(ops["sum"], tensor(tall), dim=0), [wide[:, 0].sum()] * 16, rtol=1e-6)
+        np.testing.assert_allclose(run(ops["sum"], tensor(tall), dim=0), [x64[:, 0].sum()] * 16, rtol=1e-6)
 
 
 USER = """
@@ -630,31 +634,35 @@ USER = """
 """
 
 
-def test_ops_of_users(vendor: str) -> None:
-    own = records_of(load_text(USER))
+def test_user_ops(vendor: str) -> None:
+    records = records_of(load_text(USER))
     rng = np.random.default_rng(9)
     a, b = rng.standard_normal((37, 50)).astype(np.float32), rng.standard_normal((50,)).astype(np.float32)
     column = rng.standard_normal((37, 1)).astype(np.float32)
     mask = rng.random((37, 50)) > 0.8
     mask[3] = False
-    last = np.where(mask.any(1), 49 - np.argmax(mask[:, ::-1], 1), -1)
-    down = np.where(mask.any(0), 36 - np.argmax(mask[::-1], 0), -1)
+    last_column = np.where(mask.any(1), 49 - np.argmax(mask[:, ::-1], 1), -1)
+    last_row = np.where(mask.any(0), 36 - np.argmax(mask[::-1], 0), -1)
     cases: list[Case] = []
     for other in (b, column, a.T.copy().T):
         for dim in (0, 1):
             product = a.astype(np.float64) * other * 2.5
             check = close(product.sum(dim), 1e-6, np.abs(product).sum(dim))
-            cases.append((own["dot_all"], (tensor(a), tensor(other), 2.5), {"dim": dim}, check))
+            cases.append((records["dot_all"], (tensor(a), tensor(other), 2.5), {"dim": dim}, check))
     for dim in (0, 1):
         value = np.sqrt((np.abs(a).astype(np.float64) * 1.5).mean(dim))
-        cases.append((own["root_mean"], (tensor(a), 1.5), {"dim": dim}, close(value, 1e-6, value)))
-    picked = np.where(mask.any(1), a[np.arange(37), last], 0)
-    cases.append((own["last_true"], (tensor(a), tensor(mask)), {"dim": 1}, equal((picked, last, last >= 0))))
-    picked = np.where(mask.any(0), a[down, np.arange(50)], 0)
-    cases.append((own["last_true"], (tensor(a), tensor(mask)), {"dim": 0}, equal((picked, down, down >= 0))))
+        cases.append((records["root_mean"], (tensor(a), 1.5), {"dim": dim}, close(value, 1e-6, value)))
+    picked = np.where(mask.any(1), a[np.arange(37), last_column], 0)
+    cases.append(
+        (records["last_true"], (tensor(a), tensor(mask)), {"dim": 1}, equal((picked, last_column, last_column >= 0)))
+    )
+    picked = np.where(mask.any(0), a[last_row, np.arange(50)], 0)
+    cases.append(
+        (records["last_true"], (tensor(a), tensor(mask)), {"dim": 0}, equal((picked, last_row, last_row >= 0)))
+    )
     run_all(cases)
     with pytest.raises(ShapeError, match="do not broadcast"):
-        run(own["dot_all"], tensor(a), tensor(a[:, :7].copy()), 1.0)
+        run(records["dot_all"], tensor(a), tensor(a[:, :7].copy()), 1.0)
 
 
 # The spec
@@ -691,10 +699,10 @@ def test_errors_name_the_field(reduce: str, field: str, message: str) -> None:
         with pytest.raises(SpecError, match=message):
             kind.render(op, environment()) if "index" in reduce else kind.derive(op)
         return
-    with pytest.raises(SpecErrors) as caught:
+    with pytest.raises(SpecErrors) as excinfo:
         load_text(entry(reduce=reduce, dtypes="all"))
-    assert message in str(caught.value)
-    assert any(e.field == field for e in caught.value.errors), [e.field for e in caught.value.errors]
+    assert message in str(excinfo.value)
+    assert any(e.field == field for e in excinfo.value.errors), [e.field for e in excinfo.value.errors]
 
 
 def test_gradients_are_pointwise() -> None:
@@ -712,14 +720,14 @@ def test_gradients_are_pointwise() -> None:
 
 
 def test_gradients_by_hand() -> None:
-    """The derived ops, with what the engine would call them with: results widened by the reduced dimension."""
-    made = render_all(
+    """Call the derived ops with the operands that autograd would pass: outputs that keep the reduced dimension."""
+    generated = render_all(
         [o for o in load_file(SPECS) if o.name in ("mean", "amax", "prod", "max_dim", "euclidean_norm")], 1
     )
     x = np.array([[2, 5, 5, 1], [3, 0, 2, 4], [0, 0, 7, 1], [1, 2, 3, 9]], np.float32)
     grad = np.array([[1], [10], [100], [1000]], np.float32)
     norm = np.sqrt((x**2).sum(1, keepdims=True))
-    others = [[25, 10, 10, 50], [0, 24, 0, 0], [0, 0, 0, 0], [54, 27, 18, 6]]
+    products_of_others = [[25, 10, 10, 50], [0, 24, 0, 0], [0, 0, 0, 0], [54, 27, 18, 6]]
     values: dict[str, dict[str, Any]] = {
         "mean": {"n_reduced": 4.0},
         "amax": {"out": x.max(1, keepdims=True), "count": np.array([[2], [1], [1], [1]], np.float32)},
@@ -730,22 +738,22 @@ def test_gradients_by_hand() -> None:
     expected = {
         "mean": np.full((4, 1), 0.25),
         "amax": [[0, 0.5, 0.5, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]],
-        "prod": np.array(others),
+        "prod": np.array(products_of_others),
         "max_dim": [[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]],
         "euclidean_norm": x / norm,
     }
-    for name, given in values.items():
-        rules = made.records[name].rules
+    for name, arguments in values.items():
+        rules = generated.records[name].rules
         assert rules is not None
-        given = {"input": x, "grad": grad, "grad_values": grad, **given}
-        data = made.records[str(rules["input"].target)]
+        arguments = {"input": x, "grad": grad, "grad_values": grad, **arguments}
+        data = generated.records[str(rules["input"].target)]
         texts = {k: Text(s.text, s.functions) for k, s in data.rendered.sources.items()}
-        operands = [given[n] for n in rules["input"].operands]
+        operands = [arguments[n] for n in rules["input"].operands]
         operands = [o if isinstance(o, float) else tensor(_floats(o)) for o in operands]
-        got = dispatch.call(make_record(**record_literals(data), texts=texts), operands)
-        np.testing.assert_allclose(fetch(got), np.asarray(expected[name]) * grad, rtol=1e-6, err_msg=name)
+        actual = dispatch.call(make_record(**record_literals(data), texts=texts), operands)
+        np.testing.assert_allclose(fetch(actual), np.asarray(expected[name]) * grad, rtol=1e-6, err_msg=name)
 
 
-def _floats(given: Any) -> np.ndarray[Any, Any]:
-    array = np.asarray(given)
-    return array if isinstance(given, np.ndarray) else array.astype(np.float32)
+def _floats(values: Any) -> np.ndarray[Any, Any]:
+    array = np.asarray(values)
+    return array if isinstance(values, np.ndarray) else array.astype(np.float32)

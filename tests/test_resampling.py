@@ -1,4 +1,4 @@
-"""Interpolation in every mode, sampling at given places: values by their formulas, gradients by transposes."""
+"""Check interpolation in every mode and grid sampling: values by formulas, gradients by transposed matrices."""
 
 from __future__ import annotations
 
@@ -15,42 +15,46 @@ RNG = np.random.default_rng(6)
 X = RNG.standard_normal((2, 3, 6, 5)).astype(np.float32)
 
 
-def places(wide, n, align):
-    """Where the centres of n cells lie among those of `wide`."""
-    return np.arange(n) * ((wide - 1) / (n - 1)) if align else (np.arange(n) + 0.5) * wide / n - 0.5
+def source_positions(in_size, out_size, align):
+    """Return the input positions of the centres of `out_size` cells."""
+    return (
+        np.arange(out_size) * ((in_size - 1) / (out_size - 1))
+        if align
+        else (np.arange(out_size) + 0.5) * in_size / out_size - 0.5
+    )
 
 
 def tent(d):
     return np.maximum(1 - np.abs(d), 0)
 
 
-def keys(d, a=-0.75):
+def keys_cubic(d, a=-0.75):
     d = np.abs(d)
-    near, far = (a + 2) * d**3 - (a + 3) * d**2 + 1, a * (d**3 - 5 * d**2 + 8 * d - 4)
-    return np.where(d < 1, near, np.where(d < 2, far, 0))
+    inner, outer = (a + 2) * d**3 - (a + 3) * d**2 + 1, a * (d**3 - 5 * d**2 + 8 * d - 4)
+    return np.where(d < 1, inner, np.where(d < 2, outer, 0))
 
 
-def matrix(kernel, wide, n, align):
-    """Rows of weights, of an input that goes on beyond its ends as it is there."""
-    beyond = np.arange(-8, wide + 8)
-    weights = kernel(places(wide, n, align)[:, None] - beyond)
-    found = np.zeros((n, wide))
-    np.add.at(found, (slice(None), np.clip(beyond, 0, wide - 1)), weights)
-    return found
+def weight_matrix(kernel, in_size, out_size, align):
+    """Return the matrix `(out_size, in_size)` of interpolation weights, with border elements repeated."""
+    padded_index = np.arange(-8, in_size + 8)
+    weights = kernel(source_positions(in_size, out_size, align)[:, None] - padded_index)
+    result = np.zeros((out_size, in_size))
+    np.add.at(result, (slice(None), np.clip(padded_index, 0, in_size - 1)), weights)
+    return result
 
 
-def averaged(wide, n, kernel, reach):
-    """A kernel stretched to the result's cells, cut off at the ends."""
-    stretch = max(wide / n, 1)
-    weights = kernel((places(wide, n, False)[:, None] - np.arange(wide)) / stretch)
+def antialias_matrix(in_size, out_size, kernel, reach):
+    """Return the weights of a kernel that is stretched to the output cells and truncated at the borders."""
+    stretch = max(in_size / out_size, 1)
+    weights = kernel((source_positions(in_size, out_size, False)[:, None] - np.arange(in_size)) / stretch)
     return weights / weights.sum(1, keepdims=True)
 
 
 @pytest.mark.parametrize("size", [(12, 10), (3, 8), (6, 2)])
 @pytest.mark.parametrize("align", [False, True])
-@pytest.mark.parametrize(("mode", "kernel"), [("bilinear", tent), ("bicubic", keys)])
+@pytest.mark.parametrize(("mode", "kernel"), [("bilinear", tent), ("bicubic", keys_cubic)])
 def test_images(mode, kernel, align, size):
-    rows, columns = (matrix(kernel, w, n, align) for w, n in zip(X.shape[2:], size, strict=True))
+    rows, columns = (weight_matrix(kernel, w, n, align) for w, n in zip(X.shape[2:], size, strict=True))
     x = wg.tensor(X, requires_grad=True)
     out = F.interpolate(x, size, mode=mode, align_corners=align)
     np.testing.assert_allclose(out.detach().numpy(), rows @ X @ columns.T, atol=3e-6)
@@ -60,10 +64,10 @@ def test_images(mode, kernel, align, size):
 
 
 def test_antialias():
-    for mode, kernel in (("bilinear", tent), ("bicubic", lambda d: keys(d, -0.5))):
-        rows, columns = averaged(6, 2, kernel, 2), averaged(5, 7, kernel, 2)
-        found = F.interpolate(wg.tensor(X), (2, 7), mode=mode, antialias=True).numpy()
-        np.testing.assert_allclose(found, rows @ X @ columns.T, atol=3e-6)
+    for mode, kernel in (("bilinear", tent), ("bicubic", lambda d: keys_cubic(d, -0.5))):
+        rows, columns = antialias_matrix(6, 2, kernel, 2), antialias_matrix(5, 7, kernel, 2)
+        output = F.interpolate(wg.tensor(X), (2, 7), mode=mode, antialias=True).numpy()
+        np.testing.assert_allclose(output, rows @ X @ columns.T, atol=3e-6)
 
 
 def test_nearest_and_area():
@@ -76,57 +80,59 @@ def test_nearest_and_area():
     np.testing.assert_array_equal(F.interpolate(x, (2, 5), mode="nearest-exact").numpy(), X[:, :, 1::3])
     area = F.interpolate(x, (3, 5), mode="area").numpy()
     np.testing.assert_allclose(area, (X[:, :, ::2] + X[:, :, 1::2]) / 2, rtol=1e-5, atol=1e-6)
-    same = F.interpolate(x, (6, 5))
-    assert same.data_ptr() != x.data_ptr()
-    np.testing.assert_array_equal(same.numpy(), X)
+    unscaled = F.interpolate(x, (6, 5))
+    assert unscaled.data_ptr() != x.data_ptr()
+    np.testing.assert_array_equal(unscaled.numpy(), X)
 
 
 def test_signals_and_volumes():
     signal = X[0]
-    found = F.interpolate(wg.tensor(signal), 9, mode="linear").numpy()
-    np.testing.assert_allclose(found, signal @ matrix(tent, 5, 9, False).T, atol=3e-6)
+    output = F.interpolate(wg.tensor(signal), 9, mode="linear").numpy()
+    np.testing.assert_allclose(output, signal @ weight_matrix(tent, 5, 9, False).T, atol=3e-6)
     volume = X[None]
-    found = F.interpolate(wg.tensor(volume), scale_factor=(2, 1, 1.5), mode="trilinear", recompute_scale_factor=True)
-    expected = np.einsum("ncdhw,ed,xw->ncehx", volume, matrix(tent, 3, 6, False), matrix(tent, 5, 7, False))
-    np.testing.assert_allclose(found.numpy(), expected, atol=3e-6)
+    output = F.interpolate(wg.tensor(volume), scale_factor=(2, 1, 1.5), mode="trilinear", recompute_scale_factor=True)
+    expected = np.einsum(
+        "ncdhw,ed,xw->ncehx", volume, weight_matrix(tent, 3, 6, False), weight_matrix(tent, 5, 7, False)
+    )
+    np.testing.assert_allclose(output.numpy(), expected, atol=3e-6)
 
 
-def test_factors_count_for_places():
-    """5 * 1.5 is 7 elements; their places are those of the factor, unless it is computed anew."""
+def test_scale_factors_determine_positions():
+    """A factor of 1.5 makes 7 elements of 5. Their positions follow the factor 1.5, not 7 / 5."""
     x = wg.tensor(X[0])
-    found = F.interpolate(x, scale_factor=1.5, mode="linear").numpy()
-    at = np.clip((np.arange(7) + 0.5) / 1.5 - 0.5, 0, 4)
-    np.testing.assert_allclose(found, X[0] @ tent(at[:, None] - np.arange(5)).T, atol=3e-6)
+    output = F.interpolate(x, scale_factor=1.5, mode="linear").numpy()
+    positions = np.clip((np.arange(7) + 0.5) / 1.5 - 0.5, 0, 4)
+    np.testing.assert_allclose(output, X[0] @ tent(positions[:, None] - np.arange(5)).T, atol=3e-6)
 
 
-def test_what_is_not_a_number_stays_where_it_is():
+def test_nan_spreads_to_its_neighbours_only():
     x = np.zeros((1, 1, 6), np.float32)
     x[..., 0] = np.nan
-    found = F.interpolate(wg.tensor(x), 12, mode="linear").numpy()
-    assert np.isnan(found[0, 0]).tolist() == [True] * 3 + [False] * 9
+    output = F.interpolate(wg.tensor(x), 12, mode="linear").numpy()
+    assert np.isnan(output[0, 0]).tolist() == [True] * 3 + [False] * 9
 
 
 def test_half_types_are_rounded_once():
     x = wg.tensor(X).half()
-    found = F.interpolate(x, (12, 10), mode="bilinear")
+    output = F.interpolate(x, (12, 10), mode="bilinear")
     expected = F.interpolate(x.float(), (12, 10), mode="bilinear").half()
-    assert found.dtype is wg.float16
-    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    assert output.dtype is wg.float16
+    np.testing.assert_array_equal(output.numpy(), expected.numpy())
 
 
-def test_sampled_like_scipy():
-    """SciPy's map_coordinates of order 1, with zeros beyond the ends."""
+def test_grid_sample_agrees_with_scipy():
+    """Compare with SciPy's map_coordinates of order 1, with zeros beyond the borders."""
     grid = RNG.uniform(-1.4, 1.4, (2, 4, 7, 2)).astype(np.float32)
-    found = F.grid_sample(wg.tensor(X), wg.tensor(grid), align_corners=False).numpy()
+    output = F.grid_sample(wg.tensor(X), wg.tensor(grid), align_corners=False).numpy()
     for n in range(2):
-        at = [((grid[n, ..., 1 - d].astype(np.float64) + 1) * w - 1) / 2 + 9 for d, w in enumerate((6, 5))]
-        wide = np.pad(X[n], ((0, 0), (9, 9), (9, 9))).astype(np.float64)
+        positions = [((grid[n, ..., 1 - d].astype(np.float64) + 1) * w - 1) / 2 + 9 for d, w in enumerate((6, 5))]
+        padded = np.pad(X[n], ((0, 0), (9, 9), (9, 9))).astype(np.float64)
         for c in range(3):
-            np.testing.assert_allclose(found[n, c], ndimage.map_coordinates(wide[c], at, order=1), atol=1e-5)
+            np.testing.assert_allclose(output[n, c], ndimage.map_coordinates(padded[c], positions, order=1), atol=1e-5)
 
 
 def test_identity_and_its_gradients():
-    """The identity's grid reads every element; a step along x is the difference of neighbours."""
+    """The identity grid reads every element. The gradient along x is the difference of neighbours."""
     theta = wg.tensor([[[1.0, 0, 0], [0, 1, 0]]] * 2, requires_grad=True)
     x = wg.tensor(X, requires_grad=True)
     grid = F.affine_grid(theta, X.shape, align_corners=False)
@@ -134,11 +140,13 @@ def test_identity_and_its_gradients():
     np.testing.assert_allclose(out.detach().numpy(), X, atol=1e-5)
     out.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), 1, atol=1e-5)
-    moved = wg.tensor([[[1.0, 0, 0.1], [0, 1, 0]]] * 2, requires_grad=True)  # x + 0.1: a quarter of an element
-    F.grid_sample(x.detach(), F.affine_grid(moved, X.shape, align_corners=False), align_corners=False).sum().backward()
-    wide = np.pad(X.astype(np.float64), ((0, 0), (0, 0), (0, 0), (0, 1)))
-    slope = (wide[..., 1:] - wide[..., :-1]).sum((1, 2, 3)) * 5 / 2
-    np.testing.assert_allclose(moved.grad.numpy()[:, 0, 2], slope, rtol=1e-4)
+    shifted_theta = wg.tensor([[[1.0, 0, 0.1], [0, 1, 0]]] * 2, requires_grad=True)  # x + 0.1: a quarter of an element
+    F.grid_sample(
+        x.detach(), F.affine_grid(shifted_theta, X.shape, align_corners=False), align_corners=False
+    ).sum().backward()
+    padded = np.pad(X.astype(np.float64), ((0, 0), (0, 0), (0, 0), (0, 1)))
+    slope = (padded[..., 1:] - padded[..., :-1]).sum((1, 2, 3)) * 5 / 2
+    np.testing.assert_allclose(shifted_theta.grad.numpy()[:, 0, 2], slope, rtol=1e-4)
 
 
 def test_layers():
@@ -174,6 +182,6 @@ def test_errors(name):
         call()
 
 
-def test_an_unsaid_alignment_is_said():
+def test_affine_grid_warns_without_align_corners():
     with pytest.warns(UserWarning, match="align_corners"):
         F.affine_grid(ones(1, 2, 3), (1, 1, 2, 2))

@@ -213,7 +213,7 @@ def test_varying_shapes_leave_the_process_flat() -> None:
     """Steps on ever new shapes, of which the plans kept are bounded, take no more memory than the first of them."""
     program = """
 from weftgrad.runtime import dispatch
-dispatch._MOST_PLAN_BYTES = 3 << 20
+dispatch._MAX_PLAN_BYTES = 3 << 20
 weight = wg.randn(16, 32, requires_grad=True, device=place)
 bias = wg.randn(32, requires_grad=True, device=place)
 optimizer = wg.optim.SGD([weight, bias], lr=1e-3)
@@ -258,7 +258,7 @@ print(json.dumps([resident() - reserved() - before, estimate]))
 def test_plans_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     import weftgrad as wg
 
-    monkeypatch.setattr(dispatch, "_MOST_PLAN_BYTES", 1 << 20)
+    monkeypatch.setattr(dispatch, "_MAX_PLAN_BYTES", 1 << 20)
     own = state()
     monkeypatch.setattr(own, "plans", {})
     x = wg.ones(4096, device="cpu")

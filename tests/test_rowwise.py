@@ -1,6 +1,7 @@
-"""Rowwise ops against NumPy and SciPy in float64, and their derivatives against differences, over all schedules.
+"""Check rowwise ops against NumPy and SciPy in float64, and their derivatives against finite differences.
 
-Row lengths cross every boundary of a schedule: one element, a vector and its neighbours, two vectors, many, a long row.
+The tests run the schedules of a CPU, of a GPU and of a GPU with few resources. The row lengths cross every boundary of
+a schedule: one element, a vector plus or minus one, two vectors, many vectors, a long row.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
-from vendors import posing
+from vendors import change_capabilities
 
 import weftgrad.codegen
 from weftgrad.codegen.loader import load_file, load_text
@@ -44,22 +45,22 @@ def ops() -> None:
 
 @pytest.fixture(params=("cpu", "poor"))
 def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The CPU device under the capabilities of another."""
-    yield from be(request.param, monkeypatch)
+    """The CPU device with the capabilities of the named vendor."""
+    yield from use_vendor(request.param, monkeypatch)
 
 
 @pytest.fixture
 def cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    yield from be("cpu", monkeypatch)
+    yield from use_vendor("cpu", monkeypatch)
 
 
-def be(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for _ in posing(VENDORS[name], monkeypatch):
+def use_vendor(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for _ in change_capabilities(VENDORS[name], monkeypatch):
         yield name
 
 
 def tensor(array: Any, dtype: str | None = None) -> Tensor:
-    """A tensor of the array's strides, over a copy of the memory that it is a view of. `dtype` rounds the values."""
+    """Return a tensor with the array's strides, over a copy of its base memory, with the values rounded to `dtype`."""
     array = np.asarray(array)
     if dtype == "bfloat16":
         array = to_bfloat16(array)
@@ -68,14 +69,14 @@ def tensor(array: Any, dtype: str | None = None) -> Tensor:
     base = array
     while isinstance(base.base, np.ndarray):
         base = base.base
-    kept = dtypes.parse(dtype or array.dtype)
-    whole = dispatch.empty(meta(kept, (base.size,), None, device("cpu")))
-    driver = whole.storage.device.driver
+    element_dtype = dtypes.parse(dtype or array.dtype)
+    memory = dispatch.empty(meta(element_dtype, (base.size,), None, device("cpu")))
+    driver = memory.storage.device.driver
     if base.size:
-        driver.write(whole.storage, 0, np.ndarray((base.size,), base.dtype, base), driver.default_stream)
-    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0] if array.size else 0
+        driver.write(memory.storage, 0, np.ndarray((base.size,), base.dtype, base), driver.default_stream)
+    byte_offset = array.__array_interface__["data"][0] - base.__array_interface__["data"][0] if array.size else 0
     strides = tuple(s // array.itemsize for s in array.strides)
-    return Tensor(whole.storage, meta(kept, array.shape, strides, device("cpu")), whole.start + start)
+    return Tensor(memory.storage, meta(element_dtype, array.shape, strides, device("cpu")), memory.start + byte_offset)
 
 
 def to_bfloat16(array: Array) -> Array:
@@ -86,18 +87,18 @@ def to_bfloat16(array: Array) -> Array:
 def fetch(result: Tensor) -> Array:
     layout = result.meta
     assert layout.contiguous
-    flat = np.empty(layout.shape, layout.dtype.numpy)
+    array = np.empty(layout.shape, layout.dtype.numpy)
     driver = result.storage.device.driver
-    if flat.size:
-        driver.read(result.storage, result.start - result.storage.start, flat, driver.default_stream)
+    if array.size:
+        driver.read(result.storage, result.start - result.storage.start, array, driver.default_stream)
     if layout.dtype is dtypes.bfloat16:
-        return (flat.astype(np.uint32) << 16).view(np.float32)
-    return flat
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array
 
 
 @dataclass
 class Case:
-    """A call and what it should give."""
+    """A call and its expected results."""
 
     name: str
     operands: tuple[Any, ...]
@@ -107,23 +108,23 @@ class Case:
     label: str = ""
 
     def check(self) -> None:
-        found = dispatch.call(registry[self.name], self.operands, self.statics)
-        if not isinstance(found, tuple):
-            return self._same(found, self.expected)
-        for each, expected in zip(found, self.expected, strict=True):
-            self._same(each, expected)
+        results = dispatch.call(registry[self.name], self.operands, self.statics)
+        if not isinstance(results, tuple):
+            return self._assert_close(results, self.expected)
+        for result, expected in zip(results, self.expected, strict=True):
+            self._assert_close(result, expected)
 
-    def _same(self, found: Any, right: Any) -> None:
-        found, expected = fetch(found), np.asarray(right, np.float64)
-        assert found.shape == expected.shape, (self, found.shape, expected.shape)
+    def _assert_close(self, result: Any, reference: Any) -> None:
+        result, expected = fetch(result), np.asarray(reference, np.float64)
+        assert result.shape == expected.shape, (self, result.shape, expected.shape)
         np.testing.assert_allclose(
-            found.astype(np.float64), expected, rtol=self.tolerance, atol=self.tolerance,
+            result.astype(np.float64), expected, rtol=self.tolerance, atol=self.tolerance,
             err_msg=f"{self.name} {self.label} {[getattr(o, 'meta', o) for o in self.operands]} {self.statics}",
         )  # fmt: skip
 
 
 def check_all(cases: Sequence[Case]) -> None:
-    """Build what the cases need in a few programs, then run them."""
+    """Build the kernels of all cases in a few programs, then run the cases."""
     build([dispatch.plan_for(registry[c.name], c.operands, c.statics) for c in cases])
     for case in cases:
         case.check()
@@ -148,8 +149,8 @@ def log_softmax(x: Array, dim: int) -> Array:
 def layer_norm(x: Array, dims: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Array:
     axes = tuple(range(x.ndim - dims, x.ndim))
     x = x.astype(np.float64)
-    found = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
-    return found * (1 if weight is None else weight) + (0 if bias is None else bias)
+    normalized = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return normalized * (1 if weight is None else weight) + (0 if bias is None else bias)
 
 
 def rms_norm(x: Array, weight: Any = None, eps: float = 1e-6) -> Array:
@@ -164,20 +165,20 @@ def cross_entropy(x: Array, target: Array, smoothing: float = 0.0, ignored: int 
 
 
 def forward_cases(rng: Any, shape: tuple[int, ...], dtype: str | None = None, tolerance: float = 2e-6) -> list[Case]:
-    """The ops on one array, along its last dimension."""
+    """Return cases of four ops on one array, along its last dimension."""
     n = shape[-1]
     X = tensor(rng.standard_normal(shape).astype(np.float32) * 2, dtype)
     W, B = (tensor(rng.standard_normal(n).astype(np.float32), dtype) for _ in range(2))
     x, w, b = (fetch(t).astype(np.float64) for t in (X, W, B))
     t = rng.integers(0, n, shape[:-1])
     t.reshape(-1)[::3] = -100
-    found = [
+    cases = [
         Case("softmax", (X,), (-1,), softmax(x, -1) if x.size else x),
         Case("log_softmax", (X,), (-1,), log_softmax(x, -1) if x.size else x),
         Case("layer_norm", (X, W, B, 1e-5), ((n,),), layer_norm(x, 1, w, b), 1e-5),
         Case("cross_entropy_row", (X, tensor(t), -100.0, 0.1), (-1,), cross_entropy(x, t, 0.1)),
     ]
-    return [replace(c, tolerance=max(c.tolerance, tolerance)) for c in found]
+    return [replace(c, tolerance=max(c.tolerance, tolerance)) for c in cases]
 
 
 # Around every width of vector, and around the sizes of a work-group.
@@ -191,9 +192,9 @@ LENGTHS = {
 @pytest.mark.parametrize("kind", VENDORS)
 def test_row_lengths(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
-    for _ in be(kind, monkeypatch):
+    for _ in use_vendor(kind, monkeypatch):
         cases = [c for n in LENGTHS[kind] for c in forward_cases(rng, (3, n))]
-        if kind != "cpu":  # kernels of every size of work-group, of one op
+        if kind != "cpu":  # one op is enough to get kernels of every work-group size
             cases = [c for c in cases if c.name == "softmax"]
         check_all(cases)
 
@@ -204,7 +205,7 @@ def test_row_counts(vendor: str) -> None:
 
 
 def test_large_results(cpu: str) -> None:
-    """Results that bypass the caches."""
+    """Check results so large that they are written with non-temporal stores."""
     cases = forward_cases(np.random.default_rng(12), (2100, 1024))
     check_all([c for c in cases if c.name in ("softmax", "layer_norm")])
 
@@ -213,14 +214,14 @@ def test_large_results(cpu: str) -> None:
     ("kind", "dtype"), [("cpu", "float64"), ("cpu", "float16"), ("cpu", "bfloat16"), ("poor", "float16")]
 )
 def test_dtypes(kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in be(kind, monkeypatch):
+    for _ in use_vendor(kind, monkeypatch):
         rng = np.random.default_rng(3)
         tolerance = {"float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
         check_all([c for c in forward_cases(rng, (5, 37), dtype, tolerance) if c.name != "log_softmax"])
 
 
 def layouts(rng: Any) -> dict[str, Array]:
-    """Arrays of one shape in many layouts."""
+    """Return arrays of one shape in many layouts."""
 
     def fresh(*shape: int) -> Array:
         return rng.standard_normal(shape).astype(np.float32)
@@ -258,12 +259,12 @@ def test_other_shapes(cpu: str) -> None:
     x = rng.standard_normal((4, 6)).astype(np.float32)
     t = rng.integers(0, 4, (6,))
     empty = np.zeros((4, 0), np.float32)
-    wide = rng.standard_normal((2, 40, 100)).astype(np.float32)
+    x3d = rng.standard_normal((2, 40, 100)).astype(np.float32)
     check_all([
         Case("softmax", (tensor(np.float32(3.0)),), (0,), 1.0),
-        Case("softmax", (tensor(wide),), (1,), softmax(wide, 1)),
-        Case("log_softmax", (tensor(wide),), (1,), log_softmax(wide, 1)),
-        Case("normalize_l2", (tensor(wide), 1e-12), (1,), wide / np.linalg.norm(wide, axis=1, keepdims=True)),
+        Case("softmax", (tensor(x3d),), (1,), softmax(x3d, 1)),
+        Case("log_softmax", (tensor(x3d),), (1,), log_softmax(x3d, 1)),
+        Case("normalize_l2", (tensor(x3d), 1e-12), (1,), x3d / np.linalg.norm(x3d, axis=1, keepdims=True)),
         Case("softmax", (tensor(x[:0]),), (0,), x[:0]),
         Case("softmax", (tensor(empty),), (1,), empty),
         Case("logsumexp_row", (tensor(x[0]),), (0, False), scipy.special.logsumexp(x[0].astype(float))),
@@ -280,7 +281,7 @@ def test_other_shapes(cpu: str) -> None:
     ])  # fmt: skip
 
 
-def test_a_result_may_be_the_operand(cpu: str) -> None:
+def test_in_place_and_strided_out(cpu: str) -> None:
     rng = np.random.default_rng(6)
     for n in (5, 33, 50):
         x = rng.standard_normal((7, n)).astype(np.float32)
@@ -300,13 +301,13 @@ def test_special_values(vendor: str) -> None:
     x = np.concatenate([x, np.repeat(x[:, 2:], 30, 1)], 1)
     with np.errstate(all="ignore"):
         shifted = np.exp(x.astype(float) - x.max(1, keepdims=True))
-        wanted = shifted / shifted.sum(1, keepdims=True)
+        expected = shifted / shifted.sum(1, keepdims=True)
         logs = (x.astype(float) - x.max(1, keepdims=True)) - np.log(shifted.sum(1, keepdims=True))
         total = scipy.special.logsumexp(x.astype(float), 1)
     cases = []
     for view in (x, x.T.copy().T):
         X = tensor(view)
-        cases += [Case("softmax", (X,), (1,), wanted), Case("log_softmax", (X,), (1,), logs),
+        cases += [Case("softmax", (X,), (1,), expected), Case("log_softmax", (X,), (1,), logs),
                   Case("logsumexp_row", (X,), (1, False), total)]  # fmt: skip
     check_all(cases)
 
@@ -314,7 +315,7 @@ def test_special_values(vendor: str) -> None:
 # Derivatives
 
 
-def named(record: OpRecord, operands: Sequence[Any], statics: Sequence[Any]) -> dict[str, Any]:
+def values_by_name(record: OpRecord, operands: Sequence[Any], statics: Sequence[Any]) -> dict[str, Any]:
     return dict(zip((*(o.name for o in record.operands), *record.statics), (*operands, *statics), strict=True))
 
 
@@ -324,33 +325,33 @@ def variant(record: OpRecord, operands: Sequence[Any]) -> OpRecord:
 
 
 def run(record: OpRecord, values: dict[str, Any]) -> tuple[Array, ...]:
-    """The results of `record` on arrays and numbers by name."""
-    operands = [_given(values[o.name]) for o in record.operands]
-    found = dispatch.call(record, operands, tuple(values[s] for s in record.statics))
-    return tuple(fetch(each) for each in (found if isinstance(found, tuple) else (found,)))
+    """Run `record` on arrays and numbers by name, and return its results."""
+    operands = [_to_operand(values[o.name]) for o in record.operands]
+    results = dispatch.call(record, operands, tuple(values[s] for s in record.statics))
+    return tuple(fetch(result) for result in (results if isinstance(results, tuple) else (results,)))
 
 
-def _given(value: Any) -> Any:
+def _to_operand(value: Any) -> Any:
     return tensor(value) if isinstance(value, np.ndarray) else value
 
 
-def pull(
+def pullback(
     record: OpRecord, values: dict[str, Any], seeds: Sequence[Array], parameter: str
 ) -> tuple[Array, OpRecord | None, dict[str, Any]]:
-    """The gradient of a parameter, the op that gave it, and what that was given."""
+    """Return the gradient of a parameter, the op that computed it, and that op's arguments by name."""
     rule = (record.gradients or {})[parameter]
-    everything = {**values, **dict(zip((o.name for o in record.outputs), run(record, values), strict=True))}
-    everything |= {seed_name(record, i): seed for i, seed in enumerate(seeds)}
+    all_values = {**values, **dict(zip((o.name for o in record.outputs), run(record, values), strict=True))}
+    all_values |= {seed_name(record, i): seed for i, seed in enumerate(seeds)}
     if rule.op is None:
-        return everything[rule.operands[0]], None, {}
+        return all_values[rule.operands[0]], None, {}
     target = registry[rule.op]
-    given = {o.name: everything[n] for o, n in zip(target.operands, rule.operands, strict=True)}
-    given.update({s: values[s] for s in target.statics})
-    return run(target, given)[rule.result or 0], target, given
+    arguments = {o.name: all_values[n] for o, n in zip(target.operands, rule.operands, strict=True)}
+    arguments.update({s: values[s] for s in target.statics})
+    return run(target, arguments)[rule.result or 0], target, arguments
 
 
 def check_gradients(rng: Any, record: OpRecord, values: dict[str, Any], order: int) -> None:
-    """Each gradient along a random direction, against a difference of the results."""
+    """Compare each gradient along a random direction with a central difference of the results."""
     if record.gradients is None:
         return
     seeds = [rng.standard_normal(out.shape) for out in run(record, values)]
@@ -359,18 +360,18 @@ def check_gradients(rng: Any, record: OpRecord, values: dict[str, Any], order: i
         value = values[operand.name]
         if operand.name not in record.gradients or not isinstance(value, np.ndarray):
             continue
-        found, target, given = pull(record, values, seeds, operand.name)
-        assert found.shape == value.shape, (record, operand)
+        gradient, target, arguments = pullback(record, values, seeds, operand.name)
+        assert gradient.shape == value.shape, (record, operand)
         direction, h = rng.standard_normal(value.shape), 1e-5
         above, below = (run(record, {**values, operand.name: value + s * h * direction}) for s in (1, -1))
-        moved = sum(np.sum(seed * (a - b)) for seed, a, b in zip(seeds, above, below, strict=True))
+        difference = sum(np.sum(seed * (a - b)) for seed, a, b in zip(seeds, above, below, strict=True))
         np.testing.assert_allclose(
-            np.sum(found * direction), moved / (2 * h), rtol=1e-5, atol=1e-6,
+            np.sum(gradient * direction), difference / (2 * h), rtol=1e-5, atol=1e-6,
             err_msg=f"{record.name} by {operand.name}",
         )  # fmt: skip
         if order > 1 and target is not None and target.name not in checked:
             checked.add(target.name)
-            check_gradients(rng, target, given, order - 1)
+            check_gradients(rng, target, arguments, order - 1)
 
 
 def gradient_calls(rng: Any) -> list[tuple[OpRecord, dict[str, Any]]]:
@@ -386,36 +387,36 @@ def gradient_calls(rng: Any) -> list[tuple[OpRecord, dict[str, Any]]]:
         ("layer_norm", (x, w, b, 1e-5), ((11,),)),
         ("layer_norm", (x, None, b, 1e-5), ((11,),)),
     ]
-    found = []
+    named_calls = []
     for name, operands, statics in calls:
         record = variant(registry[name], operands)
-        found.append((record, named(record, operands, statics)))
-    return found
+        named_calls.append((record, values_by_name(record, operands, statics)))
+    return named_calls
 
 
 def prebuild(record: OpRecord, values: dict[str, Any], order: int, plans: list[Any]) -> None:
-    """Plan everything that checking the gradients of a call will run, without running it."""
-    operands = [_given(values[o.name]) for o in record.operands]
-    planned = dispatch.plan_for(record, operands, tuple(values[s] for s in record.statics))
-    plans.append(planned)
+    """Append the plans of every op that checking the gradients of a call will run, without running it."""
+    operands = [_to_operand(values[o.name]) for o in record.operands]
+    plan = dispatch.plan_for(record, operands, tuple(values[s] for s in record.statics))
+    plans.append(plan)
     if order == 0 or record.gradients is None:
         return
-    made = {o.name: np.zeros(m.shape) for o, m in zip(record.outputs, planned.outputs, strict=True)}
-    made |= {seed_name(record, i): np.zeros(m.shape) for i, m in enumerate(planned.outputs)}
+    zeros = {o.name: np.zeros(m.shape) for o, m in zip(record.outputs, plan.outputs, strict=True)}
+    zeros |= {seed_name(record, i): np.zeros(m.shape) for i, m in enumerate(plan.outputs)}
     for operand in record.operands:
         if operand.name in record.gradients and isinstance(values[operand.name], np.ndarray):
             rule = record.gradients[operand.name]
             if rule.op is not None:
                 target = registry[rule.op]
-                everything = {**made, **values}
-                given = {o.name: everything[n] for o, n in zip(target.operands, rule.operands, strict=True)}
-                prebuild(target, given | {s: values[s] for s in target.statics}, order - 1, plans)
+                all_values = {**zeros, **values}
+                arguments = {o.name: all_values[n] for o, n in zip(target.operands, rule.operands, strict=True)}
+                prebuild(target, arguments | {s: values[s] for s in target.statics}, order - 1, plans)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_derivatives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     twice = ("softmax", "logsumexp_row", "layer_norm", "cross_entropy_row") if kind == "cpu" else ()
-    for _ in be(kind, monkeypatch):
+    for _ in use_vendor(kind, monkeypatch):
         rng = np.random.default_rng(7)
         calls = gradient_calls(rng)
         if kind == "gpu":
@@ -429,7 +430,7 @@ def test_derivatives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sums_over_rows(vendor: str) -> None:
-    """The gradients of weight and bias beside that of the input: many rows, several work-items, rows of every sort."""
+    """Check the gradients of weight and bias, which are sums over rows, for few and many rows of several lengths."""
     rng = np.random.default_rng(8)
     cases = []
     for rows, shape in ((0, (3,)), (1, (1,)), (3, (17,)), (700, (100,)), (65, (6, 5)), (2, (40000,))):
@@ -441,15 +442,15 @@ def test_sums_over_rows(vendor: str) -> None:
             W = tensor(np.ones(shape, np.float32))
             slope = hat * 0
             if rows:
-                flat, own = (a.reshape(rows, n).astype(float) for a in (g, hat))
-                slope = flat - flat.mean(1, keepdims=True) - own * (flat * own).mean(1, keepdims=True)
+                flat, normalized = (a.reshape(rows, n).astype(float) for a in (g, hat))
+                slope = flat - flat.mean(1, keepdims=True) - normalized * (flat * normalized).mean(1, keepdims=True)
                 slope = (slope / np.sqrt(x.reshape(rows, n).var(1, keepdims=True) + 1e-5)).reshape(x.shape)
-            wanted = (slope, (g * hat).sum(0, dtype=float), g.sum(0, dtype=float))
-            cases.append(Case("layer_norm_grad", (G, X, W, 1e-5), (shape,), wanted, 1e-4, f"n {n}"))
+            expected = (slope, (g * hat).sum(0, dtype=float), g.sum(0, dtype=float))
+            cases.append(Case("layer_norm_grad", (G, X, W, 1e-5), (shape,), expected, 1e-4, f"n {n}"))
     check_all(cases)
 
 
-def test_gradients_are_finite_far_out(cpu: str) -> None:
+def test_gradients_of_large_inputs_are_finite(cpu: str) -> None:
     rng = np.random.default_rng(9)
     x = rng.choice([-1e4, 0.0, 1e4, 3.0], (6, 20)).astype(np.float32)
     t = rng.integers(0, 20, 6)
@@ -462,46 +463,46 @@ def test_gradients_are_finite_far_out(cpu: str) -> None:
         ("normalize_l2", (x * 0, 1e-12), (-1,)),
     ):
         record = variant(registry[name], operands)
-        values = named(record, operands, statics)
+        values = values_by_name(record, operands, statics)
         seed = np.ones(run(record, values)[0].shape, np.float32)
-        found, _, _ = pull(record, values, [seed], "input")
-        assert np.isfinite(found).all(), name
+        gradient, _, _ = pullback(record, values, [seed], "input")
+        assert np.isfinite(gradient).all(), name
 
 
-def test_results_per_row_come_back_in_every_layout(cpu: str) -> None:
-    """One gradient a row, with the reduced dimension kept or not, expanded or not."""
+def test_gradients_of_row_results_in_every_layout(cpu: str) -> None:
+    """Pass one upstream gradient per row, expanded, with and without the reduced dimension."""
     rng = np.random.default_rng(10)
     x = rng.standard_normal((4, 7, 40)).astype(np.float32)
     total = scipy.special.logsumexp(x.astype(float), 1)
     g = np.broadcast_to(np.float32(2.0), (4, 40))
-    wanted = 2 * np.exp(x - total[:, None])
+    expected = 2 * np.exp(x - total[:, None])
     record = registry["logsumexp_row_grad_input"]
     for out, grad, keep in ((total, g, False), (total[:, None], g[:, None], True)):
-        Case(record.name, (tensor(grad), tensor(x), tensor(out.astype(np.float32))), (1, keep), wanted).check()
+        Case(record.name, (tensor(grad), tensor(x), tensor(out.astype(np.float32))), (1, keep), expected).check()
 
 
 # Errors
 
 
 def message(call: Callable[[], Any], kind: type[Exception]) -> str:
-    with pytest.raises(kind) as caught:
+    with pytest.raises(kind) as excinfo:
         call()
-    return str(caught.value)
+    return str(excinfo.value)
 
 
 def test_errors_name_op_and_shapes(cpu: str) -> None:
     x = tensor(np.zeros((3, 4), np.float32))
     norm, call = registry["layer_norm"], dispatch.call
-    found = message(lambda: call(norm, (x, None, None, 1e-5), ((5,),)), ShapeError)
-    assert "layer_norm" in found
-    assert "[5]" in found
-    assert "[3, 4]" in found
+    text = message(lambda: call(norm, (x, None, None, 1e-5), ((5,),)), ShapeError)
+    assert "layer_norm" in text
+    assert "[5]" in text
+    assert "[3, 4]" in text
     assert "[3]" in message(lambda: call(norm, (x, tensor(np.zeros(3, np.float32)), None, 1e-5), ((4,),)), ShapeError)
     message(lambda: call(norm, (x, None, None, 1e-5), ((),)), ShapeError)
     losses = registry["cross_entropy_row"]
-    found = message(lambda: call(losses, (x, tensor(np.zeros(4, int)), -100.0, 0.0), (-1,)), ShapeError)
-    assert "target" in found
-    assert "[3]" in found
+    text = message(lambda: call(losses, (x, tensor(np.zeros(4, int)), -100.0, 0.0), (-1,)), ShapeError)
+    assert "target" in text
+    assert "[3]" in text
     assert "int64" in message(lambda: call(registry["softmax"], (tensor(np.zeros((3, 4), int)),), (-1,)), DTypeError)
     message(lambda: call(registry["softmax"], (x,), (2,)), IndexOutOfRange)
     message(lambda: call(losses, (x, 3, -100.0, 0.0), (-1,)), ArgumentError)
@@ -509,7 +510,7 @@ def test_errors_name_op_and_shapes(cpu: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "found"),
+    ("spec", "pattern"),
     [
         ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  out: sum(inptu)", "input"),
         ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  let: {input: 1}\n  out: input", "let.input"),
@@ -520,15 +521,15 @@ def test_errors_name_op_and_shapes(cpu: str) -> None:
         ("- op: 'f(input, dim: int = -1)'\n  kind: rowwise\n  out: sum(input)\n  grad: {other: grad}", "other"),
     ],
 )
-def test_spec_errors(spec: str, found: str) -> None:
-    with pytest.raises(SpecErrors, match=found):
+def test_spec_errors(spec: str, pattern: str) -> None:
+    with pytest.raises(SpecErrors, match=pattern):
         load_text(spec)
 
 
 def test_an_optional_operand_is_a_factor_or_a_summand() -> None:
     spec = "- op: 'f(input, dim: int = -1, w: Row | None = None)'\n  kind: rowwise\n  out: exp(input - {})"
-    made = render_all(load_text(spec.format("w")), 0).records
-    assert "exp(input)" in made["f_plain"].op.outputs["out"]
+    records = render_all(load_text(spec.format("w")), 0).records
+    assert "exp(input)" in records["f_plain"].op.outputs["out"]
     with pytest.raises(SpecError, match="argument of cos"):
         render_all(load_text(spec.format("cos(w)")), 0)
 
@@ -548,7 +549,7 @@ def test_several_results(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spread: broadcast(max(input) - m)
 """
     register_generated(render_all(load_text(spec), 0))
-    for _ in be(kind, monkeypatch):
+    for _ in use_vendor(kind, monkeypatch):
         check_statistics(np.random.default_rng(11))
 
 
@@ -559,5 +560,5 @@ def check_statistics(rng: Any) -> None:
         m = x.mean(1, keepdims=True, dtype=float)
         expected = (x > m, x.min(1), np.prod(1 + x.astype(float) / 100, 1), np.where(np.arange(n) < 3, w, x) * x,
                     (x * m).sum(0), np.broadcast_to(x.max(1, keepdims=True) - m, x.shape))  # fmt: skip
-        for result, want in zip(results, expected, strict=True):
-            np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)
+        for result, reference in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, reference, rtol=1e-5, atol=1e-5)

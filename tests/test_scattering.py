@@ -1,6 +1,6 @@
-"""Reducing where indices meet, embeddings and bags, and indices of every spelling: what users call, and its errors.
+"""Check scatter reductions, embeddings and embedding bags, and every form of index that users may write.
 
-Expected values are loops over NumPy arrays, gradients central differences.
+Expected values come from loops over NumPy arrays, expected gradients from central differences.
 """
 
 from __future__ import annotations
@@ -28,44 +28,47 @@ def host(tensor: Any) -> Array:
     return tensor.detach().cpu().numpy()
 
 
-_rehearsing = False
+_is_collecting_kernels = False
 
 
-def together(test: Callable[..., None]) -> Callable[..., None]:
-    """A test that is gone through twice: first nothing is launched or compared, and the kernels are built together."""
+def build_kernels_first(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test twice, because compiling its kernels in one batch is faster than one at a time.
+
+    The first run only collects the kernels: it launches and compares nothing. The second run is the real test.
+    """
 
     @functools.wraps(test)
-    def run(*given: Any, **named: Any) -> None:
-        global _rehearsing
-        place = wg.device("cpu")
-        _rehearsing = True
+    def run(*args: Any, **kwargs: Any) -> None:
+        global _is_collecting_kernels
+        device = wg.device("cpu")
+        _is_collecting_kernels = True
         try:
-            with collecting(place) as steps, contextlib.suppress(Exception):
-                test(*given, **named)
+            with collecting(device) as steps, contextlib.suppress(Exception):
+                test(*args, **kwargs)
         finally:
-            _rehearsing = False
-        build(place, steps)
-        test(*given, **named)
+            _is_collecting_kernels = False
+        build(device, steps)
+        test(*args, **kwargs)
 
     return run
 
 
-def same(found: Any, expected: Any) -> None:
+def assert_equal(actual: Any, expected: Any) -> None:
     expected = np.asarray(expected)
-    assert tuple(found.shape) == expected.shape
-    if not _rehearsing:
-        np.testing.assert_array_equal(host(found), expected)
+    assert tuple(actual.shape) == expected.shape
+    if not _is_collecting_kernels:
+        np.testing.assert_array_equal(host(actual), expected)
 
 
-def near(found: Array, expected: Any, rtol: float = 1e-13, atol: float = 1e-14) -> None:
-    assert found.shape == np.shape(expected)
-    if not _rehearsing:
-        np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
+def assert_close(actual: Array, expected: Any, rtol: float = 1e-13, atol: float = 1e-14) -> None:
+    assert actual.shape == np.shape(expected)
+    if not _is_collecting_kernels:
+        np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)
 
 
-def slopes(function: Callable[..., Any], inputs: list[Any], *, second: bool = True) -> None:
-    """First and second derivatives are what differences say."""
-    if _rehearsing:
+def check_gradients(function: Callable[..., Any], inputs: list[Any], *, second: bool = True) -> None:
+    """Compare first and second derivatives with central differences."""
+    if _is_collecting_kernels:
         exercise(function, inputs)
         return
     assert wg.autograd.gradcheck(function, inputs)
@@ -84,99 +87,107 @@ _FUNCTIONS: dict[str, Callable[[Array], Any]] = {
 }  # fmt: skip
 
 
-def reduced(x: Array, places: list[tuple[int, ...]], values: list[Any], reduce: str, own: bool) -> Array:
-    """A loop: what meets at each place, reduced at once. Integers have means rounded down."""
+def reduce_reference(
+    x: Array, positions: list[tuple[int, ...]], values: list[Any], reduce: str, include_self: bool
+) -> Array:
+    """Reduce the values of each position in a loop. The mean of integers is rounded down."""
     out = x.copy()
-    for place in set(places):
-        met = [v for p, v in zip(places, values, strict=True) if p == place]
-        found = _FUNCTIONS[reduce](np.asarray([x[place], *met] if own else met, x.dtype))
-        out[place] = np.floor(found) if x.dtype.kind == "i" else found
+    for position in set(positions):
+        group = [v for p, v in zip(positions, values, strict=True) if p == position]
+        value = _FUNCTIONS[reduce](np.asarray([x[position], *group] if include_self else group, x.dtype))
+        out[position] = np.floor(value) if x.dtype.kind == "i" else value
     return out
 
 
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", _FUNCTIONS)
-@together
-def test_scatter_reduce(reduce: str, own: bool) -> None:
-    for dtype in ("float64", "int32") if own else ("float64",):
+@build_kernels_first
+def test_scatter_reduce(reduce: str, include_self: bool) -> None:
+    for dtype in ("float64", "int32") if include_self else ("float64",):
         x, source = (RNG.integers(-9, 9, s).astype(dtype) for s in ((4, 5), (6, 5)))
         index = RNG.integers(0, 4, (6, 4))
-        places = [(int(index[at]), at[1]) for at in np.ndindex(6, 4)]
-        expected = reduced(x, places, [source[at] for at in np.ndindex(6, 4)], reduce, own)
+        positions = [(int(index[position]), position[1]) for position in np.ndindex(6, 4)]
+        expected = reduce_reference(
+            x, positions, [source[position] for position in np.ndindex(6, 4)], reduce, include_self
+        )
         args = (0, wg.tensor(index), wg.tensor(source), reduce)
-        same(wg.scatter_reduce(wg.tensor(x), *args, include_self=own), expected)
+        assert_equal(wg.scatter_reduce(wg.tensor(x), *args, include_self=include_self), expected)
         target = wg.tensor(x)
-        assert target.scatter_reduce_(*args, include_self=own) is target
-        same(target, expected)
+        assert target.scatter_reduce_(*args, include_self=include_self) is target
+        assert_equal(target, expected)
         if reduce != "sum":
             row = RNG.integers(0, 4, 6)
-            places = [(int(row[i]), j) for i, j in np.ndindex(6, 5)]
-            expected = reduced(x, places, list(source.reshape(-1)), reduce, own)
+            positions = [(int(row[i]), j) for i, j in np.ndindex(6, 5)]
+            expected = reduce_reference(x, positions, list(source.reshape(-1)), reduce, include_self)
             args = (-2, wg.tensor(row), wg.tensor(source), reduce)
-            same(wg.tensor(x).index_reduce(*args, include_self=own), expected)
-            same(wg.tensor(x).index_reduce_(*args, include_self=own), expected)
+            assert_equal(wg.tensor(x).index_reduce(*args, include_self=include_self), expected)
+            assert_equal(wg.tensor(x).index_reduce_(*args, include_self=include_self), expected)
 
 
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", _FUNCTIONS)
-@together
-def test_gradients_of_scatter_reduce(reduce: str, own: bool) -> None:
-    values = RNG.permutation(12) / 4 - 1.4  # no two are equal, none is 0
+@build_kernels_first
+def test_gradients_of_scatter_reduce(reduce: str, include_self: bool) -> None:
+    values = RNG.permutation(12) / 4 - 1.4  # all different, none is 0
     index = wg.tensor([0, 2, 0, 0, 1, 2, 0])
     for zeros in ((), (6,), (6, 8)) if reduce == "prod" else ((),):
         values[list(zeros)] = 0
         x, source = leaf(values[:5]), leaf(values[5:])
-        slopes(lambda x, s: x.scatter_reduce(0, index, s, reduce, include_self=own), [x, source])
-        slopes(lambda x, s: (x * 2).scatter_reduce_(0, index, s, reduce, include_self=own), [x, source], second=False)
+        check_gradients(lambda x, s: x.scatter_reduce(0, index, s, reduce, include_self=include_self), [x, source])
+        check_gradients(
+            lambda x, s: (x * 2).scatter_reduce_(0, index, s, reduce, include_self=include_self),
+            [x, source],
+            second=False,
+        )
     if reduce != "sum":
         x, source = leaf(RNG.permutation(10).reshape(5, 2) / 4 + 0.3), leaf(RNG.permutation(14).reshape(7, 2) / 4 + 0.2)
-        slopes(lambda x, s: x.index_reduce(0, index, s, reduce, include_self=own), [x, source])
+        check_gradients(lambda x, s: x.index_reduce(0, index, s, reduce, include_self=include_self), [x, source])
 
 
-@together
-def test_extremes_share_their_gradient() -> None:
+@build_kernels_first
+def test_equal_extremes_share_the_gradient() -> None:
     x, source = leaf(np.array([2.0, 0.0])), leaf(np.array([2.0, 1.0, 2.0, 3.0]))
-    found = x.scatter_reduce(0, wg.tensor([0, 0, 0, 1]), source, "amax")
-    found.backward(wg.tensor([6.0, 5.0], dtype=wg.float64))
-    same(x.grad, [2.0, 0.0])
-    same(source.grad, [2.0, 0.0, 2.0, 5.0])
+    output = x.scatter_reduce(0, wg.tensor([0, 0, 0, 1]), source, "amax")
+    output.backward(wg.tensor([6.0, 5.0], dtype=wg.float64))
+    assert_equal(x.grad, [2.0, 0.0])
+    assert_equal(source.grad, [2.0, 0.0, 2.0, 5.0])
 
 
-@together
+@build_kernels_first
 def test_nan_is_the_extreme() -> None:
     x = wg.tensor([1.0, np.nan, 1.0, 1.0])
     source = wg.tensor([np.nan, 2.0, 0.0])
     for reduce, last in (("amax", 1.0), ("amin", 0.0)):
-        same(x.scatter_reduce(0, wg.tensor([0, 1, 2]), source, reduce), [np.nan, np.nan, last, 1.0])
+        assert_equal(x.scatter_reduce(0, wg.tensor([0, 1, 2]), source, reduce), [np.nan, np.nan, last, 1.0])
 
 
-@together
+@build_kernels_first
 def test_scatter_multiplies() -> None:
     x, index = wg.tensor([1.0, 2.0, 3.0]), wg.tensor([1, 1, 0])
-    same(x.scatter(0, index, 3.0, reduce="multiply"), [3.0, 18.0, 3.0])
-    same(x.clone().scatter_(0, index, wg.tensor([2.0, 4.0, 5.0]), reduce="multiply"), [5.0, 16.0, 3.0])
-    same(x.scatter(0, index, value=0.5, reduce="add"), [1.5, 3.0, 3.0])
+    assert_equal(x.scatter(0, index, 3.0, reduce="multiply"), [3.0, 18.0, 3.0])
+    assert_equal(x.clone().scatter_(0, index, wg.tensor([2.0, 4.0, 5.0]), reduce="multiply"), [5.0, 16.0, 3.0])
+    assert_equal(x.scatter(0, index, value=0.5, reduce="add"), [1.5, 3.0, 3.0])
 
 
-@together
-def test_put() -> None:
+@build_kernels_first
+def test_put_and_its_errors() -> None:
     values = np.arange(12.0).reshape(3, 4)
     x, index, source = wg.tensor(values), wg.tensor([[1, -1], [1, 4]]), wg.tensor(np.arange(1.0, 5.0))
     expected = values.copy()
     expected.reshape(-1)[[-1, 1, 4]] = [2, 3, 4]
-    same(x.put(index, source), expected)
+    assert_equal(x.put(index, source), expected)
     expected = values.copy()
     np.add.at(expected.reshape(-1), [1, -1, 1, 4], [1, 2, 3, 4])
-    same(x.T.contiguous().T.put_(index, source, accumulate=True), expected)
-    slopes(lambda x, s: x.put(index, s, True), [leaf(values), leaf(np.arange(4.0))], second=False)
+    assert_equal(x.T.contiguous().T.put_(index, source, accumulate=True), expected)
+    check_gradients(lambda x, s: x.put(index, s, True), [leaf(values), leaf(np.arange(4.0))], second=False)
     with pytest.raises(errors.IndexOutOfRange, match="one for each"):
         x.put(index, source[:3])
     with pytest.raises(errors.IndexOutOfRange, match=r"index 12 .* size 12"):
         x.put(wg.tensor([12]), source[:1])
 
 
-@together
-def test_results_go_where_they_are_wanted() -> None:
+@build_kernels_first
+def test_results_are_written_to_out() -> None:
     x, index = wg.tensor(np.arange(12.0).reshape(3, 4)), wg.tensor([[2, 0, 1, 0]])
     row = wg.tensor([2, 0])
     for call in (
@@ -188,18 +199,18 @@ def test_results_go_where_they_are_wanted() -> None:
         expected = call()
         out = wg.zeros(*expected.shape[::-1], dtype=expected.dtype).T
         assert call(out=out) is out
-        same(out, host(expected))
+        assert_equal(out, host(expected))
 
 
-@together
+@build_kernels_first
 def test_axis_is_another_name_of_dim() -> None:
     x, index, row = wg.tensor(np.arange(12.0).reshape(3, 4)), wg.tensor([[2, 0, 1, 0]]), wg.tensor([2, 0])
-    same(x.gather(axis=0, index=index), host(x.gather(0, index)))
-    same(wg.index_select(x, axis=1, index=row), host(x[:, [2, 0]]))
-    same(x.scatter_add(axis=0, index=index, src=x), host(x.scatter_add(0, index, x)))
-    same(wg.index_fill(x, axis=1, index=row, value=0.0), host(x.index_fill(1, row, 0.0)))
-    same(x.select(axis=1, index=2), host(x[:, 2]))
-    same(wg.narrow(x, axis=1, start=wg.tensor(1), length=2), host(x[:, 1:3]))
+    assert_equal(x.gather(axis=0, index=index), host(x.gather(0, index)))
+    assert_equal(wg.index_select(x, axis=1, index=row), host(x[:, [2, 0]]))
+    assert_equal(x.scatter_add(axis=0, index=index, src=x), host(x.scatter_add(0, index, x)))
+    assert_equal(wg.index_fill(x, axis=1, index=row, value=0.0), host(x.index_fill(1, row, 0.0)))
+    assert_equal(x.select(axis=1, index=2), host(x[:, 2]))
+    assert_equal(wg.narrow(x, axis=1, start=wg.tensor(1), length=2), host(x[:, 1:3]))
     with pytest.raises(errors.ArgumentError, match="dim and axis"):
         x.gather(0, axis=0, index=index)
 
@@ -207,92 +218,92 @@ def test_axis_is_another_name_of_dim() -> None:
 # Embeddings -----------------------------------------------------------------------------------------------------------
 
 TABLE = RNG.standard_normal((10, 3))
-BAGGED = RNG.integers(0, 10, 14)
+BAG_INDICES = RNG.integers(0, 10, 14)
 OFFSETS = np.array([0, 3, 3, 8])
-PARTS = [BAGGED[0:3], BAGGED[3:3], BAGGED[3:8], BAGGED[8:]]
+BAGS = [BAG_INDICES[0:3], BAG_INDICES[3:3], BAG_INDICES[3:8], BAG_INDICES[8:]]
 
 
 @pytest.mark.parametrize("norm_type", [2.0, float("inf")])
-@together
-def test_rows_that_are_read_are_renormalized(norm_type: float) -> None:
+@build_kernels_first
+def test_max_norm_renormalizes_the_rows_that_are_read(norm_type: float) -> None:
     weight, index = wg.tensor(TABLE, requires_grad=True), np.array([[1, 4], [4, 7]])
     expected = TABLE.copy()
     for row in (1, 4, 7):
-        size = np.linalg.norm(TABLE[row], norm_type)
-        expected[row] = TABLE[row] * (1.5 / (size + 1e-7) if size > 1.5 else 1)
+        norm = np.linalg.norm(TABLE[row], norm_type)
+        expected[row] = TABLE[row] * (1.5 / (norm + 1e-7) if norm > 1.5 else 1)
     assert not np.array_equal(expected, TABLE)
-    found = F.embedding(wg.tensor(index), weight, max_norm=1.5, norm_type=norm_type)
-    near(host(weight), expected, rtol=1e-14)
-    same(found, host(weight)[index])
+    output = F.embedding(wg.tensor(index), weight, max_norm=1.5, norm_type=norm_type)
+    assert_close(host(weight), expected, rtol=1e-14)
+    assert_equal(output, host(weight)[index])
     np.testing.assert_array_equal(host(weight)[[0, 2, 3]], TABLE[[0, 2, 3]])
 
 
-@together
-def test_gradients_divided_by_how_often_rows_are_read() -> None:
+@build_kernels_first
+def test_scale_grad_by_freq_divides_by_how_often_a_row_is_read() -> None:
     index, grad = np.array([1, 4, 4, 1, 4, 0]), RNG.standard_normal((6, 3))
     weight = wg.tensor(TABLE, requires_grad=True)
     F.embedding(wg.tensor(index), weight, padding_idx=-10, scale_grad_by_freq=True).backward(wg.tensor(grad))
     expected = np.zeros_like(TABLE)
     expected[1], expected[4] = grad[[0, 3]].mean(0), grad[[1, 2, 4]].mean(0)
-    near(host(weight.grad), expected, rtol=1e-14, atol=1e-15)
+    assert_close(host(weight.grad), expected, rtol=1e-14, atol=1e-15)
 
 
 def bag_reference(mode: str, padding: int | None, factors: Array | None = None) -> Array:
-    found = np.zeros((4, 3))
-    for i, part in enumerate(PARTS):
-        kept = part != (10 if padding is None else padding % 10)
-        rows = TABLE[part] * (1 if factors is None else factors[OFFSETS[i] : OFFSETS[i] + len(part), None])
-        if kept.any():
-            found[i] = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode](rows[kept], axis=0)
-    return found
+    output = np.zeros((4, 3))
+    for i, bag in enumerate(BAGS):
+        mask = bag != (10 if padding is None else padding % 10)
+        rows = TABLE[bag] * (1 if factors is None else factors[OFFSETS[i] : OFFSETS[i] + len(bag), None])
+        if mask.any():
+            output[i] = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode](rows[mask], axis=0)
+    return output
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-@together
+@build_kernels_first
 def test_bags(mode: str) -> None:
-    index, offsets = wg.tensor(BAGGED), wg.tensor(OFFSETS)
-    ends = wg.tensor([*OFFSETS, len(BAGGED)], dtype=wg.int32)
-    for padding in (None, int(BAGGED[4]), int(BAGGED[9]) - 10):
+    index, offsets = wg.tensor(BAG_INDICES), wg.tensor(OFFSETS)
+    ends = wg.tensor([*OFFSETS, len(BAG_INDICES)], dtype=wg.int32)
+    for padding in (None, int(BAG_INDICES[4]), int(BAG_INDICES[9]) - 10):
         expected = bag_reference(mode, padding)
-        for found in (
+        for actual in (
             F.embedding_bag(index, wg.tensor(TABLE), offsets, mode=mode, padding_idx=padding),
             F.embedding_bag(index, wg.tensor(TABLE), ends, mode=mode, padding_idx=padding, include_last_offset=True),
         ):
-            near(host(found), expected, rtol=1e-14, atol=1e-15)
+            assert_close(host(actual), expected, rtol=1e-14, atol=1e-15)
         weight = wg.tensor(TABLE, requires_grad=True)
-        slopes(
+        check_gradients(
             lambda w, p=padding: F.embedding_bag(index, w, offsets, mode=mode, padding_idx=p), [weight], second=False
         )
-    flat = F.embedding_bag(wg.tensor(BAGGED.reshape(2, 7)), wg.tensor(TABLE), mode=mode)
-    parts = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode](TABLE[BAGGED.reshape(2, 7)], axis=1)
-    near(host(flat), parts, rtol=1e-14)
-    same(F.embedding_bag(index[:0], wg.tensor(TABLE), offsets[:1], mode=mode), np.zeros((1, 3)))
+    flat = F.embedding_bag(wg.tensor(BAG_INDICES.reshape(2, 7)), wg.tensor(TABLE), mode=mode)
+    reduced = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode](TABLE[BAG_INDICES.reshape(2, 7)], axis=1)
+    assert_close(host(flat), reduced, rtol=1e-14)
+    assert_equal(F.embedding_bag(index[:0], wg.tensor(TABLE), offsets[:1], mode=mode), np.zeros((1, 3)))
 
 
-@together
+@build_kernels_first
 def test_weighted_bags() -> None:
-    index, offsets, factors = wg.tensor(BAGGED), wg.tensor(OFFSETS), RNG.standard_normal(14)
+    index, offsets, factors = wg.tensor(BAG_INDICES), wg.tensor(OFFSETS), RNG.standard_normal(14)
     weight = wg.tensor(TABLE, requires_grad=True)
-    found = F.embedding_bag(index, weight, offsets, mode="sum", per_sample_weights=wg.tensor(factors))
-    near(host(found), bag_reference("sum", None, factors), rtol=1e-13, atol=1e-14)
+    actual = F.embedding_bag(index, weight, offsets, mode="sum", per_sample_weights=wg.tensor(factors))
+    assert_close(host(actual), bag_reference("sum", None, factors), rtol=1e-13, atol=1e-14)
 
     def bags(w: Any, f: Any) -> Any:
         return F.embedding_bag(index, w, offsets, mode="sum", per_sample_weights=f, padding_idx=3)
 
-    slopes(bags, [weight, leaf(factors)])
+    check_gradients(bags, [weight, leaf(factors)])
 
 
-@together
-def test_layers_of_tables() -> None:
+@build_kernels_first
+def test_embedding_layers() -> None:
     layer = nn.EmbeddingBag(10, 3, mode="sum", padding_idx=-1, dtype=wg.float64)
     assert layer.padding_idx == 9
     assert not host(layer.weight)[9].any()
     assert str(layer) == "EmbeddingBag(10, 3, mode='sum', padding_idx=9)"
-    index, offsets = wg.tensor(BAGGED), wg.tensor(OFFSETS)
-    same(layer(index, offsets), host(F.embedding_bag(index, layer.weight, offsets, mode="sum", padding_idx=9)))
-    given = nn.EmbeddingBag.from_pretrained(wg.tensor(TABLE), mode="max")
-    assert not given.weight.requires_grad
-    near(host(given(index, offsets)), bag_reference("max", None))
+    index, offsets = wg.tensor(BAG_INDICES), wg.tensor(OFFSETS)
+    assert_equal(layer(index, offsets), host(F.embedding_bag(index, layer.weight, offsets, mode="sum", padding_idx=9)))
+    pretrained = nn.EmbeddingBag.from_pretrained(wg.tensor(TABLE), mode="max")
+    assert not pretrained.weight.requires_grad
+    assert_close(host(pretrained(index, offsets)), bag_reference("max", None))
     plain = nn.Embedding(10, 3, max_norm=1.0, scale_grad_by_freq=True, dtype=wg.float64)
     plain(wg.tensor([1, 2])).sum().backward()
     assert np.linalg.norm(host(plain.weight)[[1, 2]], axis=1).max() <= 1.0
@@ -301,59 +312,59 @@ def test_layers_of_tables() -> None:
         nn.Embedding(3, 4, sparse=True)
 
 
-@together
+@build_kernels_first
 def test_one_hot_of_other_shapes() -> None:
-    same(F.one_hot(wg.tensor(2), 4), [0, 0, 1, 0])
+    assert_equal(F.one_hot(wg.tensor(2), 4), [0, 0, 1, 0])
     assert tuple(F.one_hot(wg.zeros(0, 2, dtype=wg.int64), 3).shape) == (0, 2, 3)
     with pytest.raises(RuntimeError, match="num_classes"):
         F.one_hot(wg.zeros(0, dtype=wg.int64))
 
 
-# Indices of every spelling --------------------------------------------------------------------------------------------
+# Forms of indices -----------------------------------------------------------------------------------------------------
 
 
-@together
+@build_kernels_first
 def test_masks_of_uint8() -> None:
     values = RNG.standard_normal((4, 5))
     mask = (values > 0).astype(np.uint8)
-    for given in (mask, wg.tensor(mask)):
+    for index in (mask, wg.tensor(mask)):
         with pytest.warns(UserWarning, match="uint8"):
-            same(wg.tensor(values)[given], values[mask > 0])
-        written = wg.tensor(values)
+            assert_equal(wg.tensor(values)[index], values[mask > 0])
+        actual = wg.tensor(values)
         with pytest.warns(UserWarning, match="uint8"):
-            written[given] = 0.5
-        same(written, np.where(mask > 0, 0.5, values))
+            actual[index] = 0.5
+        assert_equal(actual, np.where(mask > 0, 0.5, values))
     with pytest.warns(UserWarning, match="uint8"):
-        same(wg.tensor(values)[:, wg.tensor(mask[0])], values[:, mask[0] > 0])
+        assert_equal(wg.tensor(values)[:, wg.tensor(mask[0])], values[:, mask[0] > 0])
     with pytest.warns(UserWarning, match="uint8"):
         assert tuple(wg.tensor(values)[wg.tensor(1, dtype=wg.uint8)].shape) == (1, 4, 5)
 
 
-@together
+@build_kernels_first
 def test_lists_of_sequences_are_tuples() -> None:
     values = np.arange(12.0).reshape(3, 4)
-    for item, like in (
+    for index, equivalent in (
         ([[0, 1], [1, 0]], ([0, 1], [1, 0])), ([slice(0, 2), 1], (slice(0, 2), 1)),
         ([None, wg.tensor([0, 2])], (None, [0, 2])),
     ):  # fmt: skip
         with pytest.warns(UserWarning, match="tuple"):
-            same(wg.tensor(values)[item], values[like])
-        written, expected = wg.tensor(values), values.copy()
-        expected[like] = -1
+            assert_equal(wg.tensor(values)[index], values[equivalent])
+        actual, expected = wg.tensor(values), values.copy()
+        expected[equivalent] = -1
         with pytest.warns(UserWarning, match="tuple"):
-            written[item] = -1
-        same(written, expected)
+            actual[index] = -1
+        assert_equal(actual, expected)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        same(wg.tensor(values)[[0, 2]], values[[0, 2]])
-        same(wg.tensor(values)[:, range(0, 4, 2)], values[:, ::2])
-        same(wg.tensor(values)[[True, False, True]], values[[0, 2]])
+        assert_equal(wg.tensor(values)[[0, 2]], values[[0, 2]])
+        assert_equal(wg.tensor(values)[:, range(0, 4, 2)], values[:, ::2])
+        assert_equal(wg.tensor(values)[[True, False, True]], values[[0, 2]])
 
 
 INDEX, SHAPE, DTYPE = errors.IndexOutOfRange, errors.ShapeError, errors.DTypeError
 X, ROW = wg.zeros(3, 4), wg.tensor([1])
-# (call, error, the builtin that PyTorch raises, what the message says)
-WRONG: dict[str, tuple[Callable[[], Any], type, type, str]] = {
+# (call, our error, the built-in exception that PyTorch raises, pattern of the message)
+INVALID_CALLS: dict[str, tuple[Callable[[], Any], type, type, str]] = {
     "gather": (lambda: X.gather(1, wg.tensor([[4]])), INDEX, RuntimeError, "index 4 .* size 4"),
     "scatter": (lambda: X.scatter(1, wg.tensor([[-1]]), 1.0), INDEX, RuntimeError, "index -1 .* size 4"),
     "index_select": (lambda: X.index_select(0, wg.tensor([3])), INDEX, IndexError, "index 3 .* size 3"),
@@ -387,63 +398,63 @@ WRONG: dict[str, tuple[Callable[[], Any], type, type, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_errors(what: str) -> None:
-    call, error, builtin, message = WRONG[what]
-    with pytest.raises(error, match=message) as caught:
+@pytest.mark.parametrize("case", INVALID_CALLS)
+def test_errors(case: str) -> None:
+    call, error, builtin, message = INVALID_CALLS[case]
+    with pytest.raises(error, match=message) as error_info:
         call()
-    assert isinstance(caught.value, builtin)
+    assert isinstance(error_info.value, builtin)
 
 
-# Many indices ---------------------------------------------------------------------------------------------------------
+# Large index tensors --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dim", [0, 1])
 def test_many_indices(dim: int) -> None:
-    """Kernels tell of indices out of range themselves where these are many; results of 8 MiB go past the caches."""
+    """Kernels check large index tensors themselves, and results of 8 MiB are stored past the caches."""
     rng = np.random.default_rng(1)
     shape = (2049, 1040)
     x, source = rng.standard_normal((2, *shape)).astype(np.float32)
     index = rng.integers(0, shape[dim], (shape[0], 64) if dim else (64, shape[1]))
     full = rng.integers(0, shape[dim], shape)
-    cut = source[tuple(slice(n) for n in index.shape)]
-    added = x.astype(np.float64)
-    beside = np.ogrid[: index.shape[0], : index.shape[1]]
-    np.add.at(added, (beside[0], index) if dim else (index, beside[1]), cut)
-    given, places, every = wg.tensor(x).requires_grad_(), wg.tensor(index), wg.tensor(full)
-    taken = wg.gather(given, dim, every)
-    found = wg.scatter_add(given, dim, places, wg.tensor(source))
-    np.testing.assert_array_equal(host(taken), np.take_along_axis(x, full, dim))
-    np.testing.assert_allclose(host(found), added, rtol=1e-5, atol=1e-5)
-    (taken.sum() + found.sum()).backward()
+    updates = source[tuple(slice(n) for n in index.shape)]
+    expected = x.astype(np.float64)
+    grid = np.ogrid[: index.shape[0], : index.shape[1]]
+    np.add.at(expected, (grid[0], index) if dim else (index, grid[1]), updates)
+    target, some_indices, all_indices = wg.tensor(x).requires_grad_(), wg.tensor(index), wg.tensor(full)
+    gathered = wg.gather(target, dim, all_indices)
+    scattered = wg.scatter_add(target, dim, some_indices, wg.tensor(source))
+    np.testing.assert_array_equal(host(gathered), np.take_along_axis(x, full, dim))
+    np.testing.assert_allclose(host(scattered), expected, rtol=1e-5, atol=1e-5)
+    (gathered.sum() + scattered.sum()).backward()
     counts = np.apply_along_axis(np.bincount, dim, full, minlength=shape[dim])
-    np.testing.assert_array_equal(host(given.grad), counts + 1)
-    whole = wg.scatter_add(wg.tensor(full), dim, places, wg.tensor(index))
-    assert whole.sum().item() == full.sum() + index.sum()
-    for wrong in (-1, shape[dim]):
-        for tensor in (places, every):
-            tensor[-1, 3] = wrong
-            with pytest.raises(errors.IndexOutOfRange, match=f"gather: index {wrong} "):
-                wg.gather(given, dim, tensor)
-            with pytest.raises(errors.IndexOutOfRange, match=f"scatter_add: index {wrong} "):
-                wg.scatter_add(given, dim, tensor, wg.tensor(source))
-            with pytest.raises(errors.IndexOutOfRange, match=f"scatter: index {wrong} "):
-                wg.scatter(given.detach(), dim, tensor, 1.0)
+    np.testing.assert_array_equal(host(target.grad), counts + 1)
+    integers = wg.scatter_add(wg.tensor(full), dim, some_indices, wg.tensor(index))
+    assert integers.sum().item() == full.sum() + index.sum()
+    for bad_index in (-1, shape[dim]):
+        for tensor in (some_indices, all_indices):
+            tensor[-1, 3] = bad_index
+            with pytest.raises(errors.IndexOutOfRange, match=f"gather: index {bad_index} "):
+                wg.gather(target, dim, tensor)
+            with pytest.raises(errors.IndexOutOfRange, match=f"scatter_add: index {bad_index} "):
+                wg.scatter_add(target, dim, tensor, wg.tensor(source))
+            with pytest.raises(errors.IndexOutOfRange, match=f"scatter: index {bad_index} "):
+                wg.scatter(target.detach(), dim, tensor, 1.0)
 
 
-# Huge extents ---------------------------------------------------------------------------------------------------------
+# More than 2^31 elements ----------------------------------------------------------------------------------------------
 
 
-@together
+@build_kernels_first
 def test_more_than_2_31_elements() -> None:
-    """Expanded tensors, whose elements share memory: places behind 2^31, in 64 bit from end to end."""
+    """Index beyond 2^31 into expanded tensors, whose elements share memory: offsets must have 64 bits throughout."""
     huge = (1 << 33) + 5
     x = wg.tensor([3.0, 4.0]).reshape(2, 1).expand(2, huge)
-    places = wg.tensor([huge - 1, 0, 1 << 31])
-    same(x.index_select(1, places), [[3, 3, 3], [4, 4, 4]])
-    same(x[:, places], [[3, 3, 3], [4, 4, 4]])
-    same(wg.gather(x, 1, places.expand(2, 3)), [[3, 3, 3], [4, 4, 4]])
-    same(x.take(wg.tensor([huge - 1, huge, 2 * huge - 1, -1])), [3, 4, 4, 4])
+    indices = wg.tensor([huge - 1, 0, 1 << 31])
+    assert_equal(x.index_select(1, indices), [[3, 3, 3], [4, 4, 4]])
+    assert_equal(x[:, indices], [[3, 3, 3], [4, 4, 4]])
+    assert_equal(wg.gather(x, 1, indices.expand(2, 3)), [[3, 3, 3], [4, 4, 4]])
+    assert_equal(x.take(wg.tensor([huge - 1, huge, 2 * huge - 1, -1])), [3, 4, 4, 4])
     with pytest.raises(errors.IndexOutOfRange, match=str(huge)):
         x.index_select(1, wg.tensor([huge]))
 

@@ -1,4 +1,4 @@
-"""Schedules against their definitions: rates, where they go on from, what they warn of and refuse."""
+"""Check learning-rate schedules: rates against their formulas, resuming, warnings and errors."""
 
 import copy
 import math
@@ -14,12 +14,12 @@ from weftgrad.optim import lr_scheduler
 def rates(make, count, lr=0.8):
     optimizer = optim.SGD([nn.Parameter(wg.ones(1))], lr=lr)
     schedule = make(optimizer)
-    found = []
+    history = []
     for _ in range(count):
-        found.append(optimizer.param_groups[0]["lr"])
+        history.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
-    return found
+    return history
 
 
 def test_schedules():
@@ -50,7 +50,7 @@ def options_of(optimizer):
 
 
 class Halving:
-    """A callable with attributes, which are saved."""
+    """A callable object; a schedule saves its attributes."""
 
     def __init__(self, rate):
         self.rate = rate
@@ -64,7 +64,7 @@ def sequence(optimizer):
     return lr_scheduler.SequentialLR(optimizer, [first, lr_scheduler.ExponentialLR(optimizer, 0.5)], [4])
 
 
-EVERY = {
+SCHEDULES = {
     "lambda": (lambda o: lr_scheduler.LambdaLR(o, [lambda e: 0.9**e, Halving(0.5)]), lambda e: 0.8 * 0.9**e),
     "multiplicative": (lambda o: lr_scheduler.MultiplicativeLR(o, lambda e: 0.5), lambda e: 0.8 * 0.5**e),
     "restarts": (lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 2, 2, 0.1), lambda e: 0.1 + 0.35 * (
@@ -82,34 +82,34 @@ EVERY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_schedules_and_where_they_go_on(name):
-    """The first group's rate by its formula; saved in the middle, all options go on the same elsewhere."""
-    make, formula = EVERY[name]
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_follow_their_formulas_and_resume_from_saved_state(name):
+    """The rate of the first group follows its formula, and a schedule resumed from a saved state continues alike."""
+    make, formula = SCHEDULES[name]
 
-    def made():
+    def build_pair():
         params = [nn.Parameter(wg.ones(1)) for _ in range(2)]
         optimizer = optim.SGD([{"params": params[:1]}, {"params": params[1:], "lr": 0.3}], lr=0.8, momentum=0.9)
         return optimizer, make(optimizer)
 
-    optimizer, schedule = made()
-    other = other_schedule = None
+    optimizer, schedule = build_pair()
+    resumed = resumed_schedule = None
     for epoch in range(14):
         np.testing.assert_allclose(optimizer.param_groups[0]["lr"], formula(epoch), rtol=1e-12)
         assert schedule.get_last_lr() == [g["lr"] for g in optimizer.param_groups]
         if epoch == 5:
             saved = copy.deepcopy((optimizer.state_dict(), schedule.state_dict()))
-            other, other_schedule = made()
-            other.load_state_dict(saved[0])
-            other_schedule.load_state_dict(saved[1])
-        for optimizer_of, schedule_of in ((optimizer, schedule), (other, other_schedule)):
-            if optimizer_of is not None:
-                optimizer_of.step()
-                schedule_of.step()
-        assert other is None or options_of(other) == options_of(optimizer)
+            resumed, resumed_schedule = build_pair()
+            resumed.load_state_dict(saved[0])
+            resumed_schedule.load_state_dict(saved[1])
+        for current_optimizer, current_schedule in ((optimizer, schedule), (resumed, resumed_schedule)):
+            if current_optimizer is not None:
+                current_optimizer.step()
+                current_schedule.step()
+        assert resumed is None or options_of(resumed) == options_of(optimizer)
 
 
-def test_schedules_go_on_from_an_epoch():
+def test_schedules_resume_from_last_epoch():
     optimizer = optim.SGD([nn.Parameter(wg.ones(1))], lr=0.1)
     with pytest.raises(KeyError, match="initial_lr"):
         lr_scheduler.StepLR(optimizer, 2, last_epoch=3)
@@ -118,7 +118,7 @@ def test_schedules_go_on_from_an_epoch():
     assert (schedule.last_epoch, optimizer.param_groups[0]["lr"]) == (4, 0.05)
 
 
-def test_what_schedules_warn_of():
+def test_warnings():
     param = nn.Parameter(wg.ones(1))
     with pytest.warns(UserWarning, match=r"scheduler.step\(\) was called before optimizer"):
         lr_scheduler.StepLR(optim.SGD([param]), 2).step()
@@ -138,7 +138,7 @@ def test_what_schedules_warn_of():
         schedule.step()
 
 
-def test_what_schedules_refuse():
+def test_invalid_arguments_raise():
     optimizer = optim.SGD([nn.Parameter(wg.ones(1))], lr=0.1)
     plain = lr_scheduler.StepLR(optimizer, 2)
     plateau = lr_scheduler.ReduceLROnPlateau(optimizer)
@@ -160,8 +160,8 @@ def test_what_schedules_refuse():
 def test_reduce_on_plateau():
     optimizer = optim.SGD([nn.Parameter(wg.ones(1))], lr=1.0)
     schedule = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
-    found = []
+    history = []
     for loss in (3.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0):
         schedule.step(loss)
-        found.append(optimizer.param_groups[0]["lr"])
-    assert found == [1, 1, 1, 0.5, 0.5, 0.25, 0.25]
+        history.append(optimizer.param_groups[0]["lr"])
+    assert history == [1, 1, 1, 0.5, 0.5, 0.25, 0.25]

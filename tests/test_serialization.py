@@ -1,4 +1,4 @@
-"""Saving and loading: what comes back, shared memory, other devices, and files that are cut off, damaged or hostile."""
+"""Check `save` and `load`: restored values, shared memory, other devices, and truncated, damaged or hostile files."""
 
 import collections
 import io
@@ -15,25 +15,25 @@ from weftgrad import serialization
 from weftgrad.runtime.errors import ArgumentError, DeviceError
 
 
-def saved(value):
+def save_to_bytes(value):
     file = io.BytesIO()
     wg.save(value, file)
     return file.getvalue()
 
 
-def loaded(data, *args, **kwargs):
+def load_from_bytes(data, *args, **kwargs):
     return wg.load(io.BytesIO(data), *args, **kwargs)
 
 
-def again(value, **kwargs):
-    return loaded(saved(value), **kwargs)
+def save_and_load(value, **kwargs):
+    return load_from_bytes(save_to_bytes(value), **kwargs)
 
 
 def vector(*values, **kwargs):
     return wg.tensor(np.array(values, np.float32), device="cpu", **kwargs)
 
 
-def test_values_of_every_kind_come_back(tmp_path):
+def test_saved_values_are_restored(tmp_path):
     state = collections.OrderedDict(weight=vector(1, 2, 3), steps=7)
     state._metadata = {"version": 1}
     value = {
@@ -44,53 +44,53 @@ def test_values_of_every_kind_come_back(tmp_path):
     }  # fmt: skip
     path = tmp_path / "all.pt"
     wg.save(value, path)
-    wg.save(value, str(path))  # over the first
-    found = wg.load(path)
+    wg.save(value, str(path))  # overwrites the first file
+    actual = wg.load(path)
     assert list(tmp_path.iterdir()) == [path]
-    assert found.keys() == value.keys()
-    assert found["state"]["weight"].tolist() == [1, 2, 3]
-    assert type(found["state"]) is collections.OrderedDict
-    assert found["state"]._metadata == {"version": 1}
-    assert found["array"].tolist() == [0, 1, 2]
-    assert found["generator"].initial_seed() == 5
-    assert found["empty"].shape == (0, 3)
+    assert actual.keys() == value.keys()
+    assert actual["state"]["weight"].tolist() == [1, 2, 3]
+    assert type(actual["state"]) is collections.OrderedDict
+    assert actual["state"]._metadata == {"version": 1}
+    assert actual["array"].tolist() == [0, 1, 2]
+    assert actual["generator"].initial_seed() == 5
+    assert actual["empty"].shape == (0, 3)
     for name in ("nested", "dtype", "device", "count", "queue", "number", "slice", "bytes", "complex"):
-        assert found[name] == value[name], name
+        assert actual[name] == value[name], name
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])
-def test_bits_of_dtypes(dtype):
+def test_dtypes_and_values_are_restored(dtype):
     values = wg.tensor([0.0, 1.0, 1.0], dtype=getattr(wg, dtype), device="cpu")
-    found = again(values)
-    assert found.dtype is values.dtype
-    assert found.tolist() == [0, 1, 1]
+    actual = save_and_load(values)
+    assert actual.dtype is values.dtype
+    assert actual.tolist() == [0, 1, 1]
 
 
 def test_classes_and_gradients():
     leaf = wg.nn.Parameter(vector(1, 2))
     fixed = wg.nn.Parameter(vector(1), requires_grad=False)
-    found = again([leaf, fixed, vector(1, requires_grad=True), leaf])
-    assert [type(f) for f in found[:3]] == [wg.nn.Parameter, wg.nn.Parameter, wg.Tensor]
-    assert [f.requires_grad for f in found] == [True, False, True, True]
-    assert found[0] is found[3]
-    computed = again({"loss": (leaf * 2).sum()})["loss"]  # as tutorials save it: a leaf now
+    restored = save_and_load([leaf, fixed, vector(1, requires_grad=True), leaf])
+    assert [type(f) for f in restored[:3]] == [wg.nn.Parameter, wg.nn.Parameter, wg.Tensor]
+    assert [f.requires_grad for f in restored] == [True, False, True, True]
+    assert restored[0] is restored[3]
+    computed = save_and_load({"loss": (leaf * 2).sum()})["loss"]  # as tutorials save a loss: it is loaded as a leaf
     assert (computed.item(), computed.is_leaf, computed.requires_grad) == ((leaf * 2).sum().item(), True, True)
     assert pickle.loads(pickle.dumps(leaf * 2)).tolist() == (leaf * 2).tolist()
 
 
-def test_tensors_share_what_they_shared():
+def test_views_of_one_tensor_still_share_memory():
     base = wg.tensor(np.arange(12, dtype=np.float32).reshape(3, 4), device="cpu")
-    other, part, turned = again([base[2], base[1:, ::2], base.T])
-    np.testing.assert_array_equal(part.numpy(), [[4, 6], [8, 10]])
-    assert turned.stride() == (1, 4)
-    turned.numpy()[2, 1] = 50.0
-    assert part.tolist() == [[4, 50], [8, 10]]
-    assert other.tolist() == [8, 9, 10, 11]
+    row, strided, transposed = save_and_load([base[2], base[1:, ::2], base.T])
+    np.testing.assert_array_equal(strided.numpy(), [[4, 6], [8, 10]])
+    assert transposed.stride() == (1, 4)
+    transposed.numpy()[2, 1] = 50.0
+    assert strided.tolist() == [[4, 50], [8, 10]]
+    assert row.tolist() == [8, 9, 10, 11]
 
 
-def test_only_what_is_reached_is_written():
+def test_only_the_elements_of_a_view_are_written():
     large = wg.zeros(100_000, device="cpu")
-    assert len(saved(large[500:600])) < 1000
+    assert len(save_to_bytes(large[500:600])) < 1000
 
 
 def test_several_in_one_file():
@@ -103,45 +103,45 @@ def test_several_in_one_file():
 
 @pytest.mark.parametrize(
     "location",
-    ["opencl:0", wg.device("opencl:0"), {"cpu": "opencl:0"}, lambda stored, place: stored.to("opencl:0"),
-     lambda stored, place: {"cpu": "opencl:0"}[place]],
+    ["opencl:0", wg.device("opencl:0"), {"cpu": "opencl:0"}, lambda stored, device_name: stored.to("opencl:0"),
+     lambda stored, device_name: {"cpu": "opencl:0"}[device_name]],
 )  # fmt: skip
 def test_map_location(location):
-    assert str(again(vector(1, 2), map_location=location).device) == "opencl:0"
-    data = saved([vector(1, 2).to("opencl:0"), vector(3)])
-    back = loaded(data, map_location={"opencl:0": "cpu"})
-    assert [t.tolist() for t in back] == [[1, 2], [3]]
-    assert {str(t.device) for t in back} == {"cpu"}
-    kept = loaded(data, map_location=lambda stored, place: None)
-    assert [str(t.device) for t in kept] == ["opencl:0", "cpu"]
-    assert [str(t.device) for t in loaded(data, lambda stored, place: stored)] == ["cpu", "cpu"]
+    assert str(save_and_load(vector(1, 2), map_location=location).device) == "opencl:0"
+    data = save_to_bytes([vector(1, 2).to("opencl:0"), vector(3)])
+    on_cpu = load_from_bytes(data, map_location={"opencl:0": "cpu"})
+    assert [t.tolist() for t in on_cpu] == [[1, 2], [3]]
+    assert {str(t.device) for t in on_cpu} == {"cpu"}
+    unmapped = load_from_bytes(data, map_location=lambda stored, device_name: None)
+    assert [str(t.device) for t in unmapped] == ["opencl:0", "cpu"]
+    assert [str(t.device) for t in load_from_bytes(data, lambda stored, device_name: stored)] == ["cpu", "cpu"]
 
 
-def test_a_device_that_is_not_here():
-    data = saved(vector(1)).replace(b"\x8c\x03cpu", b"\x8c\x03xpu")
+def test_an_unknown_device():
+    data = save_to_bytes(vector(1)).replace(b"\x8c\x03cpu", b"\x8c\x03xpu")
     header = serialization._HEADER
     magic, version, size, count, _ = header.unpack(data[: header.size])
     text = data[header.size : header.size + size]
     data = header.pack(magic, version, size, count, zlib.crc32(text)) + data[header.size :]
     with pytest.raises(DeviceError, match=r"'xpu'.*map_location='cpu'"):
-        loaded(data)
-    assert loaded(data, map_location="cpu").tolist() == [1]
+        load_from_bytes(data)
+    assert load_from_bytes(data, map_location="cpu").tolist() == [1]
 
 
 def test_files_cut_off_or_damaged():
-    data = saved({"a": vector(1, 2, 3), "b": vector(4)})
+    data = save_to_bytes({"a": vector(1, 2, 3), "b": vector(4)})
     for end in range(1, len(data)):
         with pytest.raises(ArgumentError, match=r"cut off|no file of"):
-            loaded(data[:end])
-    for at in (50, len(data) - 1):
+            load_from_bytes(data[:end])
+    for position in (50, len(data) - 1):
         broken = bytearray(data)
-        broken[at] ^= 1
+        broken[position] ^= 1
         with pytest.raises(ArgumentError, match="damaged"):
-            loaded(bytes(broken))
+            load_from_bytes(bytes(broken))
     kinds = {b"": "empty", b"PK\x03\x04..": "torch", b"\x93NUMPY": "numpy.load", b"GIF89a": "no file"}
     for foreign, word in kinds.items():
         with pytest.raises(ArgumentError, match=word):
-            loaded(foreign)
+            load_from_bytes(foreign)
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path):
@@ -158,8 +158,8 @@ class Evil:
         return pathlib.Path("/nowhere").unlink, ()
 
 
-class Setting:
-    """A pickle that sets the state of a tensor: where its memory begins."""
+class StateSetter:
+    """Pickles as a tensor whose state is set to an offset outside of its memory."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -176,38 +176,38 @@ class Settings:
 def test_code_is_refused():
     for value in (Evil(), pathlib.Path("x"), np.random.default_rng(0)):
         with pytest.raises(ArgumentError, match="weights_only=False"):
-            again(value)
+            save_and_load(value)
     with pytest.raises(ArgumentError, match="sets the state of a Tensor"):
-        loaded(pickle.dumps(Setting(vector(1))))
-    assert again(pathlib.Path("x"), weights_only=False) == pathlib.Path("x")
+        load_from_bytes(pickle.dumps(StateSetter(vector(1))))
+    assert save_and_load(pathlib.Path("x"), weights_only=False) == pathlib.Path("x")
     with pytest.raises(ArgumentError, match="Settings"):
-        again(Settings(2))
+        save_and_load(Settings(2))
     with serialization.safe_globals([Settings]):
-        assert again(Settings(2)).rate == 2
+        assert save_and_load(Settings(2)).rate == 2
     assert serialization.get_safe_globals() == []
 
 
-def test_what_a_file_says_of_memory_is_checked():
-    place = serialization._Place(0, "cpu")
-    place.content = np.zeros(16, np.uint8)
-    make = serialization._rebuild
-    assert make(wg.Tensor, place, wg.float32, (2, 2), (2, 1), 0, False).tolist() == [[0, 0], [0, 0]]
+def test_sizes_and_strides_in_a_file_are_checked():
+    memory = serialization._FileMemory(0, "cpu")
+    memory.content = np.zeros(16, np.uint8)
+    rebuild = serialization._rebuild
+    assert rebuild(wg.Tensor, memory, wg.float32, (2, 2), (2, 1), 0, False).tolist() == [[0, 0], [0, 0]]
     outside = [((5,), (1,), 0), ((2,), (4,), 0), ((2,), (-1,), 0), ((1,), (1,), 2), ((1,), (1,), 16)]
     for shape, strides, start in outside:
         with pytest.raises(ArgumentError, match="damaged"):
-            make(wg.Tensor, place, wg.float32, shape, strides, start, False)
+            rebuild(wg.Tensor, memory, wg.float32, shape, strides, start, False)
     for kind, dtype, shape in ((int, wg.float32, (1,)), (wg.Tensor, "float32", (1,)), (wg.Tensor, wg.float32, (-1,))):
         with pytest.raises(ArgumentError, match="damaged"):
-            make(kind, place, dtype, shape, (1,), 0, False)
+            rebuild(kind, memory, dtype, shape, (1,), 0, False)
 
 
 def test_plain_pickles_are_read():
-    found = loaded(pickle.dumps({"a": [vector(1, 2)]}), map_location="cpu")
-    assert found["a"][0].tolist() == [1, 2]
+    actual = load_from_bytes(pickle.dumps({"a": [vector(1, 2)]}), map_location="cpu")
+    assert actual["a"][0].tolist() == [1, 2]
 
 
-def test_the_pickle_holds_no_memory():
-    text = saved(wg.zeros(10_000, device="cpu"))
+def test_the_pickle_holds_no_tensor_elements():
+    text = save_to_bytes(wg.zeros(10_000, device="cpu"))
     size = serialization._HEADER.unpack(text[: serialization._HEADER.size])[2]
     body = text[serialization._HEADER.size : serialization._HEADER.size + size]
     assert all(len(arg) < 100 for _, arg, _ in pickletools.genops(body) if isinstance(arg, (bytes, str)))

@@ -1,4 +1,7 @@
-"""Shape work as users call it: joined, cut, repeated, padded, contracted; what the table of ops does not have."""
+"""Check functions that change shapes, as users call them: padding, concatenation, splitting, repetition, einsum.
+
+The generated test suite checks single ops. This file checks the functions that are composed of several.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ RNG = np.random.default_rng(0)
 Array = Any
 
 
-def whole(*shape: int, dtype: str = "float32") -> Array:
+def random_integers(*shape: int, dtype: str = "float32") -> Array:
     return RNG.integers(-9, 10, shape).astype(dtype)
 
 
-def same(found: Any, expected: Any) -> None:
-    """Equal elements, shape and dtype."""
-    if isinstance(found, (tuple, list)):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            same(one, other)
+def assert_equal(actual: Any, expected: Any) -> None:
+    """Check that elements, shape and dtype are equal, in every tensor of a tuple or list."""
+    if isinstance(actual, (tuple, list)):
+        assert len(actual) == len(expected)
+        for actual_part, expected_part in zip(actual, expected, strict=True):
+            assert_equal(actual_part, expected_part)
         return
-    array = found.detach().numpy()
+    array = actual.detach().numpy()
     assert array.dtype == np.asarray(expected).dtype
     np.testing.assert_array_equal(array, expected)
 
@@ -43,14 +46,14 @@ MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "cir
 
 @pytest.mark.parametrize("mode", MODES)
 def test_padding_starts_at_the_last_dimension(mode: str) -> None:
-    x = whole(2, 3, 4, 5)
-    same(F.pad(wg.tensor(x), (1, 2, 3, 0), mode), np.pad(x, ((0, 0), (0, 0), (3, 0), (1, 2)), MODES[mode]))  # type: ignore[call-overload]
-    same(F.pad(wg.tensor(x), (2, -1), mode) if mode == "constant" else F.pad(wg.tensor(x[0]), (2, -1), mode),
-         _cut(x if mode == "constant" else x[0], mode))  # fmt: skip
+    x = random_integers(2, 3, 4, 5)
+    assert_equal(F.pad(wg.tensor(x), (1, 2, 3, 0), mode), np.pad(x, ((0, 0), (0, 0), (3, 0), (1, 2)), MODES[mode]))  # type: ignore[call-overload]
+    assert_equal(F.pad(wg.tensor(x), (2, -1), mode) if mode == "constant" else F.pad(wg.tensor(x[0]), (2, -1), mode),
+         _pad_and_crop(x if mode == "constant" else x[0], mode))  # fmt: skip
 
 
-def _cut(x: Array, mode: str) -> Array:
-    """Two places in front of the last dimension, one less behind; a circle is one of what is left."""
+def _pad_and_crop(x: Array, mode: str) -> Array:
+    """Pad the last dimension by 2 in front and crop 1 at its end; circular padding wraps after cropping."""
     lead = ((0, 0),) * (x.ndim - 1)
     if mode == "circular":
         return np.pad(x[..., :-1], (*lead, (2, 0)), "wrap")
@@ -59,10 +62,10 @@ def _cut(x: Array, mode: str) -> Array:
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "uint8", "float16"])
 def test_padding_with_a_number(dtype: str) -> None:
-    x = whole(3, 4).astype(dtype)
-    same(F.pad(wg.tensor(x).t(), (1, 0, 0, 2), value=3), np.pad(x.T, ((0, 2), (1, 0)), constant_values=3))
-    same(F.pad(wg.tensor(x), (-2, 0)), x[:, 2:])
-    same(F.pad(wg.zeros(0, 2, dtype=getattr(wg, dtype)), (1, 1, 2, 0), value=1), np.ones((2, 4), dtype))
+    x = random_integers(3, 4).astype(dtype)
+    assert_equal(F.pad(wg.tensor(x).t(), (1, 0, 0, 2), value=3), np.pad(x.T, ((0, 2), (1, 0)), constant_values=3))
+    assert_equal(F.pad(wg.tensor(x), (-2, 0)), x[:, 2:])
+    assert_equal(F.pad(wg.zeros(0, 2, dtype=getattr(wg, dtype)), (1, 1, 2, 0), value=1), np.ones((2, 4), dtype))
 
 
 def test_padding_has_derivatives_of_any_order() -> None:
@@ -87,26 +90,26 @@ def test_padding_has_derivatives_of_any_order() -> None:
         (lambda x: F.pad(x, (0.5, 1)), TypeError),
     ],
 )
-def test_paddings_that_do_not_fit(call: Any, error: type[Exception]) -> None:
+def test_invalid_paddings_raise(call: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="pad"):
         call(wg.ones(4, 5))
 
 
 def test_padding_layers() -> None:
-    x = whole(1, 2, 3, 4)
+    x = random_integers(1, 2, 3, 4)
     t = wg.tensor(x)
-    same(nn.ReflectionPad2d(1)(t), np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), "reflect"))
-    same(nn.ReplicationPad1d((0, 2))(t[0]), np.pad(x[0], ((0, 0), (0, 0), (0, 2)), "edge"))
-    same(nn.CircularPad1d(2)(t[0]), np.pad(x[0], ((0, 0), (0, 0), (2, 2)), "wrap"))
-    same(nn.ConstantPad3d(1, 7.0)(t), np.pad(x, ((0, 0), (1, 1), (1, 1), (1, 1)), constant_values=7))
-    same(nn.ZeroPad2d((0, 0, 1, 0))(t), np.pad(x, ((0, 0), (0, 0), (1, 0), (0, 0))))
+    assert_equal(nn.ReflectionPad2d(1)(t), np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), "reflect"))
+    assert_equal(nn.ReplicationPad1d((0, 2))(t[0]), np.pad(x[0], ((0, 0), (0, 0), (0, 2)), "edge"))
+    assert_equal(nn.CircularPad1d(2)(t[0]), np.pad(x[0], ((0, 0), (0, 0), (2, 2)), "wrap"))
+    assert_equal(nn.ConstantPad3d(1, 7.0)(t), np.pad(x, ((0, 0), (1, 1), (1, 1), (1, 1)), constant_values=7))
+    assert_equal(nn.ZeroPad2d((0, 0, 1, 0))(t), np.pad(x, ((0, 0), (0, 0), (1, 0), (0, 0))))
     assert repr(nn.ConstantPad1d(1, 2.0)) == "ConstantPad1d(padding=(1, 1), value=2.0)"
     assert repr(nn.ZeroPad2d(3)) == "ZeroPad2d((3, 3, 3, 3))"
     with pytest.raises(TypeError, match="ReflectionPad2d"):
         nn.ReflectionPad2d((1, 2))
 
 
-# Products -------------------------------------------------------------------------------------------------------------
+# Products and einsum --------------------------------------------------------------------------------------------------
 
 SIZES = {"i": 3, "j": 4, "k": 5, "l": 2, "b": 2, "A": 3}
 EQUATIONS = (
@@ -122,65 +125,67 @@ def test_einsum(equation: str) -> None:
         tuple(n for part in term.replace("...", "+") for n in ((2, 3) if part == "+" else (SIZES[part],)))
         for term in equation.partition("->")[0].split(",")
     ]
-    arrays = [whole(*shape, dtype="float64") for shape in shapes]
+    arrays = [random_integers(*shape, dtype="float64") for shape in shapes]
     tensors = [wg.tensor(a, requires_grad=True) for a in arrays]
     expected = np.einsum(equation, *arrays)
-    found = wg.einsum(equation, *tensors)
-    same(found, expected)
-    # The sum of the result by every operand: for a sum of products, the result without that operand's factor.
-    grads = wg.autograd.grad(found.sum(), tensors)
+    output = wg.einsum(equation, *tensors)
+    assert_equal(output, expected)
+    # The result is linear in each operand, so an operand times its gradient sums to the sum of the result.
+    grads = wg.autograd.grad(output.sum(), tensors)
     for x, grad in zip(arrays, grads, strict=True):
         assert grad.shape == x.shape
         assert float((grad * wg.tensor(x)).sum()) == expected.sum()
 
 
-def test_einsum_takes_numbers_for_letters_and_broadcasts_ones() -> None:
-    x, y = whole(2, 3, 4), whole(4, 3, 5)
-    same(wg.einsum(wg.tensor(x), [0, 1, 2], wg.tensor(y), [2, 1, 3], [3, 0]), np.einsum("abc,cbd->da", x, y))
-    same(wg.einsum(wg.tensor(x), [..., 2], wg.tensor(y), [2, 1, 3]), np.einsum("...c,cbd->...bd", x, y[:, :, :]))
-    same(wg.einsum("ij,jk->ik", [wg.tensor(x[0]), wg.ones(1, 2)]), np.repeat(x[0].sum(1)[:, None], 2, 1))
+def test_einsum_accepts_axis_numbers_and_broadcasts_size_1() -> None:
+    x, y = random_integers(2, 3, 4), random_integers(4, 3, 5)
+    assert_equal(wg.einsum(wg.tensor(x), [0, 1, 2], wg.tensor(y), [2, 1, 3], [3, 0]), np.einsum("abc,cbd->da", x, y))
+    assert_equal(
+        wg.einsum(wg.tensor(x), [..., 2], wg.tensor(y), [2, 1, 3]), np.einsum("...c,cbd->...bd", x, y[:, :, :])
+    )
+    assert_equal(wg.einsum("ij,jk->ik", [wg.tensor(x[0]), wg.ones(1, 2)]), np.repeat(x[0].sum(1)[:, None], 2, 1))
 
 
 def test_einsum_copies_no_operand_of_a_batched_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One contraction for "bij,bjk->bik", its operands as they are, and none for what only multiplies."""
+    """The equation "bij,bjk->bik" is one contraction of the operands as they are, without copies."""
     module = importlib.import_module("weftgrad.contracting")
-    called = []
-    monkeypatch.setattr(module, "call", lambda record, *rest: called.append(record.name) or wg.ones(1))
+    called_ops = []
+    monkeypatch.setattr(module, "call", lambda record, *rest: called_ops.append(record.name) or wg.ones(1))
     module.einsum("bij,bjk->bik", wg.ones(2, 3, 4), wg.ones(2, 4, 5))
-    assert called == ["einsum"]
+    assert called_ops == ["einsum"]
 
 
 @pytest.mark.parametrize(
     ("equation", "count"),
     [("ij,jk", 1), ("ij->ik", 1), ("ij->ii", 1), ("i1", 1), ("ijk->i", 1), ("ii->i", 1), ("...i...", 1), ("ij,ij", 2)],
 )
-def test_equations_that_do_not_fit(equation: str, count: int) -> None:
+def test_invalid_equations_raise(equation: str, count: int) -> None:
     with pytest.raises(RuntimeError, match="einsum"):
         wg.einsum(equation, *[wg.ones(2, 3), wg.ones(4, 3)][:count])
 
 
-def test_products_made_of_others() -> None:
-    a, b, c = whole(2, 3), whole(3, 4), whole(4, 2)
+def test_products_composed_of_contractions() -> None:
+    a, b, c = random_integers(2, 3), random_integers(3, 4), random_integers(4, 2)
     x, y, z = (wg.tensor(v) for v in (a, b, c))
-    same(wg.tensordot(x, y, 1), a @ b)
-    same(wg.tensordot(x, wg.tensor(b.T), ([1], [-1])), a @ b)
-    same(wg.tensordot(x, x), np.tensordot(a, a))
-    same(wg.kron(x, y), np.kron(a, b))
-    same(wg.kron(x, wg.tensor(b[0])), np.kron(a, b[0]))
-    same(wg.chain_matmul(x, y, z), a @ b @ c)
-    same(wg.linalg.multi_dot([x[0], y, z[:, 1]]), a[0] @ b @ c[:, 1])
-    same(wg.inner(x, wg.tensor(b.T)), np.inner(a, b.T))
-    same(wg.vdot(x[0], y[:, 0]), a[0] @ b[:, 0])
-    same(wg.outer(x[0], y[0]), np.outer(a[0], b[0]))
-    same(wg.cross(x, x.flip(0)), np.cross(a, a[::-1]))
-    same(wg.linalg.cross(y, y, dim=0), np.zeros((3, 4), "float32"))
-    same(wg.linalg.diagonal(wg.tensor(a[None])), a[None].diagonal(axis1=1, axis2=2))
-    same(wg.trace(y), np.trace(b))
-    u, v, w = whole(5, 2), whole(5, 3), whole(4, 2, 3)
-    same(F.bilinear(wg.tensor(u), wg.tensor(v), wg.tensor(w)), np.einsum("ni,oij,nj->no", u, w, v))
+    assert_equal(wg.tensordot(x, y, 1), a @ b)
+    assert_equal(wg.tensordot(x, wg.tensor(b.T), ([1], [-1])), a @ b)
+    assert_equal(wg.tensordot(x, x), np.tensordot(a, a))
+    assert_equal(wg.kron(x, y), np.kron(a, b))
+    assert_equal(wg.kron(x, wg.tensor(b[0])), np.kron(a, b[0]))
+    assert_equal(wg.chain_matmul(x, y, z), a @ b @ c)
+    assert_equal(wg.linalg.multi_dot([x[0], y, z[:, 1]]), a[0] @ b @ c[:, 1])
+    assert_equal(wg.inner(x, wg.tensor(b.T)), np.inner(a, b.T))
+    assert_equal(wg.vdot(x[0], y[:, 0]), a[0] @ b[:, 0])
+    assert_equal(wg.outer(x[0], y[0]), np.outer(a[0], b[0]))
+    assert_equal(wg.cross(x, x.flip(0)), np.cross(a, a[::-1]))
+    assert_equal(wg.linalg.cross(y, y, dim=0), np.zeros((3, 4), "float32"))
+    assert_equal(wg.linalg.diagonal(wg.tensor(a[None])), a[None].diagonal(axis1=1, axis2=2))
+    assert_equal(wg.trace(y), np.trace(b))
+    u, v, w = random_integers(5, 2), random_integers(5, 3), random_integers(4, 2, 3)
+    assert_equal(F.bilinear(wg.tensor(u), wg.tensor(v), wg.tensor(w)), np.einsum("ni,oij,nj->no", u, w, v))
     out = wg.empty(3, 2).t()
     assert wg.tensordot(x, wg.tensor(np.eye(3, dtype="float32")), 1, out=out) is out
-    same(out, a)
+    assert_equal(out, a)
     for call in (
         lambda: wg.tensordot(x, y, 3), lambda: wg.tensordot(x, z, 1), lambda: wg.linalg.multi_dot([x]),
         lambda: wg.linalg.multi_dot([x, x]), lambda: wg.chain_matmul(x, x[0]), lambda: wg.cross(y, y, dim=1),
@@ -190,99 +195,101 @@ def test_products_made_of_others() -> None:
             call()
 
 
-# Joining and cutting --------------------------------------------------------------------------------------------------
+# Concatenation and splitting ------------------------------------------------------------------------------------------
 
 
-def test_joining() -> None:
-    a, b, v = whole(2, 3), whole(2, 1), whole(3)
+def test_concatenation_and_stacking() -> None:
+    a, b, v = random_integers(2, 3), random_integers(2, 1), random_integers(3)
     x, y, u = (wg.tensor(t) for t in (a, b, v))
-    same(wg.cat([x, y], 1), np.concatenate([a, b], 1))
-    same(wg.concat([x, wg.zeros(0), x], axis=-2), np.concatenate([a, a]))
-    same(wg.hstack([u, u]), np.hstack([v, v]))
-    same(wg.vstack([x, u]), np.vstack([a, v]))
-    same(wg.dstack([u, u]), np.dstack([v, v]))
-    same(wg.column_stack([u, u]), np.column_stack([v, v]))
-    same(wg.stack([u, u], -1), np.stack([v, v], -1))
+    assert_equal(wg.cat([x, y], 1), np.concatenate([a, b], 1))
+    assert_equal(wg.concat([x, wg.zeros(0), x], axis=-2), np.concatenate([a, a]))
+    assert_equal(wg.hstack([u, u]), np.hstack([v, v]))
+    assert_equal(wg.vstack([x, u]), np.vstack([a, v]))
+    assert_equal(wg.dstack([u, u]), np.dstack([v, v]))
+    assert_equal(wg.column_stack([u, u]), np.column_stack([v, v]))
+    assert_equal(wg.stack([u, u], -1), np.stack([v, v], -1))
     out = wg.empty(6)[::2]
     assert wg.cat([u[:2], u[2:]], out=out) is out
-    same(out, v)
+    assert_equal(out, v)
     x.requires_grad_(True)
-    skipped = wg.zeros(0, requires_grad=True)
-    grads = wg.autograd.grad(wg.cat([x, skipped]).sum(), (x, skipped))
+    empty = wg.zeros(0, requires_grad=True)
+    grads = wg.autograd.grad(wg.cat([x, empty]).sum(), (x, empty))
     assert [g.shape for g in grads] == [(2, 3), (0,)]
     for call in (lambda: wg.cat([]), lambda: wg.stack([x, u]), lambda: wg.cat([wg.tensor(1.0)]), lambda: wg.hstack([])):
         with pytest.raises(RuntimeError):
             call()
-    same(wg.meshgrid(u, u, indexing="xy"), np.meshgrid(v, v))
+    assert_equal(wg.meshgrid(u, u, indexing="xy"), np.meshgrid(v, v))
     with pytest.raises(RuntimeError, match="meshgrid"):
         wg.meshgrid(u, indexing="ab")
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 16, 17, 40])
-def test_joining_many(count: int) -> None:
-    """By few launches and by one each, on both sides of the sizes where one gives way to the other."""
+def test_concatenation_of_many_tensors(count: int) -> None:
+    """Small tensors share launches and large ones have one each: check sizes on both sides of the limit."""
     rng = np.random.default_rng(count)
     for shape in ((3,), (2, 5), (4, 3, 17), (2, 1, 3), (3, 5000)):
         for dim in range(-len(shape), len(shape)):
             arrays = []
             for _ in range(count):
-                own = list(shape)
-                own[dim] = int(rng.integers(0, 2 * own[dim] + 1))
-                arrays.append(rng.standard_normal(own).astype(np.float32))
-            given = [wg.tensor(a) for a in arrays]
-            same(wg.cat(given, dim), np.concatenate(arrays, dim))
-            apart = [wg.tensor(a.T).T for a in arrays[:1]] + given[1:]
-            same(wg.cat(apart, dim), np.concatenate(arrays, dim))
-            mixed = [given[0].to(wg.float16), *given[1:]]
-            same(wg.cat(mixed, dim), np.concatenate([arrays[0].astype(np.float16), *arrays[1:]], dim))
+                part_shape = list(shape)
+                part_shape[dim] = int(rng.integers(0, 2 * part_shape[dim] + 1))
+                arrays.append(rng.standard_normal(part_shape).astype(np.float32))
+            tensors = [wg.tensor(a) for a in arrays]
+            assert_equal(wg.cat(tensors, dim), np.concatenate(arrays, dim))
+            mixed_layouts = [wg.tensor(a.T).T for a in arrays[:1]] + tensors[1:]
+            assert_equal(wg.cat(mixed_layouts, dim), np.concatenate(arrays, dim))
+            mixed_dtypes = [tensors[0].to(wg.float16), *tensors[1:]]
+            assert_equal(wg.cat(mixed_dtypes, dim), np.concatenate([arrays[0].astype(np.float16), *arrays[1:]], dim))
         arrays = [rng.standard_normal(shape).astype(np.float32) for _ in range(count)]
         for dim in range(-len(shape) - 1, len(shape) + 1):
-            same(wg.stack([wg.tensor(a) for a in arrays], dim), np.stack(arrays, dim))
+            assert_equal(wg.stack([wg.tensor(a) for a in arrays], dim), np.stack(arrays, dim))
 
 
-def test_few_elements_are_joined_by_a_launch_for_16_tensors() -> None:
-    def launches(given: list[wg.Tensor], dim: int = 0) -> int:
+def test_small_tensors_are_concatenated_by_one_launch_for_16_tensors() -> None:
+    def launches(tensors: list[wg.Tensor], dim: int = 0) -> int:
         with wg.profiler.profile() as profile:
-            found = wg.cat(given, dim)
-        same(found, np.concatenate([t.numpy() for t in given], dim))
+            output = wg.cat(tensors, dim)
+        assert_equal(output, np.concatenate([t.numpy() for t in tensors], dim))
         return sum(e.is_kernel for e in profile.events())
 
-    small = [wg.tensor(whole(3, 4)) + i for i in range(40)]
-    none, large = wg.zeros(0, 4), [wg.ones(10000, 4)] * 3
+    small = [wg.tensor(random_integers(3, 4)) + i for i in range(40)]
+    empty, large = wg.zeros(0, 4), [wg.ones(10000, 4)] * 3
     assert [launches(small[:n]) for n in (1, 2, 16, 17, 40)] == [1, 1, 1, 2, 3]
     assert [launches(small[:n], 1) for n in (2, 16, 17)] == [1, 1, 2]
-    assert launches([none, none]) == 0
+    assert launches([empty, empty]) == 0
     assert launches(large) == 3
-    # Of several layouts each order would be planned anew; a plan takes longer than these launches.
-    assert launches([*small[:3], wg.tensor(whole(2, 4))]) == 4
+    # Tensors of different layouts have one launch each: planning every order of layouts would take longer than that.
+    assert launches([*small[:3], wg.tensor(random_integers(2, 4))]) == 4
     assert launches([small[0].T.contiguous().T, small[1].T.contiguous().T]) == 2
     base = wg.zeros(4)
     views = [base[i : i + 1] for i in range(4)]
-    base += 1  # views are of what their base was written to since
-    same(wg.cat(views), np.ones(4, np.float32))
+    base += 1  # the views must show what was written to their base
+    assert_equal(wg.cat(views), np.ones(4, np.float32))
 
 
-def test_gradients_of_many_joined() -> None:
-    given = [wg.tensor(whole(2, 3), requires_grad=True) for _ in range(20)]
+def test_gradients_of_many_concatenated_tensors() -> None:
+    tensors = [wg.tensor(random_integers(2, 3), requires_grad=True) for _ in range(20)]
     weights = np.arange(120, dtype=np.float32).reshape(40, 3)
-    (wg.cat(given) * wg.tensor(weights)).sum().backward()
-    for i, t in enumerate(given):
+    (wg.cat(tensors) * wg.tensor(weights)).sum().backward()
+    for i, t in enumerate(tensors):
         assert t.grad is not None
-        same(t.grad, weights[2 * i : 2 * i + 2])
-    assert wg.autograd.gradcheck(lambda *t: wg.stack(t, 1), [t.detach().double().requires_grad_() for t in given[:17]])
+        assert_equal(t.grad, weights[2 * i : 2 * i + 2])
+    assert wg.autograd.gradcheck(
+        lambda *t: wg.stack(t, 1), [t.detach().double().requires_grad_() for t in tensors[:17]]
+    )
 
 
-def test_cutting_gives_views() -> None:
-    x = whole(4, 6)
+def test_splitting_returns_views() -> None:
+    x = random_integers(4, 6)
     t = wg.tensor(x)
-    same(t.split(4, 1), np.split(x, [4], 1))
-    same(wg.split(t, [1, 3]), np.split(x, [1]))
-    same(t.chunk(4, -1), np.split(x, 3, 1))
-    same(t.tensor_split(4, 1), np.array_split(x, 4, 1))
-    same(wg.tensor_split(t, wg.tensor([1, 9])), np.split(x, [1, 9]))
-    same(t.hsplit(3), np.hsplit(x, 3))
-    same(t.vsplit([2]), np.vsplit(x, [2]))
-    same(wg.tensor(x[..., None]).repeat(1, 1, 4).dsplit(2), np.dsplit(np.repeat(x[..., None], 4, 2), 2))
+    assert_equal(t.split(4, 1), np.split(x, [4], 1))
+    assert_equal(wg.split(t, [1, 3]), np.split(x, [1]))
+    assert_equal(t.chunk(4, -1), np.split(x, 3, 1))
+    assert_equal(t.tensor_split(4, 1), np.array_split(x, 4, 1))
+    assert_equal(wg.tensor_split(t, wg.tensor([1, 9])), np.split(x, [1, 9]))
+    assert_equal(t.hsplit(3), np.hsplit(x, 3))
+    assert_equal(t.vsplit([2]), np.vsplit(x, [2]))
+    assert_equal(wg.tensor(x[..., None]).repeat(1, 1, 4).dsplit(2), np.dsplit(np.repeat(x[..., None], 4, 2), 2))
     t.split_with_sizes([1, 3])[1].zero_()
     assert not t[1:].any()
     for call in (
@@ -295,19 +302,19 @@ def test_cutting_gives_views() -> None:
         t.split(1, 2)
 
 
-# Repeating, shifting, turning -----------------------------------------------------------------------------------------
+# Repetition, roll, rot90 and flip -------------------------------------------------------------------------------------
 
 
 def test_repeating() -> None:
-    x = whole(2, 3, dtype="int64")
+    x = random_integers(2, 3, dtype="int64")
     t = wg.tensor(x)
-    same(t.repeat(2, 1, 2), np.tile(x, (2, 1, 2)))
-    same(t.t().tile(2), np.tile(x.T, 2))
-    same(t.repeat_interleave(2), np.repeat(x, 2))
+    assert_equal(t.repeat(2, 1, 2), np.tile(x, (2, 1, 2)))
+    assert_equal(t.t().tile(2), np.tile(x.T, 2))
+    assert_equal(t.repeat_interleave(2), np.repeat(x, 2))
     for counts in ([2, 0, 3], [0, 0, 0], [1, 2, 0]):
-        same(wg.repeat_interleave(t, wg.tensor(counts), dim=1), np.repeat(x, counts, 1))
-        same(wg.repeat_interleave(wg.tensor(counts)), np.repeat(np.arange(3), counts))
-    same(t.repeat_interleave(wg.tensor([3, 1]), 0, output_size=4), np.repeat(x, [3, 1], 0))
+        assert_equal(wg.repeat_interleave(t, wg.tensor(counts), dim=1), np.repeat(x, counts, 1))
+        assert_equal(wg.repeat_interleave(wg.tensor(counts)), np.repeat(np.arange(3), counts))
+    assert_equal(t.repeat_interleave(wg.tensor([3, 1]), 0, output_size=4), np.repeat(x, [3, 1], 0))
     for call in (
         lambda: t.repeat(2), lambda: t.repeat(-1, 1), lambda: t.repeat_interleave(-1),
         lambda: t.repeat_interleave(wg.tensor([1, -1]), 0), lambda: t.repeat_interleave(wg.tensor([1, 2, 3]), 0),
@@ -319,16 +326,16 @@ def test_repeating() -> None:
     wg.autograd.gradgradcheck(lambda v: v.repeat_interleave(wg.tensor([2, 0, 3]), 0) ** 2, (r,))
 
 
-def test_shifting_and_turning() -> None:
-    x = whole(3, 4, 5)
+def test_roll_rot90_and_flip() -> None:
+    x = random_integers(3, 4, 5)
     t = wg.tensor(x)
     for shifts, dims in ((1, 0), (-6, 2), ((1, 2), (0, 2)), ((1, 1), (1, 1)), ((3, -1, 7), (0, 1, 2))):
-        same(t.roll(shifts, dims), np.roll(x, shifts, dims))
-    same(wg.roll(t.permute(2, 0, 1), 7), np.roll(x.transpose(2, 0, 1), 7))
+        assert_equal(t.roll(shifts, dims), np.roll(x, shifts, dims))
+    assert_equal(wg.roll(t.permute(2, 0, 1), 7), np.roll(x.transpose(2, 0, 1), 7))
     for k, dims in itertools.product(range(-1, 4), ((0, 1), (2, 1))):
-        same(wg.rot90(t, k, dims), np.rot90(x, k, dims))
-    same(t.flip(0, 2), x[::-1, :, ::-1])
-    same(t.fliplr(), x[:, ::-1])
+        assert_equal(wg.rot90(t, k, dims), np.rot90(x, k, dims))
+    assert_equal(t.flip(0, 2), x[::-1, :, ::-1])
+    assert_equal(t.fliplr(), x[:, ::-1])
     y = wg.tensor(RNG.standard_normal((2, 3)), requires_grad=True)
     wg.autograd.gradgradcheck(lambda v: v.roll((1, 1), (0, 1)) ** 2, (y,))
     for call in (
@@ -341,13 +348,13 @@ def test_shifting_and_turning() -> None:
         t.roll(1, 3)
 
 
-def test_combining() -> None:
-    v, w = whole(3, dtype="int64"), whole(2, dtype="int64")
-    same(wg.cartesian_prod(wg.tensor(v), wg.tensor(w)), np.array(list(itertools.product(v, w))))
+def test_combinations_and_cartesian_product() -> None:
+    v, w = random_integers(3, dtype="int64"), random_integers(2, dtype="int64")
+    assert_equal(wg.cartesian_prod(wg.tensor(v), wg.tensor(w)), np.array(list(itertools.product(v, w))))
     for r in (1, 2, 3):
-        same(wg.combinations(wg.tensor(v), r), np.array(list(itertools.combinations(v, r))))
+        assert_equal(wg.combinations(wg.tensor(v), r), np.array(list(itertools.combinations(v, r))))
     expected = np.array(list(itertools.combinations_with_replacement(v, 2)))
-    same(wg.combinations(wg.tensor(v), with_replacement=True), expected)
+    assert_equal(wg.combinations(wg.tensor(v), with_replacement=True), expected)
     with pytest.raises(RuntimeError):
         wg.combinations(wg.ones(2, 2))
 
@@ -356,52 +363,54 @@ def test_combining() -> None:
 
 
 def test_triangles() -> None:
-    x = whole(2, 4, 5)
+    x = random_integers(2, 4, 5)
     t = wg.tensor(x)
-    same(t.tril(1), np.tril(x, 1))
-    same(wg.triu(t.mT, -2), np.triu(x.transpose(0, 2, 1), -2))
+    assert_equal(t.tril(1), np.tril(x, 1))
+    assert_equal(wg.triu(t.mT, -2), np.triu(x.transpose(0, 2, 1), -2))
     out = wg.empty(2, 5, 4).mT
     assert wg.tril(t, out=out) is out
-    same(out, np.tril(x))
+    assert_equal(out, np.tril(x))
     view = t[:, ::2, 1:]
     version = t._version
     assert view.triu_() is view
     assert t._version == version + 1
     expected = x.copy()
     expected[:, ::2, 1:] = np.triu(expected[:, ::2, 1:])
-    same(t, expected)
+    assert_equal(t, expected)
     y = wg.tensor(RNG.standard_normal((3, 3)), requires_grad=True)
     wg.autograd.gradgradcheck(lambda v: (v * v).tril_(-1) * v, (y,))
-    same(wg.tril_indices(3, 4, 1), np.stack(np.tril_indices(3, 1, 4)))
-    same(wg.triu_indices(4, 3, -1, dtype=wg.int32), np.stack(np.triu_indices(4, -1, 3)).astype("int32"))
+    assert_equal(wg.tril_indices(3, 4, 1), np.stack(np.tril_indices(3, 1, 4)))
+    assert_equal(wg.triu_indices(4, 3, -1, dtype=wg.int32), np.stack(np.triu_indices(4, -1, 3)).astype("int32"))
     for call in (lambda: wg.tril(wg.ones(3)), lambda: wg.tril_indices(-1, 2)):
         with pytest.raises(RuntimeError):
             call()
 
 
-def test_diagonals_and_places() -> None:
-    v, x = whole(3), whole(3, 4)
+def test_diagonals_and_scatters_into_slices() -> None:
+    v, x = random_integers(3), random_integers(3, 4)
     u, t = wg.tensor(v), wg.tensor(x)
     for k in (0, 2, -1):
-        same(wg.diag(u, k), np.diag(v, k))
-        same(t.diag(k), np.diag(x, k))
-        same(wg.diagflat(t, k), np.diagflat(x, k))
+        assert_equal(wg.diag(u, k), np.diag(v, k))
+        assert_equal(t.diag(k), np.diag(x, k))
+        assert_equal(wg.diagflat(t, k), np.diagflat(x, k))
     embedded = wg.diag_embed(t, 1, 0, -1)
     assert embedded.shape == (5, 3, 5)
-    same(embedded.diagonal(1, 0, -1), x)
+    assert_equal(embedded.diagonal(1, 0, -1), x)
     assert int(embedded.count_nonzero()) == np.count_nonzero(x)
-    same(wg.diagonal_scatter(t, u), x - np.eye(3, 4, dtype="float32") * x + np.eye(3, 4, dtype="float32") * v[:, None])
+    assert_equal(
+        wg.diagonal_scatter(t, u), x - np.eye(3, 4, dtype="float32") * x + np.eye(3, 4, dtype="float32") * v[:, None]
+    )
     changed = x.copy()
     changed[:, 1] = v
-    same(wg.select_scatter(t, u, 1, 1), changed)
+    assert_equal(wg.select_scatter(t, u, 1, 1), changed)
     changed = x.copy()
     changed[:, ::2] = v[:, None]
-    same(t.slice_scatter(wg.stack([u, u], 1), 1, step=2), changed)
-    same(t.narrow_copy(1, 1, 2), x[:, 1:3])
+    assert_equal(t.slice_scatter(wg.stack([u, u], 1), 1, step=2), changed)
+    assert_equal(t.narrow_copy(1, 1, 2), x[:, 1:3])
     blocks = wg.block_diag(t, u, wg.tensor(2, dtype=wg.int64))
     assert blocks.shape == (5, 8)
-    same(blocks[:3, :4], x)
-    same(blocks[3, 4:7], v)
+    assert_equal(blocks[:3, :4], x)
+    assert_equal(blocks[3, 4:7], v)
     assert float(blocks.sum()) == x.sum() + v.sum() + 2
     a, b = (wg.tensor(RNG.standard_normal(s), requires_grad=True) for s in ((2, 3), (2,)))
     wg.autograd.gradgradcheck(lambda p, q: wg.diagonal_scatter(p, q) ** 2, (a, b))
@@ -416,15 +425,15 @@ def test_diagonals_and_places() -> None:
 
 
 def test_dimensions() -> None:
-    x = whole(2, 3, 4)
+    x = random_integers(2, 3, 4)
     t = wg.tensor(x)
-    same(t.movedim((0, 1), (2, 0)), np.moveaxis(x, (0, 1), (2, 0)))
-    same(wg.swapdims(t, 0, -1), x.swapaxes(0, -1))
-    same(t.mH, x.swapaxes(1, 2))
-    same(t[0].H, x[0].T)
-    same(t.adjoint(), x.swapaxes(1, 2))
+    assert_equal(t.movedim((0, 1), (2, 0)), np.moveaxis(x, (0, 1), (2, 0)))
+    assert_equal(wg.swapdims(t, 0, -1), x.swapaxes(0, -1))
+    assert_equal(t.mH, x.swapaxes(1, 2))
+    assert_equal(t[0].H, x[0].T)
+    assert_equal(t.adjoint(), x.swapaxes(1, 2))
     assert [wg.atleast_3d(wg.ones(*s)).shape for s in ((), (2,), (2, 3))] == [(1, 1, 1), (1, 2, 1), (2, 3, 1)]
-    assert [found.shape for found in wg.atleast_2d(wg.ones(2), t)] == [(1, 2), (2, 3, 4)]
+    assert [output.shape for output in wg.atleast_2d(wg.ones(2), t)] == [(1, 2), (2, 3, 4)]
     assert wg.atleast_1d(wg.tensor(1.0)).shape == (1,)
     for call in (lambda: t.H, lambda: t[0, 0].mH, lambda: t[0, 0].mT, lambda: t.movedim((0, 1), (1,))):
         with pytest.raises(RuntimeError):
@@ -432,12 +441,12 @@ def test_dimensions() -> None:
 
 
 def test_channels() -> None:
-    x = whole(2, 8, 2, 3)
+    x = random_integers(2, 8, 2, 3)
     t = wg.tensor(x)
     expected = x.reshape(2, 2, 2, 2, 2, 3).transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 4, 6)
-    same(nn.PixelShuffle(2)(t), expected)
-    same(nn.PixelUnshuffle(2)(F.pixel_shuffle(t, 2)), x)
-    same(nn.ChannelShuffle(4)(t), x.reshape(2, 4, 2, 2, 3).swapaxes(1, 2).reshape(x.shape))
+    assert_equal(nn.PixelShuffle(2)(t), expected)
+    assert_equal(nn.PixelUnshuffle(2)(F.pixel_shuffle(t, 2)), x)
+    assert_equal(nn.ChannelShuffle(4)(t), x.reshape(2, 4, 2, 2, 3).swapaxes(1, 2).reshape(x.shape))
     for call in (lambda: F.pixel_shuffle(t, 3), lambda: F.pixel_unshuffle(t, 2), lambda: F.channel_shuffle(t, 3)):
         with pytest.raises(RuntimeError):
             call()
@@ -450,12 +459,14 @@ def test_channels() -> None:
 def test_distances(p: float) -> None:
     a, b = RNG.standard_normal((2, 1, 5, 3)), RNG.standard_normal((4, 6, 3))
     a[0, 0, 0] = b[0, 0]
-    found = wg.cdist(wg.tensor(a), wg.tensor(b), p)
+    actual = wg.cdist(wg.tensor(a), wg.tensor(b), p)
     expected = np.linalg.norm(a[..., :, None, :] - b[..., None, :, :], p, axis=-1)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-13, atol=1e-15)
-    flat = wg.pdist(wg.tensor(b[0]), p)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-13, atol=1e-15)
+    condensed = wg.pdist(wg.tensor(b[0]), p)
     rows = np.stack(list(itertools.combinations(range(6), 2)))
-    np.testing.assert_allclose(flat.numpy(), np.linalg.norm(b[0][rows[:, 0]] - b[0][rows[:, 1]], p, axis=-1), 1e-13)
+    np.testing.assert_allclose(
+        condensed.numpy(), np.linalg.norm(b[0][rows[:, 0]] - b[0][rows[:, 1]], p, axis=-1), 1e-13
+    )
 
 
 @pytest.mark.parametrize("p", [1.5, math.inf])
@@ -468,16 +479,16 @@ def test_distances_have_derivatives_of_any_order(p: float) -> None:
 def test_a_distance_of_zero_has_the_gradient_zero(p: float) -> None:
     x = wg.ones(2, 3, requires_grad=True)
     (grad,) = wg.autograd.grad(wg.cdist(x, wg.ones(1, 3), p).sum(), x) if p else (wg.zeros(2, 3),)
-    same(grad, np.zeros((2, 3), "float32"))
+    assert_equal(grad, np.zeros((2, 3), "float32"))
 
 
 def test_distances_never_hold_all_differences() -> None:
     x, y = wg.empty(1, 300, 64), wg.empty(1, 200, 64)
-    planned = plan_for(registry["pair_norms"], (x, y, 2.0), ("2",))
-    assert sum(planned.scratch) <= 2 * 4 * 64 * (200 + 32)  # each of two blocks of rows has its panels of y
+    plan = plan_for(registry["pair_norms"], (x, y, 2.0), ("2",))
+    assert sum(plan.scratch) <= 2 * 4 * 64 * (200 + 32)  # each of two row blocks has its own panels of y
 
 
-def test_distances_that_do_not_fit() -> None:
+def test_invalid_distances_raise() -> None:
     x = wg.ones(2, 3)
     for call in (
         lambda: wg.cdist(x, wg.ones(2, 4)), lambda: wg.cdist(x[0], x), lambda: wg.cdist(x, x, -1),
@@ -490,9 +501,9 @@ def test_distances_that_do_not_fit() -> None:
 
 
 def test_gradients_of_largest_differences_of_halves():
-    """The distance is rounded to a half, and its gradient must find its element all the same."""
+    """The distance is rounded to float16, but its gradient must still go to the element that it came from."""
     x = np.array([[1.0, 2.0009765625], [0.5, 0.25]], np.float16)
-    y = np.array([[-1.0, -0.00030517578125]], np.float16)  # 2.00128... is no half
+    y = np.array([[-1.0, -0.00030517578125]], np.float16)  # 2.00128... is not representable in float16
     leaf = wg.tensor(x, requires_grad=True)
     wg.cdist(leaf, wg.tensor(y), math.inf).sum().backward()
     np.testing.assert_array_equal(leaf.grad.numpy(), [[0, 1], [1, 0]])

@@ -1,4 +1,4 @@
-"""Spec files: every error is reported with its place, and none of what a stranger writes runs or is emitted."""
+"""Check spec files: every error is reported with its line, and no code in a hostile spec is run or generated."""
 
 import ast
 import json
@@ -14,7 +14,7 @@ import pytest
 
 import weftgrad as wg
 from weftgrad.codegen import reference
-from weftgrad.codegen.generate import Beside, functions_module, generate, load_files, own_specs, resolve
+from weftgrad.codegen.generate import ExistingOps, functions_module, generate, load_files, own_specs, resolve
 from weftgrad.codegen.loader import COMMON, KIND_FIELDS, load_file, load_text
 from weftgrad.codegen.model import KINDS, SpecErrors
 from weftgrad.codegen.render import render_all
@@ -23,13 +23,13 @@ from weftgrad.testing import resolve_reference
 
 
 def errors_of(text: str, **options) -> list[str]:
-    with pytest.raises(SpecErrors) as caught:
+    with pytest.raises(SpecErrors) as error_info:
         load_text(textwrap.dedent(text), "my.yaml", **options)
-    return [str(e) for e in caught.value.errors]
+    return [str(e) for e in error_info.value.errors]
 
 
 def op(**fields) -> str:
-    """One pointwise op, fields replaced or taken away (None), as YAML that holds any string."""
+    """Return a pointwise op as YAML with `fields` replaced, or removed if None; JSON quoting allows any string."""
     entry = {"op": "probe(input)", "kind": "pointwise", "dtypes": "float", "out": "exp(input)", **fields}
     return "- " + json.dumps({k: v for k, v in entry.items() if v is not None}) + "\n"
 
@@ -38,7 +38,7 @@ def op(**fields) -> str:
 
 
 def test_all_errors_of_a_file_at_once():
-    found = errors_of("""\
+    messages = errors_of("""\
         - op: first(input)
           kind: pointwise
           dtypes: flaot
@@ -55,7 +55,7 @@ def test_all_errors_of_a_file_at_once():
           doc: 3
           out: input
         """)
-    assert found == [
+    assert messages == [
         "my.yaml:3: dtypes: unknown dtypes 'flaot' (did you mean 'float'?)",
         "my.yaml:7: out: unknown function 'expp' at column 1 (did you mean 'exp'?)",
         "my.yaml:9: kind: unknown kind 'pointwice' (did you mean 'pointwise'?)",
@@ -113,9 +113,9 @@ def test_all_errors_of_a_file_at_once():
     ],
 )  # fmt: skip
 def test_an_error_says_what_is_wrong(fields, message):
-    found = errors_of(op(**fields))
-    assert any(message in e for e in found), found
-    assert all(e.startswith("my.yaml:1: ") for e in found)
+    messages = errors_of(op(**fields))
+    assert any(message in e for e in messages), messages
+    assert all(e.startswith("my.yaml:1: ") for e in messages)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_an_error_says_what_is_wrong(fields, message):
     ],
 )  # fmt: skip
 def test_files_that_are_not_specs(text, message):
-    found = errors_of(text)
-    assert any(message in e for e in found), found
+    messages = errors_of(text)
+    assert any(message in e for e in messages), messages
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
@@ -159,16 +159,16 @@ def test_names_collide_across_files(tmp_path):
         load_files([tmp_path / "a.yaml", tmp_path / "b.yaml"])
 
 
-def test_yaml_words_are_not_truth_values():
-    """`no` may be a parameter."""
-    (found,) = load_text(op(op="probe(no)", out="exp(no)").replace('"exp(no)"', "no"))
-    assert found.outputs == {"out": "no"}
+def test_yaml_words_are_not_converted_to_booleans():
+    """YAML 1.1 reads `no` as false; here it is a parameter name."""
+    (definition,) = load_text(op(op="probe(no)", out="exp(no)").replace('"exp(no)"', "no"))
+    assert definition.outputs == {"out": "no"}
 
 
 # --- Hostile specs ----------------------------------------------------------------------------------------------------
 
 MARK = "CANARY"
-CODE = [
+HOSTILE_CODE = [
     "__import__('os').system('touch CANARY')",
     "().__class__.__base__.__subclasses__()",
     "input.__class__",
@@ -198,9 +198,9 @@ CODE = [
 ]
 
 
-@pytest.mark.parametrize("code", CODE)
+@pytest.mark.parametrize("code", HOSTILE_CODE)
 @pytest.mark.parametrize("field", ["out", "grad", "map", "let", "equation", "identity"])
-def test_code_is_no_expression(code, field):
+def test_code_is_rejected_as_an_expression(code, field):
     entry = {
         "out": op(out=code),
         "grad": op(grad={"input": code}),
@@ -216,19 +216,21 @@ def _entry(kind: str, signature: str = "probe(input)", **fields) -> str:
     return "- " + json.dumps({"op": signature, "kind": kind, **fields}) + "\n"
 
 
-# harmless there: a composite may name arguments, and a comment is not carried on
-BEYOND = """eval(input)
+# Code that composites must reject too. Of HOSTILE_CODE two entries are harmless in a composite: it may name arguments,
+# and a comment is dropped.
+COMPOSITE_CODE = """eval(input)
 vars(input) | input.data | input[0] | {'a': input} | 9 ** 9 ** 9 ** 9 * input | 'a' * 9999999999
 (1,) * 999999999 | input * 'a' | exp(**input) | exp(input, __class__=1) | _own_exp(input) | input(3) | 1e999 * input"""
 
 
 @pytest.mark.parametrize(
-    "code", [c for c in CODE if c not in {"exp(input=input)", "input # CANARY"}] + re.split(r" \| |\n", BEYOND)
+    "code",
+    [c for c in HOSTILE_CODE if c not in {"exp(input=input)", "input # CANARY"}] + re.split(r" \| |\n", COMPOSITE_CODE),
 )
 def test_composites_call_nothing_but_ops(code):
     text = _entry("composite", out=code)
     with pytest.raises(SpecErrors):
-        resolve(load_text(text), Beside({"exp"}))
+        resolve(load_text(text), ExistingOps({"exp"}))
 
 
 @pytest.mark.parametrize("key", ["x = 1\ny", "__class__", "input", "a.b", "print()", "class", "A", "x: int"])
@@ -238,9 +240,11 @@ def test_let_names_are_identifiers(key):
 
 
 def test_composites_do_not_call_themselves():
-    text = _entry("composite", "one(input)", out="two(input)") + _entry("composite", "two(input)", out="one(input)")
+    spec_text = _entry("composite", "one(input)", out="two(input)") + _entry(
+        "composite", "two(input)", out="one(input)"
+    )
     with pytest.raises(SpecErrors, match="one calls itself"):
-        resolve(load_text(text), Beside())
+        resolve(load_text(spec_text), ExistingOps())
 
 
 @pytest.mark.parametrize(
@@ -274,7 +278,7 @@ def test_signatures_hold_no_code(signature):
     """numpy.__class__ os.system numpy.os.system numpy.core.os builtins.eval scipy.io.loadmat NUMPY.add math. numpy.ａdd
     numpy.add.__reduce__ numpy.lib.npyio.load numpy.add;import numpy.testing.assert_""".split(),  # noqa: SIM905
 )
-def test_references_lead_nowhere_else(name):
+def test_references_name_only_allowed_functions(name):
     errors_of(op(reference=name))
 
 
@@ -312,15 +316,15 @@ def test_references_read_no_files(name):
     ],
     ids=lambda text: text[:20].replace("\n", " "),
 )
-def test_yaml_that_means_harm(text, tmp_path, monkeypatch):
+def test_hostile_yaml_is_rejected_quickly(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     errors_of(text)
-    assert time.perf_counter() - begun < 10
+    assert time.perf_counter() - start < 10
     assert not list(tmp_path.iterdir())
 
 
-PROSE = [
+HOSTILE_PROSE = [
     "quotes \"\"\" and '''",
     'ends in a quote"',
     'ends in quotes"""',
@@ -341,26 +345,26 @@ PROSE = [
 ]
 
 
-@pytest.mark.parametrize("prose", PROSE)
-def test_prose_stays_prose(prose):
-    """Whatever a doc says, the module is the same but for the docstring, which says it, and kernels do not hold it."""
-    plain, told = (_module_of(op(doc=d, inplace=True, alias="other")) for d in ("plain", prose))
-    assert _without_docs(plain[0]) == _without_docs(told[0])
-    assert plain[1] == told[1]
-    text = told[0].encode()  # a lone surrogate would raise
+@pytest.mark.parametrize("prose", HOSTILE_PROSE)
+def test_docs_cannot_change_code(prose):
+    """A doc text changes only the docstring of the generated module; kernels do not contain it."""
+    plain, documented = (_module_of(op(doc=d, inplace=True, alias="other")) for d in ("plain", prose))
+    assert _without_docs(plain[0]) == _without_docs(documented[0])
+    assert plain[1] == documented[1]
+    text = documented[0].encode()  # raises for a lone surrogate
     assert all(c.isprintable() or c == "\n" for c in text.decode())
     visible = "".join(c for c in prose if c.isascii() and c.isalnum())
-    shown = ast.get_docstring(next(n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)))
-    assert visible[:6] in "".join(c for c in shown if c.isalnum())
+    docstring = ast.get_docstring(next(n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)))
+    assert visible[:6] in "".join(c for c in docstring if c.isalnum())
 
 
 def _module_of(text: str) -> tuple[str, dict[str, str]]:
     ops = load_text(text)
-    made = render_all(ops)
+    rendered = render_all(ops)
     module = functions_module(
-        ops, made, resolve(ops, Beside()), package=False, owner=None, sources="x", digest="0", runtime="r"
+        ops, rendered, resolve(ops, ExistingOps()), package=False, owner=None, sources="x", digest="0", runtime="r"
     )
-    return module, {n: d.rendered.sources["opencl"].text for n, d in made.records.items()}
+    return module, {n: d.rendered.sources["opencl"].text for n, d in rendered.records.items()}
 
 
 def _without_docs(text: str) -> str:
@@ -376,40 +380,40 @@ def _without_docs(text: str) -> str:
     """call call_into registry tuple list isinstance int records annotations functions op_probe c kernel double s0 x0
     geo     np sp number select fma convert_float float4 get_global_id wg_exp t0 dyn""".split(),  # noqa: SIM905
 )
-def test_names_mean_themselves(name):
-    """As an op and as a parameter, a name that modules or kernels use for something else."""
-    mine = wg.ops.load(op(op=f"{name}_op({name}, other)", out=f"exp({name}) * {name} + exp({name}) * other"))
+def test_names_used_by_modules_or_kernels_are_allowed(name):
+    """Use names that generated modules or kernels need for something else, as op and as parameter."""
+    user_ops = wg.ops.load(op(op=f"{name}_op({name}, other)", out=f"exp({name}) * {name} + exp({name}) * other"))
     x = wg.tensor([0.5, -1.0], requires_grad=True)
-    out = getattr(mine, f"{name}_op")(x, 2.0)
+    out = getattr(user_ops, f"{name}_op")(x, 2.0)
     np.testing.assert_allclose(out.detach().numpy(), np.exp([0.5, -1.0]) * (np.array([0.5, -1.0]) + 2), rtol=1e-6)
     if name not in ("int", "records"):
         text, _ = _module_of(op(op=f"{name}({name})", out=f"exp({name})"))
         ast.parse(text)
 
 
-def test_two_parameters_that_kernels_would_spell_alike():
-    mine = wg.ops.load(op(op="alike(x0, x0_)", out="x0 - x0_"))
-    assert mine.alike(wg.tensor([3.0]), wg.tensor([1.0])).tolist() == [2.0]
+def test_parameters_whose_kernel_names_would_clash():
+    user_ops = wg.ops.load(op(op="name_clash(x0, x0_)", out="x0 - x0_"))
+    assert user_ops.name_clash(wg.tensor([3.0]), wg.tensor([1.0])).tolist() == [2.0]
 
 
-def test_a_derivative_takes_no_ops_name():
-    """An op called like another's derivative is itself, wherever it stands."""
+def test_derivatives_do_not_take_the_name_of_an_op():
+    """A user's op may have the name that another op's derivative would get, in either order of the file."""
     text = op(op="cubed(input)", out="input * input * input") + op(
         op="cubed_grad_input(grad, input)", out="grad * input * 0 - 7"
     )
-    for each in (text, "\n".join(reversed(text.splitlines())) + "\n"):
-        mine = wg.ops.load(each)
+    for spec_text in (text, "\n".join(reversed(text.splitlines())) + "\n"):
+        user_ops = wg.ops.load(spec_text)
         x = wg.tensor([2.0], requires_grad=True)
-        (g,) = wg.autograd.grad(mine.cubed(x).sum(), x)
+        (g,) = wg.autograd.grad(user_ops.cubed(x).sum(), x)
         assert g.tolist() == [12.0]
-        assert mine.cubed_grad_input(x, x).tolist() == [-7.0]
+        assert user_ops.cubed_grad_input(x, x).tolist() == [-7.0]
 
 
 def test_file_names_are_not_code(tmp_path):
     path = tmp_path / 'x"""; import os; os.system("touch CANARY") #.yaml'
     path.write_text(op())
-    generate(tmp_path / "made", [path])
-    for file in (tmp_path / "made").rglob("*.py"):
+    generate(tmp_path / "my_ops", [path])
+    for file in (tmp_path / "my_ops").rglob("*.py"):
         tree = ast.parse(file.read_text())
         if "kernels" in file.parts:
             assert all(isinstance(node, ast.FunctionDef) for node in tree.body)
@@ -423,13 +427,13 @@ def test_infinite_numbers_in_a_spec_are_literals(tmp_path):
     path = tmp_path / "inf.yaml"
     path.write_text("- op: least(input)\n  kind: pointwise\n  dtypes: float\n  out: {out: input + 1, top: .inf}\n"
                     "- op: floor_of(input)\n  kind: pointwise\n  out: {out: input + 0, top: -.inf}\n")  # fmt: skip
-    generate(tmp_path / "made", [path])
-    for node in ast.walk(ast.parse((tmp_path / "made" / "records.py").read_text())):
+    generate(tmp_path / "my_ops", [path])
+    for node in ast.walk(ast.parse((tmp_path / "my_ops" / "records.py").read_text())):
         assert not (isinstance(node, ast.Name) and node.id in ("inf", "nan"))
 
 
-def test_expressions_that_explode_are_refused_in_time():
-    begun = time.perf_counter()
+def test_expressions_that_grow_exponentially_are_rejected_quickly():
+    start = time.perf_counter()
     chain = "(" * 40 + "input" + "**4)" * 40
     with pytest.raises(SpecError, match="too long to write out"):
         wg.ops.load(op(op="chain(input)", out=chain))
@@ -440,7 +444,7 @@ def test_expressions_that_explode_are_refused_in_time():
     deep = wg.ops.load(op(op="deep(input)", out="tanh(" * 60 + "input" + ")" * 60)).deep
     with pytest.raises(wg.runtime.errors.GradientError, match="give a shorter formula"):
         deep(wg.ones(3, requires_grad=True))
-    assert time.perf_counter() - begun < 30
+    assert time.perf_counter() - start < 30
 
 
 # --- Loading in a running process -------------------------------------------------------------------------------------
@@ -460,29 +464,29 @@ SWISH = """\
 
 
 def test_a_loaded_op_is_a_function_differentiable_to_any_order():
-    mine = wg.ops.load(SWISH)
+    user_ops = wg.ops.load(SWISH)
     x = wg.tensor([1.0, -2.0, 0.5], dtype=wg.float64, requires_grad=True)
-    out = mine.swish(x, 2.0)
+    out = user_ops.swish(x, 2.0)
     np.testing.assert_allclose(out.detach().numpy(), x.detach().numpy() / (1 + np.exp(-2 * x.detach().numpy())))
-    assert wg.autograd.gradcheck(mine.swish, (x, 2.0))
-    assert wg.autograd.gradgradcheck(mine.swish, (x, 2.0))
-    assert wg.autograd.gradgradcheck(mine.swish_twice, (x,))
-    assert wg.ops.swish is mine.swish
-    assert wg.ops.swish_again is mine.swish
+    assert wg.autograd.gradcheck(user_ops.swish, (x, 2.0))
+    assert wg.autograd.gradgradcheck(user_ops.swish, (x, 2.0))
+    assert wg.autograd.gradgradcheck(user_ops.swish_twice, (x,))
+    assert wg.ops.swish is user_ops.swish
+    assert wg.ops.swish_again is user_ops.swish
     y = wg.ones(3)
-    assert mine.swish_(y) is y
-    assert "sigmoid(beta * input)" in mine.swish.__doc__
+    assert user_ops.swish_(y) is y
+    assert "sigmoid(beta * input)" in user_ops.swish.__doc__
 
 
 def test_loading_again_replaces(tmp_path):
     path = tmp_path / "again.yaml"
     path.write_text(op(op="again(input)", out="2 * input"))
     x = wg.tensor([1.0], requires_grad=True)
-    before = wg.ops.load(path).again(x).sum()
+    old_sum = wg.ops.load(path).again(x).sum()
     path.write_text(op(op="again(input)", out="3 * input") + op(op="once(input)"))
     wg.ops.load(path)
     assert wg.ops.again(x).tolist() == [3.0]
-    before.backward()
+    old_sum.backward()
     assert x.grad.tolist() == [2.0]
     path.write_text(op(op="again(input)", out="3 * input"))
     wg.ops.load(path)
@@ -502,43 +506,45 @@ def test_shadowing_raises(name, tmp_path):
         wg.ops.load(other)
 
 
-def test_a_bad_spec_leaves_the_loaded_ones():
-    mine = wg.ops.load(SWISH)
+def test_an_invalid_spec_keeps_the_loaded_ops():
+    user_ops = wg.ops.load(SWISH)
     with pytest.raises(SpecError, match="unknown name"):
         wg.ops.load(op(op="swish(input)", out="inptu"))
-    assert wg.ops.swish is mine.swish
+    assert wg.ops.swish is user_ops.swish
 
 
-BLOCKED = """
+PROGRAM_WITHOUT_GENERATOR = """
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("yaml", "jinja2"):
             raise ImportError(f"{name} is blocked")
 sys.meta_path.insert(0, Block())
-import numpy as np, weftgrad as wg, made
+import numpy as np, weftgrad as wg, my_ops
 x = wg.tensor([1.0, -2.0], dtype=wg.float64, requires_grad=True)
-assert wg.autograd.gradcheck(made.swish, (x, 2.0)) and wg.autograd.gradgradcheck(made.swish, (x, 2.0))
-assert made.swish_again is made.swish and "swish_twice" in made.__all__ if hasattr(made, "__all__") else True
-made.swish_twice(x).sum().backward()
+assert wg.autograd.gradcheck(my_ops.swish, (x, 2.0)) and wg.autograd.gradgradcheck(my_ops.swish, (x, 2.0))
+assert my_ops.swish_again is my_ops.swish and "swish_twice" in my_ops.__all__ if hasattr(my_ops, "__all__") else True
+my_ops.swish_twice(x).sum().backward()
 print("fine")
 """
 
 
 def test_a_generated_package_needs_neither_yaml_nor_jinja2(tmp_path):
     (tmp_path / "swish.yaml").write_text(SWISH)
-    generate(tmp_path / "made", [tmp_path / "swish.yaml"], beside=wg.ops.beside())
-    assert generate(tmp_path / "made", [tmp_path / "swish.yaml"], beside=wg.ops.beside()) == []
-    done = subprocess.run([sys.executable, "-c", BLOCKED], cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout.strip() == "fine", done.stderr
+    generate(tmp_path / "my_ops", [tmp_path / "swish.yaml"], existing_ops=wg.ops.existing_ops())
+    assert generate(tmp_path / "my_ops", [tmp_path / "swish.yaml"], existing_ops=wg.ops.existing_ops()) == []
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM_WITHOUT_GENERATOR], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert process.stdout.strip() == "fine", process.stderr
 
 
-def test_a_generated_package_takes_nobodys_name(tmp_path):
+def test_importing_a_generated_package_does_not_replace_a_loaded_op(tmp_path):
     (tmp_path / "swish.yaml").write_text(op(op="rival(input)"))
-    generate(tmp_path / "made", [tmp_path / "swish.yaml"])
-    code = f"import weftgrad as wg; wg.ops.load({op(op='rival(input)')!r}); import made"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert "an op named 'rival' exists already" in done.stderr
+    generate(tmp_path / "my_ops", [tmp_path / "swish.yaml"])
+    code = f"import weftgrad as wg; wg.ops.load({op(op='rival(input)')!r}); import my_ops"
+    process = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "an op named 'rival' exists already" in process.stderr
 
 
 # --- Reference and schema ---------------------------------------------------------------------------------------------
@@ -555,22 +561,22 @@ def test_the_reference_names_every_field_kind_and_function():
         assert word in text, word
 
 
-def test_the_schema_is_of_the_loaders_fields():
+def test_the_schema_lists_the_fields_of_the_loader():
     schema = reference.json_schema()
     for kind, entry in zip(KINDS, schema["items"]["oneOf"], strict=True):
         assert set(entry["properties"]) == set(COMMON | KIND_FIELDS[kind])
     json.loads(reference.schema_text())
 
 
-def test_specs_as_yaml_again():
+def test_specs_survive_a_round_trip_through_yaml():
     for path in own_specs():
-        for each in load_file(path, trust=True):
-            (again,) = load_text(reference.spec_text(each.spec), trust=True)
-            assert again.spec == each.spec
+        for definition in load_file(path, trust=True):
+            (reloaded,) = load_text(reference.spec_text(definition.spec), trust=True)
+            assert reloaded.spec == definition.spec
 
 
 def test_a_page_for_every_public_op():
-    ops = [each for path in own_specs() for each in load_file(path, trust=True)]
+    ops = [definition for path in own_specs() for definition in load_file(path, trust=True)]
     files = reference.pages(ops)
     assert {Path(n).stem for n in files if n.startswith("ops/")} == {o.name for o in ops if o.namespace != "hidden"}
     assert "grad * out * (1 - out)" in files["ops/sigmoid.md"]

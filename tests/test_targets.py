@@ -1,7 +1,7 @@
-"""Kernels of `cpu` compile and link for processors and systems that are not this one: x86-64 and ARM, three systems.
+"""Check that kernels of `cpu` compile and link for other machines: x86-64 and ARM on Linux, macOS and Windows.
 
-Nothing runs here. A batch has kernels of every kind of op and of every class of dtype; each target gets it by the flags
-and the link command that the driver has for that target, and what results must export every kernel and need no
+Nothing is run here. A batch has kernels of every kind of op and of every class of dtype. Each target compiles and links
+it with the flags and the link command of the driver. The resulting library must export every kernel and need no other
 library. `.ci/aarch64` also runs kernels for ARM.
 """
 
@@ -44,7 +44,7 @@ OPS = {
     "ctc_alpha": "float32", "pair_norms": "float64", "join": "bool", "pad_copy": "float16", "resample": "float32",
     "sample_grid": "float64", "triangle": "int64",
 }  # fmt: skip
-# What a library may leave to the C library of the process, or on macOS to the dynamic linker.
+# Symbols that a library may take from the C library of the process, or on macOS from the dynamic linker.
 C_LIBRARY = {"memset", "memcpy", "memmove", "bzero", "__bzero", "memset_pattern16", "dyld_stub_binder"}
 
 
@@ -56,15 +56,15 @@ def compiler() -> compilers.Compiler:
 
 @cache
 def batch(lanes: int, registers: int) -> list[Instance]:
-    """A kernel of each op, as schedules for processors with such vectors have it."""
-    place = wg.device("cpu")
+    """Return one kernel of each op, planned for a processor with `lanes` floats a vector and `registers` registers."""
+    device = wg.device("cpu")
     capabilities = replace(driver.capabilities_here(), lanes=lanes, registers=registers, ahead=True)
-    result = []
+    instances = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(place.driver, "_capabilities", capabilities)
+        patch.setattr(device.driver, "_capabilities", capabilities)
         for op, dtype in OPS.items():
-            result.append(prebuild.instances(place, [op], [dtypes.parse(dtype)])[0])
-    return list(dict.fromkeys(result))
+            instances.append(prebuild.instances(device, [op], [dtypes.parse(dtype)])[0])
+    return list(dict.fromkeys(instances))
 
 
 @pytest.mark.parametrize(("machine", "system", "instructions"), TARGETS)
@@ -85,11 +85,11 @@ def test_kernels_compile_and_link(
 
 
 def run(command: list[str], text: str) -> None:
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    assert not done.returncode, done.stderr[-2000:]
+    process = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert not process.returncode, process.stderr[-2000:]
 
 
-# Readers of shared libraries: the exported symbols, the undefined ones, and the libraries that are needed.
+# Parsers of shared libraries: they return the exported symbols, the undefined symbols and the required libraries.
 
 Symbols = tuple[set[str], set[str], list[str]]
 
@@ -103,7 +103,7 @@ def records(layout: str, content: bytes, start: int, size: int) -> Iterator[tupl
 
 
 def elf(content: bytes) -> Symbols:
-    """Of ELF64: the tables `.dynsym` and `.dynamic`."""
+    """Read the tables `.dynsym` and `.dynamic` of an ELF64 library."""
     assert content[:5] == b"\x7fELF\2"
     start, (size, count) = struct.unpack_from("<Q", content, 40)[0], struct.unpack_from("<HH", content, 58)
     sections = list(records("<IIQQQQIIQQ", content, start, size * count))
@@ -113,39 +113,47 @@ def elf(content: bytes) -> Symbols:
     for name, _, _, section, _, _ in records("<IBBHQQ", content, symbols[4], symbols[5]):
         if name:
             (exported if section else undefined).add(text_at(content, names + name))
-    needed = [text_at(content, names + at) for tag, at in records("<QQ", content, dynamic[4], dynamic[5]) if tag == 1]
+    needed = [
+        text_at(content, names + name_offset)
+        for tag, name_offset in records("<QQ", content, dynamic[4], dynamic[5])
+        if tag == 1
+    ]
     return exported, undefined, needed
 
 
 def mach_o(content: bytes) -> Symbols:
-    """Of Mach-O: the symbol table, and the load commands for libraries. On ARM there must be a signature."""
+    """Read the symbol table and the load commands of a Mach-O library. On ARM it must be signed."""
     magic, processor_type, _, _, count, _, _, _ = struct.unpack_from("<8I", content)
     assert magic == 0xFEEDFACF
-    exported, undefined, needed, commands, at = set[str](), set[str](), [], [], 32
+    exported, undefined, needed, commands, position = set[str](), set[str](), [], [], 32
     for _ in range(count):
-        command, size = struct.unpack_from("<II", content, at)
+        command, size = struct.unpack_from("<II", content, position)
         commands.append(command)
         if command == 12:
-            needed.append(text_at(content, at + struct.unpack_from("<I", content, at + 8)[0]))
+            needed.append(text_at(content, position + struct.unpack_from("<I", content, position + 8)[0]))
         elif command == 2:
-            table, number, names, _ = struct.unpack_from("<4I", content, at + 8)
+            table, number, names, _ = struct.unpack_from("<4I", content, position + 8)
             for name, kind, _, _, _ in records("<IBBHQ", content, table, 16 * number):
                 if kind & 1:
                     (exported if kind & 14 else undefined).add(text_at(content, names + name).removeprefix("_"))
-        at += size
+        position += size
     assert processor_type != 0x0100000C or 29 in commands, "not signed"
     return exported, undefined, needed
 
 
 def portable_executable(content: bytes) -> Symbols:
-    """Of a DLL for 64 bits: the directories of exports and imports."""
+    """Read the export and import directories of a 64-bit DLL."""
     header = struct.unpack_from("<I", content, 60)[0]
     assert content[header : header + 4] == b"PE\0\0"
     count, size = struct.unpack_from("<H", content, header + 6)[0], struct.unpack_from("<H", content, header + 20)[0]
     sections = list(records("<8s4I16x", content, header + 24 + size, 40 * count))
 
     def offset(address: int) -> int:
-        return next(address - at + place for _, n, at, _, place in sections if at <= address < at + n)
+        return next(
+            address - virtual_start + raw_start
+            for _, length, virtual_start, _, raw_start in sections
+            if virtual_start <= address < virtual_start + length
+        )
 
     exports, _, imports, imports_size = struct.unpack_from("<4I", content, header + 24 + 112)
     assert not imports

@@ -1,4 +1,4 @@
-"""What must hold around ops: writes through views, threads, the lifetime of memory, streams."""
+"""Check tensor semantics beyond single ops: writes through views, threads, memory lifetime, streams, conversions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def leaf(values: Any = VALUES) -> Any:
     return wg.tensor(values, dtype=wg.float64, device="cpu", requires_grad=True)
 
 
-# In place through views: each function beside its functional equivalent
+# Writes through views: each function is followed by its functional equivalent
 
 
 def _row_scaled(x: Any) -> Any:
@@ -34,7 +34,7 @@ def _row_scaled(x: Any) -> Any:
     return y * y
 
 
-def _row_scaled_too(x: Any) -> Any:
+def _row_scaled_functional(x: Any) -> Any:
     factors = wg.tensor([[1.0], [3.0], [1.0], [1.0]], dtype=wg.float64, device="cpu")
     return (x * factors) * (x * factors)
 
@@ -42,12 +42,12 @@ def _row_scaled_too(x: Any) -> Any:
 def _base_then_view(x: Any) -> Any:
     y = x * 2
     part = y[:, 1:3]
-    y.add_(x)  # the base is written: the view has to follow
+    y.add_(x)  # writes the base, which the view shares
     y.mul_(2)
     return part.sin()
 
 
-def _base_then_view_too(x: Any) -> Any:
+def _base_then_view_functional(x: Any) -> Any:
     return (6 * x)[:, 1:3].sin()
 
 
@@ -58,7 +58,7 @@ def _view_of_a_view(x: Any) -> Any:
     return y.exp()
 
 
-def _view_of_a_view_too(x: Any) -> Any:
+def _view_of_a_view_functional(x: Any) -> Any:
     mask = np.zeros((4, 5))
     mask[2, 1:] = 1
     return (x + wg.tensor(mask, device="cpu") * x[0:1]).exp()
@@ -71,15 +71,15 @@ def _overwritten(x: Any) -> Any:
     return y * x
 
 
-def _overwritten_too(x: Any) -> Any:
-    keep = np.ones((4, 5))
-    keep[0] = 0
-    keep[:, 4] = 0
-    first = np.zeros((4, 5))
-    first[0, :4] = 7
-    last = np.zeros((1, 5))
-    last[0, 4] = 1
-    tensors = [wg.tensor(a, device="cpu") for a in (keep, first, last)]
+def _overwritten_functional(x: Any) -> Any:
+    keep_mask = np.ones((4, 5))
+    keep_mask[0] = 0
+    keep_mask[:, 4] = 0
+    first_row = np.zeros((4, 5))
+    first_row[0, :4] = 7
+    last_column = np.zeros((1, 5))
+    last_column[0, 4] = 1
+    tensors = [wg.tensor(a, device="cpu") for a in (keep_mask, first_row, last_column)]
     return (x * x * tensors[0] + tensors[1] + x[:, 0:1] * tensors[2]) * x
 
 
@@ -90,7 +90,7 @@ def _self_operand(x: Any) -> Any:
     return y
 
 
-def _self_operand_too(x: Any) -> Any:
+def _self_operand_functional(x: Any) -> Any:
     return 2 * x.sin() + x
 
 
@@ -100,7 +100,7 @@ def _detached_then_written(x: Any) -> Any:
     return y.reshape(2, 10) * 3
 
 
-def _detached_then_written_too(x: Any) -> Any:
+def _detached_then_written_functional(x: Any) -> Any:
     mask = np.ones(20)
     mask[::3] = 0
     return (x * 2 * wg.tensor(mask.reshape(4, 5), device="cpu")).reshape(2, 10) * 3
@@ -109,9 +109,10 @@ def _detached_then_written_too(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("written", "functional"),
     [
-        (_row_scaled, _row_scaled_too), (_base_then_view, _base_then_view_too), (_view_of_a_view, _view_of_a_view_too),
-        (_overwritten, _overwritten_too), (_self_operand, _self_operand_too),
-        (_detached_then_written, _detached_then_written_too),
+        (_row_scaled, _row_scaled_functional), (_base_then_view, _base_then_view_functional),
+        (_view_of_a_view, _view_of_a_view_functional),
+        (_overwritten, _overwritten_functional), (_self_operand, _self_operand_functional),
+        (_detached_then_written, _detached_then_written_functional),
     ],
 )  # fmt: skip
 def test_writes_through_views_have_the_gradients_of_their_equivalents(
@@ -133,20 +134,20 @@ def test_a_view_knows_the_history_of_its_base() -> None:
     y = x * 1
     view = y[0]
     assert view._base is y
-    y.detach().zero_()  # no history, but the memory is the same
+    y.detach().zero_()  # not recorded, but the memory is shared
     assert view.tolist() == [0] * 5
     assert view._version == 1
-    made = wg.zeros(3, device="cpu")
-    made[1:].copy_(leaf([1.0, 2.0]).float())
-    assert made.requires_grad
-    assert made.grad_fn is not None
+    target = wg.zeros(3, device="cpu")
+    target[1:].copy_(leaf([1.0, 2.0]).float())
+    assert target.requires_grad
+    assert target.grad_fn is not None
 
 
 # Threads
 
 
 def test_threads_share_a_stream() -> None:
-    """8 threads, 200 calls each with backward, on the default stream: nobody gets anybody else's numbers."""
+    """8 threads run 200 calls each, and backward, on the default stream; each must get its own results."""
     count, calls = 8, 200
     wrong: list[str] = []
     start = threading.Barrier(count)
@@ -158,7 +159,7 @@ def test_threads_share_a_stream() -> None:
             for step in range(calls // 5):
                 values = rng.standard_normal(7 + number * 100).astype(np.float32)
                 x = wg.tensor(values, device="cpu", requires_grad=True)
-                y = ((x * (number + 1)).sin() + x).sum()  # five calls, and their gradients
+                y = ((x * (number + 1)).sin() + x).sum()  # five calls and their gradients
                 y.backward()
                 expected = np.cos(values.astype(np.float64) * (number + 1)) * (number + 1) + 1
                 if not np.allclose(x.grad.numpy(), expected, atol=1e-4):
@@ -176,47 +177,48 @@ def test_threads_share_a_stream() -> None:
 
 
 def test_gradient_mode_belongs_to_a_thread() -> None:
-    seen: list[bool] = []
+    requires_grad_values: list[bool] = []
     with wg.no_grad():
-        thread = threading.Thread(target=lambda: seen.append((leaf() * 2).requires_grad))
+        thread = threading.Thread(target=lambda: requires_grad_values.append((leaf() * 2).requires_grad))
         thread.start()
         thread.join()
         assert not (leaf() * 2).requires_grad
-    assert seen == [True]
+    assert requires_grad_values == [True]
 
 
 # Memory
 
 
 @pytest.fixture
-def place() -> Any:
-    made = wg.testing.synthetic_device(908, "")
-    wg.ones(1, device=made, requires_grad=True).sum().backward()  # what is made once a device, such as the first seed
-    return made
+def device() -> Any:
+    synthetic = wg.testing.synthetic_device(908, "")
+    # Allocate what a device needs once, such as its first seed.
+    wg.ones(1, device=synthetic, requires_grad=True).sum().backward()
+    return synthetic
 
 
-def test_memory_is_free_at_the_last_reference(place: Any) -> None:
+def test_memory_is_freed_with_the_last_reference(device: Any) -> None:
     gc.collect()
-    gc.disable()  # nothing here may need it
+    gc.disable()  # reference counting alone must free the memory
     try:
-        before = wg.memory_allocated(place)
-        x = wg.ones(1 << 16, device=place, requires_grad=True)
+        allocated = wg.memory_allocated(device)
+        x = wg.ones(1 << 16, device=device, requires_grad=True)
         y = (x.sin() * x).exp()
-        assert wg.memory_allocated(place) > before + 3 * (4 << 16) - 1
+        assert wg.memory_allocated(device) > allocated + 3 * (4 << 16) - 1
         y.sum().backward()
         del y
-        assert wg.memory_allocated(place) == before + 2 * (4 << 16)  # x and its gradient
+        assert wg.memory_allocated(device) == allocated + 2 * (4 << 16)  # x and its gradient
         view = x.detach()[3:]
         del x
-        assert wg.memory_allocated(place) == before + (4 << 16)
+        assert wg.memory_allocated(device) == allocated + (4 << 16)
         del view
-        assert wg.memory_allocated(place) == before
+        assert wg.memory_allocated(device) == allocated
     finally:
         gc.enable()
 
 
-def test_a_steady_loop_takes_nothing_from_the_driver(place: Any) -> None:
-    weight = wg.ones(64, 1000, device=place, requires_grad=True)
+def test_a_steady_loop_allocates_nothing_from_the_driver(device: Any) -> None:
+    weight = wg.ones(64, 1000, device=device, requires_grad=True)
 
     def step() -> float:
         loss = ((weight * 2).tanh() - 0.5).square().mean()
@@ -227,17 +229,17 @@ def test_a_steady_loop_takes_nothing_from_the_driver(place: Any) -> None:
         return float(loss.item())
 
     first = step()
-    wg.reset_peak_memory_stats(place)
-    taken = wg.memory_stats(place)["driver_allocations"]
+    wg.reset_peak_memory_stats(device)
+    allocations = wg.memory_stats(device)["driver_allocations"]
     losses = [step() for _ in range(20)]
     assert losses[-1] < first
-    assert wg.memory_stats(place)["driver_allocations"] == taken
-    assert wg.max_memory_reserved(place) <= 1.3 * max(wg.max_memory_allocated(place), 20 << 20)
+    assert wg.memory_stats(device)["driver_allocations"] == allocations
+    assert wg.max_memory_reserved(device) <= 1.3 * max(wg.max_memory_allocated(device), 20 << 20)
 
 
-def test_a_deep_graph_neither_recurses_nor_leaks(place: Any) -> None:
-    before = wg.memory_allocated(place)
-    x = wg.ones(1, device=place, requires_grad=True)
+def test_a_deep_graph_neither_recurses_nor_leaks(device: Any) -> None:
+    allocated = wg.memory_allocated(device)
+    x = wg.ones(1, device=device, requires_grad=True)
     y = x
     for _ in range(20_000):
         y = y + 1
@@ -245,25 +247,25 @@ def test_a_deep_graph_neither_recurses_nor_leaks(place: Any) -> None:
     assert x.grad.item() == 1
     for _ in range(20_000):
         y = y * 1
-    del y, x  # dropped without a backward
-    assert wg.memory_allocated(place) == before
+    del y, x  # freed without a backward pass
+    assert wg.memory_allocated(device) == allocated
 
 
 # Streams
 
 
-def test_streams_and_events(place: Any) -> None:
-    first, second = wg.Stream(place), wg.Stream(place)
+def test_streams_and_events(device: Any) -> None:
+    first, second = wg.Stream(device), wg.Stream(device)
     assert first != second
-    x = wg.ones(1 << 18, device=place)
-    wg.synchronize(place)
+    x = wg.ones(1 << 18, device=device)
+    wg.synchronize(device)
     with wg.stream(first):
-        assert wg.current_stream(place) == first
+        assert wg.current_stream(device) == first
         y = x * 2
         for _ in range(20):
             y = y + 1
         done = first.record_event()
-    assert wg.current_stream(place) == wg.default_stream(place)
+    assert wg.current_stream(device) == wg.default_stream(device)
     second.wait_event(done)
     with wg.stream(second):
         z = y * 3
@@ -271,7 +273,7 @@ def test_streams_and_events(place: Any) -> None:
     assert done.query()
     assert z.cpu().numpy()[[0, -1]].tolist() == [66, 66]
     start, end = wg.Event(enable_timing=True), wg.Event(enable_timing=True)
-    timed = wg.Stream(place)
+    timed = wg.Stream(device)
     with wg.stream(timed):
         start.record(timed)
         for _ in range(5):
@@ -281,24 +283,24 @@ def test_streams_and_events(place: Any) -> None:
     assert 0 < start.elapsed_time(end) < 10_000
 
 
-def test_modes_nest_and_see_every_call() -> None:
-    """The innermost mode sees a call first; in-place calls are seen too; outside, nothing is."""
+def test_modes_nest_and_intercept_every_call() -> None:
+    """The innermost mode intercepts a call first, in-place calls too. Calls outside of modes are not intercepted."""
 
     class Names(Mode):
-        def __init__(self, seen: list[str], mark: str) -> None:
-            self.seen, self.mark = seen, mark
+        def __init__(self, calls: list[str], mark: str) -> None:
+            self.calls, self.mark = calls, mark
 
         def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
-            self.seen.append(f"{self.mark}{record.name}{'_' if in_place else ''}")
+            self.calls.append(f"{self.mark}{record.name}{'_' if in_place else ''}")
             return self.proceed(record, operands, statics, outs, in_place)
 
-    seen: list[str] = []
+    calls: list[str] = []
     x = wg.ones(3)
-    with Names(seen, "outer "), Names(seen, "inner "):
+    with Names(calls, "outer "), Names(calls, "inner "):
         x.add_(1)
         y = x * 2
     y + 1
-    assert seen == ["inner add_", "outer add_", "inner mul", "outer mul"]
+    assert calls == ["inner add_", "outer add_", "inner mul", "outer mul"]
     assert y.tolist() == [4.0] * 3
 
 
@@ -319,8 +321,8 @@ def test_a_number_formats_as_a_number():
 
 
 def test_older_constructors_take_sizes_or_data():
-    made = (wg.Tensor(), wg.Tensor(4), wg.Tensor(2, 3), wg.Tensor(2, 3, 4), wg.Tensor(1, 2, 3, 4, 5))
-    assert [tuple(t.shape) for t in made] == [
+    tensors = (wg.Tensor(), wg.Tensor(4), wg.Tensor(2, 3), wg.Tensor(2, 3, 4), wg.Tensor(1, 2, 3, 4, 5))
+    assert [tuple(t.shape) for t in tensors] == [
         (0,), (4,), (2, 3), (2, 3, 4), (1, 2, 3, 4, 5),
     ]  # fmt: skip
     assert wg.Tensor([1, 2]).tolist() == [1.0, 2.0]
@@ -339,32 +341,32 @@ def test_older_constructors_take_sizes_or_data():
             wg.Tensor(wrong)
 
 
-def test_channels_last_is_seen_in_strides():
+def test_channels_last_is_detected_from_strides():
     x = wg.ones(2, 3, 4, 5)
     assert x.permute(0, 3, 1, 2).is_contiguous(memory_format=wg.channels_last)
     assert not x.is_contiguous(memory_format=wg.channels_last)
     assert x.to(memory_format=wg.channels_last).contiguous(memory_format=wg.channels_last).is_contiguous()
 
 
-def test_tensors_are_shown_with_one_number_of_digits():
-    """What PyTorch shows: whole numbers bare, others with four digits, large ranges with exponents."""
+def test_repr_uses_one_number_of_digits():
+    """As in PyTorch, integral values have no digits, others have four, and large ranges have exponents."""
     nan, inf = float("nan"), float("inf")
-    for values, shown in (
+    for values, text in (
         ([1.0, nan, inf, -2.5], "tensor([ 1.0000,     nan,     inf, -2.5000])"),
         ([1.0, -2.0], "tensor([ 1., -2.])"),
         ([1e-8, 1.0], "tensor([1.0000e-08, 1.0000e+00])"),
         ([1.0, 2000.0], "tensor([1.0000e+00, 2.0000e+03])"),
-        ([nan, 1.0], "tensor([nan, 1.])"),  # room for the widest finite one
+        ([nan, 1.0], "tensor([nan, 1.])"),  # the width is that of the widest finite value
         ([0.0, -inf], "tensor([0., -inf])"),
         ([1e6], "tensor([1000000.])"),
         ([12345678.0, 2e8], "tensor([1.2346e+07, 2.0000e+08])"),
-        ([0.0001], "tensor([1.0000e-04])"),  # its float32 is below
+        ([0.0001], "tensor([1.0000e-04])"),  # as float32 it is less than 0.0001
         (-1e10, "tensor(-1.0000e+10)"),
         (2.5, "tensor(2.5000)"),
         ([], "tensor([])"),
     ):
-        assert repr(wg.tensor(values, device="cpu")) == shown
-    for options, value, shown in (
+        assert repr(wg.tensor(values, device="cpu")) == text
+    for options, value, text in (
         ({"precision": 2, "sci_mode": False}, [1e-8, 2.0], "tensor([0.00, 2.00])"),
         ({"sci_mode": True}, [2.0], "tensor([2.00e+00])"),
         ({"profile": "short"}, [i / 4 for i in range(5)], "tensor([0.00, 0.25, 0.50, 0.75, 1.00])"),
@@ -373,40 +375,40 @@ def test_tensors_are_shown_with_one_number_of_digits():
         ({"profile": "default"}, [1e-8, 2.0], "tensor([1.0000e-08, 2.0000e+00])"),
     ):
         wg.set_printoptions(**options)
-        assert repr(wg.tensor(value, device="cpu")) == shown or options.get("edgeitems")
+        assert repr(wg.tensor(value, device="cpu")) == text or options.get("edgeitems")
     with pytest.raises(ArgumentError, match="short"):
         wg.set_printoptions(profile="tiny")
     assert repr(wg.zeros(0, 3, device="cpu")) == "tensor([], size=(0, 3))"
     assert repr(wg.tensor(np.arange(2000), device="cpu")) == "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"
 
 
-def test_switches_of_backends():
+def test_backend_settings():
     import weftgrad.backends.cudnn as cudnn
 
-    cudnn.benchmark = True  # nothing to see: it may be set
+    cudnn.benchmark = True  # has no effect, but may be set
     assert wg.backends.cudnn is cudnn
     assert not wg.backends.mps.is_available()
-    before = wg.get_float32_matmul_precision()
+    old_precision = wg.get_float32_matmul_precision()
     try:
         for allowed, precision in ((True, "high"), (False, "highest")):
             wg.backends.cuda.matmul.allow_tf32 = allowed
             assert wg.get_float32_matmul_precision() == precision
             assert wg.backends.cuda.matmul.allow_tf32 is allowed
     finally:
-        wg.set_float32_matmul_precision(before)
+        wg.set_float32_matmul_precision(old_precision)
 
 
 def test_operators_take_arrays():
     x, array = leaf([1.0, 2.0]), np.array([3.0, 5.0])
-    for found, expected in ((x * array, [3, 10]), (array - x, [2, 3]), (array / x, [3, 2.5]), (x + array[0], [4, 5])):
-        assert isinstance(found, wg.Tensor)
-        assert found.tolist() == expected
+    for actual, expected in ((x * array, [3, 10]), (array - x, [2, 3]), (array / x, [3, 2.5]), (x + array[0], [4, 5])):
+        assert isinstance(actual, wg.Tensor)
+        assert actual.tolist() == expected
     (x * array).sum().backward()
     assert x.grad.tolist() == array.tolist()
 
 
-def test_numbers_of_numpy_are_numbers():
-    """In functions and methods, not only at operators; lists of them keep their dtype, as PyTorch's do."""
+def test_numpy_scalars_are_accepted_as_numbers():
+    """Functions, methods and operators accept NumPy scalars. As in PyTorch, tensors of them have their dtype."""
     x = wg.ones(3)
     for number in (np.float32(2), np.float64(2), np.int8(2), np.int64(2), np.float16(2)):
         assert wg.mul(x, number).tolist() == x.clone().mul_(number).tolist() == wg.mul(number, x).tolist() == [2] * 3
@@ -423,7 +425,7 @@ def test_numbers_of_numpy_are_numbers():
     assert wg.tensor([np.float16(1), 2]).dtype is wg.float16
 
 
-def test_sums_to_a_size_and_members():
+def test_sum_to_size_and_contains():
     x = wg.arange(12.0).view(3, 4)
     assert x.sum_to_size(4).tolist() == x.sum(0).tolist()
     assert x.sum_to_size((3, 1)).tolist() == x.sum(1, keepdim=True).tolist()
@@ -436,7 +438,7 @@ def test_sums_to_a_size_and_members():
     assert np.float32(30) not in x
 
 
-def test_bits_of_other_dtypes():
+def test_view_as_another_dtype():
     x = wg.tensor([[1.0, -2.0], [0.5, 0.0]])
     bits = x.view(wg.int32)
     assert bits.tolist() == x.numpy().view(np.int32).tolist()
@@ -456,30 +458,30 @@ def test_arrays_that_are_not_writable_are_copied():
     array = np.frombuffer(b"\x01\x02", np.uint8)
     for make in (lambda: wg.from_numpy(array), lambda: wg.frombuffer(b"\x01\x02", dtype=wg.uint8)):
         with pytest.warns(UserWarning, match="not writable"):
-            made = make()
-        assert made.add_(1).tolist() == [2, 3]
+            tensor = make()
+        assert tensor.add_(1).tolist() == [2, 3]
     assert array.tolist() == [1, 2]
     memory = bytearray(8)
     shared = wg.frombuffer(memory, dtype=wg.int16, count=2, offset=2)
     shared.fill_(-1)
     wg.cpu.synchronize()
     assert list(memory) == [0, 0, 255, 255, 255, 255, 0, 0]
-    own = np.zeros(2)
-    wg.asarray(own, copy=False)[0] = 1
-    wg.asarray(own, copy=True)[1] = 1
+    zeros = np.zeros(2)
+    wg.asarray(zeros, copy=False)[0] = 1
+    wg.asarray(zeros, copy=True)[1] = 1
     wg.cpu.synchronize()
-    assert own.tolist() == [1, 0]
+    assert zeros.tolist() == [1, 0]
     assert wg.asarray([1, 2], dtype=wg.float32).tolist() == [1, 2]
 
 
-def test_tensors_keep_what_is_set_on_them() -> None:
+def test_copies_keep_attributes_set_on_tensors() -> None:
     x, p = wg.ones(2), nn.Parameter(wg.ones(2))
-    for each in (x, p):
-        each.tag = {"a": [1]}
-        for again in (copy.deepcopy(each), pickle.loads(pickle.dumps(each))):
-            assert type(again) is type(each)
-            assert again.tag == {"a": [1]}
-            assert again.tag is not each.tag
+    for original in (x, p):
+        original.tag = {"a": [1]}
+        for duplicate in (copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
+            assert type(duplicate) is type(original)
+            assert duplicate.tag == {"a": [1]}
+            assert duplicate.tag is not original.tag
     assert not hasattr(x + 1, "tag")
     with pytest.raises(AttributeError, match="tag"):
         _ = wg.zeros(1).tag

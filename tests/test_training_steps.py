@@ -1,4 +1,4 @@
-"""Training steps of the benchmark's models, small: losses as NumPy's in float64, and all memory taken in the first."""
+"""Check training steps of small benchmark models: losses equal NumPy's in float64; memory is allocated once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import weftgrad as wg
 from weftgrad.bench import train
 from weftgrad.bench.cases import Case, error_of
-from weftgrad.bench.running import measured
+from weftgrad.bench.running import measure_case
 from weftgrad.bench.sites import OurSite
 
 MODELS = {
@@ -22,25 +22,25 @@ MODELS = {
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_steps(make):
-    """Four steps change the loss as they do in float64; after one, memory comes from the pool alone."""
+    """Four steps give the float64 losses; after the first step, all memory comes from the pool."""
     site = OurSite("cpu")
     pairs = make(site).pairs()
-    assert abs(pairs[1][1]).min() > 1e-3  # the loss moves
+    assert abs(pairs[1][1]).min() > 1e-3  # the loss changes
     assert error_of(pairs) < 1e-4
     gc.collect()
     wg.empty_cache("cpu")
     work = make(site)
     work.call()
-    taken = wg.memory_stats("cpu")["driver_allocations"]
+    allocations = wg.memory_stats("cpu")["driver_allocations"]
     for _ in range(5):
         work.call()
-    assert wg.memory_stats("cpu")["driver_allocations"] == taken
+    assert wg.memory_stats("cpu")["driver_allocations"] == allocations
 
 
-def test_steps_are_checked_before_any_other():
-    """What a row does beside checking would move the parameters."""
+def test_results_are_checked_before_other_measurements():
+    """Other measurements of a row would change the parameters, so results are checked first."""
     make = partial(train._optimizer, "SGD", {"momentum": 0.9})
-    row = measured(Case("optimizer", "SGD", make, tolerance=1e-3, clock="wall"), [OurSite("cpu")], 1, ())
+    row = measure_case(Case("optimizer", "SGD", make, tolerance=1e-3, clock="wall"), [OurSite("cpu")], 1, ())
     assert row is not None
     assert "problem" not in row
 
@@ -66,34 +66,38 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("style", ["before", "kept", "between", "after"])
+@pytest.mark.parametrize("zero_grad_position", ["before", "zeroed", "between", "after"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize(
     ("make", "batch"),
     [(partial(_perceptron, 200), 4), (partial(_perceptron, 200), 600), (_Recurrent, 40)],
     ids=["small", "large", "recurrent"],
 )
-def test_loops_take_their_memory_in_the_first_step(make, batch, optimizer, style):
-    """Of any optimizer and batch size; wherever gradients are dropped, or not; batch and loss replaced, not freed."""
+def test_loops_allocate_all_memory_in_the_first_step(make, batch, optimizer, zero_grad_position):
+    """Loops with any optimizer and batch size allocate all memory in the first step.
+
+    It makes no difference where gradients are freed or zeroed. The loop replaces `x`, `target` and `loss` without
+    freeing them first.
+    """
     gc.collect()
     wg.empty_cache("cpu")
     wg.reset_peak_memory_stats("cpu")
     rng = np.random.default_rng(0)
     model = make()
     update = OPTIMIZERS[optimizer](model.parameters())
-    taken = []
+    allocations = []
     for _ in range(6):
         x = wg.tensor(rng.standard_normal((batch, 16), dtype=np.float32))
         target = wg.tensor(rng.integers(0, 10, batch))
-        if style in ("before", "kept"):
-            update.zero_grad(set_to_none=style == "before")
+        if zero_grad_position in ("before", "zeroed"):
+            update.zero_grad(set_to_none=zero_grad_position == "before")
         loss = wg.nn.functional.cross_entropy(model(x), target)
-        if style == "between":
+        if zero_grad_position == "between":
             update.zero_grad()
         loss.backward()
         update.step()
-        if style == "after":
+        if zero_grad_position == "after":
             update.zero_grad()
-        taken.append(wg.memory_stats("cpu")["driver_allocations"])
-    assert taken[0] == taken[-1], taken
+        allocations.append(wg.memory_stats("cpu")["driver_allocations"])
+    assert allocations[0] == allocations[-1], allocations
     assert np.isfinite(float(loss))

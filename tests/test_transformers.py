@@ -1,4 +1,4 @@
-"""Multi-head attention and the Transformer against loops over heads in NumPy; slopes by central differences."""
+"""Check multi-head attention and the Transformer against NumPy loops over heads; gradients by central differences."""
 
 from __future__ import annotations
 
@@ -14,99 +14,118 @@ PADDING = np.array([[0, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 1]], bool)
 
 
 def _tensor(array, **options):
-    """In float32, whose kernels other tests build too; the references are of float64."""
+    """Return a float32 tensor: other tests build the float32 kernels too. The references compute in float64."""
     return wg.tensor(array.astype(np.float32) if array.dtype.kind == "f" else array, **options)
 
 
-def _spread(module):
-    """Random numbers for all parameters (biases begin as zeros, which hides what they do); as arrays by name."""
+def _randomize_parameters(module):
+    """Set all parameters to random numbers and return them as arrays by name. Zero biases would hide errors."""
     state = {k: RNG.standard_normal(v.shape) * 0.4 for k, v in module.state_dict().items()}
     module.load_state_dict({k: _tensor(v) for k, v in state.items()})
     return state
 
 
-def _attention(p, query, key, value, *, bias=0.0, extra=None, zeros=False):
-    """(N, L, E), (N, S, kE), (N, S, vE) to (result, (N, H, L, S') probabilities); `bias` is added to the scores."""
-    if "in_proj_weight" in p:
-        weights = np.split(p["in_proj_weight"], 3)
+def _attention(params, query, key, value, *, bias=0.0, extra=None, zeros=False):
+    """Compute multi-head attention in NumPy.
+
+    Args:
+        params: arrays by the names of `nn.MultiheadAttention`'s parameters.
+        query: `(N, L, E)`.
+        key: `(N, S, kE)`.
+        value: `(N, S, vE)`.
+        bias: added to the scores; broadcast to `(N, H, L, S)`.
+        extra: not used.
+        zeros: whether a zero key and value are appended, as by `add_zero_attn`.
+
+    Returns:
+        The output `(N, L, E)` and the probabilities `(N, H, L, S + added keys)`.
+    """
+    if "in_proj_weight" in params:
+        weights = np.split(params["in_proj_weight"], 3)
     else:
-        weights = [p[f"{n}_proj_weight"] for n in "qkv"]
-    biases = np.split(p["in_proj_bias"], 3) if "in_proj_bias" in p else [0.0] * 3
+        weights = [params[f"{n}_proj_weight"] for n in "qkv"]
+    biases = np.split(params["in_proj_bias"], 3) if "in_proj_bias" in params else [0.0] * 3
     q, k, v = (x @ w.T + b for x, w, b in zip((query, key, value), weights, biases, strict=True))
-    if "bias_k" in p:
-        k, v = (np.concatenate([x, np.repeat(p[n], len(x), 0)], 1) for x, n in ((k, "bias_k"), (v, "bias_v")))
+    if "bias_k" in params:
+        k, v = (np.concatenate([x, np.repeat(params[n], len(x), 0)], 1) for x, n in ((k, "bias_k"), (v, "bias_v")))
     if zeros:
         k, v = (np.concatenate([x, np.zeros_like(x[:, :1])], 1) for x in (k, v))
-    added = k.shape[1] - key.shape[1]
+    added_keys = k.shape[1] - key.shape[1]
     bias = np.broadcast_to(bias, (len(q), HEADS, q.shape[1], key.shape[1]))
-    bias = np.concatenate([bias, np.zeros((*bias.shape[:3], added))], -1)
-    width = q.shape[-1] // HEADS
-    results, chances = [], []
-    for h in range(HEADS):
-        own = slice(h * width, (h + 1) * width)
-        scores = np.einsum("nle,nse->nls", q[..., own], k[..., own]) / np.sqrt(width) + bias[:, h]
-        e = np.exp(scores - scores.max(-1, keepdims=True))
-        chances.append(e / e.sum(-1, keepdims=True))
-        results.append(np.einsum("nls,nse->nle", chances[-1], v[..., own]))
-    out = np.concatenate(results, -1) @ p["out_proj.weight"].T + p.get("out_proj.bias", 0.0)
-    return out, np.stack(chances, 1)
+    bias = np.concatenate([bias, np.zeros((*bias.shape[:3], added_keys))], -1)
+    head_width = q.shape[-1] // HEADS
+    results, probabilities = [], []
+    for head_index in range(HEADS):
+        head = slice(head_index * head_width, (head_index + 1) * head_width)
+        scores = np.einsum("nle,nse->nls", q[..., head], k[..., head]) / np.sqrt(head_width) + bias[:, head_index]
+        exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+        probabilities.append(exponentials / exponentials.sum(-1, keepdims=True))
+        results.append(np.einsum("nls,nse->nle", probabilities[-1], v[..., head]))
+    out = np.concatenate(results, -1) @ params["out_proj.weight"].T + params.get("out_proj.bias", 0.0)
+    return out, np.stack(probabilities, 1)
 
 
-def _norm(p, name, x, eps):
+def _norm(params, name, x, eps):
     x = x - x.mean(-1, keepdims=True)
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * p[f"{name}.weight"] + p[f"{name}.bias"]
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * params[f"{name}.weight"] + params[f"{name}.bias"]
 
 
-def _part(p, prefix):
-    return {k[len(prefix) + 1 :]: v for k, v in p.items() if k.startswith(f"{prefix}.")}
+def _sub_params(params, prefix):
+    return {k[len(prefix) + 1 :]: v for k, v in params.items() if k.startswith(f"{prefix}.")}
 
 
-def _layer(p, x, memory=None, bias=0.0, padding=0.0, *, first, eps):
-    """A layer of the encoder, or with `memory` of the decoder; relu."""
+def _layer(params, x, memory=None, bias=0.0, padding=0.0, *, norm_first, eps):
+    """Compute an encoder layer with ReLU, or a decoder layer if `memory` is passed."""
 
     def blocks():
-        yield lambda y: _attention(_part(p, "self_attn"), y, y, y, bias=bias)[0]
+        yield lambda y: _attention(_sub_params(params, "self_attn"), y, y, y, bias=bias)[0]
         if memory is not None:
-            yield lambda y: _attention(_part(p, "multihead_attn"), y, memory, memory, bias=padding)[0]
+            yield lambda y: _attention(_sub_params(params, "multihead_attn"), y, memory, memory, bias=padding)[0]
         yield (
             lambda y: (
-                np.maximum(y @ p["linear1.weight"].T + p["linear1.bias"], 0) @ p["linear2.weight"].T + p["linear2.bias"]
+                np.maximum(y @ params["linear1.weight"].T + params["linear1.bias"], 0) @ params["linear2.weight"].T
+                + params["linear2.bias"]
             )
         )
 
     for n, block in enumerate(blocks(), 1):
-        x = x + block(_norm(p, f"norm{n}", x, eps)) if first else _norm(p, f"norm{n}", x + block(x), eps)
+        x = x + block(_norm(params, f"norm{n}", x, eps)) if norm_first else _norm(params, f"norm{n}", x + block(x), eps)
     return x
 
 
-def _transformer(p, src, tgt, causal, padding, *, first, eps):
+def _transformer(params, src, tgt, causal, padding, *, norm_first, eps):
     keys = np.where(padding, -np.inf, 0.0)[:, None, None, :]
     for n in range(2):
-        src = _layer(_part(p, f"encoder.layers.{n}"), src, bias=keys, first=first, eps=eps)
-    memory = _norm(p, "encoder.norm", src, eps)
-    tgt = _layer(_part(p, "decoder.layers.0"), tgt, memory, causal, keys, first=first, eps=eps)
-    return _norm(p, "decoder.norm", tgt, eps)
+        src = _layer(_sub_params(params, f"encoder.layers.{n}"), src, bias=keys, norm_first=norm_first, eps=eps)
+    memory = _norm(params, "encoder.norm", src, eps)
+    tgt = _layer(_sub_params(params, "decoder.layers.0"), tgt, memory, causal, keys, norm_first=norm_first, eps=eps)
+    return _norm(params, "decoder.norm", tgt, eps)
 
 
-def _check(module, state, call, reference, operands, tolerance=2e-5):
-    """The result of `call`, and the slope along a random direction of all parameters and operands together."""
-    given = [_tensor(x, requires_grad=True) for x in operands]
-    found = call(*given)
-    right = reference(state, *operands)
-    np.testing.assert_allclose(found.detach().numpy(), right, atol=tolerance)
-    seed = RNG.standard_normal(right.shape)
-    (found * _tensor(seed)).sum().backward()
-    steps = {k: RNG.standard_normal(v.shape) for k, v in state.items()}
-    moves = [RNG.standard_normal(x.shape) for x in operands]
+def _check_output_and_slope(module, state, call, reference, operands, tolerance=2e-5):
+    """Compare the output of `call`, and its derivative along a random direction of all parameters and operands."""
+    tensors = [_tensor(x, requires_grad=True) for x in operands]
+    actual = call(*tensors)
+    expected = reference(state, *operands)
+    np.testing.assert_allclose(actual.detach().numpy(), expected, atol=tolerance)
+    output_weights = RNG.standard_normal(expected.shape)
+    (actual * _tensor(output_weights)).sum().backward()
+    state_directions = {k: RNG.standard_normal(v.shape) for k, v in state.items()}
+    directions = [RNG.standard_normal(x.shape) for x in operands]
 
-    def along(t):
-        moved = {k: v + t * steps[k] for k, v in state.items()}
-        return float((reference(moved, *(x + t * m for x, m in zip(operands, moves, strict=True))) * seed).sum())
+    def shifted_sum(t):
+        shifted_state = {k: v + t * state_directions[k] for k, v in state.items()}
+        return float(
+            (
+                reference(shifted_state, *(x + t * m for x, m in zip(operands, directions, strict=True)))
+                * output_weights
+            ).sum()
+        )
 
-    slope = (along(1e-5) - along(-1e-5)) / 2e-5
-    own = sum(float((p.grad.numpy() * steps[k]).sum()) for k, p in module.named_parameters())
-    own += sum(float((x.grad.numpy() * m).sum()) for x, m in zip(given, moves, strict=True))
-    assert own == pytest.approx(slope, rel=1e-4, abs=1e-3)
+    expected_slope = (shifted_sum(1e-5) - shifted_sum(-1e-5)) / 2e-5
+    actual_slope = sum(float((p.grad.numpy() * state_directions[k]).sum()) for k, p in module.named_parameters())
+    actual_slope += sum(float((x.grad.numpy() * m).sum()) for x, m in zip(tensors, directions, strict=True))
+    assert actual_slope == pytest.approx(expected_slope, rel=1e-4, abs=1e-3)
 
 
 OPTIONS = [
@@ -116,10 +135,10 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_attention_with_masks_and_weights(options):
-    """All options, with a mask a head and padding; with weights (all heads, or averaged), and without any stored."""
+    """Check all options with one mask a head and padding: without weights, with weights of each head, and averaged."""
     module = nn.MultiheadAttention(FEATURES, HEADS, **options)
-    state = _spread(module)
-    first = options.get("batch_first", False)
+    state = _randomize_parameters(module)
+    batch_first = options.get("batch_first", False)
     arrays = [RNG.standard_normal((BATCH, n, options.get(w, FEATURES)))
               for n, w in ((ROWS, ""), (KEYS, "kdim"), (KEYS, "vdim"))]  # fmt: skip
     mask = RNG.random((BATCH * HEADS, ROWS, KEYS)) < 0.3
@@ -130,24 +149,30 @@ def test_attention_with_masks_and_weights(options):
     def reference(p, *x):
         return _attention(p, *x, bias=bias, zeros=zeros)[0]
 
-    def turned(x):
-        return x if first else x.transpose(0, 1)
+    def to_layout(x):
+        return x if batch_first else x.transpose(0, 1)
 
     masks = {"attn_mask": _tensor(mask), "key_padding_mask": _tensor(PADDING)}
-    _check(module, state, lambda *x: turned(module(*map(turned, x), need_weights=False, **masks)[0]), reference, arrays)
+    _check_output_and_slope(
+        module,
+        state,
+        lambda *x: to_layout(module(*map(to_layout, x), need_weights=False, **masks)[0]),
+        reference,
+        arrays,
+    )
     with wg.no_grad():
-        _, chances = _attention(state, *arrays, bias=bias, zeros=zeros)
-        given = [turned(_tensor(x)) for x in arrays]
-        found = module(*given, average_attn_weights=False, **masks)[1]
-        np.testing.assert_allclose(found.numpy(), chances, atol=2e-5)
-        out, averaged = module(*given, **masks)
-        np.testing.assert_allclose(averaged.numpy(), chances.mean(1), atol=2e-5)
-        np.testing.assert_allclose(turned(out).numpy(), reference(state, *arrays), atol=2e-5)
+        _, probabilities = _attention(state, *arrays, bias=bias, zeros=zeros)
+        inputs = [to_layout(_tensor(x)) for x in arrays]
+        weights = module(*inputs, average_attn_weights=False, **masks)[1]
+        np.testing.assert_allclose(weights.numpy(), probabilities, atol=2e-5)
+        out, averaged = module(*inputs, **masks)
+        np.testing.assert_allclose(averaged.numpy(), probabilities.mean(1), atol=2e-5)
+        np.testing.assert_allclose(to_layout(out).numpy(), reference(state, *arrays), atol=2e-5)
 
 
 def test_attention_without_a_batch_and_added_masks():
     module = nn.MultiheadAttention(FEATURES, HEADS)
-    state = _spread(module)
+    state = _randomize_parameters(module)
     x = RNG.standard_normal((ROWS, FEATURES))
     causal = np.triu(np.full((ROWS, ROWS), -np.inf), 1)
     for bias, options in (
@@ -155,86 +180,86 @@ def test_attention_without_a_batch_and_added_masks():
         (causal, {"attn_mask": _tensor(np.isinf(causal))}),
         (x[:, :1].T, {"key_padding_mask": _tensor(x[:, 0])}),
     ):  # fmt: skip
-        right, chances = _attention(state, x[None], x[None], x[None], bias=bias)
-        own = _tensor(x)
-        found, weights = module(own, own, own, **options)
-        np.testing.assert_allclose(found.detach().numpy(), right[0], atol=2e-5)
-        np.testing.assert_allclose(weights.detach().numpy(), chances[0].mean(0), atol=2e-5)
-        found, weights = module(own, own, own, need_weights=False, **options)
+        expected, probabilities = _attention(state, x[None], x[None], x[None], bias=bias)
+        tensor = _tensor(x)
+        actual, weights = module(tensor, tensor, tensor, **options)
+        np.testing.assert_allclose(actual.detach().numpy(), expected[0], atol=2e-5)
+        np.testing.assert_allclose(weights.detach().numpy(), probabilities[0].mean(0), atol=2e-5)
+        actual, weights = module(tensor, tensor, tensor, need_weights=False, **options)
         assert weights is None
-        np.testing.assert_allclose(found.detach().numpy(), right[0], atol=2e-5)
+        np.testing.assert_allclose(actual.detach().numpy(), expected[0], atol=2e-5)
 
 
-@pytest.mark.parametrize("first", [False, True])
-def test_transformer(first):
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_transformer(norm_first):
     module = nn.Transformer(FEATURES, HEADS, 2, 1, 12, dropout=0.0, layer_norm_eps=1e-3, batch_first=True,
-                            norm_first=first)  # fmt: skip
-    state = _spread(module)
+                            norm_first=norm_first)  # fmt: skip
+    state = _randomize_parameters(module)
     src, tgt = RNG.standard_normal((BATCH, KEYS, FEATURES)), RNG.standard_normal((BATCH, ROWS, FEATURES))
     mask, padding = _tensor(np.triu(np.full((ROWS, ROWS), -np.inf), 1)), _tensor(PADDING)
-    _check(
+    _check_output_and_slope(
         module, state,
         lambda a, b: module(a, b, tgt_mask=mask, src_key_padding_mask=padding, memory_key_padding_mask=padding),
-        lambda p, a, b: _transformer(p, a, b, mask.numpy(), PADDING, first=first, eps=1e-3), [src, tgt],
+        lambda p, a, b: _transformer(p, a, b, mask.numpy(), PADDING, norm_first=norm_first, eps=1e-3), [src, tgt],
         tolerance=1e-4,
     )  # fmt: skip
-    moved = [x.swapaxes(0, 1) for x in (src, tgt)]
+    batch_second = [x.swapaxes(0, 1) for x in (src, tgt)]
     for layer in module.modules():
         if isinstance(layer, (nn.MultiheadAttention, nn.Transformer)):
             layer.batch_first = False
-    with wg.no_grad():  # the same, with the batch second
-        found = module(*map(_tensor, moved), tgt_mask=mask, src_key_padding_mask=padding,
+    with wg.no_grad():  # the same with batch_first=False
+        actual = module(*map(_tensor, batch_second), tgt_mask=mask, src_key_padding_mask=padding,
                        memory_key_padding_mask=padding)  # fmt: skip
-    right = _transformer(state, src, tgt, mask.numpy(), PADDING, first=first, eps=1e-3)
-    np.testing.assert_allclose(found.numpy().swapaxes(0, 1), right, atol=1e-4)
+    expected = _transformer(state, src, tgt, mask.numpy(), PADDING, norm_first=norm_first, eps=1e-3)
+    np.testing.assert_allclose(actual.numpy().swapaxes(0, 1), expected, atol=1e-4)
 
 
-def test_the_causal_mask_is_found(monkeypatch):
-    """A stack compares its mask with the causal one, unless told what it is; other masks stay masks."""
-    seen = []
+def test_the_causal_mask_is_recognized(monkeypatch):
+    """An encoder detects a causal mask by comparison unless `is_causal` says so; other masks are passed on."""
+    causal_flags = []
     layer = nn.TransformerEncoderLayer(FEATURES, HEADS, 8, activation="gelu", bias=False)
     stack = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     for part in stack.layers:
-        monkeypatch.setattr(part, "forward", lambda x, is_causal, **_: seen.append(is_causal) or x)
+        monkeypatch.setattr(part, "forward", lambda x, is_causal, **_: causal_flags.append(is_causal) or x)
     x = _tensor(np.zeros((4, 1, FEATURES)))
     causal = nn.Transformer.generate_square_subsequent_mask(4)
-    right = np.triu(np.full((4, 4), -np.inf), 1)
-    np.testing.assert_array_equal(causal.numpy(), right)
-    flags, right[0, 3] = _tensor(np.isinf(right)), 0.0
-    other = _tensor(right)
-    for mask, told in ((causal, None), (flags, None), (other, None), (other, True), (None, None)):
-        stack(x, mask, is_causal=told)
-    assert seen == [True] * 4 + [False] * 2 + [True] * 2 + [False] * 2
+    mask_array = np.triu(np.full((4, 4), -np.inf), 1)
+    np.testing.assert_array_equal(causal.numpy(), mask_array)
+    flags, mask_array[0, 3] = _tensor(np.isinf(mask_array)), 0.0
+    other_mask = _tensor(mask_array)
+    for mask, is_causal_arg in ((causal, None), (flags, None), (other_mask, None), (other_mask, True), (None, None)):
+        stack(x, mask, is_causal=is_causal_arg)
+    assert causal_flags == [True] * 4 + [False] * 2 + [True] * 2 + [False] * 2
 
 
-def test_padding_is_empty_in_evaluation():
-    """Without gradients; where it is at the end, and PyTorch has a fast path: there it is 0 too."""
+def test_padding_is_zero_in_evaluation():
+    """In evaluation without gradients, outputs of padding at the end are 0, as in PyTorch's fast path."""
     layer = nn.TransformerEncoderLayer(FEATURES, HEADS, 12, batch_first=True)
     stack = nn.TransformerEncoder(layer, 1).eval()
     x, end = _tensor(RNG.standard_normal((2, 4, FEATURES))), np.array([[0, 0, 1, 1], [0, 0, 0, 0]], bool)
     plain = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
-    for padding, emptied in ((end, True), (end[:, ::-1].copy(), False)):
-        given = _tensor(padding)
+    for padding, is_emptied in ((end, True), (end[:, ::-1].copy(), False)):
+        padding_mask = _tensor(padding)
         with wg.no_grad():
-            found, right = (part(x, src_key_padding_mask=given).numpy() for part in (stack, plain))
-        assert right[padding].all()
-        np.testing.assert_array_equal(found, np.where(padding[..., None] & emptied, 0.0, right))
-        np.testing.assert_array_equal(stack(x, src_key_padding_mask=given).detach().numpy(), right)
+            actual, expected = (part(x, src_key_padding_mask=padding_mask).numpy() for part in (stack, plain))
+        assert expected[padding].all()
+        np.testing.assert_array_equal(actual, np.where(padding[..., None] & is_emptied, 0.0, expected))
+        np.testing.assert_array_equal(stack(x, src_key_padding_mask=padding_mask).detach().numpy(), expected)
 
 
-def test_beginnings_and_dropout():
-    """Copies of a layer begin alike; projections lie within Glorot's bound; dropout is off in evaluation."""
+def test_initialization_and_dropout():
+    """Copies of a layer start equal, projections lie within Glorot's bound, and dropout is off in evaluation."""
     wg.manual_seed(5)
     module = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, dropout=0.5), 2)
-    one, two = (part.state_dict() for part in module.layers)
-    assert all((one[k].numpy() == two[k].numpy()).all() for k in one)
-    assert one["self_attn.in_proj_weight"].data_ptr() != two["self_attn.in_proj_weight"].data_ptr()
+    first_state, second_state = (part.state_dict() for part in module.layers)
+    assert all((first_state[k].numpy() == second_state[k].numpy()).all() for k in first_state)
+    assert first_state["self_attn.in_proj_weight"].data_ptr() != second_state["self_attn.in_proj_weight"].data_ptr()
     bound = np.sqrt(6 / (16 + 48))
-    assert 0.9 * bound < abs(one["self_attn.in_proj_weight"].numpy()).max() <= bound
-    assert not any(one[f"self_attn.{name}"].numpy().any() for name in ("in_proj_bias", "out_proj.bias"))
+    assert 0.9 * bound < abs(first_state["self_attn.in_proj_weight"].numpy()).max() <= bound
+    assert not any(first_state[f"self_attn.{name}"].numpy().any() for name in ("in_proj_bias", "out_proj.bias"))
     x = _tensor(RNG.standard_normal((3, 2, 16)))
     attention = module.layers[0].self_attn
-    for part in (lambda: module.layers[0]._fed(x), lambda: attention(x, x, x)[0]):
+    for part in (lambda: module.layers[0]._feed_forward(x), lambda: attention(x, x, x)[0]):
         with wg.no_grad():
             module.train()
             assert (part().numpy() != part().numpy()).any()

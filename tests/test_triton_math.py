@@ -1,6 +1,7 @@
-"""Triton's math functions and printer: values in the interpreter, the machine's text by the compiler; no GPU.
+"""Check the math functions and the expression printer of the Triton target, without a GPU.
 
-Errors are counted in units in the last place (ULP), as those of the functions in OpenCL are (test_opencl_math.py).
+Values come from the interpreter, machine code from the compiler. Errors are counted in units in the last place (ULP),
+as in test_opencl_math.py.
 """
 
 import ast
@@ -28,9 +29,9 @@ from weftgrad.runtime.triton import compile as compiling
 from weftgrad.runtime.triton import source
 from weftgrad.runtime.triton.interpret import Region, launch
 
-WIDE = np.longdouble
-PRECISE = np.finfo(WIDE).nmant >= 63
-"""Whether NumPy's long double can judge float64."""
+LONG_DOUBLE = np.longdouble
+LONG_DOUBLE_IS_WIDER = np.finfo(LONG_DOUBLE).nmant >= 63
+"""Whether NumPy's long double is precise enough to check float64."""
 FOLDER = resources.files("weftgrad.templates") / "triton" / "math"
 POINTERS = {
     "bool": "*i1", "int8": "*i8", "uint8": "*u8", "int16": "*i16", "int32": "*i32", "int64": "*i64",
@@ -71,7 +72,7 @@ def dtype_of(dtype):
 
 
 def kernel_text(lines, inputs, results):
-    """A kernel that reads `inputs` at i as C, runs `lines`, and stores `results` (texts) in turn."""
+    """Return a kernel that loads `inputs` as type C, runs `lines`, and stores the expressions `results`."""
     pointers = [f"p{k}" for k in range(len(inputs) + len(results))]
     body = ["i = tl.arange(0, BLOCK)", "m = i < n"]
     body += [f"{name} = wg_load(p{k} + i, m, C)" for k, name in enumerate(inputs)]
@@ -86,40 +87,44 @@ def kernel_of(text):
 
 
 def interpret(text, C, arrays, outputs):
-    """Run a kernel of `kernel_text` in the interpreter on one block; `outputs` are dtypes."""
+    """Run a kernel of `kernel_text` in the interpreter on one block; `outputs` are the dtypes of its results."""
     n = len(arrays[0])
     results = [np.zeros(n, dtype) for dtype in outputs]
-    everything = [*(np.ascontiguousarray(a) for a in arrays), *results]
-    types = {f"p{k}": POINTERS[a.dtype.name] for k, a in enumerate(everything)}
+    buffers = [*(np.ascontiguousarray(a) for a in arrays), *results]
+    types = {f"p{k}": POINTERS[a.dtype.name] for k, a in enumerate(buffers)}
     types |= {"n": "i32", "BLOCK": "constexpr", "C": "constexpr"}
-    regions = [Region("", a.ctypes.data, a.ctypes.data, a.ctypes.data + a.nbytes) for a in everything]
+    regions = [Region("", a.ctypes.data, a.ctypes.data, a.ctypes.data + a.nbytes) for a in buffers]
     constants = {"BLOCK": 1 << (n - 1).bit_length(), "C": dtype_of(C)}
     launch(kernel_of(text), (1,), types, [*regions, n], constants=constants)
     return results
 
 
 def call(name, *arrays):
-    """`wg_NAME` of arrays, in their dtype; a mask as bool."""
+    """Return `wg_NAME` of arrays in their dtype, or in bool if the function returns a mask."""
     dtype = arrays[0].dtype
     names = ["a", "b"][: len(arrays)]
     text = kernel_text([], names, [f"wg_{name}({', '.join(names)})"])
     return interpret(text, dtype, arrays, [np.bool_ if name in MASKS else dtype])[0]
 
 
-def check(name, allowed, got, expected, *arguments):
-    errors = ulps(got, expected)
+def check_errors(name, allowed, actual, expected, *arguments):
+    errors = ulps(actual, expected)
     worst = int(errors.argmax())
-    at = [a[worst] for a in arguments]
-    assert errors[worst] <= allowed, f"{name}{at} = {got[worst]!r}, not {expected[worst]!r}: {errors[worst]:.2f} ULP"
+    point = [a[worst] for a in arguments]
+    assert errors[worst] <= allowed, (
+        f"{name}{point} = {actual[worst]!r}, not {expected[worst]!r}: {errors[worst]:.2f} ULP"
+    )
 
 
-def same(name, got, expected, *arguments):
-    """Equal bit for bit, but for the bits of a NaN."""
-    different = (got != expected) & ~((got != got) & (expected != expected))
-    if got.dtype.kind == "f":
-        different |= (got == 0) & (expected == 0) & (np.signbit(got) != np.signbit(expected))
-    at = np.flatnonzero(different)[:3]
-    assert not at.size, f"{name} of {[a[at] for a in arguments]} is {got[at]}, not {expected[at]}"
+def assert_same_bits(name, actual, expected, *arguments):
+    """Check that arrays have equal bits, except for the bits of NaN."""
+    mismatches = (actual != expected) & ~((actual != actual) & (expected != expected))
+    if actual.dtype.kind == "f":
+        mismatches |= (actual == 0) & (expected == 0) & (np.signbit(actual) != np.signbit(expected))
+    indices = np.flatnonzero(mismatches)[:3]
+    assert not indices.size, (
+        f"{name} of {[a[indices] for a in arguments]} is {actual[indices]}, not {expected[indices]}"
+    )
 
 
 def pairs(values):
@@ -136,8 +141,8 @@ def quiet():
 # --- Files ------------------------------------------------------------------------------------------------------------
 
 
-def test_byte_code_beside_the_files_is_passed_over(tmp_path):
-    """`pip install` compiles every module of a wheel: math functions' files are modules to it."""
+def test_byte_code_beside_the_files_is_ignored(tmp_path):
+    """`pip install` compiles every .py file of a wheel, also the source of math functions."""
     folder = tmp_path / "math"
     with resources.as_file(resources.files("weftgrad.templates") / "triton" / "math") as ours:
         folder.mkdir()
@@ -150,8 +155,8 @@ def test_byte_code_beside_the_files_is_passed_over(tmp_path):
 def test_every_function_has_its_file_and_names_what_it_calls():
     files = {f.name.removesuffix(".py"): f.read_text(encoding="utf-8") for f in FOLDER.iterdir() if f.is_file()}
     for name, function in expr.functions().items():
-        spelled = function.spelling.get("triton", f"wg_{name}")
-        if spelled == f"wg_{name}" and not function.row and name != "to_mask":
+        printed_name = function.spelling.get("triton", f"wg_{name}")
+        if printed_name == f"wg_{name}" and not function.row and name != "to_mask":
             assert name in files, f"{name} is printed as wg_{name}, which no file defines"
     for name, text in files.items():
         head, _, body = text.partition("\n")
@@ -167,48 +172,50 @@ def test_every_function_has_its_file_and_names_what_it_calls():
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_unary_functions_within_their_ulps(dtype):
-    if dtype is np.float64 and not PRECISE:
+    if dtype is np.float64 and not LONG_DOUBLE_IS_WIDER:
         pytest.skip("long double is no wider than float64 here")
     x = inputs(dtype, np.random.default_rng(1))
     for name, (allowed, reference) in UNARY.items():
-        got, expected = call(name, x), reference(x.astype(WIDE))
+        actual, expected = call(name, x), reference(x.astype(LONG_DOUBLE))
         if name in ("sin", "cos", "tan") and dtype is np.float64:
-            expected = reference(x)  # the interpreter's bodies are NumPy's; only their wiring is tested here
-        check(name, allowed, got, expected, x)
-        zero = (expected == 0) & (got == 0)
-        assert np.array_equal(np.signbit(got[zero]), np.signbit(expected[zero])), f"{name}: the sign of 0"
-    same("sign", call("sign", x), np.where(np.isnan(x), 0, np.sign(x) + 0).astype(dtype), x)
+            expected = reference(x)  # the interpreter calls NumPy, so only the call is tested
+        check_errors(name, allowed, actual, expected, x)
+        zero = (expected == 0) & (actual == 0)
+        assert np.array_equal(np.signbit(actual[zero]), np.signbit(expected[zero])), f"{name}: the sign of 0"
+    assert_same_bits("sign", call("sign", x), np.where(np.isnan(x), 0, np.sign(x) + 0).astype(dtype), x)
     for name, reference in MASKS.items():
-        same(name, call(name, x), reference(x), x)
+        assert_same_bits(name, call(name, x), reference(x), x)
 
 
 def test_special_functions_in_float32():
     x = inputs(np.float32, np.random.default_rng(2))
     x = x[(np.abs(x) > 1e-36) & (np.abs(x) < 1e6) & ((x > 0) | (x != np.rint(x))) & (x > -30)]
     for name, (allowed, reference) in SPECIAL.items():
-        inside = x[np.abs(x) <= 1] if name == "erfinv" else x
-        expected = reference(inside.astype(np.float64))
-        keep = np.abs(expected) > (0.05 if name in ("lgamma", "digamma") else 0)
-        check(name, allowed, call(name, inside)[keep], expected[keep], inside[keep])
+        points = x[np.abs(x) <= 1] if name == "erfinv" else x
+        expected = reference(points.astype(np.float64))
+        selected = np.abs(expected) > (0.05 if name in ("lgamma", "digamma") else 0)
+        check_errors(name, allowed, call(name, points)[selected], expected[selected], points[selected])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_special_functions_at_recorded_points(dtype):
     for name, points in RECORDED.items():
         x, expected = np.array(points).T
-        keep = (x.astype(dtype) == x) & (np.abs(expected) > np.finfo(dtype).tiny)
-        x, expected = x[keep].astype(dtype), expected[keep]
-        got = call(name, x)
-        if name in ("lgamma", "digamma", "trigamma"):  # near their zeros errors are absolute
-            errors = np.abs(got - expected) / np.maximum(np.abs(expected), 0.1)
+        selected = (x.astype(dtype) == x) & (np.abs(expected) > np.finfo(dtype).tiny)
+        x, expected = x[selected].astype(dtype), expected[selected]
+        actual = call(name, x)
+        if name in ("lgamma", "digamma", "trigamma"):  # near their zeros errors are measured in absolute terms
+            errors = np.abs(actual - expected) / np.maximum(np.abs(expected), 0.1)
             assert (errors <= 1e-14 if dtype is np.float64 else errors <= 1.2e-7).all()
         else:
-            check(name, 4.5, got, expected, x)
+            check_errors(name, 4.5, actual, expected, x)
     orders, x, expected = np.array(POLYGAMMA).T
-    size = np.abs(expected)
-    keep = (orders <= 40) & (x.astype(dtype) == x) & (size > np.finfo(dtype).tiny) & (size < np.finfo(dtype).max)
-    got = call("polygamma", orders[keep].astype(dtype), x[keep].astype(dtype))
-    assert (np.abs(got / expected[keep] - 1) < (3e-13 if dtype is np.float64 else 1.2e-7)).all()
+    magnitude = np.abs(expected)
+    selected = (
+        (orders <= 40) & (x.astype(dtype) == x) & (magnitude > np.finfo(dtype).tiny) & (magnitude < np.finfo(dtype).max)
+    )
+    actual = call("polygamma", orders[selected].astype(dtype), x[selected].astype(dtype))
+    assert (np.abs(actual / expected[selected] - 1) < (3e-13 if dtype is np.float64 else 1.2e-7)).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -224,9 +231,11 @@ def test_special_values(dtype):
     }
     for name, (x, expected) in points.items():
         x = np.array(x, dtype)
-        same(name, call(name, x), np.array(expected, dtype), x)
+        assert_same_bits(name, call(name, x), np.array(expected, dtype), x)
     order, x = np.array([[1.5, -1, nan, 2, 2, 1, 0], [1, 1, 1, nan, inf, -2, 0]], dtype)
-    same("polygamma", call("polygamma", order, x), np.array([nan, nan, nan, nan, -0.0, inf, -inf], dtype), order, x)
+    assert_same_bits(
+        "polygamma", call("polygamma", order, x), np.array([nan, nan, nan, nan, -0.0, inf, -inf], dtype), order, x
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -239,27 +248,27 @@ def test_binary_functions(dtype):
     exact = {"floor_div": np.floor_divide, "mod": np.mod, "fmod": np.fmod, "copysign": np.copysign}
     for name, reference in exact.items():
         expected = reference(x, y)
-        same(name, call(name, x, y), expected, x, y)
+        assert_same_bits(name, call(name, x, y), expected, x, y)
     for name, reference in {"maximum": np.maximum, "minimum": np.minimum}.items():
-        check(name, 0, call(name, x, y), reference(x, y), x, y)
+        check_errors(name, 0, call(name, x, y), reference(x, y), x, y)
     for name, allowed, reference in (("div", 0.5, np.divide), ("hypot", 1.2, np.hypot), ("atan2", 2, np.arctan2)):
-        if dtype is np.float32 or PRECISE:
-            check(name, allowed, call(name, x, y), reference(x.astype(WIDE), y.astype(WIDE)), x, y)
+        if dtype is np.float32 or LONG_DOUBLE_IS_WIDER:
+            check_errors(name, allowed, call(name, x, y), reference(x.astype(LONG_DOUBLE), y.astype(LONG_DOUBLE)), x, y)
     x = np.concatenate([a, 10 ** rng.uniform(-5, 5, 20000) * rng.choice([-1, 1], 20000), np.full(99, -2)]).astype(dtype)
     y = np.concatenate([b, rng.uniform(-30, 30, 20000), np.arange(99) - 50]).astype(dtype)
-    if dtype is np.float32 or PRECISE:
-        check("pow", 1.5, call("pow", x, y), np.power(x.astype(WIDE), y.astype(WIDE)), x, y)
+    if dtype is np.float32 or LONG_DOUBLE_IS_WIDER:
+        check_errors("pow", 1.5, call("pow", x, y), np.power(x.astype(LONG_DOUBLE), y.astype(LONG_DOUBLE)), x, y)
 
 
-# --- Integers: every result from Python's own -------------------------------------------------------------------------
+# --- Integers: expected results by Python -----------------------------------------------------------------------------
 
 
-def wrapped(value, dtype):
+def wrap(value, dtype):
     info = np.iinfo(dtype)
     return (value - info.min) % (info.max - info.min + 1) + info.min
 
 
-def truncated(x, y):
+def truncated_divide(x, y):
     return 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
@@ -272,13 +281,13 @@ def power(x, y):
 PYTHON = {
     "neg": lambda x: -x, "abs": abs, "sign": lambda x: (x > 0) - (x < 0), "square": lambda x: x * x,
     "floor": lambda x: x, "ceil": lambda x: x, "trunc": lambda x: x, "round": lambda x: x,
-    "div": truncated, "floor_div": lambda x, y: x // y if y else 0, "mod": lambda x, y: x % y if y else 0,
-    "fmod": lambda x, y: x - truncated(x, y) * y if y else 0, "pow": power, "maximum": max, "minimum": min,
+    "div": truncated_divide, "floor_div": lambda x, y: x // y if y else 0, "mod": lambda x, y: x % y if y else 0,
+    "fmod": lambda x, y: x - truncated_divide(x, y) * y if y else 0, "pow": power, "maximum": max, "minimum": min,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_integers_are_those_of_python(dtype):
+def test_integer_functions_agree_with_python(dtype):
     info = np.iinfo(dtype)
     width = info.bits
     values = {
@@ -303,20 +312,22 @@ def test_integers_are_those_of_python(dtype):
         width,
     }
     x, y = pairs(np.array(sorted(v for v in values if info.min <= v <= info.max), dtype))
-    given = list(zip(x.tolist(), y.tolist(), strict=True))
+    operand_pairs = list(zip(x.tolist(), y.tolist(), strict=True))
     shifts = {
         "lshift": lambda a, b: a << b if 0 <= b < width else 0,
         "rshift": lambda a, b: a >> (b if 0 <= b < width else width),
         "gcd": math.gcd,
     }
     for name in INTEGER_UNARY:
-        same(name, call(name, x), np.array([wrapped(PYTHON[name](a), dtype) for a, _ in given], dtype), x)
+        assert_same_bits(
+            name, call(name, x), np.array([wrap(PYTHON[name](a), dtype) for a, _ in operand_pairs], dtype), x
+        )
     for name in INTEGER_BINARY:
         function = {**PYTHON, **shifts}[name]
-        expected = np.array([wrapped(function(a, b), dtype) for a, b in given], dtype)
-        same(name, call(name, x, y), expected, x, y)
+        expected = np.array([wrap(function(a, b), dtype) for a, b in operand_pairs], dtype)
+        assert_same_bits(name, call(name, x, y), expected, x, y)
     for name, function in MASKS.items():
-        same(name, call(name, x), function(x) if name != "signbit" else x < 0, x)
+        assert_same_bits(name, call(name, x), function(x) if name != "signbit" else x < 0, x)
 
 
 # --- Random numbers ---------------------------------------------------------------------------------------------------
@@ -336,15 +347,15 @@ def test_philox_gives_the_vectors_of_random123():
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_draws_are_made_of_the_words(index):
-    """As the OpenCL functions make them: both are tested against the same words."""
+def test_random_numbers_are_computed_from_philox_words(index):
+    """Uniform and normal numbers follow from the Philox words; OpenCL functions are tested against the same words."""
     i = np.arange(5000, dtype=index)
     words = ["a, b, c, d = wg_philox(x, tl.full((), 7, tl.int64), tl.full((), -42, tl.int64))"]
     a, b, c, d = interpret(kernel_text(words, ["x"], list("abcd")), index, [i], [np.uint32] * 4)
-    at = "x, tl.full((), 4, tl.int64) + 3, tl.full((), -42, tl.int64)"
+    arguments = "x, tl.full((), 4, tl.int64) + 3, tl.full((), -42, tl.int64)"
     draws = [
-        f"wg_bits({at})",
-        *(f"wg_{f}({at}, tl.{t})" for t in ("float32", "float64") for f in ("uniform", "normal")),
+        f"wg_bits({arguments})",
+        *(f"wg_{f}({arguments}, tl.{t})" for t in ("float32", "float64") for f in ("uniform", "normal")),
     ]
     types = [np.int64, np.float32, np.float32, np.float64, np.float64]
     bits, u, n, v, m = interpret(kernel_text([], ["x"], draws), index, [i], types)
@@ -354,13 +365,13 @@ def test_draws_are_made_of_the_words(index):
     assert np.array_equal(bits, a)
     assert np.array_equal(u, (a >> 8) / 2**24)
     assert np.array_equal(v, unit[0])
-    one = np.float32(1)
-    radius = (a >> 16).astype(np.float32) * np.float32(65536) + (a & 0xFFFF).astype(np.float32) + one
-    radius = np.sqrt(-2 * np.log(radius.astype(WIDE) / 2**32))
-    expected = radius * np.cos(2 * WIDE("3.14159265358979323846") * ((b >> 8) / WIDE(2**24)))
+    float32_one = np.float32(1)
+    radius = (a >> 16).astype(np.float32) * np.float32(65536) + (a & 0xFFFF).astype(np.float32) + float32_one
+    radius = np.sqrt(-2 * np.log(radius.astype(LONG_DOUBLE) / 2**32))
+    expected = radius * np.cos(2 * LONG_DOUBLE("3.14159265358979323846") * ((b >> 8) / LONG_DOUBLE(2**24)))
     assert (np.abs(n - expected) <= 3 * np.spacing(np.maximum(np.abs(expected), 0.1).astype(np.float32))).all()
-    expected = np.sqrt(-2 * np.log(unit[0].astype(WIDE) + WIDE(2) ** -53))
-    expected *= np.cos(2 * WIDE("3.14159265358979323846") * unit[1])
+    expected = np.sqrt(-2 * np.log(unit[0].astype(LONG_DOUBLE) + LONG_DOUBLE(2) ** -53))
+    expected *= np.cos(2 * LONG_DOUBLE("3.14159265358979323846") * unit[1])
     assert (np.abs(m - expected) <= 4 * np.spacing(np.maximum(np.abs(expected), 0.1).astype(np.float64))).all()
     assert abs(n.mean()) < 0.05
     assert abs(n.std() - 1) < 0.05
@@ -371,7 +382,7 @@ def test_draws_are_made_of_the_words(index):
 OPERANDS = {name: expr.Operand() for name in "xyz"} | {"m": expr.Operand("mask"), "i": expr.Operand("index")}
 
 
-def printed(text, *, random=False):
+def print_expression(text, *, random=False):
     return expr.emit_triton({"out": expr.parse(text, operands=OPERANDS, random=random)})
 
 
@@ -395,12 +406,12 @@ def printed(text, *, random=False):
         ("x == x or True", "(x == x) | tl.full((), True, tl.int1)"),
     ],
 )
-def test_what_is_printed(text, expected):
-    assert printed(text).values["out"] == expected
+def test_printed_expressions(text, expected):
+    assert print_expression(text).values["out"] == expected
 
 
 def test_draws_are_printed_with_their_counter():
-    block = printed("normal(1) * x + bits(0) % 7 + where(uniform(2) < 0.5, 1, 0)", random=True)
+    block = print_expression("normal(1) * x + bits(0) % 7 + where(uniform(2) < 0.5, 1, 0)", random=True)
     assert block.functions == ("bits", "mod", "normal", "uniform")
     text = " ".join((*block.statements, block.values["out"]))
     assert "wg_normal(wg_index, wg_offset + 1, wg_key, C)" in text
@@ -412,7 +423,7 @@ def test_row_reductions_are_refused():
         expr.emit_triton({"out": expr.parse("x - max(x)", operands=OPERANDS, row=True)})
 
 
-# An expression and what it gives for x and y, in Python.
+# Expressions, and their values for x and y in Python.
 TYPED = [
     ("x * -1 + 100", lambda x, y: -x + 100),
     ("where(x < y, 1, 0) - 3 * x", lambda x, y: (x < y) - 3 * x),
@@ -427,17 +438,18 @@ TYPED = [
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
 def test_results_have_the_compute_type(dtype):
     x, y = pairs(np.array([1, 2, 3, 7, 100, 11], dtype))
-    blocks = [printed(text) for text, _ in TYPED]
+    blocks = [print_expression(text) for text, _ in TYPED]
     lines = [line for k, b in enumerate(blocks) for line in (*b.statements, f"r{k} = {b.values['out']}")]
     lines += [f"tl.static_assert(r{k}.dtype == C)" for k in range(len(blocks))]
     text = kernel_text(lines, ["x", "y"], [f"r{k}" for k in range(len(blocks))])
-    got = interpret(text, dtype, [x, y], [dtype] * len(blocks))
-    for (what, function), result in zip(TYPED, got, strict=True):
+    results = interpret(text, dtype, [x, y], [dtype] * len(blocks))
+    for (expression, function), result in zip(TYPED, results, strict=True):
         expected = [function(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
         if np.dtype(dtype).kind != "f":
-            expected = [wrapped(int(e), dtype) for e in expected]
-        same(what, result, np.array(expected, dtype), x, y)
-    assert compiled(text, dtype, [dtype] * (2 + len(blocks)), TARGETS["sm_90"])  # the compiler's types are the same
+            expected = [wrap(int(e), dtype) for e in expected]
+        assert_same_bits(expression, result, np.array(expected, dtype), x, y)
+    # The compiler infers the same types.
+    assert compile_kernel(text, dtype, [dtype] * (2 + len(blocks)), TARGETS["sm_90"])
 
 
 def test_constants_keep_the_precision_of_float64():
@@ -452,8 +464,8 @@ def test_constants_keep_the_precision_of_float64():
 def test_truth_values_are_stored_as_such():
     x = np.array([0, 1, 0.25, np.nan, -0.0, np.inf], np.float32)
     text = kernel_text([], ["x"], ["x", "x == 1", "wg_isnan(x)"])
-    stored = interpret(text, np.float32, [x], [np.bool_] * 3)
-    assert [s.tolist() for s in stored] == [[v != 0 for v in x], [v == 1 for v in x], np.isnan(x).tolist()]
+    outputs = interpret(text, np.float32, [x], [np.bool_] * 3)
+    assert [s.tolist() for s in outputs] == [[v != 0 for v in x], [v == 1 for v in x], np.isnan(x).tolist()]
     flags = np.array([True, False])
     text = kernel_text([], ["x"], ["wg_bitwise_not(x, 1)", "x + x", "x & 1"])
     assert [s.tolist() for s in interpret(text, np.uint8, [flags], [np.bool_, np.uint8, np.uint8])] == [
@@ -464,17 +476,17 @@ def test_truth_values_are_stored_as_such():
 # --- The compiler -----------------------------------------------------------------------------------------------------
 
 
-def compiled(text, C, dtypes, target):
-    """The machine's text of a kernel: PTX, or AMD's assembly."""
+def compile_kernel(text, C, dtypes, target):
+    """Return the machine code of a kernel as text: PTX, or assembly for AMD."""
     types = {f"p{k}": POINTERS[np.dtype(d).name] for k, d in enumerate(dtypes)}
     types |= {"n": "i32", "BLOCK": "constexpr", "C": "constexpr"}
-    given = ASTSource(kernel_of(text), types, {"BLOCK": 256, "C": dtype_of(C)})
-    made = triton.compile(given, target=target, options={**compiling._OPTIONS, "num_warps": 4})
-    return made.asm["ptx" if target.backend == "cuda" else "amdgcn"]
+    ast_source = ASTSource(kernel_of(text), types, {"BLOCK": 256, "C": dtype_of(C)})
+    kernel = triton.compile(ast_source, target=target, options={**compiling._OPTIONS, "num_warps": 4})
+    return kernel.asm["ptx" if target.backend == "cuda" else "amdgcn"]
 
 
 def groups(dtype):
-    """Texts that call every function, ten a kernel: compiling time grows faster than a kernel."""
+    """Return calls of every function in groups of ten: compile time grows faster than the length of a kernel."""
     if np.dtype(dtype).kind == "f":
         calls = [f"wg_{f}(a)" for f in [*UNARY, *SPECIAL, "sign"]] + [f"wg_{f}(a, b)" for f in [*BINARY, "polygamma"]]
         calls += [f"wg_{f}(i, i.to(tl.int64) + 5, i.to(tl.int64), C)" for f in ("uniform", "normal")]
@@ -484,18 +496,18 @@ def groups(dtype):
     return [calls[k : k + 10] for k in range(0, len(calls), 10)]
 
 
-def slow_where(target, dtype):
+def target_parameter(target, dtype):
     fast = target == "sm_90" or np.dtype(dtype).kind != "f"
     return pytest.param(target, dtype, marks=() if fast else pytest.mark.slow, id=f"{target}-{np.dtype(dtype).name}")
 
 
-@pytest.mark.parametrize(("target", "dtype"), [slow_where(t, d) for t in TARGETS for d in (*FLOATS, *INTEGERS)])
+@pytest.mark.parametrize(("target", "dtype"), [target_parameter(t, d) for t in TARGETS for d in (*FLOATS, *INTEGERS)])
 def test_every_function_compiles(target, dtype):
     for calls in groups(dtype):
         text = kernel_text([], ["a", "b"], calls)
-        machine = compiled(text, dtype, [dtype] * (2 + len(calls)), TARGETS[target])
+        machine = compile_kernel(text, dtype, [dtype] * (2 + len(calls)), TARGETS[target])
         if target.startswith("sm_"):
-            # Approximate instructions, and such that flush subnormal numbers. Libdevice's tan starts from one.
+            # Instructions that approximate or flush subnormal numbers. Only libdevice's tan uses one.
             inexact = set(re.findall(r"\b\S+\.(?:approx|full|ftz)\S*", machine))
             allowed = {"rcp.approx.ftz.f32", "rcp.approx.ftz.f64"} if "wg_tan(a)" in calls else set()
             assert inexact <= allowed, f"{calls}: {sorted(inexact)}"

@@ -1,11 +1,11 @@
-"""One kernel for many tensors on the Triton target: in the interpreter, and by the CUDA backend on a stand-in."""
+"""Check kernels that update many tensors on the Triton target: in the interpreter, and on a simulated CUDA driver."""
 
 import gc
 import weakref
 
 import numpy as np
 import pytest
-from cuda_running import captured
+from cuda_running import capture
 
 import weftgrad as wg
 from weftgrad import optim
@@ -17,70 +17,72 @@ pytest.importorskip("triton")
 
 from triton_running import interpreter
 
-PLACE, DRIVER = interpreter("block=64,cores=2")
+DEVICE, DRIVER = interpreter("block=64,cores=2")
 NUMBERS = (0.5, 0.25, 1.0)  # lr, weight decay, sign
 SIZES = (1, 40, 64, 70, 3000)
 
 
-def drawn(place, dtype, sizes=SIZES):
+def random_tensors(device, dtype, sizes=SIZES):
     rng = np.random.default_rng(0)
-    return [[wg.tensor(rng.standard_normal(n)).to(place, dtype) for n in sizes] for _ in range(2)]
+    return [[wg.tensor(rng.standard_normal(n)).to(device, dtype) for n in sizes] for _ in range(2)]
 
 
-def check(update, lists, tolerance=1e-6):
-    before = [[t.cpu().double().numpy().copy() for t in each] for each in lists]
+def check_update(update, lists, tolerance=1e-6):
+    old_arrays = [[t.cpu().double().numpy().copy() for t in tensors] for tensors in lists]
     update(lists, NUMBERS)
-    for p, old, grad in zip(lists[0], *before, strict=True):
-        np.testing.assert_allclose(p.cpu().double().numpy(), old - 0.5 * (grad + 0.25 * old), tolerance, tolerance)
+    for param, old_param, grad in zip(lists[0], *old_arrays, strict=True):
+        np.testing.assert_allclose(
+            param.cpu().double().numpy(), old_param - 0.5 * (grad + 0.25 * old_param), tolerance, tolerance
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_updates_of_many_tensors(dtype):
-    """Whole blocks and what is left, aligned tensors and others, in one launch each."""
+    """One launch updates tensors with full and partial blocks; only aligned tensors use wide loads."""
     update = MultiTensor(registry["sgd_step"])
-    lists = drawn(PLACE, getattr(wg, dtype))
-    for wide in (1, 0):
-        begun = len(DRIVER.launched)
-        check(update, lists, 1e-6 if dtype == "float32" else 1e-2)
-        (step,) = DRIVER.launched[begun:]
-        assert (step.instance.entry, dict(step.instance.defines)["WIDE"]) == ("sgd_step_many", wide)
-        assert step.global_size[0] > len(SIZES)  # the largest has several rows
-        lists = [[t[1:] for t in each[1:]] for each in lists]
+    lists = random_tensors(DEVICE, getattr(wg, dtype))
+    for is_wide in (1, 0):
+        start = len(DRIVER.launched)
+        check_update(update, lists, 1e-6 if dtype == "float32" else 1e-2)
+        (step,) = DRIVER.launched[start:]
+        assert (step.instance.entry, dict(step.instance.defines)["WIDE"]) == ("sgd_step_many", is_wide)
+        assert step.global_size[0] > len(SIZES)  # the largest tensor has several rows in the table
+        lists = [[t[1:] for t in tensors[1:]] for tensors in lists]
 
 
-def test_memory_behind_a_tensor_is_out_of_reach():
-    """Every access is checked, as it is where tensors are arguments."""
+def test_accesses_outside_of_a_tensor_raise():
+    """The interpreter checks accesses through a table of addresses like those through arguments."""
     update = MultiTensor(registry["sgd_step"])
-    lists = drawn(PLACE, wg.float32, (64, 64))
+    lists = random_tensors(DEVICE, wg.float32, (64, 64))
     update(lists, NUMBERS)
     ((_, launch, bound, reached),) = update._launches
-    everything = [*lists[0], *lists[1]]
+    tensors = [*lists[0], *lists[1]]
     with pytest.raises(LaunchError, match="outside"):
-        launch([*bound, *[everything[i] for i in reached[:-1]]], NUMBERS, None)  # without the last gradient
+        launch([*bound, *[tensors[i] for i in reached[:-1]]], NUMBERS, None)  # without the last gradient
 
 
-def test_gradients_are_let_go():
-    """What a step keeps for the next one holds no tensor."""
-    param = wg.ones(40, device=PLACE, requires_grad=True)
+def test_optimizers_do_not_keep_gradients():
+    """The state that an optimizer reuses in the next step references no gradient."""
+    param = wg.ones(40, device=DEVICE, requires_grad=True)
     optimizer = optim.SGD([param], lr=0.5)
     (param * param).sum().backward()
-    held = weakref.ref(param.grad)
+    grad_ref = weakref.ref(param.grad)
     optimizer.step()
     optimizer.zero_grad()
     gc.collect()
-    assert held() is None
+    assert grad_ref() is None
 
 
 def test_on_cuda(cuda, computing):
     update = MultiTensor(registry["sgd_step"])
-    lists = drawn("cuda", wg.float32)
-    check(update, lists)
+    lists = random_tensors("cuda", wg.float32)
+    check_update(update, lists)
     lists[1] = [t.clone() for t in lists[1]]
-    check(update, lists)
+    check_update(update, lists)
 
 
 def test_a_captured_step(cuda, computing):
-    """The table is written in the graph, and again outside of it; numbers that change cannot be captured."""
+    """Steps inside and outside of a graph both write the address table; changing numbers cannot be captured."""
     param = wg.ones(5, device="cuda", requires_grad=True)
     optimizer = optim.SGD([param], lr=0.5)
 
@@ -90,7 +92,7 @@ def test_a_captured_step(cuda, computing):
         optimizer.step()
 
     step()
-    graph, _ = captured(param.device.driver, step)
+    graph, _ = capture(param.device.driver, step)
     for _ in range(2):
         graph.replay()
     step()
@@ -105,4 +107,4 @@ def test_a_captured_step(cuda, computing):
     assert param.detach().tolist() == [0.0] * 5
     adam = optim.Adam([param])
     with pytest.raises(CaptureError, match="outside of the graph"):
-        captured(param.device.driver, adam.step)
+        capture(param.device.driver, adam.step)

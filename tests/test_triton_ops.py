@@ -1,7 +1,7 @@
-"""Every schedule of every Triton template: launched, forward and in derivatives, and right.
+"""Check that every schedule of every Triton template is launched, in forward and in derivatives, with correct results.
 
-The interpreter claims small blocks and few multiprocessors here, so that tensors which a test can afford take many
-programs, shares and sweeps. References are NumPy functions that complex numbers pass through: the imaginary part of
+The interpreter has small blocks and few multiprocessors here, so that even small tensors need many programs, shares and
+sweeps. References are NumPy functions that complex numbers pass through: the imaginary part of
 f(x + ih v) / h, with h = 1e-30, is the derivative along v to rounding (Squire & Trapp, 1998).
 """
 
@@ -17,7 +17,17 @@ import pytest
 
 pytest.importorskip("triton")
 
-from triton_running import Watched, added, at, convolved, interpreter, layer_norm, peak, softmax, written
+from triton_running import (
+    RecordingInterpreter,
+    convolve,
+    index_add,
+    index_put,
+    index_tensor,
+    interpreter,
+    layer_norm,
+    max_by_real_part,
+    softmax,
+)
 
 import weftgrad as wg
 from weftgrad._generated.records import NAMES
@@ -34,19 +44,19 @@ SMALL, SMALL_DRIVER = interpreter("block=64,cores=2")
 
 
 @pytest.fixture(scope="module")
-def wide() -> Iterator[tuple[Device, Watched]]:
-    """A device like the small one, whose kernels all compute places in 64 bits."""
-    made = interpreter("block=64,cores=2")
+def device_with_int64_offsets() -> Iterator[tuple[Device, RecordingInterpreter]]:
+    """Yield a device like SMALL whose kernels all compute offsets in 64 bits."""
+    device_and_driver = interpreter("block=64,cores=2")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(triton, "_INT32", 0)
-        yield made
+        yield device_and_driver
 
 
-# What was launched
+# Names of launches
 
 
 def schedule(step: Step) -> str:
-    """`template.schedule` of a step."""
+    """Return the name `template.schedule` of a step."""
     entry = step.instance.entry
     if entry.startswith("contraction_"):
         return f"contraction.{entry.removeprefix('contraction_')}"
@@ -58,7 +68,7 @@ def schedule(step: Step) -> str:
 
 
 def traits(step: Step) -> Iterator[str]:
-    """What a launch does that another one of its schedule may not do: names that begin with the schedule's."""
+    """Yield the name of the schedule, and names for properties that not all launches of the schedule have."""
     name, grid = schedule(step), (*step.global_size, 1, 1)
     defines, geometry = dict(step.instance.defines), step.geometry
     yield name
@@ -73,15 +83,15 @@ def traits(step: Step) -> Iterator[str]:
     if name in ("rowwise.whole", "rowwise.swept") and "finish" in step.instance.text and len(step.buffers) > 1:
         run = geometry[2]
         if grid[0] > 1 and run > defines["ROWS"]:
-            yield f"{name} sums"  # over several tiles of rows a program
+            yield f"{name} sums"  # a program sums over several tiles of rows
     if name == "rowwise.whole" and defines["ROWS"] > 1:
         yield f"{name} tall"
     if name == "convolution.weight" and geometry[-1] > 1:
         yield f"{name} parts"
 
 
-def launched(driver: Watched, begin: int) -> set[str]:
-    return {trait for step in driver.launched[begin:] for trait in traits(step)}
+def launched_traits(driver: RecordingInterpreter, start: int) -> set[str]:
+    return {trait for step in driver.launched[start:] for trait in traits(step)}
 
 
 # Calls with derivatives
@@ -89,10 +99,17 @@ def launched(driver: Watched, begin: int) -> set[str]:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of tensors, the same of arrays, the shapes of what they take, and what it launches.
+    """A function to test, its reference, and the launches that it must cause.
 
-    inside, before them: applied to the tensors and the arrays. forward, first, second: traits that have to be among
-    those of the launches of the call, its first and its second derivatives; without `first` there are none.
+    Attributes:
+        label: the id of the test.
+        tensors: the function of tensors.
+        arrays: the same function of NumPy arrays, real and complex.
+        shapes: shapes of the inputs.
+        forward: traits (see `traits`) that launches of the call must have.
+        first: the same for first derivatives; they are not tested if it is empty.
+        second: the same for second derivatives; they are not tested if it is empty.
+        dtypes: dtypes in which values are checked.
     """
 
     label: str
@@ -106,32 +123,32 @@ class Call:
 
 
 _RNG = np.random.default_rng(11)
-ROWS_OF = _RNG.integers(0, 25, 40)  # with repetitions
-FEW = ROWS_OF[:12]
-ALONG = _RNG.integers(0, 9, (90, 7))
-DISTINCT = _RNG.permutation(50)[:12]
+ROW_INDICES = _RNG.integers(0, 25, 40)  # with repeated rows
+SOME_ROW_INDICES = ROW_INDICES[:12]
+COLUMN_INDICES = _RNG.integers(0, 9, (90, 7))
+DISTINCT_ROWS = _RNG.permutation(50)[:12]
 
 
-def pooled(x: Array, size: int, stride: int, padding: int) -> Array:
-    """Means of windows over the elements that they have."""
+def avg_pool_reference(x: Array, size: int, stride: int, padding: int) -> Array:
+    """Return the mean of each window over the elements inside of the image."""
     counts = [(n + 2 * padding - size) // stride + 1 for n in x.shape[-2:]]
-    places = [[slice(max(0, i * stride - padding), i * stride - padding + size) for i in range(n)] for n in counts]
-    rows = [[x[..., a, b].mean((-1, -2)) for b in places[1]] for a in places[0]]
+    windows = [[slice(max(0, i * stride - padding), i * stride - padding + size) for i in range(n)] for n in counts]
+    rows = [[x[..., a, b].mean((-1, -2)) for b in windows[1]] for a in windows[0]]
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
-def covers(place: Array, n: int) -> Array:
-    """How many windows of elements -1, 1 and 3, moved on by 2, have an odd place of n."""
+def covers(position: Array, n: int) -> Array:
+    """Count the windows with elements -1, 1 and 3, moved by multiples of 2, that contain `position` of `n`."""
     starts = np.arange(0, n + 2 - 4, 2) - 1
-    return sum(((place - s) % 2 == 0) & (place >= s) & (place <= s + 4) for s in starts)
+    return sum(((position - s) % 2 == 0) & (position >= s) & (position <= s + 4) for s in starts)
 
 
-def flipped(x: Any) -> Any:
+def flip(x: Any) -> Any:
     return dispatch.call(registry["flip_view"], (x,), ((0, 1),))
 
 
-def attended(query: Array, key: Array, value: Array) -> Array:
-    """Heads that share one key and value; a position sees those up to its own."""
+def attention_reference(query: Array, key: Array, value: Array) -> Array:
+    """Compute causal attention of several heads that share one key and value."""
     chances = np.exp(query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5) * np.tri(query.shape[-2], key.shape[-2])
     return np.asarray(chances / chances.sum(-1, keepdims=True) @ value)
 
@@ -151,7 +168,7 @@ CALLS = (
         ("pointwise.rows across",), ("float64", "float32"),
     ),
     Call(
-        "backwards", lambda x, y: flipped(x) * y.exp(), lambda x, y: x[::-1, ::-1] * np.exp(y), ((5, 30), (5, 30)),
+        "backwards", lambda x, y: flip(x) * y.exp(), lambda x, y: x[::-1, ::-1] * np.exp(y), ((5, 30), (5, 30)),
         ("pointwise.rows many",), ("pointwise.rows many",), ("pointwise.rows many",),
     ),
     Call(
@@ -177,7 +194,7 @@ CALLS = (
         ("reduction.partial shares", "reduction.finish"), ("pointwise.rows many",), ("reduction.partial shares",),
     ),
     Call(
-        "largest", lambda x: x.max(1).values ** 2, lambda x: peak(x, 1) ** 2, ((3, 140),),
+        "largest", lambda x: x.max(1).values ** 2, lambda x: max_by_real_part(x, 1) ** 2, ((3, 140),),
         ("reduction.tiles many",), ("pointwise.flat",), (),
     ),
     Call(
@@ -233,12 +250,13 @@ CALLS = (
         ((140, 40), (20, 210)), ("contraction.move", "contraction.tile"), ("contraction.tile",), (),
     ),
     Call(
-        "elements of rows", lambda x: x.gather(1, at(ALONG, x)).exp(),
-        lambda x: np.exp(np.take_along_axis(x, ALONG, 1)), ((90, 9),),
+        "elements of rows", lambda x: x.gather(1, index_tensor(COLUMN_INDICES, x)).exp(),
+        lambda x: np.exp(np.take_along_axis(x, COLUMN_INDICES, 1)), ((90, 9),),
         ("index.read many",), ("index.write many",), ("index.read many", "index.write many"), ("float64", "float32"),
     ),
     Call(
-        "rows by index", lambda x: x[at(FEW, x)] ** 2, lambda x: x[FEW] ** 2, ((40, 70),),
+        "rows by index", lambda x: x[index_tensor(SOME_ROW_INDICES, x)] ** 2,
+        lambda x: x[SOME_ROW_INDICES] ** 2, ((40, 70),),
         ("index.read across",), ("index.write across", "index.write ranges"), ("index.read across",),
     ),
     Call(
@@ -250,31 +268,31 @@ CALLS = (
         ("scan.totals", "scan.carried"), ("scan.totals", "scan.carried"),
     ),
     Call(
-        "rows added at", lambda x, y: x.index_add(0, at(ROWS_OF, x), y).sin(),
-        lambda x, y: np.sin(added(x, ROWS_OF, y)), ((25, 3), (40, 3)),
+        "rows added at", lambda x, y: x.index_add(0, index_tensor(ROW_INDICES, x), y).sin(),
+        lambda x, y: np.sin(index_add(x, ROW_INDICES, y)), ((25, 3), (40, 3)),
         ("index.write ranges",), ("index.read many",), ("index.write ranges", "index.read many"),
         ("float64", "float32"),
     ),
     Call(
-        "rows written", lambda x, y: x.index_put((at(DISTINCT, x),), y) ** 2,
-        lambda x, y: written(x, DISTINCT, y) ** 2, ((50, 6), (12, 6)),
+        "rows written", lambda x, y: x.index_put((index_tensor(DISTINCT_ROWS, x),), y) ** 2,
+        lambda x, y: index_put(x, DISTINCT_ROWS, y) ** 2, ((50, 6), (12, 6)),
         ("index.write ranges",), ("index.read many",), (),
     ),
     Call(
         "convolution", lambda x, w, b: F.conv2d(x, w, b).sin(),
-        lambda x, w, b: np.sin(convolved(x, w) + b[:, None, None]), ((2, 2, 33, 34), (3, 2, 2, 2), (3,)),
+        lambda x, w, b: np.sin(convolve(x, w) + b[:, None, None]), ((2, 2, 33, 34), (3, 2, 2, 2), (3,)),
         ("convolution.forward many",), ("convolution.input many", "convolution.weight parts", "convolution.sum"),
         ("convolution.forward many", "convolution.input many", "convolution.weight parts"),
     ),
     Call(
         "convolution in groups", lambda x, w: F.conv2d(x, w, None, 2, 1, (1, 2), 2),
-        lambda x, w: convolved(x, w, 2, 2, 1, (1, 2)), ((2, 4, 15, 17), (6, 2, 3, 2)),
+        lambda x, w: convolve(x, w, 2, 2, 1, (1, 2)), ((2, 4, 15, 17), (6, 2, 3, 2)),
         ("convolution.forward many",), ("convolution.input", "convolution.weight"), ("convolution.forward",),
         ("float64", "float32"),
     ),
     Call(
         "windows", lambda x: F.avg_pool2d(x.exp(), 3, 2, 1, count_include_pad=False),
-        lambda x: pooled(np.exp(x), 3, 2, 1), ((2, 2, 11, 9),),
+        lambda x: avg_pool_reference(np.exp(x), 3, 2, 1), ((2, 2, 11, 9),),
         ("window.cells many",), ("window.cells many",), ("window.cells many",), ("float64", "float32"),
     ),
     Call(
@@ -284,7 +302,8 @@ CALLS = (
     ),
     Call(
         "largest of windows", lambda x: F.max_pool1d(x, 5, 3, 2).exp(),
-        lambda x: np.exp(np.stack([peak(x[:, max(0, 3 * i - 2) : 3 * i + 3], 1) for i in range(10)], 1)), ((7, 30),),
+        lambda x: np.exp(np.stack([max_by_real_part(x[:, max(0, 3 * i - 2) : 3 * i + 3], 1) for i in range(10)], 1)),
+        ((7, 30),),
         ("window.cells many",), ("window.cells many",), ("index.read",),
     ),
     Call(
@@ -294,17 +313,18 @@ CALLS = (
     ),
     Call(
         "attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).sin(),
-        lambda q, k, v: np.sin(attended(q, k, v)), ((2, 70, 3), (1, 66, 3), (1, 66, 2)), ("attention.forward many",),
+        lambda q, k, v: np.sin(attention_reference(q, k, v)), ((2, 70, 3), (1, 66, 3), (1, 66, 2)),
+        ("attention.forward many",),
         ("attention.delta", "attention.query many", "attention.key_value many"), (), ("float64", "float32"),
     ),
 )  # fmt: skip
 
-# What launches of these tests are that have no derivatives, with the test.
+# Schedules that other tests launch, and the names of these tests.
 ELSEWHERE = {
     "index.count": "test_masks", "index.sum": "test_masks", "index.list": "test_masks",
     "index.count many": "test_masks", "index.list many": "test_masks",
     "contraction.tma": "test_the_copy_engine", "pointwise.many": "test_updates_of_many_tensors",
-    # The rows of op_shapes.py, op_index.py, op_sort.py and op_ctc.py, by the generated suite on the interpreter.
+    # The generated suite runs the cases of op_shapes.py, op_index.py, op_sort.py and op_ctc.py on the interpreter.
     "pad.copy": "test_values", "pad.fold": "test_values", "triangle.copy": "test_values", "join.4": "test_values",
     "join.16": "test_values", "pairs.dots": "test_values", "pairs.sums": "test_values", "index.bags": "test_values",
     "index.sums": "test_values", "sort.search": "test_values", "sort.sort_count": "test_values",
@@ -316,8 +336,8 @@ ELSEWHERE = {
 
 
 def kernels() -> set[str]:
-    """`template.schedule` of every kernel of the generated texts: a function that no other one calls."""
-    found = set()
+    """Return `template.schedule` of every generated kernel. A kernel is a function that no other function calls."""
+    names = set()
     for name in NAMES:
         record = registry[name]
         text = record.texts.get("triton")
@@ -325,104 +345,117 @@ def kernels() -> set[str]:
         called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name not in called:
-                plan = str(record.detail.get("plan"))  # by which custom ops share their kernels
+                plan = str(record.detail.get("plan"))  # custom ops with the same plan share their kernels
                 prefix = {"contraction": "contraction", "custom": plan}.get(record.kind, name)
                 kind = {"random": "pointwise", "custom": plan}.get(record.kind, record.kind)
-                found.add(f"{kind}.{node.name.removeprefix(prefix + '_')}")
-    return found
+                names.add(f"{kind}.{node.name.removeprefix(prefix + '_')}")
+    return names
 
 
 def test_every_schedule_is_launched_by_a_test() -> None:
     claimed = {trait.partition(" ")[0] for call in CALLS for trait in (*call.forward, *call.first, *call.second)}
     assert kernels() == claimed | {trait.partition(" ")[0] for trait in ELSEWHERE}
-    of = {n: {t.partition(" ")[0] for call in CALLS for t in getattr(call, n)} for n in ("forward", "first", "second")}
-    for kind, each in (
+    by_stage = {
+        stage: {label.partition(" ")[0] for call in CALLS for label in getattr(call, stage)}
+        for stage in ("forward", "first", "second")
+    }
+    for kind, schedules in (
         ("pointwise", ("flat", "rows")), ("reduction", ("tiles", "partial", "finish")),
         ("rowwise", ("whole", "swept", "finish")), ("contraction", ("tile", "finish", "dots")),
         ("index", ("read", "write")), ("scan", ("lines",)), ("convolution", ("forward", "input", "weight")),
     ):  # fmt: skip
-        assert {f"{kind}.{name}" for name in each} <= of["second"] | of["first"], kind
-        assert of["second"] & {f"{kind}.{name}" for name in each}, kind
+        assert {f"{kind}.{name}" for name in schedules} <= by_stage["second"] | by_stage["first"], kind
+        assert by_stage["second"] & {f"{kind}.{name}" for name in schedules}, kind
 
 
-def draw(shapes: Iterable[tuple[int, ...]], dtype: str = "float64") -> list[Array]:
+def random_arrays(shapes: Iterable[tuple[int, ...]], dtype: str = "float64") -> list[Array]:
     rng = np.random.default_rng(4)
     return [rng.uniform(0.2, 1.2, shape).astype(dtype) for shape in shapes]
 
 
-def slope(call: Call, given: list[Array], along: list[Array], seed: Array) -> float:
-    """d/dt sum(seed * f(x + t v)) at t = 0: exact to rounding."""
-    moved = [x + 1e-30j * v for x, v in zip(given, along, strict=True)]
-    return float((seed * call.arrays(*moved).imag).sum() / 1e-30)
+def slope(call: Call, arrays: list[Array], directions: list[Array], output_weights: Array) -> float:
+    """Return d/dt sum(weights * f(x + t v)) at t = 0, for `output_weights` and v = `directions`, exact to rounding."""
+    inputs = [x + 1e-30j * v for x, v in zip(arrays, directions, strict=True)]
+    return float((output_weights * call.arrays(*inputs).imag).sum() / 1e-30)
 
 
-def differentiate(call: Call, place: Device, driver: Watched, second: bool) -> None:
-    """First and second derivatives in float64 along random directions."""
+def check_derivatives(call: Call, device: Device, driver: RecordingInterpreter, second: bool) -> None:
+    """Check first and, if `second`, second derivatives in float64 along random directions."""
     rng = np.random.default_rng(5)
-    arrays = draw(call.shapes)
-    inputs = [wg.tensor(x, device=place, requires_grad=True) for x in arrays]
-    found = call.tensors(*inputs)
-    seed = rng.standard_normal(found.shape)
-    weight = wg.tensor(seed, device=place, requires_grad=True)
-    begin = len(driver.launched)
-    grads = wg.autograd.grad(found, inputs, weight, create_graph=second)
-    assert set(call.first) <= launched(driver, begin), launched(driver, begin)
+    arrays = random_arrays(call.shapes)
+    inputs = [wg.tensor(x, device=device, requires_grad=True) for x in arrays]
+    output = call.tensors(*inputs)
+    weights = rng.standard_normal(output.shape)
+    weight_tensor = wg.tensor(weights, device=device, requires_grad=True)
+    start = len(driver.launched)
+    grads = wg.autograd.grad(output, inputs, weight_tensor, create_graph=second)
+    assert set(call.first) <= launched_traits(driver, start), launched_traits(driver, start)
     directions = [rng.standard_normal(x.shape) for x in arrays]
-    for only in (*range(len(arrays)), None):
-        along = [v if only in (None, i) else np.zeros_like(v) for i, v in enumerate(directions)]
-        terms = [v * g.detach().cpu().numpy() for v, g in zip(along, grads, strict=True)]
+    for selected in (*range(len(arrays)), None):
+        direction = [v if selected in (None, i) else np.zeros_like(v) for i, v in enumerate(directions)]
+        terms = [v * g.detach().cpu().numpy() for v, g in zip(direction, grads, strict=True)]
         scale = sum(np.abs(t).sum() for t in terms)
-        assert abs(sum(t.sum() for t in terms) - slope(call, arrays, along, seed)) <= 1e-12 * scale, only
+        assert abs(sum(t.sum() for t in terms) - slope(call, arrays, direction, weights)) <= 1e-12 * scale, selected
     if not second:
         return
-    # The slope along the directions is itself a function of inputs and seed, differentiated along others by
-    # differences of fourth order.
-    begin = len(driver.launched)
+    # The slope along `directions` is itself a function of inputs and weights. Fourth-order differences give its
+    # derivative along `other_directions`.
+    start = len(driver.launched)
     traced = [(g, v) for g, v in zip(grads, directions, strict=True) if g.requires_grad]
-    twice = wg.autograd.grad(
-        [g for g, _ in traced], [*inputs, weight], [wg.tensor(v, device=place) for _, v in traced], allow_unused=True
+    second_grads = wg.autograd.grad(
+        [g for g, _ in traced],
+        [*inputs, weight_tensor],
+        [wg.tensor(v, device=device) for _, v in traced],
+        allow_unused=True,
     )
-    assert set(call.second) <= launched(driver, begin), launched(driver, begin)
-    others = [rng.standard_normal(x.shape) for x in (*arrays, seed)]
+    assert set(call.second) <= launched_traits(driver, start), launched_traits(driver, start)
+    other_directions = [rng.standard_normal(x.shape) for x in (*arrays, weights)]
 
-    def moved(t: float) -> float:
-        return slope(call, [x + t * u for x, u in zip(arrays, others, strict=False)], directions, seed + t * others[-1])
+    def slope_at(t: float) -> float:
+        return slope(
+            call,
+            [x + t * u for x, u in zip(arrays, other_directions, strict=False)],
+            directions,
+            weights + t * other_directions[-1],
+        )
 
     step = 1e-3
-    expected = (8 * (moved(step) - moved(-step)) - (moved(2 * step) - moved(-2 * step))) / (12 * step)
-    terms = [u * g.cpu().numpy() for u, g in zip(others, twice, strict=True) if g is not None]
-    # Moved inputs cancel less than these terms do: the size of what is subtracted is that of the slope.
-    scale = sum(np.abs(t).sum() for t in terms) + abs(moved(0)) / step * 1e-3
+    expected = (8 * (slope_at(step) - slope_at(-step)) - (slope_at(2 * step) - slope_at(-2 * step))) / (12 * step)
+    terms = [u * g.cpu().numpy() for u, g in zip(other_directions, second_grads, strict=True) if g is not None]
+    # The differences cancel more digits than these terms do, in proportion to the size of the slope.
+    scale = sum(np.abs(t).sum() for t in terms) + abs(slope_at(0)) / step * 1e-3
     assert abs(sum(t.sum() for t in terms) - expected) <= 1e-8 * scale
 
 
-def values(call: Call, place: Device, driver: Watched, dtype: str) -> None:
-    arrays = draw(call.shapes, dtype)
-    begin = len(driver.launched)
-    result = call.tensors(*[wg.tensor(x, device=place) for x in arrays])
-    assert set(call.forward) <= launched(driver, begin), launched(driver, begin)
+def check_values(call: Call, device: Device, driver: RecordingInterpreter, dtype: str) -> None:
+    arrays = random_arrays(call.shapes, dtype)
+    start = len(driver.launched)
+    result = call.tensors(*[wg.tensor(x, device=device) for x in arrays])
+    assert set(call.forward) <= launched_traits(driver, start), launched_traits(driver, start)
     expected = call.arrays(*[x.astype(np.float64) for x in arrays])
     assert result.shape == expected.shape
     unit = {"float32": 2.0**-23, "float64": 2.0**-52}[dtype]
-    # Elements are sums of up to thousands of terms of one sign, whose roundings do not all add up.
+    # Elements are sums of up to thousands of terms of one sign; most of their rounding errors cancel.
     np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=32 * unit, atol=32 * unit)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.label)
 def test_schedules(call: Call) -> None:
     for dtype in call.dtypes:
-        values(call, SMALL, SMALL_DRIVER, dtype)
+        check_values(call, SMALL, SMALL_DRIVER, dtype)
     if call.first:
-        differentiate(call, SMALL, SMALL_DRIVER, bool(call.second))
+        check_derivatives(call, SMALL, SMALL_DRIVER, bool(call.second))
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.label)
-def test_schedules_with_places_of_64_bits(call: Call, wide: tuple[Device, Watched]) -> None:
-    place, driver = wide
-    begin = len(driver.launched)
-    values(call, place, driver, "float64")
-    differentiate(call, place, driver, False)
-    assert {dict(s.instance.defines).get("INDEX", "int64") for s in driver.launched[begin:]} == {"int64"}
+def test_schedules_with_64_bit_offsets(
+    call: Call, device_with_int64_offsets: tuple[Device, RecordingInterpreter]
+) -> None:
+    device, driver = device_with_int64_offsets
+    start = len(driver.launched)
+    check_values(call, device, driver, "float64")
+    check_derivatives(call, device, driver, False)
+    assert {dict(s.instance.defines).get("INDEX", "int64") for s in driver.launched[start:]} == {"int64"}
 
 
 # Masks, the copy engine, huge strides, alignment
@@ -430,89 +463,92 @@ def test_schedules_with_places_of_64_bits(call: Call, wide: tuple[Device, Watche
 
 def test_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     mask = np.random.default_rng(0).random(9000) > 0.7
-    begin = len(SMALL_DRIVER.launched)
-    found = wg.nonzero(wg.tensor(mask, device=SMALL))
-    np.testing.assert_array_equal(found.cpu().numpy(), np.argwhere(mask))
-    assert {"index.count many", "index.sum", "index.list many"} <= launched(SMALL_DRIVER, begin)
-    # As on a device with so many chunks that their counts are added up in several blocks.
+    start = len(SMALL_DRIVER.launched)
+    actual = wg.nonzero(wg.tensor(mask, device=SMALL))
+    np.testing.assert_array_equal(actual.cpu().numpy(), np.argwhere(mask))
+    assert {"index.count many", "index.sum", "index.list many"} <= launched_traits(SMALL_DRIVER, start)
+    # Small chunks and blocks, so that the counts of chunks are summed in several blocks, as on large masks.
     monkeypatch.setattr(triton_index, "_MASK_BLOCK", 8)
-    monkeypatch.setattr(index_masks, "_LEAST_COUNTED", 20)
-    place, driver = interpreter("block=64,cores=2")
-    few = mask[:409]
-    np.testing.assert_array_equal(wg.nonzero(wg.tensor(few, device=place)).cpu().numpy(), np.argwhere(few))
-    by = {schedule(step): step for step in driver.launched}
-    assert by["index.sum"].geometry[0] > 8
-    assert by["index.list"].geometry[1] > 8
+    monkeypatch.setattr(index_masks, "_MIN_CHUNK", 20)
+    device, driver = interpreter("block=64,cores=2")
+    short_mask = mask[:409]
+    np.testing.assert_array_equal(
+        wg.nonzero(wg.tensor(short_mask, device=device)).cpu().numpy(), np.argwhere(short_mask)
+    )
+    steps = {schedule(step): step for step in driver.launched}
+    assert steps["index.sum"].geometry[0] > 8
+    assert steps["index.list"].geometry[1] > 8
     x = np.random.default_rng(1).standard_normal((3, 409))
-    kept = wg.tensor(x, device=place)[:, wg.tensor(few, device=place)]
-    np.testing.assert_array_equal(kept.cpu().numpy(), x[:, few])
+    selected = wg.tensor(x, device=device)[:, wg.tensor(short_mask, device=device)]
+    np.testing.assert_array_equal(selected.cpu().numpy(), x[:, short_mask])
 
 
 def test_the_copy_engine() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((136, 264), (264, 144)))
-    begin = len(SMALL_DRIVER.launched)
-    found = wg.tensor(x, device=SMALL) @ wg.tensor(y, device=SMALL)
-    assert "contraction.tma" in launched(SMALL_DRIVER, begin)
-    np.testing.assert_array_equal(found.cpu().numpy(), x.astype(np.float64) @ y)  # whole numbers below 2048
+    start = len(SMALL_DRIVER.launched)
+    actual = wg.tensor(x, device=SMALL) @ wg.tensor(y, device=SMALL)
+    assert "contraction.tma" in launched_traits(SMALL_DRIVER, start)
+    # Integers below 2048 are exact in float16.
+    np.testing.assert_array_equal(actual.cpu().numpy(), x.astype(np.float64) @ y)
 
 
 def test_strides_of_more_than_31_bits() -> None:
-    """Two rows of bytes that lie more than 2 GiB apart; what lies between them is never touched."""
-    place, driver = interpreter("block=64,cores=2")
-    far = 2**31 + 48
-    whole = wg.empty(far + 64, dtype=wg.uint8, device=place)
-    rows = whole.as_strided((2, 64), (far, 1))
+    """Use two rows of bytes more than 2 GiB apart; the memory between them is never touched."""
+    device, driver = interpreter("block=64,cores=2")
+    row_stride = 2**31 + 48
+    buffer = wg.empty(row_stride + 64, dtype=wg.uint8, device=device)
+    rows = buffer.as_strided((2, 64), (row_stride, 1))
     values = np.arange(128, dtype=np.uint8).reshape(2, 64)
-    rows.copy_(wg.tensor(values, device=place))
-    begin = len(driver.launched)
+    rows.copy_(wg.tensor(values, device=device))
+    start = len(driver.launched)
     np.testing.assert_array_equal((rows + 1).cpu().numpy(), values + 1)
     np.testing.assert_array_equal(rows.sum(0).cpu().numpy(), values.sum(0))
     np.testing.assert_array_equal(rows.sum(1).cpu().numpy(), values.sum(1))
     order = np.array([1, 0, 1])
-    np.testing.assert_array_equal(rows[at(order, rows)].cpu().numpy(), values[order])
-    product = rows.T @ wg.ones(2, 3, dtype=wg.uint8, device=place)
+    np.testing.assert_array_equal(rows[index_tensor(order, rows)].cpu().numpy(), values[order])
+    product = rows.T @ wg.ones(2, 3, dtype=wg.uint8, device=device)
     np.testing.assert_array_equal(product.cpu().numpy(), np.repeat(values.sum(0)[:, None], 3, 1).astype(np.uint8))
-    wide = [step for step in driver.launched[begin:] if dict(step.instance.defines).get("INDEX") == "int64"]
-    assert {schedule(s) for s in wide} >= {"pointwise.rows", "reduction.tiles", "index.read"}
-    rows[at(np.array([1]), rows)] = wg.full((1, 64), 7, dtype=wg.uint8, device=place)
+    int64_steps = [step for step in driver.launched[start:] if dict(step.instance.defines).get("INDEX") == "int64"]
+    assert {schedule(s) for s in int64_steps} >= {"pointwise.rows", "reduction.tiles", "index.read"}
+    rows[index_tensor(np.array([1]), rows)] = wg.full((1, 64), 7, dtype=wg.uint8, device=device)
     np.testing.assert_array_equal(rows.cpu().numpy(), np.stack([values[0], np.full(64, 7)]))
 
 
-def test_operands_that_begin_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pointers are promised to be multiples of 16 only where all of them are."""
+def test_alignment_is_promised_only_for_aligned_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels assume that pointers are multiples of 16 only if those of all operands are."""
     from weftgrad.runtime.triton import interpret
 
-    promised: list[set[str]] = []
-    plain = interpret.launch
+    divisible_args: list[set[str]] = []
+    original_launch = interpret.launch
 
-    def launch(*given: Any, **named: Any) -> None:
-        promised.append(set(named["divisible"]))
-        plain(*given, **named)
+    def launch(*args: Any, **kwargs: Any) -> None:
+        divisible_args.append(set(kwargs["divisible"]))
+        original_launch(*args, **kwargs)
 
     monkeypatch.setattr(interpret, "launch", launch)
-    place, _ = interpreter("block=64,cores=2")
+    device, _ = interpreter("block=64,cores=2")
     x = np.random.default_rng(0).standard_normal(161).astype(np.float32)
-    base = wg.tensor(x, device=place)
-    promised.clear()
-    whole = base[:160] * base[:160]
-    assert promised == [{"x0", "x1", "y0", "n"}]
-    for begin in (1, 2, 3):
-        promised.clear()
-        found = base[begin : begin + 100] * base[:100]
-        assert promised == [set()]
-        np.testing.assert_array_equal(found.cpu().numpy(), x[begin : begin + 100] * x[:100])
-    np.testing.assert_array_equal(whole.cpu().numpy(), x[:160] * x[:160])
-    promised.clear()
+    base = wg.tensor(x, device=device)
+    divisible_args.clear()
+    products = base[:160] * base[:160]
+    assert divisible_args == [{"x0", "x1", "y0", "n"}]
+    for start in (1, 2, 3):
+        divisible_args.clear()
+        actual = base[start : start + 100] * base[:100]
+        assert divisible_args == [set()]
+        np.testing.assert_array_equal(actual.cpu().numpy(), x[start : start + 100] * x[:100])
+    np.testing.assert_array_equal(products.cpu().numpy(), x[:160] * x[:160])
+    divisible_args.clear()
     np.testing.assert_allclose(F.softmax(base[1:], 0).cpu().numpy(), softmax(x[1:].astype(np.float64)), rtol=1e-5)
-    assert not promised[-1] & {"x0", "y1"}
+    assert not divisible_args[-1] & {"x0", "y1"}
 
 
 # Layouts
 
 LAYOUTS: dict[str, tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Array], Array]]] = {
-    "flipped": ((12, 9), flipped, lambda x: x[::-1, ::-1]),
-    "turned": ((9, 12), lambda x: x.T, lambda x: x.T),
+    "flipped": ((12, 9), flip, lambda x: x[::-1, ::-1]),
+    "transposed": ((9, 12), lambda x: x.T, lambda x: x.T),
     "at an odd offset": ((13, 9), lambda x: x[1:], lambda x: x[1:]),
     "with gaps": ((24, 19), lambda x: x[::2, 1::2], lambda x: x[::2, 1::2]),
     "one row": ((1, 9), lambda x: x.expand(12, 9), lambda x: np.broadcast_to(x, (12, 9))),
@@ -520,8 +556,8 @@ LAYOUTS: dict[str, tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Array]
     "one element": ((), lambda x: x.expand(12, 9), lambda x: np.broadcast_to(x, (12, 9))),
     "empty": ((0, 9), lambda x: x, lambda x: x),
 }  # fmt: skip
-COLUMNS_OF = np.array([[3, 0, 8], [1, 1, 2]])
-OVER: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
+COLUMNS_READ = np.array([[3, 0, 8], [1, 1, 2]])
+FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
     "pointwise": (lambda x: x * x - 2, lambda x: x * x - 2),
     "columns": (lambda x: x.sum(0), lambda x: x.sum(0)),
     "rows": (lambda x: x.mean(1), lambda x: x.mean(1)),
@@ -529,14 +565,14 @@ OVER: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
     "softmax": (lambda x: F.softmax(x, 1), softmax),
     "softmax of columns": (lambda x: F.softmax(x, 0), lambda x: softmax(x, 0)),
     "product": (lambda x: x @ x.T, lambda x: x @ x.T),
-    "read": (lambda x: x[:, at(COLUMNS_OF, x)], lambda x: x[:, COLUMNS_OF]),
+    "read": (lambda x: x[:, index_tensor(COLUMNS_READ, x)], lambda x: x[:, COLUMNS_READ]),
     "written": (
-        lambda x: wg.zeros(2, 9, device=x.device).index_add(0, at(np.arange(x.shape[0]) % 2, x), x),
+        lambda x: wg.zeros(2, 9, device=x.device).index_add(0, index_tensor(np.arange(x.shape[0]) % 2, x), x),
         lambda x: np.stack([x[::2].sum(0), x[1::2].sum(0)]),
     ),
     "convolution": (
         lambda x: F.conv2d(x[None, None], x[None, None, :3, 2:4]),
-        lambda x: convolved(x[None, None], x[None, None, :3, 2:4]),
+        lambda x: convolve(x[None, None], x[None, None, :3, 2:4]),
     ),
 }
 
@@ -544,12 +580,12 @@ OVER: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str) -> None:
     shape, view, of_array = LAYOUTS[layout]
-    (base,) = draw([shape], "float32")
+    (base,) = random_arrays([shape], "float32")
     x, array = view(wg.tensor(base, device=SMALL)), of_array(base.astype(np.float64))
-    for what, (function, reference) in OVER.items():
-        if layout == "empty" and what in ("convolution", "softmax of columns"):
+    for name, (function, reference) in FUNCTIONS.items():
+        if layout == "empty" and name in ("convolution", "softmax of columns"):
             continue
         expected = reference(array)
-        found = function(x)
-        assert found.shape == expected.shape, what
-        np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=3e-6, atol=1e-6, err_msg=what)
+        actual = function(x)
+        assert actual.shape == expected.shape, name
+        np.testing.assert_allclose(actual.cpu().numpy(), expected, rtol=3e-6, atol=1e-6, err_msg=name)

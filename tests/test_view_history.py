@@ -1,6 +1,7 @@
-"""Views, their bases and in-place writes: whichever alias backward begins at, the gradients are those of what it holds.
+"""Check gradients through views, their bases and in-place writes.
 
-Expected values are worked out by hand from the assignments, as `y[0] = 5` cuts y[0] off from what was there before.
+Backward may start at any alias of the memory; the gradients must be those of its current elements. Expected values are
+derived by hand from the assignments: for example, `y[0] = 5` makes y[0] independent of its earlier value.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import pytest
 import weftgrad as wg
 from weftgrad import Tensor
 
-WANTED = {"dtype": wg.float64, "requires_grad": True}
+DIFFERENTIABLE = {"dtype": wg.float64, "requires_grad": True}
 
 
 def ones(*shape: int) -> Tensor:
-    return wg.ones(*shape, **WANTED)
+    return wg.ones(*shape, **DIFFERENTIABLE)
 
 
 # Views of a base that was written to ----------------------------------------------------------------------------------
@@ -32,7 +33,7 @@ def test_backward_from_a_view_whose_base_was_written() -> None:
     assert x.grad.tolist() == [3, 0, 0]
 
 
-def test_backward_from_a_view_one_of_whose_elements_became_a_constant() -> None:
+def test_backward_from_a_view_after_an_element_became_a_constant() -> None:
     x = ones(2)
     view = (x * 1).view(-1)
     view[0] = 5.0
@@ -40,7 +41,7 @@ def test_backward_from_a_view_one_of_whose_elements_became_a_constant() -> None:
     assert x.grad.tolist() == [0, 1]
 
 
-def test_a_view_wants_gradients_once_its_base_does() -> None:
+def test_a_view_requires_gradients_once_its_base_does() -> None:
     x = ones(3)
     base = wg.zeros(3, dtype=wg.float64)
     view = base[0]
@@ -82,8 +83,8 @@ def test_retain_grad_of_a_view_whose_base_was_written() -> None:
 
 class _Tripled(wg.autograd.Function):
     @staticmethod
-    def forward(ctx: object, given: Tensor) -> Tensor:
-        return given * 3
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return x * 3
 
     @staticmethod
     def backward(ctx: object, grad: Tensor) -> Tensor:
@@ -103,7 +104,7 @@ CONSUMERS: dict[str, tuple[Callable[[Tensor], Tensor], list[float]]] = {
 
 
 @pytest.mark.parametrize("name", CONSUMERS)
-def test_whatever_reads_a_view_that_became_differentiable_records_it(name: str) -> None:
+def test_consumers_of_a_view_that_became_differentiable_record_it(name: str) -> None:
     function, expected = CONSUMERS[name]
     x = ones(3)
     base = wg.zeros(3, dtype=wg.float64)
@@ -151,10 +152,10 @@ def test_a_view_that_was_detached_in_place_stays_a_constant() -> None:
 def test_a_leaf_is_not_written_in_place(write: Callable[[Tensor], object], of_a_view: bool) -> None:
     x = wg.arange(6.0).reshape(2, 3) if of_a_view else wg.ones(2, 3)
     x.requires_grad_()
-    before = x.tolist()
+    old_values = x.tolist()
     with pytest.raises(RuntimeError, match="leaf tensor that requires grad"):
         write(x)
-    assert x.tolist() == before
+    assert x.tolist() == old_values
     with wg.no_grad():
         write(x)
 
@@ -181,7 +182,7 @@ def test_a_leaf_that_is_switched_off_gets_no_gradient() -> None:
 # Hooks and retained gradients -----------------------------------------------------------------------------------------
 
 
-def test_what_is_retained_is_what_later_hooks_leave() -> None:
+def test_retained_gradients_are_those_after_later_hooks() -> None:
     x = ones(2)
     y = x * 2
     y.retain_grad()
@@ -209,12 +210,12 @@ def test_retained_gradients_can_be_differentiated() -> None:
     assert wg.autograd.grad(y.grad.sum(), x)[0].tolist() == [6, 6]
 
 
-def test_retained_gradients_are_those_of_what_a_write_to_the_base_left() -> None:
+def test_retained_gradients_after_a_write_to_the_base() -> None:
     x = ones(3)
     base = x * 1
     view = base[:2]
     view.retain_grad()
-    view[1] = 7.0  # a write to a view of the view, whose base is its own
+    view[1] = 7.0  # writes through a view of `view`, which has the same base
     (view * 5).sum().backward()
     assert view.grad.tolist() == [5, 5]
     assert x.grad.tolist() == [5, 0, 0]
@@ -224,14 +225,14 @@ def test_retain_grad_of_a_constant_raises() -> None:
     with pytest.raises(RuntimeError, match="retain_grad"):
         wg.ones(2).retain_grad()
     leaf = ones(2)
-    leaf.retain_grad()  # its gradient is kept anyway
+    leaf.retain_grad()  # no effect: leaves always keep their gradients
     assert not leaf.retains_grad
 
 
-# Twice through a graph ------------------------------------------------------------------------------------------------
+# Running backward twice -----------------------------------------------------------------------------------------------
 
 
-def test_what_saved_nothing_may_be_passed_twice() -> None:
+def test_a_graph_without_saved_tensors_may_run_backward_twice() -> None:
     x = ones(3)
     view = x[:1]
     view.sum().backward()
@@ -239,7 +240,7 @@ def test_what_saved_nothing_may_be_passed_twice() -> None:
     assert x.grad.tolist() == [2, 0, 0]
 
 
-def test_what_saved_something_may_not() -> None:
+def test_a_graph_with_saved_tensors_runs_backward_once() -> None:
     x = ones(3)
     square = x * x
     square.sum().backward()
@@ -262,10 +263,10 @@ class _Double(wg.autograd.Function):
     saves = True
 
     @classmethod
-    def forward(cls, ctx: object, given: Tensor) -> Tensor:
+    def forward(cls, ctx: object, x: Tensor) -> Tensor:
         if _Double.saves:
-            ctx.save_for_backward(given)  # type: ignore[attr-defined]
-        return given * 2
+            ctx.save_for_backward(x)  # type: ignore[attr-defined]
+        return x * 2
 
     @staticmethod
     def backward(ctx: object, grad: Tensor) -> Tensor:
@@ -292,9 +293,9 @@ def test_a_custom_function_twice(saves: bool, monkeypatch: pytest.MonkeyPatch) -
 def test_a_graph_without_saved_tensors_holds_no_memory() -> None:
     x = ones(4)
     w = wg.full((4,), 2.0, dtype=wg.float64)
-    kept = weakref.ref(w.storage)
+    memory_ref = weakref.ref(w.storage)
     out = (x * w).sum()
     del w
-    assert kept() is not None
+    assert memory_ref() is not None
     out.backward()
-    assert kept() is None
+    assert memory_ref() is None

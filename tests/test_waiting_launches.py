@@ -1,4 +1,4 @@
-"""Launches on `cpu` that wait for their kernels: what threads, signals, forks and the end of the process do to them."""
+"""Check launches on `cpu` that wait for their kernels, with threads, signals, forks and the end of the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 import weftgrad as wg
 from weftgrad import _hosting
 from weftgrad.runtime.backends.cpu import kernels, objects
-from weftgrad.runtime.backends.cpu.launching import ClangRoad
+from weftgrad.runtime.backends.cpu.launching import ClangExecutor
 from weftgrad.runtime.context import _local
 from weftgrad.runtime.errors import CompileError
 
@@ -27,14 +27,14 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 
 
 @pytest.fixture
-def road(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The `cpu` device with no kernel loaded; `road.kernels.store.compile` takes them from the cache where it can."""
+def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The `cpu` device with no kernel loaded; `executor.kernels.store.compile` takes them from the cache if it can."""
     driver: Any = wg.device("cpu").driver  # type: ignore[attr-defined]
     driver.require()
-    if not isinstance(driver.road, ClangRoad):
+    if not isinstance(driver.executor, ClangExecutor):
         pytest.skip("kernels are OpenCL's")
     driver.synchronize()
-    store = objects.ObjectStore(driver.road.kernels.store.compiler, driver.capabilities)
+    store = objects.ObjectStore(driver.executor.kernels.store.compiler, driver.capabilities)
     load, compile_missing = store.load, store.compile
     compiled: Counter[Any] = Counter()
 
@@ -46,52 +46,52 @@ def road(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(store, "load", lambda instance: load(instance) if instance in compiled else None)
     monkeypatch.setattr(store, "compile", compile_or_load)
     store.times_compiled = compiled  # type: ignore[attr-defined]
-    monkeypatch.setattr(driver, "road", ClangRoad(store, driver.counter))
+    monkeypatch.setattr(driver, "executor", ClangExecutor(store, driver.counter))
     _local.state.plans.clear()
-    yield driver.road
+    yield driver.executor
     driver.synchronize()
     _local.state.plans.clear()
 
 
 def run_program(text: str, cache: Path) -> str:
-    """Return what a process prints that begins with no kernel compiled."""
-    done = subprocess.run(
+    """Run a program in a new process with the cache folder `cache`, and return its output."""
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=60,
         check=False, env={**os.environ, "WEFTGRAD_CACHE": str(cache)},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
-def test_memory_at_an_address_is_up_to_date(road: Any) -> None:
+def test_memory_at_an_address_is_up_to_date(executor: Any) -> None:
     x = wg.rand(4, device="cpu") * 0 + 2
-    assert road.has_queued_launches
-    shown = (ctypes.c_float * 4).from_address(x.data_ptr())
-    assert list(shown) == [2] * 4
-    x.sqrt_().mul_(x)  # queued no more
-    assert list(shown) == x.tolist()
+    assert executor.has_queued_launches
+    values_at_address = (ctypes.c_float * 4).from_address(x.data_ptr())
+    assert list(values_at_address) == [2] * 4
+    x.sqrt_().mul_(x)  # runs at once, without the queue
+    assert list(values_at_address) == x.tolist()
 
 
-def test_constants_that_the_host_wrote_do_not_keep_launches_from_the_queue(road: Any) -> None:
+def test_constants_that_the_host_wrote_do_not_keep_launches_from_the_queue(executor: Any) -> None:
     x = wg.empty(4, device="cpu")
     _hosting.fill(x, 2.0)
     y = x * 3
-    assert road.has_queued_launches
+    assert executor.has_queued_launches
     assert y.tolist() == [6.0] * 4
 
 
-def test_an_address_is_written_after_earlier_launches(road: Any) -> None:
+def test_an_address_is_written_after_earlier_launches(executor: Any) -> None:
     for _ in range(3):
-        wg.rand(64, device="cpu").exp()  # freed, and not run yet
-    assert road.has_queued_launches
+        wg.rand(64, device="cpu").exp()  # freed before its launch has run
+    assert executor.has_queued_launches
     x = wg.empty(64, device="cpu")
     (ctypes.c_float * 64).from_address(x.data_ptr())[:] = [7.0] * 64
     assert x.tolist() == [7.0] * 64
 
 
-def test_threads_do_not_read_before_the_last_launch_has_run(road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_do_not_read_before_the_last_launch_has_run(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = wg.rand(1 << 10, device="cpu") * 0
-    launcher = road._queue[-1].launcher.__class__
+    launcher = executor._queue[-1].launcher.__class__
     call, has_begun = launcher.call, threading.Event()
 
     def slow_call(self: Any, *args: Any) -> None:
@@ -100,21 +100,21 @@ def test_threads_do_not_read_before_the_last_launch_has_run(road: Any, monkeypat
         call(self, *args)
 
     monkeypatch.setattr(launcher, "call", slow_call)
-    thread = threading.Thread(target=road.synchronize)
+    thread = threading.Thread(target=executor.synchronize)
     thread.start()
     assert has_begun.wait(10)
-    while len(road._queue) > 1:
+    while len(executor._queue) > 1:
         time.sleep(0.001)
     assert x.tolist() == [0.0] * (1 << 10)
     thread.join()
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_launch_runs_once_around_an_interrupt(road: Any, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+def test_a_launch_runs_once_around_an_interrupt(executor: Any, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     x = wg.rand(100, device="cpu") * 0
     for _ in range(5):
         x.add_(1)
-    launcher = road._queue[-1].launcher.__class__
+    launcher = executor._queue[-1].launcher.__class__
     call, calls = launcher.call, []
 
     def interrupted_call(self: Any, *args: Any) -> None:
@@ -127,54 +127,54 @@ def test_a_launch_runs_once_around_an_interrupt(road: Any, monkeypatch: pytest.M
 
     monkeypatch.setattr(launcher, "call", interrupted_call)
     with pytest.raises(KeyboardInterrupt):
-        road.synchronize()
+        executor.synchronize()
     assert x.tolist() == [5.0] * 100
 
 
-def test_a_handler_may_compute_while_the_queue_runs(road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_may_compute_while_the_queue_runs(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = wg.rand(100, device="cpu") * 0
     for _ in range(5):
         x.add_(1)
-    launcher = road._queue[-1].launcher.__class__
-    call, calls, others, sums = launcher.call, [], [], []
+    launcher = executor._queue[-1].launcher.__class__
+    call, calls, cosines, sums = launcher.call, [], [], []
 
     def call_and_handle_signal(self: Any, *args: Any) -> None:
         call(self, *args)
         calls.append(self)
         if len(calls) == 3:
-            others.append(x.cos())  # a kernel that nobody has waited for
+            cosines.append(x.cos())  # nobody has waited for its kernel before
         if len(calls) == 4:
             sums.append(float(x.sum()))
 
     monkeypatch.setattr(launcher, "call", call_and_handle_signal)
-    road.synchronize()
+    executor.synchronize()
     assert x.tolist() == [5.0] * 100
     assert sums == [500.0]
 
 
-def test_kernels_that_are_being_compiled_are_not_requested_again(road: Any) -> None:
+def test_kernels_that_are_being_compiled_are_not_requested_again(executor: Any) -> None:
     x = wg.rand(50, device="cpu")
     for _ in range(3):
         x = x.sin().exp()
         x.tolist()
-    assert set(road.kernels.store.times_compiled.values()) == {1}
+    assert set(executor.kernels.store.times_compiled.values()) == {1}
 
 
-def test_every_thread_that_waits_gets_the_error(road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_kernels = road.kernels.store.compile
+def test_every_thread_that_waits_gets_the_error(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_kernels = executor.kernels.store.compile
 
     def fail(instances: Any) -> Any:
         time.sleep(0.2)
         return {i: CompileError("no") for i in instances}
 
-    monkeypatch.setattr(road.kernels.store, "compile", fail)
+    monkeypatch.setattr(executor.kernels.store, "compile", fail)
     x = wg.rand(10, device="cpu") * 0
-    instances = [queued.launcher.instance for queued in road._queue]
+    instances = [queued.launcher.instance for queued in executor._queue]
     errors: list[Any] = []
 
     def build() -> None:
         try:
-            road.build(instances)
+            executor.build(instances)
         except CompileError as error:
             errors.append(error)
 
@@ -184,17 +184,17 @@ def test_every_thread_that_waits_gets_the_error(road: Any, monkeypatch: pytest.M
     for thread in threads:
         thread.join(10)
     assert len(errors) == 2
-    monkeypatch.setattr(road.kernels.store, "compile", compile_kernels)
+    monkeypatch.setattr(executor.kernels.store, "compile", compile_kernels)
     for _ in range(5):
         try:
-            road.synchronize()
+            executor.synchronize()
             break
-        except CompileError:  # of a compilation that was begun before: the next wait tries again
+        except CompileError:  # the error of an earlier compilation; the next call tries again
             continue
     assert x.tolist() == [0.0] * 10
 
 
-def test_kernels_are_compiled_where_no_thread_can_be_started(road: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_compiled_if_no_thread_can_be_started(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: Any) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -230,7 +230,7 @@ def test_children_may_end_or_stay_while_a_compiler_runs(tmp_path: Path) -> None:
         is_running.wait(10)
         leaving = os.fork()
         if leaving == 0:
-            sys.exit(0)  # removes no folder of the parent's
+            sys.exit(0)  # must not remove the parent's folders
         os.waitpid(leaving, 0)
         staying = os.fork()
         if staying == 0:
@@ -238,7 +238,7 @@ def test_children_may_end_or_stay_while_a_compiler_runs(tmp_path: Path) -> None:
             os._exit(0)
         has_forked.set()
         begin = time.monotonic()
-        print(float(x.sum()), time.monotonic() - begin < 30)  # the compiler's input has ended
+        print(float(x.sum()), time.monotonic() - begin < 30)  # the child did not keep the compiler's pipe open
         os.kill(staying, 9)
     """
     assert run_program(text, tmp_path) == "8.0 True"

@@ -1,4 +1,7 @@
-"""What a step's work is: by what it costs, and not only by its size. Teams of threads are woken by it."""
+"""Check the estimated work of a step, which decides whether a team of threads is woken for it.
+
+The estimate depends on the cost of the function and on the strides, not only on the number of elements.
+"""
 
 from typing import Any
 
@@ -8,7 +11,7 @@ import weftgrad as wg
 from weftgrad.runtime import dispatch
 from weftgrad.runtime.records import registry
 
-SMALL = 48 * 1024  # elements of work, some 20 us of one core: about what waking a helper costs
+MAX_WORK_IN_CALLING_THREAD = 48 * 1024  # in elements: about 20 us of one core, the cost of waking a thread
 
 
 def work(name: str, *operands: Any) -> int:
@@ -16,8 +19,8 @@ def work(name: str, *operands: Any) -> int:
     return step.work
 
 
-def at_once(name: str, *operands: Any) -> bool:
-    return work(name, *operands) <= SMALL
+def runs_in_calling_thread(name: str, *operands: Any) -> bool:
+    return work(name, *operands) <= MAX_WORK_IN_CALLING_THREAD
 
 
 @pytest.mark.parametrize("name", ["neg", "exp", "tanh", "sin", "lgamma"])
@@ -26,27 +29,27 @@ def test_work_grows_with_elements(name: str) -> None:
     assert work(name, wg.empty(4000)) == 4 * work(name, wg.empty(1000))
 
 
-def test_dear_elements_count_for_more() -> None:
-    found = [work(name, wg.empty(1 << 16)) for name in ("neg", "exp", "tanh", "sin", "lgamma")]
-    assert found == sorted(set(found)), "an addition costs least, a gamma function most"
-    assert at_once("neg", wg.empty(1 << 17))
-    assert not at_once("neg", wg.empty(1 << 18))
-    assert at_once("exp", wg.empty(1 << 16))
-    assert not at_once("lgamma", wg.empty(1 << 13))
+def test_expensive_functions_are_more_work() -> None:
+    costs = [work(name, wg.empty(1 << 16)) for name in ("neg", "exp", "tanh", "sin", "lgamma")]
+    assert costs == sorted(set(costs)), "a negation costs least, lgamma most"
+    assert runs_in_calling_thread("neg", wg.empty(1 << 17))
+    assert not runs_in_calling_thread("neg", wg.empty(1 << 18))
+    assert runs_in_calling_thread("exp", wg.empty(1 << 16))
+    assert not runs_in_calling_thread("lgamma", wg.empty(1 << 13))
     assert work("neg", wg.empty(1 << 16, dtype=wg.float64)) == 2 * work("neg", wg.empty(1 << 16))
 
 
-def test_elements_far_apart_count_for_more() -> None:
+def test_strided_elements_are_more_work() -> None:
     x = wg.empty(256, 256)
     assert work("add", x, wg.empty(256)) == work("add", x, x) < work("add", x, x.t())
 
 
-def test_a_sum_in_vectors_is_cheap() -> None:
-    """A middling sum is one launch in the calling thread, not partial sums of workers."""
+def test_a_vectorized_sum_is_little_work() -> None:
+    """A sum of 128K elements is one launch in the calling thread, without partial sums of other threads."""
 
     def plan(x: wg.Tensor) -> Any:
         return dispatch.plan_for(registry["sum"], (x,), (None, False, None)).steps
 
     (step,) = plan(wg.empty(1 << 17))
-    assert step.work <= SMALL
+    assert step.work <= MAX_WORK_IN_CALLING_THREAD
     assert plan(wg.empty(1 << 16))[0].work < plan(wg.empty(1 << 17)[::2])[0].work

@@ -1,5 +1,7 @@
-"""Interpreter devices for tests, which keep what they launched and can forbid that the host looks at their memory; and
-functions of arrays, complex ones included, that tests compare with."""
+"""Interpreter devices for tests, and reference functions of real and complex arrays.
+
+The devices record their launches, and can forbid the host to read their memory.
+"""
 
 from __future__ import annotations
 
@@ -15,69 +17,84 @@ from weftgrad.runtime.backends.protocol import Step
 from weftgrad.runtime.device import Device
 from weftgrad.runtime.storage import Storage
 
-__all__ = ["Watched", "added", "at", "convolved", "interpreter", "layer_norm", "peak", "softmax", "written"]
+__all__ = [
+    "RecordingInterpreter",
+    "convolve",
+    "index_add",
+    "index_put",
+    "index_tensor",
+    "interpreter",
+    "layer_norm",
+    "max_by_real_part",
+    "softmax",
+]
 
 Array = Any
 
 
-class Watched(InterpreterDriver):
-    """The interpreter. launched: the steps that ran, in order. looks: how often the host read memory."""
+class RecordingInterpreter(InterpreterDriver):
+    """The interpreter driver, which records launches and reads by the host.
 
-    def __init__(self, place: Device, overrides: str):
+    Attributes:
+        launched: the steps that ran, in order.
+        host_reads: how often the host read memory.
+    """
+
+    def __init__(self, device: Device, overrides: str):
         self.launched: list[Step] = []
-        self.looks = 0
-        self._closed = False
-        super().__init__(place, overrides)
+        self.host_reads = 0
+        self._forbids_host_reads = False
+        super().__init__(device, overrides)
 
     def _prepare(self, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
         run = super()._prepare(step)
 
-        def watched(tensors: list[Any], scalars: Sequence[Any]) -> None:
+        def recording_run(tensors: list[Any], scalars: Sequence[Any]) -> None:
             run(tensors, scalars)
             self.launched.append(step)
 
-        return watched
+        return recording_run
 
     @contextlib.contextmanager
-    def closed(self) -> Iterator[None]:
-        """The host may not read memory."""
-        before, self._closed = self._closed, True
+    def no_host_reads(self) -> Iterator[None]:
+        """Inside, the host must not read memory."""
+        previous, self._forbids_host_reads = self._forbids_host_reads, True
         try:
             yield
         finally:
-            self._closed = before
+            self._forbids_host_reads = previous
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[None]:
-        """The host may read memory again."""
-        before, self._closed = self._closed, False
+    def host_reads_allowed(self) -> Iterator[None]:
+        """Inside, the host may read memory again."""
+        previous, self._forbids_host_reads = self._forbids_host_reads, False
         try:
             yield
         finally:
-            self._closed = before
+            self._forbids_host_reads = previous
 
     def host_view(self, storage: Storage) -> Any:
-        self.looks += 1
-        assert not self._closed, "the host reads the device's memory"
+        self.host_reads += 1
+        assert not self._forbids_host_reads, "the host reads the device's memory"
         return super().host_view(storage)
 
     def write(self, storage: Storage, offset: int, array: Any, stream: Any) -> None:
-        looks = self.looks
-        with self.open():
+        host_reads = self.host_reads
+        with self.host_reads_allowed():
             super().write(storage, offset, array, stream)
-        self.looks = looks
+        self.host_reads = host_reads
 
 
-def interpreter(overrides: str = "") -> tuple[Device, Watched]:
-    """A device of its own, with capabilities as `overrides` says, and its driver."""
-    place = Device("interpreter", None)
-    driver = Watched(place, overrides)
-    place._driver = driver  # type: ignore[assignment]
-    return place, driver
+def interpreter(overrides: str = "") -> tuple[Device, RecordingInterpreter]:
+    """Return a new device with these capabilities, and its driver."""
+    device = Device("interpreter", None)
+    driver = RecordingInterpreter(device, overrides)
+    device._driver = driver  # type: ignore[assignment]
+    return device, driver
 
 
-def at(index: Array, like: Any) -> Any:
-    """The index on the device of a tensor."""
+def index_tensor(index: Array, like: Any) -> Any:
+    """Return the index as a tensor on the device of another tensor."""
     return wg.tensor(index, device=like.device)
 
 
@@ -85,45 +102,49 @@ def at(index: Array, like: Any) -> Any:
 
 
 def softmax(x: Array, axis: int = -1) -> Array:
-    e = np.exp(x)
-    return e / e.sum(axis, keepdims=True)
+    exponentials = np.exp(x)
+    return exponentials / exponentials.sum(axis, keepdims=True)
 
 
 def layer_norm(x: Array, w: Array, b: Array) -> Array:
-    apart = x - x.mean(-1, keepdims=True)
-    return apart / np.sqrt((apart * apart).mean(-1, keepdims=True) + 1e-5) * w + b
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * w + b
 
 
-def peak(x: Array, axis: int) -> Array:
-    """The largest element by its real part."""
+def max_by_real_part(x: Array, axis: int) -> Array:
+    """Return the element with the largest real part."""
     return np.take_along_axis(x, np.argmax(x.real, axis, keepdims=True), axis).squeeze(axis)
 
 
-def added(x: Array, index: Array, y: Array) -> Array:
-    """`x` with `y` added at rows `index`."""
+def index_add(x: Array, index: Array, y: Array) -> Array:
+    """Return `x` with `y` added to the rows `index`."""
     result = x + np.zeros_like(y, shape=x.shape)
     np.add.at(result, index, y)
     return result
 
 
-def written(x: Array, index: Array, y: Array) -> Array:
+def index_put(x: Array, index: Array, y: Array) -> Array:
     result = x + np.zeros_like(y, shape=x.shape)
     result[index] = y
     return result
 
 
-def convolved(
+def convolve(
     x: Array, w: Array, stride: int = 1, groups: int = 1, padding: int = 0, dilation: tuple[int, int] = (1, 1)
 ) -> Array:
-    """By sums over windows, with weights between which a dilation leaves zeros."""
+    """Convolve by sums over windows; dilation inserts zeros between the weights."""
     rows, columns = ((n - 1) * d + 1 for n, d in zip(w.shape[2:], dilation, strict=True))
-    wide = np.zeros((*w.shape[:2], rows, columns), w.dtype)
-    wide[:, :, :: dilation[0], :: dilation[1]] = w
+    dilated = np.zeros((*w.shape[:2], rows, columns), w.dtype)
+    dilated[:, :, :: dilation[0], :: dilation[1]] = w
     x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     windows = np.lib.stride_tricks.sliding_window_view(x, (rows, columns), (2, 3))[:, :, ::stride, ::stride]
-    ins, outs = w.shape[1], w.shape[0] // groups
+    in_channels, out_channels = w.shape[1], w.shape[0] // groups
     parts = [
-        np.einsum("bcyxij,ocij->boyx", windows[:, g * ins : (g + 1) * ins], wide[g * outs : (g + 1) * outs])
+        np.einsum(
+            "bcyxij,ocij->boyx",
+            windows[:, g * in_channels : (g + 1) * in_channels],
+            dilated[g * out_channels : (g + 1) * out_channels],
+        )
         for g in range(groups)
     ]
     return np.concatenate(parts, 1)

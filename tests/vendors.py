@@ -1,4 +1,4 @@
-"""The CPU device under the capabilities of another vendor's, so that the schedules of that one run here."""
+"""Give the CPU device the capabilities of another vendor's device, so that tests run that device's schedules."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from typing import Any
 
 import pytest
 
-from weftgrad.runtime.backends.cpu.launching import ClangRoad
+from weftgrad.runtime.backends.cpu.launching import ClangExecutor
 from weftgrad.runtime.backends.cpu.objects import open_store
 from weftgrad.runtime.context import _local
 from weftgrad.runtime.device import device
 
-__all__ = ["posing"]
+__all__ = ["change_capabilities"]
 
-_roads: dict[tuple[tuple[str, Any], ...], Any] = {}
+_executors: dict[tuple[tuple[str, Any], ...], Any] = {}
 
 
-def posing(changes: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`cpu` with these capabilities changed, until the generator is resumed. None changed: `cpu` as it is.
+def change_capabilities(changes: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Change capabilities of `cpu` until the generator is resumed. Without changes, leave `cpu` as it is.
 
-    Schedules for GPUs have work-groups, so they run by an OpenCL CPU driver; kernels of a device that is not here are
-    not optimised there, because that would be most of what such a test takes.
+    Schedules for GPUs have work-groups, so they run by an OpenCL CPU driver. Their kernels are not optimised, because
+    that would take most of the test's time.
     """
     driver: Any = device("cpu").driver
     driver.require()
     if changes:
         key = tuple(changes.items())
-        if key not in _roads:
-            _roads[key] = _road(driver, changes)
-        capabilities, road = _roads[key]
+        if key not in _executors:
+            _executors[key] = _executor(driver, changes)
+        capabilities, executor = _executors[key]
         monkeypatch.setattr(driver, "_capabilities", capabilities)
-        monkeypatch.setattr(driver, "road", road)
+        monkeypatch.setattr(driver, "executor", executor)
     _local.state.plans.clear()
     yield
     driver.synchronize()
     _local.state.plans.clear()
 
 
-def _road(driver: Any, changes: Mapping[str, Any]) -> tuple[Any, Any]:
+def _executor(driver: Any, changes: Mapping[str, Any]) -> tuple[Any, Any]:
     if changes.get("style", "cpu") == "cpu":
         capabilities = replace(driver.capabilities, **changes)
         notes: list[str] = []
         store = open_store(capabilities, notes)
         if store is None:
             pytest.skip(f"no clang: {'; '.join(notes)}")
-        return capabilities, ClangRoad(store, driver.counter)
-    from weftgrad.runtime.backends.cpu.fallback import OpenCLRoad
+        return capabilities, ClangExecutor(store, driver.counter)
+    from weftgrad.runtime.backends.cpu.fallback import OpenCLExecutor
     from weftgrad.runtime.errors import DriverNotFound
 
     try:
-        road = OpenCLRoad(driver.counter, None)
-        capabilities = replace(road.capabilities, optimize=False, **changes)
-        return capabilities, OpenCLRoad(driver.counter, capabilities)
+        executor = OpenCLExecutor(driver.counter, None)
+        capabilities = replace(executor.capabilities, optimize=False, **changes)
+        return capabilities, OpenCLExecutor(driver.counter, capabilities)
     except DriverNotFound as error:
         pytest.skip(str(error))

@@ -7,7 +7,7 @@
     scaler.step(optimizer)
     scaler.update()
 
-Which ops are computed in the half type, which in float32, is said in their specs (`autocast:`).
+Each op's spec says whether it runs in the half type or in float32 (`autocast:`).
 """
 
 from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available

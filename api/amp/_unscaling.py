@@ -1,4 +1,4 @@
-"""Gradients divided by a scaler's factor, and whether any of them was not finite."""
+"""Unscale gradients in place and detect non-finite values, for `GradScaler`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..runtime.context import state
 from ..runtime.device import Device, meta
 from ..runtime.dispatch import call, call_into, empty
 from ..runtime.dtypes import float32
-from ..runtime.layout import dense
+from ..runtime.layout import is_dense
 from ..runtime.multi_tensor import MultiTensor
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -20,37 +20,45 @@ __all__ = ["Unscaling"]
 
 
 class Unscaling:
-    """One optimizer's gradients: a kernel for all of a device and dtype, as long as they lie without gaps."""
+    """Unscales one optimizer's gradients. Dense gradients of one device and dtype share one kernel launch."""
 
     def __init__(self) -> None:
-        self._together = MultiTensor(registry["unscale_step"])
+        self._dense_kernel = MultiTensor(registry["unscale_step"])
 
     def __call__(self, grads: Sequence[Tensor], inverse: float) -> list[Tensor]:
-        """Multiply `grads` by `inverse` in place; for each of their devices, a tensor of one element that is 0 if all
-        elements were finite. Nothing is waited for."""
-        own = state()
-        before, own.grad = own.grad, False
+        """Multiply `grads` by `inverse` in place.
+
+        Args:
+            grads: Gradients on any devices.
+            inverse: 1 / the loss scale.
+
+        Returns:
+            One tensor of one element per device, 0 if all gradients there are finite. The host does not wait.
+        """
+        thread_state = state()
+        previous_grad, thread_state.grad = thread_state.grad, False
         try:
-            found: dict[Device, Tensor] = {}
-            together = []
+            non_finite: dict[Device, Tensor] = {}
+            dense_grads = []
             for grad in grads:
                 device = grad.meta.device
-                if device not in found:
-                    found[device] = from_host(np.zeros(1, np.float32), float32, device)
-                if own.mode is None and dense(grad.meta):
-                    together.append(grad)
+                if device not in non_finite:
+                    non_finite[device] = from_host(np.zeros(1, np.float32), float32, device)
+                if thread_state.mode is None and is_dense(grad.meta):
+                    dense_grads.append(grad)
                 elif grad.meta.numel:
-                    _alone(grad, found[device], inverse)
-            if together:
-                self._together([together, [found[g.meta.device] for g in together]], (inverse,))
-            return list(found.values())
+                    _unscale_strided(grad, non_finite[device], inverse)
+            if dense_grads:
+                self._dense_kernel([dense_grads, [non_finite[g.meta.device] for g in dense_grads]], (inverse,))
+            return list(non_finite.values())
         finally:
-            own.grad = before
+            thread_state.grad = previous_grad
 
 
-def _alone(grad: Tensor, found: Tensor, inverse: float) -> None:
-    """A gradient with gaps: with a flag an element, which are added up."""
+def _unscale_strided(grad: Tensor, non_finite: Tensor, inverse: float) -> None:
+    """Unscale a gradient that is not dense. The kernel writes one flag per element; their sum is added to
+    `non_finite`."""
     flags = empty(meta(float32, grad.meta.shape, None, grad.meta.device))
     call_into(registry["unscale_step"], (grad, flags, inverse), (), (grad, flags), in_place=False)
     total = call(registry["sum"], (flags,), (None, False, None))
-    call_into(registry["add"], (found, total), (), (found,), in_place=True)
+    call_into(registry["add"], (non_finite, total), (), (non_finite,), in_place=True)

@@ -1,4 +1,7 @@
-"""`autocast`: regions in which ops choose the precision that their specs name, and what asks about them."""
+"""`autocast`, regions in which each op selects the precision that its spec names, and functions that query them.
+
+`runtime/autocast.py` applies the casts.
+"""
 
 from __future__ import annotations
 
@@ -18,105 +21,113 @@ __all__ = [
     "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled", "set_autocast_dtype",
 ]  # fmt: skip
 
-_TYPES = ("cpu", "opencl", "cuda", "interpreter")
-_defaults = {"cpu": bfloat16, "opencl": float16, "cuda": float16, "interpreter": float16}
+_DEVICE_TYPES = ("cpu", "opencl", "cuda", "interpreter")
+_default_dtypes = {"cpu": bfloat16, "opencl": float16, "cuda": float16, "interpreter": float16}
 
 
-def _device_type(given: Any) -> str:
-    if not isinstance(given, str):
-        raise ArgumentError(f"autocast: device_type is a string such as 'cpu', not {type(given).__name__}")
-    if given not in _TYPES:
-        hint = " (without an index)" if given.partition(":")[0] in _TYPES else ""
-        raise UnknownDevice(f"autocast: device_type is one of {', '.join(_TYPES)}{hint}, not {given!r}")
-    return given
+def _check_device_type(device_type: Any) -> str:
+    if not isinstance(device_type, str):
+        raise ArgumentError(f"autocast: device_type is a string such as 'cpu', not {type(device_type).__name__}")
+    if device_type not in _DEVICE_TYPES:
+        hint = " (without an index)" if device_type.partition(":")[0] in _DEVICE_TYPES else ""
+        raise UnknownDevice(f"autocast: device_type is one of {', '.join(_DEVICE_TYPES)}{hint}, not {device_type!r}")
+    return device_type
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is autocast for devices of this type: for all that weftgrad has."""
-    return device_type in _TYPES
+    """Return whether devices of this type support autocast, which is true for all of weftgrad's."""
+    return device_type in _DEVICE_TYPES
 
 
 def get_autocast_dtype(device_type: str) -> DType:
-    """The half type that `autocast(device_type)` computes in here, where it names none itself."""
-    device_type = _device_type(device_type)
+    """Return the half type that `autocast(device_type)` uses here if it is given no dtype."""
+    device_type = _check_device_type(device_type)
     region = state().autocast
-    found = None if region is None else region.dtypes.get(device_type)
-    return found or _defaults[device_type]
+    dtype = None if region is None else region.dtypes.get(device_type)
+    return dtype or _default_dtypes[device_type]
 
 
 def set_autocast_dtype(device_type: str, dtype: DType) -> None:
-    """Choose the half type for regions that name none. PyTorch keeps this by thread; here it is the process's."""
+    """Set the default half type of a device type. PyTorch stores it per thread; weftgrad stores it for the process."""
     if dtype not in (float16, bfloat16):
         raise ArgumentError(f"set_autocast_dtype: float16 or bfloat16, not {dtype!r}")
-    _defaults[_device_type(device_type)] = dtype
+    _default_dtypes[_check_device_type(device_type)] = dtype
 
 
 def get_autocast_cpu_dtype() -> DType:
-    """`get_autocast_dtype("cpu")`."""
+    """Return `get_autocast_dtype("cpu")`."""
     return get_autocast_dtype("cpu")
 
 
 def get_autocast_gpu_dtype() -> DType:
-    """`get_autocast_dtype("cuda")`."""
+    """Return `get_autocast_dtype("cuda")`."""
     return get_autocast_dtype("cuda")
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether calls of this thread on devices of a type (None: `cuda`, as PyTorch has it) are autocast."""
+    """Return whether autocast is active in this thread for a device type. None means `cuda`, as in PyTorch."""
     region = state().autocast
-    return region is not None and _device_type("cuda" if device_type is None else device_type) in region.enabled
+    return region is not None and _check_device_type("cuda" if device_type is None else device_type) in region.enabled
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """`is_autocast_enabled("cpu")`."""
+    """Return `is_autocast_enabled("cpu")`."""
     return is_autocast_enabled("cpu")
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether the region keeps the casts of weights."""
+    """Return whether the current region caches casts of weights."""
     region = state().autocast
     return region is None or region.caching
 
 
 def clear_autocast_cache() -> None:
-    """Forget the casts of weights that this thread's regions keep."""
+    """Clear the cached casts of weights of this thread's regions."""
     region = state().autocast
     if region is not None:
         region.cache.clear()
 
 
 class autocast:
-    """A region in which ops on devices of `device_type` choose their precision; a context manager or a decorator.
+    """A region in which ops on devices of `device_type` select their precision; a context manager or a decorator.
 
         with autocast("cpu", dtype=wg.bfloat16):
             loss = F.cross_entropy(net(x), y)
         loss.backward()
 
-    Products (linear layers, convolutions, attention) take their operands in `dtype`, float16 or bfloat16 (default:
-    bfloat16 on `cpu`, float16 elsewhere); what needs range or precision takes float32; the rest takes what it gets.
-    Each op's spec says which (`autocast:`). Weights stay float32, and so do their gradients: casts are differentiated.
-    The cast of a weight is made once and kept until the outermost region ends, unless `cache_enabled=False`.
+    Matrix products (linear layers, convolutions, attention) cast their operands to `dtype`. Ops that need range or
+    precision, such as losses, cast to float32. Other ops keep their operands' dtype. Each op's spec says
+    which (`autocast:`). Weights and their gradients stay float32, because the casts are differentiated.
 
-    Regions nest, `enabled=False` making an exception inside another one, and belong to a thread. Forms in place and
-    `out=` are not cast. Run backward outside of the region.
+    Regions nest, and `enabled=False` makes an exception inside another region. A region belongs to one thread. In-place
+    ops and ops with `out=` are not cast. Call backward outside the region.
 
-    Raises `ArgumentError`, `UnknownDevice` for a `device_type` that is none. Another dtype than the two, or `cuda`
-    without a GPU, is warned of and disables the region, as in PyTorch.
+    Args:
+        device_type: `"cpu"`, `"opencl"`, `"cuda"` or `"interpreter"`.
+        dtype: float16 or bfloat16. None means bfloat16 on `cpu` and float16 elsewhere (see `set_autocast_dtype`).
+            Another dtype disables the region with a warning, as in PyTorch; so does `cuda` without a GPU.
+        enabled: False disables autocast inside.
+        cache_enabled: Cast each weight once and keep the result until the outermost region ends. None means True, or
+            the outer region's setting.
+
+    Raises:
+        ArgumentError: If `device_type` is not a string.
+        UnknownDevice: If there is no such device type.
     """
 
     def __init__(
         self, device_type: str, dtype: DType | None = None, enabled: bool = True, cache_enabled: bool | None = None
     ):
-        self.device = _device_type(device_type)
+        self.device = _check_device_type(device_type)
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
         self._enabled = bool(enabled)
         self._regions: list[Any] = []
-        if self._enabled and (reason := self._hindrance()):
+        if self._enabled and (reason := self._disabled_reason()):
             warnings.warn(f"autocast({self.device!r}): {reason}; it is disabled", UserWarning, stacklevel=2)
             self._enabled = False
 
-    def _hindrance(self) -> str:
+    def _disabled_reason(self) -> str:
         if self.fast_dtype not in (float16, bfloat16):
             return f"dtype is float16 or bfloat16, not {self.fast_dtype!r}"
         if self.device == "cuda":
@@ -141,18 +152,20 @@ class autocast:
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             with autocast(self.device, self.fast_dtype, self._enabled, self._cache_enabled):
                 return func(*args, **kwargs)
 
-        return wrapped
+        return wrapper
 
 
-# Functions with a backward of their own -------------------------------------------------------------------------------
+# Custom autograd functions --------------------------------------------------------------------------------------------
 
 
-def _cast(value: Any, device_type: str, dtype: DType) -> Any:
-    """`value` with the floating tensors in it, float64 excepted, in `dtype`."""
+def _cast_floating(value: Any, device_type: str, dtype: DType) -> Any:
+    """Return `value` with every floating-point tensor in it cast to `dtype`, except float64 ones and those on other
+    devices.
+    """
     if isinstance(value, Tensor):
         layout = value.meta
         eligible = layout.dtype.kind == "f" and layout.dtype.itemsize < 8 and layout.device.type == device_type
@@ -160,46 +173,52 @@ def _cast(value: Any, device_type: str, dtype: DType) -> Any:
     if isinstance(value, (str, bytes)):
         return value
     if isinstance(value, Mapping):
-        return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()}
+        return {_cast_floating(k, device_type, dtype): _cast_floating(v, device_type, dtype) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_cast(v, device_type, dtype) for v in value)
+        return type(value)(_cast_floating(v, device_type, dtype) for v in value)
     return value
 
 
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: DType | None = None
 ) -> Callable[..., Any]:
-    """Decorates the `forward` of an `autograd.Function`, so that its backward runs under the same autocast.
+    """Decorate the `forward` of an `autograd.Function`, so that its backward runs under the same autocast setting.
 
-    With `cast_inputs`, floating tensors come in that dtype and the body runs without autocast, where autocast is on;
-    elsewhere it has no effect. Use with `custom_bwd`.
+    Use it together with `custom_bwd`.
+
+    Args:
+        fwd: The method to decorate.
+        device_type: Device type whose autocast setting is stored.
+        cast_inputs: If autocast is active, cast floating-point tensors to this dtype and run the body without autocast.
     """
-    device_type = _device_type(device_type)
+    device_type = _check_device_type(device_type)
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
     @functools.wraps(fwd)
-    def wrapped(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         ctx._dtype = get_autocast_dtype(device_type)
-        inside = is_autocast_enabled(device_type)
-        ctx._fwd_used_autocast = inside and cast_inputs is None
-        if not inside or cast_inputs is None:
+        is_autocast = is_autocast_enabled(device_type)
+        ctx._fwd_used_autocast = is_autocast and cast_inputs is None
+        if not is_autocast or cast_inputs is None:
             return fwd(ctx, *args, **kwargs)
         with autocast(device_type, enabled=False):
-            return fwd(ctx, *_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
+            return fwd(
+                ctx, *_cast_floating(args, device_type, cast_inputs), **_cast_floating(kwargs, device_type, cast_inputs)
+            )
 
-    return wrapped
+    return wrapper
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorates the `backward` of an `autograd.Function` whose `forward` has `custom_fwd`."""
-    device_type = _device_type(device_type)
+    """Decorate the `backward` of an `autograd.Function` whose `forward` has `custom_fwd`."""
+    device_type = _check_device_type(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
     @functools.wraps(bwd)
-    def wrapped(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         with autocast(device_type, ctx._dtype, ctx._fwd_used_autocast):
             return bwd(ctx, *args, **kwargs)
 
-    return wrapped
+    return wrapper

@@ -1,7 +1,7 @@
-"""`GradScaler`: losses times a factor, so that gradients in half types do not vanish, and steps left out that overflow.
+"""`GradScaler`: loss scaling, which keeps half-precision gradients from underflowing and skips steps that overflow.
 
-The method is that of Micikevicius et al., "Mixed Precision Training" (2018), section 3.2, with the factor adapted as in
-PyTorch: halved after a step whose gradients had an infinity or NaN, doubled after a number of steps without.
+The method is section 3.2 of Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740). As in PyTorch, the
+scale is halved after a step with an infinite or NaN gradient, and doubled after a number of steps without one.
 """
 
 from __future__ import annotations
@@ -18,32 +18,35 @@ from ..runtime.tensor import Tensor
 __all__ = ["GradScaler"]
 
 
-def _rounded(value: float) -> float:
-    """`value` as float32 has it, which is what PyTorch keeps the factor in."""
+def _round_to_float32(value: float) -> float:
+    """Return `value` rounded to float32, the dtype in which PyTorch stores the scale."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
         return math.copysign(math.inf, value)
 
 
-def _any(found: Iterable[Any]) -> bool:
-    """Whether any of these tensors of one element is not 0: waits for their devices."""
-    return any(each.item() for each in found)
+def _any_non_finite(flags: Iterable[Any]) -> bool:
+    """Return whether any one-element flag tensor is not 0. Waits for their devices."""
+    return any(flag.item() for flag in flags)
 
 
 class GradScaler:
-    """Scales losses, unscales gradients, and steps optimizers whose gradients are finite.
+    """Scale losses, unscale gradients, and step optimizers whose gradients are finite.
 
         scaler.scale(loss).backward()
-        scaler.step(optimizer)          # unscales; does nothing where a gradient is not finite
-        scaler.update()                 # the next factor
+        scaler.step(optimizer)          # unscales; skips the step if a gradient is not finite
+        scaler.update()                 # adapts the scale
 
-    device: accepted for PyTorch's sake; gradients may be on any. init_scale: the first factor. growth_factor,
-    backoff_factor: what it is multiplied by after `growth_interval` good steps in a row, and after a bad one.
-    enabled: if false, `scale` gives back what it is given, `step` is the optimizer's and the rest does nothing.
+    The scale is stored on the host. Gradients are checked on their device; `step` waits for that, once per optimizer.
 
-    The factor is kept on the host. Whether gradients are finite is computed on their device; `step` waits for it, once
-    an optimizer.
+    Args:
+        device: Accepted for compatibility; gradients may be on any device.
+        init_scale: First scale.
+        growth_factor: Factor of the scale after `growth_interval` finite steps in a row; above 1.
+        backoff_factor: Factor of the scale after a step with non-finite gradients; below 1.
+        growth_interval: Finite steps in a row before the scale grows.
+        enabled: False makes `scale` return its argument and `step` call the optimizer's; the other methods do nothing.
     """
 
     def __init__(
@@ -66,36 +69,42 @@ class GradScaler:
             self._growth_tracker = 0
 
     def scale(self, outputs: Any) -> Any:
-        """`outputs`, a tensor or tensors in (nested) lists and tuples, times the factor; 0-d half types in float32."""
+        """Multiply `outputs` by the scale.
+
+        Args:
+            outputs: A tensor, or nested lists, tuples and iterables of tensors. 0-d half-precision tensors become
+                float32.
+        """
         if not self._enabled:
             return outputs
         if self._scale is None:
-            self._scale = _rounded(self._init_scale)
-        return self._times(outputs, self._scale)
+            self._scale = _round_to_float32(self._init_scale)
+        return self._multiply(outputs, self._scale)
 
-    def _times(self, value: Any, factor: float) -> Any:
+    def _multiply(self, value: Any, factor: float) -> Any:
         if isinstance(value, Tensor):
-            small = value.meta.dtype in (dtypes.float16, dtypes.bfloat16) and not value.meta.ndim
-            return (value.to(dtypes.float32) if small else value) * factor  # type: ignore[attr-defined,operator]
+            is_half_scalar = value.meta.dtype in (dtypes.float16, dtypes.bfloat16) and not value.meta.ndim
+            return (value.to(dtypes.float32) if is_half_scalar else value) * factor  # type: ignore[attr-defined,operator]
         if isinstance(value, (list, tuple)):
-            return type(value)(self._times(v, factor) for v in value)
+            return type(value)(self._multiply(v, factor) for v in value)
         if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-            return (self._times(v, factor) for v in value)
+            return (self._multiply(v, factor) for v in value)
         raise ScalerError(f"GradScaler.scale: takes a tensor or an iterable of them, not {type(value).__name__}")
 
-    def _ready(self, where: str) -> float:
+    def _require_scale(self, method: str) -> float:
         if self._scale is None:
-            raise ScalerError(f"GradScaler.{where}: nothing was scaled; call scale(loss) and backward before")
+            raise ScalerError(f"GradScaler.{method}: nothing was scaled; call scale(loss) and backward before")
         return self._scale
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of `optimizer`'s parameters by the factor, in place: before clipping them.
+        """Divide the gradients of the optimizer's parameters by the scale, in place, for example before clipping.
 
-        Raises `ScalerError` the second time since `update`, after `step`, and for gradients of float16.
+        Raises:
+            ScalerError: If called twice since `update`, after `step`, or with float16 gradients.
         """
         if not self._enabled:
             return
-        factor = self._ready("unscale_")
+        factor = self._require_scale("unscale_")
         state = self._states.setdefault(id(optimizer), {"stage": "ready"})
         if state["stage"] == "unscaled":
             raise ScalerError("GradScaler.unscale_: called already for this optimizer since the last update()")
@@ -109,92 +118,101 @@ class GradScaler:
             )
         from ._unscaling import Unscaling  # which imports what only optimizers need
 
-        call = self._calls.setdefault(id(optimizer), Unscaling())
-        state["found"] = call(grads, _rounded(1.0 / factor))
+        unscale = self._calls.setdefault(id(optimizer), Unscaling())
+        state["non_finite"] = unscale(grads, _round_to_float32(1.0 / factor))
         state["stage"] = "unscaled"
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Unscale the gradients unless `unscale_` did, and call `optimizer.step(...)` if all are finite.
+        """Unscale the gradients if `unscale_` did not, and call `optimizer.step(*args, **kwargs)` if all are finite.
 
-        Returns what that returns, or None. Waits for the device. Raises `ScalerError` the second time since `update`,
-        for a closure, and for an optimizer without any gradient.
+        Waits for the device.
+
+        Returns:
+            The result of `optimizer.step`, or None if the step was skipped.
+
+        Raises:
+            ScalerError: If called twice since `update`, with a closure, or for an optimizer without any gradient.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise ScalerError("GradScaler.step: takes no closure")
-        self._ready("step")
+        self._require_scale("step")
         state = self._states.setdefault(id(optimizer), {"stage": "ready"})
         if state["stage"] == "stepped":
             raise ScalerError("GradScaler.step: called already for this optimizer since the last update()")
         if state["stage"] == "ready":
             self.unscale_(optimizer)
-        if not state["found"]:
+        if not state["non_finite"]:
             raise ScalerError("GradScaler.step: no parameter of the optimizer has a gradient; call backward before")
-        state["bad"] = _any(state["found"])
+        state["skipped"] = _any_non_finite(state["non_finite"])
         state["stage"] = "stepped"
-        return None if state["bad"] else optimizer.step(*args, **kwargs)
+        return None if state["skipped"] else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Choose the next factor, by what steps since the last update found, or take `new_scale`.
+        """Set the scale for the next iteration.
 
-        Raises `ScalerError` where no gradient was looked at.
+        Args:
+            new_scale: The new scale. None adapts it to what the steps since the last update found.
+
+        Raises:
+            ScalerError: If no gradients were checked since the last update.
         """
         if not self._enabled:
             return
-        factor = self._ready("update")
+        factor = self._require_scale("update")
         if new_scale is not None:
-            self._scale = _rounded(new_scale.item() if isinstance(new_scale, Tensor) else float(new_scale))  # type: ignore[attr-defined]
+            self._scale = _round_to_float32(new_scale.item() if isinstance(new_scale, Tensor) else float(new_scale))  # type: ignore[attr-defined]
             self._states.clear()
             return
-        known = [s for s in self._states.values() if s.get("found")]
-        if not known:
+        checked = [s for s in self._states.values() if s.get("non_finite")]
+        if not checked:
             raise ScalerError("GradScaler.update: no gradients were looked at; call step(optimizer) before")
-        if any(s["bad"] if "bad" in s else _any(s["found"]) for s in known):
-            self._scale, self._growth_tracker = _rounded(factor * self._backoff_factor), 0
+        if any(s["skipped"] if "skipped" in s else _any_non_finite(s["non_finite"]) for s in checked):
+            self._scale, self._growth_tracker = _round_to_float32(factor * self._backoff_factor), 0
         else:
             self._growth_tracker += 1
             if self._growth_tracker == self._growth_interval:
-                grown = _rounded(factor * self._growth_factor)
+                grown = _round_to_float32(factor * self._growth_factor)
                 self._scale, self._growth_tracker = grown if math.isfinite(grown) else factor, 0
         self._states.clear()
 
     def get_scale(self) -> float:
-        """The factor; 1 if disabled."""
+        """Return the scale; 1 if disabled."""
         if not self._enabled:
             return 1.0
-        return _rounded(self._init_scale) if self._scale is None else self._scale
+        return _round_to_float32(self._init_scale) if self._scale is None else self._scale
 
     def get_growth_factor(self) -> float:
-        """What the factor grows by."""
+        """Return the factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Change what the factor grows by."""
+        """Set the factor by which the scale grows."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """What the factor is multiplied by after a bad step."""
+        """Return the factor of the scale after a step with non-finite gradients."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Change what the factor is multiplied by after a bad step."""
+        """Set the factor of the scale after a step with non-finite gradients."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many good steps in a row the factor grows."""
+        """Return the number of finite steps in a row before the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Change after how many good steps in a row the factor grows."""
+        """Set the number of finite steps in a row before the scale grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Whether it does anything."""
+        """Return whether scaling is enabled."""
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """The factor and how it changes, under PyTorch's names; empty if disabled. Take it after `update`."""
+        """Return the scale and its options under PyTorch's names; empty if disabled. Call it after `update`."""
         if not self._enabled:
             return {}
         return {
@@ -203,14 +221,18 @@ class GradScaler:
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken. Raises `ScalerError` for that of a disabled scaler."""
+        """Restore what `state_dict` returned.
+
+        Raises:
+            ScalerError: If `state_dict` is empty, that is, comes from a disabled scaler.
+        """
         if not self._enabled:
             return
         if not state_dict:
             raise ScalerError("GradScaler.load_state_dict: the state is empty; was it taken of a disabled scaler?")
         self._init_scale = float(state_dict["scale"])
         if self._scale is not None:
-            self._scale = _rounded(self._init_scale)
+            self._scale = _round_to_float32(self._init_scale)
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
         self._growth_interval, self._growth_tracker = state_dict["growth_interval"], state_dict["_growth_tracker"]
 

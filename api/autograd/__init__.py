@@ -1,4 +1,8 @@
-"""Differentiation as users call it: `backward`, `grad`, gradient modes, custom functions, anomaly detection."""
+"""Automatic differentiation under `torch.autograd`'s names.
+
+This file has `backward`, `grad` and anomaly detection. `grad_mode` has `no_grad` and its relatives, `function` custom
+functions, `functional` Jacobians and Hessians. The engine that walks the graph is `runtime/autograd/engine.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any, Self
 from .._checks import only_tensors
 from ..runtime.autograd import engine
 from ..runtime.context import state
-from ..runtime.dispatch import freshen
+from ..runtime.dispatch import refresh_views
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.modes import Mode
 from ..runtime.tensor import Tensor
@@ -36,15 +40,22 @@ def backward(
     retain_graph: bool | None = None,
     create_graph: bool = False,
 ) -> None:
-    """Add to the `grad` of every leaf the gradient of the sum of `tensors`, weighted by `grad_tensors`.
+    """Accumulate into every leaf's `grad` the gradient of the sum of `tensors`, weighted by `grad_tensors`.
 
-    Raises `GradientError` where nothing requires grad, a root is no scalar and has no gradient given, or the graph was
-    freed by an earlier backward (`retain_graph=True` keeps it).
+    Args:
+        tensors: Roots of the graph.
+        grad_tensors: Gradient of each root; None means 1 and is allowed for one-element roots.
+        retain_graph: Keep saved tensors for another backward. None means `create_graph`.
+        create_graph: Record the backward itself, for higher derivatives.
+
+    Raises:
+        GradientError: If no root requires grad, a root with several elements has no gradient, or the graph was freed by
+            an earlier backward.
     """
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     engine.run(
         roots,
-        _seeds(grad_tensors, len(roots)),
+        _as_seed_list(grad_tensors, len(roots)),
         retain=create_graph if retain_graph is None else retain_graph,
         create=create_graph,
     )
@@ -61,11 +72,27 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of the sum of `outputs`, weighted by `grad_outputs`, with respect to `inputs`; no `grad` is touched.
+    """Return the gradients of the sum of `outputs`, weighted by `grad_outputs`, with respect to `inputs`.
 
-    An input that the outputs do not depend on raises `GradientError`, unless `allow_unused`, which gives None for it,
-    or `materialize_grads`, which gives zeros of its shape. is_grads_batched: every one of `grad_outputs` has one more
-    dimension, the first, of the same size B, and so have the results: those of B calls, made one after the other.
+    No tensor's `grad` changes.
+
+    Args:
+        outputs: Roots of the graph.
+        inputs: Tensors to differentiate by; each must require grad.
+        grad_outputs: Gradient of each output; None means 1 and is allowed for one-element outputs.
+        retain_graph: Keep saved tensors for another backward. None means `create_graph`.
+        create_graph: Record the backward itself, for higher derivatives.
+        only_inputs: Deprecated; has no effect.
+        allow_unused: Return None for an input that the outputs do not depend on.
+        is_grads_batched: Each of `grad_outputs` has an extra first dimension of size B, and so have the results. The
+            B gradients are computed one after the other.
+        materialize_grads: Return zeros for an input that the outputs do not depend on.
+
+    Returns:
+        One gradient per input, with its shape.
+
+    Raises:
+        GradientError: If an input does not require grad, or is unused and neither option allows it.
     """
     if not only_inputs:
         warnings.warn(
@@ -73,36 +100,36 @@ def grad(
         )
     if materialize_grads and allow_unused is False:
         raise ArgumentError("grad: materialize_grads gives zeros for unused inputs; allow_unused=False contradicts it")
-    roots, wanted = (
-        list(given) if isinstance(given, Iterable) and not isinstance(given, Tensor) else [given]
-        for given in (outputs, inputs)
+    roots, leaves = (
+        list(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else [tensors]
+        for tensors in (outputs, inputs)
     )
-    only_tensors("grad", *roots, *wanted)
-    freshen(*wanted)
-    for tensor in wanted:
+    only_tensors("grad", *roots, *leaves)
+    refresh_views(*leaves)
+    for tensor in leaves:
         if not tensor.needs:
             raise GradientError("grad: one of the inputs does not require grad")
-    seeds = _seeds(grad_outputs, len(roots))
+    seeds = _as_seed_list(grad_outputs, len(roots))
     retain = create_graph if retain_graph is None else retain_graph
-    found: list[Tensor | None]
+    gradients: list[Tensor | None]
     if is_grads_batched:
-        found = _each_of_batch(roots, seeds, wanted, retain, create_graph)
+        gradients = _batched_grads(roots, seeds, leaves, retain, create_graph)
     else:
-        found = list(engine.run(roots, seeds, retain=retain, create=create_graph, inputs=wanted))
+        gradients = list(engine.run(roots, seeds, retain=retain, create=create_graph, inputs=leaves))
     if materialize_grads:
         return tuple(
-            w.new_zeros(w.shape).requires_grad_(create_graph) if f is None else f  # type: ignore[attr-defined]
-            for f, w in zip(found, wanted, strict=True)
+            leaf.new_zeros(leaf.shape).requires_grad_(create_graph) if gradient is None else gradient  # type: ignore[attr-defined]
+            for gradient, leaf in zip(gradients, leaves, strict=True)
         )
-    if not allow_unused and any(f is None for f in found):
+    if not allow_unused and any(gradient is None for gradient in gradients):
         raise GradientError("grad: an input is not used by the outputs; pass allow_unused=True to get None for it")
-    return tuple(found)
+    return tuple(gradients)
 
 
-def _each_of_batch(
-    roots: list[Tensor], seeds: list[Tensor | None], wanted: list[Tensor], retain: bool, create: bool
+def _batched_grads(
+    roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create: bool
 ) -> list[Tensor | None]:
-    """The gradients by every element of the seeds' first dimension, stacked."""
+    """Return the gradients for every element of the seeds' first dimension, stacked."""
     from ..joining import stack
 
     sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
@@ -113,82 +140,88 @@ def _each_of_batch(
         )
     ((count,),) = sizes
     if not count:
-        return [w.new_zeros((0, *w.shape)) for w in wanted]  # type: ignore[attr-defined]
+        return [leaf.new_zeros((0, *leaf.shape)) for leaf in inputs]  # type: ignore[attr-defined]
     runs = []
     for i in range(count):
-        one = [None if seed is None else seed[i] for seed in seeds]  # type: ignore[index]
-        runs.append(engine.run(roots, one, retain=retain or i + 1 < count, create=create, inputs=wanted))
-    return [None if each[0] is None else stack(list(each)) for each in zip(*runs, strict=True)]
+        batch_seeds = [None if seed is None else seed[i] for seed in seeds]  # type: ignore[index]
+        runs.append(engine.run(roots, batch_seeds, retain=retain or i + 1 < count, create=create, inputs=inputs))
+    return [None if gradients[0] is None else stack(list(gradients)) for gradients in zip(*runs, strict=True)]
 
 
-def _seeds(given: Any, count: int) -> list[Tensor | None]:
-    if given is None:
+def _as_seed_list(grad_outputs: Any, count: int) -> list[Tensor | None]:
+    """Return one gradient (or None) per root. Raise `ArgumentError` if their number differs."""
+    if grad_outputs is None:
         return [None] * count
-    seeds = [given] if isinstance(given, Tensor) else list(given)
+    seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     if len(seeds) != count:
         raise ArgumentError(f"backward: {count} tensors and {len(seeds)} gradients; there must be one for each")
     return seeds
 
 
 class detect_anomaly(Mode):
-    """Inside, every node remembers where it was called, and a NaN in a gradient raises `AnomalyError` naming both.
+    """A context that reports where a NaN gradient comes from.
 
-    With `check_nan=False` only the places are remembered.
+    Inside, every node stores the Python stack of its forward call. A NaN in a gradient raises `AnomalyError`, which
+    names the backward function and that call.
+
+    Args:
+        check_nan: Check gradients for NaN; False only stores the stacks.
     """
 
     def __init__(self, check_nan: bool = True):
-        self._check = check_nan
-        self._before = False
+        self._checks_nan = check_nan
+        self._previous = False
 
     def __enter__(self) -> Self:
-        own = state()
-        self._before = own.anomaly
-        own.anomaly = self._check
+        thread_state = state()
+        self._previous = thread_state.anomaly
+        thread_state.anomaly = self._checks_nan
         return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        state().anomaly = self._before
+        state().anomaly = self._previous
 
     def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
-        """Make the call, and note where it was made."""
-        found = self.proceed(record, operands, statics, outs, in_place)
-        for result in found if isinstance(found, tuple) else (found,):
+        """Run the op and store the stack in its node."""
+        outputs = self.proceed(record, operands, statics, outs, in_place)
+        for result in outputs if isinstance(outputs, tuple) else (outputs,):
             if result.node is not None and result.node.trace is None:
-                result.node.trace = "".join(traceback.format_stack(limit=_FRAMES)[:-2])
-        return found
+                result.node.trace = "".join(traceback.format_stack(limit=_TRACE_FRAMES)[:-2])
+        return outputs
 
 
-_FRAMES = 12  # as much of the stack as an error shows
-_everywhere: list[detect_anomaly] = []
+_TRACE_FRAMES = 12  # stack frames in an error message
+_active_detectors: list[detect_anomaly] = []
 
 
 class set_detect_anomaly:
-    """Switch anomaly detection on or off for this thread, outside of any `with detect_anomaly()`; as a context, until
-    its end."""
+    """Switch anomaly detection on or off for this thread. As a context manager, restore the previous setting at the
+    end.
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True):
-        self._before = bool(_everywhere)
+        self._previous = bool(_active_detectors)
         self._switch(mode, check_nan)
 
     @staticmethod
     def _switch(mode: bool, check_nan: bool = True) -> None:
-        if mode and not _everywhere:
-            _everywhere.append(detect_anomaly(check_nan).__enter__())
-        elif not mode and _everywhere:
-            _everywhere.pop().__exit__()
+        if mode and not _active_detectors:
+            _active_detectors.append(detect_anomaly(check_nan).__enter__())
+        elif not mode and _active_detectors:
+            _active_detectors.pop().__exit__()
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        self._switch(self._before)
+        self._switch(self._previous)
 
 
 anomaly_mode = detect_anomaly
 
 
-from ..gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402, F401  (they are made of the above)
+from ..gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402, F401  (they use the above)
 from . import functional  # noqa: E402, F401
 from .function import Function  # noqa: E402
 from .variable import Variable  # noqa: E402

@@ -1,4 +1,4 @@
-"""Differentiable functions with their own backward: `Function` and what it is told about a call."""
+"""Custom differentiable functions: `Function`, its context `FunctionCtx`, and `once_differentiable`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..runtime.autograd.rules import cast_to, sum_to
 from ..runtime.autograd.view_rules import zeros
 from ..runtime.context import state
 from ..runtime.device import Meta
-from ..runtime.dispatch import freshen, is_recorded
+from ..runtime.dispatch import is_recorded, refresh_views
 from ..runtime.errors import GradientError
 from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
@@ -21,24 +21,33 @@ __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 
 class FunctionCtx:
-    """What `forward` leaves for `backward` of one custom function call."""
+    """The context of one call of a custom function: what `forward` stores for `backward`.
+
+    Attributes:
+        needs_input_grad: Per argument of `forward`, whether it requires grad.
+        materialize: Whether `backward` gets zeros in place of missing gradients.
+    """
 
     def __init__(self) -> None:
         self._saved: tuple[Tensor | None, ...] = ()
         self._versions: tuple[int, ...] = ()
         self.needs_input_grad: tuple[bool, ...] = ()
         self.dirty: tuple[Tensor, ...] = ()
-        self.fixed: set[int] = set()
+        self.non_differentiable: set[int] = set()
         self.freed = False
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for backward, with their versions."""
+        """Save tensors for `backward`, together with their versions, so that in-place changes are detected."""
         self._saved = tensors
         self._versions = tuple(0 if t is None else t.storage.version for t in tensors)
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved. Raises `GradientError` if one was modified since, or the graph was freed."""
+        """The tensors passed to `save_for_backward`.
+
+        Raises:
+            GradientError: If one was modified in place since, or the graph was freed.
+        """
         if self.freed:
             raise GradientError("the saved tensors of this function were freed; pass retain_graph=True to backward")
         for tensor, version in zip(self._saved, self._versions, strict=True):
@@ -50,27 +59,28 @@ class FunctionCtx:
         return self._saved
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which inputs `forward` wrote in place."""
+        """Declare which inputs `forward` modified in place."""
         self.dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which results have no gradient."""
-        self.fixed.update(id(t) for t in tensors)
+        """Declare which outputs have no gradient."""
+        self.non_differentiable.update(id(t) for t in tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Accepted for compatibility; missing gradients are passed as None when False."""
+        """Choose whether `backward` gets zeros (True, the default) or None for outputs without a gradient."""
         self.materialize = value
 
     materialize = True
 
 
-_MOST_RECIPES = 256  # of a class
+_MAX_RECIPES = 256  # per class
 
 
 class Function:
-    """A differentiable function with its own backward: define static `forward(ctx, …)` and `backward(ctx, *grads)`.
+    """Base class of differentiable functions with a backward of their own.
 
-    Or `forward(…)` and `setup_context(ctx, inputs, output)`, which keeps what `backward` needs.
+    Define static methods `forward(ctx, ...)` and `backward(ctx, *grads)`, and call `apply`. Alternatively, define
+    `forward(...)` without a context and `setup_context(ctx, inputs, output)`, which saves what `backward` needs.
     """
 
     @staticmethod
@@ -79,7 +89,7 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Where a subclass defines it, `forward` takes no `ctx`, and this one notes what backward needs."""
+        """Save in `ctx` what `backward` needs. If a subclass defines this method, its `forward` takes no `ctx`."""
         raise NotImplementedError("a Function that defines setup_context does so with (ctx, inputs, output)")
 
     @staticmethod
@@ -90,7 +100,7 @@ class Function:
     def apply(cls, *args: Any) -> Any:
         """Call `forward`, and record `backward` if an argument requires grad."""
         ctx = FunctionCtx()
-        freshen(*args)
+        refresh_views(*args)
         recorded = state().grad
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs for a in args)
         with no_grad():
@@ -103,39 +113,44 @@ class Function:
             return result
         outs = result if isinstance(result, tuple) else (result,)
         tensors = [o.view_as(o) if any(o is a for a in args) and o not in ctx.dirty else o for o in outs]
-        _attach(cls, ctx, args, tensors)
+        _record_backward(cls, ctx, args, tensors)
         return tuple(tensors) if isinstance(result, tuple) else tensors[0]
 
 
 class _Backward:
-    """A call's way back. It holds neither arguments nor results: only what was saved stays, and until `release`."""
+    """The backward function of one call. It holds only what the call saved, until `release`."""
 
     def __init__(self, cls: type[Function], ctx: FunctionCtx, count: int, positions: list[int], layouts: list[Meta]):
         self.cls, self.ctx, self.count, self.positions, self.layouts = cls, ctx, count, positions, layouts
 
     def __call__(self, current: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         ctx = self.ctx
-        filled = [zeros(m) if g is None and ctx.materialize else g for g, m in zip(grads, self.layouts, strict=True)]
-        found = self.cls.backward(ctx, *filled)
-        found = found if isinstance(found, tuple) else (found,)
-        if len(found) < self.count or any(g is not None for g in found[self.count :]):
+        output_grads = [
+            zeros(m) if g is None and ctx.materialize else g for g, m in zip(grads, self.layouts, strict=True)
+        ]
+        input_grads = self.cls.backward(ctx, *output_grads)
+        input_grads = input_grads if isinstance(input_grads, tuple) else (input_grads,)
+        if len(input_grads) < self.count or any(g is not None for g in input_grads[self.count :]):
             raise GradientError(
-                f"{self.cls.__name__}.backward returned {len(found)} gradients for {self.count} arguments of forward; "
-                "give one for each, None for those without"
+                f"{self.cls.__name__}.backward returned {len(input_grads)} gradients for {self.count} arguments of "
+                "forward; return one for each argument, None for those without a gradient"
             )
         metas = current.recipe.metas
-        return [None if found[i] is None else self._fitted(i, found[i], metas[i]) for i in self.positions]
+        return [
+            None if input_grads[i] is None else self._match_input_layout(i, input_grads[i], metas[i])
+            for i in self.positions
+        ]
 
-    def _fitted(self, position: int, grad: Any, layout: Any) -> Tensor:
-        """A gradient in the shape and dtype of its argument: summed where that was broadcast."""
+    def _match_input_layout(self, position: int, grad: Any, layout: Any) -> Tensor:
+        """Return a gradient in the shape and dtype of its argument; sum over broadcast dimensions."""
         if not isinstance(grad, Tensor):
             raise GradientError(
                 f"{self.cls.__name__}.backward: gradients are tensors or None, not {type(grad).__name__} at {position}"
             )
         shape = grad.meta.shape
         if shape != layout.shape:
-            wanted = (1,) * (len(shape) - len(layout.shape)) + layout.shape
-            if len(wanted) > len(shape) or any(n not in (1, m) for n, m in zip(wanted, shape, strict=True)):
+            padded_shape = (1,) * (len(shape) - len(layout.shape)) + layout.shape
+            if len(padded_shape) > len(shape) or any(n not in (1, m) for n, m in zip(padded_shape, shape, strict=True)):
                 raise GradientError(
                     f"{self.cls.__name__}.backward: the gradient at {position} has shape {list(shape)}, which does not "
                     f"sum to {list(layout.shape)}, the shape of its argument"
@@ -148,19 +163,22 @@ class _Backward:
 
 
 def _recipe(cls: type[Function], metas: tuple[Meta | None, ...], outs: tuple[Meta, ...]) -> Recipe:
-    """How calls of `cls` on these layouts are recorded. Kept with the class: making one takes longer than a launch."""
-    known: dict[Any, Recipe] | None = cls.__dict__.get("_recipes")
-    if known is None or len(known) >= _MOST_RECIPES:
-        known = {}
-        cls._recipes = known  # type: ignore[attr-defined]
-    found = known.get((metas, outs))
-    if found is None:
+    """Return the recipe by which calls of `cls` with these layouts are recorded.
+
+    Recipes are cached on the class, because building one takes longer than a kernel launch.
+    """
+    recipes: dict[Any, Recipe] | None = cls.__dict__.get("_recipes")
+    if recipes is None or len(recipes) >= _MAX_RECIPES:
+        recipes = {}
+        cls._recipes = recipes  # type: ignore[attr-defined]
+    recipe = recipes.get((metas, outs))
+    if recipe is None:
         record = OpRecord(cls.__name__, "custom", (), gradients={})
-        found = known[metas, outs] = Recipe(record, metas, outs, (), [True] * len(outs))
-    return found
+        recipe = recipes[metas, outs] = Recipe(record, metas, outs, (), [True] * len(outs))
+    return recipe
 
 
-def _attach(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outs: list[Tensor]) -> None:
+def _record_backward(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outs: list[Tensor]) -> None:
     positions = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.needs]
     metas = tuple([a.meta if isinstance(a, Tensor) else None for a in args])
     node = Node(_recipe(cls, metas, tuple([o.meta for o in outs])), (), (), ())
@@ -168,31 +186,35 @@ def _attach(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outs: 
 
     node.function = _Backward(cls, ctx, len(args), positions, [o.meta for o in outs])
     for i, out in enumerate(outs):
-        if id(out) not in ctx.fixed and out.meta.dtype.kind == "f":
+        if id(out) not in ctx.non_differentiable and out.meta.dtype.kind == "f":
             out.node, out.output, out.needs = node, i, True
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a `backward` that cannot be differentiated: a second derivative then raises `GradientError`.
+    """Decorate a `backward` that cannot be differentiated, so that a second derivative raises `GradientError`.
 
-    Without it the derivative would be that of the ops inside, wrong if they see something as constant that is none.
+    Without the decorator, autograd would differentiate the ops inside `backward`. That is wrong if it treats a value as
+    constant that depends on the inputs.
     """
 
     @functools.wraps(backward)
-    def once(ctx: Any, *grads: Any) -> Any:
+    def wrapper(ctx: Any, *grads: Any) -> Any:
         with no_grad():
-            found = backward(ctx, *grads)
+            grad_inputs = backward(ctx, *grads)
         if not is_recorded(*grads):
-            return found
-        if isinstance(found, tuple):
-            return tuple(_Once.apply(f, *grads) if isinstance(f, Tensor) else f for f in found)
-        return _Once.apply(found, *grads)
+            return grad_inputs
+        if isinstance(grad_inputs, tuple):
+            return tuple(
+                _NonDifferentiable.apply(grad_input, *grads) if isinstance(grad_input, Tensor) else grad_input
+                for grad_input in grad_inputs
+            )
+        return _NonDifferentiable.apply(grad_inputs, *grads)
 
-    return once
+    return wrapper
 
 
-class _Once(Function):
-    """A value that depends on what requires grad, and has no derivative."""
+class _NonDifferentiable(Function):
+    """Identity whose output requires grad but whose backward raises an error."""
 
     @staticmethod
     def forward(ctx: Any, value: Any, *grads: Any) -> Any:

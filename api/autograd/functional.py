@@ -1,7 +1,8 @@
-"""Derivatives of functions of tensors: products with vectors, Jacobians and Hessians, of any order.
+"""Derivatives of functions: vector products, Jacobians and Hessians, under `torch.autograd.functional`'s names.
 
-The names are PyTorch's (`torch.autograd.functional`). A Jacobian is made row by row, by one backward each; products
-J v come from two (of w -> J^T w, which is linear, so that its derivative is J).
+A Jacobian is computed row by row, with one backward pass per output element. J v takes two backward passes. The first
+computes g(w) = J^T w, which is linear in w. The second computes the vector-Jacobian product of g with v: v^T J^T, or
+J v.
 """
 
 from __future__ import annotations
@@ -20,78 +21,119 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 Function = Callable[..., Any]
 
 
-def _tuple(values: Any, what: str) -> tuple[Tensor, ...]:
-    found = (values,) if isinstance(values, Tensor) else tuple(values)
-    for value in found:
+def _as_tensor_tuple(values: Any, argument_name: str) -> tuple[Tensor, ...]:
+    """Return `values` as a tuple of tensors. Raise `ArgumentError` for other types."""
+    tensors = (values,) if isinstance(values, Tensor) else tuple(values)
+    for value in tensors:
         if not isinstance(value, Tensor):
-            raise ArgumentError(f"{what} must be a tensor or a tuple of tensors, not {type(value).__name__}")
-    return found
+            raise ArgumentError(f"{argument_name} must be a tensor or a tuple of tensors, not {type(value).__name__}")
+    return tensors
 
 
-def _inputs(inputs: Any, create_graph: bool) -> tuple[Any, ...]:
-    """Leaves (or, if what comes out is differentiated further, views of what was given) to differentiate by."""
-    given: tuple[Any, ...] = _tuple(inputs, "inputs")
+def _make_leaves(inputs: Any, create_graph: bool) -> tuple[Any, ...]:
+    """Return detached copies of the inputs that require grad and share their memory.
+
+    With `create_graph`, return views of those inputs that require grad, so that the results are differentiable with
+    respect to the inputs.
+    """
+    tensors: tuple[Any, ...] = _as_tensor_tuple(inputs, "inputs")
     if create_graph:
-        return tuple(t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in given)
-    return tuple(t.detach().requires_grad_() for t in given)
+        return tuple(t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in tensors)
+    return tuple(t.detach().requires_grad_() for t in tensors)
 
 
-def _vectors(v: Any, like: Sequence[Any], what: str) -> tuple[Any, ...]:
+def _vectors(v: Any, references: Sequence[Any], function_name: str) -> tuple[Any, ...]:
+    """Return `v` as a tuple of tensors. If `v` is None and `references` is one tensor of one element, return ones.
+
+    Raises `GradientError` if the shapes of `v` are not those of `references`.
+    """
     if v is None:
-        if len(like) != 1 or like[0].numel() != 1:
-            raise GradientError(f"{what}: v may be left out only where there is one tensor of one element")
-        return (ones_like(like[0]),)
-    found: tuple[Any, ...] = _tuple(v, "v")
-    if [t.shape for t in found] != [t.shape for t in like]:
-        shapes = [list(t.shape) for t in found], [list(t.shape) for t in like]
-        raise GradientError(f"{what}: v has the shapes {shapes[0]}, and needs {shapes[1]}")
-    return found
+        if len(references) != 1 or references[0].numel() != 1:
+            raise GradientError(f"{function_name}: v may be left out only where there is one tensor of one element")
+        return (ones_like(references[0]),)
+    vectors: tuple[Any, ...] = _as_tensor_tuple(v, "v")
+    if [t.shape for t in vectors] != [t.shape for t in references]:
+        shapes = [list(t.shape) for t in vectors], [list(t.shape) for t in references]
+        raise GradientError(f"{function_name}: v has the shapes {shapes[0]}, and needs {shapes[1]}")
+    return vectors
 
 
 def _derivatives(outputs: Any, inputs: Any, seeds: Any, create_graph: bool, strict: bool) -> tuple[Any, ...]:
-    """As `grad`, zeros where there is no dependence (an error if strict)."""
-    able = [(o, s) for o, s in zip(outputs, seeds, strict=True) if o.requires_grad]
-    found: Any = [None] * len(inputs)
-    if able:
-        found = grad(
-            [o for o, _ in able], inputs, [s for _, s in able], retain_graph=True, create_graph=create_graph,
-            allow_unused=True,
+    """Return `grad(outputs, inputs, seeds)`, with zeros for inputs that no output depends on.
+
+    With `strict`, raise `GradientError` for such an input, and for an output that requires no grad.
+    """
+    differentiable = [(o, s) for o, s in zip(outputs, seeds, strict=True) if o.requires_grad]
+    grads: Any = [None] * len(inputs)
+    if differentiable:
+        grads = grad(
+            [o for o, _ in differentiable], inputs, [s for _, s in differentiable], retain_graph=True,
+            create_graph=create_graph, allow_unused=True,
         )  # fmt: skip
-    if strict and (len(able) < len(outputs) or any(g is None for g in found)):
+    if strict and (len(differentiable) < len(outputs) or any(g is None for g in grads)):
         raise GradientError("an output does not depend on an input, so that its derivative is zero; see strict")
-    return tuple(zeros_like(i) if g is None else g for g, i in zip(found, inputs, strict=True))
+    return tuple(zeros_like(i) if g is None else g for g, i in zip(grads, inputs, strict=True))
 
 
-def _out(found: Sequence[Any], single: bool, create_graph: bool) -> Any:
-    made = tuple(found) if create_graph else tuple(t.detach() for t in found)
-    return made[0] if single else made
+def _format_output(tensors: Sequence[Any], is_single: bool, create_graph: bool) -> Any:
+    """Return the tensors, detached unless `create_graph`, as a tuple; if `is_single`, return the only tensor."""
+    outputs = tuple(tensors) if create_graph else tuple(t.detach() for t in tensors)
+    return outputs[0] if is_single else outputs
 
 
 @enable_grad()
 def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(func(*inputs), v^T J): `v` has the shapes of the outputs. Raises `GradientError` where it has not."""
-    leaves = _inputs(inputs, create_graph)
+    """Compute the vector-Jacobian product v^T J.
+
+    Args:
+        func: Function of tensors that returns a tensor or a tuple of tensors.
+        inputs: One tensor or a tuple of tensors.
+        v: Vector with the shapes of the outputs; may be None for a single output of one element.
+        create_graph: Keep the results differentiable.
+        strict: Raise an error if an output does not depend on an input.
+
+    Returns:
+        (func(*inputs), v^T J).
+
+    Raises:
+        GradientError: If `v` has other shapes than the outputs.
+    """
+    leaves = _make_leaves(inputs, create_graph)
     result = func(*leaves)
-    outputs = _tuple(result, "outputs")
-    found = _derivatives(outputs, leaves, _vectors(v, outputs, "vjp"), create_graph, strict)
+    outputs = _as_tensor_tuple(result, "outputs")
+    product = _derivatives(outputs, leaves, _vectors(v, outputs, "vjp"), create_graph, strict)
     return (
-        _out(outputs, isinstance(result, Tensor), create_graph),
-        _out(found, isinstance(inputs, Tensor), create_graph),
+        _format_output(outputs, isinstance(result, Tensor), create_graph),
+        _format_output(product, isinstance(inputs, Tensor), create_graph),
     )
 
 
 @enable_grad()
 def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(func(*inputs), J v): `v` has the shapes of the inputs. Raises `GradientError` where it has not."""
-    leaves = _inputs(inputs, create_graph)
+    """Compute the Jacobian-vector product J v.
+
+    Args:
+        func: Function of tensors that returns a tensor or a tuple of tensors.
+        inputs: One tensor or a tuple of tensors.
+        v: Vector with the shapes of the inputs; may be None for a single input of one element.
+        create_graph: Keep the results differentiable.
+        strict: Raise an error if an output does not depend on an input.
+
+    Returns:
+        (func(*inputs), J v).
+
+    Raises:
+        GradientError: If `v` has other shapes than the inputs.
+    """
+    leaves = _make_leaves(inputs, create_graph)
     direction = _vectors(v, leaves, "jvp")
     result = func(*leaves)
-    outputs = _tuple(result, "outputs")
+    outputs = _as_tensor_tuple(result, "outputs")
     weights = tuple(zeros_like(o).requires_grad_() for o in outputs)  # type: ignore[attr-defined]
-    back = _derivatives(outputs, leaves, weights, True, strict)
-    found = _derivatives(back, weights, direction, create_graph, False)
-    single = isinstance(result, Tensor)
-    return _out(outputs, single, create_graph), _out(found, single, create_graph)
+    vjp_of_weights = _derivatives(outputs, leaves, weights, True, strict)
+    product = _derivatives(vjp_of_weights, weights, direction, create_graph, False)
+    is_single = isinstance(result, Tensor)
+    return _format_output(outputs, is_single, create_graph), _format_output(product, is_single, create_graph)
 
 
 @enable_grad()
@@ -99,58 +141,93 @@ def jacobian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """d outputs / d inputs, of shape outputs + inputs; tuples (of tuples) where there are several.
+    """Compute the Jacobian of `func`.
 
-    vectorize and strategy change nothing here: rows are made one by one, backwards.
+    Args:
+        func: Function of tensors that returns a tensor or a tuple of tensors.
+        inputs: One tensor or a tuple of tensors.
+        create_graph: Keep the result differentiable.
+        strict: Raise an error if an output does not depend on an input.
+        vectorize: Accepted for compatibility; rows are computed one by one.
+        strategy: Accepted for compatibility; the mode is always reverse.
+
+    Returns:
+        For one output and one input, a tensor of shape `(*output.shape, *input.shape)`. If `func` returns a tuple, a
+        tuple with an entry per output; if `inputs` is a tuple, each entry is a tuple with a tensor per input.
     """
-    leaves = _inputs(inputs, create_graph)
+    leaves = _make_leaves(inputs, create_graph)
     result = func(*leaves)
     blocks = []
-    for output in _tuple(result, "outputs"):
+    for output in _as_tensor_tuple(result, "outputs"):
         rows = []
         flat: Any = output.reshape(-1)
         for i in range(flat.numel()):
             rows.append(_derivatives((flat[i],), leaves, (ones_like(flat[i]),), create_graph, strict))
-        made = []
+        row_blocks = []
         for j, leaf in enumerate(leaves):
             shape = (*output.shape, *leaf.shape)
-            whole: Any = stack([row[j] for row in rows]) if rows else leaf.new_zeros(shape)
-            made.append(whole.reshape(shape))
-        blocks.append(_out(made, isinstance(inputs, Tensor), create_graph))
+            stacked: Any = stack([row[j] for row in rows]) if rows else leaf.new_zeros(shape)
+            row_blocks.append(stacked.reshape(shape))
+        blocks.append(_format_output(row_blocks, isinstance(inputs, Tensor), create_graph))
     return blocks[0] if isinstance(result, Tensor) else tuple(blocks)
 
 
-def _slope(func: Function, strict: bool) -> Function:
-    """The gradient of a function whose result has one element, as a function."""
+def _gradient_function(func: Function, strict: bool) -> Function:
+    """Return a function that computes the gradient of `func`. The output of `func` must have one element."""
 
-    def slope(*inputs: Any) -> tuple[Any, ...]:
+    def gradient(*inputs: Any) -> tuple[Any, ...]:
         output = func(*inputs)
         if not isinstance(output, Tensor) or output.meta.numel != 1:
             raise GradientError("the function must return one tensor of one element")
         return _derivatives((output,), inputs, (ones_like(output),), True, strict)
 
-    return slope
+    return gradient
 
 
 def hessian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """The second derivatives of a function of one element, of shape inputs + inputs; tuples of tuples if several."""
-    found = jacobian(_slope(func, strict), _tuple(inputs, "inputs"), create_graph, strict)
-    return found[0][0] if isinstance(inputs, Tensor) else found
+    """Compute the Hessian of a function whose output has one element.
+
+    Args:
+        func: Function of tensors that returns a one-element tensor.
+        inputs: One tensor or a tuple of tensors.
+        create_graph: Keep the result differentiable.
+        strict: Raise an error if an output does not depend on an input.
+        vectorize: Accepted for compatibility.
+        outer_jacobian_strategy: Accepted for compatibility.
+
+    Returns:
+        A tensor of shape `(*input.shape, *input.shape)`; a tuple of tuples if there are several inputs.
+    """
+    blocks = jacobian(_gradient_function(func, strict), _as_tensor_tuple(inputs, "inputs"), create_graph, strict)
+    return blocks[0][0] if isinstance(inputs, Tensor) else blocks
 
 
 @enable_grad()
 def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(func(*inputs), v^T H) of a function of one element. `v` has the shapes of the inputs."""
-    leaves = _inputs(inputs, create_graph)
+    """Compute the vector-Hessian product v^T H of a function whose output has one element.
+
+    Args:
+        func: Function of tensors that returns a one-element tensor.
+        inputs: One tensor or a tuple of tensors.
+        v: Vector with the shapes of the inputs.
+        create_graph: Keep the results differentiable.
+        strict: Raise an error if an output does not depend on an input.
+
+    Returns:
+        (func(*inputs), v^T H).
+    """
+    leaves = _make_leaves(inputs, create_graph)
     seeds = _vectors(v, leaves, "vhp")
-    found = _derivatives(_slope(func, strict)(*leaves), leaves, seeds, create_graph, strict)
+    product = _derivatives(_gradient_function(func, strict)(*leaves), leaves, seeds, create_graph, strict)
     value = func(*leaves)
-    return _out((value,), True, create_graph), _out(found, isinstance(inputs, Tensor), create_graph)
+    return _format_output((value,), True, create_graph), _format_output(
+        product, isinstance(inputs, Tensor), create_graph
+    )
 
 
 def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(func(*inputs), H v) of a function of one element: `vhp`, since a Hessian is symmetric."""
+    """Compute the Hessian-vector product H v. It equals `vhp`, because a Hessian is symmetric."""
     return vhp(func, inputs, v, create_graph, strict)

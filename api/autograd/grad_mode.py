@@ -1,4 +1,7 @@
-"""Whether calls are recorded: contexts, which are decorators as well, for functions and for generators."""
+"""Switches for gradient recording: `no_grad`, `enable_grad`, `inference_mode`, `set_grad_enabled`.
+
+Each is a context manager and a decorator for functions and generator functions. The setting belongs to the thread.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ __all__ = [
 
 
 class _GradMode:
-    """A context manager and decorator that sets gradient recording; `@no_grad` decorates as `@no_grad()` does.
+    """Context manager and decorator that sets gradient recording. `@no_grad` works like `@no_grad()`.
 
-    Of a generator function, what runs between two yields is inside, what its caller does meanwhile is not.
+    In a decorated generator function, the setting holds between two yields; the caller's code runs outside it.
     """
 
     mode = True
-    inference: bool | None = None  # what inference mode becomes; None: stays
+    inference: bool | None = None  # new value of inference mode; None leaves it
 
     def __new__(cls, function: Any = None) -> Any:
         if callable(function):
@@ -29,54 +32,56 @@ class _GradMode:
         return super().__new__(cls)
 
     def __init__(self, function: Any = None):
-        self._before: list[tuple[bool, bool]] = []
+        self._previous: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> None:
-        own = state()
-        self._before.append((own.grad, own.inference))
-        own.grad = self.mode
+        thread_state = state()
+        self._previous.append((thread_state.grad, thread_state.inference))
+        thread_state.grad = self.mode
         if self.inference is not None:
-            own.inference = self.inference
+            thread_state.inference = self.inference
 
     def __exit__(self, *_: object) -> None:
-        own = state()
-        own.grad, own.inference = self._before.pop()
+        thread_state = state()
+        thread_state.grad, thread_state.inference = self._previous.pop()
 
-    def _again(self) -> Self:
-        """A context as this one: a decorated function may call itself, in several threads."""
-        again = type(self)()
-        again.mode, again.inference = self.mode, self.inference
-        return again
+    def _clone(self) -> Self:
+        """Return a new context with the same setting. Recursive calls and threads each need their own."""
+        clone = type(self)()
+        clone.mode, clone.inference = self.mode, self.inference
+        return clone
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, or generator function, whose calls are inside."""
+        """Wrap a function or generator function so that its body runs in this mode."""
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
-            def generating(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-                return (yield from _between_yields(function(*args, **kwargs), self._again))
+            def generator_wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+                return (yield from _run_in_context(function(*args, **kwargs), self._clone))
 
-            return generating
+            return generator_wrapper
 
         @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self._again():
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self._clone():
                 return function(*args, **kwargs)
 
-        return wrapped
+        return wrapper
 
 
-def _between_yields(generator: Generator[Any, Any, Any], context: Callable[[], Any]) -> Generator[Any, Any, Any]:
-    """`generator`, every step of it within a `context()`, its caller's code outside (PEP 380 says what it forwards)."""
+def _run_in_context(generator: Generator[Any, Any, Any], context: Callable[[], Any]) -> Generator[Any, Any, Any]:
+    """Run each step of `generator` within a new `context()`, and its caller outside. Forward values as PEP 380
+    specifies.
+    """
     step: Callable[[], Any] = functools.partial(next, generator)
     while True:
         try:
             with context():
-                given = step()
+                value = step()
         except StopIteration as stop:
             return stop.value
         try:
-            sent = yield given
+            sent = yield value
         except GeneratorExit:
             with context():
                 generator.close()
@@ -88,19 +93,19 @@ def _between_yields(generator: Generator[Any, Any, Any], context: Callable[[], A
 
 
 class no_grad(_GradMode):
-    """Calls inside are not recorded. Use as `with no_grad():` or `@no_grad()`."""
+    """Do not record ops for backward. Use as `with no_grad():` or `@no_grad()`."""
 
     mode = False
 
 
 class enable_grad(_GradMode):
-    """Calls inside are recorded, even within `no_grad`."""
+    """Record ops for backward, even inside `no_grad`."""
 
 
 class inference_mode(_GradMode):
-    """As `no_grad`, told by `is_inference_mode_enabled`; `inference_mode(False)` is `enable_grad`.
+    """Like `no_grad`; in addition, `is_inference_mode_enabled()` is True. `inference_mode(False)` is `enable_grad`.
 
-    Tensors made inside are ordinary ones: what PyTorch forbids of them later, being saved for a backward, is allowed.
+    Unlike PyTorch's, tensors created inside are ordinary ones: they may be saved for backward later.
     """
 
     mode = False
@@ -113,32 +118,33 @@ class inference_mode(_GradMode):
 
 
 class set_grad_enabled(_GradMode):
-    """Whether calls are recorded: as a function, as a context that restores what was, or as a decorator."""
+    """Switch gradient recording: as a function call, a context manager that restores the previous mode, or a
+    decorator."""
 
     def __init__(self, mode: bool):
         super().__init__()
         self.mode = bool(mode)
-        self._made = state().grad
+        self._previous_grad = state().grad
         state().grad = self.mode
 
     def __enter__(self) -> None:
         super().__enter__()
-        self._before[-1] = (self._made, self._before[-1][1])
+        self._previous[-1] = (self._previous_grad, self._previous[-1][1])
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, in whose calls alone the mode holds."""
-        state().grad = self._made
+        """Decorate `function`. The mode then holds only during its calls."""
+        state().grad = self._previous_grad
         return super().__call__(function)
 
-    def _again(self) -> Any:
+    def _clone(self) -> Any:
         return enable_grad() if self.mode else no_grad()
 
 
 def is_grad_enabled() -> bool:
-    """Whether calls of this thread are recorded."""
+    """Return whether this thread records ops for backward."""
     return state().grad
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is in `inference_mode`."""
+    """Return whether this thread is in `inference_mode`."""
     return state().inference

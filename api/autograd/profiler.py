@@ -1,4 +1,4 @@
-"""PyTorch's older module of profiling: `profile` with its options, `record_function`; see `weftgrad.profiler`."""
+"""PyTorch's former profiling interface, `torch.autograd.profiler`, on top of `weftgrad.profiler`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,22 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_
 
 
 class profile:
-    """Records what runs in a `with` block; without `enabled` it does nothing. use_cpu: the host, and kernels on its
-    cores. use_device: kernels on other devices as well (any name); use_cuda is its older form.
+    """Record what runs inside a `with` block.
 
-    Raises `ArgumentError` where another profile lasts, and where results are asked for before the block has ended.
+    Args:
+        enabled: False records nothing.
+        use_cuda: Former name of `use_device="cuda"`.
+        use_device: Also record kernels on other devices than the CPU; the name does not matter.
+        record_shapes: Store the input shapes of each call.
+        with_flops: Estimate floating-point operations.
+        profile_memory: Record allocations.
+        with_stack: Store the Python stack of each call.
+        with_modules: Store the module hierarchy of each call.
+        use_kineto: Accepted for compatibility.
+        use_cpu: Record host calls and kernels on CPU cores.
+
+    Raises:
+        ArgumentError: If another profile is active, or if results are read before the block has ended.
     """
 
     def __init__(
@@ -25,11 +37,12 @@ class profile:
         with_modules: bool = False, use_kineto: bool = False, use_cpu: bool = True,
     ):  # fmt: skip
         self.enabled = enabled
-        others = use_cuda or use_device not in (None, "cpu")
-        chosen = {ProfilerActivity.CPU} if use_cpu else set()
+        profiles_devices = use_cuda or use_device not in (None, "cpu")
+        host_activities = {ProfilerActivity.CPU} if use_cpu else set()
         self._profile = _Profile(
-            activities=chosen | ({ProfilerActivity.CUDA} if others else set()), record_shapes=record_shapes,
-            with_flops=with_flops, profile_memory=profile_memory, with_stack=with_stack, with_modules=with_modules,
+            activities=host_activities | ({ProfilerActivity.CUDA} if profiles_devices else set()),
+            record_shapes=record_shapes, with_flops=with_flops, profile_memory=profile_memory,
+            with_stack=with_stack, with_modules=with_modules,
         )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -43,29 +56,29 @@ class profile:
 
     @property
     def function_events(self) -> EventList:
-        """Everything that was recorded (`EventList`)."""
+        """All recorded events."""
         if not self.enabled:
             raise ArgumentError("profile: it is not enabled, so nothing was recorded")
         return self._profile.events()
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Sums of equal events."""
+        """Return the events summed by name (and input shape or stack, if asked for)."""
         return self.function_events.key_averages(group_by_input_shape, group_by_stack_n)
 
     def total_average(self) -> FunctionEventAvg:
-        """Everything in one sum."""
+        """Return the sum of all events."""
         return self.function_events.total_average()
 
-    def table(self, *given: Any, **named: Any) -> str:
-        """A table of all events' sums (`EventList.table`)."""
-        return self.function_events.table(*given, **named)
+    def table(self, *args: Any, **kwargs: Any) -> str:
+        """Return the summed events as a text table; see `EventList.table` for the arguments."""
+        return self.function_events.table(*args, **kwargs)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON for Perfetto or chrome://tracing."""
-        self.function_events  # noqa: B018  (raises where there are none)
+        self.function_events  # noqa: B018  (raises an error if disabled)
         self._profile.export_chrome_trace(path)
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Host time of all, microseconds."""
+        """Total host time of all events in microseconds."""
         return self.function_events.self_cpu_time_total

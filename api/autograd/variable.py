@@ -1,4 +1,4 @@
-"""`Variable`, PyTorch's older name of a tensor that is differentiated."""
+"""`Variable`, PyTorch's former name of a tensor that is differentiated."""
 
 from __future__ import annotations
 
@@ -18,4 +18,6 @@ class _IsTensor(type):
 
 
 class Variable(metaclass=_IsTensor):
-    """`Variable(data, requires_grad=False)` is a leaf over the memory of `data`; every tensor is an instance."""
+    """`Variable(data, requires_grad=False)` returns a leaf that shares the memory of `data`. Every tensor is an
+    instance.
+    """

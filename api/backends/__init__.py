@@ -1,4 +1,4 @@
-"""Switches of PyTorch's backends, for programs that set them: what they stand for here is said in each."""
+"""The switches of `torch.backends`, for programs that set them. Each module says what its switches do here."""
 
 from . import cuda, cudnn, mps
 

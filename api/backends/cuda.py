@@ -1,4 +1,4 @@
-"""How float32 products are computed on NVIDIA's GPUs: `matmul.allow_tf32`, another name of the matmul precision."""
+"""The precision of float32 matrix products on NVIDIA GPUs: `matmul.allow_tf32` sets the matmul precision."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["is_built", "matmul"]
 
 
 def is_built() -> bool:
-    """True: the backend is there; `cuda.is_available` says whether a GPU is."""
+    """Return True: the CUDA backend is always included. `cuda.is_available` tells whether there is a GPU."""
     return True
 
 
-class _Products:
-    """Switches of matrix products."""
+class _MatmulSettings:
+    """The switches of `torch.backends.cuda.matmul`."""
 
     @property
     def allow_tf32(self) -> bool:
@@ -25,4 +25,4 @@ class _Products:
         set_float32_matmul_precision("high" if value else "highest")
 
 
-matmul = _Products()
+matmul = _MatmulSettings()

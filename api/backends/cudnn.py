@@ -1,4 +1,4 @@
-"""cuDNN is not used. The switches may be set and change nothing: kernels are the same and deterministic either way."""
+"""Switches of cuDNN, which is not used. They can be set but change nothing: our kernels are deterministic."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ allow_tf32 = False
 
 
 def is_available() -> bool:
-    """False: convolutions and recurrent networks have kernels of the project's own."""
+    """Return False: convolutions and recurrent networks use our own kernels, not cuDNN."""
     return False
 
 
 def version() -> None:
-    """None: there is no cuDNN."""
+    """Return None: there is no cuDNN."""
     return

@@ -1,4 +1,4 @@
-"""Apple's Metal has no backend here."""
+"""Switches of Apple's Metal backend, which does not exist here."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["is_available", "is_built"]
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False: there is no Metal backend."""
     return False
 
 
 def is_built() -> bool:
-    """False."""
+    """Return False: there is no Metal backend."""
     return False

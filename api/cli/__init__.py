@@ -1,9 +1,11 @@
-"""The command line: `weftgrad devices | doctor | cache | generate | show OP | check SPEC | prebuild | tune | bench …`.
+"""The command line: `weftgrad COMMAND …`. Commands are `_OWN_COMMANDS`, `demo`, and those of other packages.
 
-A command is a module with `register(subparsers)`, which adds a parser whose `run` default takes the parsed options and
-returns the exit status. Commands of other packages are found through the entry-point group `weftgrad.commands`.
+Each of our commands is a module with a function `register(subparsers)`. It adds a parser with the default `run`, a
+function that takes the parsed options and returns the exit status. Another package adds a command by an entry point in
+the group `weftgrad.commands` that names such a function.
 
-Exit status: 0 done, 1 something is wrong with what was asked about, 2 it could not be asked, 130 interrupted.
+Exit status: 0: done; 1: the command found a fault; 2: the command could not run; 130: interrupted; 141: the reader of
+the output closed its pipe.
 """
 
 from __future__ import annotations
@@ -18,35 +20,35 @@ from ..runtime.errors import SpecError, WeftgradError
 
 __all__ = ["main", "parser"]
 
-_OWN = ("devices", "doctor", "cache", "generate", "show", "check", "prebuild", "compile", "tune")
+_OWN_COMMANDS = ("devices", "doctor", "cache", "generate", "show", "check", "prebuild", "compile", "tune")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser with every command that is installed."""
+    """Return the argument parser with every installed command."""
     from .. import __version__
 
-    made = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="weftgrad", description="Ops written once as specs, on any vendor's device.", allow_abbrev=False
     )
-    made.add_argument("--version", action="version", version=f"weftgrad {__version__}")
-    made.add_argument("--traceback", action="store_true", help="show where an error was raised")
-    commands = made.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name in _OWN:
+    root.add_argument("--version", action="version", version=f"weftgrad {__version__}")
+    root.add_argument("--traceback", action="store_true", help="show where an error was raised")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name in _OWN_COMMANDS:
         try:
             import_module(f".{name}", __name__).register(commands)
-        except ImportError as error:  # of a broken installation, which `doctor` is to describe
+        except ImportError as error:  # the installation is broken; `doctor` must still run to explain it
             commands.add_parser(name, help=f"not available: {error}".replace("%", "%%"))
     _demo(commands)
-    for point in sorted(metadata.entry_points(group="weftgrad.commands"), key=lambda p: p.name):
+    for entry_point in sorted(metadata.entry_points(group="weftgrad.commands"), key=lambda p: p.name):
         try:
-            point.load()(commands)
+            entry_point.load()(commands)
         except (ImportError, AttributeError) as error:
-            commands.add_parser(point.name, help=f"not available: {error}")
-    return made
+            commands.add_parser(entry_point.name, help=f"not available: {error}")
+    return root
 
 
 def _demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The demo is a module of its own, and may be left out of an installation."""
+    """Add `weftgrad demo`, unless this installation lacks the demo package."""
     name = f"{__name__.rpartition('.')[0]}.demo.command"
     try:
         module = import_module(name)
@@ -58,12 +60,12 @@ def _demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line (default: this process's); returns the exit status."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    traceback = "--traceback" in given  # before or behind the command
-    given = [a for a in given if a != "--traceback"]
+    """Run a command line (default: `sys.argv[1:]`) and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    shows_traceback = "--traceback" in arguments  # users may write it before or after the command
+    arguments = [a for a in arguments if a != "--traceback"]
     try:
-        options = parser().parse_args(given)
+        options = parser().parse_args(arguments)
         if not hasattr(options, "run"):
             parser().print_help()
             return 2
@@ -76,15 +78,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
-        known = _known(error)
-        if traceback or known is None:
+        exit_status = _exit_status(error)
+        if shows_traceback or exit_status is None:
             raise
         print(f"weftgrad: {error}", file=sys.stderr)
-        return known
+        return exit_status
 
 
-def _known(error: Exception) -> int | None:
-    """The exit status of an error that says all there is to say; None for a bug."""
+def _exit_status(error: Exception) -> int | None:
+    """Return the exit status for an error that the user can understand from its message; None for any other error."""
     if isinstance(error, SpecError):
         return 1
     if isinstance(error, (WeftgradError, OSError)):

@@ -1,7 +1,7 @@
-"""`weftgrad cache`: where compiled kernels are kept, how many there are, and `--clear` to delete them.
+"""`weftgrad cache`: show the folder of compiled kernels and its size, and delete them with `--clear`.
 
-Clearing leaves tuned schedules, which took a search to find (`weftgrad tune --clear` forgets those), and everything
-that weftgrad did not write.
+Clearing keeps tuned schedules, because finding them took a search (`weftgrad tune --clear` deletes those), and every
+file that weftgrad did not write. `cache_files` finds and deletes the files.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from .terminal import Style, table
 
 __all__ = ["register"]
 
-_ANOTHER_USER = "belongs to another user"  # of what `runtime.cache.why_unusable` says
+_ANOTHER_USER = "belongs to another user"  # part of a message of `runtime.cache.why_unusable`
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "cache",
-        help="where compiled kernels are kept, and how many; --clear deletes them",
-        description="Says where compiled kernels are kept, how many files and bytes they take, and whether the folder "
-        "can be used. Ends with 1 if it cannot.",
+        help="show the cache of compiled kernels; --clear deletes them",
+        description="Shows the folder of compiled kernels, its size, and whether it can be used. The exit status is "
+        "1 if it cannot.",
     )
-    command.add_argument("--clear", action="store_true", help="delete compiled kernels, but no tuned schedules")
-    command.add_argument("--json", action="store_true", help="print the same as JSON")
+    command.add_argument("--clear", action="store_true", help="delete compiled kernels, but not tuned schedules")
+    command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the cache folder has, after deleting if that was asked for; 1 if it cannot be used."""
+    """Delete with `--clear`, then print the folder's contents. Return 1 if the folder cannot be used."""
     from ..runtime.cache import preferred_folder, why_unusable
 
     folder = preferred_folder()
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if reason or content.failures or (deleted is not None and deleted.failures) else 0
 
 
-_OFF = "the cache is off (WEFTGRAD_CACHE): every process compiles its kernels anew"
+_OFF = "the cache is off (WEFTGRAD_CACHE): every process compiles its kernels again"
 
 
 def _report(folder: Path | None, reason: str, content: Content, deleted: Content | None) -> dict[str, Any]:
@@ -79,18 +79,18 @@ def _print(folder: Path, reason: str, content: Content, deleted: Content | None)
     from ..runtime.errors import format_bytes
 
     style = Style()
-    origin = "WEFTGRAD_CACHE" if "WEFTGRAD_CACHE" in os.environ else "the default; WEFTGRAD_CACHE names another"
+    origin = "WEFTGRAD_CACHE" if "WEFTGRAD_CACHE" in os.environ else "the default; WEFTGRAD_CACHE changes it"
     print(f"{folder} ({origin})")
     if reason:
         print(style("bad", f"cannot be used: {reason}. Compiled kernels last as long as their process"))
     if deleted is not None:
         print(f"deleted {deleted.files} files, {format_bytes(deleted.nbytes)}")
         if content.counts[TUNED][0]:
-            print(f"{TUNED} stay: weftgrad tune --clear forgets them")
+            print(f"{TUNED} remain: weftgrad tune --clear deletes them")
     rows = [[kind, str(files), format_bytes(nbytes)] for kind, (files, nbytes) in content.counts.items() if files]
     rows.append(["total", str(content.files), format_bytes(content.nbytes)])
     print(table(rows, ("what", "files", "size"), style))
     if content.foreign:
-        print(style("comment", f"{content.foreign} more files, links or folders are not weftgrad's"))
+        print(style("comment", f"{content.foreign} more files, links or folders do not belong to weftgrad"))
     for failure in [*content.failures, *(deleted.failures if deleted is not None else [])]:
         print(style("bad", failure))

@@ -1,14 +1,15 @@
-"""The files that weftgrad wrote into its cache folder: count them, delete them, leave everything else alone.
+"""Count and delete the files that weftgrad wrote into its cache folder, and no others.
 
-A file is weftgrad's if its name is one that `runtime.cache`, `runtime.tuning.store` or Triton gives:
+A file is weftgrad's if its name has the pattern of `runtime.cache`, `runtime.tuning.store` or Triton:
 
-    ab/ab….bin, .idx, .ok    a compiled kernel, an index entry, a compiler that passed its probe; `ab…` is a SHA-256
-    ab/tmp….part             a file that was being written when its process ended
+    ab/ab….bin, .idx, .ok    a compiled kernel, an index entry, the mark of a compiler that passed its probe; `ab…` is a
+                             SHA-256
+    ab/tmp….part             a file whose process ended while it was writing
     schedules.json, .lock …  tuned schedules
     triton/HASH/….cubin …    Triton's own cache
 
-The walk opens folders relative to their parent without following links, so that nothing outside the folder is reached,
-even if somebody puts a link in a folder's place meanwhile.
+The walk opens each folder relative to its parent and follows no links. So it never leaves the cache folder, even if
+another process replaces a folder by a link during the walk.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _TRITON_FILE = re.compile(r"[\w.+-]+\.(ttir|ttgir|llir|ptx|cubin|amdgcn|hsaco|so
 
 @dataclass
 class Content:
-    """What a cache folder has.
+    """The contents of a cache folder.
 
     Attributes:
-        counts: Files and their bytes, by kind.
-        foreign: Files, links and folders that weftgrad did not write.
+        counts: `[number of files, bytes]` for each kind.
+        foreign: Number of files, links and folders that weftgrad did not write.
         failures: Paths below the folder that could not be read or deleted, and why.
     """
 
@@ -58,11 +59,12 @@ class Content:
 
 
 def survey(folder: Path, remove: Collection[str] = ()) -> Content:
-    """Count what is in a cache folder, and delete what is of a kind in `remove`.
+    """Count the files of a cache folder, and delete those of the kinds in `remove`.
 
     Args:
-        folder: The cache folder. Itself it may be a link.
-        remove: Kinds, of `KINDS`. Only files of these kinds are counted, and folders that become empty go, too.
+        folder: The cache folder; it may itself be a link.
+        remove: Kinds, from `KINDS`. If not empty, only files of these kinds are counted, and folders that become
+            empty are deleted too.
     """
     content = Content()
     try:
@@ -80,7 +82,7 @@ def survey(folder: Path, remove: Collection[str] = ()) -> Content:
 
 
 def _walk(handle: int, parents: tuple[str, ...], remove: frozenset[str], content: Content) -> None:
-    """Go through one open folder, which lies under the folders `parents` of the cache folder."""
+    """Count and delete in one open folder, whose path within the cache folder is `parents`."""
     with os.scandir(handle) as entries:
         members = sorted(entries, key=lambda entry: entry.name)
     for entry in members:
@@ -100,7 +102,7 @@ def _walk(handle: int, parents: tuple[str, ...], remove: frozenset[str], content
                 os.unlink(entry.name, dir_fd=handle)
             content.counts[kind][0] += 1
             content.counts[kind][1] += size
-        except FileNotFoundError:  # another process was faster
+        except FileNotFoundError:  # another process deleted it first
             continue
         except OSError as error:
             content.failures.append(f"{path}: {error.strerror}")
@@ -125,7 +127,7 @@ def _is_own_folder(parents: tuple[str, ...], name: str) -> bool:
 
 
 def _kind(parents: tuple[str, ...], name: str) -> str:
-    """Return the kind of a file by its name, or "" if the name is none of weftgrad's."""
+    """Return the kind of a file by its name, or "" if weftgrad writes no file of that name."""
     if not parents:
         return TUNED if _SCHEDULES.fullmatch(name) else ""
     if parents[0] == "triton":

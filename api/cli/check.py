@@ -1,8 +1,8 @@
-"""`weftgrad check SPEC`: does a spec's op compile everywhere, give the right values, and have the right derivatives?
+"""`weftgrad check SPEC`: check that the ops of a spec compile on every device, and their values and derivatives.
 
-Values are compared with the op's `reference`; where it names none, with its own formula computed by NumPy in float64,
-which finds errors of printing and rounding but not a wrong formula. Derivatives are compared with differences, and
-looked at where formulas tend to fail: at 0, ±1, ±100, ±10⁴ and tiny numbers.
+Values are compared with the op's `reference`. An op without one is compared with its own formula, computed by NumPy in
+float64: that finds code generation and rounding errors, but not a wrong formula. Derivatives are compared with finite
+differences, and evaluated where formulas tend to fail: at 0, ±1, ±100, ±10⁴ and ±10⁻³⁰.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _TOLERANCE = {"float32": 2e-5, "float64": 1e-11}
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    made = subparsers.add_parser(
+    command = subparsers.add_parser(
         "check",
         help="check a spec: values, derivatives, every device",
         description="Compiles each op of SPEC on every device, compares values and derivatives, and looks for inputs "
-        "whose derivative is not finite.",
+        "where the derivative is not finite.",
     )
-    made.add_argument("spec", type=Path, help="a spec file")
-    made.add_argument("--device", action="append", metavar="NAME", help="only on this device (may be repeated)")
-    made.add_argument("--trust", action="store_true", help="take custom ops, whose kernels are code")
-    made.set_defaults(run=run)
+    command.add_argument("spec", type=Path, help="a spec file")
+    command.add_argument("--device", action="append", metavar="NAME", help="only on this device (may be repeated)")
+    command.add_argument("--trust", action="store_true", help="allow custom ops, whose kernels are code")
+    command.set_defaults(run=run)
 
 
 @dataclass(slots=True)
 class Row:
-    """What was found of one op on one device. Each field is what the table shows; `failed` are the wrong ones."""
+    """The results of one op on one device, as the table shows them. `failed` names the fields that are wrong."""
 
     op: str
     device: str
@@ -65,16 +65,16 @@ _HEADINGS = ("op", "device", "compiles", "max error", "gradcheck", "gradgradchec
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one row for each op and device, then what was wrong."""
+    """Print one row for each op and device, then the errors."""
     from .. import ops as loader
     from ..codegen.loader import load_file
     from ..runtime.backends import available
 
     functions = vars(loader.load(options.spec, trust=options.trust))
     listed = load_file(options.spec, trust=options.trust)
-    places = [to_device(name) for name in options.device] if options.device else available()
+    devices = [to_device(name) for name in options.device] if options.device else available()
     style = Style()
-    rows = [check_op(op, functions[op.name], place) for op in listed for place in places]
+    rows = [check_op(op, functions[op.name], device) for op in listed for device in devices]
     marks = [
         [
             "bad" if f in r.failed else "warning" if f == "suspicious" and r.suspicious not in "–" else ""
@@ -85,83 +85,83 @@ def run(options: argparse.Namespace) -> int:
     print(table([[getattr(r, f) for f in _FIELDS] for r in rows], _HEADINGS, style, marks))
     for note in dict.fromkeys(n for r in rows for n in r.notes):
         print(style("bad", note))
-    wrong = sum(bool(r.failed) for r in rows)
-    print(style("bad", f"{wrong} of {len(rows)} rows failed") if wrong else style("good", "all passed"))
-    return 1 if wrong else 0
+    failed_count = sum(bool(r.failed) for r in rows)
+    print(style("bad", f"{failed_count} of {len(rows)} rows failed") if failed_count else style("good", "all passed"))
+    return 1 if failed_count else 0
 
 
-def check_op(op: Any, function: Callable[..., Any], place: Device) -> Row:
-    """Everything about one op on one device."""
-    row = Row(op.name, str(place))
+def check_op(op: Any, function: Callable[..., Any], device: Device) -> Row:
+    """Check values and derivatives of one op on one device."""
+    row = Row(op.name, str(device))
     try:
-        able = place.driver.capabilities
-        fine = _values(row, op, function, place, able.fp64)
+        caps = device.driver.capabilities
+        is_comparable = _check_values(row, op, function, device, caps.fp64)
     except CompileError as error:
         row.compiles = "no"
-        row.fail("compiles", _compiler_says(error))
+        row.fail("compiles", _compiler_message(error))
         return row
     except WeftgradError as error:
         row.compiles = "no"
         row.fail("compiles", str(error))
         return row
     row.compiles = "yes"
-    if fine and op.grad != "none" and able.fp64 and op.kind not in ("view", "random"):
-        _derivatives(row, op, function, place)
+    if is_comparable and op.grad != "none" and caps.fp64 and op.kind not in ("view", "random"):
+        _check_derivatives(row, op, function, device)
     return row
 
 
-def _compiler_says(error: CompileError) -> str:
+def _compiler_message(error: CompileError) -> str:
     lines = str(error).splitlines()
-    told = [line.strip() for line in lines if "error:" in line]
-    return "; ".join([lines[0], *told[:3]])
+    messages = [line.strip() for line in lines if "error:" in line]
+    return "; ".join([lines[0], *messages[:3]])
 
 
 # Values
 
 
-def _values(row: Row, op: Any, function: Callable[..., Any], place: Device, fp64: bool) -> bool:
-    """Call the op in each floating type; False if that gives an error of its own."""
+def _check_values(row: Row, op: Any, function: Callable[..., Any], device: Device, fp64: bool) -> bool:
+    """Compare the op's results with the expected ones in each floating dtype. Always True, unless the op raises."""
     from .formula import expected
 
     rng = np.random.default_rng(0)
-    shown = []
+    errors = []
     for dtype in ("float32", "float64") if fp64 else ("float32",):
         state = rng.bit_generator.state
-        named = _arguments(op, place, dtype, rng)
+        arguments = _arguments(op, device, dtype, rng)
         rng.bit_generator.state = state
-        result = function(**named)
-        found = [np.asarray(_host(t), np.float64) for t in (result if isinstance(result, tuple) else (result,))]
-        # what the device was given: values rounded to its type
-        given = {k: _host(v) if _is_tensor(v) else v for k, v in named.items()}
-        how, wanted = expected(op, given)
-        if wanted is None:
-            row.error = how
+        result = function(**arguments)
+        results = [np.asarray(_host(t), np.float64) for t in (result if isinstance(result, tuple) else (result,))]
+        # the reference gets the values that the device got: rounded to its dtype
+        inputs = {k: _host(v) if _is_tensor(v) else v for k, v in arguments.items()}
+        source, expected_values = expected(op, inputs)
+        if expected_values is None:
+            row.error = source
             continue
-        worst = 0.0
-        for f, w in zip(found, wanted, strict=False):
-            if f.shape != np.shape(w):
-                row.fail("error", f"shape {list(f.shape)}, the {how} gives {list(np.shape(w))}")
+        max_error = 0.0
+        for actual, desired in zip(results, expected_values, strict=False):
+            if actual.shape != np.shape(desired):
+                row.fail("error", f"shape {list(actual.shape)}, the {source} gives {list(np.shape(desired))}")
                 row.error = "shape"
                 return True
-            worst = max(worst, _error(f, np.asarray(w, np.float64)))
-        shown.append(f"{worst:.1e}")
-        row.error = f"{' '.join(shown)} ({how})"
-        if not worst <= _TOLERANCE[dtype]:
-            row.fail("error", f"{dtype} is {worst:.2e} from the {how}, relative to 1 + its magnitude")
+            max_error = max(max_error, _max_error(actual, np.asarray(desired, np.float64)))
+        errors.append(f"{max_error:.1e}")
+        row.error = f"{' '.join(errors)} ({source})"
+        if not max_error <= _TOLERANCE[dtype]:
+            row.fail("error", f"{dtype} is {max_error:.2e} from the {source}, relative to 1 + its magnitude")
     return True
 
 
-def _error(found: Any, wanted: Any) -> float:
+def _max_error(actual: Any, expected: Any) -> float:
     with np.errstate(all="ignore"):
-        same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
-        gap = np.where(same, 0.0, np.abs(found - wanted) / (1 + np.abs(wanted)))
-    return float(np.max(np.where(np.isnan(gap), np.inf, gap), initial=0.0))
+        is_equal = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+        difference = np.where(is_equal, 0.0, np.abs(actual - expected) / (1 + np.abs(expected)))
+    return float(np.max(np.where(np.isnan(difference), np.inf, difference), initial=0.0))
 
 
-def _arguments(op: Any, place: Device, dtype: str, rng: Any, **options: Any) -> dict[str, Any]:
+def _arguments(op: Any, device: Device, dtype: str, rng: Any, **options: Any) -> dict[str, Any]:
     from .samples import arguments
 
-    return arguments(op, place, dtypes.parse(dtype), rng, **options)
+    return arguments(op, device, dtypes.parse(dtype), rng, **options)
 
 
 def _host(tensor: Any) -> Any:
@@ -179,18 +179,18 @@ def _is_tensor(value: Any) -> bool:
 # Derivatives
 
 
-def _derivatives(row: Row, op: Any, function: Callable[..., Any], place: Device) -> None:
+def _check_derivatives(row: Row, op: Any, function: Callable[..., Any], device: Device) -> None:
     from ..gradcheck import gradcheck, gradgradcheck
 
-    named = _arguments(op, place, "float64", np.random.default_rng(1), grad=True)
-    wanted = [k for k, v in named.items() if _is_tensor(v) and v.needs]
-    if not wanted:
+    arguments = _arguments(op, device, "float64", np.random.default_rng(1), grad=True)
+    differentiable = [k for k, v in arguments.items() if _is_tensor(v) and v.needs]
+    if not differentiable:
         return
 
     def call(*tensors: Any) -> Any:
-        return function(**{**named, **dict(zip(wanted, tensors, strict=True))})
+        return function(**{**arguments, **dict(zip(differentiable, tensors, strict=True))})
 
-    inputs = [named[k] for k in wanted]
+    inputs = [arguments[k] for k in differentiable]
     for field, checker in (("gradcheck", gradcheck), ("gradgradcheck", gradgradcheck)):
         try:
             checker(call, inputs)
@@ -208,35 +208,39 @@ def _derivatives(row: Row, op: Any, function: Callable[..., Any], place: Device)
             setattr(row, field, "FAILED")
             row.fail(field, f"{field}: {str(error).partition(chr(10))[0]}")
     if op.kind in ("pointwise", "rowwise", "composite"):
-        found = suspicious(op, function, place, named, wanted)
-        row.suspicious = ", ".join(found[:4]) + (f", … ({len(found)})" if len(found) > 4 else "") or "–"
+        descriptions = suspicious(op, function, device, arguments, differentiable)
+        row.suspicious = (
+            ", ".join(descriptions[:4]) + (f", … ({len(descriptions)})" if len(descriptions) > 4 else "") or "–"
+        )
 
 
 def suspicious(
-    op: Any, function: Callable[..., Any], place: Device, named: dict[str, Any], wanted: list[str]
+    op: Any, function: Callable[..., Any], device: Device, arguments: dict[str, Any], differentiable: list[str]
 ) -> list[str]:
-    """Inputs at which the value is finite and a derivative is not: `input=-100: nan`."""
+    """Return the inputs at which the value is finite and a derivative is not, as `input=-100: nan`."""
     from ..autograd import grad
     from ..factories import tensor
 
-    found = []
-    for name in wanted:
+    descriptions = []
+    for name in differentiable:
         for value in GRID:
-            filled = np.array(_host(named[name]))
+            filled = np.array(_host(arguments[name]))
             filled[...] = value if op.kind != "rowwise" else filled
             filled.reshape(-1)[:1] = value
-            given = {**named, name: tensor(filled, device=place, requires_grad=True)}
-            out = function(**given)
-            out = out[0] if isinstance(out, tuple) else out
-            if not out.needs:
+            changed_arguments = {**arguments, name: tensor(filled, device=device, requires_grad=True)}
+            output = function(**changed_arguments)
+            output = output[0] if isinstance(output, tuple) else output
+            if not output.needs:
                 continue
-            gradient = grad(out, [given[n] for n in wanted], grad_outputs=_ones(out), allow_unused=True)
-            finite = np.all(np.isfinite(_host(out)))
-            for other, g in zip(wanted, gradient, strict=True):
-                if g is not None and finite and not np.all(np.isfinite(values := _host(g))):
+            gradient = grad(
+                output, [changed_arguments[n] for n in differentiable], grad_outputs=_ones(output), allow_unused=True
+            )
+            is_output_finite = np.all(np.isfinite(_host(output)))
+            for grad_name, g in zip(differentiable, gradient, strict=True):
+                if g is not None and is_output_finite and not np.all(np.isfinite(values := _host(g))):
                     kind = "nan" if np.isnan(values).any() else "inf"
-                    found.append(f"{name}={value:g}: {kind}" + (f" in {other}" if other != name else ""))
-    return found
+                    descriptions.append(f"{name}={value:g}: {kind}" + (f" in {grad_name}" if grad_name != name else ""))
+    return descriptions
 
 
 def _ones(like: Any) -> Any:

@@ -1,8 +1,8 @@
-"""`weftgrad compile`: compiles every generated Triton kernel for GPUs that need not be there, and tells what came out.
+"""`weftgrad compile`: compile every generated Triton kernel for GPUs that need not be present, and print statistics.
 
-A kernel is compiled once a schedule, for a call that the schedule is meant for, with aligned operands. The table names
-registers and spilled bytes a thread and shared memory a block; `weftgrad compile --json FILE` keeps all of it, with
-what the machine code (PTX) does that its author may not have meant: approximate divisions, narrow loads.
+Each schedule of a kernel is compiled once, for a call that the schedule is meant for, with aligned operands. The table
+shows registers and spilled bytes per thread, and shared memory per block. `weftgrad compile --json FILE` writes these
+and properties of the PTX that the kernel's author may not have intended: approximate divisions and narrow loads.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 
 from ..runtime import dtypes
 from ..runtime.errors import CompileError
-from .workers import spread
+from .workers import map_in_processes
 
-__all__ = ["TARGETS", "Row", "compiled", "measured", "place_like", "planned", "register", "table"]
+__all__ = ["TARGETS", "Row", "compile_kernels", "compile_step", "plan_steps", "planning_device", "register", "table"]
 
-# What devices of each target offer a kernel: architecture, multiprocessors, bytes of shared memory a block.
+# The capabilities of each target: architecture, multiprocessors, bytes of shared memory per block.
 TARGETS = {
     "sm_80": "sm=80,cores=108,local_memory=166912",
     "sm_90": "sm=90,cores=132,local_memory=232448",
@@ -34,17 +34,25 @@ _APPROXIMATE = re.compile(
     r"\b(div\.approx|div\.full|sqrt\.approx|rsqrt\.approx|lg2\.approx|sin\.approx|cos\.approx|tanh\.approx)"
 )
 _LOADS = re.compile(r"ld\.global\S*?(?:\.v(\d))?\.b(\d+)")
-_BY_TARGET = ("contraction", "custom")  # kinds whose schedules depend on the architecture
-_SHARED = ("sort", "search", "pad", "pairs", "ctc", "sampling")  # names of kernels that several ops share
+_TARGET_DEPENDENT_KINDS = ("contraction", "custom")  # kinds whose schedules depend on the architecture
+_SHARED_KERNELS = ("sort", "search", "pad", "pairs", "ctc", "sampling")  # names of kernels that several ops share
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One kernel compiled for one target, or the reason why it was not.
 
-    registers and spills: a thread (bytes on NVIDIA, registers on AMD). shared: bytes a block; limit: what the
-    target has. approximate: inexact instructions. load: bytes of the widest load from global memory a thread; 0 if
-    there is none, or none is known. seconds: that compiling took.
+    Attributes:
+        kernel: The kernel's name.
+        target: The name of the target, a key of `TARGETS`.
+        registers: Registers per thread.
+        spills: Spills per thread, in bytes on NVIDIA and in registers on AMD.
+        shared: Bytes of shared memory per block.
+        limit: Bytes of shared memory per block that the target has.
+        approximate: The approximate instructions in the PTX.
+        load: Bytes of the widest global load per thread; 0 if there is none or it is unknown.
+        seconds: Compile time.
+        error: The compiler's message, or "".
     """
 
     kernel: str
@@ -60,32 +68,36 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Compiled, without spills, within the target's shared memory."""
+        """Return True if it compiled, without spills, within the target's shared memory."""
         return not self.error and not self.spills and self.shared <= self.limit
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    made = subparsers.add_parser(
+    command = subparsers.add_parser(
         "compile",
-        help="compile Triton kernels for GPUs that need not be there",
+        help="compile Triton kernels for GPUs that need not be present",
         description="Compiles every generated Triton kernel for each target, and prints registers, spills and memory.",
     )
-    made.add_argument("--ops", nargs="*", metavar="OP", help="which ops (default: all)")
-    made.add_argument("--targets", nargs="*", default=list(TARGETS), choices=TARGETS, help="(default: all)")
-    made.add_argument("--dtype", default="float32", help="value type (default: float32)")
-    made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write all rows to FILE")
-    made.set_defaults(run=run)
+    command.add_argument("--ops", nargs="*", metavar="OP", help="which ops (default: all)")
+    command.add_argument("--targets", nargs="*", default=list(TARGETS), choices=TARGETS, help="(default: all)")
+    command.add_argument("--dtype", default="float32", help="value type (default: float32)")
+    command.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="number of processes (default: one per core)"
+    )
+    command.add_argument("--json", type=Path, metavar="FILE", help="write all rows to FILE")
+    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile, print the table; 1 if a kernel is not good."""
-    begun = time.perf_counter()
-    rows = list(compiled(options.targets, options.ops, options.dtype, options.jobs))
+    """Compile and print the table. Return 1 if a kernel fails, spills, or needs too much shared memory."""
+    start = time.perf_counter()
+    rows = list(compile_kernels(options.targets, options.ops, options.dtype, options.jobs))
     print(table(rows, options.targets))
     bad = [r for r in rows if not r.good]
-    print(f"{len(rows)} compilations in {time.perf_counter() - begun:.0f} s; {len(bad)} not good")
+    print(
+        f"{len(rows)} compilations in {time.perf_counter() - start:.0f} s; {len(bad)} failed or exceed a limit"
+    )
     for row in bad[:20]:
         print(f"  {row.kernel} for {row.target}: {row.error or f'{row.spills} spilled, {row.shared} bytes shared'}")
     if options.json:
@@ -94,127 +106,142 @@ def run(options: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def compiled(
+def compile_kernels(
     targets: Sequence[str],
     ops: Sequence[str] | None = None,
     dtype: str = "float32",
     jobs: int = 1,
     *,
-    in_turn: bool = False,
+    alternate_targets: bool = False,
 ) -> Iterable[Row]:
-    """A row for each kernel and target, in order; `jobs` processes compile.
+    """Yield a row for each kernel and target, in order.
 
-    in_turn: kernels that are planned alike for every target are compiled for some, in turn: those of one pattern that
-    differ by their formula alone for one each, others for every second; of those of second derivatives every third.
+    Args:
+        targets: Keys of `TARGETS`.
+        ops: The ops whose kernels are compiled; None: all.
+        dtype: The dtype of value tensors.
+        jobs: The number of compiling processes.
+        alternate_targets: Save time in tests by compiling kernels that have the same plan on every target for some
+            targets only. Kernels that differ by their formula alone are compiled for one target each, others for every
+            second target. Of kernels of second derivatives, only every third is compiled.
     """
-    found = planned(targets, ops, dtype)
-    work = [(target, step) for target, steps in found.items() for step in steps]
-    if in_turn:
-        turn: dict[str, Sequence[str]] = {}
-        for of_a_formula in (True, False):
-            alike = {s.instance.entry for _, s in work if not _differs(s) and _of_a_formula(s) is of_a_formula}
-            every = len(targets) if of_a_formula else 2
-            turn |= {entry: targets[i % every :: every] for i, entry in enumerate(sorted(alike))}
-        second = [entry for entry in sorted(turn) if entry.count("_grad_") > 1]
-        turn |= {entry: () for i, entry in enumerate(second) if i % 3}
-        work = [(target, step) for target, step in work if target in turn.get(step.instance.entry, targets)]
+    steps_by_target = plan_steps(targets, ops, dtype)
+    work = [(target, step) for target, steps in steps_by_target.items() for step in steps]
+    if alternate_targets:
+        targets_by_kernel: dict[str, Sequence[str]] = {}
+        for is_formula in (True, False):
+            kernels = {
+                s.instance.entry for _, s in work if not _depends_on_target(s) and _is_formula_kernel(s) is is_formula
+            }
+            stride = len(targets) if is_formula else 2
+            targets_by_kernel |= {entry: targets[i % stride :: stride] for i, entry in enumerate(sorted(kernels))}
+        second_derivatives = [entry for entry in sorted(targets_by_kernel) if entry.count("_grad_") > 1]
+        targets_by_kernel |= {entry: () for i, entry in enumerate(second_derivatives) if i % 3}
+        work = [
+            (target, step) for target, step in work if target in targets_by_kernel.get(step.instance.entry, targets)
+        ]
     if jobs <= 1:
-        yield from (measured(*each) for each in work)
+        yield from (compile_step(*pair) for pair in work)
         return
-    yield from spread(_packed, work, jobs, 8)
+    yield from map_in_processes(_compile_pair, work, jobs, 8)
 
 
-def _packed(work: tuple[str, Any]) -> Row:
-    return measured(*work)
+def _compile_pair(work: tuple[str, Any]) -> Row:
+    return compile_step(*work)
 
 
-def planned(targets: Sequence[str], ops: Sequence[str] | None, dtype: str) -> dict[str, list[Any]]:
-    """For each target, one step of every generated kernel of `ops` (None: all): the largest that was planned."""
-    everywhere: dict[str, Any] = {}
-    found: dict[str, list[Any]] = {}
+def plan_steps(targets: Sequence[str], ops: Sequence[str] | None, dtype: str) -> dict[str, list[Any]]:
+    """Return for each target the largest planned step of every generated kernel of `ops` (None: all)."""
+    all_steps: dict[str, Any] = {}
+    steps_by_target: dict[str, list[Any]] = {}
     for target in targets:
-        own = _steps(target, ops, dtype, None if not found else _BY_TARGET)
-        everywhere = {**everywhere, **own}
-        found[target] = [everywhere[k] for k in sorted(everywhere) if k in own or not _differs(everywhere[k])]
-    return found
+        target_steps = _steps(target, ops, dtype, None if not steps_by_target else _TARGET_DEPENDENT_KINDS)
+        all_steps = {**all_steps, **target_steps}
+        steps_by_target[target] = [
+            all_steps[k] for k in sorted(all_steps) if k in target_steps or not _depends_on_target(all_steps[k])
+        ]
+    return steps_by_target
 
 
-def _of_a_formula(step: Any) -> bool:
+def _is_formula_kernel(step: Any) -> bool:
     from ..runtime.records import registry
 
     name = step.instance.name
     return name in registry and (registry[name].kind in ("pointwise", "random") or "_grad_" in name)
 
 
-def _differs(step: Any) -> bool:
+def _depends_on_target(step: Any) -> bool:
     return step.instance.name in ("contraction", "convolution", "attention")
 
 
 def _steps(target: str, ops: Sequence[str] | None, dtype: str, kinds: Sequence[str] | None) -> dict[str, Any]:
-    """By kernel, the largest step that calls of ops of `kinds` (None: all) launch on a device like `target`."""
+    """Return for each kernel the largest step that calls of ops of `kinds` (None: all) launch on `target`."""
     from .._generated.records import NAMES
     from ..runtime.records import registry
-    from .calls import calls_of
+    from .calls import op_calls
     from .prebuild import play
-    from .samples import collecting
+    from .samples import capture_steps
     from .scenes import scenes
 
-    place = place_like(target)
-    wanted = [dtypes.parse(dtype)]
-    with collecting(place) as steps:
+    device = planning_device(target)
+    value_dtypes = [dtypes.parse(dtype)]
+    with capture_steps(device) as steps:
         for name in sorted(NAMES if ops is None else ops):
             record = registry[name]
             if record.spec and record.kind not in ("view", "composite") and (kinds is None or record.kind in kinds):
-                play(calls_of(record, place, wanted))
+                play(op_calls(record, device, value_dtypes))
         if kinds is None:
-            play(scenes(place, wanted, ops))
-    found: dict[str, Any] = {}
+            play(scenes(device, value_dtypes, ops))
+    largest: dict[str, Any] = {}
     for step in steps:
         instance = step.instance
-        if instance.name not in NAMES and instance.name not in _SHARED and not _differs(step):
-            continue  # of a derivative that was derived in this process
-        kept = found.get(instance.entry)
-        if kept is None or step.work > kept.work:
-            found[instance.entry] = step
-    return found
+        if instance.name not in NAMES and instance.name not in _SHARED_KERNELS and not _depends_on_target(step):
+            continue  # the kernel of a derivative that was derived at run time
+        previous = largest.get(instance.entry)
+        if previous is None or step.work > previous.work:
+            largest[instance.entry] = step
+    return largest
 
 
-def place_like(target: str) -> Any:
-    """A device of its own on which kernels can only be planned: it claims to be one of `target`."""
+def planning_device(target: str) -> Any:
+    """Return a device with the capabilities of `target`, on which calls can be planned but not run."""
     from ..runtime.backends.interpreter import InterpreterDriver
     from ..runtime.device import Device
 
-    place = Device("interpreter", None)
-    place._driver = InterpreterDriver(place, f"{TARGETS[target]},block=1024")  # type: ignore[assignment]
-    return place
+    device = Device("interpreter", None)
+    device._driver = InterpreterDriver(device, f"{TARGETS[target]},block=1024")  # type: ignore[assignment]
+    return device
 
 
-def measured(target: str, step: Any) -> Row:
-    """Compile one step's kernel for `target`, for aligned operands."""
+def compile_step(target: str, step: Any) -> Row:
+    """Compile the kernel of one step for `target`, assuming aligned operands."""
     from ..runtime.triton.compile import Target, compile_for
 
     limit = int(re.search(r"local_memory=(\d+)", TARGETS[target])[1])  # type: ignore[index]
-    kernel, begun = step.instance.entry, time.perf_counter()
+    kernel, start = step.instance.entry, time.perf_counter()
     try:
-        made = compile_for(step, True, Target.named(target))
+        binary = compile_for(step, True, Target.named(target))
     except CompileError as error:
         return Row(kernel, target, limit=limit, error=str(error))
-    ptx = made.asm.get("ptx", "")
+    ptx = binary.asm.get("ptx", "")
     widths = [int(count or 1) * int(bits) // 8 for count, bits in _LOADS.findall(ptx)]
     return Row(
-        kernel, target, made.registers, made.spills, made.binary.shared, limit,
-        tuple(sorted(set(_APPROXIMATE.findall(ptx)))), max(widths, default=0), round(time.perf_counter() - begun, 3),
+        kernel, target, binary.registers, binary.spills, binary.binary.shared, limit,
+        tuple(sorted(set(_APPROXIMATE.findall(ptx)))), max(widths, default=0), round(time.perf_counter() - start, 3),
     )  # fmt: skip
 
 
 def table(rows: Iterable[Row], targets: Sequence[str]) -> str:
-    """One line a kernel: registers, and if any, spills and shared memory, for each target."""
+    """Return the table: one line per kernel with registers, spills and shared memory for each target."""
     by_kernel: dict[str, dict[str, Row]] = {}
     for row in rows:
         by_kernel.setdefault(row.kernel, {})[row.target] = row
-    wide = max(map(len, by_kernel), default=6)
-    lines = [f"{'kernel':{wide}}  " + "".join(f"{t:>24}" for t in targets)]
-    lines += [f"{name:{wide}}  " + "".join(f"{_cell(own, t):>24}" for t in targets) for name, own in by_kernel.items()]
+    name_width = max(map(len, by_kernel), default=6)
+    lines = [f"{'kernel':{name_width}}  " + "".join(f"{t:>24}" for t in targets)]
+    lines += [
+        f"{name:{name_width}}  " + "".join(f"{_cell(target_rows, t):>24}" for t in targets)
+        for name, target_rows in by_kernel.items()
+    ]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""`weftgrad devices`: the devices present, their capabilities, the compiler of `cpu`, and whether ops go by C."""
+"""`weftgrad devices`: list the devices present, their capabilities, the compiler of `cpu`, and the C call path."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["register"]
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    made = subparsers.add_parser("devices", help="list the devices present")
-    made.set_defaults(run=run)
+    command = subparsers.add_parser("devices", help="list the devices present")
+    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line for each device, the default one marked, then the compiler of `cpu` and the path of ops."""
+    """Print one line per device with the default marked, then the compiler of `cpu` and the call path of ops."""
     from ..runtime.backends import available
     from ..runtime.device import default_device
     from ..runtime.errors import DeviceError, format_bytes
@@ -26,18 +26,18 @@ def run(options: argparse.Namespace) -> int:
     style = Style()
     default = default_device()
     rows, marks = [], []
-    present = available()
-    for device in present if default in present else [*present, default]:
+    devices = available()
+    for device in devices if default in devices else [*devices, default]:
         mark = "*" if device is default else ""
         try:
-            able = device.driver.capabilities
+            caps = device.driver.capabilities
         except DeviceError as error:
             rows.append([f"{device}{mark}", str(error).partition("\n")[0], "", "", "", ""])
             marks.append(["", "bad", "", "", "", ""])
             continue
-        types = "float32" + ", float64" * able.fp64 + ", float16" * able.fp16
-        memory = format_bytes(able.memory) if able.memory else ""
-        rows.append([f"{device}{mark}", device.driver.name, able.style, str(able.cores), memory, types])
+        types = "float32" + ", float64" * caps.fp64 + ", float16" * caps.fp16
+        memory = format_bytes(caps.memory) if caps.memory else ""
+        rows.append([f"{device}{mark}", device.driver.name, caps.style, str(caps.cores), memory, types])
         marks.append([""] * 6)
     print(table(rows, ("device", "name", "schedules", "cores", "memory", "computes in"), style, marks))
     print(style("comment", "* the default; WEFTGRAD_DEVICE or set_default_device() chooses another"))
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _road_line(style: Style) -> str:
-    """Return a line that names the compiler or the driver that kernels of `cpu` go to."""
+    """Return a line that names the compiler or OpenCL driver of `cpu`."""
     from ..runtime.device import device
     from ..runtime.errors import WeftgradError
 
@@ -56,12 +56,12 @@ def _road_line(style: Style) -> str:
         driver.require()
     except (WeftgradError, OSError) as error:
         return style("bad", f"cpu: {error}")
-    return style("comment", f"cpu: kernels by {driver.road.name}")
+    return style("comment", f"cpu: kernels by {driver.executor.name}")
 
 
 def _native_line(style: Style) -> str:
-    """Return a line that says whether calls of ops go by C, with the remedy if not."""
+    """Return a line that says whether ops are called through the C extension, with the remedy if not."""
     is_present, reason, remedy = native_state()
     if is_present:
-        return style("comment", "ops go by C")
-    return style("warning", f"ops go by Python, not by C ({reason}); remedy: {remedy}")
+        return style("comment", "ops are called through C")
+    return style("warning", f"ops are called through Python, not C ({reason}); remedy: {remedy}")

@@ -1,7 +1,7 @@
-"""`weftgrad doctor`: one page of what is here, what of it works, and what puts right the rest.
+"""`weftgrad doctor`: check the installation, and print what works and how to repair what does not.
 
-Every line has a verdict: `ok`, `note` (works, but could be better) or `problem`. The page ends with the number of
-each. What could crash or hang runs in child processes, and an error in a check is a line of the page.
+Every line has a verdict: `ok`, `note` (works, but could be better) or `problem`. The last line counts notes and
+problems. Checks that could crash or hang run in child processes (`probes`), and an error in a check becomes a line.
 
 Exit status: 0 if a kernel ran on `cpu` and there is no problem, else 1.
 """
@@ -29,20 +29,20 @@ def register(subparsers: Any) -> None:
     """Add the command."""
     command = subparsers.add_parser(
         "doctor",
-        help="check what is here, what works, and how to put right what does not",
+        help="check the installation, and show how to repair what does not work",
         description="Checks processor, compilers, drivers, caches and packages, and runs a kernel on cpu. "
-        "Ends with 0 if that worked and nothing is a problem, else with 1.",
+        "The exit status is 0 if the kernel ran and there is no problem, else 1.",
     )
-    command.add_argument("--json", action="store_true", help="print the same as JSON")
+    command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check everything and print it; 1 if there is a problem or `cpu` runs nothing."""
+    """Run and print every check. Return 1 if there is a problem or `cpu` runs no kernel."""
     from .. import __version__
 
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names in a terminal without their characters
+        sys.stdout.reconfigure(errors="backslashreplace")  # device names may have characters that the terminal lacks
     findings, answer = examine()
     counts = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in (OK, NOTE, PROBLEM)}
     is_healthy = cpu_runs(answer) and not counts[PROBLEM]
@@ -68,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def examine() -> tuple[list[Finding], Answer]:
-    """Run every check. Returns the findings in the order of the page, and the answer of the kernel on `cpu`."""
-    # First and alone: it measures what a program would meet that is started now.
+    """Run every check. Return the findings in page order, and the answer of the kernel probe on `cpu`."""
+    # First, and with nothing running beside it: its times are those of a program started now.
     answer = ask("kernel")
     findings = [
         *run_check("processor", check_processor),

@@ -1,4 +1,4 @@
-"""Checks of drivers of other devices: OpenCL's, NVIDIA's, and Triton, which compiles for NVIDIA's GPUs."""
+"""Check the drivers of devices other than `cpu`: OpenCL, NVIDIA, and Triton, the compiler for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .probes import Answer, ask
 
 __all__ = ["check_gpu", "check_opencl", "check_triton"]
 
-_MAX_CRASHES = 4  # OpenCL devices that end the process, before the others are not tried any more
+_MAX_CRASHES = 4  # stop trying OpenCL devices after so many of them crashed the process
 _VENDORS = Path("/etc/OpenCL/vendors")
 _ICD = "export OCL_ICD_VENDORS=FILE.icd"
 _PIP_CUDA = "pip install 'weftgrad[cuda]'"
@@ -28,7 +28,7 @@ _PIP_POCL = "pip install pocl-binary-distribution"
 def check_opencl() -> Iterator[Finding]:
     """Open OpenCL's drivers and run a kernel on each device, in child processes.
 
-    A child that crashes is started again without the device that it was trying.
+    If a child crashes, another one continues without the device that it was trying.
     """
     topic = "OpenCL"
     answer = ask("opencl")
@@ -36,10 +36,10 @@ def check_opencl() -> Iterator[Finding]:
     runs: dict[str, dict[str, Any]] = {}
     while True:
         runs |= {fact["device"]: fact for fact in answer.facts if "device" in fact}
-        begun = [fact["begin"] for fact in answer.facts if "begin" in fact]
-        if not answer.problem or not begun or begun[-1] in crashes:
+        started_devices = [fact["begin"] for fact in answer.facts if "begin" in fact]
+        if not answer.problem or not started_devices or started_devices[-1] in crashes:
             break
-        crashes.setdefault(begun[-1], answer.problem)
+        crashes.setdefault(started_devices[-1], answer.problem)
         if len(crashes) > _MAX_CRASHES:
             break
         answer = ask("opencl", *crashes, *runs)
@@ -76,11 +76,11 @@ def _platforms(topic: str, answer: Answer) -> Iterator[Finding]:
             text = f"{handle['platform']} does not know this processor; weftgrad named the instruction set to it"
             yield Finding(topic, "processor", OK, text, facts=handle)
         else:
-            text = f"{handle['platform']} does not know this processor, and compiles nothing for it"
+            text = f"{handle['platform']} does not support this processor"
             yield Finding(topic, "processor", NOTE, text, "install a newer PoCL", handle)
     error = answer.get("platform_error")
     if error is not None and "PLATFORM_NOT_FOUND" in error:
-        text = f"none, so no opencl:N devices; with clang, cpu needs none ({_PIP_POCL} brings one)"
+        text = f"none, so no opencl:N devices; with clang, cpu needs none ({_PIP_POCL} includes one)"
         yield Finding(topic, "drivers", OK, text, facts={"reason": error})
     elif error is not None:
         yield Finding(topic, "drivers", NOTE, first_line(error), _PIP_POCL, {"reason": error})
@@ -104,7 +104,7 @@ def _fallback(topic: str, answer: Answer, crash: str) -> Iterator[Finding]:
         text = f"{name} runs kernels of cpu where there is no clang"
         yield Finding(topic, "fallback of cpu", OK, text, facts={"fallback": name})
     elif reason is not None:
-        text = f"cpu has none beside clang: {first_line(reason)}"
+        text = f"cpu has no fallback for clang: {first_line(reason)}"
         remedy = _driver_remedy(reason) if crash else temporary_remedy() or _PIP_POCL
         yield Finding(topic, "fallback of cpu", NOTE, text, remedy, {"fallback": None, "reason": reason})
 
@@ -112,15 +112,15 @@ def _fallback(topic: str, answer: Answer, crash: str) -> Iterator[Finding]:
 def _driver_remedy(reason: str) -> str:
     if os.environ.get("WEFTGRAD_CAPABILITIES"):
         return "unset WEFTGRAD_CAPABILITIES"
-    if "linking" in reason:  # PoCL aborts where it finds no linker
+    if "linking" in reason:  # PoCL aborts if it finds no linker
         return "install binutils, and have ld in a folder of PATH"
     return temporary_remedy() or "install a newer version of this driver, or remove it"
 
 
 def _icd_files() -> list[str]:
-    named = os.environ.get("OCL_ICD_VENDORS")
-    if named:
-        return [named]
+    setting = os.environ.get("OCL_ICD_VENDORS")
+    if setting:
+        return [setting]
     with suppress(OSError):
         return sorted(str(_VENDORS / name) for name in os.listdir(_VENDORS) if name.endswith(".icd"))
     return []
@@ -135,19 +135,19 @@ def check_gpu() -> Iterator[Finding]:
 
     topic = "GPU"
     if not cuda_api.may_exist():
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-        if hidden and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"))):
-            text = "NVIDIA's are hidden by CUDA_VISIBLE_DEVICES"
+        is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+        if is_hidden and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"))):
+            text = "CUDA_VISIBLE_DEVICES hides NVIDIA GPUs"
             yield Finding(topic, "NVIDIA", NOTE, text, "unset CUDA_VISIBLE_DEVICES", {"devices": []})
         else:
-            yield Finding(topic, "NVIDIA", OK, "no GPU of NVIDIA's here", facts={"devices": []})
+            yield Finding(topic, "NVIDIA", OK, "no NVIDIA GPU", facts={"devices": []})
         return
     answer = ask("cuda")
     listed = [fact for fact in answer.facts if "listed" in fact]
     error = answer.get("error") if not listed else None
     if error is not None or not listed:
         reason = error or answer.problem or "the process printed nothing"
-        verdict, remedy = (NOTE, _PIP_CUDA) if "cuda-bindings" in reason else (PROBLEM, "nvidia-smi tells more")
+        verdict, remedy = (NOTE, _PIP_CUDA) if "cuda-bindings" in reason else (PROBLEM, "run nvidia-smi for details")
         yield Finding(topic, "NVIDIA", verdict, first_line(reason), remedy, {"reason": reason, "devices": []})
         return
     text = f"{_driver_version()}CUDA {answer.get('cuda')}"
@@ -182,7 +182,7 @@ def _driver_version() -> str:
 
 
 def check_triton() -> Iterator[Finding]:
-    """Check whether Triton is installed, which compiles for NVIDIA's GPUs and interprets; does not import it."""
+    """Check whether Triton is installed, without importing it. `cuda:N` and the interpreter need it."""
     from ..runtime.backends.interpreter import check_version
     from ..runtime.errors import DriverNotFound
     from ..runtime.triton.compile import compiler_version

@@ -1,4 +1,4 @@
-"""Checks of the host: processor, cores, memory, temporary files, the cache of compiled kernels."""
+"""Check the host: processor, cores, memory, temporary files, settings, the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .findings import NOTE, OK, PROBLEM, Finding
 __all__ = ["check_cache", "check_processor", "check_settings", "temporary_remedy"]
 
 _NAMES = {"avx512": "AVX-512 (x86-64-v4)", "avx2": "AVX2 (x86-64-v3)", "sse": "SSE4.2 (x86-64-v2)", "neon": "NEON"}
-_SSE = {"sse4_1", "sse4_2", "ssse3", "popcnt"}  # what compiled kernels need at least on x86
-# Features worth naming beside the instruction set: those beyond it.
+_SSE = {"sse4_1", "sse4_2", "ssse3", "popcnt"}  # the least that compiled kernels need on x86
+# Processor features that the report names in addition to the instruction set.
 _EXTRA = {
     "avx512": ("avx512_bf16", "avx512_fp16", "avx512_vnni", "amx_tile"),
     "avx2": ("avx512f", "avx_vnni"),
@@ -61,7 +61,8 @@ def _check_instructions(topic: str) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding(
-            topic, "instructions", NOTE, f"unknown: neither /proc/cpuinfo nor the C path tells; kernels use {text}",
+            topic, "instructions", NOTE,
+            f"unknown: neither /proc/cpuinfo nor the C extension reports it; kernels use {text}",
             "mount /proc" if platform.system() == "Linux" else native_remedy(), facts,
         )  # fmt: skip
 
@@ -71,7 +72,7 @@ def _check_cores(topic: str) -> Iterator[Finding]:
     from ..runtime.control_groups import cpu_quota
 
     cores, machine, quota = processor.cores(), os.cpu_count() or 1, cpu_quota()
-    allowed = "no limit by a control group" if quota is None else f"a control group allows the time of {quota:g}"
+    allowed = "no control group limit" if quota is None else f"a control group allows the time of {quota:g}"
     facts = {"cores": cores, "machine_cores": machine, "quota": quota}
     yield Finding(topic, "cores", OK, f"{cores} of {machine} are used, {allowed}", facts=facts)
 
@@ -80,18 +81,22 @@ def _check_memory(topic: str) -> Iterator[Finding]:
     from ..runtime.errors import format_bytes
     from ..runtime.memory_stats import default_limit, host_memory
 
-    bound, pools, machine = host_memory(), default_limit(), 0
+    limit, pool_limit, machine_bytes = host_memory(), default_limit(), 0
     with suppress(AttributeError, ValueError, OSError):
-        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    facts = {"limit": bound, "pool_limit": pools, "machine": machine}
-    if bound >= 1 << 62:
+        machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    facts = {"limit": limit, "pool_limit": pool_limit, "machine": machine_bytes}
+    if limit >= 1 << 62:
         yield Finding(
-            topic, "memory", NOTE, "the system does not tell how much there is, so nothing bounds tensors",
+            topic, "memory", NOTE, "the system does not report its memory size, so tensors have no limit",
             "wg.set_memory_limit(BYTES)", facts,
         )  # fmt: skip
         return
-    reason = f"by a control group, of {format_bytes(machine)}" if machine and bound < machine else "of the machine"
-    text = f"{format_bytes(bound)} {reason}; tensors take at most {format_bytes(pools)}"
+    reason = (
+        f"by a control group, of {format_bytes(machine_bytes)}"
+        if machine_bytes and limit < machine_bytes
+        else "of the machine"
+    )
+    text = f"{format_bytes(limit)} {reason}; tensors take at most {format_bytes(pool_limit)}"
     yield Finding(topic, "memory", OK, text, facts=facts)
 
 
@@ -101,23 +106,24 @@ def _check_temporary(topic: str) -> Iterator[Finding]:
     remedy = temporary_remedy()
     try:
         folder = tempfile.gettempdir()
-        room = shutil.disk_usage(folder).free
+        free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
-        shm = os.access("/dev/shm", os.W_OK)
+        has_shm = os.access("/dev/shm", os.W_OK)
         yield Finding(
-            topic, "temporary files", NOTE if shm else PROBLEM,
-            f"no folder for them can be written ({error.strerror or error})" + "; /dev/shm serves" * shm,
+            topic, "temporary files", NOTE if has_shm else PROBLEM,
+            f"no folder for them can be written ({error.strerror or error})" + "; /dev/shm is used" * has_shm,
             remedy or "export TMPDIR=FOLDER", {"folder": None},
         )  # fmt: skip
         return
-    facts = {"folder": folder, "free": room}
-    if room < _MIN_TEMPORARY:
+    facts = {"folder": folder, "free": free_bytes}
+    if free_bytes < _MIN_TEMPORARY:
         yield Finding(
-            topic, "temporary files", NOTE, f"{folder} has only {format_bytes(room)} free; a compilation needs 10 MiB",
+            topic, "temporary files", NOTE,
+            f"{folder} has only {format_bytes(free_bytes)} free; a compilation needs 10 MiB",
             remedy or "export TMPDIR=FOLDER", facts,
         )  # fmt: skip
     else:
-        yield Finding(topic, "temporary files", OK, f"{folder}, {format_bytes(room)} free", facts=facts)
+        yield Finding(topic, "temporary files", OK, f"{folder}, {format_bytes(free_bytes)} free", facts=facts)
 
 
 def temporary_remedy() -> str:
@@ -125,14 +131,14 @@ def temporary_remedy() -> str:
     with suppress(OSError):
         if shutil.disk_usage(tempfile.gettempdir()).free >= _MIN_TEMPORARY:
             return ""
-    return "export TMPDIR=FOLDER, one that can be written and has 10 MiB free"
+    return "export TMPDIR=FOLDER, one that is writable and has 10 MiB free"
 
 
 # settings
 
 
 def check_settings(devices: Collection[str]) -> Iterator[Finding]:
-    """Check the environment's settings of weftgrad: which there are, and whether the default device is one.
+    """List the `WEFTGRAD_*` environment variables, and check that the default device exists.
 
     Args:
         devices: Names of the OpenCL and CUDA devices that other checks listed.
@@ -143,17 +149,17 @@ def check_settings(devices: Collection[str]) -> Iterator[Finding]:
     settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith("WEFTGRAD_")}
     text = ", ".join(f"{name}={value}" for name, value in settings.items()) or "none in the environment"
     yield Finding("settings", "WEFTGRAD_...", OK, text, facts=settings)
-    named = settings.get("WEFTGRAD_DEVICE")
-    if not named:
+    device_name = settings.get("WEFTGRAD_DEVICE")
+    if not device_name:
         return
     try:
-        default = device(named)
+        default = device(device_name)
         is_here = default.type not in ("opencl", "cuda") or str(default) in devices
         reason = "" if is_here else f"{default} does not exist here"
     except WeftgradError as error:
         reason = str(error)
     if reason:
-        text = f"WEFTGRAD_DEVICE={named}: {reason}"
+        text = f"WEFTGRAD_DEVICE={device_name}: {reason}"
         yield Finding("settings", "default device", PROBLEM, text, "unset WEFTGRAD_DEVICE", {"reason": reason})
     else:
         yield Finding("settings", "default device", OK, str(default))
@@ -163,7 +169,7 @@ def check_settings(devices: Collection[str]) -> Iterator[Finding]:
 
 
 def check_cache() -> Iterator[Finding]:
-    """Check that compiled kernels can be kept on disk."""
+    """Check that compiled kernels can be cached on disk."""
     from ..runtime.cache import preferred_folder, why_unusable
     from ..runtime.errors import format_bytes
     from .cache_files import survey
@@ -172,7 +178,7 @@ def check_cache() -> Iterator[Finding]:
     folder = preferred_folder()
     if folder is None:
         yield Finding(
-            topic, "kernels", NOTE, "WEFTGRAD_CACHE switches the cache off: every process compiles its kernels anew",
+            topic, "kernels", NOTE, "WEFTGRAD_CACHE switches the cache off: every process compiles its kernels again",
             "unset WEFTGRAD_CACHE", {"folder": None, "is_usable": False, "reason": "off"},
         )  # fmt: skip
         return
@@ -198,4 +204,4 @@ def check_cache() -> Iterator[Finding]:
 def _cache_remedy(folder: Path, reason: str) -> str:
     if "chmod go-w" in reason:
         return f"chmod go-w {folder}"
-    return "export WEFTGRAD_CACHE=FOLDER, one of your own that can be written, or WEFTGRAD_CACHE=off"
+    return "export WEFTGRAD_CACHE=FOLDER, a writable one of your own, or WEFTGRAD_CACHE=off"

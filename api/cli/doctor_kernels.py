@@ -1,4 +1,4 @@
-"""Checks of the device `cpu`: the compilers for its kernels, and a first result."""
+"""Check the device `cpu`: the compilers for its kernels, and a first result."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PIP_ZIGLANG = "pip install ziglang"
 
 
 def check_compilers() -> Iterator[Finding]:
-    """Try every clang that kernels of `cpu` could be compiled by. Each compiles, links and runs a probe kernel."""
+    """Try every clang that could compile kernels of `cpu`: compile, link and run a probe kernel with each."""
     topic = "compilers for cpu"
     notes: list[str] = []
-    trials: list[tuple[str, str]] = []  # of a compiler, and what is wrong with it
+    trials: list[tuple[str, str]] = []  # (compiler, what is wrong with it)
     failure = ""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a cache that cannot be used: a line of its own
+        warnings.simplefilter("ignore")  # `check_cache` reports an unusable cache
         try:
             trials.extend(_try_compilers(notes))
         except Exception as error:
@@ -37,7 +37,7 @@ def check_compilers() -> Iterator[Finding]:
         else:
             text = f"{name}: {first_line(problem)}"
             yield Finding(topic, f"candidate {i + 1}", NOTE, text, _compiler_remedy(problem), facts)
-    verdict = OK if trials else NOTE  # one that does not work has a line of its own
+    verdict = OK if trials else NOTE  # a compiler that fails has its own line
     for note in (note for note in notes if note not in failure):
         text = f"{note} (not needed)" if working else note
         remedy = "" if trials else "unset WEFTGRAD_CLANG" if "WEFTGRAD_CLANG" in note else _PIP_ZIGLANG
@@ -46,7 +46,9 @@ def check_compilers() -> Iterator[Finding]:
         remedy = "unset WEFTGRAD_CLANG" if "WEFTGRAD_CLANG" in failure else _settings_remedy()
         yield Finding(topic, "search", PROBLEM, first_line(failure), remedy, {"reason": failure})
     elif os.environ.get("WEFTGRAD_CLANG") and working:
-        yield Finding(topic, "search", OK, f"WEFTGRAD_CLANG={os.environ['WEFTGRAD_CLANG']}: no other is looked for")
+        yield Finding(
+            topic, "search", OK, f"WEFTGRAD_CLANG={os.environ['WEFTGRAD_CLANG']}: no other compiler is searched for"
+        )
 
 
 def _try_compilers(notes: list[str]) -> Iterator[tuple[str, str]]:
@@ -58,7 +60,7 @@ def _try_compilers(notes: list[str]) -> Iterator[tuple[str, str]]:
     for compiler in candidates(notes):
         try:
             problem = ObjectStore(compiler, capabilities).probe()
-        except Exception as error:  # ended by a signal, or no room for its files
+        except Exception as error:  # killed by a signal, or no space for its files
             problem = str(error) or type(error).__name__
         yield compiler.name, problem
 
@@ -75,10 +77,10 @@ def _settings_remedy() -> str:
 
 
 def check_cpu(answer: Answer) -> Iterator[Finding]:
-    """Report by which road `cpu` ran a kernel, and after how long its first result was there.
+    """Report how `cpu` compiled and ran a kernel, and after how long the first result was available.
 
     Args:
-        answer: To the question `kernel`.
+        answer: The answer of the probe `kernel`.
     """
     topic = "cpu"
     result = next((fact for fact in answer.facts if fact.get("device") == "cpu"), None)
@@ -93,7 +95,8 @@ def check_cpu(answer: Answer) -> Iterator[Finding]:
         yield Finding(topic, "road", OK, text, facts=road)
     else:
         yield Finding(
-            topic, "road", NOTE, f"kernels go to {result['road']}, the fallback: small ops take some ten times as long",
+            topic, "road", NOTE,
+            f"kernels go to {result['road']}, the fallback: small ops take about ten times as long",
             _road_remedy(), road,
         )  # fmt: skip
     facts = {name: result[name] for name in ("first_seconds", "second_seconds", "compiled", "is_right")}
@@ -111,7 +114,7 @@ def check_cpu(answer: Answer) -> Iterator[Finding]:
 
 
 def cpu_runs(answer: Answer) -> bool:
-    """Return whether the kernel of `check_cpu` gave its values."""
+    """Return whether the probe kernel ran and its values were right."""
     return not answer.problem and bool(answer.get("is_right"))
 
 

@@ -1,4 +1,4 @@
-"""Checks of the installation: the path of ops in C, Python, required packages and extras."""
+"""Check the installation: the C extension that calls ops, Python, required packages and extras."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _C_COMPILERS = {
 }
 
 
-# the path of ops in C
+# the C call path of ops
 
 
 def native_state() -> tuple[bool, str, str]:
-    """Return whether ops go by C, why not, and what puts that right."""
+    """Return whether ops are called through the C extension and, if not, the reason and the remedy."""
     from ..runtime import native
 
     if native.present:
@@ -43,19 +43,19 @@ def native_state() -> tuple[bool, str, str]:
 
 
 def check_native() -> Iterator[Finding]:
-    """Check that calls of ops go by C."""
+    """Check that ops are called through the C extension."""
     is_present, reason, remedy = native_state()
     if is_present:
-        yield Finding("calls of ops", "C path", OK, "ops go by C", facts={"is_present": True})
+        yield Finding("calls of ops", "C path", OK, "ops are called through C", facts={"is_present": True})
         return
     yield Finding(
-        "calls of ops", "C path", NOTE, f"ops go by Python, which takes some 3 us more for each call: {reason}", remedy,
+        "calls of ops", "C path", NOTE, f"ops are called through Python, about 3 us slower per call: {reason}", remedy,
         {"is_present": False, "reason": reason},
     )  # fmt: skip
 
 
 def native_remedy() -> str:
-    """Return the command that installs a C compiler if there is none, and then weftgrad, from where it came."""
+    """Return the command that reinstalls weftgrad from its source, after a C compiler if there is none."""
     configured = (sysconfig.get_config_var("CC") or "cc").split()[0]
     has_compiler = any(shutil.which(name) for name in (configured, "cc", "gcc", "clang"))
     has_header = Path(sysconfig.get_path("include") or "", "Python.h").is_file()
@@ -69,7 +69,7 @@ def _compiler_remedy() -> str:
 
 def _reinstall() -> str:
     source = "--no-binary weftgrad weftgrad"
-    with suppress(Exception):  # not installed, or by an installer that does not say from where
+    with suppress(Exception):  # not installed, or the installer recorded no source
         origin = json.loads(importlib.metadata.distribution("weftgrad").read_text("direct_url.json") or "")
         url = urlparse(origin["url"])
         source = unquote(url.path) if url.scheme == "file" else origin["url"]
@@ -110,7 +110,7 @@ def check_packages() -> Iterator[Finding]:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Return requirements as in `numpy>=1.26` by extra; those of the base installation under ""."""
+    """Return requirements such as `numpy>=1.26` by extra; those of the base installation have the key ""."""
     try:
         lines = importlib.metadata.requires("weftgrad") or []
     except importlib.metadata.PackageNotFoundError:
@@ -137,7 +137,7 @@ def _version(name: str) -> str:
 
 
 def _is_installed(requirement: str) -> bool:
-    """Return whether a package is there, and as new as its `>=` asks; an upper bound is not looked at."""
+    """Return whether a package is installed and satisfies its `>=` bound; an upper bound is ignored."""
     version, minimum = _version(_name(requirement)), re.search(r">=\s*([\d.]+)", requirement)
     return bool(version) and (minimum is None or _numbers(version) >= _numbers(minimum[1]))
 

@@ -1,4 +1,4 @@
-"""Results of checks of an installation: a verdict, a sentence, and what puts a fault right."""
+"""Results of installation checks: a verdict, a sentence, and a remedy."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Finding:
     """One line of a report.
 
     Attributes:
-        topic: The heading that the line stands under.
+        topic: The heading of the group that the line belongs to.
         name: What was checked.
         verdict: `ok`; `note` for what works but could be better; `problem` for what does not work.
-        text: One sentence for people.
-        remedy: A command or a setting that puts it right. Empty only where the verdict is `ok`.
-        facts: The same for programs: numbers, names and versions, as JSON can hold them.
+        text: One sentence for the user.
+        remedy: A command or a setting that repairs it. Empty only if the verdict is `ok`.
+        facts: Numbers, names and versions for programs, as JSON values.
     """
 
     topic: str
@@ -50,7 +50,7 @@ def run_check(topic: str, check: Callable[..., Iterable[Finding]], *arguments: A
 
 
 def first_line(text: str) -> str:
-    """Return the first line of an error message, which may be long and have several."""
+    """Return the first line of an error message, at most 400 characters."""
     return text.strip().partition("\n")[0][:400]
 
 
@@ -70,5 +70,5 @@ def page(findings: Sequence[Finding], style: Style) -> str:
 
 
 def as_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return findings as mappings that JSON can hold."""
+    """Return findings as dicts that `json.dumps` accepts."""
     return [asdict(finding) for finding in findings]

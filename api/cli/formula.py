@@ -1,4 +1,4 @@
-"""Expected values of an op: from the independent function its spec names, or else from its own formula in NumPy."""
+"""Expected values of an op: from the reference function that its spec names, else from its own formula in NumPy."""
 
 from __future__ import annotations
 
@@ -12,27 +12,35 @@ from ..runtime.errors import ArgumentError
 __all__ = ["expected"]
 
 
-def expected(op: Any, given: Mapping[str, Any]) -> tuple[str, list[Any] | None]:
-    """(`reference` or `formula`, the results) for arrays and numbers by name; None where there is neither."""
+def expected(op: Any, inputs: Mapping[str, Any]) -> tuple[str, list[Any] | None]:
+    """Compute the expected results of an op.
+
+    Args:
+        op: The op.
+        inputs: Its arguments by name: arrays and numbers.
+
+    Returns:
+        The source of the results (`reference` or `formula`), and the results. They are None if the op has neither.
+    """
     if op.reference:
-        return "reference", _reference(op, given)
+        return "reference", _reference(op, inputs)
     try:
         with np.errstate(all="ignore"):
-            found = _formula(op, given)
+            results = _formula(op, inputs)
     except ImportError:
         return "needs scipy", None
-    return ("–" if found is None else "formula"), found
+    return ("–" if results is None else "formula"), results
 
 
-def _reference(op: Any, given: Mapping[str, Any]) -> list[Any]:
+def _reference(op: Any, inputs: Mapping[str, Any]) -> list[Any]:
     from ..testing import resolve_reference
 
     function = resolve_reference(op.reference)
-    values = [_double(given[p.name]) for p in op.operands if given[p.name] is not None]
+    values = [_double(inputs[p.name]) for p in op.operands if inputs[p.name] is not None]
     options: dict[str, Any] = {}
-    for name, own in (("dim", "axis"), ("keepdim", "keepdims")):
-        if name in given and not (name == "keepdim" and not given[name]):
-            options[own] = given[name]
+    for name, numpy_name in (("dim", "axis"), ("keepdim", "keepdims")):
+        if name in inputs and not (name == "keepdim" and not inputs[name]):
+            options[numpy_name] = inputs[name]
     try:
         with np.errstate(all="ignore"):
             if op.reference.startswith("math."):
@@ -47,8 +55,8 @@ def _double(value: Any) -> Any:
     return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
 
 
-def _formula(op: Any, given: Mapping[str, Any]) -> list[Any] | None:
-    values = {k: _double(v) for k, v in given.items()}
+def _formula(op: Any, inputs: Mapping[str, Any]) -> list[Any] | None:
+    values = {k: _double(v) for k, v in inputs.items()}
     if op.kind == "pointwise":
         from ..codegen.kinds.pointwise import expressions
 
@@ -61,62 +69,66 @@ def _formula(op: Any, given: Mapping[str, Any]) -> list[Any] | None:
         from ..codegen.kinds.contraction import epilogue, factors
 
         product = np.einsum(next(iter(op.outputs.values())), *(values[p.name] for p in factors(op)))
-        stored = epilogue(op)
-        return [product if stored is None else evaluate({"out": stored}, {**values, "acc": product})["out"]]
+        epilogue_expr = epilogue(op)
+        return [
+            product if epilogue_expr is None else evaluate({"out": epilogue_expr}, {**values, "acc": product})["out"]
+        ]
     return None
 
 
 def evaluate(outputs: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Expressions of the spec language, computed by NumPy."""
+    """Evaluate expressions of the spec language with NumPy."""
     from ..codegen.expr import emit_numpy
     from ..testing import special_functions
 
     block = emit_numpy(outputs, names={name: f"v_{name}" for name in values})
     text = "\n".join([*block.statements, *(f"r_{k} = {v}" for k, v in block.values.items())])
-    space: dict[str, Any] = {"np": np, "__builtins__": {}, **{f"v_{k}": v for k, v in values.items()}}
+    namespace: dict[str, Any] = {"np": np, "__builtins__": {}, **{f"v_{k}": v for k, v in values.items()}}
     if "sp." in text:
-        space["sp"] = special_functions()
-    exec(text, space)  # printed from parsed expressions: names, numbers and functions of the vocabulary
-    return {k: space[f"r_{k}"] for k in outputs}
+        namespace["sp"] = special_functions()
+    exec(
+        text, namespace
+    )  # safe: the text is printed from parsed expressions, which have only known names, numbers and functions
+    return {k: namespace[f"r_{k}"] for k in outputs}
 
 
 def _rowwise(op: Any, values: dict[str, Any]) -> list[Any]:
     from ..codegen.kinds.rowwise import results
 
-    spread = dict(values)
+    broadcast_values = dict(values)
     rows = next(values[p.name] for p in op.operands if p.is_tensor and p.scope == "full")
     for p in op.operands:
         if p.is_tensor and p.scope == "row":
-            spread[p.name] = values[p.name][..., None]
-    spread["n"], spread["index"] = rows.shape[-1], np.arange(rows.shape[-1])
-    found = results(op)
-    computed = evaluate({k: r.expr for k, r in found.items()}, spread)
-    every = []
-    for name, result in found.items():
-        full = np.broadcast_to(computed[name], (*rows.shape[:-1], 1 if result.scope == "row" else rows.shape[-1]))
+            broadcast_values[p.name] = values[p.name][..., None]
+    broadcast_values["n"], broadcast_values["index"] = rows.shape[-1], np.arange(rows.shape[-1])
+    outputs = results(op)
+    computed = evaluate({k: r.expr for k, r in outputs.items()}, broadcast_values)
+    arrays = []
+    for name, result in outputs.items():
+        array = np.broadcast_to(computed[name], (*rows.shape[:-1], 1 if result.scope == "row" else rows.shape[-1]))
         if result.scope == "row":
-            every.append(full if values.get("keepdim") else full[..., 0])
+            arrays.append(array if values.get("keepdim") else array[..., 0])
         else:
-            every.append(full.sum(0) if result.scope == "column" else full)
-    return every
+            arrays.append(array.sum(0) if result.scope == "column" else array)
+    return arrays
 
 
 def _reduction(op: Any, values: dict[str, Any]) -> list[Any]:
-    """All elements, one after the other: defaults reduce every dimension."""
-    from ..codegen.kinds.reduction import reduction_of
+    """Combine all elements one after the other. The default arguments reduce every dimension."""
+    from ..codegen.kinds.reduction import parse_reduction
 
-    found = reduction_of(op)
+    reduction = parse_reduction(op)
     tensors = [p.name for p in op.operands if p.is_tensor]
     flat = {n: np.broadcast_arrays(*(values[t] for t in tensors))[i].reshape(-1) for i, n in enumerate(tensors)}
     count = len(next(iter(flat.values())))
-    mapped = evaluate(found.map, {**values, **flat, "index": np.arange(count)})
+    mapped = evaluate(reduction.map, {**values, **flat, "index": np.arange(count)})
     mapped = {k: np.broadcast_to(v, (count,)) for k, v in mapped.items()}
     state = {k: v[0] for k, v in mapped.items()}
     for i in range(1, count):
         pairs = {}
         for field in state:
-            first, second = found.operands(field)
+            first, second = reduction.operands(field)
             pairs[first], pairs[second] = state[field], mapped[field][i]
-        state = evaluate(found.combine, pairs)
-    seen = {k: e for k, e in found.finish.items() if k not in found.saved}
-    return list(evaluate(seen, {**values, **state, "n": count}).values())
+        state = evaluate(reduction.combine, pairs)
+    visible = {k: e for k, e in reduction.finish.items() if k not in reduction.saved}
+    return list(evaluate(visible, {**values, **state, "n": count}).values())

@@ -1,4 +1,4 @@
-"""`weftgrad generate`: spec files into a package, or a checkout's own specs into `api/_generated`."""
+"""`weftgrad generate`: generate a package from spec files, or `api/_generated` from the project's own specs."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["register"]
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    made = subparsers.add_parser(
+    command = subparsers.add_parser(
         "generate",
         help="write the package of a spec: bindings, kernels, derivatives",
         description="Writes an importable package for SPEC, which needs neither YAML nor Jinja2 to run. Without SPEC, "
         "regenerates the ops of weftgrad itself.",
     )
-    made.add_argument("spec", nargs="*", type=Path, help="spec files")
-    made.add_argument(
+    command.add_argument("spec", nargs="*", type=Path, help="spec files")
+    command.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="the package's folder; its name is the package's"
     )
-    made.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a file would change")
-    made.add_argument(
+    command.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a file would change")
+    command.add_argument(
         "--docs", type=Path, metavar="DIR", help="write documentation pages of the ops and the language here"
     )
-    made.add_argument("--schema", type=Path, metavar="FILE", help="write the JSON Schema of spec files, for editors")
-    made.add_argument("--trust", action="store_true", help="take custom ops, whose kernels are code")
-    made.set_defaults(run=run)
+    command.add_argument("--schema", type=Path, metavar="FILE", help="write the JSON Schema of spec files, for editors")
+    command.add_argument("--trust", action="store_true", help="allow custom ops, whose kernels are code")
+    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write, or with --check compare."""
+    """Write the generated files, or compare them with `--check`."""
     from ..codegen import generate as generation
     from ..codegen import reference
 
@@ -58,19 +58,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _package(options: argparse.Namespace, generation: Any) -> int:
-    folder, beside = _folder(options), None
+    folder, existing_ops = _folder(options), None
     if options.spec:
-        from ..ops import beside as standing
+        from ..ops import existing_ops as list_existing_ops
 
-        beside = standing()
+        existing_ops = list_existing_ops()
     try:
         changed = generation.generate(
-            folder, options.spec or None, check=options.check, trust=options.trust, beside=beside
+            folder, options.spec or None, check=options.check, trust=options.trust, existing_ops=existing_ops
         )
     except generation.Drift as drift:
         print(f"{folder}: out of date; run weftgrad generate", file=sys.stderr)
-        more = [f"  and {len(drift.files) - 20} more"] if len(drift.files) > 20 else []
-        print("\n".join([*(f"  {name}" for name in drift.files[:20]), *more]), file=sys.stderr)
+        remainder = [f"  and {len(drift.files) - 20} more"] if len(drift.files) > 20 else []
+        print("\n".join([*(f"  {name}" for name in drift.files[:20]), *remainder]), file=sys.stderr)
         return 1
     print(f"{folder}: {'up to date' if not changed else f'{len(changed)} files written'}")
     return 0

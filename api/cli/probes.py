@@ -1,7 +1,7 @@
-"""Questions that are put to a process of its own, because the answer may end it.
+"""Checks that run in a child process, because they may crash or hang it.
 
-Opening OpenCL's drivers, CUDA's, and running machine code that was just compiled can crash or hang. `ask` starts a
-child process, which prints a line of JSON for each fact as soon as it has it, so that a crash loses only the rest.
+Opening OpenCL or CUDA drivers and running freshly compiled machine code can do both. `ask` starts a child process. The
+child prints each fact as a line of JSON as soon as it knows it, so a crash loses only the facts after it.
 
     python -m weftgrad.cli.probes kernel          compile and run one kernel on `cpu`
     python -m weftgrad.cli.probes opencl SKIP…    list OpenCL's platforms, run a kernel on each device,
@@ -24,8 +24,8 @@ from typing import Any
 
 __all__ = ["Answer", "ask"]
 
-_PREFIX = "weftgrad-probe "  # drivers print lines of their own
-_TIMEOUT = 180.0  # seconds: Triton's first kernel takes some 20 on a slow machine
+_PREFIX = "weftgrad-probe "  # marks our lines: drivers print others
+_TIMEOUT = 180.0  # seconds; Triton's first kernel takes about 20 s on a slow machine
 _POCL = "Portable"
 
 
@@ -49,8 +49,8 @@ class Answer:
 
 
 def ask(*words: str, timeout: float = _TIMEOUT) -> Answer:
-    """Put a question to a child process. Never raises on a crash, a hang, or where no process can be started."""
-    # The child imports what this process would: its sys.path, and nothing from the current folder beyond that.
+    """Run a probe in a child process. A crash, a hang, or a failure to start becomes the answer's `problem`."""
+    # The child gets this process's sys.path; `-P` keeps the current folder out of it.
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path if os.path.exists(folder or "."))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable or "python3", "-P", "-m", "weftgrad.cli.probes", *words]
@@ -72,7 +72,7 @@ def ask(*words: str, timeout: float = _TIMEOUT) -> Answer:
     facts = []
     for line in output.splitlines():
         if line.startswith(_PREFIX):
-            with suppress(ValueError):  # cut short
+            with suppress(ValueError):  # the line is incomplete: the child died while it was writing
                 facts.append(json.loads(line.removeprefix(_PREFIX)))
     if status:
         problem = _describe_exit(status, errors)
@@ -96,39 +96,41 @@ def _kernel() -> Iterator[dict[str, Any]]:
 
 
 def _run_kernel(name: str) -> Iterator[dict[str, Any]]:
-    """Compute two small products on a device, and say how long each took and whether a compiler ran for it."""
+    """Compute two small products on a device. Report their times, and whether a kernel had to be compiled."""
     from .. import device, tensor
 
-    place = device(name)
+    target_device = device(name)
     try:
         begin = time.perf_counter()
-        x = tensor([1.0, 2.0, 3.0], device=place)
+        x = tensor([1.0, 2.0, 3.0], device=target_device)
         values = (x * 2.0).tolist()
         first = time.perf_counter() - begin
         begin = time.perf_counter()
-        again = (x * 2.0).tolist()
+        second_values = (x * 2.0).tolist()
         second = time.perf_counter() - begin
     except Exception as error:
         yield {"device": name, "error": str(error) or type(error).__name__, "error_type": type(error).__name__}
         return
-    driver: Any = place.driver
+    driver: Any = target_device.driver
     yield {
         "device": name, "first_seconds": first, "second_seconds": second, "compiled": _compilations(driver),
-        "is_right": values == again == [2.0, 4.0, 6.0], **_road(driver),
+        "is_right": values == second_values == [2.0, 4.0, 6.0], **_road(driver),
     }  # fmt: skip
 
 
 def _road(driver: Any) -> dict[str, Any]:
-    road = getattr(driver, "road", None)
-    return {} if road is None else {"road": road.name, "compiler": "clang" if hasattr(road, "kernels") else "opencl"}
+    executor = getattr(driver, "executor", None)
+    if executor is None:
+        return {}
+    return {"road": executor.name, "compiler": "clang" if hasattr(executor, "kernels") else "opencl"}
 
 
 def _compilations(driver: Any) -> int | None:
-    """Return how many programs this process compiled for a device, or None where the driver does not count them."""
-    road = getattr(driver, "road", None) or driver
-    if hasattr(road, "kernels"):
-        return int(road.kernels.store.compiled)
-    return int(road.compiler.built) if hasattr(getattr(road, "compiler", None), "built") else None
+    """Return how many programs this process compiled for a device, or None if the driver does not count them."""
+    executor = getattr(driver, "executor", None) or driver
+    if hasattr(executor, "kernels"):
+        return int(executor.kernels.store.compiled)
+    return int(executor.compiler.built) if hasattr(getattr(executor, "compiler", None), "built") else None
 
 
 def _opencl(*skip: str) -> Iterator[dict[str, Any]]:
@@ -177,11 +179,11 @@ def _opencl(*skip: str) -> Iterator[dict[str, Any]]:
 
 def _fallback() -> dict[str, Any]:
     """Return the name of the OpenCL driver that would run kernels of `cpu` without clang, or why there is none."""
-    from ..runtime.backends.cpu.fallback import OpenCLRoad
+    from ..runtime.backends.cpu.fallback import OpenCLExecutor
     from ..runtime.backends.queues import Counter
 
     try:
-        return {"fallback": OpenCLRoad(Counter()).name}
+        return {"fallback": OpenCLExecutor(Counter()).name}
     except Exception as error:
         return {"fallback_error": str(error) or type(error).__name__}
 

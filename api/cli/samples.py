@@ -1,4 +1,4 @@
-"""Arguments of an op for commands that have to call it: of fitting roles, shapes and ranges, drawn from its spec."""
+"""Sample arguments of an op, drawn from its spec, for the commands that call ops: right roles, shapes and ranges."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..runtime.context import state
 from ..runtime.device import Device
 from ..runtime.dtypes import DType
 
-__all__ = ["ROWS", "SHAPE", "arguments", "arrays", "collecting", "numbers", "statics"]
+__all__ = ["ROWS", "SHAPE", "arguments", "arrays", "capture_steps", "numbers", "statics"]
 
 ROWS, LENGTH = 5, 7
 SHAPE = (ROWS, LENGTH)
 _LETTERS = {".": (2,)}
-# Windows over planes of SHAPE, and how many there are.
+# The geometry of windows over images of SHAPE, and the number of windows along each dimension.
 _GEOMETRY: dict[str, Any] = {
     "kernel": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1), "counted": True, "divisor": 0
 }  # fmt: skip
@@ -28,56 +28,56 @@ _WINDOWS = (2, 3)
 
 
 def shapes(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, tuple[int, ...]]:
-    """A shape for each tensor operand, by name."""
+    """Return a shape for each tensor operand, by name."""
     if op.kind == "contraction":
         from ..codegen.kinds.contraction import letters
 
         terms = letters(op)
         sizes = {c: 3 + i for i, c in enumerate(sorted({c for t in terms.values() for c in t if c != "."}))}
-        named = {"m": shape[0], "n": shape[-1], "k": sum(shape)}
-        sizes = {letter: named.get(letter, size) for letter, size in sizes.items()}
+        fixed_sizes = {"m": shape[0], "n": shape[-1], "k": sum(shape)}
+        sizes = {letter: fixed_sizes.get(letter, size) for letter, size in sizes.items()}
         return {
             name: (_LETTERS["."] if "..." in t else ()) + tuple(sizes[c] for c in t if c != ".")
             for name, t in terms.items()
         }
     if op.kind == "window":
         covering = op.fields["window"]["over"] == "covering"
-        own = (2, 12, 6) if op.operands[0].name == "columns" else (2, 3, *(_WINDOWS if covering else SHAPE))
-        return {p.name: own for p in op.operands}
+        operand_shape = (2, 12, 6) if op.operands[0].name == "columns" else (2, 3, *(_WINDOWS if covering else SHAPE))
+        return {p.name: operand_shape for p in op.operands}
     scopes = {"column": shape[-1:], "row": shape[:-1]}
     return {p.name: scopes.get(p.scope, shape) for p in op.operands if p.is_tensor}
 
 
 def arrays(op: Op, rng: np.random.Generator, shape: tuple[int, ...] = SHAPE) -> dict[str, np.ndarray[Any, Any]]:
-    """Values for each tensor operand: float64, bool for masks, int64 for indices."""
+    """Return values for each tensor operand: float64, bool for masks, int64 for indices."""
     ranges = op.fields.get("sample", {})
-    found: dict[str, np.ndarray[Any, Any]] = {}
-    for name, own in shapes(op, shape).items():
+    values: dict[str, np.ndarray[Any, Any]] = {}
+    for name, operand_shape in shapes(op, shape).items():
         kind = op.param(name).type
         if kind == "mask":
-            found[name] = rng.random(own) > 0.5
+            values[name] = rng.random(operand_shape) > 0.5
         elif kind == "index":
-            found[name] = rng.integers(0, shape[-1] if shape else 1, own)
+            values[name] = rng.integers(0, shape[-1] if shape else 1, operand_shape)
         else:
             low, high = ranges.get(name, (-2.0, 2.0))
-            found[name] = rng.uniform(low, high, own)
-    return found
+            values[name] = rng.uniform(low, high, operand_shape)
+    return values
 
 
 def numbers(op: Op) -> dict[str, Any]:
-    """A value for each number: its default, or the middle of its range."""
-    found = {}
+    """Return a value for each scalar operand: its default, or the middle of its range."""
+    values = {}
     for p in op.operands:
         if not p.is_tensor:
             low, high = op.fields.get("sample", {}).get(p.name, (0.5, 1.0))
-            whole = p.type == "index" or op.dtypes in ("integer", "integral")
-            middle: Any = 7 if whole else (low + high) / 2
-            found[p.name] = middle if p.default is MISSING else p.default
-    return found
+            is_integer = p.type == "index" or op.dtypes in ("integer", "integral")
+            middle: Any = 7 if is_integer else (low + high) / 2
+            values[p.name] = middle if p.default is MISSING else p.default
+    return values
 
 
 def statics(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, Any]:
-    """A value for each static argument: its default, or one that fits `shape`."""
+    """Return a value for each static argument: its default, or one that is valid for `shape`."""
     if op.kind == "window":
         size = SHAPE if op.fields["window"]["over"] == "covering" else _WINDOWS
         return {p.name: {"size": size, **_GEOMETRY}[p.name] for p in op.statics}
@@ -87,8 +87,8 @@ def statics(op: Op, shape: tuple[int, ...] = SHAPE) -> dict[str, Any]:
 def _static(p: Param, shape: tuple[int, ...]) -> Any:
     if "Sequence[int]" in p.annotation:
         return {"normalized_shape": tuple(shape[-1:]), "dim": (0,)}.get(p.name, tuple(shape))
-    fitting: dict[str, Any] = {"int": -1 if p.name.startswith("dim") else 1, "bool": False, "str": ""}
-    return fitting.get(p.annotation)
+    by_annotation: dict[str, Any] = {"int": -1 if p.name.startswith("dim") else 1, "bool": False, "str": ""}
+    return by_annotation.get(p.annotation)
 
 
 def arguments(
@@ -100,30 +100,32 @@ def arguments(
     grad: bool = False,
     shape: tuple[int, ...] = SHAPE,
 ) -> dict[str, Any]:
-    """An argument for every parameter, by name; with `grad`, value tensors require it."""
+    """Return an argument for every parameter, by name. With `grad`, value tensors require grad."""
     from ..factories import tensor
 
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     values = arrays(op, rng, shape)
     for p in op.params:
         if p.name in values:
-            own = dtype if p.type == "value" else None
-            made = tensor(values[p.name], dtype=own, device=device, requires_grad=grad and p.type == "value")
-            found[p.name] = [made, made.detach()] if p.role == "list" else made
-    return {p.name: ({**found, **numbers(op), **statics(op, shape)})[p.name] for p in op.params}
+            operand_dtype = dtype if p.type == "value" else None
+            operand = tensor(
+                values[p.name], dtype=operand_dtype, device=device, requires_grad=grad and p.type == "value"
+            )
+            tensors[p.name] = [operand, operand.detach()] if p.role == "list" else operand
+    return {p.name: ({**tensors, **numbers(op), **statics(op, shape)})[p.name] for p in op.params}
 
 
 @contextlib.contextmanager
-def collecting(device: Device) -> Iterator[list[Any]]:
-    """Calls on `device` launch nothing; the steps that they would have launched are listed instead."""
+def capture_steps(device: Device) -> Iterator[list[Any]]:
+    """Inside, collect the steps that calls on `device` would launch, instead of launching them."""
     driver: Any = device.driver
-    driver.capabilities  # noqa: B018  (opens it)
+    driver.capabilities  # noqa: B018  (opens the device)
     steps: list[Any] = []
-    own = state()
-    plans, own.plans = own.plans, {}
+    thread_state = state()
+    plans, thread_state.plans = thread_state.plans, {}
 
-    def launcher(planned: Sequence[Any], scratch: Sequence[int]) -> Callable[..., None]:
-        steps.extend(planned)
+    def launcher(plan_steps: Sequence[Any], scratch: Sequence[int]) -> Callable[..., None]:
+        steps.extend(plan_steps)
         return lambda tensors, numbers, stream: None
 
     driver.launcher = launcher
@@ -132,5 +134,5 @@ def collecting(device: Device) -> Iterator[list[Any]]:
             yield steps
     finally:
         del driver.launcher
-        own.plans = plans
-        engine.forget_ones()  # what backward keeps was never filled either
+        thread_state.plans = plans
+        engine.forget_ones()  # the ones that backward caches were never filled either

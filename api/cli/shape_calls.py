@@ -1,7 +1,7 @@
-"""Calls of kernels for `weftgrad prebuild` and `weftgrad compile`: padding, triangles, joining, distances, sequences of
-labels, samples of images.
+"""Sample calls of ops with planners of their own, for `weftgrad prebuild` and `weftgrad compile`.
 
-As in `calls`, nothing is computed, so that tensors are left empty.
+The ops are padding, triangles, concatenation, pairwise distances, CTC, resampling and grid sampling. As in `calls`,
+nothing is computed, so tensors stay uninitialised.
 """
 
 from __future__ import annotations
@@ -24,97 +24,112 @@ _POWERS = (("1", 1.0), ("2", 2.0), ("any", 3.0), ("max", 1.0), ("count", 1.0))
 
 
 def shape_calls(
-    record: OpRecord, make: Callable[..., Any], differentiated: Callable[..., None], place: Device, dtype: DType
+    record: OpRecord,
+    make_tensor: Callable[..., Any],
+    call_with_backward: Callable[..., None],
+    device: Device,
+    dtype: DType,
 ) -> Iterator[Callable[[], Any]]:
-    """Calls of one op on few and on many elements, with their first derivatives. make: an uninitialised tensor;
-    differentiated: the call with its derivative."""
-    of = {
-        "ctc": _sequences, "join": _joined, "pad": _pads, "pairs": _pairs, "resample": _resampled, "sampling": _sampled,
-        "triangle": _triangles,
+    """Yield calls of one op, small and large, with their first derivatives.
+
+    Args:
+        record: The op; its planner is one of `PLANS`.
+        make_tensor: `calls.blank`.
+        call_with_backward: `calls.call_with_backward`.
+        device: The device of the tensors.
+        dtype: The dtype of value tensors.
+    """
+    calls_by_plan = {
+        "ctc": _ctc_calls, "join": _join_calls, "pad": _pad_calls, "pairs": _pair_calls, "resample": _resample_calls,
+        "sampling": _sampling_calls,
+        "triangle": _triangle_calls,
     }[str(record.detail["plan"])]  # fmt: skip
     for grad in (False, True) if dtype.kind == "f" else (False,):
-        for operands, statics in of(record.name, partial(make, place, dtype=dtype, grad=grad)):
-            yield partial(differentiated, record, operands, statics)
+        for operands, statics in calls_by_plan(record.name, partial(make_tensor, device, dtype=dtype, grad=grad)):
+            yield partial(call_with_backward, record, operands, statics)
 
 
-def _pads(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
-    """Images with a border, and signals."""
+def _pad_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Yield padding of images and signals."""
     for shape, width in (((2, 3, 9, 12), 1), ((16, 16, 32, 32), 3), ((4, 3, 300), 2)):
         count = len(shape) - 2
-        before = (0, 0, *(width,) * count)
+        padding = (0, 0, *(width,) * count)
         for mode in _MODES:
             if name == "pad_copy":
-                yield [made(*shape), None], (before, before, mode)
+                yield [make_tensor(*shape), None], (padding, padding, mode)
             elif mode != "constant":
-                wide = tuple(n + 2 * b for n, b in zip(shape, before, strict=True))
-                yield [made(*wide)], (shape, before, mode)
+                padded_shape = tuple(n + 2 * b for n, b in zip(shape, padding, strict=True))
+                yield [make_tensor(*padded_shape)], (shape, padding, mode)
     if name == "pad_copy":
-        yield [made(2, 3, 9, 12), made(1).detach()], ((0, 0, 1, 1), (0, 0, 1, 1), "constant")
+        yield [make_tensor(2, 3, 9, 12), make_tensor(1).detach()], ((0, 0, 1, 1), (0, 0, 1, 1), "constant")
 
 
-def _sequences(name: str, made: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
-    """Samples of few and of many labels."""
-    if made.keywords["dtype"] not in (dtypes.float32, dtypes.float64):
+def _ctc_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Yield CTC calls with few and with many labels."""
+    if make_tensor.keywords["dtype"] not in (dtypes.float32, dtypes.float64):
         return
-    whole = partial(made, dtype=dtypes.int64, grad=False)
+    make_integers = partial(make_tensor, dtype=dtypes.int64, grad=False)
     for times, samples, classes, states in ((10, 3, 5, 9), (100, 16, 300, 61)):
         times += name == "ctc_gradient"  # another layout than in the derivative of ctc_alpha
-        given = [made(times, samples, classes), whole(samples * states), whole(samples, 3)]
+        operands = [make_tensor(times, samples, classes), make_integers(samples * states), make_integers(samples, 3)]
         if name == "ctc_alpha":
-            yield given, (states, 0)
+            yield operands, (states, 0)
         else:
-            losses, alpha = made(samples).detach(), made(samples, times, states).detach()
-            yield [losses, given[0].detach(), *given[1:], losses, alpha], (0,)
+            losses, alpha = make_tensor(samples).detach(), make_tensor(samples, times, states).detach()
+            yield [losses, operands[0].detach(), *operands[1:], losses, alpha], (0,)
 
 
-def _resampled(name: str, made: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
-    """Along the last dimension and the one before, with few weights an element and with many."""
-    own = made.keywords["dtype"]
-    wide = dtypes.float32 if own.itemsize == 2 else own
+def _resample_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Yield resampling along each of the last two dimensions, with one to five weights per output element."""
+    dtype = make_tensor.keywords["dtype"]
+    weight_dtype = dtypes.float32 if dtype.itemsize == 2 else dtype
     for shape, dim in (((2, 3, 9, 12), 3), ((16, 16, 32, 32), 3), ((16, 16, 32, 32), 2)):
         for taps in (1, 2, 3, 4, 5):
-            first = made(2 * shape[dim], dtype=dtypes.int64, grad=False)
-            weights = made(taps, 2 * shape[dim], dtype=wide).detach()
-            for result in sorted({own, wide}, key=str):
-                yield [made(*shape).detach(), first, weights], (dim, result)
+            first = make_tensor(2 * shape[dim], dtype=dtypes.int64, grad=False)
+            weights = make_tensor(taps, 2 * shape[dim], dtype=weight_dtype).detach()
+            for result_dtype in sorted({dtype, weight_dtype}, key=str):
+                yield [make_tensor(*shape).detach(), first, weights], (dim, result_dtype)
 
 
-def _sampled(name: str, made: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
-    """Images and volumes, in every mode."""
-    for image, places in (((2, 3, 30, 40), (30, 30)), ((1, 2, 8, 8, 8), (8, 8, 8))):
-        grid, grad = made(image[0], *places, len(places)), made(*image[:2], *places).detach()
-        for mode in ("bilinear", "nearest", "bicubic")[: 5 - len(places)]:
+def _sampling_calls(name: str, make_tensor: Any) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Yield grid sampling of images and volumes, in every mode."""
+    for image, output_size in (((2, 3, 30, 40), (30, 30)), ((1, 2, 8, 8, 8), (8, 8, 8))):
+        grid, grad = (
+            make_tensor(image[0], *output_size, len(output_size)),
+            make_tensor(*image[:2], *output_size).detach(),
+        )
+        for mode in ("bilinear", "nearest", "bicubic")[: 5 - len(output_size)]:
             for padding in ("zeros", "border", "reflection"):
-                for align in (False, True):
-                    how = (mode, padding, align)
+                for align_corners in (False, True):
+                    statics = (mode, padding, align_corners)
                     if name == "sample_grid":
-                        yield [made(*image), grid], how
+                        yield [make_tensor(*image), grid], statics
                     elif name == "sample_grid_input":
-                        yield [grad, grid.detach()], (image, *how)
+                        yield [grad, grid.detach()], (image, *statics)
                     else:
-                        yield [grad, made(*image).detach(), grid.detach()], how
+                        yield [grad, make_tensor(*image).detach(), grid.detach()], statics
 
 
-def _triangles(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+def _triangle_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
     for shape in ((5, 7), (300, 260), (8, 64, 64)):
         for lower in (True, False):
-            yield [made(*shape)], (0, lower)
+            yield [make_tensor(*shape)], (0, lower)
 
 
-def _joined(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
-    """As many tensors as there are kernels for."""
+def _join_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Yield concatenations of 2 and 16 tensors, the smallest and largest kernel."""
     for count in (2, 16):
         for dim in (0, 1):
-            yield [made(8, 64).detach() for _ in range(count)], (dim, False)
+            yield [make_tensor(8, 64).detach() for _ in range(count)], (dim, False)
 
 
-def _pairs(name: str, made: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
-    for rows, others, length in ((5, 7, 3), (300, 260, 64)):
-        x, y, matrix = (1, rows, length), (1, others, length), (1, rows, others)
+def _pair_calls(name: str, make_tensor: Callable[..., Any]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    for x_rows, y_rows, length in ((5, 7, 3), (300, 260, 64)):
+        x, y, matrix = (1, x_rows, length), (1, y_rows, length), (1, x_rows, y_rows)
         if name == "pair_norms":
             for power, order in _POWERS:
-                yield [made(*x), made(*y), order], (power,)
+                yield [make_tensor(*x), make_tensor(*y), order], (power,)
         elif name == "pair_dots":
-            yield [made(*x), made(*y), made(*x), None, None, 1.0], ("1", True)
+            yield [make_tensor(*x), make_tensor(*y), make_tensor(*x), None, None, 1.0], ("1", True)
         else:
-            yield [made(*matrix), made(*x), made(*y), None, None, 1.0], ("1", True)
+            yield [make_tensor(*matrix), make_tensor(*x), make_tensor(*y), None, None, 1.0], ("1", True)

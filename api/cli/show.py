@@ -1,4 +1,4 @@
-"""`weftgrad show OP`: everything that is known of an op, from its spec to the program a device compiles."""
+"""`weftgrad show OP`: show an op, from its spec to the program that a device compiles."""
 
 from __future__ import annotations
 
@@ -13,38 +13,42 @@ import numpy as np
 from ..runtime.errors import ArgumentError, WeftgradError
 from .terminal import Style
 
-__all__ = ["register", "shown"]
+__all__ = ["describe_op", "register"]
 
-_LANGUAGES = {"opencl": ("c", "//"), "triton": ("python", "#")}  # and what begins a comment
+_LANGUAGES = {"opencl": ("c", "//"), "triton": ("python", "#")}  # highlighting language, comment marker
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    made = subparsers.add_parser("show", help="show an op: spec, derivatives, kernels")
-    made.add_argument("op", help="the op's name, or a derivative's, such as sigmoid_grad_input")
-    made.add_argument("--target", default="opencl", choices=_LANGUAGES, help="whose kernels (default: opencl)")
-    made.add_argument("--dtype", help="show the program that a call with this dtype compiles")
-    made.add_argument("--device", default=None, help="for which device, with --dtype (default: the default one)")
-    made.set_defaults(run=run)
+    command = subparsers.add_parser("show", help="show an op: spec, derivatives, kernels")
+    command.add_argument("op", help="the op's name, or a derivative's, such as sigmoid_grad_input")
+    command.add_argument("--target", default="opencl", choices=_LANGUAGES, help="the kernel language (default: opencl)")
+    command.add_argument("--dtype", help="show the program that a call with this dtype compiles")
+    command.add_argument("--device", default=None, help="the device, with --dtype (default: the default one)")
+    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the op."""
-    for part in shown(options.op, Style(), options.target, options.dtype, options.device):
-        print(part)
+    for section in describe_op(options.op, Style(), options.target, options.dtype, options.device):
+        print(section)
     return 0
 
 
-def shown(name: str, style: Style, target: str, dtype: str | None, device: str | None) -> Iterator[str]:
-    """The parts, in order. Raises `ArgumentError` for an op that does not exist."""
+def describe_op(name: str, style: Style, target: str, dtype: str | None, device: str | None) -> Iterator[str]:
+    """Yield the sections of the output, in order.
+
+    Raises:
+        ArgumentError: The op does not exist, or has no kernels for `target`.
+    """
     from .._generated import ops as generated
     from ..codegen.reference import spec_text
     from ..runtime.records import registry
 
     name = generated.ALIASES.get(name, name)
     if name not in registry:
-        near = difflib.get_close_matches(name, [r.name for r in registry], 3)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        suggestions = difflib.get_close_matches(name, [r.name for r in registry], 3)
+        hint = f"; did you mean {', '.join(suggestions)}?" if suggestions else ""
         raise ArgumentError(f"show: there is no op named {name!r}{hint}")
     record = registry[name]
     yield style("heading", "spec")
@@ -62,11 +66,11 @@ def shown(name: str, style: Style, target: str, dtype: str | None, device: str |
         yield style("heading", f"program for {dtype}")
         yield style.highlight(*program_text(record, dtype, device))
     elif text is not None:
-        language, mark = _LANGUAGES[target]
+        language, comment_prefix = _LANGUAGES[target]
         yield style("heading", f"kernels ({target})")
         yield style.highlight(language, text.source.rstrip())
         if text.functions:
-            yield style("comment", f"{mark} with the functions {', '.join(text.functions)}")
+            yield style("comment", f"{comment_prefix} with the functions {', '.join(text.functions)}")
     elif record.texts:
         raise ArgumentError(f"show: {name} has no kernels for {target}; there are {', '.join(record.texts)}")
     else:
@@ -74,23 +78,23 @@ def shown(name: str, style: Style, target: str, dtype: str | None, device: str |
 
 
 def facts(record: Any) -> str:
-    """Kind, operands and results, one a line."""
+    """Return kind, operands and results, one per line."""
     lines = [f"kind      {record.kind}", f"dtypes    {record.dtypes}"]
     for o in record.operands:
         lines.append(f"operand   {o.name}: {o.role}, {o.type}, {o.scope}")
     for o in record.outputs:
         grad = "differentiable" if o.differentiable else "not differentiable"
-        kept = ", kept for gradients" if o.saved else ""
-        lines.append(f"result    {o.name}: {o.type}, dtype {o.result}, {o.scope}, {grad}{kept}")
+        suffix = ", kept for gradients" if o.saved else ""
+        lines.append(f"result    {o.name}: {o.type}, dtype {o.result}, {o.scope}, {grad}{suffix}")
     lines += [f"static    {name}" for name in record.statics]
     lines += [f"{key:9} {value}" for key, value in record.detail.items()]
     if record.bare:
-        lines.append(f"bare      {record.bare}, for calls that nothing is derived from")
+        lines.append(f"bare      {record.bare}, for calls without gradients")
     return "\n".join(lines) + "\n"
 
 
 def derivatives(record: Any) -> str:
-    """The gradient of each operand, and which tensors a call keeps for it."""
+    """Return the gradient formula of each operand, and the tensors that a call saves for them."""
     from ..runtime.records import registry
 
     lines = []
@@ -105,15 +109,15 @@ def derivatives(record: Any) -> str:
         if isinstance(formula, dict):
             formula = "; ".join(map(str, formula.values()))
         names = [o.name for o in target.operands]
-        given = ", ".join(a if a == b else f"{b}={a}" for a, b in zip(rule.operands, names, strict=False))
-        lines.append(f"{operand:9} {formula}    [{rule.op}({given})]")
+        arguments = ", ".join(a if a == b else f"{b}={a}" for a, b in zip(rule.operands, names, strict=False))
+        lines.append(f"{operand:9} {formula}    [{rule.op}({arguments})]")
     if not lines:
         return "none\n"
     return "\n".join([*lines, f"saved     {', '.join(sorted(saved)) or 'nothing'}"]) + "\n"
 
 
 def program_text(record: Any, dtype: str, device: str | None) -> tuple[str, str]:
-    """The language and the source that a call on small contiguous tensors of `dtype` compiles on `device`."""
+    """Return the language and source that a call on small contiguous tensors of `dtype` compiles on `device`."""
     from ..codegen.loader import op_from_mapping
     from ..runtime import dtypes, program
     from ..runtime.device import device as to_device
@@ -121,16 +125,16 @@ def program_text(record: Any, dtype: str, device: str | None) -> tuple[str, str]
     from ..runtime.triton import source
     from .samples import arguments
 
-    place = to_device(device)
+    target_device = to_device(device)
     try:
         op = op_from_mapping(record.spec)
-        named = arguments(op, place, dtypes.parse(dtype), np.random.default_rng(0), shape=(64, 1000))
-        operands = [named[p.name] for p in op.operands]
-        planned = plan_for(record, operands, tuple(named[n] for n in record.statics))
+        op_arguments = arguments(op, target_device, dtypes.parse(dtype), np.random.default_rng(0), shape=(64, 1000))
+        operands = [op_arguments[p.name] for p in op.operands]
+        plan = plan_for(record, operands, tuple(op_arguments[n] for n in record.statics))
     except (WeftgradError, KeyError, StopIteration) as error:
         raise ArgumentError(f"show: cannot plan a call of {record.name} with {dtype}: {error}") from error
-    instances = [s.instance for s in planned.steps]
-    if place.driver.target == "triton":
+    instances = [s.instance for s in plan.steps]
+    if target_device.driver.target == "triton":
         return "python", "\n".join(dict.fromkeys(source.module_text(i) for i in instances))
-    able = place.driver.capabilities
-    return "c", program.source(instances, builtins=able.builtins, fp64=able.fp64)
+    caps = target_device.driver.capabilities
+    return "c", program.source(instances, builtins=caps.builtins, fp64=caps.fp64)

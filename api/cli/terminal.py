@@ -1,4 +1,4 @@
-"""What is printed on a terminal: colours, highlighted C, Python and YAML, tables. Plain text anywhere else."""
+"""Terminal output: colours, highlighted C, Python and YAML, tables. Other streams get plain text."""
 
 from __future__ import annotations
 
@@ -33,31 +33,38 @@ _LANGUAGES = {"c": re.compile(_C, re.MULTILINE | re.DOTALL), "yaml": re.compile(
 
 
 class Style:
-    """Colours for one stream: only if it is a terminal, and NO_COLOR and TERM=dumb do not forbid it."""
+    """Colours for one stream, if it is a terminal and neither NO_COLOR nor TERM=dumb is set."""
 
     def __init__(self, stream: TextIO | None = None):
         stream = stream or sys.stdout
         self.enabled = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def __call__(self, kind: str, text: str) -> str:
-        """`text` in the colour of `kind`."""
+        """Return `text` in the colour of `kind`."""
         return f"\x1b[{_CODES[kind]}m{text}\x1b[0m" if self.enabled and text else text
 
     def highlight(self, language: str, text: str) -> str:
-        """Source text (`c`, which does for Python too, or `yaml`) with its words coloured."""
+        """Return source text with syntax highlighting. language: `c` (also used for Python) or `yaml`."""
         if not self.enabled:
             return text
-        return _LANGUAGES[language].sub(lambda found: self(found.lastgroup or "comment", found.group()), text)
+        return _LANGUAGES[language].sub(lambda match: self(match.lastgroup or "comment", match.group()), text)
 
 
 def table(
     rows: Sequence[Sequence[str]], headings: Sequence[str], style: Style, marks: Sequence[Sequence[str]] = ()
 ) -> str:
-    """Columns as wide as their longest cell. marks: for each row and cell, a colour or nothing."""
-    every = [list(headings), *[list(r) for r in rows]]
-    widths = [max(len(row[i]) for row in every) for i in range(len(headings))]
+    """Return a table whose columns are as wide as their longest cell.
+
+    Args:
+        rows: The cells of each row.
+        headings: The headings, one per column.
+        style: The colours of the output stream.
+        marks: For each row and cell, a colour of `Style` or "".
+    """
+    all_rows = [list(headings), *[list(r) for r in rows]]
+    widths = [max(len(row[i]) for row in all_rows) for i in range(len(headings))]
     lines = []
-    for number, row in enumerate(every):
+    for number, row in enumerate(all_rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         if number == 0:
             cells = [style("heading", cell) for cell in cells]

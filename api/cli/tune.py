@@ -1,15 +1,18 @@
-"""`weftgrad tune`: measures which schedules are fastest here, and keeps them for later runs.
+"""`weftgrad tune`: measure which schedules are fastest on this machine, and save them for later runs.
 
-    weftgrad tune                              the usual shapes
+    weftgrad tune                              common shapes
     weftgrad tune --ops matmul --shapes 1000x1000x1000,64x10x512
-    weftgrad tune --from train.py --epochs 1   what a program really calls, weighted by what it takes
+    weftgrad tune --from train.py --epochs 1   the calls of a program, weighted by their time
     weftgrad tune --show | --clear
 
-Every call is searched by measurement (`runtime.tuning.search`): what is kept gives the results of the shipped schedule,
-and beats it by more than noise. With `--from`, the program runs once while its calls are counted and timed; the time
-there is goes to them by their share of the program's. It runs once more while they take what is shipped and what was
-found by turns, and what is not faster there is dropped; `--verify` compares whole runs. That is the idea of Adaptive
-Neural Compilation (Bunel, Desmaison, Kohli, Torr and Kumar 2016): adapt a program to the distribution of its inputs.
+`runtime.tuning.search` measures the schedules of every call. It saves a schedule only if it gives the same results as
+the shipped one and is faster by more than noise.
+
+With `--from`, the program runs once while its calls are counted and timed, and each call gets search time in
+proportion to its share of the program's time. The program then runs once more with the shipped and the new schedules
+in alternation, and schedules that are not faster there are dropped (`tune_program`). `--verify` compares whole runs.
+The idea is that of Adaptive Neural Compilation (Bunel, Desmaison, Kohli, Torr and Kumar 2016): adapt a program to the
+distribution of its inputs.
 """
 
 from __future__ import annotations
@@ -24,33 +27,41 @@ from ..runtime import dtypes, schedules
 from ..runtime.device import device as to_device
 from ..runtime.errors import ArgumentError
 from .terminal import Style, table
-from .tune_program import tried, verify
+from .tune_program import drop_slower, verify
 
 __all__ = ["register"]
 
-_LEAST = 0.3  # seconds that are worth beginning a search with
-_SHARE = 0.002  # of a program's time, below which a call is left as it is
+_MIN_SEARCH_SECONDS = 0.3  # with less time left, no further search begins
+_MIN_TIME_SHARE = 0.002  # calls that take a smaller share of a program's time are not tuned
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    made = subparsers.add_parser(
+    command = subparsers.add_parser(
         "tune",
-        help="find the fastest schedules for this machine, and keep them",
-        description="Measures which schedules are fastest here. What is kept gives the same results, and beats the "
-        "shipped schedule by more than noise.",
+        help="find the fastest schedules for this machine, and save them",
+        description="Measures which schedules are fastest on this machine. A saved schedule gives the same results as "
+        "the shipped one, and is faster by more than noise.",
     )
-    made.add_argument("--device", default=None, help="the device (default: the default one)")
-    made.add_argument("--ops", type=_words, default=None, metavar="OP,OP", help="which ops (default: all that follow)")
-    made.add_argument("--dtypes", type=_words, default=["float32"], metavar="DTYPE,…", help="default: float32")
-    made.add_argument("--shapes", type=_shapes, default=None, metavar="8x64,…", help="in place of the usual ones")
-    made.add_argument("--time", type=_seconds, default=300.0, metavar="5m", help="how long at most (default: 5m)")
-    made.add_argument("--report", action="store_true", help="measure what was found once more at the end")
-    made.add_argument("--verify", action="store_true", help="with --from: compare whole runs, without and with it")
-    made.add_argument("--show", action="store_true", help="what is kept, for every device")
-    made.add_argument("--clear", action="store_true", help="forget what is kept (with --device: there)")
-    made.add_argument("--from", dest="program", nargs=argparse.REMAINDER, metavar="PROGRAM.py", help="with arguments")
-    made.set_defaults(run=run)
+    command.add_argument("--device", default=None, help="the device (default: the default one)")
+    command.add_argument(
+        "--ops", type=_words, default=None, metavar="OP,OP", help="which ops (default: all common ones)"
+    )
+    command.add_argument("--dtypes", type=_words, default=["float32"], metavar="DTYPE,…", help="default: float32")
+    command.add_argument(
+        "--shapes", type=_shapes, default=None, metavar="8x64,…", help="shapes to use instead of the common ones"
+    )
+    command.add_argument("--time", type=_seconds, default=300.0, metavar="5m", help="time limit (default: 5m)")
+    command.add_argument("--report", action="store_true", help="measure the new schedules again at the end")
+    command.add_argument(
+        "--verify", action="store_true", help="with --from: compare whole runs with shipped and new schedules"
+    )
+    command.add_argument("--show", action="store_true", help="print the saved schedules of every device")
+    command.add_argument("--clear", action="store_true", help="delete the saved schedules (with --device: only there)")
+    command.add_argument(
+        "--from", dest="program", nargs=argparse.REMAINDER, metavar="PROGRAM.py", help="a program with its arguments"
+    )
+    command.set_defaults(run=run)
 
 
 def _words(text: str) -> list[str]:
@@ -60,18 +71,18 @@ def _words(text: str) -> list[str]:
 def _shapes(text: str) -> list[tuple[int, ...]]:
     if not re.fullmatch(r"\d+(x\d+)*(,\d+(x\d+)*)*", text):
         raise argparse.ArgumentTypeError(f"{text!r}: give sizes as in 64x1024,1000x1000x1000")
-    return [tuple(map(int, each.split("x"))) for each in text.split(",")]
+    return [tuple(map(int, shape.split("x"))) for shape in text.split(",")]
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
-    if not found or not float(found[1]):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
+    if not match or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r}: give a time as in 90s, 5m or 1h")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show, clear, or record what is called and search."""
+    """Show or clear saved schedules, or collect calls and search."""
     if options.show:
         return _show()
     if options.clear:
@@ -80,126 +91,134 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("tune: --verify runs the program that --from names; name one")
     if options.program == []:
         raise ArgumentError("tune: --from needs a program, as in: weftgrad tune --from train.py --epochs 1")
-    uses = _of_program(options.program) if options.program else _of_usual(options)
+    uses = _program_uses(options.program) if options.program else _usual_uses(options)
     if not uses:
-        print("nothing that was called has a choice of schedules")
+        print("no call has a choice of schedules")
         return 0
     outcomes, status = _search(uses, options.time)
     if options.program and not status:
-        outcomes = tried(options.program, outcomes)
+        outcomes = drop_slower(options.program, outcomes)
     if outcomes:
         _table(outcomes, options.report)
     if options.verify and not status:
         if any(choice for _, outcome in outcomes for choice in outcome.choices.values()):
             verify(options.program, outcomes)
         else:
-            print("nothing better than what is shipped was found: there is nothing to verify")
+            print("no schedule is faster than the shipped ones: there is nothing to verify")
     return status
 
 
-# what is tuned
+# the calls to tune
 
 
-def _of_program(program: Sequence[str]) -> list[Any]:
-    """What a program calls, by what it takes."""
-    from ..runtime.tuning.program import uses_of
+def _program_uses(program: Sequence[str]) -> list[Any]:
+    """Run a program, and return its calls that are worth tuning, with their times."""
+    from ..runtime.tuning.program import record_uses
 
-    print(f"running {program[0]} to see what it calls", flush=True)
-    found = uses_of(program)
-    total = sum(use.total for use in found) or 1.0
-    worth = [use for use in found if use.asked and use.total >= _SHARE * total]
-    share = sum(use.total for use in worth) / total
+    print(f"running {program[0]} to record its calls", flush=True)
+    uses = record_uses(program)
+    total = sum(use.total for use in uses) or 1.0
+    tunable = [use for use in uses if use.questions and use.total >= _MIN_TIME_SHARE * total]
+    share = sum(use.total for use in tunable) / total
     print(
-        f"{sum(u.count for u in found)} calls of {len(found)} kinds; {len(worth)} of these have a choice of schedules "
+        f"{sum(u.count for u in uses)} calls of {len(uses)} kinds; {len(tunable)} of these have a choice of schedules "
         f"and take {share:.0%} of {total:.2f} s in kernels"
     )
-    return worth
+    return tunable
 
 
-def _of_usual(options: argparse.Namespace) -> list[Any]:
-    from .tune_shapes import uses
+def _usual_uses(options: argparse.Namespace) -> list[Any]:
+    from .tune_shapes import record_usual_calls
 
-    place = to_device(options.device)
-    return uses(place, options.ops, [dtypes.parse(d) for d in options.dtypes], options.shapes)
+    device = to_device(options.device)
+    return record_usual_calls(device, options.ops, [dtypes.parse(d) for d in options.dtypes], options.shapes)
 
 
 # searching
 
 
 def _search(uses: Sequence[Any], seconds: float) -> tuple[list[tuple[Any, Any]], int]:
-    """Search for each use in turn, those that take the most first, for their share of the time; what came of it, and
-    130 where that was interrupted. What was found is kept at once."""
+    """Tune each call for its share of the time, the most expensive first, and save each result at once.
+
+    Returns:
+        The pairs (use, outcome), and the exit status: 0, or 130 after an interrupt.
+    """
     from ..runtime.tuning import search
 
     style = Style()
     deadline = time.perf_counter() + seconds
     outcomes: list[tuple[Any, Any]] = []
-    waiting = _merged(uses)
+    queue = _merge_uses(uses)
     try:
-        for number, use in enumerate(waiting):
-            left = deadline - time.perf_counter()
-            if left < _LEAST:
-                print(f"the time is up: {len(waiting) - number} calls are left as they are")
+        for number, use in enumerate(queue):
+            seconds_left = deadline - time.perf_counter()
+            if seconds_left < _MIN_SEARCH_SECONDS:
+                print(f"the time is up: {len(queue) - number} calls are left as they are")
                 break
-            rest = sum(u.total for u in waiting[number:]) or 1.0
-            own = max(_LEAST, left * max(use.total / rest, 1 / (2 * (len(waiting) - number))))
-            print(f"[{number + 1}/{len(waiting)}, {left:.0f} s left] {use.call}", end=" ", flush=True)
+            total_left = sum(u.total for u in queue[number:]) or 1.0
+            budget = max(
+                _MIN_SEARCH_SECONDS, seconds_left * max(use.total / total_left, 1 / (2 * (len(queue) - number)))
+            )
+            print(f"[{number + 1}/{len(queue)}, {seconds_left:.0f} s left] {use.call}", end=" ", flush=True)
             try:
-                found = search.tune(use.call, own)
+                outcome = search.tune(use.call, budget)
             except MemoryError as error:
                 print(f"left as it is: {error}")
                 continue
-            if found is None:
+            if outcome is None:
                 print("has no choice")
                 continue
-            search.keep([found])
-            outcomes.append((use, found))
-            better = any(found.choices.values())
-            print(style("good" if better else "comment", f"{found.gain:.2f}x" if better else "as shipped"), flush=True)
+            search.keep_outcomes([outcome])
+            outcomes.append((use, outcome))
+            is_faster = any(outcome.choices.values())
+            print(
+                style("good" if is_faster else "comment", f"{outcome.gain:.2f}x" if is_faster else "as shipped"),
+                flush=True,
+            )
     except KeyboardInterrupt:
-        print("\ninterrupted: what was found so far is kept")
+        print("\ninterrupted: the schedules found so far are saved")
         return outcomes, 130
     return outcomes, 0
 
 
-def _merged(uses: Sequence[Any]) -> list[Any]:
-    """One use for all that share what would be kept for them: the one that takes the most stands for them."""
-    found: dict[tuple[str, ...], Any] = {}
+def _merge_uses(uses: Sequence[Any]) -> list[Any]:
+    """Return one use for all uses with the same schedule keys: the one that takes the most time."""
+    uses_by_keys: dict[tuple[str, ...], Any] = {}
     for use in sorted(uses, key=lambda u: -u.total):
-        found.setdefault(tuple(q.key for q in use.asked), use)
-    return list(found.values())
+        uses_by_keys.setdefault(tuple(q.key for q in use.questions), use)
+    return list(uses_by_keys.values())
 
 
-def _table(outcomes: Sequence[tuple[Any, Any]], again: bool) -> None:
-    """What was found: before and after, and what the choice is."""
+def _table(outcomes: Sequence[tuple[Any, Any]], remeasure: bool) -> None:
+    """Print the time before and after, and the schedule, of each outcome."""
     rows, marks = [], []
     for use, outcome in outcomes:
-        before, after = outcome.before, outcome.after
-        chosen = [(key, c) for key, c in outcome.choices.items() if c]
-        if again and chosen:
-            before, after = _measured(outcome)
-        shown = "; ".join(_changes(key.split(" ")[0], choice) for key, choice in chosen)
-        gain = before / after
-        shown = shown or "as shipped"
-        rows.append([str(use.call), _time(before), _time(after), f"{gain:.2f}x", str(outcome.tried), shown])
-        marks.append(["", "", "", "good" if chosen else "", "", ""])
+        baseline, candidate = outcome.baseline_seconds, outcome.candidate_seconds
+        choices = [(key, c) for key, c in outcome.choices.items() if c]
+        if remeasure and choices:
+            baseline, candidate = _remeasure(outcome)
+        schedule = "; ".join(_changes(key.split(" ")[0], choice) for key, choice in choices)
+        gain = baseline / candidate
+        schedule = schedule or "as shipped"
+        rows.append([str(use.call), _time(baseline), _time(candidate), f"{gain:.2f}x", str(outcome.tried), schedule])
+        marks.append(["", "", "", "good" if choices else "", "", ""])
         if outcome.wrong or outcome.failed:
             rows[-1][-1] += f" ({outcome.wrong} gave other results, {outcome.failed} did not run)"
     print(table(rows, ("call", "before", "after", "gain", "tried", "schedule"), Style(), marks))
-    weights = [(use.total or o.before, o) for use, o in outcomes]
-    whole = sum(w for w, _ in weights)
-    print(f"all of them: {whole / (sum(w / o.gain for w, o in weights) or 1.0):.2f}x, by what each takes")
+    weights = [(use.total or o.baseline_seconds, o) for use, o in outcomes]
+    total_weight = sum(w for w, _ in weights)
+    print(f"all calls: {total_weight / (sum(w / o.gain for w, o in weights) or 1.0):.2f}x, weighted by their time")
 
 
-def _measured(outcome: Any) -> tuple[float, float]:
-    """The shipped and the kept choice once more, in turns: the least of each."""
+def _remeasure(outcome: Any) -> tuple[float, float]:
+    """Measure the shipped and the saved schedule again, alternating. Return the minimum time of each."""
     from ..runtime.tuning.measure import Trials
 
     call = outcome.call
     plans = [call.plan()[0], call.plan(tuned=True)[0]]
     trials = Trials(call, plans[0])
-    runs = [trials.prepare(planned) for planned in plans]
-    calls = trials.calls(runs[0])
+    runs = [trials.prepare(plan) for plan in plans]
+    calls = trials.calls_per_sample(runs[0])
     times = [[trials.sample(run, calls) for run in runs] for _ in range(20)]
     return min(t[0] for t in times), min(t[1] for t in times)
 
@@ -217,34 +236,34 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
 
 
-# what is kept
+# saved schedules
 
 
 def _show() -> int:
     from ..runtime.tuning import store
 
-    every = store.entries()
-    if not any(every.values()):
+    entries_by_device = store.entries()
+    if not any(entries_by_device.values()):
         print(f"nothing is kept{'' if store.path() else ': the cache is off (WEFTGRAD_CACHE)'}")
         return 0
-    for device, entries in every.items():
+    for device, entries in entries_by_device.items():
         print(Style()("heading", device))
-        rows = [[key, *_kept(entry)] for key, entry in sorted(entries.items())]
+        rows = [[key, *_format_entry(entry)] for key, entry in sorted(entries.items())]
         print(table(rows, ("call", "before", "after", "schedule"), Style()), end="\n\n")
     return 0
 
 
-def _kept(entry: dict[str, Any]) -> Iterable[str]:
+def _format_entry(entry: dict[str, Any]) -> Iterable[str]:
     choice = entry["choice"]
-    found = {} if choice is None else {k: tuple(v) if isinstance(v, list) else v for k, v in choice.items()}
-    shown = ", ".join(f"{k} {_value(v)}" for k, v in sorted(found.items())) or "as shipped"
-    return _time(entry.get("before", 0.0)), _time(entry.get("after", 0.0)), shown
+    values = {} if choice is None else {k: tuple(v) if isinstance(v, list) else v for k, v in choice.items()}
+    text = ", ".join(f"{k} {_value(v)}" for k, v in sorted(values.items())) or "as shipped"
+    return _time(entry.get("before", 0.0)), _time(entry.get("after", 0.0)), text
 
 
 def _clear(options: argparse.Namespace) -> int:
     from ..runtime.tuning import store
 
-    only = schedules.device_key(to_device(options.device).driver) if options.device else None
-    print(f"{store.clear(only)} tuned schedules forgotten")
+    device_key = schedules.device_key(to_device(options.device).driver) if options.device else None
+    print(f"{store.clear(device_key)} tuned schedules forgotten")
     schedules.forget()
     return 0

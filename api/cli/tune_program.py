@@ -1,4 +1,4 @@
-"""Whether what was tuned makes a program faster: tried call by call within it, and by processes that run all of it."""
+"""Check that tuned schedules make a program faster: call by call inside one run, and by timing whole runs."""
 
 from __future__ import annotations
 
@@ -10,112 +10,125 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..runtime.tuning.evidence import Evidence, weigh
+from ..runtime.tuning.evidence import Evidence, compare_samples
 
-__all__ = ["tried", "verify"]
+__all__ = ["drop_slower", "verify"]
 
-_PAIRS = 8  # of calls in the program that are evidence
-_LEAST = 0.01  # the part by which calls must be faster there
-_RUNS = (6, 12)  # runs of the whole program in each setting, at least and at most
-_SECONDS = 60.0  # that more than the least should take
-_CERTAIN = 0.02  # of 6 pairs all must be won, of 12 ten
-_STEADY = 0.005  # the part by which a program is faster, or slower, at least
+_MIN_CALL_PAIRS = 8  # pairs of a shipped and a tuned call that are enough evidence
+_MIN_CALL_GAIN = 0.01  # a call must be faster by this fraction inside the program
+_PROGRAM_RUNS = (6, 12)  # minimum and maximum runs of the whole program in each setting
+_MAX_RUN_SECONDS = 60.0  # no runs beyond the minimum after so much time
+_MAX_P_VALUE = 0.02  # sign test: all of 6 pairs must be won, or 10 of 12
+_MIN_PROGRAM_GAIN = 0.005  # smaller changes of a program's time are not reported
 
-Found = list[tuple[Any, Any]]
+Outcomes = list[tuple[Any, Any]]
 
 
-def tried(program: Sequence[str], outcomes: Found) -> Found:
-    """Run the program with what is shipped and what was found by turns, and drop what is not faster there; the outcomes
-    that are left, in their order. What is not called often enough to tell is left as it is."""
+def drop_slower(program: Sequence[str], outcomes: Outcomes) -> Outcomes:
+    """Run the program with shipped and tuned schedules in alternation, and drop schedules that are not faster there.
+
+    Returns:
+        The outcomes, in their order, without the dropped schedules. Calls that are too rare to decide keep theirs.
+    """
     from ..runtime.tuning import search
-    from ..runtime.tuning.program import trial_of
+    from ..runtime.tuning.program import run_trial
 
     better = {key for _, outcome in outcomes for key, choice in outcome.choices.items() if choice}
     if not better:
         return outcomes
-    print(f"running {program[0]} with what is shipped and what was found by turns", flush=True)
-    evidence = trial_of(program, better).evidence(_PAIRS)
-    refuted = {key for key, found in evidence.items() if not _holds(found)}
-    before = sum(seconds for key, found in evidence.items() for _, seconds in found)
-    gained = sum(
-        seconds * (1 - 1 / each.gain)
-        for key, found in evidence.items() if key not in refuted for each, seconds in found
+    print(f"running {program[0]} with the shipped and the new schedules in alternation", flush=True)
+    evidence = run_trial(program, better).evidence(_MIN_CALL_PAIRS)
+    refuted = {key for key, samples in evidence.items() if not _is_confirmed(samples)}
+    shipped_seconds = sum(seconds for key, samples in evidence.items() for _, seconds in samples)
+    saved_seconds = sum(
+        seconds * (1 - 1 / comparison.gain)
+        for key, samples in evidence.items() if key not in refuted for comparison, seconds in samples
     )  # fmt: skip
-    unknown = len(better) - len(evidence)
+    unmeasured = len(better) - len(evidence)
     print(
         f"of {len(better)} choices {len(evidence) - len(refuted)} are faster there, {len(refuted)} are not and are "
-        f"dropped{f', {unknown} are called too seldom to tell' if unknown else ''}; "
-        f"saved: {gained * 1e3:.1f} of {before * 1e3:.1f} ms that these calls take as shipped"
+        f"dropped{f', {unmeasured} are called too seldom to tell' if unmeasured else ''}; "
+        f"saved: {saved_seconds * 1e3:.1f} of {shipped_seconds * 1e3:.1f} ms that these calls take as shipped"
     )
-    left: Found = []
+    remaining: Outcomes = []
     for use, outcome in outcomes:
         if refuted & {key for key, choice in outcome.choices.items() if choice}:
             choices = {key: None if key in refuted else choice for key, choice in outcome.choices.items()}
-            outcome = replace(outcome, choices=choices, after=outcome.before)
-            search.keep([outcome])
-        left.append((use, outcome))
-    return left
+            outcome = replace(outcome, choices=choices, candidate_seconds=outcome.baseline_seconds)
+            search.keep_outcomes([outcome])
+        remaining.append((use, outcome))
+    return remaining
 
 
-def _holds(found: list[tuple[Evidence, float]]) -> bool:
-    """Whether what the search found significant shows in the program too: for the calls that take the most, in most of
-    their turns, and for all of them together."""
-    most, _ = max(found, key=lambda each: each[1])
-    whole = sum(seconds for _, seconds in found)
-    shows = most.gain >= 1 + _LEAST and 2 * most.wins > most.stretches
-    return shows and sum(seconds / each.gain for each, seconds in found) < whole
+def _is_confirmed(samples: list[tuple[Evidence, float]]) -> bool:
+    """Return True if a schedule is faster in the program: for its costliest call in most blocks, and in total."""
+    heaviest, _ = max(samples, key=lambda sample: sample[1])
+    total_seconds = sum(seconds for _, seconds in samples)
+    is_faster = heaviest.gain >= 1 + _MIN_CALL_GAIN and 2 * heaviest.wins > heaviest.blocks
+    return is_faster and sum(seconds / sample.gain for sample, seconds in samples) < total_seconds
 
 
-def verify(program: Sequence[str], outcomes: Found) -> None:
-    """Run the program without and with what is kept, in turns, and say whether it is faster. What makes it slower is
-    forgotten."""
-    wall, processor = _runs(program)
+def verify(program: Sequence[str], outcomes: Outcomes) -> None:
+    """Time whole runs with the shipped and the saved schedules in alternation, and print whether the program is faster.
+
+    Saved schedules that make it slower are deleted.
+    """
+    wall, processor = _time_runs(program)
     if not wall:
         return
     verdicts = []
-    for what, (off, use) in (("wall time", wall), ("processor time", processor)):
-        found, other = weigh(off, use), weigh(use, off)
+    for clock, (shipped, tuned) in (("wall time", wall), ("processor time", processor)):
+        speedup, slowdown = compare_samples(shipped, tuned), compare_samples(tuned, shipped)
         verdict = "no significant change"
-        if found.faster(_STEADY, _CERTAIN):
-            verdict = f"{found.gain:.2f}x faster"
-        elif other.faster(_STEADY, _CERTAIN):
-            verdict = f"{other.gain:.2f}x slower"
+        if speedup.is_faster(_MIN_PROGRAM_GAIN, _MAX_P_VALUE):
+            verdict = f"{speedup.gain:.2f}x faster"
+        elif slowdown.is_faster(_MIN_PROGRAM_GAIN, _MAX_P_VALUE):
+            verdict = f"{slowdown.gain:.2f}x slower"
         verdicts.append(verdict)
         print(
-            f"{what}: least {found.before:.2f} s as shipped, {found.after:.2f} s tuned, less in {found.wins} of "
-            f"{found.stretches} pairs: {verdict}"
+            f"{clock}: least {speedup.baseline_seconds:.2f} s as shipped, {speedup.candidate_seconds:.2f} s tuned, "
+            f"less in {speedup.wins} of {speedup.blocks} pairs: {verdict}"
         )
-    slower = any("slower" in verdict for verdict in verdicts)
-    if slower and not any("faster" in verdict for verdict in verdicts):
+    is_slower = any("slower" in verdict for verdict in verdicts)
+    if is_slower and not any("faster" in verdict for verdict in verdicts):
         _forget(outcomes)
-        print(f"{program[0]} is slower with it: what was found is forgotten")
+        print(f"{program[0]} is slower with the new schedules: they are deleted")
 
 
-def _runs(program: Sequence[str]) -> tuple[Any, Any]:
-    """Seconds of whole runs by the clock, and those that processors worked, as shipped and tuned; starting included."""
+def _time_runs(program: Sequence[str]) -> tuple[Any, Any]:
+    """Return wall and processor seconds of whole runs, each as (shipped, tuned) lists; start-up is included."""
     wall: tuple[list[float], list[float]] = ([], [])
     processor: tuple[list[float], list[float]] = ([], [])
-    print(f"running {program[0]} as shipped and tuned by turns, {_RUNS[0]} times each at least", flush=True)
+    print(
+        f"running {program[0]} as shipped and tuned in alternation, at least {_PROGRAM_RUNS[0]} times each", flush=True
+    )
     begin = time.perf_counter()
-    for number in range(2 * _RUNS[1]):
-        if number >= 2 * _RUNS[0] and number % 2 == 0 and time.perf_counter() - begin > _SECONDS:
+    for number in range(2 * _PROGRAM_RUNS[1]):
+        if number >= 2 * _PROGRAM_RUNS[0] and number % 2 == 0 and time.perf_counter() - begin > _MAX_RUN_SECONDS:
             break
         tuned = (number + 1) // 2 % 2
-        before, start = os.times(), time.perf_counter()
+        times_before, start = os.times(), time.perf_counter()
         environment = {**os.environ, "WEFTGRAD_TUNE": ("off", "use")[tuned]}
-        done = subprocess.run([sys.executable, *program], env=environment, check=False, stdout=subprocess.DEVNULL)
-        took, after = time.perf_counter() - start, os.times()
-        if done.returncode:
-            print(f"{program[0]} ended with status {done.returncode}: nothing can be said of it")
+        process = subprocess.run([sys.executable, *program], env=environment, check=False, stdout=subprocess.DEVNULL)
+        wall_seconds, times_after = time.perf_counter() - start, os.times()
+        if process.returncode:
+            print(f"{program[0]} ended with status {process.returncode}: nothing can be concluded")
             return (), ()
-        wall[tuned].append(took)
-        worked = after.children_user + after.children_system - before.children_user - before.children_system
-        processor[tuned].append(worked)
+        wall[tuned].append(wall_seconds)
+        processor_seconds = (
+            times_after.children_user
+            + times_after.children_system
+            - times_before.children_user
+            - times_before.children_system
+        )
+        processor[tuned].append(processor_seconds)
     return wall, processor
 
 
-def _forget(outcomes: Found) -> None:
+def _forget(outcomes: Outcomes) -> None:
     from ..runtime.tuning import search
 
     for _, outcome in outcomes:
-        search.keep([replace(outcome, choices=dict.fromkeys(outcome.choices), after=outcome.before)])
+        search.keep_outcomes(
+            [replace(outcome, choices=dict.fromkeys(outcome.choices), candidate_seconds=outcome.baseline_seconds)]
+        )

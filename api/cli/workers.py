@@ -1,7 +1,7 @@
-"""Processes of their own that Ctrl-C ends without a word.
+"""Worker processes that end silently on Ctrl-C.
 
-A terminal sends SIGINT to every process of the foreground, and one that is still importing when it comes prints a
-traceback. So workers start with the signal held back, and let it through once they can end quietly: by its default.
+A terminal sends SIGINT to every process in the foreground, and a worker that is still importing would print a
+traceback. So workers start with SIGINT blocked, and unblock it with its default action once they can end silently.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
-__all__ = ["interruptible", "interrupts_held", "spread"]
+__all__ = ["block_sigint", "map_in_processes", "restore_sigint"]
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Around the start of workers, which inherit the hold. An interrupt of this process waits for the end of it.
+def block_sigint() -> Iterator[None]:
+    """Block SIGINT while workers start, so that they inherit the mask. Deliver an interrupt of this process afterwards.
 
-    The mask is what workers inherit. It does not spare this thread: the signal may be taken by one of a driver's, and
-    Python then raises here.
+    The mask alone does not protect this thread: a driver's thread may receive the signal, and Python then raises
+    `KeyboardInterrupt` here. So the handler is replaced too.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     handler = signal.getsignal(signal.SIGINT)
-    deferred = callable(handler) and threading.current_thread() is threading.main_thread()
-    came: list[Any] = []
+    defers_interrupt = callable(handler) and threading.current_thread() is threading.main_thread()
+    events: list[Any] = []
     try:
-        if deferred:
-            signal.signal(signal.SIGINT, lambda *event: came.append(event))
+        if defers_interrupt:
+            signal.signal(signal.SIGINT, lambda *event: events.append(event))
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if deferred:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
+        if defers_interrupt:
             signal.signal(signal.SIGINT, handler)
-    if came and callable(handler):
-        handler(*came[0])
+    if events and callable(handler):
+        handler(*events[0])
 
 
-def interruptible() -> None:
-    """In a worker: from here on, also for an interrupt that came before, SIGINT ends the process."""
+def restore_sigint() -> None:
+    """Let SIGINT end this worker process from now on, also one that arrived while it was blocked."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def spread(work: Callable[[Any], Any], items: Iterable[Any], jobs: int, chunk: int) -> Iterator[Any]:
-    """`work` of each item, in order, by `jobs` processes that are given `chunk` items at a time.
+def map_in_processes(work: Callable[[Any], Any], items: Iterable[Any], jobs: int, chunk: int) -> Iterator[Any]:
+    """Yield `work(item)` of each item, in order, computed by `jobs` processes in chunks of `chunk` items.
 
-    They are spawned: a forked child could not use a driver that this process has open.
+    The processes are spawned, because a forked child cannot use a driver that this process has opened.
     """
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=interruptible) as pool:
-        with interrupts_held():
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=restore_sigint) as pool:
+        with block_sigint():
             results = pool.map(work, items, chunksize=chunk)
         yield from results

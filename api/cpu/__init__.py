@@ -1,4 +1,4 @@
-"""`weftgrad.cpu`: the device `cpu`, under PyTorch's names."""
+"""`weftgrad.cpu`: the device `cpu`, with the names of `torch.cpu`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize
 
 
 def is_available() -> bool:
-    """There is always a CPU."""
+    """Return True: there is always a CPU."""
     return True
 
 
 def device_count() -> int:
-    """1: all cores are one device."""
+    """Return 1: all cores are one device."""
     return 1
 
 
 def current_device() -> str:
-    """`"cpu"`."""
+    """Return `"cpu"`."""
     return "cpu"
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for all work on the CPU. (PyTorch's CPU never has any pending.)"""
+    """Wait until all work on the CPU is done. (PyTorch's CPU ops are synchronous; ours may not be.)"""
     streams.synchronize(to_device("cpu"))

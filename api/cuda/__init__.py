@@ -1,7 +1,7 @@
-"""`weftgrad.cuda`: NVIDIA's GPUs, under PyTorch's names.
+"""`weftgrad.cuda`: NVIDIA GPUs, with the names of `torch.cuda`.
 
-A device may be given as a number, a name or a device; left out, it is the default device where that is a GPU, else
-`cuda:0`.
+A `device` argument is an index, a name, a `Device` or None. None stands for the default device if that is a GPU, else
+for the current CUDA device (`cuda:0` until `set_device` changes it).
 """
 
 from __future__ import annotations
@@ -35,64 +35,68 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _place(device: Any) -> Device:
+def _resolve_device(device: Any) -> Device:
     if device is None:
-        chosen = default_device()
-        return chosen if chosen.type == "cuda" else current_of_type("cuda")
-    found = to_device(device)
-    if found.type != "cuda":
-        raise ArgumentError(f"{found} is no CUDA device; name one as 'cuda:0', or by its number")
-    return found
+        default = default_device()
+        return default if default.type == "cuda" else current_of_type("cuda")
+    resolved = to_device(device)
+    if resolved.type != "cuda":
+        raise ArgumentError(f"{resolved} is no CUDA device; name one as 'cuda:0', or by its number")
+    return resolved
 
 
 def is_available() -> bool:
-    """Whether there is a GPU, with its driver, that this process may use."""
+    """Return whether there is a GPU with a driver that this process can use."""
     return bool(cuda_devices())
 
 
 def device_count() -> int:
-    """The number of GPUs."""
+    """Return the number of GPUs."""
     return len(cuda_devices())
 
 
 def current_device() -> int:
-    """The number of the GPU that is meant where none is named."""
-    return int(_place(None).index or 0)
+    """Return the index of the GPU that functions use if `device` is None."""
+    return int(_resolve_device(None).index or 0)
 
 
 def set_device(device: Any) -> None:
-    """Let `"cuda"` alone mean this GPU: a number, a name or a device. A negative number does nothing."""
+    """Make a GPU the current one: `"cuda"` without an index then refers to it.
+
+    Args:
+        device: An index, a name or a `Device`. A negative index changes nothing.
+    """
     if isinstance(device, int) and device < 0:
         return
-    place = _place(device)
-    place.driver  # noqa: B018  raises where there is no such GPU
-    set_current_of_type(place)
+    gpu = _resolve_device(device)
+    gpu.driver  # noqa: B018  raises if there is no such GPU
+    set_current_of_type(gpu)
 
 
 @contextmanager
 def device(device: Any) -> Iterator[None]:
-    """Inside, `"cuda"` alone means this GPU: a number, a name or a device; None or a negative number change nothing."""
-    before = current_of_type("cuda")
+    """Make a GPU the current one inside a `with` block. None or a negative index changes nothing."""
+    previous = current_of_type("cuda")
     if device is not None:
         set_device(device)
     try:
         yield
     finally:
-        set_current_of_type(before)
+        set_current_of_type(previous)
 
 
 def is_initialized() -> bool:
-    """Whether a GPU has been used."""
+    """Return whether this process has opened a GPU."""
     return any(to_device(f"cuda:{info.index}")._driver is not None for info in cuda_devices())
 
 
 def init() -> None:
-    """Nothing: a GPU is opened when it is first used."""
+    """Do nothing: a GPU is opened when it is first used."""
 
 
 @dataclass(frozen=True)
 class Properties:
-    """What a GPU is. Memory and shared memory (of one block) are bytes."""
+    """Properties of a GPU. Memory, and shared memory per block, are in bytes."""
 
     name: str
     major: int
@@ -103,106 +107,106 @@ class Properties:
 
 
 def get_device_properties(device: Any = None) -> Properties:
-    """Name, compute capability, memory and size of a GPU."""
-    info = _place(device).driver.info  # type: ignore[attr-defined]
+    """Return name, compute capability, memory and number of multiprocessors of a GPU."""
+    info = _resolve_device(device).driver.info  # type: ignore[attr-defined]
     return Properties(info.name, info.sm // 10, info.sm % 10, info.memory, info.multiprocessors, info.shared_memory)
 
 
 def get_device_name(device: Any = None) -> str:
-    """A GPU's name."""
+    """Return a GPU's name."""
     return get_device_properties(device).name
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """A GPU's compute capability: (9, 0)."""
-    found = get_device_properties(device)
-    return found.major, found.minor
+    """Return a GPU's compute capability, such as `(9, 0)`."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
 
 
 def is_bf16_supported() -> bool:
-    """Whether GPUs calculate in bfloat16: all that kernels run on do."""
+    """Return whether there is a GPU. Every GPU that runs our kernels supports bfloat16."""
     return is_available()
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """(free, total) bytes of a GPU's memory, whoever uses it."""
-    return _place(device).driver.memory_info()  # type: ignore[attr-defined,no-any-return]
+    """Return the (free, total) bytes of a GPU's memory, counting all processes."""
+    return _resolve_device(device).driver.memory_info()  # type: ignore[attr-defined,no-any-return]
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for all work on a GPU."""
-    streams.synchronize(_place(device))
+    """Wait until all work on a GPU is done."""
+    streams.synchronize(_resolve_device(device))
 
 
 def current_stream(device: Any = None) -> streams.Stream:
-    """The stream on which this thread's work goes."""
-    return streams.current_stream(_place(device))
+    """Return the stream on which this thread queues work for a GPU."""
+    return streams.current_stream(_resolve_device(device))
 
 
 def default_stream(device: Any = None) -> streams.Stream:
-    """The stream on which work goes unless another is chosen."""
-    return streams.default_stream(_place(device))
+    """Return the stream on which a GPU's work is queued unless another stream is current."""
+    return streams.default_stream(_resolve_device(device))
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Counters of a GPU's pools; without a GPU there are none."""
-    return streams.memory_stats(_place(device)) if is_available() else {}
+    """Return the counters of a GPU's memory pools; an empty dict without a GPU."""
+    return streams.memory_stats(_resolve_device(device)) if is_available() else {}
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in use by tensors."""
+    """Return the number of bytes that tensors use."""
     return memory_stats(device).get("allocated", 0)
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes in use at once since the last `reset_peak_memory_stats`."""
+    """Return the peak of `memory_allocated` since the last `reset_peak_memory_stats`."""
     return memory_stats(device).get("allocated_peak", 0)
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes held from the driver."""
+    """Return the number of bytes allocated from the driver, whether tensors use them or the pools cache them."""
     return memory_stats(device).get("reserved", 0)
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes held from the driver at once."""
+    """Return the peak of `memory_reserved` since the last `reset_peak_memory_stats`."""
     return memory_stats(device).get("reserved_peak", 0)
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Start peaks anew."""
-    streams.reset_peak_memory_stats(_place(device))
+    """Reset the peak counters to the current values."""
+    streams.reset_peak_memory_stats(_resolve_device(device))
 
 
 def empty_cache() -> None:
-    """Give the cached memory of every GPU in use back to its driver."""
+    """Return the cached memory of every opened GPU to its driver."""
     for info in cuda_devices():
-        place = to_device(f"cuda:{info.index}")
-        if place._driver is not None:
-            streams.empty_cache(place)
+        gpu = to_device(f"cuda:{info.index}")
+        if gpu._driver is not None:
+            streams.empty_cache(gpu)
 
 
 class Stream(streams.Stream):
-    """An order of work on a GPU. priority: lower numbers go first (-5 to 0 on most GPUs)."""
+    """A queue of work on a GPU. Work with a lower `priority` number runs first (-5 to 0 on most GPUs)."""
 
     def __init__(self, device: Any = None, priority: int = 0):
-        place = _place(device)
-        super().__init__(place, _stream=place.driver.new_stream(priority))  # type: ignore[call-arg]
+        gpu = _resolve_device(device)
+        super().__init__(gpu, _stream=gpu.driver.new_stream(priority))  # type: ignore[call-arg]
 
 
 class Event(streams.Event):
-    """A point in a GPU's stream. With `enable_timing`, the time between two of them can be read."""
+    """A point in a GPU's stream. With `enable_timing`, the time between two events can be measured."""
 
-    def _place(self) -> Device:
-        return self.device or entered_device("cuda") or _place(None)
+    def _resolve_device(self) -> Device:
+        return self.device or entered_device("cuda") or _resolve_device(None)
 
 
 class CUDAGraph:
-    """Work that was captured once and is replayed as one launch, with the memory that it had then.
+    """Work that is captured once and then replayed as one launch, always with the same memory.
 
-    Run what is to be captured once before, so that its kernels are compiled. Inside a capture nothing runs, so nothing
-    can be waited for or read; results have their values after a replay, and lie in the same place after each. What
-    the work reads is written to in place (`copy_`) between replays.
+    Run the work once before capturing it, so that its kernels are compiled. Nothing runs during the capture, so results
+    cannot be read and events cannot be waited for. Each replay writes the results to the same addresses. To change the
+    inputs between replays, write to them in place (`copy_`).
     """
 
     def __init__(self) -> None:
@@ -210,75 +214,75 @@ class CUDAGraph:
         self._stream: Any = None
 
     def capture_begin(self) -> None:
-        """Capture the work of the current stream from now on. `cuda.graph` does this on a stream of its own."""
-        self._begin(_stream_of(_place(None)))
+        """Start to capture the work of the current stream. `cuda.graph` captures on a separate stream instead."""
+        self._begin(_stream_of(_resolve_device(None)))
 
-    def _begin(self, chosen: Any) -> None:
+    def _begin(self, capture_stream: Any) -> None:
         if self._graph is not None or self._stream is not None:
             raise CaptureError("this graph has been captured, or is being; call reset() first")
-        chosen.begin_capture()
-        self._stream = chosen
+        capture_stream.begin_capture()
+        self._stream = capture_stream
 
     def capture_end(self) -> None:
-        """End the capture; from now on the graph can be replayed."""
+        """End the capture. The graph can then be replayed."""
         if self._stream is None:
             raise CaptureError("capture_end: this graph is not being captured")
-        chosen, self._stream = self._stream, None
-        self._graph = chosen.end_capture()
+        capture_stream, self._stream = self._stream, None
+        self._graph = capture_stream.end_capture()
 
     def abort(self) -> None:
-        """End the capture and forget it."""
+        """End the capture and discard it."""
         if self._stream is not None:
-            chosen, self._stream = self._stream, None
-            chosen.abort_capture()
+            capture_stream, self._stream = self._stream, None
+            capture_stream.abort_capture()
 
     def replay(self) -> None:
-        """Queue all of the work on the current stream."""
+        """Queue the captured work on the current stream."""
         if self._graph is None:
             raise CaptureError("replay: nothing was captured")
         self._graph.replay(_stream_of(self._graph.driver.device))
 
     def reset(self) -> None:
-        """Forget the work, and free its memory once it is not in use."""
+        """Discard the captured work, and free its memory once it is not in use."""
         self.abort()
         self._graph = None
 
 
 @contextmanager
 def graph(cuda_graph: CUDAGraph, pool: Any = None, stream: streams.Stream | None = None) -> Iterator[None]:
-    """Capture what runs inside into `cuda_graph`, on `stream` (default: one of its own)."""
+    """Capture the work inside a `with` block into `cuda_graph`, on `stream` (default: a new one)."""
     if pool is not None:
         raise ArgumentError("graph: a graph has a pool of its own; memory is not shared with another's")
-    chosen = stream or Stream()
-    gc.collect()  # what dies inside a capture is freed inside it
-    chosen.wait_stream(streams.current_stream(chosen.device))
-    with chosen:
-        cuda_graph._begin(chosen._stream)
+    capture_stream = stream or Stream()
+    gc.collect()  # leaves the collector little memory to free during the capture
+    capture_stream.wait_stream(streams.current_stream(capture_stream.device))
+    with capture_stream:
+        cuda_graph._begin(capture_stream._stream)
         try:
             yield
         except BaseException:
             cuda_graph.abort()
             raise
         cuda_graph.capture_end()
-    streams.current_stream(chosen.device).wait_stream(chosen)
+    streams.current_stream(capture_stream.device).wait_stream(capture_stream)
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether the work of this thread's stream is captured instead of run."""
-    place = _place(None)
-    return place._driver is not None and _stream_of(place).capture is not None
+    """Return whether the work of this thread's stream is being captured instead of run."""
+    gpu = _resolve_device(None)
+    return gpu._driver is not None and _stream_of(gpu).capture is not None
 
 
-# Random numbers: one generator draws for every device, and these name it as PyTorch names those of GPUs ---------------
+# Random numbers: PyTorch's functions; all devices share one generator ------------------------------------------------
 
 
 def manual_seed(seed: int) -> None:
-    """Start the default generator's stream of `seed`."""
+    """Seed the default generator."""
     default_generator.manual_seed(seed)
 
 
 def seed() -> None:
-    """Start the default generator at a seed of the operating system's choice."""
+    """Seed the default generator from the operating system's entropy."""
     default_generator.seed()
 
 
@@ -286,26 +290,26 @@ manual_seed_all, seed_all = manual_seed, seed
 
 
 def initial_seed() -> int:
-    """The default generator's seed."""
+    """Return the default generator's seed."""
     return default_generator.initial_seed()
 
 
 def get_rng_state(device: Any = "cuda") -> Tensor:
-    """The default generator's state, which is every device's."""
+    """Return the default generator's state, which all devices share."""
     return default_generator.get_state()
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """The state, once for each GPU."""
+    """Return the default generator's state, once for each GPU."""
     return [default_generator.get_state() for _ in cuda_devices()]
 
 
 def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
-    """Continue from a state of the default generator."""
+    """Set the state of the default generator."""
     default_generator.set_state(new_state)
 
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Continue from the first of these states: they are one generator's."""
+    """Set the default generator's state to the first of `new_states`: all devices share one generator."""
     for state in list(new_states)[:1]:
         default_generator.set_state(state)

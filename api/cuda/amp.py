@@ -1,4 +1,4 @@
-"""`weftgrad.cuda.amp`: `weftgrad.amp` for GPUs, with the signatures that PyTorch's has."""
+"""`weftgrad.cuda.amp`: `weftgrad.amp` for GPUs, with the signatures of `torch.cuda.amp`."""
 
 from __future__ import annotations
 

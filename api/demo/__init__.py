@@ -1,1 +1,1 @@
-"""The demo behind `weftgrad demo`, and the small data set it learns from."""
+"""The demo of `weftgrad demo`, and the small data set that it learns."""

@@ -1,4 +1,4 @@
-"""`weftgrad demo` on the command line. Nothing is imported before it runs."""
+"""The command `weftgrad demo`. The demo itself is imported only when the command runs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ def _count(text: str) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The demo's options."""
+    """Add the demo's options to a parser."""
     parser.add_argument(
         "--epochs", type=_count, default=15, help="how often to go through the training images (default: 15)"
     )
-    parser.add_argument(
-        "--steps", type=_count, default=None, help="batches an epoch, for slow devices (default: all there are)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of weights, order and dropout (default: 0)")
-    parser.add_argument("--device", default=None, help="cpu, opencl:0, … (default: the best present)")
+    parser.add_argument("--steps", type=_count, default=None, help="batches per epoch, for slow devices (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights, order and dropout (default: 0)")
+    parser.add_argument("--device", default=None, help="cpu, opencl:0, … (default: the default device)")
     parser.add_argument(
         "--output", default="weftgrad-demo.png", help="the picture to write; '' for none (default: weftgrad-demo.png)"
     )

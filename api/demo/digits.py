@@ -1,4 +1,4 @@
-"""Handwritten digits: 1,797 images of 8 x 8 pixels, small enough to travel inside the package.
+"""Handwritten digits: 1,797 images of 8 x 8 pixels, small enough to ship inside the package.
 
 The data are the test set of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998, UCI Machine
 Learning Repository, CC BY 4.0); `DIGITS.md` beside this file says how `digits.npz` was made.
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 CLASSES = 10
 SIDE = 8
 LEVELS = 16
-"""Grey levels run from 0 to this one, both included."""
+"""The highest grey level; levels run from 0 to this one."""
 TRAINING_IMAGES = 1437
-"""The first so many of the stored order are for training (80 %), the other 360 for testing."""
+"""Images for training (80 %): the first ones in the stored order. The other 360 are for testing."""
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]

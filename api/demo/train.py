@@ -1,4 +1,4 @@
-"""The demo: a small convolutional network learns handwritten digits, and says what that cost.
+"""The demo: train a small convolutional network on handwritten digits, and report speed and memory.
 
 weftgrad demo [--epochs N] [--steps N] [--seed N] [--device D] [--output FILE.png]
 """
@@ -41,14 +41,27 @@ from . import digits
 __all__ = ["Report", "main", "model", "train"]
 
 EPOCHS = 15
-BATCH = 64
-RATE = 1e-2
+BATCH_SIZE = 64
+LEARNING_RATE = 1e-2
 
 
 @dataclass
 class Report:
-    """What a training run did. losses: of every batch. samples_per_second: after the first
-    epoch. driver_allocations: segments taken from the driver, by epoch."""
+    """The result of a training run.
+
+    Attributes:
+        device: The driver's name and the device.
+        accuracy: The fraction of test images that are classified correctly.
+        losses: The loss of every batch.
+        guesses: The predicted class of every test image.
+        samples_per_second: The training speed, without the first epoch.
+        build_seconds: Time to load the data and compile kernels.
+        train_seconds: Time of all epochs.
+        launches: Number of kernel launches.
+        peak: Peak bytes in use by tensors.
+        reserved: Peak bytes allocated from the driver.
+        driver_allocations: Number of allocations from the driver in each epoch.
+    """
 
     device: str = ""
     accuracy: float = 0.0
@@ -64,16 +77,16 @@ class Report:
 
 
 def model(device: Device) -> nn.Module:
-    """Two convolutions and a linear layer: 8 x 8 grey images to ten classes."""
-    made = nn.Sequential(
+    """Return the network: two convolutions and a linear layer, from `(N, 1, 8, 8)` images to ten classes."""
+    network = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 64, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(),
         nn.Dropout(0.5), nn.Linear(64 * 16, digits.CLASSES),
     )  # fmt: skip
-    return made.to(device)
+    return network.to(device)
 
 
 def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) -> Any:
-    """One batch: its loss, a 0-d tensor that nobody has waited for."""
+    """Train on one batch, and return its loss, a 0-d tensor, without waiting for it."""
     loss = F.cross_entropy(net(images), labels, label_smoothing=0.1)
     optimizer.zero_grad()
     loss.backward()  # type: ignore[attr-defined]
@@ -81,22 +94,22 @@ def _step(net: nn.Module, optimizer: optim.Optimizer, images: Any, labels: Any) 
     return loss.detach()  # type: ignore[attr-defined]
 
 
-def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH) -> None:
-    """Compile the kernels of training all at once, on every core; a later run finds them in the cache.
+def prepare(device: Device, images: Any, labels: Any, batch_size: int = BATCH_SIZE) -> None:
+    """Compile the kernels of training ahead, on all cores. Later runs find them in the cache.
 
-    A step is called with launches only listed, and what it asked for is built in batches.
+    Runs one step while launches are only listed, and builds the listed kernels in batches.
     """
-    from ..cli.samples import collecting
+    from ..cli.samples import capture_steps
 
     driver: Any = device.driver
-    with fork_rng(), collecting(device) as steps:
+    with fork_rng(), capture_steps(device) as steps:
         net = model(device)
         optimizer = optim.AdamW(net.parameters())
         batch = next(iter(DataLoader(TensorDataset(images, labels), batch_size)))
         _step(net, optimizer, *batch)
         with no_grad():
             net.eval()(zeros((len(labels) // 4, *images.shape[1:]), device=device)).argmax(1)
-    if driver.target == "triton":  # which compiles a step, not only its kernel
+    if driver.target == "triton":  # Triton compiles a kernel for a step's geometry
         driver.build(list(dict.fromkeys(steps)))
     else:
         driver.build(list(dict.fromkeys(step.instance for step in steps)))
@@ -111,33 +124,41 @@ def train(
     progress: Any = None,
     *,
     steps: int | None = None,
-    batch_size: int = BATCH,
+    batch_size: int = BATCH_SIZE,
 ) -> Report:
-    """Train from `seed`, test, and measure. `progress(epoch, batch, batches, loss)` is called now and then.
+    """Train, test, and measure.
 
-    An epoch is all whole batches of `batch_size` images, or the first `steps` of them.
+    Args:
+        epochs: The number of epochs.
+        seed: The seed of weights, order and dropout.
+        device: The device; None: the default one.
+        progress: Called as `progress(epoch, batch, batches, loss)` every four batches and after each epoch.
+        steps: The number of batches per epoch; None: all full batches.
+        batch_size: The number of images per batch.
     """
-    place = to_device(device)
+    target = to_device(device)
     report = Report()
-    begun = time.perf_counter()
+    start = time.perf_counter()
     train_images, train_labels, test_images, test_labels = digits.load()
-    images, labels = tensor(train_images, dtype=float32, device=place), tensor(train_labels, dtype=int64, device=place)
-    prepare(place, images, labels, batch_size)
+    images, labels = (
+        tensor(train_images, dtype=float32, device=target), tensor(train_labels, dtype=int64, device=target),
+    )  # fmt: skip
+    prepare(target, images, labels, batch_size)
     manual_seed(seed)
-    net = model(place)
+    net = model(target)
     loader = DataLoader(
         TensorDataset(images, labels), batch_size, shuffle=True, drop_last=True, generator=Generator().manual_seed(seed)
     )
     batches = len(loader) if steps is None else min(steps, len(loader))
-    optimizer = optim.AdamW(net.parameters(), lr=RATE)
+    optimizer = optim.AdamW(net.parameters(), lr=LEARNING_RATE)
     schedule = optim.lr_scheduler.OneCycleLR(
-        optimizer, RATE, epochs=epochs, steps_per_epoch=batches, cycle_momentum=False
+        optimizer, LEARNING_RATE, epochs=epochs, steps_per_epoch=batches, cycle_momentum=False
     )
-    report.build_seconds = time.perf_counter() - begun
-    report.device = f"{place.driver.name} ({place})"
-    before = launches(place)
-    held = memory_stats(place)["driver_allocations"]
-    begun = warm = time.perf_counter()
+    report.build_seconds = time.perf_counter() - start
+    report.device = f"{target.driver.name} ({target})"
+    launches_before = launches(target)
+    previous_allocations = memory_stats(target)["driver_allocations"]
+    start = warm = time.perf_counter()
     for epoch in range(epochs):
         losses = []
         for number, batch in enumerate(islice(loader, batches)):
@@ -145,28 +166,28 @@ def train(
             schedule.step()
             if progress is not None and number % 4 == 0:
                 progress(epoch, number, batches, report.losses[-1] if report.losses else float("nan"))
-        report.losses += [loss.item() for loss in losses]  # waits once an epoch
-        now = memory_stats(place)["driver_allocations"]
-        report.driver_allocations.append(now - held)
-        held = now
+        report.losses += [loss.item() for loss in losses]  # waits once per epoch
+        allocations = memory_stats(target)["driver_allocations"]
+        report.driver_allocations.append(allocations - previous_allocations)
+        previous_allocations = allocations
         if epoch == 0 and epochs > 1:
             warm = time.perf_counter()
         if progress is not None:
             progress(epoch, batches, batches, report.losses[-1])
-    synchronize(place)
-    report.train_seconds = time.perf_counter() - begun
+    synchronize(target)
+    report.train_seconds = time.perf_counter() - start
     report.samples_per_second = max(epochs - 1, 1) * batches * batch_size / (time.perf_counter() - warm)
-    report.launches = launches(place) - before
-    report.peak, report.reserved = max_memory_allocated(place), max_memory_reserved(place)
+    report.launches = launches(target) - launches_before
+    report.peak, report.reserved = max_memory_allocated(target), max_memory_reserved(target)
     with no_grad():
-        guesses: Any = net.eval()(tensor(test_images, device=place)).argmax(1)
+        guesses: Any = net.eval()(tensor(test_images, device=target)).argmax(1)
     report.guesses = guesses.tolist()
     report.accuracy = float((guesses.cpu().numpy() == test_labels).mean())
     return report
 
 
 class _Bar:
-    """A line of progress that is written over on a terminal; elsewhere, one line an epoch."""
+    """A progress line that is overwritten on a terminal; on other streams, one line per epoch."""
 
     WIDTH = 24
 
@@ -176,16 +197,16 @@ class _Bar:
         self.begun = time.perf_counter()
 
     def __call__(self, epoch: int, batch: int, batches: int, loss: float) -> None:
-        ended = batch == batches
-        if not self.live and not ended:
+        is_epoch_end = batch == batches
+        if not self.live and not is_epoch_end:
             return
-        done = (epoch + batch / batches) / self.epochs
-        filled = int(done * self.WIDTH)
+        fraction = (epoch + batch / batches) / self.epochs
+        filled = int(fraction * self.WIDTH)
         bar = "=" * filled + ">" * (filled < self.WIDTH) + " " * max(self.WIDTH - filled - 1, 0)
-        shown = "" if loss != loss else f"  loss {loss:.3f}"
-        spent = time.perf_counter() - self.begun
-        text = f"epoch {epoch + 1:2d}/{self.epochs} [{bar}] {100 * done:3.0f} %{shown}  {spent:4.1f} s"
-        end = "\r" if self.live and not (ended and epoch + 1 == self.epochs) else "\n"
+        loss_text = "" if loss != loss else f"  loss {loss:.3f}"
+        elapsed = time.perf_counter() - self.begun
+        text = f"epoch {epoch + 1:2d}/{self.epochs} [{bar}] {100 * fraction:3.0f} %{loss_text}  {elapsed:4.1f} s"
+        end = "\r" if self.live and not (is_epoch_end and epoch + 1 == self.epochs) else "\n"
         print(text, end=end, file=self.stream, flush=True)
 
 
@@ -195,7 +216,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"test accuracy       {100 * report.accuracy:.2f} % of {len(report.guesses)} images"
     yield (
         f"speed               {report.samples_per_second:,.0f} samples/s, {report.train_seconds:.1f} s, "
-        f"kernels built before in {report.build_seconds:.1f} s"
+        f"kernels compiled before in {report.build_seconds:.1f} s"
     )
     yield f"kernels launched    {report.launches:,}"
     share = report.reserved / max(report.peak, 1)
@@ -207,7 +228,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def draw(report: Report, path: Path) -> None:
-    """The loss curve and some predictions as a PNG file; wrong ones come first."""
+    """Draw the loss curve and some predictions, wrong ones first, into a PNG file."""
     import numpy as np
 
     from .picture import Canvas, chart, gallery
@@ -242,7 +263,7 @@ def draw(report: Report, path: Path) -> None:
 
 
 def run(options: Any) -> int:
-    """The command: train, print what it cost, draw. Exit status 0."""
+    """Run the command: train, print the report, draw. Return the exit status 0."""
     report = train(options.epochs, options.seed, options.device, _Bar(options.epochs, sys.stdout), steps=options.steps)
     for line in _lines(report):
         print(line)
@@ -253,7 +274,7 @@ def run(options: Any) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`weftgrad demo` by itself."""
+    """Run the demo with command line arguments, without the `weftgrad` command."""
     import argparse
 
     from .command import add_options

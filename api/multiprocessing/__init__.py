@@ -1,15 +1,15 @@
-"""The standard library's `multiprocessing`, with tensors that are sent through shared memory.
+"""The standard library's `multiprocessing`, with tensors in shared memory.
 
     import weftgrad.multiprocessing as mp
 
-Everything of the standard module is here under the same name. A `cpu` tensor that goes through a queue, a pipe or a
-process's arguments is not copied: its storage moves into shared memory, and a write in one process is seen in the
-other (`sharing` tells how, and how long the memory lives). `x.share_memory_()` moves it ahead, which is what to do
-before several threads use it. Parameters stay parameters and `requires_grad` is kept; gradients are not sent.
+Every name of the standard module is available here. A `cpu` tensor that is sent through a queue, a pipe or a process's
+arguments is not copied: its storage moves into shared memory, and both processes see each other's writes. `sharing`
+explains how, and how long the memory lives. `x.share_memory_()` moves the storage ahead of time; call it before several
+threads use the tensor. Parameters stay parameters and `requires_grad` is preserved; gradients are not sent.
 
-The default start method is `forkserver`, not `fork`: OpenCL and CUDA do not work in a forked process, and the first
-launch in one raises `ForkError`. `set_start_method` changes it for this module alone; `fork` is for processes that run
-no kernel. Since a new process imports the main module, a script must start processes under
+The default start method is `forkserver`, not `fork`, because OpenCL and CUDA do not work in a forked process: the first
+launch there raises `ForkError`. `set_start_method` changes the method for this module only. `fork` is fine for
+processes that run no kernel. A new process imports the main module, so a script must start processes under
 `if __name__ == "__main__":`.
 """
 
@@ -42,13 +42,13 @@ __all__ = [
 
 _install()
 _server: Any = _forkserver._forkserver
-if _server._preload_modules == ["__main__"]:  # unless the program chose others: processes begin with weftgrad there
+if _server._preload_modules == ["__main__"]:  # unless the program set others: new processes then have weftgrad imported
     _server.set_forkserver_preload(["__main__", "weftgrad.utils.data.worker"])
 _STRATEGIES = {"file_descriptor", "file_system"}
 
 
 class Process(_process.BaseProcess):  # type: ignore[no-redef]
-    """A process started by the method that `set_start_method` of this module chose."""
+    """A process that starts by the method set with this module's `set_start_method`."""
 
     _start_method = None
 
@@ -66,19 +66,20 @@ globals().update({name: getattr(_default, name) for name in _standard.__all__ if
 
 
 def get_sharing_strategy() -> str:
-    """`file_descriptor`: how tensors are shared. There is no other way."""
+    """Return `file_descriptor`, the only sharing strategy."""
     return "file_descriptor"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The names that `set_sharing_strategy` takes."""
+    """Return the names that `set_sharing_strategy` accepts."""
     return set(_STRATEGIES)
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted for PyTorch's sake: memory is always passed by descriptors, which nothing can leak.
+    """Accept a strategy of PyTorch, and change nothing: memory is always shared by file descriptors, which cannot leak.
 
-    Raises `ArgumentError` for a name that is no strategy's.
+    Raises:
+        ArgumentError: The strategy is unknown.
     """
     if new_strategy not in _STRATEGIES:
         from ..runtime.errors import ArgumentError

@@ -1,20 +1,20 @@
-"""Storages in shared memory, and how they get from one process to another.
+"""Move storages into shared memory, and send them from one process to another.
 
-**Which memory.** `share` moves storages of `cpu` into a `Segment` (`runtime.shared`): memory behind a file without a
-name. All tensors over a storage move with it, since they find their memory through it. Storages shared together lie in
-one segment, so that a module takes one descriptor and not one a parameter.
+**Memory.** `share` moves `cpu` storages into a `Segment` (`runtime.shared`), which is memory of an anonymous file. All
+tensors over a storage move with it, because they reach their memory through it. Storages that are shared together use
+one segment, so a module needs one file descriptor instead of one per parameter.
 
-**How it is sent.** A pickled tensor holds no data, but the address of this process's `Desk` and a ticket for it. Who
-unpickles it goes to that desk, a Unix socket that a thread serves, shows the ticket, and is handed the segment's
-descriptor. A ticket is good once, and whoever unpickles must do so while the sender lives; a child process that ends
-waits up to `PATIENCE` seconds for its tickets to be used.
+**Sending.** A pickled tensor contains no data, but the address of this process's `Desk` and a ticket. The desk is a
+Unix socket that a thread serves. The receiver connects, sends the ticket, and gets the segment's file descriptor. A
+ticket is valid once, and only while the sender lives. A child process that ends therefore waits up to
+`TICKET_TIMEOUT_SECONDS` for its tickets to be used.
 
-**How long it lives.** References are counted by the kernel alone: each process holds a descriptor and a mapping for as
-long as it has tensors over the segment, and the desk holds them for tickets that were not used yet. When the last
-process lets go, or dies in whatever way, the memory is free. Nothing has a name, so nothing can be left behind.
+**Lifetime of a segment.** The operating system counts the references: each process keeps a descriptor and a mapping as
+long as it has tensors over the segment, and the desk keeps them for unused tickets. The memory is freed when the last
+process closes its descriptor or dies. The file has no name, so it cannot be left behind.
 
-**What stays together.** A segment has a random token, and a process that is sent one it knows gives the storage it has
-already. So views sent apart share memory on the other side too, and a tensor that comes home is itself again.
+**Identity.** Each segment has a random token. A process that receives a segment it already has uses its existing
+storage. So views that are sent separately still share memory, and a tensor that is sent back is the same storage.
 """
 
 from __future__ import annotations
@@ -36,15 +36,24 @@ from ..runtime.shared import PAGE, Segment
 from ..runtime.storage import Hold, Storage
 from ..runtime.tensor import Tensor
 
-__all__ = ["PATIENCE", "Place", "desk", "is_shared", "place_of", "share", "share_tensors", "storage_at"]
+__all__ = [
+    "TICKET_TIMEOUT_SECONDS",
+    "SharedLocation",
+    "desk",
+    "find_location",
+    "is_shared",
+    "share",
+    "share_tensors",
+    "storage_at",
+]
 
-PATIENCE = 5.0
+TICKET_TIMEOUT_SECONDS = 5.0
 _ALIGNMENT = 512
-_TICKET = 16
+_TICKET_BYTES = 16
 
 
-class Place(NamedTuple):
-    """Where a storage lies: nbytes from `offset` on, in the segment of that token."""
+class SharedLocation(NamedTuple):
+    """Where a storage is: `nbytes` bytes from `offset` on, in the segment with this token."""
 
     token: bytes
     offset: int
@@ -53,25 +62,27 @@ class Place(NamedTuple):
 
 
 _lock = threading.RLock()
-_places: WeakKeyDictionary[Storage, Place] = WeakKeyDictionary()
+_locations: WeakKeyDictionary[Storage, SharedLocation] = WeakKeyDictionary()
 _segments: WeakValueDictionary[bytes, Segment] = WeakValueDictionary()
 _storages: WeakValueDictionary[tuple[bytes, int], Storage] = WeakValueDictionary()
 
 
-def place_of(storage: Storage) -> Place | None:
-    """Where a storage lies in shared memory; None if it does not."""
-    return _places.get(storage)
+def find_location(storage: Storage) -> SharedLocation | None:
+    """Return the location of a storage in shared memory; None if it is not shared."""
+    return _locations.get(storage)
 
 
 def is_shared(tensor: Tensor) -> bool:
-    """Whether the tensor's memory can be seen by other processes."""
-    return tensor.storage in _places
+    """Return whether the tensor's memory is shared with other processes."""
+    return tensor.storage in _locations
 
 
 def share_tensors(tensors: Iterable[Tensor]) -> None:
-    """Move the storages of `tensors` into shared memory, those that are not there yet into one segment.
+    """Move the storages of `tensors` into shared memory. Those that are not shared yet go into one segment.
 
-    Raises `DeviceError` for a tensor that is not on `cpu`, `SharedMemoryError` where memory is short.
+    Raises:
+        DeviceError: A tensor is not on `cpu`.
+        SharedMemoryError: There is not enough memory.
     """
     storages = {}
     for tensor in tensors:
@@ -82,7 +93,7 @@ def share_tensors(tensors: Iterable[Tensor]) -> None:
 
 
 def check(tensor: Tensor) -> None:
-    """Raise `DeviceError` for a tensor that is not on `cpu`."""
+    """Raise `DeviceError` if a tensor is not on `cpu`."""
     if tensor.meta.device.type != "cpu":
         raise DeviceError(
             f"a tensor on {tensor.meta.device} cannot be shared between processes: memory of devices stays in the "
@@ -91,83 +102,85 @@ def check(tensor: Tensor) -> None:
 
 
 def share(storages: list[Storage]) -> None:
-    """Move storages of `cpu` into shared memory, in one segment.
+    """Move `cpu` storages into shared memory, in one segment.
 
-    Tensors hold the absolute position of their first element in the storage's buffer, which therefore may not change:
-    a storage that began at byte n of a pool's segment begins at byte n of its new buffer. What is in front of it is
-    other storages' memory, or the hole at the front of the segment, which takes no memory. A NumPy array over a tensor
-    goes on showing the memory it was made of.
+    Tensors store the absolute position of their first element in the storage's buffer, so that position must not
+    change: a storage that began at byte n of a pool's segment begins at byte n of its new buffer. The bytes before it
+    belong to other storages, or to the hole at the front of the segment, which takes no memory. NumPy arrays over the
+    tensors keep the old memory.
     """
     with _lock:
-        moving = [s for s in storages if s not in _places]
-        if not moving:
+        to_move = [s for s in storages if s not in _locations]
+        if not to_move:
             return
         driver: Any = device("cpu").driver
         driver.synchronize()
-        at = max(s.start for s in moving)
-        hole = at = -(-at // PAGE) * PAGE
+        end_offset = max(s.start for s in to_move)
+        hole = end_offset = -(-end_offset // PAGE) * PAGE
         offsets = []
-        for storage in moving:
-            offsets.append(at)
-            at += -(-storage.nbytes // _ALIGNMENT) * _ALIGNMENT
-        content = [(o, driver.host_view(s)[: s.nbytes]) for s, o in zip(moving, offsets, strict=True)]
-        segment = Segment(at, hole, "shared tensors", content)
+        for storage in to_move:
+            offsets.append(end_offset)
+            end_offset += -(-storage.nbytes // _ALIGNMENT) * _ALIGNMENT
+        content = [(o, driver.host_view(s)[: s.nbytes]) for s, o in zip(to_move, offsets, strict=True)]
+        segment = Segment(end_offset, hole, "shared tensors", content)
         token = os.urandom(16)
         _segments[token] = segment
-        for storage, offset in zip(moving, offsets, strict=True):
+        for storage, offset in zip(to_move, offsets, strict=True):
             end = offset + storage.nbytes
             block, owner = storage.block, storage.owner
-            foreign = owner if block is None else None
-            old = Storage(storage.device, storage.nbytes, block, storage._pool, storage.buffer, storage.start, foreign)
+            foreign_owner = owner if block is None else None
+            old = Storage(
+                storage.device, storage.nbytes, block, storage._pool, storage.buffer, storage.start, foreign_owner
+            )
             storage.owner, storage.block = segment.array[offset - storage.start : end], None
             storage.buffer = storage.owner.ctypes.data
             if isinstance(owner, Hold):
-                owner.kept = old  # else its memory is free as soon as nothing runs that uses it
-            _places[storage] = Place(token, offset, storage.nbytes, segment)
+                owner.old_storage = old  # otherwise the old memory is freed as soon as no running kernel uses it
+            _locations[storage] = SharedLocation(token, offset, storage.nbytes, segment)
             _storages[token, offset] = storage
 
 
 def storage_at(segment: Segment, token: bytes, offset: int, nbytes: int) -> Storage:
-    """The storage at that place: the one that this process has, or a new one."""
+    """Return the storage at a location: the existing one of this process, or a new one."""
     with _lock:
-        found = _storages.get((token, offset))
-        if found is None:
+        storage = _storages.get((token, offset))
+        if storage is None:
             segment = _segments.setdefault(token, segment)
-            found = device("cpu").driver.adopt(segment.array[offset : offset + nbytes])
-            _places[found] = Place(token, offset, nbytes, segment)
-            _storages[token, offset] = found
-        return found
+            storage = device("cpu").driver.adopt(segment.array[offset : offset + nbytes])
+            _locations[storage] = SharedLocation(token, offset, nbytes, segment)
+            _storages[token, offset] = storage
+        return storage
 
 
-def known(token: bytes) -> Segment | None:
-    """The segment of that token, if this process has it."""
+def find_segment(token: bytes) -> Segment | None:
+    """Return the segment with this token; None if this process does not have it."""
     return _segments.get(token)
 
 
 class Desk:
-    """Where other processes fetch this one's segments. It opens with the first ticket."""
+    """The socket from which other processes fetch this process's segments. It opens with the first ticket."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
-        self._held: dict[bytes, Segment] = {}
+        self._tickets: dict[bytes, Segment] = {}
         self._socket: socket.socket | None = None
         self.address = ""
 
     def ticket(self, segment: Segment) -> tuple[str, bytes]:
-        """The desk's address, and a new ticket for `segment`."""
+        """Return the desk's address and a new ticket for `segment`."""
         with self._lock:
             if self._socket is None:
                 self._open()
-            made = os.urandom(_TICKET)
-            self._held[made] = segment
-            return self.address, made
+            new_ticket = os.urandom(_TICKET_BYTES)
+            self._tickets[new_ticket] = segment
+            return self.address, new_ticket
 
     def _open(self) -> None:
-        self._socket = made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket = listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.address = f"weftgrad-{os.getpid()}-{os.urandom(8).hex()}"
-        made.bind(f"\0{self.address}")  # an abstract name: no file
-        made.listen(64)
-        threading.Thread(target=self._serve, args=(made,), name="weftgrad-desk", daemon=True).start()
+        listener.bind(f"\0{self.address}")  # abstract socket address: no file is created
+        listener.listen(64)
+        threading.Thread(target=self._serve, args=(listener,), name="weftgrad-desk", daemon=True).start()
         if process.parent_process() is not None:
             util.Finalize(None, self._wait, exitpriority=-100)
 
@@ -177,30 +190,30 @@ class Desk:
                 client, _ = listener.accept()
             except OSError:
                 return
-            with client, contextlib.suppress(OSError):  # the other side may be gone
+            with client, contextlib.suppress(OSError):  # the client may have died
                 self._answer(client)
 
     def _answer(self, client: socket.socket) -> None:
         client.settimeout(1.0)
         credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        asked = client.recv(_TICKET + 1)
+        request = client.recv(_TICKET_BYTES + 1)
         if struct.unpack("3i", credentials)[1] != os.getuid():
             return
-        segment = self._held.get(asked[:_TICKET])
+        segment = self._tickets.get(request[:_TICKET_BYTES])
         if segment is None:
             client.send(b"?")
-        elif asked[_TICKET:]:
+        elif request[_TICKET_BYTES:]:
             client.send(b".")
         else:
             socket.send_fds(client, [b"."], [segment.fd])
-        with self._lock:  # after the answer, which the process that waits here must not take along
-            self._held.pop(asked[:_TICKET], None)
+        with self._lock:  # only after the answer: `_wait` must not let this process end before it
+            self._tickets.pop(request[:_TICKET_BYTES], None)
             self._lock.notify_all()
 
     def _wait(self) -> None:
-        end = monotonic() + PATIENCE
+        end = monotonic() + TICKET_TIMEOUT_SECONDS
         with self._lock:
-            while self._held and monotonic() < end:
+            while self._tickets and monotonic() < end:
                 self._lock.wait(end - monotonic())
 
 
@@ -208,39 +221,46 @@ desk = Desk()
 
 
 def fetch(address: str, ticket: bytes, token: bytes, nbytes: int) -> Segment:
-    """The segment for a ticket, which is given back if the segment is here already.
+    """Exchange a ticket for its segment. If this process has the segment already, the ticket is only cancelled.
 
-    Raises `WorkerError` if the process that gave the ticket has ended.
+    Args:
+        address: The address of the sender's desk.
+        ticket: The ticket.
+        token: The segment's token.
+        nbytes: The segment's size.
+
+    Raises:
+        WorkerError: The sender has ended, or the ticket has been used.
     """
-    have = known(token)
+    known_segment = find_segment(token)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.settimeout(30.0)
             client.connect(f"\0{address}")
-            client.send(ticket + (b"." if have is not None else b""))
+            client.send(ticket + (b"." if known_segment is not None else b""))
             answer, fds, _, _ = socket.recv_fds(client, 1, 1)
     except OSError as error:
-        if have is not None:
-            return have
+        if known_segment is not None:
+            return known_segment
         raise WorkerError(
             f"a tensor that process {address.split('-')[1]} sent could not be fetched from it ({error}): its memory "
             "lives in the process that sent it until it is received; let that process live until then (join it after "
             "receiving)"
         ) from error
-    if have is not None:
-        return have
+    if known_segment is not None:
+        return known_segment
     if answer != b"." or not fds:
         raise WorkerError(
             "a tensor was unpickled a second time from the same bytes: what a pickle for another process refers to is "
             "handed out once; pickle it again for every receiver"
         )
-    return Segment.opened(fds[0], nbytes)
+    return Segment.from_fd(fds[0], nbytes)
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     global desk, _lock
     desk = Desk()
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_reset_after_fork)

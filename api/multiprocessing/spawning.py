@@ -1,4 +1,4 @@
-"""`spawn`: one function in several new processes, whose errors arrive here."""
+"""`spawn`: run one function in several new processes, and raise their errors in this one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = [
     "start_processes",
 ]  # fmt: skip
 
-_LONGEST = 32 * 1024  # characters of a traceback: what a pipe holds without a reader
+_MAX_TRACEBACK_CHARS = 32 * 1024  # a pipe buffers 64 KiB: sending must not wait for `join` to read
 
 
 class ProcessException(WorkerError):
-    """A process failed: which one (`error_index`), and its `error_pid`."""
+    """A process failed. `error_index` is its index, `error_pid` its process id."""
 
     def __init__(self, msg: str, error_index: int, error_pid: int):
         super().__init__(msg)
@@ -37,7 +37,7 @@ class ProcessException(WorkerError):
 
 
 class ProcessRaisedException(ProcessException):
-    """A process raised; the message has its traceback."""
+    """A process raised an exception; the message contains its traceback."""
 
 
 class ProcessExitedException(ProcessException):
@@ -53,80 +53,87 @@ class ProcessExitedException(ProcessException):
 
 
 def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], errors: Any) -> None:
-    """What a new process runs: `fn`, ended with the process that started it."""
+    """Run `fn(index, *args)` in a new process, and send the traceback of an exception to the connection `errors`.
+
+    A thread ends this process if its parent ends.
+    """
     parent = process.parent_process()
     if parent is not None:
         sentinel = parent.sentinel
 
-        def watch() -> None:
+        def terminate_with_parent() -> None:
             connection.wait([sentinel])
             os.kill(os.getpid(), signal.SIGTERM)
 
-        threading.Thread(target=watch, name="weftgrad-parent", daemon=True).start()
+        threading.Thread(target=terminate_with_parent, name="weftgrad-parent", daemon=True).start()
     try:
         fn(index, *args)
-    except KeyboardInterrupt:  # the parent has it too, and tells
+    except KeyboardInterrupt:  # Ctrl-C reaches the parent too, which reports it
         sys.exit(130)
     except Exception:
-        errors.send(traceback.format_exc()[-_LONGEST:])
+        errors.send(traceback.format_exc()[-_MAX_TRACEBACK_CHARS:])
         sys.exit(1)
 
 
 class ProcessContext:
-    """Processes that run one function; `join` waits for them and raises what the first to fail raised."""
+    """Processes that run one function. `join` waits for them, and raises the error of the first that fails."""
 
     def __init__(self, processes: list[Any], errors: list[Any]):
         self.processes = processes
         self._errors = errors
-        self.sentinels = {each.sentinel: i for i, each in enumerate(processes)}
+        self.sentinels = {child.sentinel: i for i, child in enumerate(processes)}
 
     def pids(self) -> list[int]:
-        """The processes' ids."""
-        return [int(each.pid) for each in self.processes]
+        """Return the process ids."""
+        return [int(child.pid) for child in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait for processes to end; whether all have.
+        """Wait until a process ends, for at most `timeout` seconds. Return whether all processes have ended.
 
-        When one fails the others have `grace_period` seconds to end by themselves, and then are terminated. Raises
-        `ProcessRaisedException` with the traceback, or `ProcessExitedException` with the signal or the exit code.
+        If one fails, the others get `grace_period` seconds to end by themselves, and are then terminated. Those that
+        still run after another `grace_period` (30 s by default) are killed.
+
+        Raises:
+            ProcessRaisedException: A process raised an exception; the message has its traceback.
+            ProcessExitedException: A process ended by a signal or with a nonzero exit code.
         """
         if not self.sentinels:
             return True
-        failed = None
+        failed_index = None
         for sentinel in connection.wait(list(self.sentinels), timeout):
             index = self.sentinels.pop(sentinel)  # type: ignore[call-overload]
             self.processes[index].join()
             if self.processes[index].exitcode != 0:
-                failed = index
+                failed_index = index
                 break
-        if failed is None:
+        if failed_index is None:
             return not self.sentinels
         if grace_period is not None:
             self._wait(grace_period)
-        for each in self.processes:
-            if each.is_alive():
-                each.terminate()
+        for child in self.processes:
+            if child.is_alive():
+                child.terminate()
         self._wait(30 if grace_period is None else grace_period)
-        for each in self.processes:
-            if each.is_alive():
-                each.kill()
-            each.join()
+        for child in self.processes:
+            if child.is_alive():
+                child.kill()
+            child.join()
         self.sentinels.clear()
-        raise self._error(failed)
+        raise self._error(failed_index)
 
     def _wait(self, seconds: float) -> None:
-        end = monotonic() + seconds
-        for each in self.processes:
-            each.join(max(0.0, end - monotonic()))
+        deadline = monotonic() + seconds
+        for child in self.processes:
+            child.join(max(0.0, deadline - monotonic()))
 
     def _error(self, index: int) -> ProcessException:
         pid, code = self.processes[index].pid, self.processes[index].exitcode
         try:
-            text = self._errors[index].recv() if self._errors[index].poll() else None
+            traceback_text = self._errors[index].recv() if self._errors[index].poll() else None
         except EOFError:
-            text = None
-        if text is not None:
-            return ProcessRaisedException(f"process {index} (pid {pid}) raised:\n\n{text}", index, pid)
+            traceback_text = None
+        if traceback_text is not None:
+            return ProcessRaisedException(f"process {index} (pid {pid}) raised:\n\n{traceback_text}", index, pid)
         if code >= 0:
             message = f"process {index} (pid {pid}) ended with exit code {code}"
             return ProcessExitedException(message, index, pid, code)
@@ -136,7 +143,7 @@ class ProcessContext:
 
 
 def signal_name(number: int) -> str:
-    """A signal's name: `SIGKILL`."""
+    """Return a signal's name, such as `SIGKILL`."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -155,24 +162,29 @@ def start_processes(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """Run `fn(i, *args)` in `nprocs` processes; `i` counts them.
+    """Run `fn(i, *args)` in process `i` of `nprocs`.
 
-    `fn` must be importable there: a function at the top level of a module. Tensors of `cpu` among `args` are shared
-    with every process. With `join`, waits until all have ended and returns None; raises as `ProcessContext.join` does.
+    Args:
+        fn: A function at the top level of a module, so that a new process can import it.
+        args: Further arguments. `cpu` tensors among them are shared with every process.
+        nprocs: The number of processes.
+        join: Wait until all have ended and return None; errors are raised as by `ProcessContext.join`.
+        daemon: Whether the processes are terminated when this one exits (`multiprocessing.Process.daemon`).
+        start_method: `spawn`, `fork` or `forkserver`, as in `multiprocessing`.
     """
     context: Any = get_context(start_method)
-    processes, errors = [], []
+    processes, receivers = [], []
     for index in range(nprocs):
-        here, there = context.Pipe(duplex=False)
-        made = context.Process(target=_run, args=(fn, index, args, there), daemon=daemon)
-        made.start()
-        there.close()
-        processes.append(made)
-        errors.append(here)
-    started = ProcessContext(processes, errors)
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=_run, args=(fn, index, args, sender), daemon=daemon)
+        child.start()
+        sender.close()
+        processes.append(child)
+        receivers.append(receiver)
+    process_context = ProcessContext(processes, receivers)
     if not join:
-        return started
-    while not started.join():
+        return process_context
+    while not process_context.join():
         pass
     return None
 
@@ -185,7 +197,7 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """`start_processes` with the start method `spawn`."""
+    """Call `start_processes` with the start method `spawn`."""
     if start_method != "spawn":
         warnings.warn(
             f"spawn starts processes by 'spawn', not by {start_method!r}; for another method call start_processes()",

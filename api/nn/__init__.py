@@ -1,4 +1,8 @@
-"""Neural networks: modules and their parameters, layers, losses; `functional`, `init` and `utils` beside them."""
+"""Neural networks under `torch.nn`'s names: modules, layers and losses.
+
+`functional` has the functions behind the layers, `init` initial values, `utils` gradient clipping, parametrizations and
+packed sequences. Start with `module.Module`.
+"""
 
 from . import functional, init, modules, utils
 from .activations import *  # noqa: F403

@@ -1,7 +1,7 @@
-"""Activations: functions of every element, or of the elements along a dimension, in new memory or in place.
+"""Activation functions, elementwise or along a dimension.
 
-Where PyTorch takes `inplace`, so do these: the input's memory holds the result then. Its history goes on with the call;
-what the gradient reads is kept beforehand where it would be written over.
+Functions with `inplace` write the result to the input's memory, as in PyTorch. If backward needs the old values, they
+are saved before.
 """
 
 from __future__ import annotations
@@ -32,58 +32,58 @@ __all__ = [
 relu_ = _ops.relu_
 
 
-def _apply(name: str, input: Tensor, numbers: tuple[Any, ...], inplace: bool) -> Tensor:
+def _call_activation(name: str, input: Tensor, numbers: tuple[Any, ...], inplace: bool) -> Tensor:
     only_tensors(name, input)
     if inplace:
         return call_into(registry[name], (input, *numbers), (), (input,), in_place=True)  # type: ignore[no-any-return]
     return call(registry[name], (input, *numbers))  # type: ignore[no-any-return]
 
 
-def _floating(input: Tensor, where: str) -> Tensor:
-    """The input, which must be floating. Raises `UnsupportedDType`."""
-    only_tensors(where, input)
+def _require_floating(input: Tensor, caller: str) -> Tensor:
+    """Return the input. Raise `UnsupportedDType` unless it is floating-point."""
+    only_tensors(caller, input)
     if input.meta.dtype.kind != "f":
-        raise UnsupportedDType(f"{where}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
+        raise UnsupportedDType(f"{caller}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
     return input
 
 
-def _as_floating(input: Tensor, where: str) -> Tensor:
-    """The input, integers in the default dtype: of functions that PyTorch composes of divisions and the like."""
-    only_tensors(where, input)
+def _to_floating(input: Tensor, caller: str) -> Tensor:
+    """Return the input, with integers cast to the default dtype, for functions that PyTorch composes of divisions."""
+    only_tensors(caller, input)
     if input.meta.dtype.kind == "f":
         return input
     return call(registry["copy"], (input,), (dtypes.default_dtype(),))  # type: ignore[no-any-return]
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """The positive part."""
+    """Return max(input, 0)."""
     return _ops.relu_(input) if inplace else _ops.relu(input)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """`input` where positive, negative_slope * input elsewhere."""
-    return _apply("leaky_relu", input, (negative_slope,), inplace)
+    """Return `input` where positive, otherwise negative_slope * input."""
+    return _call_activation("leaky_relu", input, (negative_slope,), inplace)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`leaky_relu` in place."""
-    return _apply("leaky_relu", input, (negative_slope,), True)
+    return _call_activation("leaky_relu", input, (negative_slope,), True)
 
 
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """`input` where positive, a slope times it elsewhere: drawn from U(lower, upper) for each element if `training`,
-    else the middle of the two (Xu et al. 2015, section 3.4).
+    """Return `input` where positive, otherwise slope * input (Xu et al. 2015, arXiv 1505.00853, section 3.4).
 
-    No slopes are kept: backward draws them again. Raises `DomainError`, a `RuntimeError`, if lower is above upper.
+    In training, the slope of each element is drawn from U(lower, upper); otherwise it is (lower + upper) / 2. Slopes
+    are not stored: backward draws them again. `lower > upper` raises `DomainError`, which is a `RuntimeError`.
     """
-    _floating(input, "rrelu")
+    _require_floating(input, "rrelu")
     if lower > upper:
         raise DomainError(f"rrelu: lower must not be above upper, but {lower} is above {upper}")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    return _drawn("rrelu_draw", input, (float(lower), float(upper - lower)), inplace)
+    return _call_random_op("rrelu_draw", input, (float(lower), float(upper - lower)), inplace)
 
 
 def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
@@ -91,8 +91,8 @@ def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: 
     return rrelu(input, lower, upper, training, True)
 
 
-def _drawn(name: str, input: Tensor, numbers: tuple[float, ...], inplace: bool) -> Tensor:
-    """A random op of the input, with numbers of the default generator."""
+def _call_random_op(name: str, input: Tensor, numbers: tuple[float, ...], inplace: bool) -> Tensor:
+    """Call a random op, with random numbers of the default generator."""
     record = registry[name]
     operands = (input, *numbers, *_random.default_generator.take(int(record.detail["draws"])))
     if inplace:
@@ -101,23 +101,23 @@ def _drawn(name: str, input: Tensor, numbers: tuple[float, ...], inplace: bool) 
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """`input` where positive, alpha * (exp(input) - 1) elsewhere (Clevert et al. 2015)."""
-    return _apply("elu", input, (alpha,), inplace)
+    """Return `input` where positive, otherwise alpha * (exp(input) - 1) (Clevert et al. 2015, arXiv 1511.07289)."""
+    return _call_activation("elu", input, (alpha,), inplace)
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`elu` in place."""
-    return _apply("elu", input, (alpha,), True)
+    return _call_activation("elu", input, (alpha,), True)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """`input` where positive, alpha * (exp(input / alpha) - 1) elsewhere (Barron 2017).
+    """Return `input` where positive, otherwise alpha * (exp(input / alpha) - 1) (Barron 2017, arXiv 1704.07483).
 
-    Raises `DomainError`, a `RuntimeError`, for an alpha of 0.
+    `alpha=0` raises `DomainError`, which is a `RuntimeError`.
     """
     if alpha == 0:
-        raise DomainError("celu: alpha must not be 0, as it divides the input")
-    return _apply("celu", input, (alpha,), inplace)
+        raise DomainError("celu: alpha must not be 0, because it divides the input")
+    return _call_activation("celu", input, (alpha,), inplace)
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -126,29 +126,29 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Scaled `elu` that keeps mean and variance (Klambauer et al. 2017)."""
-    return _apply("selu", input, (), inplace)
+    """Return scaled `elu`, which preserves mean 0 and variance 1 (Klambauer et al. 2017, arXiv 1706.02515)."""
+    return _call_activation("selu", input, (), inplace)
 
 
 def selu_(input: Tensor) -> Tensor:
     """`selu` in place."""
-    return _apply("selu", input, (), True)
+    return _call_activation("selu", input, (), True)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input)."""
-    return _apply("silu", input, (), inplace)
+    """Return input * sigmoid(input)."""
+    return _call_activation("silu", input, (), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * tanh(softplus(input)) (Misra 2019)."""
-    return _apply("mish", input, (), inplace)
+    """Return input * tanh(softplus(input)) (Misra 2019, arXiv 1908.08681)."""
+    return _call_activation("mish", input, (), inplace)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """`input` limited to [min_val, max_val]; limits of integers are rounded towards zero.
+    """Clamp `input` to [min_val, max_val]. For integers, the bounds are rounded towards zero.
 
-    Raises `ArgumentError`, a `ValueError`, if min_val is above max_val.
+    `min_val > max_val` raises `ArgumentError`, which is a `ValueError`.
     """
     only_tensors("hardtanh", input)
     if min_val > max_val:
@@ -159,7 +159,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
         min_val, max_val = int(min_val), int(max_val)
         if input.meta.dtype.kind == "u" and min_val < 0:
             raise DTypeError(f"hardtanh: {input.meta.dtype.name} holds nothing below 0, such as {min_val}")
-    return _apply("hardtanh", input, (min_val, max_val), inplace)
+    return _call_activation("hardtanh", input, (min_val, max_val), inplace)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -168,69 +168,83 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """`input` limited to [0, 6]."""
+    """Clamp `input` to [0, 6]."""
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * min(max(input + 3, 0), 6) / 6 (Howard et al. 2019)."""
-    return _apply("hardswish", input, (), inplace)
+    """Return input * min(max(input + 3, 0), 6) / 6 (Howard et al. 2019, arXiv 1905.02244)."""
+    return _call_activation("hardswish", input, (), inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """min(max(input + 3, 0), 6) / 6."""
-    return _apply("hardsigmoid", input, (), inplace)
+    """Return min(max(input + 3, 0), 6) / 6."""
+    return _call_activation("hardsigmoid", input, (), inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """`input` where its magnitude is above `lambd`, else 0."""
-    return _apply("hardshrink", input, (lambd,), False)
+    """Return `input` where |input| > lambd, otherwise 0."""
+    return _call_activation("hardshrink", input, (lambd,), False)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """`input` moved by `lambd` towards 0, and 0 within that. Raises `DomainError`, a `RuntimeError`, if lambd < 0."""
+    """Return input - lambd where input > lambd, input + lambd where input < -lambd, otherwise 0.
+
+    A negative `lambd` raises `DomainError`, which is a `RuntimeError`.
+    """
     if lambd < 0:
         raise DomainError(f"softshrink: lambd must not be negative, got {lambd}")
-    return _apply("softshrink", input, (lambd,), False)
+    return _call_activation("softshrink", input, (lambd,), False)
 
 
 def softsign(input: Tensor) -> Tensor:
-    """input / (1 + abs(input))."""
-    return _ops.softsign(_as_floating(input, "softsign"))
+    """Return input / (1 + |input|)."""
+    return _ops.softsign(_to_floating(input, "softsign"))
 
 
 def tanhshrink(input: Tensor) -> Tensor:
-    """input - tanh(input)."""
-    return _ops.tanhshrink(_as_floating(input, "tanhshrink"))
+    """Return input - tanh(input)."""
+    return _ops.tanhshrink(_to_floating(input, "tanhshrink"))
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """`input` where it is above the threshold, else `value`; both are converted to the input's dtype."""
+    """Return `input` where it is above `threshold`, otherwise `value`. Both are converted to the input's dtype."""
     only_tensors("threshold", input)
     if input.meta.dtype.kind in "iu":
         threshold, value = int(threshold), int(value)
-    return _apply("threshold", input, (threshold, value), inplace)
+    return _call_activation("threshold", input, (threshold, value), inplace)
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """`threshold` in place."""
     only_tensors("threshold_", input)
-    whole = input.meta.dtype.kind in "iu"
-    numbers = (int(threshold), int(value)) if whole else (threshold, value)
-    return _apply("threshold", input, numbers, True)
+    is_integer = input.meta.dtype.kind in "iu"
+    numbers = (int(threshold), int(value)) if is_integer else (threshold, value)
+    return _call_activation("threshold", input, numbers, True)
 
 
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
-    """Gaussian error linear unit: exact, or with `approximate="tanh"` by its formula (Hendrycks and Gimpel 2016)."""
+    """Return the Gaussian error linear unit, input * Phi(input) (Hendrycks and Gimpel 2016, arXiv 1606.08415).
+
+    Args:
+        input: Floating-point tensor.
+        approximate: `"none"` for the exact function, `"tanh"` for the paper's approximation.
+    """
     if approximate not in ("none", "tanh"):
         raise DomainError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
     return _ops.gelu_erf(input) if approximate == "none" else _ops.gelu_tanh(input)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """`input` where positive, weight * input elsewhere; one weight, or one for each channel (dimension 1).
+    """Return `input` where positive, otherwise weight * input.
 
-    Raises `ShapeError` for another number of weights, `DTypeError` for weights of another dtype.
+    Args:
+        input: Tensor with channels in dimension 1.
+        weight: One element, or one per channel.
+
+    Raises:
+        ShapeError: For another number of weights.
+        DTypeError: For weights of another dtype.
     """
     only_tensors("prelu", input, weight)
     if input.meta.dtype is not weight.meta.dtype:
@@ -253,63 +267,77 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half of a dimension times the sigmoid of the second (Dauphin et al. 2017).
+    """Return the first half of dimension `dim` times the sigmoid of the second half (Dauphin et al. 2017, arXiv
+    1612.08083).
 
-    Raises `ShapeError` for a dimension of odd size.
+    A dimension of odd size raises `ShapeError`.
     """
-    _floating(input, "glu")
-    at = normalize_dim(dim, input.meta.ndim, "glu")
-    size = input.meta.shape[at] if input.meta.ndim else 1
+    _require_floating(input, "glu")
+    axis = normalize_dim(dim, input.meta.ndim, "glu")
+    size = input.meta.shape[axis] if input.meta.ndim else 1
     if size % 2:
         raise ShapeError(f"glu: dimension {dim} has {size} elements, which cannot be halved")
-    first, second = _ops.narrow(input, at, 0, size // 2), _ops.narrow(input, at, size // 2, size // 2)
-    return _ops.mul(first, sigmoid(second))
+    values, gates = _ops.narrow(input, axis, 0, size // 2), _ops.narrow(input, axis, size // 2, size // 2)
+    return _ops.mul(values, sigmoid(gates))
 
 
 # Along a dimension ----------------------------------------------------------------------------------------------------
 
 
-def _implied(input: Tensor, dim: int | None, where: str, stacklevel: int) -> int:
-    """The dimension that softmax takes when none is given: PyTorch's legacy rule, and its warning."""
+def _implicit_dim(input: Tensor, dim: int | None, caller: str, stacklevel: int) -> int:
+    """Return `dim`, or by PyTorch's deprecated rule 0 for 0-D, 1-D and 3-D input and 1 otherwise, with a warning."""
     if dim is not None:
         return dim
-    found = 0 if input.meta.ndim in (0, 1, 3) else 1
+    implicit_dim = 0 if input.meta.ndim in (0, 1, 3) else 1
     warnings.warn(
-        f"{where}: Implicit dimension choice for {where} has been deprecated; write dim={found}", stacklevel=stacklevel
+        f"{caller}: Implicit dimension choice for {caller} has been deprecated; write dim={implicit_dim}",
+        stacklevel=stacklevel,
     )
-    return found
+    return implicit_dim
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """Exponentials along `dim` divided by their sum. Name `dim`: without it, it is 0 of 0, 1 or 3, else 1."""
-    return _softmax(_as(input, dtype), _implied(input, dim, "softmax", _stacklevel))
+    """Return exp(input) / sum of exp(input) along `dim`.
+
+    Args:
+        input: The tensor.
+        dim: Dimension. None is deprecated: 0 for 0-D, 1-D and 3-D input, otherwise 1.
+        _stacklevel: Frame that a warning names.
+        dtype: Cast the input to this dtype first.
+    """
+    return _softmax(_cast(input, dtype), _implicit_dim(input, dim, "softmax", _stacklevel))
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """`softmax` of -input."""
-    return _softmax(_ops.neg(_as(input, dtype)), _implied(input, dim, "softmin", _stacklevel))
+    """Return `softmax` of -input."""
+    return _softmax(_ops.neg(_cast(input, dtype)), _implicit_dim(input, dim, "softmin", _stacklevel))
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """The logarithm of `softmax`, without underflow."""
-    return _log_softmax(_as(input, dtype), _implied(input, dim, "log_softmax", _stacklevel))
+    """Return the logarithm of `softmax`, computed without underflow."""
+    return _log_softmax(_cast(input, dtype), _implicit_dim(input, dim, "log_softmax", _stacklevel))
 
 
-def _as(input: Tensor, dtype: Any) -> Tensor:
+def _cast(input: Tensor, dtype: Any) -> Tensor:
     return input if dtype is None else input.to(dtype=dtype)  # type: ignore[attr-defined,no-any-return]
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """Samples of the Gumbel-softmax distribution (Jang et al. 2017); `hard` gives one-hot vectors with its gradient.
+    """Draw samples of the Gumbel-softmax distribution (Jang et al. 2017, arXiv 1611.01144).
 
-    `eps` is deprecated and has no effect.
+    Args:
+        logits: Unnormalized log-probabilities.
+        tau: Temperature.
+        hard: Return one-hot vectors, whose gradient is that of the soft samples.
+        eps: Deprecated; has no effect.
+        dim: Dimension of the classes.
     """
     if eps != 1e-10:
         warnings.warn("gumbel_softmax: eps is deprecated and has no effect", stacklevel=2)
-    noise = _ops.neg(_ops.log(_random.rand_like(_floating(logits, "gumbel_softmax")).exponential_()))  # type: ignore[attr-defined]
+    noise = _ops.neg(_ops.log(_random.rand_like(_require_floating(logits, "gumbel_softmax")).exponential_()))  # type: ignore[attr-defined]
     soft = _softmax(_ops.true_divide(_ops.add(logits, noise), tau), dim)
     if not hard:
         return soft
     index = _ops.argmax(soft.detach(), dim, True)  # type: ignore[attr-defined]
-    whole = _ops.zero_like(soft.detach()).scatter_(dim, index, 1.0)  # type: ignore[attr-defined]
-    return _ops.add(_ops.sub(whole, soft.detach()), soft)  # type: ignore[attr-defined]
+    one_hot = _ops.zero_like(soft.detach()).scatter_(dim, index, 1.0)  # type: ignore[attr-defined]
+    return _ops.add(_ops.sub(one_hot, soft.detach()), soft)  # type: ignore[attr-defined]

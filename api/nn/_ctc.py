@@ -1,4 +1,7 @@
-"""Connectionist temporal classification: the loss of a sequence of labels whose places in time are not known."""
+"""The connectionist temporal classification loss, for label sequences without a known alignment to the input.
+
+The dynamic program over alignments is the op `ctc_alpha` (`runtime/kinds/ctc.py`).
+"""
 
 from __future__ import annotations
 
@@ -17,106 +20,115 @@ from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
-from ._reducing import check_reduction, reduced
+from ._reducing import check_reduction, reduce_losses
 
 __all__ = ["ctc_loss"]
 
-_WHERE = "ctc_loss"
+_OP_NAME = "ctc_loss"
 
 
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Minus the logarithm of the probability of the labels, summed over all their alignments (Graves et al. 2006).
+    """Compute minus the log-probability of the labels, summed over all alignments (Graves et al. 2006).
 
-    log_probs: (T, N, C) or, of one sample, (T, C), float32 or float64: logarithms of probabilities, as log_softmax
-    gives them; the gradient is that of logits through it. targets: numbers of classes, in [0, C) without `blank`,
-    padded (N, S), or all samples' one after the other. input_lengths, target_lengths: N integers, as a tensor or a
-    sequence; the host waits for them, as PyTorch's does. "mean" divides each loss by its number of labels, then takes
-    the mean. zero_infinity: losses of labels that have no alignment, and their gradients, are 0.
+    The gradient cannot be differentiated again.
 
-    Raises `ShapeError`, `DTypeError`, `UnsupportedDType`, `ArgumentError`; `IndexOutOfRange` for labels that are no
-    class. The gradient cannot be differentiated again.
+    Args:
+        log_probs: `(T, N, C)` or `(T, C)`, float32 or float64, as log_softmax returns them. The gradient is that of the
+            logits through log_softmax.
+        targets: Class indices in [0, C) without `blank`: `(N, S)` with padding, or all labels concatenated.
+        input_lengths: N integers, a tensor or a sequence. The host waits for a tensor, as in PyTorch.
+        target_lengths: N integers, a tensor or a sequence.
+        blank: Index of the blank class.
+        reduction: `"mean"` divides each loss by its number of labels and averages; `"sum"` or `"none"`.
+        zero_infinity: Replace infinite losses, of labels without an alignment, and their gradients by 0.
+
+    Raises:
+        ShapeError: If shapes or lengths do not fit.
+        UnsupportedDType: For another dtype of `log_probs`.
+        DTypeError: If lengths are not integers.
+        IndexOutOfRange: If a label is not a class.
     """
-    only_tensors(_WHERE, log_probs, targets)
-    check_reduction(reduction, _WHERE)
-    single = log_probs.meta.ndim == 2
+    only_tensors(_OP_NAME, log_probs, targets)
+    check_reduction(reduction, _OP_NAME)
+    is_single = log_probs.meta.ndim == 2
     if log_probs.meta.ndim not in (2, 3):
-        raise ShapeError(f"{_WHERE}: log_probs are (T, N, C) or (T, C), not of shape {list(log_probs.meta.shape)}")
+        raise ShapeError(f"{_OP_NAME}: log_probs are (T, N, C) or (T, C), not of shape {list(log_probs.meta.shape)}")
     if log_probs.meta.dtype not in (dtypes.float32, dtypes.float64):
-        raise UnsupportedDType(f"{_WHERE}: takes float32 and float64, not {log_probs.meta.dtype.name}; use .float()")
+        raise UnsupportedDType(f"{_OP_NAME}: takes float32 and float64, not {log_probs.meta.dtype.name}; use .float()")
     if targets.meta.dtype is not dtypes.int64:
         targets = targets.long()  # type: ignore[attr-defined]
-    if single:
+    if is_single:
         log_probs = log_probs.unsqueeze(1)  # type: ignore[attr-defined]
         targets = targets if targets.meta.ndim == 1 else views.reshape(targets, (-1,))
-    times, samples, classes = log_probs.meta.shape
+    num_steps, batch_size, classes = log_probs.meta.shape
     if not log_probs.meta.numel:
-        raise ShapeError(f"{_WHERE}: log_probs must not be empty, but they have shape {list(log_probs.meta.shape)}")
+        raise ShapeError(f"{_OP_NAME}: log_probs must not be empty, but they have shape {list(log_probs.meta.shape)}")
     if not 0 <= blank < classes:
-        raise ShapeError(f"{_WHERE}: blank must be a class, from 0 to {classes - 1}, not {blank}")
-    lengths = _lengths(input_lengths, samples, "input_lengths", times)
-    counts = _lengths(target_lengths, samples, "target_lengths")
-    starts = _starts(targets, counts, samples)
+        raise ShapeError(f"{_OP_NAME}: blank must be a class, from 0 to {classes - 1}, not {blank}")
+    input_lengths_array = _as_length_array(input_lengths, batch_size, "input_lengths", num_steps)
+    label_counts = _as_length_array(target_lengths, batch_size, "target_lengths")
+    label_starts = _label_starts(targets, label_counts, batch_size)
     if targets.meta.numel:
-        check_bounds(_used(targets, counts), classes, _WHERE)
-    places = tensor(np.stack([lengths, counts, starts], 1), device=log_probs.meta.device)
+        check_bounds(_mask_unused_labels(targets, label_counts), classes, _OP_NAME)
+    sample_layout = tensor(np.stack([input_lengths_array, label_counts, label_starts], 1), device=log_probs.meta.device)
     labels = views.contiguous(views.reshape(targets, (-1,)).detach())  # type: ignore[attr-defined]
-    if not labels.meta.numel:  # never read, but kernels take no empty buffers
+    if not labels.meta.numel:  # never read, but kernels need a non-empty buffer
         labels = tensor([0], device=log_probs.meta.device)
     if labels.meta.device is not log_probs.meta.device:
         labels = labels.to(log_probs.meta.device)  # type: ignore[attr-defined]
-    states = 2 * int(counts.max(initial=0)) + 1
-    losses: Any = call(registry["ctc_alpha"], (log_probs, labels, places), (states, blank))[0]
+    num_states = 2 * int(label_counts.max(initial=0)) + 1
+    losses: Any = call(registry["ctc_alpha"], (log_probs, labels, sample_layout), (num_states, blank))[0]
     if zero_infinity:
         losses = _ops.where(_ops.eq(losses, float("inf")), 0.0, losses)
     if reduction == "mean":
-        divisors = tensor(np.maximum(counts, 1), dtype=losses.meta.dtype, device=losses.meta.device)
+        divisors = tensor(np.maximum(label_counts, 1), dtype=losses.meta.dtype, device=losses.meta.device)
         return _ops.mean(_ops.true_divide(losses, divisors))
-    if single and reduction == "none":
+    if is_single and reduction == "none":
         return views.reshape(losses, ())
-    return reduced(losses, reduction, _WHERE)
+    return reduce_losses(losses, reduction, _OP_NAME)
 
 
-def _lengths(given: Any, samples: int, name: str, most: int | None = None) -> Any:
-    """Lengths on the host, int64."""
-    if isinstance(given, Tensor):
-        if given.meta.dtype.kind not in "iu":
-            raise DTypeError(f"{_WHERE}: {name} must be integers, not {given.meta.dtype.name}; use .long()")
-        found = np.asarray(_hosting.to_host(given.detach()), np.int64).reshape(-1)  # type: ignore[attr-defined]
-    elif isinstance(given, Sequence):
-        found = np.asarray([int(n) for n in given], np.int64)
+def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int | None = None) -> Any:
+    """Return lengths as an int64 array on the host. Raise `ShapeError` if their number or a value does not fit."""
+    if isinstance(lengths, Tensor):
+        if lengths.meta.dtype.kind not in "iu":
+            raise DTypeError(f"{_OP_NAME}: {name} must be integers, not {lengths.meta.dtype.name}; use .long()")
+        array = np.asarray(_hosting.to_host(lengths.detach()), np.int64).reshape(-1)  # type: ignore[attr-defined]
+    elif isinstance(lengths, Sequence):
+        array = np.asarray([int(n) for n in lengths], np.int64)
     else:
-        raise ArgumentError(f"{_WHERE}: {name} must be a tensor or a sequence of integers, not {given!r}")
-    if found.size != samples:
-        raise ShapeError(f"{_WHERE}: {name} must be {samples}, one a sample, not {found.size}")
-    if (found < 0).any() or (most is not None and (found > most).any()):
-        limit = "" if most is None else f" and at most {most}, the first size of log_probs"
-        raise ShapeError(f"{_WHERE}: {name} must be at least 0{limit}, but they are {found.tolist()}")
-    return found
+        raise ArgumentError(f"{_OP_NAME}: {name} must be a tensor or a sequence of integers, not {lengths!r}")
+    if array.size != batch_size:
+        raise ShapeError(f"{_OP_NAME}: {name} must be {batch_size}, one per sample, not {array.size}")
+    if (array < 0).any() or (max_length is not None and (array > max_length).any()):
+        limit = "" if max_length is None else f" and at most {max_length}, the first size of log_probs"
+        raise ShapeError(f"{_OP_NAME}: {name} must be at least 0{limit}, but they are {array.tolist()}")
+    return array
 
 
-def _starts(targets: Tensor, counts: Any, samples: int) -> Any:
-    """Where each sample's labels begin."""
+def _label_starts(targets: Tensor, label_counts: Any, batch_size: int) -> Any:
+    """Return the position of each sample's first label."""
     if targets.meta.ndim == 1:
-        if targets.meta.numel != counts.sum():
+        if targets.meta.numel != label_counts.sum():
             raise ShapeError(
-                f"{_WHERE}: targets of one dimension have all labels, {counts.sum()} by target_lengths, but there are "
+                f"{_OP_NAME}: 1-D targets must have all labels, {label_counts.sum()} by target_lengths, but there are "
                 f"{targets.meta.numel}"
             )
-        return np.concatenate([[0], np.cumsum(counts)[:-1]])
-    if targets.meta.ndim != 2 or targets.meta.shape[0] != samples or (counts > targets.meta.shape[1]).any():
+        return np.concatenate([[0], np.cumsum(label_counts)[:-1]])
+    if targets.meta.ndim != 2 or targets.meta.shape[0] != batch_size or (label_counts > targets.meta.shape[1]).any():
         raise ShapeError(
-            f"{_WHERE}: targets must be ({samples}, S) with S of at least {counts.max(initial=0)}, or of one "
-            f"dimension, not of shape {list(targets.meta.shape)}"
+            f"{_OP_NAME}: targets must be ({batch_size}, S) with S of at least {label_counts.max(initial=0)}, or 1-D, "
+            f"not of shape {list(targets.meta.shape)}"
         )
-    return np.arange(samples) * targets.meta.shape[1]
+    return np.arange(batch_size) * targets.meta.shape[1]
 
 
-def _used(targets: Tensor, counts: Any) -> Tensor:
-    """The labels that count; what lies behind them may be anything."""
+def _mask_unused_labels(targets: Tensor, label_counts: Any) -> Tensor:
+    """Return the labels with the padding replaced by 0, because it may hold any value."""
     if targets.meta.ndim == 1:
         return targets
-    inside = np.arange(targets.meta.shape[1]) < counts[:, None]
-    return _ops.where(tensor(inside, device=targets.meta.device), targets, 0)
+    is_label = np.arange(targets.meta.shape[1]) < label_counts[:, None]
+    return _ops.where(tensor(is_label, device=targets.meta.device), targets, 0)

@@ -1,25 +1,25 @@
-"""What modules refuse, as types that PyTorch's callers catch as well."""
+"""Errors that modules raise. Each also has the types that PyTorch's callers catch."""
 
 from __future__ import annotations
 
 from ..runtime.errors import ArgumentError
 
-__all__ = ["NameTaken", "NoSuchPart", "StateDictError"]
+__all__ = ["NameConflict", "NoSuchMember", "StateDictError"]
 
 
-class NameTaken(ArgumentError, KeyError):
-    """A name that a module cannot give to a parameter, a buffer or a part."""
+class NameConflict(ArgumentError, KeyError):
+    """A name that a module cannot give to a parameter, buffer or submodule."""
 
     def __str__(self) -> str:
-        return str(self.args[0])  # KeyError would show it quoted
+        return str(self.args[0])  # KeyError would quote the message
 
 
-class NoSuchPart(ArgumentError, AttributeError, KeyError):
-    """A path or a name under which there is no such module, parameter or buffer."""
+class NoSuchMember(ArgumentError, AttributeError, KeyError):
+    """A path or name without a module, parameter or buffer."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class StateDictError(ArgumentError, RuntimeError):
-    """A state that does not fit the module; the message lists every entry that is missing, unexpected or misshaped."""
+    """A state that does not fit the module. The message lists every missing, unexpected and wrongly shaped entry."""

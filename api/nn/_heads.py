@@ -1,4 +1,4 @@
-"""Attention in heads between projections: what `MultiheadAttention` computes (Vaswani et al. 2017, section 3.2.2)."""
+"""The computation of `MultiheadAttention`: projections, heads and masks (Vaswani et al. 2017, section 3.2.2)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from ..runtime.errors import AttentionShapeError, DomainError, ShapeError
 from ..runtime.tensor import Tensor
 from .attention import scaled_dot_product_attention
 
-__all__ = ["Heads", "additive", "attended", "multi_head_attention_forward"]
+__all__ = ["Heads", "additive_mask", "attend_heads", "multi_head_attention_forward"]
 
-_WHERE = "multi_head_attention_forward"
+_OP_NAME = "multi_head_attention_forward"
 
 
 class Heads(NamedTuple):
-    """Parameters of attention in `num_heads` heads over `embed_dim` features, as `multi_head_attention_forward` names
-    them; those of the projections either packed in `in_proj_weight` or one each."""
+    """Parameters of multi-head attention, named as in `multi_head_attention_forward`.
+
+    `in_proj_weight` packs the three input projections; otherwise `separate` has one weight each.
+    """
 
     embed_dim: int
     num_heads: int
@@ -64,89 +66,120 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Query, key and value projected, attended to in `num_heads` parts of their features, and projected again.
+    """Compute multi-head attention with input and output projections.
 
-    query: (L, N, E) or (L, E); key: (S, N, kE) or (S, kE); value likewise. in_proj_weight: (3 E, E), the three
-    projections one above another, or with `use_separate_proj_weight` one each: (E, E), (E, kE), (E, vE).
-    in_proj_bias: (3 E). bias_k, bias_v: (1, 1, E), one more position of key and value; `add_zero_attn`: one of zeros.
-    static_k, static_v: (N * num_heads, S, E / num_heads), in the place of projected ones. key_padding_mask: (N, S) or
-    (S); attn_mask: (L, S) or (N * num_heads, L, S); of bool, True where NOT to attend (the opposite of
-    `scaled_dot_product_attention`), else added to the scores. is_causal: `attn_mask` is the causal one, which is then
-    not read where neither weights nor padding ask for it.
+    Args:
+        query: `(L, N, E)` or `(L, E)`.
+        key: `(S, N, kE)` or `(S, kE)`.
+        value: `(S, N, vE)` or `(S, vE)`.
+        embed_dim_to_check: E.
+        num_heads: Number of heads, a divisor of E.
+        in_proj_weight: `(3 E, E)`, the projections of query, key and value one below the other.
+        in_proj_bias: `(3 E)` or None.
+        bias_k: `(1, 1, E)`, an additional position of the key, or None.
+        bias_v: `(1, 1, E)`, an additional position of the value, or None.
+        add_zero_attn: Append a position of zeros to key and value.
+        dropout_p: Probability of dropping an attention weight in training.
+        out_proj_weight: `(E, E)`.
+        out_proj_bias: `(E)` or None.
+        training: Whether dropout is applied.
+        key_padding_mask: `(N, S)` or `(S)`. Bool: True where NOT to attend, the opposite of
+            `scaled_dot_product_attention`. Floating-point: added to the scores.
+        need_weights: Return the attention weights. False stores nothing of the size of the scores.
+        attn_mask: `(L, S)` or `(N * num_heads, L, S)`, with the same meaning as `key_padding_mask`.
+        use_separate_proj_weight: Use the three weights that follow instead of `in_proj_weight`.
+        q_proj_weight: `(E, E)`.
+        k_proj_weight: `(E, kE)`.
+        v_proj_weight: `(E, vE)`.
+        static_k: `(N * num_heads, S, E / num_heads)`, used in place of the projected key.
+        static_v: The same for the value.
+        average_attn_weights: Average the weights over the heads.
+        is_causal: States that `attn_mask` is the causal mask, which then need not be read.
 
-    Returns the result, shaped as the query, and with `need_weights` the probabilities, (N, L, S), or
-    (N, num_heads, L, S) unless `average_attn_weights`. Without them nothing of the size of the scores is stored.
-    Raises `AttentionShapeError` (an AssertionError as in PyTorch), `ShapeError`, `DTypeError`, `DomainError`.
+    Returns:
+        (output of the query's shape, attention weights or None). The weights are `(N, L, S)`, or `(N, num_heads, L, S)`
+        without averaging.
+
+    Raises:
+        AttentionShapeError: If shapes do not fit. It is also an `AssertionError`, as in PyTorch.
+        DomainError: If `is_causal` is passed without `attn_mask`.
     """
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     heads = Heads(embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
                   out_proj_weight, out_proj_bias, separate)  # fmt: skip
-    return attended(
+    return attend_heads(
         (query, key, value), heads, dropout_p if training else 0.0, key_padding_mask, attn_mask, need_weights,
-        average_attn_weights, is_causal, static=(static_k, static_v),
+        average_attn_weights, is_causal, static_kv=(static_k, static_v),
     )  # fmt: skip
 
 
-def attended(
-    given: tuple[Tensor, Tensor, Tensor],
+def attend_heads(
+    operands: tuple[Tensor, Tensor, Tensor],
     heads: Heads,
     dropout_p: float,
-    padding: Tensor | None,
-    mask: Tensor | None,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
     need_weights: bool,
-    average: bool,
+    average_weights: bool,
     is_causal: bool,
     *,
     batch_first: bool = False,
-    static: tuple[Tensor | None, Tensor | None] = (None, None),
+    static_kv: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> tuple[Tensor, Tensor | None]:
-    """`multi_head_attention_forward` of operands (L, N, E), or (N, L, E) with `batch_first`; or (L, E)."""
-    query, key, value = given
-    batched = _check_shapes(query, key, value, padding, mask, heads.num_heads)
-    batch = 0 if batch_first and batched else 1
+    """Compute `multi_head_attention_forward` for operands `(L, N, E)`, `(N, L, E)` with `batch_first`, or `(L, E)`."""
+    query, key, value = operands
+    batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, heads.num_heads)
+    batch_dim = 0 if batch_first and batched else 1
     if not batched:
-        same_key, same_value = key is query, value is key
+        key_is_query, value_is_key = key is query, value is key
         query = _ops.unsqueeze(query, 1)
-        key = query if same_key else _ops.unsqueeze(key, 1)
-        value = key if same_value else _ops.unsqueeze(value, 1)
-        padding = None if padding is None else _ops.unsqueeze(padding, 0)
+        key = query if key_is_query else _ops.unsqueeze(key, 1)
+        value = key if value_is_key else _ops.unsqueeze(value, 1)
+        key_padding_mask = None if key_padding_mask is None else _ops.unsqueeze(key_padding_mask, 0)
     _check_sizes(query, key, value, heads)
-    if is_causal and mask is None:
+    if is_causal and attn_mask is None:
         raise DomainError(
-            f"{_WHERE}: is_causal says that attn_mask is the causal one, so give it: "
+            f"{_OP_NAME}: is_causal states that attn_mask is the causal one, so pass it: "
             "Transformer.generate_square_subsequent_mask(L)"
         )
-    _warn_of_mixed(padding, mask)
-    if is_causal and padding is None and not need_weights:
-        mask = None
+    _check_mask_dtypes(key_padding_mask, attn_mask)
+    if is_causal and key_padding_mask is None and not need_weights:
+        attn_mask = None
     else:
         is_causal = False
-    count, rows = query.meta.shape[batch], query.meta.shape[1 - batch]
-    q, k, v = _projected(query, key, value, heads, batch, static)
-    extra = int(heads.bias_k is not None) + int(heads.add_zero_attn)
+    batch_size, rows = query.meta.shape[batch_dim], query.meta.shape[1 - batch_dim]
+    q, k, v = _project(query, key, value, heads, batch_dim, static_kv)
+    extra_keys = int(heads.bias_k is not None) + int(heads.add_zero_attn)
     if heads.add_zero_attn:
         k, v = pad(k, (0, 0, 0, 1)), pad(v, (0, 0, 0, 1))
     keys = k.meta.shape[2]
-    merged = _merged(padding, mask, (count, heads.num_heads, rows, keys), extra, need_weights, query.meta.dtype)
+    merged_mask = _merge_masks(
+        key_padding_mask,
+        attn_mask,
+        (batch_size, heads.num_heads, rows, keys),
+        extra_keys,
+        need_weights,
+        query.meta.dtype,
+    )
     weights = None
     if need_weights:
-        weights = _weights(q, k, merged)
-        chances = weights
+        weights = _attention_weights(q, k, merged_mask)
+        dropped_weights = weights
         if dropout_p > 0:
             from .functional import dropout
 
-            weights = chances = dropout(chances, dropout_p)
-        found = matmul(chances, v)
+            weights = dropped_weights = dropout(dropped_weights, dropout_p)
+        head_outputs = matmul(dropped_weights, v)
     else:
-        found = scaled_dot_product_attention(q, k, v, merged, dropout_p, is_causal)
-    order = (0, 2, 1, 3) if batch == 0 else (2, 0, 1, 3)
-    joined = views.reshape(_ops.permute(found, order), (*query.meta.shape[:2], heads.embed_dim))
-    out = linear(joined, heads.out_proj_weight, heads.out_proj_bias)
-    if weights is not None and average:
+        head_outputs = scaled_dot_product_attention(q, k, v, merged_mask, dropout_p, is_causal)
+    order = (0, 2, 1, 3) if batch_dim == 0 else (2, 0, 1, 3)
+    concatenated = views.reshape(_ops.permute(head_outputs, order), (*query.meta.shape[:2], heads.embed_dim))
+    output = linear(concatenated, heads.out_proj_weight, heads.out_proj_bias)
+    if weights is not None and average_weights:
         weights = _ops.mean(weights, 1)
     if batched:
-        return out, weights
-    return _ops.squeeze(out, 1), None if weights is None else _ops.squeeze(weights, 0)
+        return output, weights
+    return _ops.squeeze(output, 1), None if weights is None else _ops.squeeze(weights, 0)
 
 
 # Checks
@@ -155,60 +188,71 @@ def attended(
 def _check_shapes(
     query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
 ) -> bool:
-    """Whether the operands are batches. Raises `AttentionShapeError` for numbers of dimensions that do not fit."""
+    """Return whether the operands are batched. Raise `AttentionShapeError` if numbers of dimensions do not fit."""
     ndim = query.meta.ndim
     if ndim not in (2, 3):
         raise AttentionShapeError(
-            f"{_WHERE}: query needs 3 dimensions, or 2 without a batch, not shape {list(query.meta.shape)}"
+            f"{_OP_NAME}: query needs 3 dimensions, or 2 without a batch, not shape {list(query.meta.shape)}"
         )
-    for name, one in (("key", key), ("value", value)):
-        if one.meta.ndim != ndim:
+    for name, operand in (("key", key), ("value", value)):
+        if operand.meta.ndim != ndim:
             raise AttentionShapeError(
-                f"{_WHERE}: query has shape {list(query.meta.shape)}, so {name} needs {ndim} dimensions, not shape "
-                f"{list(one.meta.shape)}"
+                f"{_OP_NAME}: query has shape {list(query.meta.shape)}, so {name} needs {ndim} dimensions, not shape "
+                f"{list(operand.meta.shape)}"
             )
     if padding is not None and padding.meta.ndim != ndim - 1:
         raise AttentionShapeError(
-            f"{_WHERE}: query has shape {list(query.meta.shape)}, so key_padding_mask needs {ndim - 1} dimensions "
+            f"{_OP_NAME}: query has shape {list(query.meta.shape)}, so key_padding_mask needs {ndim - 1} dimensions "
             f"({'N, S' if ndim == 3 else 'S'}), not shape {list(padding.meta.shape)}"
         )
     if mask is not None:
         if mask.meta.ndim not in (2, 3):
             raise AttentionShapeError(
-                f"{_WHERE}: attn_mask needs 2 dimensions (L, S), or 3 (N * num_heads, L, S), not shape "
+                f"{_OP_NAME}: attn_mask needs 2 dimensions (L, S), or 3 (N * num_heads, L, S), not shape "
                 f"{list(mask.meta.shape)}"
             )
-        wanted = (heads, query.meta.shape[0], key.meta.shape[0])
-        if ndim == 2 and mask.meta.ndim == 3 and mask.meta.shape != wanted:
+        expected_shape = (heads, query.meta.shape[0], key.meta.shape[0])
+        if ndim == 2 and mask.meta.ndim == 3 and mask.meta.shape != expected_shape:
             raise AttentionShapeError(
-                f"{_WHERE}: attn_mask must have shape {list(wanted)} without a batch, not {list(mask.meta.shape)}"
+                f"{_OP_NAME}: attn_mask must have shape {list(expected_shape)} without a batch, "
+                f"not {list(mask.meta.shape)}"
             )
     return ndim == 3
 
 
 def _check_sizes(query: Tensor, key: Tensor, value: Tensor, heads: Heads) -> None:
-    width = query.meta.shape[2]
-    if width != heads.embed_dim:
-        raise AttentionShapeError(f"{_WHERE}: query has {width} features, and the weights are for {heads.embed_dim}")
-    if width % heads.num_heads:
-        raise AttentionShapeError(f"{_WHERE}: {width} features do not fall into {heads.num_heads} heads")
-    same = (key.meta.shape[:2], value.meta.shape[:2]) if heads.separate else (key.meta.shape, value.meta.shape)
-    if same[0] != same[1]:
+    features = query.meta.shape[2]
+    if features != heads.embed_dim:
         raise AttentionShapeError(
-            f"{_WHERE}: key has shape {list(key.meta.shape)} and value {list(value.meta.shape)}, which do not fit"
+            f"{_OP_NAME}: query has {features} features, and the weights are for {heads.embed_dim}"
         )
-    named = zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), heads.separate or (), strict=False)
-    for name, weight in named if heads.separate else (("in_proj_weight", heads.in_proj_weight),):
+    if features % heads.num_heads:
+        raise AttentionShapeError(f"{_OP_NAME}: {features} features do not fall into {heads.num_heads} heads")
+    shapes_to_match = (
+        (key.meta.shape[:2], value.meta.shape[:2]) if heads.separate else (key.meta.shape, value.meta.shape)
+    )
+    if shapes_to_match[0] != shapes_to_match[1]:
+        raise AttentionShapeError(
+            f"{_OP_NAME}: key has shape {list(key.meta.shape)} and value {list(value.meta.shape)}, which do not fit"
+        )
+    weights_by_name = zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), heads.separate or (), strict=False)
+    for name, weight in weights_by_name if heads.separate else (("in_proj_weight", heads.in_proj_weight),):
         if weight is None:
-            raise AttentionShapeError(f"{_WHERE}: {name} is missing; see use_separate_proj_weight")
+            raise AttentionShapeError(f"{_OP_NAME}: {name} is missing; see use_separate_proj_weight")
     if (heads.bias_k is None) != (heads.bias_v is None):
-        raise AttentionShapeError(f"{_WHERE}: bias_k and bias_v go together; one of them is missing")
+        raise AttentionShapeError(f"{_OP_NAME}: bias_k and bias_v go together; one of them is missing")
 
 
-def _warn_of_mixed(padding: Tensor | None, mask: Tensor | None) -> None:
-    for name, one in (("key_padding_mask", padding), ("attn_mask", mask)):
-        if one is not None and one.meta.dtype is not dtypes.bool_ and one.meta.dtype.kind != "f":
-            raise AttentionShapeError(f"{_WHERE}: {name} is of bool or floating, not of {one.meta.dtype.name}")
+def _check_mask_dtypes(padding: Tensor | None, mask: Tensor | None) -> None:
+    for name, mask_tensor in (("key_padding_mask", padding), ("attn_mask", mask)):
+        if (
+            mask_tensor is not None
+            and mask_tensor.meta.dtype is not dtypes.bool_
+            and mask_tensor.meta.dtype.kind != "f"
+        ):
+            raise AttentionShapeError(
+                f"{_OP_NAME}: {name} is of bool or floating, not of {mask_tensor.meta.dtype.name}"
+            )
     if padding is not None and mask is not None and padding.meta.dtype is not mask.meta.dtype:
         warnings.warn(
             "key_padding_mask and attn_mask of different dtypes are deprecated; use the same for both", stacklevel=4
@@ -218,130 +262,143 @@ def _warn_of_mixed(padding: Tensor | None, mask: Tensor | None) -> None:
 # Projections
 
 
-def _projected(
-    query: Tensor, key: Tensor, value: Tensor, heads: Heads, batch: int, static: tuple[Tensor | None, Tensor | None]
+def _project(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: Heads,
+    batch_dim: int,
+    static_kv: tuple[Tensor | None, Tensor | None],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value as (batch, head, position, feature), with the positions that `bias_k` and `bias_v` add."""
+    """Project query, key and value to (batch, head, position, feature), and append the positions of `bias_k` and
+    `bias_v`.
+    """
     if heads.separate is not None:
-        biases: Sequence[Any] = (None,) * 3 if heads.in_proj_bias is None else _thirds(heads.in_proj_bias, 0)
+        biases: Sequence[Any] = (None,) * 3 if heads.in_proj_bias is None else _split_in_three(heads.in_proj_bias, 0)
         q, k, v = (
-            linear(x, w, b)  # type: ignore[arg-type]  # `_check_sizes` found no None
+            linear(x, w, b)  # type: ignore[arg-type]  # `_check_sizes` excludes None
             for x, w, b in zip((query, key, value), heads.separate, biases, strict=True)
         )  # fmt: skip
     else:
-        q, k, v = _packed(query, key, value, heads)
+        q, k, v = _project_packed(query, key, value, heads)
     if heads.bias_k is not None:
-        if any(x is not None for x in static):
-            raise AttentionShapeError(f"{_WHERE}: bias_k and bias_v cannot be added to static_k and static_v")
-        k, v = _longer(k, heads.bias_k, batch), _longer(v, heads.bias_v, batch)
-    order = (0, 2, 1, 3) if batch == 0 else (1, 2, 0, 3)
-    width = heads.embed_dim // heads.num_heads
+        if any(x is not None for x in static_kv):
+            raise AttentionShapeError(f"{_OP_NAME}: bias_k and bias_v cannot be added to static_k and static_v")
+        k, v = _append_bias_position(k, heads.bias_k, batch_dim), _append_bias_position(v, heads.bias_v, batch_dim)
+    order = (0, 2, 1, 3) if batch_dim == 0 else (1, 2, 0, 3)
+    head_dim = heads.embed_dim // heads.num_heads
     q, k, v = (
-        _ops.permute(x if x.meta.ndim == 4 else views.reshape(x, (*x.meta.shape[:2], heads.num_heads, width)), order)
+        _ops.permute(x if x.meta.ndim == 4 else views.reshape(x, (*x.meta.shape[:2], heads.num_heads, head_dim)), order)
         for x in (q, k, v)
     )
-    rows = query.meta.shape[batch] * heads.num_heads
-    other_k = _static(static[0], "static_k", rows, width, heads.num_heads)
-    other_v = _static(static[1], "static_v", rows, width, heads.num_heads)
+    rows = query.meta.shape[batch_dim] * heads.num_heads
+    other_k = _static_heads(static_kv[0], "static_k", rows, head_dim, heads.num_heads)
+    other_v = _static_heads(static_kv[1], "static_v", rows, head_dim, heads.num_heads)
     return q, k if other_k is None else other_k, v if other_v is None else other_v
 
 
-def _packed(query: Tensor, key: Tensor, value: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
-    """The three projections of which `in_proj_weight` has one above another; one product for what is the same tensor.
+def _project_packed(query: Tensor, key: Tensor, value: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    """Apply the three projections of `in_proj_weight`, with one matrix product for operands that are the same tensor.
 
-    What comes of a product that is cut is (…, head, feature) already, for it has gaps.
+    A product that is split afterwards is returned as (..., head, feature), because its parts are not contiguous.
     """
-    weight, bias, width = heads.in_proj_weight, heads.in_proj_bias, heads.embed_dim
+    weight, bias, features = heads.in_proj_weight, heads.in_proj_bias, heads.embed_dim
     assert weight is not None
-    own = (heads.num_heads, width // heads.num_heads)
+    head_shape = (heads.num_heads, features // heads.num_heads)
     if query is key and key is value:
-        whole = linear(query, weight, bias)
-        return _cut(views.reshape(whole, (*query.meta.shape[:2], 3 * own[0], own[1])), 2, 3)  # type: ignore[return-value]
+        qkv = linear(query, weight, bias)
+        return _split_dim(views.reshape(qkv, (*query.meta.shape[:2], 3 * head_shape[0], head_shape[1])), 2, 3)  # type: ignore[return-value]
     if key is value:
-        rest = None if bias is None else _ops.narrow(bias, 0, width, 2 * width)
-        first = None if bias is None else _ops.narrow(bias, 0, 0, width)
-        both = linear(key, _ops.narrow(weight, 0, width, 2 * width), rest)
-        k, v = _cut(views.reshape(both, (*key.meta.shape[:2], 2 * own[0], own[1])), 2, 2)
-        return linear(query, _ops.narrow(weight, 0, 0, width), first), k, v
-    biases: Sequence[Any] = (None,) * 3 if bias is None else _thirds(bias, 0)
-    found = [linear(x, w, b) for x, w, b in zip((query, key, value), _thirds(weight, 0), biases, strict=True)]
-    return found[0], found[1], found[2]
+        kv_bias = None if bias is None else _ops.narrow(bias, 0, features, 2 * features)
+        q_bias = None if bias is None else _ops.narrow(bias, 0, 0, features)
+        kv = linear(key, _ops.narrow(weight, 0, features, 2 * features), kv_bias)
+        k, v = _split_dim(views.reshape(kv, (*key.meta.shape[:2], 2 * head_shape[0], head_shape[1])), 2, 2)
+        return linear(query, _ops.narrow(weight, 0, 0, features), q_bias), k, v
+    biases: Sequence[Any] = (None,) * 3 if bias is None else _split_in_three(bias, 0)
+    projected = [
+        linear(x, w, b) for x, w, b in zip((query, key, value), _split_in_three(weight, 0), biases, strict=True)
+    ]
+    return projected[0], projected[1], projected[2]
 
 
-def _cut(x: Tensor, dim: int, parts: int) -> tuple[Tensor, ...]:
-    size = x.meta.shape[dim] // parts
-    return tuple(_ops.narrow(x, dim, i * size, size) for i in range(parts))
+def _split_dim(x: Tensor, dim: int, num_parts: int) -> tuple[Tensor, ...]:
+    size = x.meta.shape[dim] // num_parts
+    return tuple(_ops.narrow(x, dim, i * size, size) for i in range(num_parts))
 
 
-def _thirds(x: Tensor, dim: int) -> tuple[Tensor, ...]:
-    return _cut(x, dim, 3)
+def _split_in_three(x: Tensor, dim: int) -> tuple[Tensor, ...]:
+    return _split_dim(x, dim, 3)
 
 
-def _longer(x: Tensor, bias: Tensor | None, batch: int) -> Tensor:
-    """`x` with one more position: `bias`, (1, 1, E), for every sample."""
+def _append_bias_position(x: Tensor, bias: Tensor | None, batch_dim: int) -> Tensor:
+    """Append a position to `x`: `bias` of shape (1, 1, E), for every sample."""
     assert bias is not None
     x = views.reshape(x, (*x.meta.shape[:2], bias.meta.shape[-1]))
-    shape = tuple(n if d == batch else 1 for d, n in enumerate(x.meta.shape[:2]))
-    return cat((x, _ops.expand(bias, (*shape, bias.meta.shape[-1]))), 1 - batch)
+    shape = tuple(n if d == batch_dim else 1 for d, n in enumerate(x.meta.shape[:2]))
+    return cat((x, _ops.expand(bias, (*shape, bias.meta.shape[-1]))), 1 - batch_dim)
 
 
-def _static(x: Tensor | None, name: str, rows: int, width: int, heads: int) -> Tensor | None:
+def _static_heads(x: Tensor | None, name: str, rows: int, width: int, heads: int) -> Tensor | None:
     if x is None:
         return None
     if x.meta.ndim != 3 or x.meta.shape[0] != rows or x.meta.shape[2] != width:
-        raise AttentionShapeError(f"{_WHERE}: {name} must have shape [{rows}, S, {width}], not {list(x.meta.shape)}")
+        raise AttentionShapeError(f"{_OP_NAME}: {name} must have shape [{rows}, S, {width}], not {list(x.meta.shape)}")
     return views.reshape(x, (rows // heads, heads, *x.meta.shape[1:]))
 
 
 # Masks
 
 
-def additive(mask: Tensor | None, dtype: DType) -> Tensor | None:
-    """A mask to be added to scores: one of bool is -inf where it is True."""
+def additive_mask(mask: Tensor | None, dtype: DType) -> Tensor | None:
+    """Return a mask that is added to scores: a bool mask becomes -inf where it is True, 0 elsewhere."""
     if mask is None or mask.meta.dtype.kind == "f":
         return mask
     return _ops.where(mask, float("-inf"), _ops.full_like_as(mask, 0.0, dtype=dtype))
 
 
-def _merged(
+def _merge_masks(
     padding: Tensor | None,
     mask: Tensor | None,
     scores: tuple[int, int, int, int],
-    extra: int,
+    extra_keys: int,
     need_weights: bool,
     dtype: DType,
 ) -> Tensor | None:
-    """Both masks in one that broadcasts to the scores, which have `extra` positions of keys that are never masked.
+    """Combine both masks into one that broadcasts to the scores. The last `extra_keys` keys are never masked.
 
-    It is added; or, for `scaled_dot_product_attention`, says where to attend if both are of bool.
+    The result is additive. If both masks are bool and no weights are needed, it is bool, True where to attend.
     """
-    count, heads, rows, keys = scores
+    batch_size, heads, rows, keys = scores
     if mask is not None:
-        wanted = (rows, keys - extra) if mask.meta.ndim == 2 else (count * heads, rows, keys - extra)
-        if mask.meta.shape != wanted:
-            raise ShapeError(f"{_WHERE}: attn_mask has shape {list(mask.meta.shape)}, and should have {list(wanted)}")
-        four = (1, 1, *wanted) if mask.meta.ndim == 2 else (count, heads, *wanted[1:])
-        mask = views.reshape(mask, four)
-    if padding is not None:
-        if padding.meta.shape != (count, keys - extra):
-            raise AttentionShapeError(
-                f"{_WHERE}: key_padding_mask has shape {list(padding.meta.shape)}, and should have "
-                f"{[count, keys - extra]}"
+        expected_shape = (
+            (rows, keys - extra_keys) if mask.meta.ndim == 2 else (batch_size * heads, rows, keys - extra_keys)
+        )
+        if mask.meta.shape != expected_shape:
+            raise ShapeError(
+                f"{_OP_NAME}: attn_mask has shape {list(mask.meta.shape)}, and should have {list(expected_shape)}"
             )
-        padding = views.reshape(padding, (count, 1, 1, keys - extra))
-    some = [m for m in (mask, padding) if m is not None]
-    if not some:
+        shape_4d = (1, 1, *expected_shape) if mask.meta.ndim == 2 else (batch_size, heads, *expected_shape[1:])
+        mask = views.reshape(mask, shape_4d)
+    if padding is not None:
+        if padding.meta.shape != (batch_size, keys - extra_keys):
+            raise AttentionShapeError(
+                f"{_OP_NAME}: key_padding_mask has shape {list(padding.meta.shape)}, and should have "
+                f"{[batch_size, keys - extra_keys]}"
+            )
+        padding = views.reshape(padding, (batch_size, 1, 1, keys - extra_keys))
+    masks = [m for m in (mask, padding) if m is not None]
+    if not masks:
         return None
-    by_bool = not need_weights and all(m.meta.dtype is dtypes.bool_ for m in some)
-    if not by_bool:
-        some = [m for m in (additive(m, dtype) for m in some) if m is not None]
-    one = some[0] if len(some) == 1 else _ops.logical_or(*some) if by_bool else _ops.add(*some)
-    if extra:
-        one = pad(one, (0, extra))
-    return _ops.logical_not(one) if by_bool else one
+    is_boolean = not need_weights and all(m.meta.dtype is dtypes.bool_ for m in masks)
+    if not is_boolean:
+        masks = [m for m in (additive_mask(m, dtype) for m in masks) if m is not None]
+    merged = masks[0] if len(masks) == 1 else _ops.logical_or(*masks) if is_boolean else _ops.add(*masks)
+    if extra_keys:
+        merged = pad(merged, (0, extra_keys))
+    return _ops.logical_not(merged) if is_boolean else merged
 
 
-def _weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-    """The probabilities, stored: softmax of the scaled scores, NaN for a row that attends to nothing."""
+def _attention_weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+    """Return softmax of the scaled scores. A row that attends to nothing is NaN."""
     scores = matmul(_ops.mul(q, float(q.meta.shape[-1]) ** -0.5), _ops.transpose(k, -2, -1))
     return _ops.softmax(scores if mask is None else _ops.add(scores, mask), -1)

@@ -1,4 +1,8 @@
-"""Hooks of modules: functions called before and after `forward`, and when gradients pass, of one module or of all."""
+"""Hooks of modules: functions called before and after `forward` and during backward, for one module or for all.
+
+`Hooks` is a base class of `Module`. Backward hooks work through an identity op around a call's inputs and outputs
+(`_GradientTap`), whose backward calls the hooks.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,12 @@ _ids = itertools.count()
 
 
 class HookTable(OrderedDict[int, Any]):
-    """Hooks by number, in the order of their calls. `kwargs`, `always`: numbers of those registered so."""
+    """Hooks by id, in the order of their calls.
+
+    Attributes:
+        kwargs: Ids of forward hooks that also get the keyword arguments.
+        always: Ids of hooks that run even after an error.
+    """
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -37,7 +46,7 @@ class HookTable(OrderedDict[int, Any]):
     def add(
         self, hook: Callable[..., Any], prepend: bool = False, with_kwargs: bool = False, always: bool = False
     ) -> Handle:
-        """Register `hook`, first of all if `prepend`; the handle takes it away."""
+        """Register `hook` and return a handle that removes it. `prepend` puts it first."""
         if not callable(hook):
             raise ArgumentError(f"a hook is a function, not {type(hook).__name__}")
         key = next(_ids)
@@ -54,40 +63,46 @@ class HookTable(OrderedDict[int, Any]):
         return type(self), (list(self.items()),), {"kwargs": set(self.kwargs), "always": set(self.always)}
 
 
-_every_pre = HookTable()
-_every_forward = HookTable()
-_every_backward_pre = HookTable()
-_every_backward = HookTable()
-_everywhere = (_every_pre, _every_forward, _every_backward_pre, _every_backward)
+_global_forward_pre = HookTable()
+_global_forward = HookTable()
+_global_backward_pre = HookTable()
+_global_backward = HookTable()
+_global_tables = (_global_forward_pre, _global_forward, _global_backward_pre, _global_backward)
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> Handle:
     """Call `hook(module, args)` before the `forward` of every module."""
-    return _every_pre.add(hook)
+    return _global_forward_pre.add(hook)
 
 
 def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> Handle:
-    """Call `hook(module, args, output)` after the `forward` of every module, before the module's own hooks."""
-    return _every_forward.add(hook, False, with_kwargs, always_call)
+    """Call `hook(module, args, output)` after the `forward` of every module, before the module's own hooks.
+
+    Args:
+        hook: The function.
+        with_kwargs: Call `hook(module, args, kwargs, output)`.
+        always_call: Also call it if `forward` or another hook raises an error.
+    """
+    return _global_forward.add(hook, False, with_kwargs, always_call)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(module, grad_output)` when the gradients of any module's output are known."""
-    return _every_backward_pre.add(hook)
+    """Call `hook(module, grad_output)` when the gradient of any module's output is computed."""
+    return _global_backward_pre.add(hook)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(module, grad_input, grad_output)` when the gradients of any module's input are known."""
-    return _every_backward.add(hook)
+    """Call `hook(module, grad_input, grad_output)` when the gradient of any module's input is computed."""
+    return _global_backward.add(hook)
 
 
 register_module_backward_hook = register_module_full_backward_hook
 
 
 class Hooks:
-    """What `Module` knows of hooks: registering, and calling `forward` between them."""
+    """Base class of `Module`: registers hooks and calls `forward` between them."""
 
     _forward_hooks: HookTable
     _forward_pre_hooks: HookTable
@@ -101,207 +116,251 @@ class Hooks:
             or self._forward_pre_hooks
             or self._backward_hooks
             or self._backward_pre_hooks
-            or _every_forward
-            or _every_pre
-            or _every_backward
-            or _every_backward_pre
+            or _global_forward
+            or _global_forward_pre
+            or _global_backward
+            or _global_backward_pre
         ):
             return self.forward(*args, **kwargs)
-        return _call(self, args, kwargs)
+        return _call_with_hooks(self, args, kwargs)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> Handle:
-        """Call `hook(module, args)` before `forward`; what it returns, if anything, replaces the arguments (one that
-        is no tuple is the only argument). With kwargs: `hook(module, args, kwargs)`, which returns both or None."""
+        """Call `hook(module, args)` before `forward`.
+
+        Args:
+            hook: Its result, if not None, replaces the arguments. A result that is not a tuple is the only argument.
+            prepend: Call it before the other hooks.
+            with_kwargs: Call `hook(module, args, kwargs)`, which returns (args, kwargs) or None.
+        """
         return self._forward_pre_hooks.add(hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> Handle:
-        """Call `hook(module, args, output)` after `forward`; what it returns, if anything, replaces the output. With
-        kwargs: `hook(module, args, kwargs, output)`. `always_call`: also when `forward` or another hook raises."""
+        """Call `hook(module, args, output)` after `forward`.
+
+        Args:
+            hook: Its result, if not None, replaces the output.
+            prepend: Call it before the other hooks.
+            with_kwargs: Call `hook(module, args, kwargs, output)`.
+            always_call: Also call it if `forward` or another hook raises an error.
+        """
         return self._forward_hooks.add(hook, prepend, with_kwargs, always_call)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(module, grad_output)` in backward before the module's own; what it returns replaces grad_output.
+        """Call `hook(module, grad_output)` in backward, before the module's own backward.
 
-        Gradients are tuples with None for what is no tensor, or got no gradient.
+        Args:
+            hook: Its result, if not None, replaces `grad_output`, a tuple with None for outputs without a gradient.
+            prepend: Call it before the other hooks.
         """
         return self._backward_pre_hooks.add(hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(module, grad_input, grad_output)` once the gradients of the positional tensor arguments are
-        known; what it returns replaces grad_input. Such a module must not write its arguments in place."""
+        """Call `hook(module, grad_input, grad_output)` when the gradients of the positional tensor arguments are
+        computed.
+
+        A module with such a hook must not modify its arguments in place.
+
+        Args:
+            hook: Its result, if not None, replaces `grad_input`.
+            prepend: Call it before the other hooks.
+        """
         return self._backward_hooks.add(hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> Handle:
-        """As `register_full_backward_hook`, which PyTorch says to use instead."""
+        """Deprecated alias of `register_full_backward_hook`."""
         return self._backward_hooks.add(hook)
 
 
-def _call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    called: set[int] = set()
+def _call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    called_hooks: set[int] = set()
     try:
-        return _call_inner(module, args, kwargs, called)
+        return _call_inner(module, args, kwargs, called_hooks)
     except Exception:
-        for table in (_every_forward, module._forward_hooks):
-            for key in [k for k in table if k in table.always and k not in called]:
+        for table in (_global_forward, module._forward_hooks):
+            for key in [k for k in table if k in table.always and k not in called_hooks]:
                 try:
-                    _after(table, key, module, args, kwargs, None)
-                except Exception as error:  # the first one is the one to raise
+                    _run_forward_hook(table, key, module, args, kwargs, None)
+                except Exception as error:  # the first error is raised, later ones are warnings
                     warnings.warn(
-                        f"a forward hook that is always called raised while another error was on its way: {error}",
+                        f"a forward hook with always_call=True raised an error while another was propagating: {error}",
                         stacklevel=3,
                     )
         raise
 
 
-def _call_inner(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]) -> Any:
-    for table in (_every_pre, module._forward_pre_hooks):
+def _call_inner(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], called_hooks: set[int]) -> Any:
+    for table in (_global_forward_pre, module._forward_pre_hooks):
         for key, hook in list(table.items()):
             with_kwargs = key in table.kwargs
-            given = hook(module, args, kwargs) if with_kwargs else hook(module, args)
-            if given is None:
+            replacement = hook(module, args, kwargs) if with_kwargs else hook(module, args)
+            if replacement is None:
                 continue
             if not with_kwargs:
-                args = given if isinstance(given, tuple) else (given,)
-            elif isinstance(given, tuple) and len(given) == 2:
-                args, kwargs = given
+                args = replacement if isinstance(replacement, tuple) else (replacement,)
+            elif isinstance(replacement, tuple) and len(replacement) == 2:
+                args, kwargs = replacement
             else:
                 raise ArgumentError(
                     f"{type(module).__name__}: a forward pre-hook with kwargs returns None or (args, kwargs), "
-                    f"not {given!r}"
+                    f"not {replacement!r}"
                 )
-    watch = None
-    if module._backward_hooks or module._backward_pre_hooks or _every_backward or _every_backward_pre:
-        watch = _Watch(module, len(args))
-        args = watch.inputs(args)
-    result = module.forward(*args, **kwargs)
-    for table in (_every_forward, module._forward_hooks):
+    hook_call = None
+    if module._backward_hooks or module._backward_pre_hooks or _global_backward or _global_backward_pre:
+        hook_call = _BackwardHookCall(module, len(args))
+        args = hook_call.wrap_inputs(args)
+    output = module.forward(*args, **kwargs)
+    for table in (_global_forward, module._forward_hooks):
         for key in list(table):
-            called.add(key)
-            given = _after(table, key, module, args, kwargs, result)
-            result = result if given is None else given
-    return result if watch is None else watch.outputs(result)
+            called_hooks.add(key)
+            replacement = _run_forward_hook(table, key, module, args, kwargs, output)
+            output = output if replacement is None else replacement
+    return output if hook_call is None else hook_call.wrap_outputs(output)
 
 
-def _after(table: HookTable, key: int, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+def _run_forward_hook(
+    table: HookTable, key: int, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+) -> Any:
     hook = table[key]
-    return hook(module, args, kwargs, result) if key in table.kwargs else hook(module, args, result)
+    return hook(module, args, kwargs, output) if key in table.kwargs else hook(module, args, output)
 
 
-class _Watch:
-    """One call of a module with backward hooks: identities around it that see gradients go out and come in."""
+class _BackwardHookCall:
+    """One call of a module with backward hooks. Identities around the call give the hooks its gradients."""
 
-    def __init__(self, module: Any, count: int):
+    def __init__(self, module: Any, num_args: int):
         self.module = module
-        self.count = count
-        self.places: list[int] = []  # of arguments behind the identity; empty if none of them wants a gradient
-        self.result_places: list[int] = []
-        self.results = 1
-        self.tapped: list[tuple[Tensor, Any]] = []
+        self.num_args = num_args
+        self.input_indices: list[int] = []  # positions of wrapped arguments; empty if none requires grad
+        self.output_indices: list[int] = []
+        self.num_outputs = 1
+        self.tapped_inputs: list[tuple[Tensor, Any]] = []
         self.layouts: list[Any] = []
         self.grad_output: tuple[Any, ...] | None = None
 
-    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        if not is_grad_enabled() or not any(args[i].requires_grad for i in places):
+    def wrap_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments with tensors passed through an identity that reports their gradients."""
+        input_indices = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        if not is_grad_enabled() or not any(args[i].requires_grad for i in input_indices):
             return args
-        self.places = places
-        self.layouts = [args[i].meta for i in places]
-        found = dict(zip(places, _Tap.apply(self.passed, *[args[i] for i in places]), strict=True))
-        self.tapped = [(t, t.node) for t in found.values()]
-        return tuple(found.get(i, a) for i, a in enumerate(args))
+        self.input_indices = input_indices
+        self.layouts = [args[i].meta for i in input_indices]
+        identity_outputs = dict(
+            zip(
+                input_indices, _GradientTap.apply(self.grad_input_ready, *[args[i] for i in input_indices]), strict=True
+            )
+        )
+        self.tapped_inputs = [(t, t.node) for t in identity_outputs.values()]
+        return tuple(identity_outputs.get(i, a) for i, a in enumerate(args))
 
-    def outputs(self, result: Any) -> Any:
+    def wrap_outputs(self, result: Any) -> Any:
+        """Return the output with tensors passed through an identity that reports their gradients."""
         name = type(self.module).__name__
-        if any(tensor.node is not node for tensor, node in self.tapped):
+        if any(tensor.node is not node for tensor, node in self.tapped_inputs):
             raise GradientError(
                 f"{name} has backward hooks and wrote an argument in place, so its gradient cannot be seen; "
                 "use inplace=False, or remove the hooks"
             )
-        self.tapped = []
-        whole = result if isinstance(result, tuple) else (result,)
-        places = [i for i, r in enumerate(whole) if isinstance(r, Tensor)]
-        if not places:
+        self.tapped_inputs = []
+        outputs = result if isinstance(result, tuple) else (result,)
+        output_indices = [i for i, r in enumerate(outputs) if isinstance(r, Tensor)]
+        if not output_indices:
             warnings.warn(
                 f"{name}: backward hooks need a tensor or a tuple of tensors as output, not {type(result).__name__}; "
                 "they are not called",
                 stacklevel=4,
             )
             return result
-        if not is_grad_enabled() or not any(whole[i].requires_grad for i in places):
+        if not is_grad_enabled() or not any(outputs[i].requires_grad for i in output_indices):
             return result
-        self.result_places, self.results = places, len(whole)
-        found = dict(zip(places, _Tap.apply(self.arrived, *[whole[i] for i in places]), strict=True))
+        self.output_indices, self.num_outputs = output_indices, len(outputs)
+        identity_outputs = dict(
+            zip(
+                output_indices,
+                _GradientTap.apply(self.grad_output_ready, *[outputs[i] for i in output_indices]),
+                strict=True,
+            )
+        )
         if not isinstance(result, tuple):
-            return found[0]
-        items = [found.get(i, r) for i, r in enumerate(whole)]
-        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+            return identity_outputs[0]
+        new_outputs = [identity_outputs.get(i, r) for i, r in enumerate(outputs)]
+        return type(result)(*new_outputs) if hasattr(result, "_fields") else type(result)(new_outputs)
 
-    def arrived(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        spread = dict(zip(self.result_places, grads, strict=True))
-        grad_output: tuple[Any, ...] = tuple(spread.get(i) for i in range(self.results))
-        for hook in (*_every_backward_pre.values(), *self.module._backward_pre_hooks.values()):
-            grad_output = self._replaced(hook(self.module, grad_output), grad_output, "pre-hook", "grad_output")
+    def grad_output_ready(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Call the backward pre-hooks, and the backward hooks too if no argument requires grad."""
+        grad_by_index = dict(zip(self.output_indices, grads, strict=True))
+        grad_output: tuple[Any, ...] = tuple(grad_by_index.get(i) for i in range(self.num_outputs))
+        for hook in (*_global_backward_pre.values(), *self.module._backward_pre_hooks.values()):
+            grad_output = self._check_replacement(
+                hook(self.module, grad_output), grad_output, "pre-hook", "grad_output"
+            )
         self.grad_output = grad_output
-        if not self.places:
-            nothing: tuple[Any, ...] = (None,) * self.count
+        if not self.input_indices:
+            no_grads: tuple[Any, ...] = (None,) * self.num_args
             for hook in self._hooks():
-                given = self._replaced(hook(self.module, nothing, grad_output), nothing, "hook", "grad_input")
-                if any(g is not None for g in given):
+                grad_input = self._check_replacement(
+                    hook(self.module, no_grads, grad_output), no_grads, "hook", "grad_input"
+                )
+                if any(g is not None for g in grad_input):
                     raise GradientError(
                         f"{type(self.module).__name__}: no argument requires grad, so a backward hook returns None"
                     )
             self.grad_output = None
-        return tuple(grad_output[i] for i in self.result_places)
+        return tuple(grad_output[i] for i in self.output_indices)
 
-    def passed(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self.grad_output is None:  # a gradient that came by another way than the output
+    def grad_input_ready(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Call the backward hooks and return the gradients of the arguments."""
+        if self.grad_output is None:  # the gradient did not come through the output
             return grads
-        whole = [_zeros(m) if g is None else g for g, m in zip(grads, self.layouts, strict=True)]
-        spread = dict(zip(self.places, whole, strict=True))
-        grad_input: tuple[Any, ...] = tuple(spread.get(i) for i in range(self.count))
+        filled = [_zeros(m) if g is None else g for g, m in zip(grads, self.layouts, strict=True)]
+        grad_by_index = dict(zip(self.input_indices, filled, strict=True))
+        grad_input: tuple[Any, ...] = tuple(grad_by_index.get(i) for i in range(self.num_args))
         for hook in self._hooks():
-            given = hook(self.module, grad_input, self.grad_output)
-            grad_input = self._replaced(given, grad_input, "hook", "grad_input")
+            replacement = hook(self.module, grad_input, self.grad_output)
+            grad_input = self._check_replacement(replacement, grad_input, "hook", "grad_input")
         self.grad_output = None
-        return tuple(grad_input[i] for i in self.places)
+        return tuple(grad_input[i] for i in self.input_indices)
 
     def _hooks(self) -> Iterable[Callable[..., Any]]:
-        return (*_every_backward.values(), *self.module._backward_hooks.values())
+        return (*_global_backward.values(), *self.module._backward_hooks.values())
 
-    def _replaced(self, given: Any, before: tuple[Any, ...], kind: str, name: str) -> tuple[Any, ...]:
-        if given is None:
-            return before
-        found = given if isinstance(given, tuple) else (given,)
-        if len(found) != len(before):
+    def _check_replacement(
+        self, replacement: Any, original: tuple[Any, ...], hook_kind: str, grads_name: str
+    ) -> tuple[Any, ...]:
+        if replacement is None:
+            return original
+        grads = replacement if isinstance(replacement, tuple) else (replacement,)
+        if len(grads) != len(original):
             raise GradientError(
-                f"{type(self.module).__name__}: a backward {kind} returned {len(found)} gradients, and {name} "
-                f"has {len(before)}"
+                f"{type(self.module).__name__}: a backward {hook_kind} returned {len(grads)} gradients, and "
+                f"{grads_name} has {len(original)}"
             )
-        return found
+        return grads
 
 
 def _zeros(layout: Any) -> Any:
-    """The gradient of an argument that has none, as hooks see it."""
+    """Return the zero gradient that hooks get for an argument without a gradient."""
     from ..factories import zeros
 
     return zeros(layout.shape, dtype=layout.dtype, device=layout.device)
 
 
-class _Tap(Function):
-    """The identity, whose gradients go through a function."""
+class _GradientTap(Function):
+    """The identity; its backward passes the gradients through `callback`."""
 
     @staticmethod
-    def forward(ctx: Any, see: Any, *tensors: Any) -> Any:
-        ctx.see = see
+    def forward(ctx: Any, callback: Any, *tensors: Any) -> Any:
+        ctx.callback = callback
         ctx.set_materialize_grads(False)
-        made = tuple(t.detach() for t in tensors)
-        ctx.mark_non_differentiable(*(m for m, t in zip(made, tensors, strict=True) if not t.needs))
-        return made
+        outputs = tuple(tensor.detach() for tensor in tensors)
+        ctx.mark_non_differentiable(
+            *(output for output, tensor in zip(outputs, tensors, strict=True) if not tensor.needs)
+        )
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return (None, *ctx.see(grads))
+        return (None, *ctx.callback(grads))

@@ -1,7 +1,7 @@
-"""Losses of elements: an op gives one an element, `reduction` makes a number of them.
+"""Elementwise losses: an op computes one loss per element, and `reduction` combines them.
 
-All take PyTorch's deprecated `size_average` and `reduce` where PyTorch does. Losses of classes are in
-`_class_losses.py`, those of pairs and triplets of vectors in `_vector_losses.py`, the one of sequences in `_ctc.py`.
+All accept PyTorch's deprecated `size_average` and `reduce` where PyTorch does. Losses of classes are in
+`_class_losses`, of vector pairs and triplets in `_vector_losses`, of sequences in `_ctc`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ from .. import factories
 from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..runtime import views
-from ..runtime.autocast import as_for
+from ..runtime.autocast import autocast_operands
 from ..runtime.errors import ArgumentError, DomainError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
-from ._reducing import alike, broadcasting, check_reduction, legacy, reduced, same_shape, weighted
+from ._reducing import (
+    check_equal_shapes,
+    check_reduction,
+    check_tensors_of_equal_shape,
+    reduce_losses,
+    reduce_weighted_losses,
+    resolve_reduction,
+    warn_if_broadcast,
+)
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "hinge_embedding_loss",
@@ -30,103 +38,144 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Squared differences of floating tensors. Shapes that differ broadcast, with a `UserWarning`.
+    """Compute the squared error (input - target)**2.
 
-    weight: of the input's shape; the mean is then the sum of weighted losses over the sum of weights.
-    Raises `UnsupportedDType` for integers.
+    Args:
+        input: Floating-point tensor.
+        target: Tensor of the same shape; other shapes broadcast with a `UserWarning`.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        weight: Factor of each loss, of the input's shape. The mean then divides by the sum of the weights.
+
+    Raises:
+        UnsupportedDType: For integer tensors.
     """
-    broadcasting(input, target, "mse_loss")
-    reduction = legacy(size_average, reduce, reduction)
-    return weighted(_ops.squared_error(input, target), reduction, "mse_loss", weight, input)
+    warn_if_broadcast(input, target, "mse_loss")
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    return reduce_weighted_losses(_ops.squared_error(input, target), reduction, "mse_loss", weight, input)
 
 
 def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Absolute differences; shapes and `weight` as with `mse_loss`."""
-    broadcasting(input, target, "l1_loss")
-    reduction = legacy(size_average, reduce, reduction)
-    return weighted(_ops.absolute_error(input, target), reduction, "l1_loss", weight, input)
+    """Compute the absolute error |input - target|. Shapes and `weight` are as in `mse_loss`."""
+    warn_if_broadcast(input, target, "l1_loss")
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    return reduce_weighted_losses(_ops.absolute_error(input, target), reduction, "l1_loss", weight, input)
 
 
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """Half the squared difference over `beta` below `beta`, linear above (Girshick 2015); `l1_loss` where beta is 0.
+    """Compute (x - y)**2 / (2 beta) where |x - y| < beta, otherwise |x - y| - beta / 2 (Girshick 2015, arXiv
+    1504.08083).
 
-    Raises `DomainError`, a `RuntimeError`, for a negative beta.
+    `beta=0` is `l1_loss`. A negative `beta` raises `DomainError`, which is a `RuntimeError`.
     """
-    broadcasting(input, target, "smooth_l1_loss")
-    reduction = legacy(size_average, reduce, reduction)
+    warn_if_broadcast(input, target, "smooth_l1_loss")
+    reduction = resolve_reduction(size_average, reduce, reduction)
     if beta < 0:
         raise DomainError(f"smooth_l1_loss: beta must not be negative, got {beta}")
     losses = _ops.smooth_l1_error(input, target, beta) if beta else _ops.absolute_error(input, target)
-    return reduced(losses, reduction, "smooth_l1_loss")
+    return reduce_losses(losses, reduction, "smooth_l1_loss")
 
 
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """Half the squared difference up to `delta`, linear beyond (Huber 1964), times `weight` of the input's shape.
+    """Compute (x - y)**2 / 2 where |x - y| <= delta, otherwise delta (|x - y| - delta / 2) (Huber 1964).
 
-    Raises `DomainError`, a `RuntimeError`, unless delta is positive.
+    Args:
+        input: Floating-point tensor.
+        target: Tensor of the same shape; other shapes broadcast with a `UserWarning`.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        delta: Error at which the loss becomes linear.
+        weight: Factor of each loss, of the input's shape.
+
+    Raises:
+        DomainError: If `delta` is not positive. It is also a `RuntimeError`.
     """
-    broadcasting(input, target, "huber_loss")
+    warn_if_broadcast(input, target, "huber_loss")
     if delta <= 0:
         raise DomainError(f"huber_loss: delta must be positive, got {delta}")
     losses = _ops.huber_error(input, target, delta)
     if weight is not None:
-        same_shape(weight, input, "huber_loss", "weight and input")
+        check_equal_shapes(weight, input, "huber_loss", "weight and input")
         losses = _ops.mul(losses, weight)
-    return reduced(losses, reduction, "huber_loss")
+    return reduce_losses(losses, reduction, "huber_loss")
 
 
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """-(target log(input) + (1 - target) log(1 - input)) of probabilities, with logarithms of at least -100.
+    """Compute -(target log(input) + (1 - target) log(1 - input)) of probabilities; logarithms are at least -100.
 
-    weight: of a shape that broadcasts to the input's. Raises `ShapeError`, a `ValueError`, for other shapes.
+    Args:
+        input: Probabilities.
+        target: Tensor of the same shape.
+        weight: Factor of each loss, broadcastable to the input.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Raises:
+        ShapeError: If the shapes differ. It is also a `ValueError`.
     """
-    reduction = legacy(size_average, reduce, reduction)
-    alike(input, target, "binary_cross_entropy")
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    check_tensors_of_equal_shape(input, target, "binary_cross_entropy")
     losses = _ops.probability_error(input, target)
     if weight is not None:
         losses = _ops.mul(losses, weight)
-    return reduced(losses, reduction, "binary_cross_entropy")
+    return reduce_losses(losses, reduction, "binary_cross_entropy")
 
 
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """`binary_cross_entropy` of sigmoid(input), without its loss of precision; positives count `pos_weight` times.
+    """Compute `binary_cross_entropy` of sigmoid(input) from the logits, without loss of precision.
 
-    weight, pos_weight: of shapes that broadcast to the input's. Raises `ShapeError`, a `ValueError`.
+    Args:
+        input: Logits.
+        target: Tensor of the same shape.
+        weight: Factor of each loss, broadcastable to the input.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        pos_weight: Factor of the losses of positive targets, broadcastable to the input.
+
+    Raises:
+        ShapeError: If the shapes differ. It is also a `ValueError`.
     """
-    reduction = legacy(size_average, reduce, reduction)
-    alike(input, target, "binary_cross_entropy_with_logits")
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    check_tensors_of_equal_shape(input, target, "binary_cross_entropy_with_logits")
     if pos_weight is None:
         losses = _ops.logits_error(input, target)
     else:
         losses = _ops.weighted_logits_error(input, target, pos_weight)
     if weight is not None:
         losses = _ops.mul(losses, weight)
-    return reduced(losses, reduction, "binary_cross_entropy_with_logits")
+    return reduce_losses(losses, reduction, "binary_cross_entropy_with_logits")
 
 
 def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Kullback-Leibler divergence of `target`, probabilities or with `log_target` their logarithms, from
-    log-probabilities `input`; shapes broadcast.
+    """Compute the Kullback-Leibler divergence target * (log(target) - input). Shapes broadcast.
 
-    "batchmean" divides the sum by the first size, as the definition does; "mean" divides it by the number of elements,
-    with a `UserWarning`.
+    Args:
+        input: Log-probabilities.
+        target: Probabilities, or log-probabilities if `log_target`.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"batchmean"` divides the sum by the first size, as the definition does. `"mean"` divides it by the
+            number of elements, with a `UserWarning`. `"sum"` or `"none"`.
+        log_target: Whether the target holds log-probabilities.
     """
     only_tensors("kl_div", input, target)
     if size_average is None and reduce is None and reduction == "mean":
@@ -135,25 +184,32 @@ def kl_div(
             "which is the divergence by its definition",
             stacklevel=2,
         )
-    reduction = legacy(size_average, reduce, reduction)
+    reduction = resolve_reduction(size_average, reduce, reduction)
     losses: Any = _ops.log_divergence(input, target) if log_target else _ops.divergence(input, target)
     if reduction == "batchmean":
         total = _ops.sum(losses)
         return _ops.true_divide(total, input.meta.shape[0]) if input.meta.ndim else total
-    return reduced(losses, reduction, "kl_div")
+    return reduce_losses(losses, reduction, "kl_div")
 
 
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Poisson negative log-likelihood of `target` under a rate, given as its logarithm if `log_input`, else itself, to
-    which `eps` is added before taking the logarithm.
+    """Compute the Poisson negative log-likelihood of `target`.
 
-    full: add Stirling's approximation of log(target!), target log(target) - target + log(2 pi target) / 2, for targets
-    above 1.
+    Args:
+        input: The rate, or its logarithm if `log_input`.
+        target: Counts.
+        log_input: The loss is exp(input) - target * input; otherwise input - target * log(input + eps).
+        full: Add Stirling's approximation of log(target!), target log(target) - target + log(2 pi target) / 2, for
+            targets above 1.
+        size_average: Deprecated.
+        eps: Added to the rate before its logarithm.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
     """
-    reduction = legacy(size_average, reduce, reduction)
+    reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors("poisson_nll_loss", input, target)
     check_reduction(reduction, "poisson_nll_loss")
     if input.meta.dtype.kind != "f":
@@ -163,66 +219,76 @@ def poisson_nll_loss(
     else:
         losses = _ops.sub(input, _ops.mul(target, _ops.log(_ops.add(input, eps))))
     if full:
-        large = _ops.where(_ops.gt(target, 1), target, 1)
-        tail = _ops.mul(_ops.log(_ops.mul(large, 2 * math.pi)), 0.5)
-        stirling = _ops.add(_ops.sub(_ops.mul(large, _ops.log(large)), large), tail)
+        clamped_target = _ops.where(_ops.gt(target, 1), target, 1)
+        log_term = _ops.mul(_ops.log(_ops.mul(clamped_target, 2 * math.pi)), 0.5)
+        stirling = _ops.add(_ops.sub(_ops.mul(clamped_target, _ops.log(clamped_target)), clamped_target), log_term)
         losses = _ops.add(losses, _ops.where(_ops.gt(target, 1), stirling, 0))
-    return reduced(losses, reduction, "poisson_nll_loss")
+    return reduce_losses(losses, reduction, "poisson_nll_loss")
 
 
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """(log(var) + (input - target)² / var) / 2: negative log-likelihood of `target` under normal distributions with
-    means `input` (Nix and Weigend 1994, equation 2). Variances below `eps` count as `eps`.
+    """Compute (log(var) + (input - target)**2 / var) / 2 (Nix and Weigend 1994, equation 2).
 
-    var: a number, or a tensor of the input's shape, or of that shape without its last dimension, or with a 1 in place
-    of one. full: add the constant log(2 pi) / 2. The host waits for `var`, as PyTorch's does.
-    Raises `ArgumentError`, a `ValueError`, for negative variances, `ShapeError` for other shapes.
+    The host waits for `var`, as in PyTorch.
+
+    Args:
+        input: Means of normal distributions.
+        target: Samples.
+        var: Variances: a number, or a tensor of the input's shape, of that shape without the last dimension, or with
+            one size replaced by 1.
+        full: Add the constant log(2 pi) / 2.
+        eps: Smallest variance.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Raises:
+        ArgumentError: For negative variances. It is also a `ValueError`.
+        ShapeError: For another shape of `var`.
     """
     only_tensors("gaussian_nll_loss", input, target)
     if isinstance(var, (int, float)):
-        negative = var < 0
+        has_negative = var < 0
         var = factories.full(input.meta.shape, float(var), dtype=input.meta.dtype, device=input.meta.device)
     else:
         only_tensors("gaussian_nll_loss", var)
-        negative = bool(_ops.any(_ops.lt(var.detach(), 0)).item())  # type: ignore[attr-defined]
-    if negative:
+        has_negative = bool(_ops.any(_ops.lt(var.detach(), 0)).item())  # type: ignore[attr-defined]
+    if has_negative:
         raise ArgumentError("gaussian_nll_loss: var has negative entries; variances are at least 0")
-    shape, own = input.meta.shape, var.meta.shape
-    if own != shape:
-        if own == shape[:-1]:
-            var = views.reshape(var, (*own, 1))
-        elif len(own) != len(shape) or sum(b for a, b in zip(shape, own, strict=True) if a != b) != 1:
+    shape, var_shape = input.meta.shape, var.meta.shape
+    if var_shape != shape:
+        if var_shape == shape[:-1]:
+            var = views.reshape(var, (*var_shape, 1))
+        elif len(var_shape) != len(shape) or sum(b for a, b in zip(shape, var_shape, strict=True) if a != b) != 1:
             raise ShapeError(
-                f"gaussian_nll_loss: var has shape {list(own)}; an input of shape {list(shape)} needs that shape, "
-                "or it without its last dimension, or with a 1 in it"
+                f"gaussian_nll_loss: var has shape {list(var_shape)}; an input of shape {list(shape)} needs that "
+                "shape, or it without its last dimension, or with one size replaced by 1"
             )
     check_reduction(reduction, "gaussian_nll_loss")
     losses: Any = _ops.gaussian_error(input, target, var, eps)
     if full:
         losses = _ops.add(losses, 0.5 * math.log(2 * math.pi))
-    return reduced(losses, reduction, "gaussian_nll_loss")
+    return reduce_losses(losses, reduction, "gaussian_nll_loss")
 
 
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """log(1 + exp(-target * input)) for targets of 1 and -1; shapes broadcast."""
-    reduction = legacy(size_average, reduce, reduction)
+    """Compute log(1 + exp(-target * input)), for targets of 1 and -1. Shapes broadcast."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors("soft_margin_loss", input, target)
-    return reduced(_ops.soft_margin_error(input, target), reduction, "soft_margin_loss")
+    return reduce_losses(_ops.soft_margin_error(input, target), reduction, "soft_margin_loss")
 
 
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """`input` where the target is 1, max(0, margin - input) where it is -1; their sum where it is neither."""
-    reduction = legacy(size_average, reduce, reduction)
+    """Compute `input` where the target is 1, max(0, margin - input) where it is -1, and their sum elsewhere."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
     only_tensors("hinge_embedding_loss", input, target)
-    input, target = as_for(registry["soft_margin_error"], input, target)
-    apart = _ops.clamp_min(_ops.sub(margin, input), 0)
-    losses = _ops.add(_ops.where(_ops.ne(target, 1), apart, 0), _ops.where(_ops.ne(target, -1), input, 0))
-    return reduced(losses, reduction, "hinge_embedding_loss")
+    input, target = autocast_operands(registry["soft_margin_error"], input, target)
+    negative_losses = _ops.clamp_min(_ops.sub(margin, input), 0)
+    losses = _ops.add(_ops.where(_ops.ne(target, 1), negative_losses, 0), _ops.where(_ops.ne(target, -1), input, 0))
+    return reduce_losses(losses, reduction, "hinge_embedding_loss")

@@ -1,4 +1,7 @@
-"""Normalisation: what `nn.functional` has of it."""
+"""The normalization functions of `nn.functional`: argument checks and the choice of layout.
+
+Layer and RMS norm are one op each. Batch, group and instance norm share `_standardize`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..padding import pad
 from ..runtime import views
-from ..runtime.autocast import as_for
+from ..runtime.autocast import autocast_operands
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfRange, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
@@ -32,25 +35,29 @@ __all__ = [
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 
-def _normalized(input: Tensor, shape: int | Sequence[int], where: str, **given: Tensor | None) -> tuple[int, ...]:
-    only_tensors(where, input, *(p for p in given.values() if p is not None))
-    found = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    if any(not isinstance(n, int) for n in found):
-        raise ArgumentError(f"{where}: normalized_shape is one int or several, not {shape!r}")
-    if not found:
-        raise ShapeError(f"{where}: normalized_shape is empty; it must have one dimension at least")
-    for name, parameter in given.items():
+def _check_normalized_shape(
+    input: Tensor, shape: int | Sequence[int], caller: str, **params: Tensor | None
+) -> tuple[int, ...]:
+    only_tensors(caller, input, *(p for p in params.values() if p is not None))
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if any(not isinstance(n, int) for n in sizes):
+        raise ArgumentError(f"{caller}: normalized_shape is one int or several, not {shape!r}")
+    if not sizes:
+        raise ShapeError(f"{caller}: normalized_shape is empty; it must have at least one dimension")
+    for name, parameter in params.items():
         if parameter is not None:
-            _check_dtype(input, parameter, name, where)
-    return found  # type: ignore[return-value]
+            _check_dtype(input, parameter, name, caller)
+    return sizes  # type: ignore[return-value]
 
 
-def _check_dtype(input: Tensor, parameter: Tensor, name: str, where: str) -> None:
-    """Parameters have the input's dtype, or are float32 beside a half type."""
-    own, wanted = parameter.meta.dtype, input.meta.dtype
-    if own is not wanted and not (wanted.itemsize == 2 and own.name == "float32"):
-        beside = " or float32" if wanted.itemsize == 2 else ""
-        raise DTypeError(f"{where}: {name} is {own.name} beside an input of {wanted.name}; convert it to that{beside}")
+def _check_dtype(input: Tensor, parameter: Tensor, name: str, caller: str) -> None:
+    """Raise `DTypeError` unless a parameter has the input's dtype, or is float32 with a half-precision input."""
+    param_dtype, input_dtype = parameter.meta.dtype, input.meta.dtype
+    if param_dtype is not input_dtype and not (input_dtype.itemsize == 2 and param_dtype.name == "float32"):
+        alternative = " or float32" if input_dtype.itemsize == 2 else ""
+        raise DTypeError(
+            f"{caller}: {name} is {param_dtype.name}, the input is {input_dtype.name}; convert it to that{alternative}"
+        )
 
 
 def layer_norm(
@@ -60,23 +67,35 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Trailing dimensions shifted to mean 0 and scaled to variance 1, times weight, plus bias (Ba et al. 2016).
+    """Normalize the trailing dimensions to mean 0 and variance 1 (Ba et al. 2016, arXiv 1607.06450).
 
-    input: floating, its shape ends in `normalized_shape`, which weight and bias have; they may be float32 beside a
-    half type. The result has the input's shape and dtype. Raises `ShapeError` and `DTypeError`.
+    Args:
+        input: Floating-point tensor whose shape ends in `normalized_shape`.
+        normalized_shape: Sizes of the trailing dimensions.
+        weight: Factor of shape `normalized_shape`; the input's dtype, or float32 with a half-precision input.
+        bias: Summand of the same shape and dtype.
+        eps: Added to the biased variance.
+
+    Raises:
+        ShapeError: If shapes do not fit.
+        DTypeError: If dtypes do not fit.
     """
-    shape = _normalized(input, normalized_shape, "layer_norm", weight=weight, bias=bias)
+    shape = _check_normalized_shape(input, normalized_shape, "layer_norm", weight=weight, bias=bias)
     return _ops.layer_norm(input, shape, weight, bias, eps)
 
 
 def rms_norm(
     input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Trailing dimensions divided by the root of their mean square, times weight (Zhang and Sennrich 2019).
+    """Divide the trailing dimensions by their root mean square (Zhang and Sennrich 2019, arXiv 1910.07467).
 
-    `eps` is the distance from 1 to the next number of the input's dtype unless given; see `layer_norm` for the rest.
+    Args:
+        input: Floating-point tensor whose shape ends in `normalized_shape`.
+        normalized_shape: Sizes of the trailing dimensions.
+        weight: Factor of shape `normalized_shape`; the input's dtype, or float32 with a half-precision input.
+        eps: Added to the mean square; None means the machine epsilon of the input's dtype.
     """
-    shape = _normalized(input, normalized_shape, "rms_norm", weight=weight)
+    shape = _check_normalized_shape(input, normalized_shape, "rms_norm", weight=weight)
     if eps is None:
         eps = {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(input.meta.dtype.name, 2.0**-23)
     return _ops.rms_norm(input, shape, weight, eps)
@@ -85,82 +104,96 @@ def rms_norm(
 # Channels -------------------------------------------------------------------------------------------------------------
 
 
-def _channels(input: Tensor, where: str, **given: Tensor | None) -> int:
-    """The number of channels (dimension 1) of a floating input, which all that is `given` has one of each of."""
-    only_tensors(where, input, *(p for p in given.values() if p is not None))
+def _check_channel_params(input: Tensor, caller: str, **params: Tensor | None) -> int:
+    """Return the number of channels (dimension 1). Raise an error unless all `params` have one element per channel."""
+    only_tensors(caller, input, *(p for p in params.values() if p is not None))
     if input.meta.ndim < 2:
-        raise IndexOutOfRange(f"{where}: takes (N, C, ...), not an input of shape {list(input.meta.shape)}")
+        raise IndexOutOfRange(f"{caller}: takes (N, C, ...), not an input of shape {list(input.meta.shape)}")
     if input.meta.dtype.kind != "f":
-        raise UnsupportedDType(f"{where}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
+        raise UnsupportedDType(f"{caller}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
     channels = input.meta.shape[1]
-    for name, parameter in given.items():
+    for name, parameter in params.items():
         if parameter is None or (parameter.meta.shape == (channels,) and parameter.meta.dtype is input.meta.dtype):
             continue
         if parameter.meta.shape != (channels,):
             raise ShapeError(
-                f"{where}: {name} has shape {list(parameter.meta.shape)}, but there are {channels} channels in an "
+                f"{caller}: {name} has shape {list(parameter.meta.shape)}, but there are {channels} channels in an "
                 f"input of shape {list(input.meta.shape)}: it must have shape [{channels}]"
             )
-        _check_dtype(input, parameter, name, where)
+        _check_dtype(input, parameter, name, caller)
     return channels
 
 
-def _running(mean: Tensor | None, var: Tensor | None, own: bool, where: str) -> tuple[Tensor, Tensor] | None:
-    """Both running statistics, or None. Raises `DomainError` for one of them, or for none where they are needed."""
+def _check_running_stats(
+    mean: Tensor | None, var: Tensor | None, uses_input_stats: bool, caller: str
+) -> tuple[Tensor, Tensor] | None:
+    """Return both running statistics, or None. Raise `DomainError` if only one is passed, or none where they are
+    needed.
+    """
     if mean is not None and var is not None:
         return mean, var
     if mean is not None or var is not None:
-        raise DomainError(f"{where}: running_mean and running_var must both be given, or neither")
-    if not own:
-        raise DomainError(f"{where}: without statistics of the input, running_mean and running_var must be given")
+        raise DomainError(f"{caller}: running_mean and running_var must both be given, or neither")
+    if not uses_input_stats:
+        raise DomainError(
+            f"{caller}: running_mean and running_var are needed, because the input's statistics are not used"
+        )
     return None
 
 
-def _check_momentum(momentum: object, where: str) -> float:
+def _check_momentum(momentum: object, caller: str) -> float:
     if not isinstance(momentum, (int, float)):
-        raise ArgumentError(f"{where}: momentum must be a number, not {momentum!r}")
+        raise ArgumentError(f"{caller}: momentum must be a number, not {momentum!r}")
     return float(momentum)
 
 
 @lru_cache
-def _by_channel(shape: tuple[int, ...], first: int) -> Layout:
-    """Statistics a channel, over the other dimensions from `first` on."""
+def _channel_layout(shape: tuple[int, ...], first: int) -> Layout:
+    """Return the layout with one statistic per channel, over the other dimensions from `first` on."""
     axes = tuple(d for d in range(first, len(shape)) if d != 1)
     return Layout(shape, axes, (1, shape[1]) + (1,) * (len(shape) - 2))
 
 
-def _fixed(
+def _normalize_by_running_stats(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running: tuple[Tensor, Tensor], eps: float
 ) -> Tensor:
-    layout = replace(_by_channel(input.meta.shape, 0), axes=())
+    layout = replace(_channel_layout(input.meta.shape, 0), axes=())
     return StandardizeFixed.apply(input, weight, bias, *running, layout, eps)  # type: ignore[no-any-return]
 
 
 @lru_cache
-def _by_group(shape: tuple[int, ...], groups: int, affine: bool) -> Layout:
-    """Statistics a sample's group of channels."""
-    rest = shape[2:] or (1,)
-    inner = (groups, shape[1] // groups)
-    per = (1, *(inner if affine else (1, 1)), *(1 for _ in rest))
-    return Layout((shape[0], *inner, *rest), tuple(range(2, len(per))), per)
+def _group_layout(shape: tuple[int, ...], groups: int, affine: bool) -> Layout:
+    """Return the layout with one statistic per sample and group of channels."""
+    spatial = shape[2:] or (1,)
+    group_shape = (groups, shape[1] // groups)
+    param_shape = (1, *(group_shape if affine else (1, 1)), *(1 for _ in spatial))
+    return Layout((shape[0], *group_shape, *spatial), tuple(range(2, len(param_shape))), param_shape)
 
 
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Channels (dimension 1) in groups, each group of a sample normalised (Wu and He 2018).
+    """Normalize groups of channels of each sample to mean 0 and variance 1 (Wu and He 2018, arXiv 1803.08494).
 
-    input: (N, C, ...), floating; weight, bias: (C,), of its dtype, or float32 beside a half type.
-    Raises `ShapeError` where groups do not divide the channels, `DTypeError` for other dtypes.
+    Args:
+        input: `(N, C, *)`, floating-point.
+        num_groups: Number of groups, a divisor of C.
+        weight: Factor per channel, `(C)`; the input's dtype, or float32 with a half-precision input.
+        bias: Summand per channel, `(C)`.
+        eps: Added to the biased variance.
+
+    Raises:
+        ShapeError: If `num_groups` does not divide C.
+        DTypeError: If dtypes do not fit.
     """
-    channels = _channels(input, "group_norm", weight=weight, bias=bias)
+    channels = _check_channel_params(input, "group_norm", weight=weight, bias=bias)
     if num_groups < 1 or channels % num_groups:
         raise ShapeError(
-            f"group_norm: {channels} channels of an input of shape {list(input.meta.shape)} do not fall into "
+            f"group_norm: {channels} channels of an input of shape {list(input.meta.shape)} cannot be split into "
             f"{num_groups} groups; num_groups must divide them"
         )
-    input, weight, bias = as_for(registry["layer_norm"], input, weight, bias)
-    layout = _by_group(input.meta.shape, num_groups, weight is not None or bias is not None)
+    input, weight, bias = autocast_operands(registry["layer_norm"], input, weight, bias)
+    layout = _group_layout(input.meta.shape, num_groups, weight is not None or bias is not None)
     return Standardize.apply(input, weight, bias, layout, eps, None, 0.0)  # type: ignore[no-any-return]
 
 
@@ -168,23 +201,34 @@ def instance_norm(
     input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
     bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Each channel of each sample normalised (Ulyanov et al. 2016), or by running statistics.
+    """Normalize each channel of each sample (Ulyanov et al. 2016, arXiv 1607.08022), or by running statistics.
 
-    input: (N, C, ...) with more than one element a channel, floating; the others: (C,). With `use_input_stats` the
-    running statistics move by `momentum` towards the samples' mean and unbiased variance.
-    Raises `ShapeError`, `DTypeError` and `ArgumentError`.
+    Args:
+        input: `(N, C, *)`, floating-point, with more than one element per channel of a sample.
+        running_mean: `(C)`, updated in place if `use_input_stats`.
+        running_var: `(C)`, updated in place with the unbiased variance.
+        weight: Factor per channel, `(C)`.
+        bias: Summand per channel, `(C)`.
+        use_input_stats: Normalize by the input's statistics; False uses the running ones.
+        momentum: Weight of the input's statistics in the update.
+        eps: Added to the variance.
+
+    Raises:
+        ShapeError: If shapes do not fit.
+        DTypeError: If dtypes do not fit.
+        DomainError: If running statistics are missing.
     """
-    where = "instance_norm"
-    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    _channels(input, where, **given)
-    running = _running(running_mean, running_var, use_input_stats, where)
-    momentum = _check_momentum(momentum, where)
+    caller = "instance_norm"
+    params = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    _check_channel_params(input, caller, **params)
+    running = _check_running_stats(running_mean, running_var, use_input_stats, caller)
+    momentum = _check_momentum(momentum, caller)
     if not use_input_stats and running is not None:
-        return _fixed(input, weight, bias, running, eps)
-    layout = _by_channel(input.meta.shape, 2)
+        return _normalize_by_running_stats(input, weight, bias, running, eps)
+    layout = _channel_layout(input.meta.shape, 2)
     if layout.count == 1:
         raise ShapeError(
-            f"{where}: needs more than one element a channel of a sample, the input has shape {list(input.meta.shape)}"
+            f"{caller}: needs more than one element per channel of a sample, got shape {list(input.meta.shape)}"
         )
     return Standardize.apply(input, weight, bias, layout, eps, running, momentum)  # type: ignore[no-any-return]
 
@@ -193,37 +237,57 @@ def batch_norm(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Channels (dimension 1) normalised over all else (Ioffe and Szegedy 2015).
+    """Normalize each channel over the batch and all positions (Ioffe and Szegedy 2015, arXiv 1502.03167).
 
-    input: (N, C, ...), floating; the others: (C,), of its dtype, or float32 beside a half type. In training statistics
-    are the batch's, and the running ones move towards its mean and unbiased variance by `momentum`; otherwise the
-    running ones are used. Raises `ShapeError`, `DTypeError` and `ArgumentError`.
+    Args:
+        input: `(N, C, *)`, floating-point.
+        running_mean: `(C)`, updated in place in training.
+        running_var: `(C)`, updated in place with the unbiased variance.
+        weight: Factor per channel, `(C)`; the input's dtype, or float32 with a half-precision input.
+        bias: Summand per channel, `(C)`.
+        training: Normalize by the batch's statistics; False uses the running ones.
+        momentum: Weight of the batch's statistics in the update.
+        eps: Added to the variance.
+
+    Raises:
+        ShapeError: If shapes do not fit.
+        DTypeError: If dtypes do not fit.
+        ArgumentError: If `momentum` is not a number, or `eps` is not positive in training.
     """
-    where = "batch_norm"
-    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    _channels(input, where, **given)
-    running = _running(running_mean, running_var, training, where)
-    momentum = _check_momentum(momentum, where)
+    caller = "batch_norm"
+    params = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    _check_channel_params(input, caller, **params)
+    running = _check_running_stats(running_mean, running_var, training, caller)
+    momentum = _check_momentum(momentum, caller)
     if not training and running is not None:
-        return _fixed(input, weight, bias, running, eps)
-    layout = _by_channel(input.meta.shape, 0)
+        return _normalize_by_running_stats(input, weight, bias, running, eps)
+    layout = _channel_layout(input.meta.shape, 0)
     if layout.count == 1:
         raise ShapeError(
-            f"{where}: training needs more than one value a channel, the input has shape {list(input.meta.shape)}"
+            f"{caller}: training needs more than one value per channel, the input has shape {list(input.meta.shape)}"
         )
     if eps <= 0:
-        raise ArgumentError(f"{where}: eps must be positive in training, not {eps}")
+        raise ArgumentError(f"{caller}: eps must be positive in training, not {eps}")
     return Standardize.apply(input, weight, bias, layout, eps, running, momentum)  # type: ignore[no-any-return]
 
 
-# Neighbours, lengths --------------------------------------------------------------------------------------------------
+# Neighboring channels, vector norms -----------------------------------------------------------------------------------
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """Each element over (k + alpha / size * the sum of squares in `size` neighbouring channels) ** beta.
+    """Divide by (k + alpha / size * sum of squares of `size` neighboring channels) ** beta.
 
-    input: (N, C, ...) of three dimensions or more, floating (Krizhevsky et al. 2012, section 3.3, where alpha is not
-    divided by size). Channels beyond the ends count as 0. Raises `ShapeError`.
+    Krizhevsky et al. 2012, section 3.3, where alpha is not divided by size. Channels beyond the ends count as 0.
+
+    Args:
+        input: `(N, C, *)` with at least three dimensions, floating-point.
+        size: Number of channels in the window.
+        alpha: Factor of the mean square.
+        beta: Exponent.
+        k: Summand.
+
+    Raises:
+        ShapeError: For fewer than three dimensions.
     """
     only_tensors("local_response_norm", input)
     shape = input.meta.shape
@@ -238,8 +302,16 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
-    """`input` divided by its p-norm along `dim`, or by `eps` if that is larger; written to `out` if that is given."""
+    """Divide `input` by max(||input||_p, eps) along `dim`.
+
+    Args:
+        input: The tensor.
+        p: Order of the norm.
+        dim: Dimension of the vectors.
+        eps: Smallest divisor.
+        out: Tensor for the result.
+    """
     if p == 2 and out is None:
         return _ops.normalize_l2(input, dim, eps)
-    size = input.norm(p, dim, True)  # type: ignore[attr-defined]
-    return _ops.true_divide(input, _ops.clamp_min(size, eps), out=out)
+    norm = input.norm(p, dim, True)  # type: ignore[attr-defined]
+    return _ops.true_divide(input, _ops.clamp_min(norm, eps), out=out)

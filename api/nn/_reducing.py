@@ -1,4 +1,4 @@
-"""What losses have in common: PyTorch's arguments for making a number of many, and what they say of shapes."""
+"""Helpers of losses: PyTorch's reduction arguments, and checks of shapes."""
 
 from __future__ import annotations
 
@@ -12,77 +12,79 @@ from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.layout import broadcast
 from ..runtime.tensor import Tensor
 
-__all__ = ["alike", "broadcasting", "check_reduction", "legacy", "reduced", "row_weights", "same_shape", "weighted"]
+__all__ = [
+    "broadcast_class_weights", "check_equal_shapes", "check_reduction", "check_tensors_of_equal_shape", "reduce_losses",
+    "reduce_weighted_losses", "resolve_reduction", "warn_if_broadcast",
+]  # fmt: skip
 
 
-def legacy(size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 3) -> str:
-    """`reduction`, unless one of the two arguments that PyTorch has deprecated is given: then what they say.
-
-    Warns of them with a `UserWarning`.
-    """
+def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 3) -> str:
+    """Return `reduction`, or the equivalent of PyTorch's deprecated `size_average` and `reduce`, with a
+    `UserWarning`."""
     if size_average is None and reduce is None:
         return reduction
-    found = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warnings.warn(f"size_average and reduce are deprecated: write reduction={found!r}", stacklevel=stacklevel)
-    return found
+    resolved = "none" if reduce is False else "sum" if size_average is False else "mean"
+    warnings.warn(f"size_average and reduce are deprecated: write reduction={resolved!r}", stacklevel=stacklevel)
+    return resolved
 
 
-def check_reduction(reduction: str, where: str) -> None:
-    """Raise `ArgumentError`, a `ValueError`, unless `reduction` is one that there is."""
+def check_reduction(reduction: str, caller: str) -> None:
+    """Raise `ArgumentError`, which is a `ValueError`, unless `reduction` is `"mean"`, `"sum"` or `"none"`."""
     if reduction not in ("mean", "sum", "none"):
-        raise ArgumentError(f"{where}: reduction is 'mean', 'sum' or 'none'; {reduction!r} is not a valid value")
+        raise ArgumentError(f"{caller}: reduction is 'mean', 'sum' or 'none'; {reduction!r} is not a valid value")
 
 
-def reduced(losses: Any, reduction: str, where: str) -> Tensor:
-    """The mean or the sum of losses, or all of them."""
+def reduce_losses(losses: Any, reduction: str, caller: str) -> Tensor:
+    """Return the mean or the sum of losses, or the losses themselves for `"none"`."""
     if reduction == "mean":
         return _ops.mean(losses)
     if reduction == "sum":
         return _ops.sum(losses)
-    check_reduction(reduction, where)
+    check_reduction(reduction, caller)
     return losses  # type: ignore[no-any-return]
 
 
-def weighted(losses: Any, reduction: str, where: str, weight: Tensor | None, input: Tensor) -> Tensor:
-    """As `reduced`, of losses times weights of the input's shape; the mean is that over the sum of the weights."""
+def reduce_weighted_losses(losses: Any, reduction: str, caller: str, weight: Tensor | None, input: Tensor) -> Tensor:
+    """Reduce losses times weights of the input's shape. The mean divides by the sum of the weights."""
     if weight is None:
-        return reduced(losses, reduction, where)
-    same_shape(weight, input, where, "weight and input")
+        return reduce_losses(losses, reduction, caller)
+    check_equal_shapes(weight, input, caller, "weight and input")
     losses = _ops.mul(losses, weight)
     if reduction == "mean":
         return _ops.true_divide(_ops.sum(losses), _ops.sum(weight))
-    return reduced(losses, reduction, where)
+    return reduce_losses(losses, reduction, caller)
 
 
-def same_shape(a: Tensor, b: Tensor, where: str, names: str = "target and input") -> None:
-    """Raise `ShapeError`, a `ValueError`, unless the shapes are equal."""
+def check_equal_shapes(a: Tensor, b: Tensor, caller: str, names: str = "target and input") -> None:
+    """Raise `ShapeError`, which is a `ValueError`, unless the shapes are equal."""
     if a.meta.shape != b.meta.shape:
         raise ShapeError(
-            f"{where}: {names} have the shapes {list(a.meta.shape)} and {list(b.meta.shape)}; they must be equal"
+            f"{caller}: {names} have the shapes {list(a.meta.shape)} and {list(b.meta.shape)}; they must be equal"
         )
 
 
-def alike(input: Any, target: Any, where: str) -> None:
-    """Raise `ArgumentError` unless both are tensors, `ShapeError` unless their shapes are equal."""
-    only_tensors(where, input, target)
-    same_shape(target, input, where)
+def check_tensors_of_equal_shape(input: Any, target: Any, caller: str) -> None:
+    """Raise `ArgumentError` unless both are tensors, and `ShapeError` unless their shapes are equal."""
+    only_tensors(caller, input, target)
+    check_equal_shapes(target, input, caller)
 
 
-def broadcasting(input: Any, target: Any, where: str, stacklevel: int = 4) -> None:
-    """Warn, as PyTorch does, where shapes differ: losses broadcast, but that is a mistake more often than meant.
+def warn_if_broadcast(input: Any, target: Any, caller: str, stacklevel: int = 4) -> None:
+    """Warn if the shapes differ, as PyTorch does, because broadcasting a target is usually a mistake.
 
-    Raises `ShapeError` where they do not broadcast either.
+    Raises:
+        ShapeError: If the shapes cannot be broadcast.
     """
-    only_tensors(where, input, target)
+    only_tensors(caller, input, target)
     if input.meta.shape != target.meta.shape:
         warnings.warn(
-            f"{where}: Using a target size ({list(target.meta.shape)}) that is different to the input size "
-            f"({list(input.meta.shape)}): they broadcast, which is seldom meant; give both one shape",
+            f"{caller}: Using a target size ({list(target.meta.shape)}) that is different to the input size "
+            f"({list(input.meta.shape)}): they broadcast, which is rarely intended; pass equal shapes",
             stacklevel=stacklevel,
         )
-        broadcast([input.meta.shape, target.meta.shape], where)
+        broadcast([input.meta.shape, target.meta.shape], caller)
 
 
-def row_weights(weight: Tensor, dim: int, ndim: int) -> Tensor:
-    """Weights of classes, shaped to lie along dimension `dim` of `ndim`."""
+def broadcast_class_weights(weight: Tensor, dim: int, ndim: int) -> Tensor:
+    """Reshape class weights so that they broadcast along dimension `dim` of `ndim`."""
     return views.reshape(weight, tuple(weight.meta.numel if d == dim else 1 for d in range(ndim)))

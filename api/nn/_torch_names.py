@@ -1,4 +1,4 @@
-"""Functions of layers under the names and arguments that PyTorch gives them in `torch` itself."""
+"""Layer functions with the names and argument orders that PyTorch has in `torch` itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Each element 0 with probability p, else divided by 1 - p, if `train`."""
+    """If `train`, zero each element with probability `p` and divide the others by `1 - p`."""
     return F.dropout(input, p, train)
 
 
@@ -47,7 +47,7 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Dropout that keeps mean 0 and variance 1, if `train` (see `nn.functional.alpha_dropout`)."""
+    """If `train`, apply dropout that preserves mean 0 and variance 1; see `nn.functional.alpha_dropout`."""
     return F.alpha_dropout(input, p, train)
 
 
@@ -57,7 +57,7 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """`dropout` of whole channels: of dimensions 0 and 1 together."""
+    """Apply dropout to whole channels, that is, to dimensions 0 and 1 together."""
     return F.feature_dropout(input, p, train)
 
 
@@ -67,7 +67,7 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """`alpha_dropout` of whole channels."""
+    """Apply `alpha_dropout` to whole channels."""
     return F.feature_alpha_dropout(input, p, train)
 
 
@@ -80,7 +80,7 @@ def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Tensor:  # fmt: skip
-    """`nn.functional.layer_norm`; the last argument has no meaning here."""
+    """Call `nn.functional.layer_norm`; `cudnn_enable` has no effect."""
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
@@ -88,7 +88,7 @@ def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Tensor:  # fmt: skip
-    """`nn.functional.group_norm`; the last argument has no meaning here."""
+    """Call `nn.functional.group_norm`; `cudnn_enabled` has no effect."""
     return F.group_norm(input, num_groups, weight, bias, eps)
 
 
@@ -96,7 +96,7 @@ def batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
     training: bool, momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
-    """`nn.functional.batch_norm` with its arguments in another order; the last one has no meaning here."""
+    """Call `nn.functional.batch_norm`, whose arguments have another order; `cudnn_enabled` has no effect."""
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
@@ -104,7 +104,7 @@ def instance_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
     use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
-    """`nn.functional.instance_norm` with its arguments in another order; the last one has no meaning here."""
+    """Call `nn.functional.instance_norm`, whose arguments have another order; `cudnn_enabled` has no effect."""
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
@@ -116,30 +116,42 @@ def embedding_bag(
     sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """`nn.functional.embedding_bag` with mode 0 "sum", 1 "mean", 2 "max" of bags of a vector of indices.
+    """Compute sums, means or maxima of bags of embedding rows, as `nn.functional.embedding_bag`.
 
-    Returns (the bags, the bag of every index, how many indices each bag has, and for "max" the row that each feature is
-    from, else an empty tensor), the last three int64.
+    Args:
+        weight: Table of shape `(rows, features)`.
+        indices: 1-D indices of all bags.
+        offsets: Start of each bag in `indices`.
+        scale_grad_by_freq: Divide gradients by the frequency of the row in the batch.
+        mode: 0 for "sum", 1 for "mean", 2 for "max".
+        sparse: See `nn.functional.embedding_bag`.
+        per_sample_weights: Weight of each index, for mode 0.
+        include_last_offset: The last offset is the length of `indices`.
+        padding_idx: Index that is skipped.
+
+    Returns:
+        (output, bag of each index, size of each bag, max_indices). For mode 2, `max_indices` is the row that each
+        feature comes from; otherwise it is empty. The last three are int64.
     """
     if mode not in (0, 1, 2):
         raise ArgumentError(f"embedding_bag: mode is 0 (sum), 1 (mean) or 2 (max), not {mode!r}")
-    found = F.embedding_bag(
+    output = F.embedding_bag(
         indices, weight, offsets, None, 2.0, scale_grad_by_freq, _BAG_MODES[mode], sparse, per_sample_weights,
         include_last_offset, padding_idx,
     )  # fmt: skip
-    count, bags = indices.meta.numel, found.meta.shape[0]
-    if not count:
-        none = zeros(0, dtype=int64, device=indices.meta.device)
-        return found, none, zeros(bags, dtype=int64, device=indices.meta.device), none
-    bag = call(registry["bag_of"], (offsets,), (count,))
-    skipped = bag if padding_idx is None else _ops.where(_ops.eq(indices, padding_idx), -1, bag)
-    one = call(registry["full_like_as"], (bag, 1), (int64,))
-    sizes = call(registry["spread_at"], (one, skipped), ((bags,), 0, 1))
+    num_indices, num_bags = indices.meta.numel, output.meta.shape[0]
+    if not num_indices:
+        empty = zeros(0, dtype=int64, device=indices.meta.device)
+        return output, empty, zeros(num_bags, dtype=int64, device=indices.meta.device), empty
+    bag_of_index = call(registry["bag_of"], (offsets,), (num_indices,))
+    skipped = bag_of_index if padding_idx is None else _ops.where(_ops.eq(indices, padding_idx), -1, bag_of_index)
+    ones = call(registry["full_like_as"], (bag_of_index, 1), (int64,))
+    sizes = call(registry["spread_at"], (ones, skipped), ((num_bags,), 0, 1))
     rows = zeros(0, dtype=int64, device=indices.meta.device)
     if mode == 2:
-        taken = call(registry["take_at"], (weight.detach(), indices), (0, 1))  # type: ignore[attr-defined]
-        highest = call(registry["take_at"], (found.detach(), bag), (0, 1))  # type: ignore[attr-defined]
-        named = _ops.where(_ops.eq(taken, highest), indices.unsqueeze(1), -1)  # type: ignore[attr-defined]
-        base = full(found.meta.shape, -1, dtype=int64, device=indices.meta.device)
-        rows = call(registry["put_maximum_at"], (base, skipped, named), (0, 1))
-    return found, bag, sizes, rows
+        rows_taken = call(registry["take_at"], (weight.detach(), indices), (0, 1))  # type: ignore[attr-defined]
+        maxima = call(registry["take_at"], (output.detach(), bag_of_index), (0, 1))  # type: ignore[attr-defined]
+        row_or_minus_one = _ops.where(_ops.eq(rows_taken, maxima), indices.unsqueeze(1), -1)  # type: ignore[attr-defined]
+        initial = full(output.meta.shape, -1, dtype=int64, device=indices.meta.device)
+        rows = call(registry["put_maximum_at"], (initial, skipped, row_or_minus_one), (0, 1))
+    return output, bag_of_index, sizes, rows

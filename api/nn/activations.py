@@ -1,4 +1,4 @@
-"""Activations as modules. Formulas are with the functions of `nn.functional`."""
+"""Activations as modules. The functions of `nn.functional` have the formulas."""
 
 from __future__ import annotations
 
@@ -20,66 +20,80 @@ __all__ = [
     "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
 ]  # fmt: skip
 
-_NEEDED = inspect.Parameter.empty
+_REQUIRED = inspect.Parameter.empty
 
 
 class _Activation(Module):
-    """A function of one tensor. `options`: the constructor's parameters and their defaults, passed on by name."""
+    """Base class of activations of one tensor.
+
+    Attributes:
+        function: The function of `nn.functional`.
+        options: Names and defaults of the constructor's parameters, which are passed to the function by name.
+        repr_style: What `repr` shows of the options: `"names"`, `"values"` or `"none"`.
+    """
 
     function: Any = None
     options: dict[str, Any] = {}  # noqa: RUF012
-    shown = "names"
+    repr_style = "names"
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__()
-        given = type(self).__signature__.bind(*args, **kwargs)  # type: ignore[attr-defined]
-        given.apply_defaults()
-        for name, value in given.arguments.items():
+        bound_args = type(self).__signature__.bind(*args, **kwargs)  # type: ignore[attr-defined]
+        bound_args.apply_defaults()
+        for name, value in bound_args.arguments.items():
             setattr(self, name, value)
 
     def forward(self, input: Tensor) -> Tensor:
         return type(self).function(input, **{name: getattr(self, name) for name in self.options})  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
-        """The options: by name, their values alone, or none of them; `inplace` only where it is set."""
-        kept = {k: getattr(self, k) for k in self.options if k != "inplace" or getattr(self, k)}
-        if self.shown != "names":
-            return ", ".join(map(str, kept.values())) if self.shown == "values" else ""
-        return ", ".join(f"{k}={v!r}" for k, v in kept.items())
+        """Return the options in `repr_style`; `inplace` only if it is set."""
+        displayed = {k: getattr(self, k) for k in self.options if k != "inplace" or getattr(self, k)}
+        if self.repr_style != "names":
+            return ", ".join(map(str, displayed.values())) if self.repr_style == "values" else ""
+        return ", ".join(f"{k}={v!r}" for k, v in displayed.items())
 
 
-def _made(name: str, function: Any, shown: str = "names", **options: Any) -> Any:
+def _activation_class(name: str, function: Any, repr_style: str = "names", **options: Any) -> Any:
     parameters = [inspect.Parameter(k, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=v) for k, v in options.items()]
     return type(name, (_Activation,), {
-        "function": staticmethod(function), "options": options, "shown": shown, "__module__": __name__,
+        "function": staticmethod(function), "options": options, "repr_style": repr_style, "__module__": __name__,
         "__doc__": function.__doc__, "__signature__": inspect.Signature(parameters),
     })  # fmt: skip
 
 
-ReLU = _made("ReLU", F.relu, inplace=False)
-LeakyReLU = _made("LeakyReLU", F.leaky_relu, negative_slope=0.01, inplace=False)
-ELU = _made("ELU", F.elu, alpha=1.0, inplace=False)
-CELU = _made("CELU", F.celu, alpha=1.0, inplace=False)
-SELU = _made("SELU", F.selu, inplace=False)
-GELU = _made("GELU", F.gelu, approximate="none")
-SiLU = _made("SiLU", F.silu, inplace=False)
-Mish = _made("Mish", F.mish, inplace=False)
-Sigmoid = _made("Sigmoid", F.sigmoid)
-LogSigmoid = _made("LogSigmoid", F.logsigmoid)
-Tanh = _made("Tanh", F.tanh)
-Tanhshrink = _made("Tanhshrink", F.tanhshrink)
-Hardswish = _made("Hardswish", F.hardswish, "none", inplace=False)
-Hardsigmoid = _made("Hardsigmoid", F.hardsigmoid, "none", inplace=False)
-Hardshrink = _made("Hardshrink", F.hardshrink, "values", lambd=0.5)
-Softshrink = _made("Softshrink", F.softshrink, "values", lambd=0.5)
-Softplus = _made("Softplus", F.softplus, beta=1.0, threshold=20.0)
-Softsign = _made("Softsign", F.softsign)
-GLU = _made("GLU", F.glu, dim=-1)
-Threshold = _made("Threshold", F.threshold, threshold=_NEEDED, value=_NEEDED, inplace=False)
+ReLU = _activation_class("ReLU", F.relu, inplace=False)
+LeakyReLU = _activation_class("LeakyReLU", F.leaky_relu, negative_slope=0.01, inplace=False)
+ELU = _activation_class("ELU", F.elu, alpha=1.0, inplace=False)
+CELU = _activation_class("CELU", F.celu, alpha=1.0, inplace=False)
+SELU = _activation_class("SELU", F.selu, inplace=False)
+GELU = _activation_class("GELU", F.gelu, approximate="none")
+SiLU = _activation_class("SiLU", F.silu, inplace=False)
+Mish = _activation_class("Mish", F.mish, inplace=False)
+Sigmoid = _activation_class("Sigmoid", F.sigmoid)
+LogSigmoid = _activation_class("LogSigmoid", F.logsigmoid)
+Tanh = _activation_class("Tanh", F.tanh)
+Tanhshrink = _activation_class("Tanhshrink", F.tanhshrink)
+Hardswish = _activation_class("Hardswish", F.hardswish, "none", inplace=False)
+Hardsigmoid = _activation_class("Hardsigmoid", F.hardsigmoid, "none", inplace=False)
+Hardshrink = _activation_class("Hardshrink", F.hardshrink, "values", lambd=0.5)
+Softshrink = _activation_class("Softshrink", F.softshrink, "values", lambd=0.5)
+Softplus = _activation_class("Softplus", F.softplus, beta=1.0, threshold=20.0)
+Softsign = _activation_class("Softsign", F.softsign)
+GLU = _activation_class("GLU", F.glu, dim=-1)
+Threshold = _activation_class("Threshold", F.threshold, threshold=_REQUIRED, value=_REQUIRED, inplace=False)
 
 
 class Hardtanh(_Activation):
-    """The input limited to [min_val, max_val]. `min_value` and `max_value` are deprecated names of the two."""
+    """Clamp the input to [min_val, max_val].
+
+    Args:
+        min_val: Lower bound.
+        max_val: Upper bound.
+        inplace: Overwrite the input.
+        min_value: Deprecated name of `min_val`.
+        max_value: Deprecated name of `max_val`.
+    """
 
     function = staticmethod(F.hardtanh)
     options = {"min_val": -1.0, "max_val": 1.0, "inplace": False}  # noqa: RUF012
@@ -103,7 +117,7 @@ class Hardtanh(_Activation):
 
 
 class ReLU6(Hardtanh):
-    """The input limited to [0, 6]."""
+    """Clamp the input to [0, 6]."""
 
     def __init__(self, inplace: bool = False):
         super().__init__(0.0, 6.0, inplace)
@@ -113,7 +127,10 @@ class ReLU6(Hardtanh):
 
 
 class RReLU(_Activation):
-    """`input` where positive, a slope times it elsewhere: drawn from U(lower, upper) in training, else their middle."""
+    """Randomized leaky ReLU (Xu et al. 2015, arXiv 1505.00853): x where positive, otherwise slope * x.
+
+    In training the slope of each element is drawn from U(lower, upper); in evaluation it is (lower + upper) / 2.
+    """
 
     options = {"lower": 1 / 8, "upper": 1 / 3, "inplace": False}  # noqa: RUF012
 
@@ -127,8 +144,8 @@ class RReLU(_Activation):
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
-class _Along(Module):
-    """A function along a dimension."""
+class _DimActivation(Module):
+    """Base class of functions along a dimension."""
 
     function: Any = None
 
@@ -143,26 +160,26 @@ class _Along(Module):
         return f"dim={self.dim}"
 
 
-class Softmax(_Along):
-    """Exponentials along `dim` divided by their sum."""
+class Softmax(_DimActivation):
+    """exp(x) / sum of exp(x) along `dim`."""
 
     function = staticmethod(F.softmax)
 
 
-class Softmin(_Along):
-    """`Softmax` of the negative."""
+class Softmin(_DimActivation):
+    """`Softmax` of -x."""
 
     function = staticmethod(F.softmin)
 
 
-class LogSoftmax(_Along):
+class LogSoftmax(_DimActivation):
     """The logarithm of `Softmax`."""
 
     function = staticmethod(F.log_softmax)
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of images (N, C, H, W) or (C, H, W). Raises `ShapeError` for other inputs."""
+    """Softmax over the channels of images `(N, C, H, W)` or `(C, H, W)`. Other shapes raise `ShapeError`."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.meta.ndim not in (3, 4):
@@ -171,7 +188,12 @@ class Softmax2d(Module):
 
 
 class PReLU(Module):
-    """`input` where positive, a learned slope times it elsewhere: one slope, or one a channel (He et al. 2015)."""
+    """x where positive, otherwise weight * x with learned weights (He et al. 2015, arXiv 1502.01852).
+
+    Args:
+        num_parameters: 1 for a single weight, or the number of channels (dimension 1).
+        init: First value of the weights.
+    """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None):
         super().__init__()
@@ -180,7 +202,7 @@ class PReLU(Module):
         self.weight = Parameter(full((num_parameters,), float(init), dtype=dtype, device=device))
 
     def reset_parameters(self) -> None:
-        """Set all slopes to `init` again."""
+        """Set all weights to `init`."""
         with no_grad():
             self.weight.fill_(self.init)  # type: ignore[attr-defined]
 

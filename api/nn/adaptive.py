@@ -1,4 +1,4 @@
-"""Adaptive softmax: frequent classes in one product, rare ones in clusters of smaller ones."""
+"""Adaptive softmax, which computes frequent classes in one matrix product and rare ones in clusters."""
 
 from __future__ import annotations
 
@@ -29,15 +29,28 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """An approximation of log_softmax over many classes sorted by frequency (Grave et al. 2017).
+    """An approximation of log_softmax for many classes that are sorted by frequency (Grave et al. 2017, arXiv
+    1609.04309).
 
-    The head decides between the first `cutoffs[0]` classes and the clusters that the other cutoffs bound; cluster i has
-    a projection to in_features / div_value ** (i + 1) features before its classes. `forward(input, target)` takes
-    (N, in_features) with (N,), or (in_features,) with (), and gives (output, loss): the targets' log-probabilities and
-    minus their mean. The host waits for the rows of each cluster, as PyTorch's does.
+    The head predicts the first `cutoffs[0]` classes and the clusters of the rarer ones. Cluster i first projects to
+    `in_features / div_value ** (i + 1)` features. The host waits for the rows of each cluster, as in PyTorch.
 
-    Raises `ArgumentError`, a `ValueError`, for cutoffs that do not rise within (0, n_classes); `ShapeError`, a
-    `RuntimeError`, for other shapes; `IndexOutOfRange`, a `RuntimeError`, for targets that are no class.
+    Args:
+        in_features: Features of the input.
+        n_classes: Number of classes.
+        cutoffs: Increasing class indices at which the clusters begin.
+        div_value: Ratio by which the features of successive clusters shrink.
+        head_bias: Add a bias in the head.
+
+    Shape:
+        Input `(N, in_features)` with target `(N)`, or `(in_features)` with `()`. The result is (output, loss): the
+            targets'
+        log-probabilities of the target's shape, and minus their mean.
+
+    Raises:
+        ArgumentError: If cutoffs do not increase within (0, n_classes). It is also a `ValueError`.
+        ShapeError: For other shapes. It is also a `RuntimeError`.
+        IndexOutOfRange: For targets that are not classes. It is also a `RuntimeError`.
     """
 
     def __init__(
@@ -46,10 +59,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     ):  # fmt: skip
         super().__init__()
         bounds = list(cutoffs)
-        rising = all(a < b for a, b in pairwise([0, *bounds, n_classes]))
-        if not bounds or not rising or any(int(c) != c for c in bounds):
+        is_increasing = all(a < b for a, b in pairwise([0, *bounds, n_classes]))
+        if not bounds or not is_increasing or any(int(c) != c for c in bounds):
             raise ArgumentError(
-                f"AdaptiveLogSoftmaxWithLoss: cutoffs must be integers that rise from 1 to at most {n_classes - 1}, "
+                f"AdaptiveLogSoftmaxWithLoss: cutoffs must be increasing integers from 1 to at most {n_classes - 1}, "
                 f"not {bounds}"
             )
         self.in_features = in_features
@@ -60,19 +73,19 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.shortlist_size = self.cutoffs[0]
         self.n_clusters = len(self.cutoffs) - 1
         self.head_size = self.shortlist_size + self.n_clusters
-        placed = {"device": device, "dtype": dtype}
-        self.head = Linear(in_features, self.head_size, bias=head_bias, **placed)
+        tensor_options = {"device": device, "dtype": dtype}
+        self.head = Linear(in_features, self.head_size, bias=head_bias, **tensor_options)
         self.tail = ModuleList()
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
-            width = int(in_features // div_value ** (i + 1))
-            first = Linear(in_features, width, bias=False, **placed)
-            self.tail.append(Sequential(first, Linear(width, high - low, bias=False, **placed)))
+            features = int(in_features // div_value ** (i + 1))
+            projection = Linear(in_features, features, bias=False, **tensor_options)
+            self.tail.append(Sequential(projection, Linear(features, high - low, bias=False, **tensor_options)))
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew, as `Linear` does."""
+        """Draw all weights, as `Linear` does."""
         self.head.reset_parameters()
-        for part in self.tail:
-            for layer in part:  # type: ignore[attr-defined]
+        for cluster in self.tail:
+            for layer in cluster:  # type: ignore[attr-defined]
                 layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
@@ -84,46 +97,46 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 "AdaptiveLogSoftmaxWithLoss: takes (N, in_features) with targets (N,), or (in_features,) with (), not "
                 f"shapes {list(input_.meta.shape)} and {list(target_.meta.shape)}"
             )
-        single = not target_.meta.ndim
-        input = input_.unsqueeze(0) if single else input_  # type: ignore[attr-defined]
-        target = target_.unsqueeze(0) if single else target_  # type: ignore[attr-defined]
+        is_single = not target_.meta.ndim
+        input = input_.unsqueeze(0) if is_single else input_  # type: ignore[attr-defined]
+        target = target_.unsqueeze(0) if is_single else target_  # type: ignore[attr-defined]
         check_bounds(target, self.n_classes, "AdaptiveLogSoftmaxWithLoss")
         cluster = zeros(target.meta.shape, dtype=target.meta.dtype, device=target.meta.device)
         for low in self.cutoffs[:-1]:
             cluster = cluster + (target >= low)
-        chosen = _ops.where(_ops.eq(cluster, 0), target, _ops.add(cluster, self.shortlist_size - 1))
-        output = F.nll_loss(F.log_softmax(self.head(input), 1), chosen, reduction="none")
-        places, parts = [], []
+        head_target = _ops.where(_ops.eq(cluster, 0), target, _ops.add(cluster, self.shortlist_size - 1))
+        output = F.nll_loss(F.log_softmax(self.head(input), 1), head_target, reduction="none")
+        row_groups, losses = [], []
         for i, low in enumerate(self.cutoffs[:-1]):
             rows = _ops.eq(cluster, i + 1).nonzero().flatten()  # type: ignore[attr-defined]
             if rows.meta.numel:
-                found = self.tail[i](gathering.index_select(input, 0, rows))
-                own = _ops.sub(gathering.index_select(target, 0, rows), low)
-                parts.append(F.cross_entropy(found, own, reduction="none"))
-                places.append(rows)
-        if places:
-            output = scattering.index_add(output, 0, joining.cat(places), joining.cat(parts))
+                logits = self.tail[i](gathering.index_select(input, 0, rows))
+                cluster_target = _ops.sub(gathering.index_select(target, 0, rows), low)
+                losses.append(F.cross_entropy(logits, cluster_target, reduction="none"))
+                row_groups.append(rows)
+        if row_groups:
+            output = scattering.index_add(output, 0, joining.cat(row_groups), joining.cat(losses))
         output = _ops.neg(output)
         loss = _ops.neg(_ops.mean(output))
-        return _ASMoutput(output.squeeze(0) if single else output, loss)  # type: ignore[attr-defined]
+        return _ASMoutput(output.squeeze(0) if is_single else output, loss)  # type: ignore[attr-defined]
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """The logarithms of the probabilities of all classes: (N, in_features) to (N, n_classes)."""
+        """Return the log-probabilities of all classes: `(N, in_features)` to `(N, n_classes)`."""
         head = F.log_softmax(self.head(input), 1)
-        parts = [_ops.narrow(head, 1, 0, self.shortlist_size)]
-        for i, part in enumerate(self.tail):
-            parts.append(F.log_softmax(part(input), 1) + _ops.narrow(head, 1, self.shortlist_size + i, 1))
-        return joining.cat(parts, 1)
+        log_probs = [_ops.narrow(head, 1, 0, self.shortlist_size)]
+        for i, cluster in enumerate(self.tail):
+            log_probs.append(F.log_softmax(cluster(input), 1) + _ops.narrow(head, 1, self.shortlist_size + i, 1))
+        return joining.cat(log_probs, 1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """The most probable class of each row: (N, in_features) to (N,), int64.
+        """Return the most probable class of each row: `(N, in_features)` to int64 `(N)`.
 
-        Only rows for which the head chooses a cluster are looked at further; the host waits for which these are.
+        Only rows for which the head predicts a cluster are computed further; the host waits for their indices.
         """
-        found = _ops.argmax(self.head(input), 1)
-        rows = _ops.ge(found, self.shortlist_size).nonzero().flatten()  # type: ignore[attr-defined]
+        predicted = _ops.argmax(self.head(input), 1)
+        rows = _ops.ge(predicted, self.shortlist_size).nonzero().flatten()  # type: ignore[attr-defined]
         if not rows.meta.numel:
-            return found
-        whole = rows.meta.numel == found.meta.numel
-        best = _ops.argmax(self.log_prob(input if whole else gathering.index_select(input, 0, rows)), 1)
-        return best if whole else scattering.index_copy(found, 0, rows, best)
+            return predicted
+        all_in_clusters = rows.meta.numel == predicted.meta.numel
+        best = _ops.argmax(self.log_prob(input if all_in_clusters else gathering.index_select(input, 0, rows)), 1)
+        return best if all_in_clusters else scattering.index_copy(predicted, 0, rows, best)

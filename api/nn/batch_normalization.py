@@ -1,4 +1,4 @@
-"""Layers that normalise channels, by a batch's statistics or an instance's, and keep running ones for evaluation."""
+"""Batch and instance normalization layers, with running statistics for evaluation."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ __all__ = [
 
 
 class _ChannelNorm(Module):
-    """A weight and a bias a channel, and running statistics: mean, variance, and how many batches they are of.
+    """Base class: weight and bias per channel, running mean and variance, and the number of batches they include.
 
-    momentum: how far a batch moves the running statistics; None makes them the mean over all batches. affine, bias:
-    whether there is a weight, and with it a bias. track_running_stats: whether evaluation uses running statistics.
+    Args:
+        num_features: Channels, dimension 1.
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics; None averages all batches equally.
+        affine: Learn a weight per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        bias: Learn a bias per channel as well.
     """
 
     _version = 2
@@ -37,7 +42,7 @@ class _ChannelNorm(Module):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
-    _ranks: ClassVar[tuple[int, ...]] = ()
+    _allowed_ndims: ClassVar[tuple[int, ...]] = ()
 
     def __init__(
         self,
@@ -54,24 +59,24 @@ class _ChannelNorm(Module):
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        made = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", Parameter(ones(num_features, **made)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_features, **made)) if affine and bias else None)
-        tracked = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features, **made) if tracked else None)
-        self.register_buffer("running_var", ones(num_features, **made) if tracked else None)
-        count = zeros((), dtype=dtypes.int64, device=device) if tracked else None
+        tensor_options = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(ones(num_features, **tensor_options)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_features, **tensor_options)) if affine and bias else None)
+        tracks_stats = track_running_stats
+        self.register_buffer("running_mean", zeros(num_features, **tensor_options) if tracks_stats else None)
+        self.register_buffer("running_var", ones(num_features, **tensor_options) if tracks_stats else None)
+        count = zeros((), dtype=dtypes.int64, device=device) if tracks_stats else None
         self.register_buffer("num_batches_tracked", count)
 
     def reset_running_stats(self) -> None:
-        """Mean 0, variance 1, of no batch."""
+        """Set the running mean to 0, the variance to 1 and the number of batches to 0."""
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             self.running_mean.zero_()  # type: ignore[attr-defined]
             self.running_var.fill_(1)  # type: ignore[attr-defined]
             self.num_batches_tracked.zero_()  # type: ignore[attr-defined]
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0, and running statistics of no batch."""
+        """Set weight to 1 and bias to 0, and reset the running statistics."""
         self.reset_running_stats()
         with no_grad():
             if self.weight is not None:
@@ -80,15 +85,15 @@ class _ChannelNorm(Module):
                 self.bias.zero_()
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.meta.ndim not in self._ranks:
-            wanted = " or ".join(f"{n}D" for n in self._ranks)
+        if input.meta.ndim not in self._allowed_ndims:
+            expected = " or ".join(f"{n}D" for n in self._allowed_ndims)
             raise ShapeError(
-                f"{type(self).__name__}: takes {wanted} inputs, not {input.meta.ndim}D of shape "
+                f"{type(self).__name__}: takes {expected} inputs, not {input.meta.ndim}D of shape "
                 f"{list(input.meta.shape)}"
             )
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *lists: Any) -> None:
-        """Before version 2, batches were not counted."""
+        """Load the state. Versions below 2 have no batch count."""
         version, key = local_metadata.get("version"), f"{prefix}num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             state_dict[key] = self.num_batches_tracked
@@ -103,7 +108,7 @@ class _ChannelNorm(Module):
 
 class _BatchNorm(_ChannelNorm):
     def forward(self, input: Tensor) -> Tensor:
-        """`input`, (N, C, ...), normalised a channel. In training the running statistics move."""
+        """Normalize `input`, `(N, C, *)`, per channel. In training mode, update the running statistics."""
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
@@ -118,25 +123,51 @@ class _BatchNorm(_ChannelNorm):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Channels of (N, C) or (N, C, L) normalised over a batch (Ioffe and Szegedy 2015)."""
+    """Batch normalization of `(N, C)` or `(N, C, L)` (Ioffe and Szegedy 2015, arXiv 1502.03167).
 
-    _ranks = (2, 3)
+    y = (x - mean) / sqrt(var + eps) * weight + bias per channel, with the batch's mean and biased variance in training
+    and the running ones in evaluation.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics; None averages all batches equally.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        bias: False learns only a weight.
+    """
+
+    _allowed_ndims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Channels of (N, C, H, W) normalised over a batch (Ioffe and Szegedy 2015)."""
+    """Batch normalization of `(N, C, H, W)` (Ioffe and Szegedy 2015, arXiv 1502.03167).
 
-    _ranks = (4,)
+    y = (x - mean) / sqrt(var + eps) * weight + bias per channel, with the batch's mean and biased variance in training
+    and the running ones in evaluation.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: Weight of a batch in the running statistics; None averages all batches equally.
+        affine: Learn weight and bias per channel.
+        track_running_stats: Keep running statistics and use them in evaluation.
+        bias: False learns only a weight.
+    """
+
+    _allowed_ndims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Channels of (N, C, D, H, W) normalised over a batch (Ioffe and Szegedy 2015)."""
+    """Batch normalization of `(N, C, D, H, W)`. Formula and arguments are `BatchNorm2d`'s."""
 
-    _ranks = (5,)
+    _allowed_ndims = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm of (N, C, ...) over all processes of a group; there is one process here, so over its batch."""
+    """Batch normalization of `(N, C, *)` over all processes of a group. weftgrad has one process, so it is over its
+    batch.
+    """
 
     def __init__(
         self,
@@ -160,19 +191,21 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """`module` with a SyncBatchNorm in the place of every batch norm, of the same parameters and buffers."""
-        found = module
+        """Replace every batch norm in `module` by a `SyncBatchNorm` with the same parameters and buffers; return the
+        module.
+        """
+        converted = module
         if isinstance(module, _BatchNorm):
-            found = SyncBatchNorm(
+            converted = SyncBatchNorm(
                 module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
                 process_group, bias=module.bias is not None,
             )  # fmt: skip
             for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
-                setattr(found, name, getattr(module, name))
-            found.training = module.training
+                setattr(converted, name, getattr(module, name))
+            converted.training = module.training
         for name, child in list(module.named_children()):
-            setattr(found, name, cls.convert_sync_batchnorm(child, process_group))
-        return found
+            setattr(converted, name, cls.convert_sync_batchnorm(child, process_group))
+        return converted
 
 
 class _InstanceNorm(_ChannelNorm):
@@ -191,38 +224,53 @@ class _InstanceNorm(_ChannelNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """`input`, (N, C, ...) or (C, ...), normalised a channel of a sample, or by running statistics."""
+        """Normalize `input`, `(N, C, *)` or `(C, *)`, per channel of each sample, or by running statistics."""
         self._check_input_dim(input)
-        alone = input.meta.ndim == self._ranks[0]
-        place = 0 if alone else 1
-        if input.meta.shape[place] != self.num_features:
-            shown = (
+        is_unbatched = input.meta.ndim == self._allowed_ndims[0]
+        channel_dim = 0 if is_unbatched else 1
+        if input.meta.shape[channel_dim] != self.num_features:
+            message = (
                 f"{type(self).__name__}: {self.num_features} features, but an input of shape {list(input.meta.shape)}"
             )
             if self.affine:
-                raise ShapeError(f"{shown} has {input.meta.shape[place]} channels in dimension {place}")
-            warnings.warn(f"{shown}; num_features counts for nothing without affine", stacklevel=2)
-        batch = views.reshape(input, (1, *input.meta.shape)) if alone else input
-        own = self.training or not self.track_running_stats
-        out = F.instance_norm(
-            batch, self.running_mean, self.running_var, self.weight, self.bias, own, self.momentum or 0.0, self.eps
+                raise ShapeError(f"{message} has {input.meta.shape[channel_dim]} channels in dimension {channel_dim}")
+            warnings.warn(f"{message}; num_features counts for nothing without affine", stacklevel=2)
+        batch = views.reshape(input, (1, *input.meta.shape)) if is_unbatched else input
+        uses_input_stats = self.training or not self.track_running_stats
+        output = F.instance_norm(
+            batch,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            uses_input_stats,
+            self.momentum or 0.0,
+            self.eps,
         )
-        return views.reshape(out, input.meta.shape) if alone else out
+        return views.reshape(output, input.meta.shape) if is_unbatched else output
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Channels of each sample of (N, C, L), or of (C, L), normalised (Ulyanov et al. 2016)."""
+    """Instance normalization of `(N, C, L)` or `(C, L)` (Ulyanov et al. 2016, arXiv 1607.08022).
 
-    _ranks = (2, 3)
+    Each channel of each sample is normalized to mean 0 and variance 1. The arguments are `BatchNorm1d`'s; by default
+    there are no weights and no running statistics.
+    """
+
+    _allowed_ndims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Channels of each sample of (N, C, H, W), or of (C, H, W), normalised (Ulyanov et al. 2016)."""
+    """Instance normalization of `(N, C, H, W)` or `(C, H, W)` (Ulyanov et al. 2016, arXiv 1607.08022).
 
-    _ranks = (3, 4)
+    Each channel of each sample is normalized to mean 0 and variance 1. The arguments are `BatchNorm2d`'s; by default
+    there are no weights and no running statistics.
+    """
+
+    _allowed_ndims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Channels of each sample of (N, C, D, H, W), or of (C, D, H, W), normalised (Ulyanov et al. 2016)."""
+    """Instance normalization of `(N, C, D, H, W)` or `(C, D, H, W)`; see `InstanceNorm2d`."""
 
-    _ranks = (4, 5)
+    _allowed_ndims = (4, 5)

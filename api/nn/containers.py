@@ -1,4 +1,6 @@
-"""Modules that hold modules. Lists and dicts of parameters are in `parameter_containers`."""
+"""Modules that contain modules: `Sequential`, `ModuleList`, `ModuleDict`. Parameter lists are in
+`parameter_containers`.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ from itertools import groupby
 from typing import Any, Self
 
 from ..runtime.errors import ArgumentError, NotSupported
-from ._errors import NameTaken
+from ._errors import NameConflict
 from .module import Module
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential"]
 
 
-class _Parts(Module):
-    """What Sequential and ModuleList share: parts called 0, 1, …."""
+class _ModuleSequence(Module):
+    """Base of `Sequential` and `ModuleList`, whose submodules are named 0, 1, ..."""
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -34,34 +36,34 @@ class _Parts(Module):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return self._like(list(self._modules.items())[index])
+            return self._from_items(list(self._modules.items())[index])
         return self._modules[self._key(index)]
 
-    def _like(self, items: list[tuple[str, Module]]) -> Any:
-        return self.__class__([part for _, part in items])  # type: ignore[call-arg]
+    def _from_items(self, items: list[tuple[str, Module]]) -> Any:
+        return self.__class__([child for _, child in items])  # type: ignore[call-arg]
 
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, self._key(index), module)
 
     def __delitem__(self, index: Any) -> None:
-        chosen = list(self._modules)[index] if isinstance(index, slice) else [self._key(index)]
-        for name in chosen:
+        names = list(self._modules)[index] if isinstance(index, slice) else [self._key(index)]
+        for name in names:
             delattr(self, name)
-        self._number(list(self._modules.values()))
+        self._renumber(list(self._modules.values()))
 
-    def _number(self, parts: list[Any]) -> None:
-        """Make `parts` the only ones, called 0, 1, …."""
+    def _renumber(self, children: list[Any]) -> None:
+        """Replace the submodules by `children`, named 0, 1, ..."""
         self._modules.clear()
-        for i, part in enumerate(parts):
-            self.register_module(str(i), part)
+        for i, child in enumerate(children):
+            self.register_module(str(i), child)
 
     def append(self, module: Module) -> Self:
-        """Add a part at the end. Returns the container."""
+        """Append a module and return the container."""
         self.register_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Self:
-        """Add parts at the end. Raises `ArgumentError` for what cannot be iterated over."""
+        """Append modules and return the container. Raise `ArgumentError` if `modules` is not iterable."""
         if not isinstance(modules, Iterable):
             raise ArgumentError(f"extend: takes an iterable of modules, not {type(modules).__name__}")
         for module in list(modules):
@@ -69,36 +71,42 @@ class _Parts(Module):
         return self
 
     def insert(self, index: int, module: Module) -> Any:
-        """Add a part before another."""
-        parts: list[Any] = list(self._modules.values())
-        parts.insert(index, module)
-        self._number(parts)
+        """Insert a module before position `index`."""
+        children: list[Any] = list(self._modules.values())
+        children.insert(index, module)
+        self._renumber(children)
         return None
 
     def pop(self, key: Any = -1) -> Module:
-        """Take a part out, and return it."""
-        found: Module = self[key]
+        """Remove and return a module."""
+        module: Module = self[key]
         del self[key]
-        return found
+        return module
 
 
-class Sequential(_Parts):
-    """Modules one after the other: `Sequential(a, b)`, or of an ordered mapping from names to modules."""
+class Sequential(_ModuleSequence):
+    """Apply modules one after the other.
+
+    Args:
+        *args: The modules, or one mapping from names to modules.
+    """
 
     def __init__(self, *args: Any):
         super().__init__()
         if len(args) == 1 and isinstance(args[0], Mapping):
-            for name, part in args[0].items():
-                self.register_module(name, part)
+            for name, child in args[0].items():
+                self.register_module(name, child)
         else:
-            for i, part in enumerate(args):
-                self.register_module(str(i), part)
+            for i, child in enumerate(args):
+                self.register_module(str(i), child)
 
-    def _like(self, items: list[tuple[str, Module]]) -> Any:
+    def _from_items(self, items: list[tuple[str, Module]]) -> Any:
         return self.__class__(dict(items))
 
     def insert(self, index: int, module: Module) -> Self:
-        """Add a part before another; the parts are called 0, 1, … then. Raises `IndexError` past the end."""
+        """Insert a module before position `index` and rename the submodules 0, 1, ... Raise `IndexError` if out of
+        range.
+        """
         if not isinstance(module, Module):
             raise ArgumentError(f"insert: takes a Module, not {type(module).__name__}")
         if not -len(self) <= index <= len(self):
@@ -107,46 +115,46 @@ class Sequential(_Parts):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
-        """Add the parts of another at the end."""
+        """Append the modules of another container."""
         return super().extend(sequential)
 
     def __add__(self, other: Any) -> Sequential:
-        return self._joined(other, "add").extend(other)
+        return self._copy_for_add(other, "add").extend(other)
 
     def __iadd__(self, other: Any) -> Self:
-        self._joined(other, "add")
+        self._copy_for_add(other, "add")
         return self.extend(other)
 
-    def _joined(self, other: Any, what: str) -> Sequential:
+    def _copy_for_add(self, other: Any, operation: str) -> Sequential:
         if not isinstance(other, Sequential):
-            raise ArgumentError(f"{what}: only a Sequential can be added to one, not {type(other).__name__}")
+            raise ArgumentError(f"{operation}: only a Sequential can be added to one, not {type(other).__name__}")
         return Sequential(*self)
 
     def __mul__(self, other: int) -> Sequential:
-        return Sequential(*(list(self) * _times(other)))
+        return Sequential(*(list(self) * _check_repeats(other)))
 
     __rmul__ = __mul__
 
     def __imul__(self, other: int) -> Self:
-        parts = list(self)
-        for _ in range(_times(other) - 1):
-            self.extend(parts)
+        children = list(self)
+        for _ in range(_check_repeats(other) - 1):
+            self.extend(children)
         return self
 
     def forward(self, input: Any) -> Any:
-        for part in self._modules.values():
-            input = part(input)
+        for child in self._modules.values():
+            input = child(input)
         return input
 
 
-def _times(count: Any) -> int:
+def _check_repeats(count: Any) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ArgumentError(f"a Sequential can be repeated 1, 2, … times, not {count!r}")
     return count
 
 
-class ModuleList(_Parts):
-    """A list of modules, all of them parts of the module it is assigned to. It has no `forward`."""
+class ModuleList(_ModuleSequence):
+    """A list of modules, which become submodules of the module that holds the list. It has no `forward`."""
 
     def __init__(self, modules: Iterable[Module] | None = None):
         super().__init__()
@@ -160,14 +168,14 @@ class ModuleList(_Parts):
         return ModuleList([*self, *other])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises `NotSupported`: a list does not say what to do with its modules."""
-        raise _no_forward(self)
+        """Raise `NotSupported`: a list does not define how its modules are applied."""
+        raise _no_forward_error(self)
 
     def __repr__(self) -> str:
         lines = []
         start = 0
-        for text, same in groupby(repr(part) for part in self):
-            count = len(list(same))
+        for text, run in groupby(repr(child) for child in self):
+            count = len(list(run))
             inner = text.replace("\n", "\n  ")
             lines.append(f"({start}): {inner}" if count == 1 else f"({start}-{start + count - 1}): {count} x {inner}")
             start += count
@@ -175,7 +183,7 @@ class ModuleList(_Parts):
 
 
 class ModuleDict(Module):
-    """Modules by name, in order. It has no `forward`."""
+    """A dict of modules in insertion order. It has no `forward`."""
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None):
         super().__init__()
@@ -201,52 +209,58 @@ class ModuleDict(Module):
         return key in self._modules
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """Return the names."""
         return self._modules.keys()
 
     def values(self) -> Iterable[Module]:
-        """The modules."""
+        """Return the modules."""
         return self._modules.values()
 
     def items(self) -> Iterable[tuple[str, Module]]:
-        """Names and modules."""
+        """Return (name, module) pairs."""
         return self._modules.items()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        """Add modules, replacing those of the same name. Raises `ArgumentError` for what is no mapping or pairs."""
-        for name, module in pairs(modules, "ModuleDict.update"):
+        """Add modules, replacing those with the same name. Raise `ArgumentError` unless `modules` is a mapping or
+        pairs.
+        """
+        for name, module in named_entries(modules, "ModuleDict.update"):
             self[name] = module
 
     def pop(self, key: str) -> Module:
-        """Take a module out, and return it."""
+        """Remove and return a module."""
         return self._modules.pop(key)  # type: ignore[no-any-return]
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all modules."""
         self._modules.clear()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises `NotSupported`: a dict does not say what to do with its modules."""
-        raise _no_forward(self)
+        """Raise `NotSupported`: a dict does not define how its modules are applied."""
+        raise _no_forward_error(self)
 
 
-def _no_forward(module: Module) -> NotSupported:
+def _no_forward_error(module: Module) -> NotSupported:
     return NotSupported(
-        f"{module.__class__.__name__} defines no forward(...): call its modules in the forward of the one that holds it"
+        f"{module.__class__.__name__} defines no forward(...): call its modules in the forward of its parent module"
     )
 
 
-def pairs(given: Any, where: str) -> list[tuple[str, Any]]:
-    """The entries of a mapping, or of an iterable of pairs. Raises `ArgumentError`, a `TypeError` and `ValueError`."""
-    if isinstance(given, Mapping) or (hasattr(given, "keys") and hasattr(given, "items")):
-        return list(given.items())
-    if not isinstance(given, Iterable):
-        raise ArgumentError(f"{where}: takes a mapping or pairs of name and value, not {type(given).__name__}")
-    found = []
-    for i, pair in enumerate(given):
+def named_entries(entries: Any, caller: str) -> list[tuple[str, Any]]:
+    """Return the entries of a mapping, or of an iterable of pairs, as a list.
+
+    Raises:
+        ArgumentError: If `entries` is neither. It is also a `TypeError` and a `ValueError`.
+    """
+    if isinstance(entries, Mapping) or (hasattr(entries, "keys") and hasattr(entries, "items")):
+        return list(entries.items())
+    if not isinstance(entries, Iterable):
+        raise ArgumentError(f"{caller}: takes a mapping or pairs of name and value, not {type(entries).__name__}")
+    checked = []
+    for i, pair in enumerate(entries):
         if not isinstance(pair, Iterable) or isinstance(pair, str) or len(entry := list(pair)) != 2:
-            raise ArgumentError(f"{where}: element {i} is {pair!r}, not a pair of name and value")
+            raise ArgumentError(f"{caller}: element {i} is {pair!r}, not a pair of name and value")
         if not isinstance(entry[0], str):
-            raise NameTaken(f"{where}: a name is a string, not {entry[0]!r}")
-        found.append((entry[0], entry[1]))
-    return found
+            raise NameConflict(f"{caller}: a name is a string, not {entry[0]!r}")
+        checked.append((entry[0], entry[1]))
+    return checked

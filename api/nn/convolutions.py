@@ -1,6 +1,6 @@
-"""Layers that convolve: their weights, and what Python decides before `functional.conv1d` and its relatives are called.
+"""Convolution layers: weights, argument checks, and padding modes for the functions of `weftgrad/convolutions.py`.
 
-Initial values are PyTorch's: U(-b, b), b = 1 / sqrt(inputs of one output).
+Weights and biases start from U(-b, b) with b = 1 / sqrt(fan_in), as in PyTorch.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .parameter import Parameter
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
-_MODES = ("zeros", "reflect", "replicate", "circular")
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Convolution(Module):
-    """What convolutions share. `transposed`: weights are (in_channels, out_channels / groups, …)."""
+    """Base class of convolutions. A transposed one has weights (in_channels, out_channels / groups, *kernel_size)."""
 
     dimensions = 2
     transposed = False
@@ -45,29 +45,33 @@ class _Convolution(Module):
         dtype: Any = None,
     ):
         super().__init__()
-        name, count = type(self).__name__, self.dimensions
+        name, ndim = type(self).__name__, self.dimensions
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ArgumentError(f"{name}: {in_channels} and {out_channels} channels do not fall into {groups} groups")
-        if padding_mode not in _MODES:
-            raise ArgumentError(f"{name}: padding_mode is one of {', '.join(_MODES)}, not {padding_mode!r}")
+        if padding_mode not in _PADDING_MODES:
+            raise ArgumentError(f"{name}: padding_mode is one of {', '.join(_PADDING_MODES)}, not {padding_mode!r}")
         if self.transposed and padding_mode != "zeros":
             raise ArgumentError(f"{name}: padding_mode of a transposed convolution is 'zeros', not {padding_mode!r}")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = _numbers(name, "kernel_size", kernel_size, count, 1)
-        self.stride = _numbers(name, "stride", stride, count, 1)
-        self.dilation = _numbers(name, "dilation", dilation, count, 1)
-        self.output_padding: tuple[int, ...] = (0,) * count
+        self.kernel_size = _as_int_tuple(name, "kernel_size", kernel_size, ndim, 1)
+        self.stride = _as_int_tuple(name, "stride", stride, ndim, 1)
+        self.dilation = _as_int_tuple(name, "dilation", dilation, ndim, 1)
+        self.output_padding: tuple[int, ...] = (0,) * ndim
         self.padding_mode = padding_mode
         if isinstance(padding, str) and not self.transposed:
             if padding not in ("same", "valid"):
                 raise ArgumentError(f"{name}: padding is numbers, 'same' or 'valid', not {padding!r}")
-            if padding == "same" and self.stride != (1,) * count:
+            if padding == "same" and self.stride != (1,) * ndim:
                 raise ArgumentError(f"{name}: padding='same' needs a stride of 1, not {self.stride}")
             self.padding = padding
         else:
-            self.padding = _numbers(name, "padding", padding, count, 0)
-        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
-        self.weight = Parameter(empty(first, second // groups, *self.kernel_size, device=device, dtype=dtype))
+            self.padding = _as_int_tuple(name, "padding", padding, ndim, 0)
+        leading_channels, trailing_channels = (
+            (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        )
+        self.weight = Parameter(
+            empty(leading_channels, trailing_channels // groups, *self.kernel_size, device=device, dtype=dtype)
+        )
         if bias:
             self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
         else:
@@ -75,78 +79,116 @@ class _Convolution(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew from U(-b, b), b = 1 / sqrt(inputs of one output)."""
+        """Draw weight and bias from U(-b, b) with b = 1 / sqrt(fan_in)."""
         if not self.weight.meta.numel:
             return
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
-            bound = 1 / math.sqrt(init.fans(self.weight)[0])
+            bound = 1 / math.sqrt(init.fan_in_and_fan_out(self.weight)[0])
             init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        plain: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "padding": (0,) * self.dimensions, "dilation": (1,) * self.dimensions,
             "output_padding": (0,) * self.dimensions, "groups": 1,
         }  # fmt: skip
-        text += "".join(f", {k}={getattr(self, k)}" for k, v in plain.items() if getattr(self, k) != v)
+        text += "".join(f", {k}={getattr(self, k)}" for k, v in defaults.items() if getattr(self, k) != v)
         text += "" if self.bias is not None else ", bias=False"
         return text + ("" if self.padding_mode == "zeros" else f", padding_mode={self.padding_mode}")
 
 
-class _Straight(_Convolution):
-    """A convolution that is not transposed."""
+class _ForwardConvolution(_Convolution):
+    """Base class of convolutions that are not transposed."""
 
-    def _apply_to(self, function: Any, input: Tensor) -> Tensor:
+    def _convolve(self, function: Any, input: Tensor) -> Tensor:
         padding = self.padding
         if self.padding_mode != "zeros":
-            input, padding = pad(input, self._places(), self.padding_mode), (0,) * self.dimensions
+            input, padding = pad(input, self._padding_amounts(), self.padding_mode), (0,) * self.dimensions
         return function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)  # type: ignore[no-any-return]
 
-    def _places(self) -> list[int]:
-        """How much the input is padded, as `functional.pad` takes it: the last dimension first."""
-        places: list[int] = []
+    def _padding_amounts(self) -> list[int]:
+        """Return the padding as `functional.pad` expects it, the last dimension first."""
+        amounts: list[int] = []
         for d in reversed(range(self.dimensions)):
             if isinstance(self.padding, str):
                 total = self.dilation[d] * (self.kernel_size[d] - 1) if self.padding == "same" else 0
-                places += [total // 2, total - total // 2]
+                amounts += [total // 2, total - total // 2]
             else:
-                places += [self.padding[d]] * 2
-        return places
+                amounts += [self.padding[d]] * 2
+        return amounts
 
 
-class Conv1d(_Straight):
-    """Cross-correlation of (N, in_channels, L), or (in_channels, L); see `nn.functional.conv1d`. padding_mode `zeros`,
-    `reflect`, `replicate` or `circular` says what is put around the input."""
+class Conv1d(_ForwardConvolution):
+    """A 1-D convolution (cross-correlation); see `nn.functional.conv1d`.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel.
+        stride: Step of the kernel.
+        padding: Positions added at each end, or `"same"` or `"valid"`.
+        dilation: Distance of kernel elements.
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+
+    Shape:
+        `(N, in_channels, L)` or `(in_channels, L)` to `(N, out_channels, L_out)` or `(out_channels, L_out)`, with
+        `L_out = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
+    """
 
     dimensions = 1
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._apply_to(conv1d, input)
+        return self._convolve(conv1d, input)
 
 
-class Conv2d(_Straight):
-    """Cross-correlation of (N, in_channels, H, W), or (in_channels, H, W); see `nn.functional.conv2d`. padding_mode
-    `zeros`, `reflect`, `replicate` or `circular` says what is put around the input."""
+class Conv2d(_ForwardConvolution):
+    """A 2-D convolution (cross-correlation); see `nn.functional.conv2d`.
+
+    Numeric arguments are one number for both dimensions or one per dimension (height, width).
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Size of the kernel.
+        stride: Step of the kernel.
+        padding: Positions added at each end, or `"same"` or `"valid"`.
+        dilation: Distance of kernel elements.
+        groups: Groups of channels that are convolved separately.
+        bias: Add a bias per output channel.
+        padding_mode: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+
+    Shape:
+        `(N, in_channels, H, W)` or `(in_channels, H, W)` to `(N, out_channels, H_out, W_out)` or without N, with
+        `H_out = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
+    """
 
     dimensions = 2
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._apply_to(conv2d, input)
+        return self._convolve(conv2d, input)
 
 
-class Conv3d(_Straight):
-    """Cross-correlation of (N, in_channels, D, H, W), or (in_channels, D, H, W); see `nn.functional.conv3d`.
-    padding_mode `zeros`, `reflect`, `replicate` or `circular` says what is put around the input."""
+class Conv3d(_ForwardConvolution):
+    """A 3-D convolution (cross-correlation); see `nn.functional.conv3d`.
+
+    The arguments are `Conv2d`'s, with one number for all dimensions or one per dimension (depth, height, width).
+
+    Shape:
+        `(N, in_channels, D, H, W)` or `(in_channels, D, H, W)` to `(N, out_channels, D_out, H_out, W_out)` or without
+        N.
+    """
 
     dimensions = 3
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._apply_to(conv3d, input)
+        return self._convolve(conv3d, input)
 
 
 class _Transposed(_Convolution):
-    """A transposed convolution: the arguments come in another order."""
+    """Base class of transposed convolutions, whose constructor has another order of arguments."""
 
     transposed = True
 
@@ -168,69 +210,90 @@ class _Transposed(_Convolution):
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
         )
-        self.output_padding = _numbers(type(self).__name__, "output_padding", output_padding, self.dimensions, 0)
+        self.output_padding = _as_int_tuple(type(self).__name__, "output_padding", output_padding, self.dimensions, 0)
 
-    def _apply_to(self, function: Any, input: Tensor, output_size: Sequence[int] | None) -> Tensor:
-        more = self.output_padding if output_size is None else self._more(input, output_size)
+    def _convolve(self, function: Any, input: Tensor, output_size: Sequence[int] | None) -> Tensor:
+        output_padding = self.output_padding if output_size is None else self._output_padding_for(input, output_size)
         return function(  # type: ignore[no-any-return]
-            input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
+            input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
         )
 
-    def _more(self, input: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
-        """The output_padding that gives a result of `output_size`."""
-        name, count, wanted = type(self).__name__, self.dimensions, tuple(output_size)
-        padding = _numbers(name, "padding", self.padding, count, 0)
-        whole = count + 2 if input.meta.ndim == count + 2 else count + 1
-        if len(wanted) == whole:
-            wanted = wanted[-count:]
-        if len(wanted) != count:
-            raise ArgumentError(f"{name}: output_size must have {count} or {whole} numbers, not {len(wanted)}")
-        least = [
+    def _output_padding_for(self, input: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
+        """Return the output_padding for which the result has the size `output_size`."""
+        name, ndim, requested = type(self).__name__, self.dimensions, tuple(output_size)
+        padding = _as_int_tuple(name, "padding", self.padding, ndim, 0)
+        full_ndim = ndim + 2 if input.meta.ndim == ndim + 2 else ndim + 1
+        if len(requested) == full_ndim:
+            requested = requested[-ndim:]
+        if len(requested) != ndim:
+            raise ArgumentError(f"{name}: output_size must have {ndim} or {full_ndim} numbers, not {len(requested)}")
+        min_sizes = [
             (n - 1) * s - 2 * p + d * (k - 1) + 1
             for n, s, p, d, k in zip(
-                input.meta.shape[-count:], self.stride, padding, self.dilation, self.kernel_size, strict=True
+                input.meta.shape[-ndim:], self.stride, padding, self.dilation, self.kernel_size, strict=True
             )
         ]
-        most = [n + s - 1 for n, s in zip(least, self.stride, strict=True)]
-        if any(not a <= n <= b for a, n, b in zip(least, wanted, most, strict=True)):
-            raise ArgumentError(f"{name}: output_size is {list(wanted)}, but sizes from {least} to {most} are possible")
-        return tuple(n - a for n, a in zip(wanted, least, strict=True))
+        max_sizes = [n + s - 1 for n, s in zip(min_sizes, self.stride, strict=True)]
+        if any(not a <= n <= b for a, n, b in zip(min_sizes, requested, max_sizes, strict=True)):
+            raise ArgumentError(
+                f"{name}: output_size is {list(requested)}, but sizes from {min_sizes} to {max_sizes} are possible"
+            )
+        return tuple(n - a for n, a in zip(requested, min_sizes, strict=True))
 
 
 class ConvTranspose1d(_Transposed):
-    """The transpose of `Conv1d` as a linear map; see `nn.functional.conv_transpose1d`. `output_size`, given with the
-    input, chooses output_padding."""
+    """A 1-D transposed convolution, the adjoint of `Conv1d`; see `nn.functional.conv_transpose1d`.
+
+    The arguments are `Conv1d`'s, and `output_padding`, the positions added at one end of the output. Alternatively,
+    `forward(input, output_size)` computes output_padding from the requested size.
+
+    Shape:
+        `(N, in_channels, L)` to `(N, out_channels, L_out)`, with `L_out = (L - 1) * stride - 2 * padding + dilation *
+        (kernel_size - 1) + output_padding + 1`.
+    """
 
     dimensions = 1
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return self._apply_to(conv_transpose1d, input, output_size)
+        return self._convolve(conv_transpose1d, input, output_size)
 
 
 class ConvTranspose2d(_Transposed):
-    """The transpose of `Conv2d` as a linear map; see `nn.functional.conv_transpose2d`. `output_size`, given with the
-    input, chooses output_padding."""
+    """A 2-D transposed convolution, the adjoint of `Conv2d`; see `nn.functional.conv_transpose2d`.
+
+    The arguments are `Conv2d`'s, and `output_padding`, the positions added at one end of the output. Alternatively,
+    `forward(input, output_size)` computes output_padding from the requested size.
+
+    Shape:
+        `(N, in_channels, H, W)` to `(N, out_channels, H_out, W_out)`, with `H_out = (H - 1) * stride - 2 * padding +
+        dilation * (kernel_size - 1) + output_padding + 1`.
+    """
 
     dimensions = 2
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return self._apply_to(conv_transpose2d, input, output_size)
+        return self._convolve(conv_transpose2d, input, output_size)
 
 
 class ConvTranspose3d(_Transposed):
-    """The transpose of `Conv3d` as a linear map; see `nn.functional.conv_transpose3d`. `output_size`, given with the
-    input, chooses output_padding."""
+    """A 3-D transposed convolution, the adjoint of `Conv3d`; see `nn.functional.conv_transpose3d`.
+
+    The arguments are `Conv3d`'s, and `output_padding`, the positions added at one end of the output. Alternatively,
+    `forward(input, output_size)` computes output_padding from the requested size.
+    """
 
     dimensions = 3
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return self._apply_to(conv_transpose3d, input, output_size)
+        return self._convolve(conv_transpose3d, input, output_size)
 
 
-def _numbers(name: str, argument: str, value: Any, count: int, least: int) -> tuple[int, ...]:
-    """One integer a dimension, of a number or as many."""
-    found = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-    found = found * count if len(found) == 1 else found
-    if len(found) != count or any(isinstance(n, bool) or not isinstance(n, int) or n < least for n in found):
-        raise ArgumentError(f"{name}: {argument} must be {count} integers of at least {least}, or one, not {value!r}")
-    return found
+def _as_int_tuple(name: str, argument: str, value: Any, ndim: int, minimum: int) -> tuple[int, ...]:
+    """Return one integer per dimension, from one number or a sequence. Raise `ArgumentError` for values below
+    `minimum`.
+    """
+    integers = tuple(value) if isinstance(value, (tuple, list)) else (value,) * ndim
+    integers = integers * ndim if len(integers) == 1 else integers
+    if len(integers) != ndim or any(isinstance(n, bool) or not isinstance(n, int) or n < minimum for n in integers):
+        raise ArgumentError(f"{name}: {argument} must be {ndim} integers of at least {minimum}, or one, not {value!r}")
+    return integers

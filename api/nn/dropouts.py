@@ -1,4 +1,4 @@
-"""Dropout as modules: they do something in training only. Formulas and errors are with `nn.functional`."""
+"""Dropout layers, which act in training mode only. The functions of `nn.functional` have the formulas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 
 
 class _Dropout(Module):
-    """p: the probability of being dropped, in [0, 1]. inplace: write over the input."""
+    """Base class of dropout layers.
+
+    Args:
+        p: Probability of dropping, in [0, 1].
+        inplace: Overwrite the input.
+    """
 
     function: Any = None
 
@@ -32,31 +37,36 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """Each element 0 with probability p, else divided by 1 - p (Srivastava et al. 2014)."""
+    """Zero each element with probability `p` and divide the others by 1 - p (Srivastava et al. 2014).
+
+    Args:
+        p: Probability of zeroing an element.
+        inplace: Overwrite the input.
+    """
 
     function = staticmethod(F.dropout)
 
 
 class Dropout1d(_Dropout):
-    """`Dropout` of whole channels of (N, C, L) or (C, L)."""
+    """`Dropout` of whole channels of `(N, C, L)` or `(C, L)`."""
 
     function = staticmethod(F.dropout1d)
 
 
 class Dropout2d(_Dropout):
-    """`Dropout` of whole channels of (N, C, H, W); (N, C, L) with a warning."""
+    """`Dropout` of whole channels of `(N, C, H, W)`; `(N, C, L)` with a warning."""
 
     function = staticmethod(F.dropout2d)
 
 
 class Dropout3d(_Dropout):
-    """`Dropout` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """`Dropout` of whole channels of `(N, C, D, H, W)` or `(C, D, H, W)`."""
 
     function = staticmethod(F.dropout3d)
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps mean 0 and variance 1, for networks of `SELU` (Klambauer et al. 2017, section 3)."""
+    """Dropout that preserves mean 0 and variance 1, for networks with `SELU` (Klambauer et al. 2017, section 3)."""
 
     function = staticmethod(F.alpha_dropout)
 

@@ -1,4 +1,4 @@
-"""Layers that hold a table of vectors: embeddings, and embeddings reduced over bags."""
+"""Embedding layers: lookups in a table of vectors, optionally reduced over bags of indices."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .parameter import Parameter
 __all__ = ["Embedding", "EmbeddingBag"]
 
 
-class _Table(Module):
-    """A table (num_embeddings, embedding_dim), drawn from N(0, 1). Row `padding_idx` is 0 at first."""
+class _EmbeddingTable(Module):
+    """Base class with a table (num_embeddings, embedding_dim) drawn from N(0, 1). Row `padding_idx` starts as 0."""
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, max_norm: float | None,
@@ -26,7 +26,7 @@ class _Table(Module):
         super().__init__()
         name = type(self).__name__
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ArgumentError(f"{name}: padding_idx {padding_idx} is no row of {num_embeddings}")
+            raise ArgumentError(f"{name}: padding_idx {padding_idx} is not below num_embeddings {num_embeddings}")
         if sparse:
             raise NotSupported(f"{name}: there are no sparse gradients; leave sparse=False")
         self.num_embeddings = num_embeddings
@@ -47,26 +47,38 @@ class _Table(Module):
             self.weight = Parameter(weight, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
-        """Draw the table anew from N(0, 1)."""
+        """Draw the table from N(0, 1)."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             init.zeros_(self.weight.data[self.padding_idx])  # type: ignore[attr-defined]
 
-    def _described(self, **more: Any) -> str:
-        known = {
+    def _describe(self, **extra_options: Any) -> str:
+        defaults = {
             "padding_idx": (self.padding_idx, None), "max_norm": (self.max_norm, None),
             "norm_type": (self.norm_type, 2.0), "scale_grad_by_freq": (self.scale_grad_by_freq, False),
         }  # fmt: skip
-        shown = {name: value for name, (value, usual) in known.items() if value != usual} | more
-        if more and "padding_idx" in shown:
-            shown["padding_idx"] = shown.pop("padding_idx")  # where PyTorch shows it: behind the mode
-        return ", ".join([str(self.num_embeddings), str(self.embedding_dim), *(f"{k}={v}" for k, v in shown.items())])
+        options = {name: value for name, (value, default) in defaults.items() if value != default} | extra_options
+        if extra_options and "padding_idx" in options:
+            options["padding_idx"] = options.pop("padding_idx")  # PyTorch prints it after the mode
+        return ", ".join([str(self.num_embeddings), str(self.embedding_dim), *(f"{k}={v}" for k, v in options.items())])
 
 
-class Embedding(_Table):
-    """A table of vectors, looked up by integers (see `functional.embedding`).
+class Embedding(_EmbeddingTable):
+    """A table of vectors that is looked up by integer indices; see `functional.embedding`.
 
-    Row `padding_idx` is 0 at first and is not learned. `_weight`: the table, in the place of a new one.
+    Args:
+        num_embeddings: Rows of the table.
+        embedding_dim: Features of a row.
+        padding_idx: Row that starts as 0 and gets no gradient.
+        max_norm: Rows with a larger norm are scaled down to it when they are looked up.
+        norm_type: Order of that norm.
+        scale_grad_by_freq: Divide gradients by the frequency of the row in the batch.
+        sparse: Must be False.
+        _weight: Table to use instead of a new one.
+        _freeze: Whether `_weight` gets no gradient.
+
+    Shape:
+        Input `(*)` of integers to `(*, embedding_dim)`.
     """
 
     def __init__(
@@ -84,8 +96,8 @@ class Embedding(_Table):
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
     ) -> Embedding:  # fmt: skip
-        """An embedding over a given table."""
-        rows, features = _sizes(embeddings, "Embedding")
+        """Return an embedding with the table `embeddings`, which is not learned if `freeze`."""
+        rows, features = _table_shape(embeddings, "Embedding")
         return cls(
             rows, features, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze
         )  # fmt: skip
@@ -96,11 +108,27 @@ class Embedding(_Table):
         )
 
     def extra_repr(self) -> str:
-        return self._described()
+        return self._describe()
 
 
-class EmbeddingBag(_Table):
-    """Sums, means or maxima of a table's vectors over bags of integers (see `functional.embedding_bag`)."""
+class EmbeddingBag(_EmbeddingTable):
+    """Sums, means or maxima of table rows over bags of indices; see `functional.embedding_bag`.
+
+    Args:
+        num_embeddings: Rows of the table.
+        embedding_dim: Features of a row.
+        max_norm: Rows with a larger norm are scaled down to it when they are looked up.
+        norm_type: Order of that norm.
+        scale_grad_by_freq: Divide gradients by the frequency of the row in the batch.
+        mode: `"sum"`, `"mean"` or `"max"`.
+        sparse: Must be False.
+        _weight: Table to use instead of a new one.
+        include_last_offset: The last offset is the length of the input.
+        padding_idx: Index that is skipped.
+
+    Shape:
+        Input `(B, N)`, or `(N)` with offsets `(B)`, to `(B, embedding_dim)`.
+    """
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0,
@@ -120,14 +148,14 @@ class EmbeddingBag(_Table):
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
         include_last_offset: bool = False, padding_idx: int | None = None,
     ) -> EmbeddingBag:  # fmt: skip
-        """Bags over a given table."""
-        rows, features = _sizes(embeddings, "EmbeddingBag")
-        made = cls(
+        """Return an embedding bag with the table `embeddings`, which is not learned if `freeze`."""
+        rows, features = _table_shape(embeddings, "EmbeddingBag")
+        bag = cls(
             rows, features, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset,
             padding_idx,
         )  # fmt: skip
-        made.weight.requires_grad_(not freeze)
-        return made
+        bag.weight.requires_grad_(not freeze)
+        return bag
 
     def forward(
         self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
@@ -138,11 +166,11 @@ class EmbeddingBag(_Table):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        return self._described(mode=repr(self.mode))
+        return self._describe(mode=repr(self.mode))
 
 
-def _sizes(table: Tensor, where: str) -> tuple[int, int]:
+def _table_shape(table: Tensor, caller: str) -> tuple[int, int]:
     if table.meta.ndim != 2:
-        raise ShapeError(f"{where}: the table must be a matrix, not of shape {list(table.meta.shape)}")
+        raise ShapeError(f"{caller}: the table must be a matrix, not of shape {list(table.meta.shape)}")
     rows, features = table.meta.shape
     return rows, features

@@ -1,4 +1,4 @@
-"""Layers of fractional max pooling; what they compute is said in `functional`."""
+"""Fractional max pooling layers. The functions of `nn.functional` have the formulas."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class _FractionalMaxPool(Module):
         name = type(self).__name__
         if (output_size is None) == (output_ratio is None):
             raise ArgumentError(f"{name}: pass either output_size or output_ratio")
-        self.kernel_size = self._each(kernel_size)
+        self.kernel_size = self._as_tuple(kernel_size)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else self._each(output_size)
-        self.output_ratio = None if output_ratio is None else self._each(output_ratio)
+        self.output_size = None if output_size is None else self._as_tuple(output_size)
+        self.output_ratio = None if output_ratio is None else self._as_tuple(output_ratio)
         if any(k < 1 for k in self.kernel_size):
             raise ArgumentError(f"{name}: kernel_size must be greater than 0, not {kernel_size}")
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
             raise ArgumentError(f"{name}: output_ratio is between 0 and 1, not {output_ratio}")
 
-    def _each(self, value: Any) -> tuple[Any, ...]:
+    def _as_tuple(self, value: Any) -> tuple[Any, ...]:
         return tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.rank
 
     def forward(self, input: Tensor) -> Any:
@@ -48,14 +48,21 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The largest elements of windows of (N, C, H, W) or (C, H, W), at distances that are drawn (Graham 2014).
+    """The maximum over windows of `(N, C, H, W)` or `(C, H, W)` at random distances (Graham 2014, arXiv 1412.6071).
 
-    output_size: the output's (H, W); output_ratio: what part of the input's it is, instead. return_indices: give
-    positions as well. Raises `ArgumentError`.
+    Args:
+        kernel_size: Size of the window.
+        output_size: Size of the output; or
+        output_ratio: Ratio of output and input size, between 0 and 1. Exactly one of both is needed.
+        return_indices: Also return the positions of the maxima.
+        _random_samples: Random numbers that determine the windows; None draws them.
+
+    Raises:
+        ArgumentError: If a size or a ratio is out of range.
     """
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """As `FractionalMaxPool2d`, of (N, C, D, H, W) or (C, D, H, W)."""
+    """Fractional max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`; see `FractionalMaxPool2d`."""
 
     rank = 3

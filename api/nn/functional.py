@@ -1,7 +1,6 @@
-"""The functions behind the layers: activations, linear maps, convolution, dropout, normalisation, losses.
+"""The functions behind the layers, under `torch.nn.functional`'s names.
 
-Names and arguments as in PyTorch's `torch.nn.functional`. What is one op there is one generated op here; what the
-modules collected here add is what Python has to decide before calling one.
+Each op is generated from its spec. The modules collected here check arguments and select the op.
 """
 
 from __future__ import annotations

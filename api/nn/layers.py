@@ -1,4 +1,4 @@
-"""Layers: linear maps, shapes, distances. Initial values are PyTorch's."""
+"""Linear layers, reshaping layers and distance layers, with PyTorch's initial values."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = [
 ]
 
 
-def _parameter(*size: int, device: Any, dtype: Any) -> Parameter:
+def _empty_parameter(*size: int, device: Any, dtype: Any) -> Parameter:
     return Parameter(empty(*size, device=device, dtype=dtype))
 
 
 class Identity(Module):
-    """Gives back what it gets; takes any arguments."""
+    """Return the input. The constructor accepts any arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__()
@@ -39,7 +39,7 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Dimensions start_dim to end_dim merged into one."""
+    """Merge the dimensions from `start_dim` to `end_dim` into one."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1):
         super().__init__()
@@ -54,8 +54,11 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One dimension split into several, one of whose sizes may be -1. Raises `ArgumentError` for sizes that are no
-    ints."""
+    """Split dimension `dim` into the sizes `unflattened_size`, one of which may be -1.
+
+    Raises:
+        ArgumentError: If `unflattened_size` is not a tuple of ints.
+    """
 
     def __init__(self, dim: int, unflattened_size: Any):
         super().__init__()
@@ -73,21 +76,31 @@ class Unflatten(Module):
 
 
 class Linear(Module):
-    """input @ weight.T + bias: (*, in_features) to (*, out_features). Weights are (out_features, in_features)."""
+    """A linear map, y = x W^T + b.
+
+    Args:
+        in_features: Features of the input.
+        out_features: Features of the output.
+        bias: Add b.
+
+    Shape:
+        `(*, in_features)` to `(*, out_features)`. `weight` is `(out_features, in_features)`; weight and bias start from
+        U(-1/sqrt(in_features), 1/sqrt(in_features)).
+    """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = _parameter(out_features, in_features, device=device, dtype=dtype)
+        self.weight = _empty_parameter(out_features, in_features, device=device, dtype=dtype)
         if bias:
-            self.bias = _parameter(out_features, device=device, dtype=dtype)
+            self.bias = _empty_parameter(out_features, device=device, dtype=dtype)
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew from U(-1/sqrt(in_features), 1/sqrt(in_features))."""
+        """Draw weight and bias from U(-1/sqrt(in_features), 1/sqrt(in_features))."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
@@ -101,7 +114,14 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """out[o] = input1 · weight[o] · input2 + bias[o]."""
+    """A bilinear map, y[o] = x1^T W[o] x2 + b[o].
+
+    Args:
+        in1_features: Features of x1.
+        in2_features: Features of x2.
+        out_features: Features of the output.
+        bias: Add b.
+    """
 
     def __init__(
         self,
@@ -116,18 +136,18 @@ class Bilinear(Module):
         if in1_features < 1:
             raise ArgumentError(f"Bilinear: in1_features must be positive, not {in1_features}")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
-        self.weight = _parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
-        self.register_parameter("bias", _parameter(out_features, device=device, dtype=dtype) if bias else None)
+        self.weight = _empty_parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
+        self.register_parameter("bias", _empty_parameter(out_features, device=device, dtype=dtype) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew from U(-1/sqrt(in1_features), 1/sqrt(in1_features))."""
+        """Draw weight and bias from U(-1/sqrt(in1_features), 1/sqrt(in1_features))."""
         bound = 1 / math.sqrt(self.in1_features)
         for param in self.parameters():
             init.uniform_(param, -bound, bound)
 
     def extra_repr(self) -> str:
-        """Sizes, as the module prints them."""
+        """Return the sizes, for `repr`."""
         return (
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
             f"out_features={self.out_features}, bias={self.bias is not None}"
@@ -138,7 +158,7 @@ class Bilinear(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors along `dim`."""
+    """The cosine similarity of vectors along `dim`: x1 · x2 / max(||x1|| ||x2||, eps)."""
 
     def __init__(self, dim: int = 1, eps: float = 1e-8):
         super().__init__()
@@ -150,7 +170,7 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The p-norm of the difference along the last dimension."""
+    """The p-norm of x1 - x2 + eps along the last dimension."""
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
         super().__init__()

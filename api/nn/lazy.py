@@ -1,4 +1,4 @@
-"""Layers that learn how many inputs they have from the first one they are called with."""
+"""Layers that infer their number of input features or channels from the first input."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ __all__ = [
 
 
 class LazyModuleMixin(Module):
-    """A module with `UninitializedParameter`s, which `initialize_parameters(*args, **kwargs)` gives their shapes.
+    """Mixin for a module with `UninitializedParameter`s; write `class Lazy(LazyModuleMixin, Layer)`.
 
-    That is called with the arguments of the first call, before `forward`; a state dict that is loaded gives shapes as
-    well. Then the module becomes one of the class `cls_to_become`. Write `class Lazy(LazyModuleMixin, Layer)`.
+    `initialize_parameters(*args, **kwargs)` is called with the arguments of the first call, before `forward`, and gives
+    the parameters their shapes. Loading a state dict does so as well. After the first call the module's class becomes
+    `cls_to_become`.
     """
 
     cls_to_become: ClassVar[type | None] = None
@@ -46,19 +47,19 @@ class LazyModuleMixin(Module):
 
     def _lazy_load_hook(self, state_dict: Any, prefix: str, *_: Any) -> None:
         for name, tensor in self._own_tensors():
-            given = state_dict.get(prefix + name)
-            if given is not None and is_lazy(tensor) and not is_lazy(given):
-                tensor.materialize(given.shape)
+            value = state_dict.get(prefix + name)
+            if value is not None and is_lazy(tensor) and not is_lazy(value):
+                tensor.materialize(value.shape)
 
     def _own_tensors(self) -> list[tuple[str, Any]]:
         return [*itertools.chain(self._parameters.items(), self._buffers.items())]
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Give parameters their shapes and values, from the arguments of the first call."""
+        """Set shapes and values of the parameters from the arguments of the first call."""
         raise NotImplementedError(f"{type(self).__name__} defines no initialize_parameters(...)")
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or a buffer has no shape yet."""
+        """Return whether a parameter or buffer has no shape yet."""
         return any(is_lazy(tensor) for _, tensor in self._own_tensors())
 
     def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
@@ -75,13 +76,13 @@ class LazyModuleMixin(Module):
             module.__class__ = module.cls_to_become
 
     def reset_parameters(self) -> None:
-        """Draw parameters anew, once they have shapes."""
+        """Draw new values, if the parameters have shapes."""
         if not self.has_uninitialized_params():
             super().reset_parameters()  # type: ignore[misc]
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """`Linear` whose in_features is the size of the first input's last dimension."""
+    """`Linear` that takes `in_features` from the last dimension of the first input."""
 
     cls_to_become = Linear
 
@@ -93,12 +94,12 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.bias = UninitializedParameter(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew, once in_features is known."""
+        """Draw new values of weight and bias, if `in_features` is known."""
         if self.in_features:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Any) -> None:
-        """Take in_features from `input`."""
+        """Set `in_features` from `input`."""
         if self.has_uninitialized_params():
             self.in_features = input.meta.shape[-1]
             _materialize(self, (self.out_features, self.in_features), self.out_features)
@@ -115,18 +116,18 @@ class _LazyConvolution(LazyModuleMixin):
     out_channels: int
     groups: int
 
-    def _leave(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+    def _set_uninitialized(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         self.out_channels = out_channels
         for name in ("weight", "bias") if bias else ("weight",):
             setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew, once in_channels is known."""
+        """Draw new values of weight and bias, if `in_channels` is known."""
         if self.in_channels:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:
-        """Take in_channels from `input`: (N, C, …), or (C, …)."""
+        """Set `in_channels` from `input` of shape `(N, C, ...)` or `(C, ...)`."""
         weight: Any = self.weight
         if not self.has_uninitialized_params():
             if not self.in_channels:  # loaded before the first call
@@ -142,13 +143,15 @@ class _LazyConvolution(LazyModuleMixin):
             raise ArgumentError(
                 f"{name}: {self.in_channels} and {self.out_channels} channels do not fall into {self.groups} groups"
             )
-        first, second = self.out_channels, self.in_channels
-        first, second = (second, first) if self.transposed else (first, second)
-        _materialize(self, (first, second // self.groups, *self.kernel_size), self.out_channels)
+        leading_channels, trailing_channels = self.out_channels, self.in_channels
+        leading_channels, trailing_channels = (
+            (trailing_channels, leading_channels) if self.transposed else (leading_channels, trailing_channels)
+        )
+        _materialize(self, (leading_channels, trailing_channels // self.groups, *self.kernel_size), self.out_channels)
         self.reset_parameters()
 
 
-class _LazyStraight(_LazyConvolution):
+class _LazyForwardConvolution(_LazyConvolution):
     def __init__(
         self,
         out_channels: int,
@@ -165,10 +168,10 @@ class _LazyStraight(_LazyConvolution):
         super().__init__(
             0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device=device, dtype=dtype
         )
-        self._leave(out_channels, bias, device, dtype)
+        self._set_uninitialized(out_channels, bias, device, dtype)
 
 
-class _LazyTransposed(_LazyConvolution):
+class _LazyTransposedConvolution(_LazyConvolution):
     def __init__(
         self,
         out_channels: int,
@@ -187,41 +190,41 @@ class _LazyTransposed(_LazyConvolution):
             0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device=device,
             dtype=dtype,
         )  # fmt: skip
-        self._leave(out_channels, bias, device, dtype)
+        self._set_uninitialized(out_channels, bias, device, dtype)
 
 
-class LazyConv1d(_LazyStraight, Conv1d):
-    """`Conv1d` whose in_channels is that of the first input."""
+class LazyConv1d(_LazyForwardConvolution, Conv1d):
+    """`Conv1d` that takes `in_channels` from the first input."""
 
     cls_to_become = Conv1d
 
 
-class LazyConv2d(_LazyStraight, Conv2d):
-    """`Conv2d` whose in_channels is that of the first input."""
+class LazyConv2d(_LazyForwardConvolution, Conv2d):
+    """`Conv2d` that takes `in_channels` from the first input."""
 
     cls_to_become = Conv2d
 
 
-class LazyConv3d(_LazyStraight, Conv3d):
-    """`Conv3d` whose in_channels is that of the first input."""
+class LazyConv3d(_LazyForwardConvolution, Conv3d):
+    """`Conv3d` that takes `in_channels` from the first input."""
 
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
-    """`ConvTranspose1d` whose in_channels is that of the first input."""
+class LazyConvTranspose1d(_LazyTransposedConvolution, ConvTranspose1d):
+    """`ConvTranspose1d` that takes `in_channels` from the first input."""
 
     cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
-    """`ConvTranspose2d` whose in_channels is that of the first input."""
+class LazyConvTranspose2d(_LazyTransposedConvolution, ConvTranspose2d):
+    """`ConvTranspose2d` that takes `in_channels` from the first input."""
 
     cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
-    """`ConvTranspose3d` whose in_channels is that of the first input."""
+class LazyConvTranspose3d(_LazyTransposedConvolution, ConvTranspose3d):
+    """`ConvTranspose3d` that takes `in_channels` from the first input."""
 
     cls_to_become = ConvTranspose3d
 
@@ -250,12 +253,12 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
             self.num_batches_tracked = zeros((), dtype=dtypes.int64, device=device)
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0, and running statistics of no batch, once num_features is known."""
+        """Reset weight to 1, bias to 0 and the running statistics, if `num_features` is known."""
         if self.num_features:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Any) -> None:
-        """Take num_features from `input`: (N, C, …)."""
+        """Set `num_features` from `input` of shape `(N, C, ...)`."""
         if self.has_uninitialized_params():
             self.num_features = input.meta.shape[1]
             _materialize(self, (self.num_features,), self.num_features)
@@ -268,42 +271,42 @@ class _LazyNorm(LazyModuleMixin, _ChannelNorm):
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
-    """`BatchNorm1d` whose num_features is the number of the first input's channels."""
+    """`BatchNorm1d` that takes `num_features` from the first input's channels."""
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """`BatchNorm2d` whose num_features is the number of the first input's channels."""
+    """`BatchNorm2d` that takes `num_features` from the first input's channels."""
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """`BatchNorm3d` whose num_features is the number of the first input's channels."""
+    """`BatchNorm3d` that takes `num_features` from the first input's channels."""
 
     cls_to_become = BatchNorm3d
 
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
-    """`InstanceNorm1d` whose num_features is the number of the first input's channels."""
+    """`InstanceNorm1d` that takes `num_features` from the first input's channels."""
 
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
-    """`InstanceNorm2d` whose num_features is the number of the first input's channels."""
+    """`InstanceNorm2d` that takes `num_features` from the first input's channels."""
 
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
-    """`InstanceNorm3d` whose num_features is the number of the first input's channels."""
+    """`InstanceNorm3d` that takes `num_features` from the first input's channels."""
 
     cls_to_become = InstanceNorm3d
 
 
-def _materialize(module: Any, weight: tuple[int, ...], bias: int) -> None:
-    for tensor, shape in ((module.weight, weight), (module.bias, (bias,))):
+def _materialize(module: Any, weight_shape: tuple[int, ...], bias_size: int) -> None:
+    for tensor, shape in ((module.weight, weight_shape), (module.bias, (bias_size,))):
         if is_lazy(tensor):
             tensor.materialize(shape)

@@ -1,6 +1,7 @@
-"""Losses as modules. Formulas, shapes and errors are with the functions of `nn.functional`.
+"""Losses as modules. The functions of `nn.functional` have the formulas, shapes and errors.
 
-`reduction` is "mean", "sum" or "none"; `size_average` and `reduce` are its deprecated forms.
+`reduction` is `"mean"` (default), `"sum"` or `"none"`, which returns a loss per element. `size_average` and `reduce`
+are its deprecated forms.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F
-from ._reducing import legacy
+from ._reducing import resolve_reduction
 from .layers import PairwiseDistance
 from .module import Module
 
@@ -45,17 +46,17 @@ Flag = bool | None
 
 
 class _Loss(Module):
-    """A loss with a `reduction`."""
+    """Base class of losses with a `reduction`."""
 
     reduction: str
 
     def __init__(self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
         super().__init__()
-        self.reduction = legacy(size_average, reduce, reduction, 4)
+        self.reduction = resolve_reduction(size_average, reduce, reduction, 4)
 
 
 class _WeightedLoss(_Loss):
-    """A loss with weights, kept as a buffer."""
+    """Base class of losses with a `weight` buffer."""
 
     weight: Tensor | None
 
@@ -67,21 +68,28 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """Absolute differences."""
+    """The absolute error, |input - target|. Shape: `(*)` and `(*)`."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """Squared differences."""
+    """The squared error, (input - target)**2. Shape: `(*)` and `(*)`."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic below `beta`, linear above."""
+    """The smooth L1 loss: (x - y)**2 / (2 beta) where |x - y| < beta, otherwise |x - y| - beta / 2 (Girshick 2015).
+
+    Args:
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        beta: Error at which the loss becomes linear; 0 gives `L1Loss`.
+    """
 
     def __init__(self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean", beta: float = 1.0):
         super().__init__(size_average, reduce, reduction)
@@ -92,7 +100,12 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Quadratic up to `delta`, linear beyond."""
+    """The Huber loss: (x - y)**2 / 2 where |x - y| <= delta, otherwise delta (|x - y| - delta / 2) (Huber 1964).
+
+    Args:
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        delta: Error at which the loss becomes linear, above 0.
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0):
         super().__init__(reduction=reduction)
@@ -103,14 +116,29 @@ class HuberLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross-entropy of probabilities."""
+    """Binary cross-entropy of probabilities: -(y log(x) + (1 - y) log(1 - x)); logarithms are at least -100.
+
+    Args:
+        weight: Factor of each loss, broadcastable to the input.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
-    """Binary cross-entropy of logits; `weight` and `pos_weight` are buffers."""
+    """Binary cross-entropy of sigmoid(input), computed from the logits without loss of precision.
+
+    Args:
+        weight: Factor of each loss, broadcastable to the input.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        pos_weight: Factor of the losses of positive targets, broadcastable to the input.
+    """
 
     pos_weight: Tensor | None
 
@@ -128,7 +156,15 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
 
 class KLDivLoss(_Loss):
-    """Kullback-Leibler divergence from log-probabilities; `reduction` may be "batchmean"."""
+    """Kullback-Leibler divergence: target * (log(target) - input), where input holds log-probabilities.
+
+    Args:
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"batchmean"` divides the sum by the batch size, as the definition does; `"mean"` divides it by the
+            number of elements.
+        log_target: Whether the target holds log-probabilities.
+    """
 
     def __init__(
         self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean", log_target: bool = False
@@ -141,7 +177,16 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Poisson negative log-likelihood of a rate or its logarithm."""
+    """Poisson negative log-likelihood: exp(x) - y x, or x - y log(x + eps) without `log_input`.
+
+    Args:
+        log_input: Whether the input is the logarithm of the rate.
+        full: Add Stirling's approximation of log(y!).
+        size_average: Deprecated.
+        eps: Added to the rate before its logarithm.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+    """
 
     def __init__(
         self, log_input: bool = True, full: bool = False, size_average: Flag = None, eps: float = 1e-8,
@@ -159,7 +204,13 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Negative log-likelihood under normal distributions of given variances."""
+    """Gaussian negative log-likelihood: (log(var) + (x - y)**2 / var) / 2 (Nix and Weigend 1994).
+
+    Args:
+        full: Add the constant log(2 pi) / 2.
+        eps: Smallest variance.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
         super().__init__(reduction=reduction)
@@ -171,14 +222,14 @@ class GaussianNLLLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input)) for targets of 1 and -1."""
+    """log(1 + exp(-target * input)), for targets of 1 and -1."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class HingeEmbeddingLoss(_Loss):
-    """`input` where the target is 1, max(0, margin - input) where it is -1."""
+    """input where the target is 1, max(0, margin - input) where it is -1."""
 
     def __init__(self, margin: float = 1.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
         super().__init__(size_average, reduce, reduction)
@@ -189,7 +240,9 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target * (input1 - input2) + margin)."""
+    """max(0, -target * (input1 - input2) + margin): target 1 means that input1 should be larger, -1 that it should be
+    smaller.
+    """
 
     def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
         super().__init__(size_average, reduce, reduction)
@@ -200,7 +253,7 @@ class MarginRankingLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+    """1 - cos(input1, input2) where the target is 1, max(0, cos(input1, input2) - margin) where it is -1."""
 
     def __init__(self, margin: float = 0.0, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"):
         super().__init__(size_average, reduce, reduction)
@@ -211,7 +264,17 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, distance to positive - distance to negative + margin)."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), with the p-norm distance d (Balntas et al. 2016).
+
+    Args:
+        margin: Required difference of the distances, above 0.
+        p: Order of the norm.
+        eps: Added to the differences.
+        swap: Use d(positive, negative) if it is smaller than d(anchor, negative).
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+    """
 
     def __init__(
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, size_average: Flag = None,
@@ -233,7 +296,14 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """`TripletMarginLoss` with any distance, `PairwiseDistance()` without one."""
+    """`TripletMarginLoss` with any distance function.
+
+    Args:
+        distance_function: Function of two tensors; None means `PairwiseDistance()`.
+        margin: Required difference of the distances, above 0.
+        swap: Use d(positive, negative) if it is smaller than d(anchor, negative).
+        reduction: `"mean"`, `"sum"` or `"none"`.
+    """
 
     def __init__(
         self, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
@@ -254,7 +324,18 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log-probability of the target's class."""
+    """Negative log-likelihood: minus the log-probability of the target class.
+
+    Args:
+        weight: Weight of each class, shape `(C)`. "mean" divides by the sum of the targets' weights.
+        size_average: Deprecated.
+        ignore_index: Target that contributes no loss.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Shape:
+        Input `(N, C, *)` of log-probabilities with target `(N, *)` of class indices, or `(C)` with `()`.
+    """
 
     def __init__(
         self, weight: Tensor | None = None, size_average: Flag = None, ignore_index: int = -100, reduce: Flag = None,
@@ -268,7 +349,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The old name of `NLLLoss`. Warns."""
+    """Deprecated alias of `NLLLoss`."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         warnings.warn("NLLLoss2d is deprecated: NLLLoss does the same", FutureWarning, stacklevel=2)
@@ -276,7 +357,20 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Cross-entropy of logits with classes' numbers, or with probabilities."""
+    """Cross-entropy of logits: minus the log-softmax at the target class.
+
+    Args:
+        weight: Weight of each class, shape `(C)`. "mean" divides by the sum of the targets' weights.
+        size_average: Deprecated.
+        ignore_index: Target that contributes no loss.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+        label_smoothing: Probability, 0 to 1, that is spread evenly over all classes.
+
+    Shape:
+        Input `(N, C, *)` of logits with target `(N, *)` of class indices or `(N, C, *)` of probabilities; also without
+        N.
+    """
 
     def __init__(
         self, weight: Tensor | None = None, size_average: Flag = None, ignore_index: int = -100, reduce: Flag = None,
@@ -298,7 +392,19 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Every other class is to be below the target's by `margin`."""
+    """mean over classes i != y of max(0, margin - input[y] + input[i]) ** p (Crammer and Singer 2001 for p = 1).
+
+    Args:
+        p: 1 or 2.
+        margin: Required difference of the scores.
+        weight: Weight of each class, shape `(C)`.
+        size_average: Deprecated.
+        reduce: Deprecated.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Shape:
+        Input `(N, C)` with target `(N)` of class indices, or `(C)` with `()`.
+    """
 
     def __init__(
         self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: Flag = None,
@@ -317,21 +423,35 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Every class that is no target is to be below all targets by 1."""
+    """Sum of max(0, 1 - input[y] + input[i]) over targets y and non-targets i, divided by the number of classes.
+
+    Shape:
+        Input and target `(N, C)` or `(C)`. A row's targets are class indices up to the first -1.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross-entropy of logits, the mean over classes."""
+    """Binary cross-entropy of logits, averaged over the classes."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification: minus the log-probability of all alignments of a sequence of labels."""
+    """Connectionist temporal classification (Graves et al. 2006): minus the log-probability of a label sequence, summed
+    over all its alignments.
+
+    Args:
+        blank: Index of the blank class.
+        reduction: `"mean"` divides each loss by its number of labels and averages; `"sum"` or `"none"`.
+        zero_infinity: Replace infinite losses, of labels without an alignment, and their gradients by 0.
+
+    Shape:
+        See `functional.ctc_loss`.
+    """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False):
         super().__init__(reduction=reduction)

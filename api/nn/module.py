@@ -1,4 +1,7 @@
-"""`Module`: a function with parameters, buffers and parts, all of which it knows by name."""
+"""`Module`, the base class of layers and models, with parameters, buffers and submodules by name.
+
+Hooks are in `_hooks`, saving and loading in `_state`, parameters in `parameter`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ..runtime.device import Device
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
-from ._errors import NameTaken, NoSuchPart
+from ._errors import NameConflict, NoSuchMember
 from ._hooks import (
     Hooks,
     HookTable,
@@ -34,102 +37,113 @@ __all__ = [
     "register_module_full_backward_pre_hook",
 ]
 
-_TABLES = (
+_HOOK_TABLES = (
     "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
     "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
-_KINDS = ("_parameters", "_buffers", "_modules")
+_MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
 
 
 class Module(Hooks, State):
-    """The base of layers and models.
+    """Base class of layers and models.
 
-    Attributes that are `Parameter`s, `Module`s or registered buffers are found again by `parameters()`, `children()`,
-    `state_dict()` and the like, in the order in which they were assigned. Define `forward`; call the module itself.
+    A subclass calls `super().__init__()`, assigns `Parameter`s and `Module`s to attributes, and defines `forward`.
+    `parameters()`, `children()`, `state_dict()` and so on list the members in the order in which they were assigned.
+    Call the module itself, not `forward`, so that hooks run.
+
+    Attributes:
+        training: Whether the module is in training mode; dropout and batch normalization depend on it.
     """
 
     training: bool
 
     def __init__(self) -> None:
-        own = self.__dict__
-        own["training"] = True
-        for kind in _KINDS:
-            own[kind] = {}
-        own["_non_persistent_buffers_set"] = set()
-        for table in _TABLES:
-            own[table] = HookTable()
+        fields = self.__dict__
+        fields["training"] = True
+        for kind in _MEMBER_DICTS:
+            fields[kind] = {}
+        fields["_non_persistent_buffers_set"] = set()
+        for table in _HOOK_TABLES:
+            fields[table] = HookTable()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for table in _TABLES:
+        for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, HookTable())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes."""
+        """Compute the module's output. Subclasses override this method."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward(...)")
 
     # attributes
 
     def __getattr__(self, name: str) -> Any:
-        for kind in _KINDS:
-            found = self.__dict__.get(kind)
-            if found is not None and name in found:
-                return found[name]
+        for kind in _MEMBER_DICTS:
+            members = self.__dict__.get(kind)
+            if members is not None and name in members:
+                return members[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = self.__dict__
-        parts = own.get("_modules")
-        if parts is None:
+        fields = self.__dict__
+        children = fields.get("_modules")
+        if children is None:
             if isinstance(value, (Parameter, Module, Buffer)):
                 raise AttributeError("call super().__init__() before assigning parameters or modules")
-            own[name] = value
+            fields[name] = value
         elif isinstance(value, Parameter):
-            self._forget(name, "_parameters")
+            self._remove_member(name, "_parameters")
             self.register_parameter(name, value)
-        elif name in own["_parameters"]:
-            _only_none(value, f"parameter {name!r}", "wrap it in Parameter")
-            own["_parameters"][name] = None
+        elif name in fields["_parameters"]:
+            _require_none(value, f"parameter {name!r}", "wrap it in Parameter")
+            fields["_parameters"][name] = None
         elif isinstance(value, Module):
-            self._forget(name, "_modules")
-            parts[name] = value
-        elif name in parts:
-            _only_none(value, f"module {name!r}", "a part is a Module")
-            parts[name] = None
+            self._remove_member(name, "_modules")
+            children[name] = value
+        elif name in children:
+            _require_none(value, f"module {name!r}", "assign a Module")
+            children[name] = None
         elif isinstance(value, Buffer):
-            self._forget(name, "_buffers")
+            self._remove_member(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
-        elif name in own["_buffers"]:
+        elif name in fields["_buffers"]:
             if not isinstance(value, Tensor):
-                _only_none(value, f"buffer {name!r}", "a buffer is a tensor")
-            own["_buffers"][name] = value
+                _require_none(value, f"buffer {name!r}", "assign a tensor")
+            fields["_buffers"][name] = value
         else:
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        if not self._forget(name):
+        if not self._remove_member(name):
             object.__delattr__(self, name)
 
-    def _forget(self, name: str, but: str = "") -> bool:
-        """Take `name` out of whatever holds it, except for the dict `but`, in which it keeps its place."""
-        own = self.__dict__
-        if but:
-            own.pop(name, None)
-        held = [kind for kind in _KINDS if kind != but and name in own[kind]]
-        for kind in held:
-            del own[kind][name]
-        if "_buffers" in held:
-            own["_non_persistent_buffers_set"].discard(name)
-        return bool(held)
+    def _remove_member(self, name: str, kept_in: str = "") -> bool:
+        """Remove `name` from all member dicts except `kept_in`, where its position is kept. Return whether it was
+        there.
+        """
+        fields = self.__dict__
+        if kept_in:
+            fields.pop(name, None)
+        holders = [kind for kind in _MEMBER_DICTS if kind != kept_in and name in fields[kind]]
+        for kind in holders:
+            del fields[kind][name]
+        if "_buffers" in holders:
+            fields["_non_persistent_buffers_set"].discard(name)
+        return bool(holders)
 
     def __dir__(self) -> list[str]:
         names = {*object.__dir__(self), *self._parameters, *self._buffers, *self._modules}
         return sorted(n for n in names if not n[:1].isdigit())
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter, or a place for one (None). Raises `NameTaken`, `ArgumentError`, and `GradientError` for what
-        is no leaf."""
+        """Add a parameter, or None to reserve the name.
+
+        Raises:
+            NameConflict: If the name contains a dot or an attribute of this name exists.
+            ArgumentError: If `param` is not a `Parameter`.
+            GradientError: If `param` is not a leaf.
+        """
         self._check_name(name, "parameter", self.__dict__.get("_parameters"))
         if param is not None and not isinstance(param, Parameter):
             raise ArgumentError(f"parameter {name!r} must be a Parameter or None, not {type(param).__name__}")
@@ -138,16 +152,26 @@ class Module(Hooks, State):
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is state but not learned; one that is not persistent is left out of `state_dict`."""
+        """Add a tensor that is part of the state but not learned, such as a running mean.
+
+        Args:
+            name: Attribute name.
+            tensor: The tensor, or None to reserve the name.
+            persistent: Include it in `state_dict`.
+
+        Raises:
+            NameConflict: If the name contains a dot or an attribute of this name exists.
+            ArgumentError: If `tensor` is not a tensor.
+        """
         self._check_name(name, "buffer", self.__dict__.get("_buffers"))
         if tensor is not None and not isinstance(tensor, Tensor):
             raise ArgumentError(f"buffer {name!r} must be a tensor or None, not {type(tensor).__name__}")
         self._buffers[name] = tensor
-        change = self._non_persistent_buffers_set
-        (change.discard if persistent else change.add)(name)
+        names = self._non_persistent_buffers_set
+        (names.discard if persistent else names.add)(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """Add a part."""
+        """Add a submodule, or None to reserve the name."""
         if module is not None and not isinstance(module, Module):
             raise ArgumentError(f"{name!r} must be a Module or None, not {type(module).__name__}")
         self._check_name(name, "module", self.__dict__.get("_modules"))
@@ -155,47 +179,53 @@ class Module(Hooks, State):
 
     add_module = register_module
 
-    def _check_name(self, name: Any, what: str, held: dict[str, Any] | None) -> None:
-        if held is None:
-            raise AttributeError(f"call super().__init__() before adding a {what}")
+    def _check_name(self, name: Any, kind: str, members: dict[str, Any] | None) -> None:
+        if members is None:
+            raise AttributeError(f"call super().__init__() before adding a {kind}")
         if not isinstance(name, str):
-            raise ArgumentError(f"the name of a {what} is a string, not {type(name).__name__}")
+            raise ArgumentError(f"the name of a {kind} is a string, not {type(name).__name__}")
         if not name or "." in name:
-            raise NameTaken(f"the name of a {what} is a string without dots, not {name!r}")
-        if name not in held and hasattr(self, name):
-            raise NameTaken(f"attribute {name!r} exists already; a {what} needs another name")
+            raise NameConflict(f"the name of a {kind} is a string without dots, not {name!r}")
+        if name not in members and hasattr(self, name):
+            raise NameConflict(f"attribute {name!r} exists already; a {kind} needs another name")
 
     # parts by name
 
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all within it, each once (unless `remove_duplicate` is False), with its path."""
+        """Yield (path, module) of this module and all submodules.
+
+        Args:
+            memo: Modules to skip.
+            prefix: Path of this module.
+            remove_duplicate: Yield a module that has several paths only once.
+        """
         memo = set() if memo is None else memo
         if self in memo:
             return
         if remove_duplicate:
             memo.add(self)
         yield prefix, self
-        for name, part in self._modules.items():
-            if part is not None:
-                yield from part.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+        for name, submodule in self._modules.items():
+            if submodule is not None:
+                yield from submodule.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """This module and all within it."""
+        """Yield this module and all submodules."""
         return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The direct parts, each once."""
-        seen: set[Module] = set()
-        for name, part in self._modules.items():
-            if part is not None and part not in seen:
-                seen.add(part)
-                yield name, part
+        """Yield (name, module) of the direct submodules, each once."""
+        visited: set[Module] = set()
+        for name, child in self._modules.items():
+            if child is not None and child not in visited:
+                visited.add(child)
+                yield name, child
 
     def children(self) -> Iterator[Module]:
-        """The direct parts, each once."""
-        return (part for _, part in self.named_children())
+        """Yield the direct submodules, each once."""
+        return (child for _, child in self.named_children())
 
     def _named_members(
         self,
@@ -204,88 +234,107 @@ class Module(Hooks, State):
         recurse: bool = True,
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
-        parts = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
-        for path, part in parts:
-            for name, tensor in get_members_fn(part):
-                if tensor is None or (remove_duplicate and id(tensor) in seen):
+        visited: set[int] = set()
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, tensor in get_members_fn(module):
+                if tensor is None or (remove_duplicate and id(tensor) in visited):
                     continue
-                seen.add(id(tensor))
+                visited.add(id(tensor))
                 yield f"{path}.{name}" if path else name, tensor
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters with their paths, each once (unless `remove_duplicate` is False)."""
+        """Yield (path, parameter).
+
+        Args:
+            prefix: Path of this module.
+            recurse: Include submodules.
+            remove_duplicate: Yield a parameter that has several paths only once.
+        """
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Parameters, each once: what an optimizer takes."""
+        """Yield the parameters, each once, as an optimizer needs them."""
         return (tensor for _, tensor in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Buffers with their paths, each once (unless `remove_duplicate` is False)."""
+        """Yield (path, buffer); see `named_parameters`."""
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Buffers, each once."""
+        """Yield the buffers, each once."""
         return (tensor for _, tensor in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
-        """The part at a path such as `encoder.0`; this module for an empty one. Raises `NoSuchPart`."""
-        found: Any = self
+        """Return the submodule at a path such as `encoder.0`; this module for the empty path.
+
+        Raises:
+            NoSuchMember: If there is none.
+        """
+        module: Any = self
         for name in target.split(".") if target else ():
-            inner = getattr(found, name, None)
-            if not isinstance(inner, Module):
-                raise NoSuchPart(f"{type(found).__name__} has no module {name!r}, wanted as a part of {target!r}")
-            found = inner
-        return found  # type: ignore[no-any-return]
+            child = getattr(module, name, None)
+            if not isinstance(child, Module):
+                raise NoSuchMember(f"{type(module).__name__} has no module {name!r}, needed for {target!r}")
+            module = child
+        return module  # type: ignore[no-any-return]
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Put `module` at a path; with `strict`, only where there is one already. Raises `NoSuchPart`."""
+        """Replace or add the submodule at a path.
+
+        Args:
+            target: The path.
+            module: The new module.
+            strict: Raise an error unless a module exists there.
+
+        Raises:
+            NoSuchMember: If the path does not exist, or names something that is not a module.
+        """
         path, _, name = target.rpartition(".")
         if not name:
             raise ArgumentError(f"set_submodule: cannot replace the module itself, the target is {target!r}")
         if not isinstance(module, Module):
             raise ArgumentError(f"set_submodule: takes a Module, not {type(module).__name__}")
-        holder = self.get_submodule(path)
-        there = getattr(holder, name, None)
-        if (there is None and strict) or (there is not None and not isinstance(there, Module)):
-            raise NoSuchPart(f"set_submodule: {type(holder).__name__} has no module {name!r} to replace")
-        setattr(holder, name, module)
+        parent = self.get_submodule(path)
+        current = getattr(parent, name, None)
+        if (current is None and strict) or (current is not None and not isinstance(current, Module)):
+            raise NoSuchMember(f"set_submodule: {type(parent).__name__} has no module {name!r} to replace")
+        setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a path such as `encoder.0.weight`. Raises `NoSuchPart`."""
+        """Return the parameter at a path such as `encoder.0.weight`. Raise `NoSuchMember` if there is none."""
         return self._get(target, "parameter")
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a path. Raises `NoSuchPart`."""
+        """Return the buffer at a path. Raise `NoSuchMember` if there is none."""
         return self._get(target, "buffer")
 
-    def _get(self, target: str, what: str) -> Any:
+    def _get(self, target: str, kind: str) -> Any:
         path, _, name = target.rpartition(".")
-        holder = self.get_submodule(path)
-        found = getattr(holder, name, None)
-        if found is None or not (isinstance(found, Parameter) if what == "parameter" else name in holder._buffers):
-            raise NoSuchPart(f"{type(holder).__name__} has no {what} {name!r}")
-        return found
+        owner = self.get_submodule(path)
+        member = getattr(owner, name, None)
+        if member is None or not (isinstance(member, Parameter) if kind == "parameter" else name in owner._buffers):
+            raise NoSuchMember(f"{type(owner).__name__} has no {kind} {name!r}")
+        return member
 
     # all at once
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` with every part, then with this module. Returns the module."""
-        for part in self.children():
-            part.apply(fn)
+        """Call `fn` with every submodule, then with this module, and return the module."""
+        for child in self.children():
+            child.apply(fn)
         fn(self)
         return self
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
-        """Replace the data of parameters and of their gradients, and the buffers, by what `fn` makes of them."""
+        """Replace the data of parameters and gradients, and the buffers, by `fn` of them."""
         if recurse:
-            for part in self.children():
-                part._apply(fn)
+            for child in self.children():
+                child._apply(fn)
         with no_grad():
             for param in self._parameters.values():
                 if param is None:
@@ -304,12 +353,18 @@ class Module(Hooks, State):
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move parameters and buffers to a device, floating ones to a dtype, in place. Returns the module.
+        """Move parameters and buffers to a device and cast floating-point ones to a dtype, in place.
 
         `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)` or
-        `to(tensor, non_blocking=False)`. Parameters stay the same objects. Raises `ArgumentError` for other dtypes.
+        `to(tensor, non_blocking=False)`. Parameters remain the same objects.
+
+        Returns:
+            The module.
+
+        Raises:
+            ArgumentError: If the dtype is not a floating-point one.
         """
-        device, dtype = _destination(args, kwargs)
+        device, dtype = _parse_to_args(args, kwargs)
 
         def change(tensor: Any) -> Tensor:
             return tensor.to(device=device, dtype=dtype if tensor.meta.dtype.kind == "f" else None)
@@ -317,7 +372,7 @@ class Module(Hooks, State):
         return self._apply(change)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move to a device without copying values: parameters and buffers are uninitialised there."""
+        """Move to a device without copying: parameters and buffers are uninitialized there."""
         from ..factories import empty
 
         def change(tensor: Any) -> Tensor:
@@ -326,64 +381,75 @@ class Module(Hooks, State):
         return self._apply(change, recurse)
 
     def cpu(self) -> Self:
-        """Move to the host."""
+        """Move to the CPU."""
         return self.to("cpu")
 
     def cuda(self, device: Any = None) -> Self:
-        """Move to a CUDA device."""
+        """Move to a CUDA device, by default the first."""
         return self.to("cuda:0" if device is None else device)
 
     def type(self, dst_type: Any) -> Self:
-        """All parameters and buffers, whatever they hold, as `dst_type`."""
+        """Cast all parameters and buffers, also integer ones, to `dst_type`."""
         return self._apply(lambda tensor: tensor.to(dtype=dtypes.parse(dst_type)))
 
     def float(self) -> Self:
-        """Floating parameters and buffers as float32."""
+        """Cast floating-point parameters and buffers to float32."""
         return self.to(dtypes.float32)
 
     def double(self) -> Self:
-        """Floating parameters and buffers as float64."""
+        """Cast floating-point parameters and buffers to float64."""
         return self.to(dtypes.float64)
 
     def half(self) -> Self:
-        """Floating parameters and buffers as float16."""
+        """Cast floating-point parameters and buffers to float16."""
         return self.to(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """Floating parameters and buffers as bfloat16."""
+        """Cast floating-point parameters and buffers to bfloat16."""
         return self.to(dtypes.bfloat16)
 
     def share_memory(self) -> Self:
-        """Move parameters and buffers to memory that other processes can open."""
+        """Move parameters and buffers to memory that other processes can map."""
         from ..multiprocessing.sharing import share_tensors
 
-        share_tensors(t for t in (*self.parameters(), *self.buffers()) if not is_lazy(t))  # in one go, so in one piece
+        share_tensors(t for t in (*self.parameters(), *self.buffers()) if not is_lazy(t))  # one shared segment for all
         return self._apply(lambda tensor: tensor.share_memory_())
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode (dropout on) of this module and all within it. Returns the module."""
+        """Set training mode for this module and all submodules.
+
+        Args:
+            mode: True for training mode, False for evaluation mode.
+
+        Returns:
+            The module.
+        """
         if not isinstance(mode, bool):
             raise ArgumentError(f"train: the mode is True or False, not {mode!r}")
         self.training = mode
-        for part in self.children():
-            part.train(mode)
+        for child in self.children():
+            child.train(mode)
         return self
 
     def eval(self) -> Self:
-        """Set evaluation mode."""
+        """Set evaluation mode for this module and all submodules."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Whether gradients of the parameters are wanted."""
+        """Choose whether gradients of the parameters are computed."""
         for param in self.parameters():
             param.requires_grad_(requires_grad)  # type: ignore[attr-defined]
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing, as `weftgrad.compile`: the module's ops are compiled kernels already."""
+        """Do nothing, like `weftgrad.compile`: the module's ops are compiled kernels already."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the parameters' gradients, or fill them with zeros."""
+        """Clear the gradients of all parameters.
+
+        Args:
+            set_to_none: Set `grad` to None, which frees its memory. False fills it with zeros.
+        """
         for param in self.parameters():
             if set_to_none or param.grad is None:  # type: ignore[attr-defined]
                 param.grad = None  # type: ignore[attr-defined]
@@ -393,7 +459,7 @@ class Module(Hooks, State):
     # showing
 
     def extra_repr(self) -> str:
-        """What `repr` shows between the parentheses."""
+        """Return the text that `repr` shows between the parentheses."""
         return ""
 
     def _get_name(self) -> str:
@@ -401,19 +467,19 @@ class Module(Hooks, State):
 
     def __repr__(self) -> str:
         lines = self.extra_repr().split("\n") if self.extra_repr() else []
-        shown = [f"({name}): " + repr(part).replace("\n", "\n  ") for name, part in self._modules.items()]
-        if not shown and len(lines) <= 1:
+        children = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._modules.items()]
+        if not children and len(lines) <= 1:
             return f"{self._get_name()}({''.join(lines)})"
-        return f"{self._get_name()}(\n  " + "\n  ".join([*lines, *shown]) + "\n)"
+        return f"{self._get_name()}(\n  " + "\n  ".join([*lines, *children]) + "\n)"
 
 
-def _only_none(value: Any, what: str, remedy: str) -> None:
+def _require_none(value: Any, member: str, remedy: str) -> None:
     if value is not None:
-        raise ArgumentError(f"cannot assign {value.__class__.__name__} as {what}; {remedy}, or assign None")
+        raise ArgumentError(f"cannot assign {value.__class__.__name__} as {member}; {remedy}, or assign None")
 
 
-def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | None]:
-    """The device and the dtype that the arguments of `Module.to` name, None where they name none."""
+def _parse_to_args(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | None]:
+    """Return the device and dtype from the arguments of `Module.to`, None for those not passed."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     if "tensor" in kwargs:
         args = (kwargs.pop("tensor"), *args)
@@ -428,7 +494,7 @@ def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DT
             device = arg
         elif arg is not None and not isinstance(arg, bool):  # a bool is non_blocking
             raise ArgumentError(f"Module.to: takes a device, a dtype or a tensor, not {type(arg).__name__}")
-    found = None if dtype is None else dtypes.parse(dtype)
-    if found is not None and found.kind != "f":
-        raise ArgumentError(f"Module.to: takes a floating dtype, not {found.name}")
-    return device, found
+    parsed_dtype = None if dtype is None else dtypes.parse(dtype)
+    if parsed_dtype is not None and parsed_dtype.kind != "f":
+        raise ArgumentError(f"Module.to: takes a floating dtype, not {parsed_dtype.name}")
+    return device, parsed_dtype

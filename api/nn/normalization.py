@@ -1,4 +1,4 @@
-"""Layers that normalise rows, groups of channels, and neighbourhoods of channels."""
+"""Layer, RMS, group and local response normalization."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class _Affine(Module):
-    """A weight of ones and a bias of zeros, where they are wanted."""
+    """Base class of layers with an optional weight of ones and an optional bias of zeros."""
 
-    def _make(self, shape: tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
-        made = {"device": device, "dtype": dtype}
-        self.register_parameter("weight", Parameter(ones(shape, **made)) if weight else None)
-        self.register_parameter("bias", Parameter(zeros(shape, **made)) if weight and bias else None)
+    def _register_affine(self, shape: tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+        tensor_options = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(ones(shape, **tensor_options)) if weight else None)
+        self.register_parameter("bias", Parameter(zeros(shape, **tensor_options)) if weight and bias else None)
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
+        """Set weight to 1 and bias to 0."""
         with no_grad():
             for parameter, value in ((self.weight, 1), (getattr(self, "bias", None), 0)):
                 if parameter is not None:
@@ -33,7 +33,19 @@ class _Affine(Module):
 
 
 class LayerNorm(_Affine):
-    """Trailing dimensions shifted to mean 0 and scaled to variance 1, then weight and bias (Ba et al. 2016)."""
+    """Normalize the trailing dimensions to mean 0 and variance 1 (Ba et al. 2016, arXiv 1607.06450).
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance.
+
+    Args:
+        normalized_shape: Sizes of the trailing dimensions.
+        eps: Added to the variance.
+        elementwise_affine: Learn a weight.
+        bias: Learn a bias as well.
+
+    Shape:
+        `(*, *normalized_shape)` to the same shape.
+    """
 
     def __init__(
         self,
@@ -48,18 +60,26 @@ class LayerNorm(_Affine):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self._make(self.normalized_shape, elementwise_affine, bias, device, dtype)
+        self._register_affine(self.normalized_shape, elementwise_affine, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        shown = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-        return f"{shown}, bias={self.bias is not None}"
+        text = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return f"{text}, bias={self.bias is not None}"
 
 
 class RMSNorm(_Affine):
-    """Trailing dimensions divided by the root of their mean square, then weight (Zhang and Sennrich 2019)."""
+    """Divide the trailing dimensions by their root mean square (Zhang and Sennrich 2019, arXiv 1910.07467).
+
+    y = x / sqrt(mean(x**2) + eps) * weight.
+
+    Args:
+        normalized_shape: Sizes of the trailing dimensions.
+        eps: Added to the mean square; None means the machine epsilon of the input's dtype.
+        elementwise_affine: Learn a weight.
+    """
 
     def __init__(
         self,
@@ -84,7 +104,18 @@ class RMSNorm(_Affine):
 
 
 class GroupNorm(_Affine):
-    """Groups of channels of each sample normalised, then a weight and bias a channel (Wu and He 2018)."""
+    """Normalize groups of channels of each sample to mean 0 and variance 1 (Wu and He 2018, arXiv 1803.08494).
+
+    Args:
+        num_groups: Number of groups, a divisor of `num_channels`.
+        num_channels: Channels, dimension 1.
+        eps: Added to the variance.
+        affine: Learn a weight per channel.
+        bias: Learn a bias per channel as well.
+
+    Shape:
+        `(N, num_channels, *)` to the same shape.
+    """
 
     def __init__(
         self,
@@ -104,18 +135,20 @@ class GroupNorm(_Affine):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self._make((num_channels,), affine, bias, device, dtype)
+        self._register_affine((num_channels,), affine, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        shown = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
-        return f"{shown}, bias={self.bias is not None}"
+        text = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{text}, bias={self.bias is not None}"
 
 
 class LocalResponseNorm(Module):
-    """Elements over a power of what `size` neighbouring channels hold (Krizhevsky et al. 2012, section 3.3)."""
+    """Divide by (k + alpha / size * sum of squares of `size` neighboring channels) ** beta (Krizhevsky et al. 2012,
+    section 3.3).
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
         super().__init__()

@@ -1,7 +1,7 @@
-"""Layers that pad: with a number, by reflection, with edge elements, or around in a circle.
+"""Padding layers: constant, reflection, replication and circular padding of the last one, two or three dimensions.
 
-Each takes the places at either end of the last one, two or three dimensions: one int for all of them, or (left, right,
-top, bottom, front, back) as far as there are dimensions. Input (N, C, …) or (C, …); see `functional.pad`.
+`padding` is one int for all sides, or (left, right, top, bottom, front, back) for as many dimensions as are padded. The
+input is `(N, C, ...)` or `(C, ...)`; see `functional.pad`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = [
 
 
 class _Pad(Module):
-    """Pads the last `_dims` dimensions in mode `_mode`."""
+    """Base class: pads the last `_dims` dimensions in mode `_mode`."""
 
     _dims = 1
     _mode = "constant"
 
     def __init__(self, padding: Any):
         super().__init__()
-        found = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * (2 * self._dims)
-        if len(found) != 2 * self._dims or any(type(n) is not int for n in found):
+        amounts = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * (2 * self._dims)
+        if len(amounts) != 2 * self._dims or any(type(n) is not int for n in amounts):
             raise ArgumentError(f"{type(self).__name__}: padding must be an int or {2 * self._dims}, not {padding!r}")
-        self.padding = found
+        self.padding = amounts
 
     def forward(self, input: Tensor) -> Tensor:
         return pad(input, self.padding, self._mode)
@@ -41,7 +41,7 @@ class _Pad(Module):
 
 
 class ConstantPad1d(_Pad):
-    """`value` at both ends of the last dimension."""
+    """Pad both ends of the last dimension with `value`."""
 
     def __init__(self, padding: Any, value: float):
         super().__init__(padding)
@@ -55,19 +55,19 @@ class ConstantPad1d(_Pad):
 
 
 class ConstantPad2d(ConstantPad1d):
-    """`value` around the last two dimensions."""
+    """Pad the last two dimensions with `value`."""
 
     _dims = 2
 
 
 class ConstantPad3d(ConstantPad1d):
-    """`value` around the last three dimensions."""
+    """Pad the last three dimensions with `value`."""
 
     _dims = 3
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Zeros at both ends of the last dimension."""
+    """Pad both ends of the last dimension with zeros."""
 
     def __init__(self, padding: Any):
         super().__init__(padding, 0.0)
@@ -77,66 +77,66 @@ class ZeroPad1d(ConstantPad1d):
 
 
 class ZeroPad2d(ZeroPad1d):
-    """Zeros around the last two dimensions."""
+    """Pad the last two dimensions with zeros."""
 
     _dims = 2
 
 
 class ZeroPad3d(ZeroPad1d):
-    """Zeros around the last three dimensions."""
+    """Pad the last three dimensions with zeros."""
 
     _dims = 3
 
 
 class ReflectionPad1d(_Pad):
-    """The last dimension mirrored at its ends."""
+    """Pad the last dimension by reflection at its ends."""
 
     _mode = "reflect"
 
 
 class ReflectionPad2d(ReflectionPad1d):
-    """The last two dimensions mirrored at their ends."""
+    """Pad the last two dimensions by reflection at their ends."""
 
     _dims = 2
 
 
 class ReflectionPad3d(ReflectionPad1d):
-    """The last three dimensions mirrored at their ends."""
+    """Pad the last three dimensions by reflection at their ends."""
 
     _dims = 3
 
 
 class ReplicationPad1d(_Pad):
-    """The edge elements of the last dimension repeated."""
+    """Pad the last dimension by repeating its edge elements."""
 
     _mode = "replicate"
 
 
 class ReplicationPad2d(ReplicationPad1d):
-    """The edge elements of the last two dimensions repeated."""
+    """Pad the last two dimensions by repeating their edge elements."""
 
     _dims = 2
 
 
 class ReplicationPad3d(ReplicationPad1d):
-    """The edge elements of the last three dimensions repeated."""
+    """Pad the last three dimensions by repeating their edge elements."""
 
     _dims = 3
 
 
 class CircularPad1d(_Pad):
-    """The last dimension closed to a ring."""
+    """Pad the last dimension periodically."""
 
     _mode = "circular"
 
 
 class CircularPad2d(CircularPad1d):
-    """The last two dimensions closed to rings."""
+    """Pad the last two dimensions periodically."""
 
     _dims = 2
 
 
 class CircularPad3d(CircularPad1d):
-    """The last three dimensions closed to rings."""
+    """Pad the last three dimensions periodically."""
 
     _dims = 3

@@ -1,4 +1,4 @@
-"""Tensors that a module owns, and those whose shape is known only once the module sees its first input."""
+"""Tensors that a module owns, including lazy ones whose shape depends on the module's first input."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter
 
 
 class Parameter(Tensor):
-    """A tensor that is a module's to learn: assigned to a module's attribute, it is listed by `parameters()`.
+    """A tensor that a module learns. Assigned to a module's attribute, it is listed by `parameters()`.
 
-    It shares the memory of `data` and requires a gradient unless told otherwise.
+    Args:
+        data: The tensor whose memory is shared; None for an empty one.
+        requires_grad: Whether gradients are computed.
     """
 
     def __init__(self, data: Any = None, requires_grad: bool = True):
@@ -34,8 +36,12 @@ class Parameter(Tensor):
 
 
 class Buffer(Tensor):
-    """A tensor that belongs to a module's state without being learned: listed by `buffers()`; in its `state_dict` if
-    `persistent`."""
+    """A tensor that is part of a module's state but not learned. It is listed by `buffers()`.
+
+    Args:
+        data: The tensor whose memory is shared; None for an empty one.
+        persistent: Include it in `state_dict`.
+    """
 
     persistent = True
 
@@ -50,17 +56,17 @@ class Buffer(Tensor):
 
 
 class _Uninitialized:
-    """A dtype and a device, but no shape: anything that needs one raises `DomainError` until `materialize`."""
+    """A tensor with dtype and device but no shape. Accessing its shape raises `DomainError` until `materialize`."""
 
-    becomes: type = Tensor
+    materialized_class: type = Tensor
     needs: bool
 
-    def _lay(self, dtype: Any, device: Any, requires_grad: bool) -> None:
+    def _set_placeholder(self, dtype: Any, device: Any, requires_grad: bool) -> None:
         from ..factories import empty
 
-        held: Any = empty(0, dtype=dtype, device=device)
-        self._held: Any = held
-        Tensor.__init__(self, held.storage, held.meta, held.start, requires_grad)  # type: ignore[arg-type]
+        placeholder: Any = empty(0, dtype=dtype, device=device)
+        self._placeholder: Any = placeholder
+        Tensor.__init__(self, placeholder.storage, placeholder.meta, placeholder.start, requires_grad)  # type: ignore[arg-type]
 
     @property
     def meta(self) -> Any:
@@ -71,88 +77,94 @@ class _Uninitialized:
 
     @meta.setter
     def meta(self, value: Any) -> None:
-        """The layout comes with `materialize`."""
+        """Ignore the value: `materialize` sets the layout."""
 
     @property
     def dtype(self) -> Any:
-        """The element type it will have."""
-        return self._held.meta.dtype
+        """The dtype that the tensor will have."""
+        return self._placeholder.meta.dtype
 
     @property
     def device(self) -> Any:
-        """Where its memory will be."""
-        return self._held.meta.device
+        """The device that the tensor will be on."""
+        return self._placeholder.meta.device
 
     @property
     def shape(self) -> Any:
-        """Not known yet: raises `DomainError`, a `RuntimeError` and a `ValueError`."""
+        """Unknown: raises `DomainError`, which is a `RuntimeError` and a `ValueError`."""
         return self.meta.shape
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        """Become a `Parameter` (or a tensor) of `shape`, uninitialised, on `device` and in `dtype` if given."""
+        """Become a `Parameter` (or `Buffer`) of `shape` with uninitialized memory.
+
+        Args:
+            shape: The shape.
+            device: The device; None leaves it.
+            dtype: The dtype; None leaves it.
+        """
         from ..factories import empty
 
-        made: Any = empty(
+        tensor: Any = empty(
             tuple(shape),
             dtype=self.dtype if dtype is None else dtype,
             device=self.device if device is None else device,
         )
         needs = self.needs
-        del self._held
-        self.__class__ = self.becomes  # type: ignore[assignment]
-        Tensor.__init__(self, made.storage, made.meta, made.start, needs)  # type: ignore[arg-type]
+        del self._placeholder
+        self.__class__ = self.materialized_class  # type: ignore[assignment]
+        Tensor.__init__(self, tensor.storage, tensor.meta, tensor.start, needs)  # type: ignore[arg-type]
 
-    def convert(self, change: Any) -> None:
-        """Take the dtype and the device that `change` gives a tensor of this one's."""
-        changed = change(self._held)
-        self._lay(changed.meta.dtype, changed.meta.device, self.needs)
+    def convert(self, convert: Any) -> None:
+        """Adopt the dtype and device that the function `convert` gives a tensor with this one's."""
+        converted = convert(self._placeholder)
+        self._set_placeholder(converted.meta.dtype, converted.meta.device, self.needs)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Whether a gradient will be wanted."""
+        """Choose whether a gradient is computed, once there is a shape."""
         self.needs = requires_grad
         return self
 
     def detach(self) -> Any:
-        """Itself: there is nothing to share yet."""
+        """Return the tensor itself, because there is no memory to share yet."""
         return self
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = _lazy_again(type(self), self.dtype, str(self.device), self.needs)
+            memo[id(self)] = _rebuild_lazy(type(self), self.dtype, str(self.device), self.needs)
         return memo[id(self)]
 
     def __reduce__(self) -> Any:
-        return _lazy_again, (type(self), self.dtype, str(self.device), self.needs)
+        return _rebuild_lazy, (type(self), self.dtype, str(self.device), self.needs)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
 
 class UninitializedParameter(_Uninitialized, Parameter):
-    """A parameter whose shape the first input of its module decides."""
+    """A parameter that gets its shape from its module's first input."""
 
-    becomes = Parameter
+    materialized_class = Parameter
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None):
-        self._lay(dtype, device, requires_grad)
+        self._set_placeholder(dtype, device, requires_grad)
 
 
 class UninitializedBuffer(_Uninitialized, Tensor):
-    """A buffer whose shape the first input of its module decides."""
+    """A buffer that gets its shape from its module's first input."""
 
-    becomes = Buffer
+    materialized_class = Buffer
 
     def __init__(
         self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True, **_: Any
     ):
         self.persistent = persistent
-        self._lay(dtype, device, requires_grad)
+        self._set_placeholder(dtype, device, requires_grad)
 
 
-def _lazy_again(kind: Any, dtype: Any, device: str, needs: bool) -> Any:
-    return kind(needs, to_device(device), dtypes.parse(dtype))
+def _rebuild_lazy(cls: Any, dtype: Any, device: str, needs: bool) -> Any:
+    return cls(needs, to_device(device), dtypes.parse(dtype))
 
 
 def is_lazy(tensor: Any) -> bool:
-    """Whether the tensor's shape is still unknown."""
+    """Return whether the tensor's shape is still unknown."""
     return isinstance(tensor, _Uninitialized)

@@ -1,4 +1,4 @@
-"""Lists and dicts of parameters: tensors put in become parameters, other objects are kept as they are."""
+"""Lists and dicts of parameters. Tensors become parameters; other objects are stored unchanged."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from typing import Any, NoReturn, Self
 
 from ..runtime.errors import ArgumentError, DomainError
 from ..runtime.tensor import Tensor
-from ._errors import NoSuchPart
-from .containers import pairs
+from ._errors import NoSuchMember
+from .containers import named_entries
 from .module import Module
 from .parameter import Parameter
 
 __all__ = ["ParameterDict", "ParameterList"]
 
 
-def _parameter(value: Any) -> Any:
+def _as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _line(key: Any, value: Any, kind: str) -> str:
+def _repr_line(key: Any, value: Any, type_name: str) -> str:
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
-    place = "" if value.meta.device.type == "cpu" else f" ({value.meta.device})"
+    device = "" if value.meta.device.type == "cpu" else f" ({value.meta.device})"
     size = "x".join(str(n) for n in value.meta.shape)
-    return f"  ({key}): {type(value).__name__} containing: [{kind} of size {size}{place}]"
+    return f"  ({key}): {type(value).__name__} containing: [{type_name} of size {size}{device}]"
 
 
 class ParameterList(Module):
-    """A list of parameters and other values."""
+    """A list of parameters and other values.
+
+    Args:
+        values: Initial values.
+    """
 
     def __init__(self, values: Iterable[Any] | None = None):
         super().__init__()
@@ -50,7 +54,7 @@ class ParameterList(Module):
         return getattr(self, self._key(index))
 
     def __setitem__(self, index: int, value: Any) -> None:
-        setattr(self, self._key(index), _parameter(value))
+        setattr(self, self._key(index), _as_parameter(value))
 
     def __len__(self) -> int:
         return self._size
@@ -65,13 +69,13 @@ class ParameterList(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
     def append(self, value: Any) -> Self:
-        """Add a value at the end. Returns the list."""
+        """Append a value and return the list."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> Self:
-        """Add values at the end. Raises `ArgumentError` for a tensor: its rows would become parameters."""
+        """Append values and return the list. Raise `ArgumentError` for a tensor, whose rows would become parameters."""
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise ArgumentError(f"ParameterList.extend: takes an iterable of values, not {type(values).__name__}")
         for value in list(values):
@@ -79,14 +83,18 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_line(i, v, str(v.dtype) if isinstance(v, Tensor) else "") for i, v in enumerate(self))
+        return "\n".join(_repr_line(i, v, str(v.dtype) if isinstance(v, Tensor) else "") for i, v in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise _not_called(self)
+        raise _not_callable_error(self)
 
 
 class ParameterDict(Module):
-    """Parameters and other values by name. A plain dict's entries are taken in the order of their names."""
+    """A dict of parameters and other values.
+
+    Args:
+        parameters: Mapping, or pairs of name and value. A plain dict's entries are added in sorted order.
+    """
 
     def __init__(self, parameters: Any = None):
         super().__init__()
@@ -96,13 +104,13 @@ class ParameterDict(Module):
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._keys:
-            raise NoSuchPart(f"ParameterDict: there is no {key!r}, only {', '.join(self._keys) or 'nothing'}")
+            raise NoSuchMember(f"ParameterDict: there is no {key!r}, only {', '.join(self._keys) or 'nothing'}")
         return getattr(self, key)
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):
             raise ArgumentError(f"ParameterDict: a name is a string, not {type(key).__name__}")
-        setattr(self, key, _parameter(value))
+        setattr(self, key, _as_parameter(value))
         self._keys[key] = None
 
     def __delitem__(self, key: str) -> None:
@@ -122,81 +130,81 @@ class ParameterDict(Module):
         return key in self._keys
 
     def copy(self) -> ParameterDict:
-        """Another dict of the same values."""
+        """Return a new dict with the same values."""
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, which is `default` from now on if there was none."""
+        """Return the value of `key`; add `default` if the key is missing."""
         if key not in self._keys:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all entries."""
         for key in list(self._keys):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Take a value out, and return it."""
-        found = self[key]
+        """Remove and return the value of `key`."""
+        value = self[key]
         del self[key]
-        return found
+        return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Take the last name and value out, and return both."""
+        """Remove and return the last (name, value)."""
         key = next(reversed(self._keys), None)
         if key is None:
-            raise NoSuchPart("popitem: the ParameterDict is empty")
+            raise NoSuchMember("popitem: the ParameterDict is empty")
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, or `default`."""
+        """Return the value of `key`, or `default`."""
         return self[key] if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new dict in which every one of `keys` has the same value."""
+        """Return a new dict with the same value for each of `keys`."""
         return ParameterDict([(key, default) for key in keys])
 
     def keys(self) -> KeysView[str]:
-        """The names."""
+        """Return the names."""
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Names and values."""
+        """Return (name, value) pairs."""
         return [(key, self[key]) for key in self._keys]
 
     def values(self) -> Iterable[Any]:
-        """The values."""
+        """Return the values."""
         return [self[key] for key in self._keys]
 
     def update(self, parameters: Any) -> None:
-        """Set the entries of a mapping, or of pairs of name and value."""
-        found = pairs(parameters, "ParameterDict.update")
+        """Set the entries of a mapping or of (name, value) pairs."""
+        entries = named_entries(parameters, "ParameterDict.update")
         if isinstance(parameters, dict) and not isinstance(parameters, OrderedDict):
-            found = sorted(found, key=lambda pair: pair[0])
-        for key, value in found:
+            entries = sorted(entries, key=lambda pair: pair[0])
+        for key, value in entries:
             self[key] = value
 
     def __or__(self, other: Any) -> ParameterDict:
-        made = self.copy()
-        made.update(other)
-        return made
+        merged = self.copy()
+        merged.update(other)
+        return merged
 
     def __ror__(self, other: Any) -> ParameterDict:
-        made = ParameterDict(other)
-        made.update(self)
-        return made
+        merged = ParameterDict(other)
+        merged.update(self)
+        return merged
 
     def __ior__(self, other: Any) -> Self:
         self.update(other)
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_line(k, v, "weftgrad.Tensor") for k, v in self.items())
+        return "\n".join(_repr_line(k, v, "weftgrad.Tensor") for k, v in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise _not_called(self)
+        raise _not_callable_error(self)
 
 
-def _not_called(module: Module) -> DomainError:
+def _not_callable_error(module: Module) -> DomainError:
     return DomainError(f"a {type(module).__name__} computes nothing: use its parameters in the forward of its module")

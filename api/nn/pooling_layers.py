@@ -1,4 +1,7 @@
-"""Pooling layers, and those of windows' columns. What they compute is said in `functional`."""
+"""Pooling layers, `Fold` and `Unfold`. The functions of `nn.functional` have the formulas.
+
+`stride=None` means `kernel_size`. `ceil_mode` adds a window that only partly overlaps the input.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,21 @@ __all__ = [
 
 
 class _Pool(Module):
-    """A layer that calls the function `function` of `functional` and shows the attributes `shown`."""
+    """Base class of layers that call `functional.<function>` and print the attributes `repr_fields`."""
 
     function = ""
-    shown: tuple[str, ...] = ()
+    repr_fields: tuple[str, ...] = ()
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self, name)}" for name in self.shown)
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self.repr_fields)
 
 
-def _listed(value: Any, rank: int) -> tuple[Any, ...]:
+def _as_tuple(value: Any, rank: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
 
 
 class _MaxPool(_Pool):
-    shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+    repr_fields = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, return_indices: bool = False,
@@ -51,36 +54,57 @@ class _MaxPool(_Pool):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest elements of windows of (N, C, L) or (C, L)."""
+    """The maximum over windows of `(N, C, L)` or `(C, L)`.
+
+    Args:
+        kernel_size: Size of the window.
+        stride: Step of the window; None means `kernel_size`.
+        padding: Positions of -inf added at each end.
+        dilation: Distance of window elements.
+        return_indices: Also return the positions of the maxima, which `MaxUnpool1d` needs.
+        ceil_mode: Round the output size up.
+    """
 
     function = "max_pool1d"
 
 
 class MaxPool2d(_MaxPool):
-    """The largest elements of windows of (N, C, H, W) or (C, H, W)."""
+    """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`. The arguments are `MaxPool1d`'s, one or two numbers
+    each.
+    """
 
     function = "max_pool2d"
 
 
 class MaxPool3d(_MaxPool):
-    """The largest elements of windows of (N, C, D, H, W) or (C, D, H, W)."""
+    """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`. The arguments are `MaxPool1d`'s, one or three
+    numbers.
+    """
 
     function = "max_pool3d"
 
 
 class AvgPool1d(_Pool):
-    """The means of windows of (N, C, L) or (C, L)."""
+    """The mean over windows of `(N, C, L)` or `(C, L)`.
 
-    shown = ("kernel_size", "stride", "padding")
+    Args:
+        kernel_size: Size of the window.
+        stride: Step of the window; None means `kernel_size`.
+        padding: Zeros added at each end.
+        ceil_mode: Round the output size up.
+        count_include_pad: Count the padding in the divisor.
+    """
+
+    repr_fields = ("kernel_size", "stride", "padding")
 
     def __init__(
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
         count_include_pad: bool = True,
     ):  # fmt: skip
         super().__init__()
-        self.kernel_size = _listed(kernel_size, 1)
-        self.stride = _listed(kernel_size if stride is None else stride, 1)
-        self.padding = _listed(padding, 1)
+        self.kernel_size = _as_tuple(kernel_size, 1)
+        self.stride = _as_tuple(kernel_size if stride is None else stride, 1)
+        self.padding = _as_tuple(padding, 1)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
@@ -91,7 +115,7 @@ class AvgPool1d(_Pool):
 
 
 class _AvgPool(_Pool):
-    shown = ("kernel_size", "stride", "padding")
+    repr_fields = ("kernel_size", "stride", "padding")
 
     def __init__(
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
@@ -113,19 +137,27 @@ class _AvgPool(_Pool):
 
 
 class AvgPool2d(_AvgPool):
-    """The means of windows of (N, C, H, W) or (C, H, W)."""
+    """The mean over windows of `(N, C, H, W)` or `(C, H, W)`.
+
+    The arguments are `AvgPool1d`'s, one or two numbers each, and `divisor_override`, used in place of the window's
+    size.
+    """
 
     function = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPool):
-    """The means of windows of (N, C, D, H, W) or (C, D, H, W)."""
+    """The mean over windows of `(N, C, D, H, W)` or `(C, D, H, W)`.
+
+    The arguments are `AvgPool1d`'s, one or three numbers each, and `divisor_override`, used in place of the window's
+    size.
+    """
 
     function = "avg_pool3d"
 
 
 class _LPPool(_Pool):
-    shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
+    repr_fields = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
     def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False):
         super().__init__()
@@ -141,32 +173,32 @@ class _LPPool(_Pool):
 
 
 class LPPool1d(_LPPool):
-    """(sum of x^p)^(1/p) over windows of (N, C, L) or (C, L)."""
+    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, L)` or `(C, L)`; p is `norm_type`."""
 
     function = "lp_pool1d"
 
 
 class LPPool2d(_LPPool):
-    """(sum of x^p)^(1/p) over windows of (N, C, H, W) or (C, H, W)."""
+    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, H, W)` or `(C, H, W)`; p is `norm_type`."""
 
     function = "lp_pool2d"
 
 
 class LPPool3d(_LPPool):
-    """(sum of x^p)^(1/p) over windows of (N, C, D, H, W) or (C, D, H, W)."""
+    """The p-norm, (sum of x**p) ** (1/p), over windows of `(N, C, D, H, W)` or `(C, D, H, W)`; p is `norm_type`."""
 
     function = "lp_pool3d"
 
 
 class _MaxUnpool(_Pool):
-    shown = ("kernel_size", "stride", "padding")
+    repr_fields = ("kernel_size", "stride", "padding")
     rank = 1
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0):
         super().__init__()
-        self.kernel_size = _listed(kernel_size, self.rank)
-        self.stride = _listed(kernel_size if stride is None else stride, self.rank)
-        self.padding = _listed(padding, self.rank)
+        self.kernel_size = _as_tuple(kernel_size, self.rank)
+        self.stride = _as_tuple(kernel_size if stride is None else stride, self.rank)
+        self.padding = _as_tuple(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return getattr(F, self.function)(  # type: ignore[no-any-return]
@@ -175,27 +207,27 @@ class _MaxUnpool(_Pool):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """The elements that `MaxPool1d` found, back at their places in zeros."""
+    """The partial inverse of `MaxPool1d`: put maxima back at their indices, zeros elsewhere."""
 
     function = "max_unpool1d"
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """The elements that `MaxPool2d` found, back at their places in zeros."""
+    """The partial inverse of `MaxPool2d`: put maxima back at their indices, zeros elsewhere."""
 
     function = "max_unpool2d"
     rank = 2
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """The elements that `MaxPool3d` found, back at their places in zeros."""
+    """The partial inverse of `MaxPool3d`: put maxima back at their indices, zeros elsewhere."""
 
     function = "max_unpool3d"
     rank = 3
 
 
 class _AdaptiveAvgPool(_Pool):
-    shown = ("output_size",)
+    repr_fields = ("output_size",)
 
     def __init__(self, output_size: Any):
         super().__init__()
@@ -206,25 +238,25 @@ class _AdaptiveAvgPool(_Pool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """Means of (N, C, L) or (C, L) over as many windows as the output has elements."""
+    """The mean over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements."""
 
     function = "adaptive_avg_pool1d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """Means of (N, C, H, W) or (C, H, W) over as many windows as the output has elements; None keeps a size."""
+    """The mean over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size."""
 
     function = "adaptive_avg_pool2d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """Means of (N, C, D, H, W) or (C, D, H, W) over as many windows as the output has elements; None keeps a size."""
+    """The mean over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size."""
 
     function = "adaptive_avg_pool3d"
 
 
 class _AdaptiveMaxPool(_Pool):
-    shown = ("output_size",)
+    repr_fields = ("output_size",)
 
     def __init__(self, output_size: Any, return_indices: bool = False):
         super().__init__()
@@ -236,27 +268,27 @@ class _AdaptiveMaxPool(_Pool):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The largest elements of (N, C, L) or (C, L) in as many windows as the output has elements."""
+    """The maximum over windows of `(N, C, L)` or `(C, L)`, sized so that the output has `output_size` elements."""
 
     function = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The largest elements of (N, C, H, W) or (C, H, W) in as many windows as the output has elements."""
+    """The maximum over windows of `(N, C, H, W)` or `(C, H, W)`, sized for `output_size`; None keeps a size."""
 
     function = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The largest elements of (N, C, D, H, W) or (C, D, H, W) in as many windows as the output has elements."""
+    """The maximum over windows of `(N, C, D, H, W)` or `(C, D, H, W)`, sized for `output_size`; None keeps a size."""
 
     function = "adaptive_max_pool3d"
 
 
 class Fold(_Pool):
-    """Columns (N, C * kernel, windows) added up to images (N, C, *output_size)."""
+    """Sum overlapping columns `(N, C * kernel elements, windows)` into images `(N, C, *output_size)`: col2im."""
 
-    shown = ("output_size", "kernel_size", "dilation", "padding", "stride")
+    repr_fields = ("output_size", "kernel_size", "dilation", "padding", "stride")
 
     def __init__(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1):
         super().__init__()
@@ -271,9 +303,9 @@ class Fold(_Pool):
 
 
 class Unfold(_Pool):
-    """The windows of (N, C, H, W) or (C, H, W) as columns (N, C * kernel, windows)."""
+    """Extract the windows of `(N, C, H, W)` as columns `(N, C * kernel elements, windows)`: im2col."""
 
-    shown = ("kernel_size", "dilation", "padding", "stride")
+    repr_fields = ("kernel_size", "dilation", "padding", "stride")
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1):
         super().__init__()

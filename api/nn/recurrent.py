@@ -1,4 +1,7 @@
-"""Recurrent networks (cells are in `recurrent_cells`). Names, arguments, parameters, initial values are PyTorch's."""
+"""Recurrent networks under PyTorch's names, with its parameters and initial values. Cells are in `recurrent_cells`.
+
+The computation is in `weftgrad/recurrent.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from .module import Module
 from .parameter import Parameter
-from .recurrent_cells import draw
+from .recurrent_cells import init_uniform_by_size
 from .utils.rnn import PackedSequence
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
@@ -25,11 +28,22 @@ _FUNCTIONS = {
 
 
 class RNNBase(Module):
-    """What recurrent networks have in common: their parameters, and how they take sequences and states.
+    """Base class of recurrent networks: parameters, checks and `forward`.
 
-    For layer k, and its backward direction with `_reverse` behind the name: weight_ih_lk (gates x hidden_size, what the
-    layer below gives), weight_hh_lk (gates x hidden_size, hidden_size or proj_size), with `bias` bias_ih_lk and
-    bias_hh_lk (gates x hidden_size), with `proj_size` weight_hr_lk (proj_size, hidden_size).
+    Layer k has `weight_ih_lk` (gates * hidden_size, input features), `weight_hh_lk` (gates * hidden_size, hidden_size
+    or proj_size), with `bias` also `bias_ih_lk` and `bias_hh_lk` (gates * hidden_size), and with `proj_size`
+    `weight_hr_lk` (proj_size, hidden_size). The names of the backward direction end in `_reverse`.
+
+    Args:
+        mode: `"RNN_TANH"`, `"RNN_RELU"`, `"LSTM"` or `"GRU"`.
+        input_size: Features of the input.
+        hidden_size: Features of the hidden state.
+        num_layers: Number of stacked layers.
+        bias: Add biases.
+        batch_first: Input and output are `(batch, length, features)` instead of `(length, batch, features)`.
+        dropout: Dropout probability between layers.
+        bidirectional: Add a layer that runs backwards, and concatenate the outputs.
+        proj_size: Features of the projected hidden state (LSTM only); 0 for no projection.
     """
 
     def __init__(
@@ -49,9 +63,9 @@ class RNNBase(Module):
         super().__init__()
         if mode not in _GATES:
             raise ArgumentError(f"RNNBase: mode is one of {', '.join(_GATES)}, not {mode!r}")
-        _sized("input_size", input_size)
-        _sized("hidden_size", hidden_size)
-        _sized("num_layers", num_layers)
+        _check_positive_int("input_size", input_size)
+        _check_positive_int("hidden_size", hidden_size)
+        _check_positive_int("num_layers", num_layers)
         if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
             raise ArgumentError(f"{mode}: dropout is a probability, a number between 0 and 1, not {dropout!r}")
         if dropout > 0 and num_layers == 1:
@@ -75,26 +89,29 @@ class RNNBase(Module):
         self.bidirectional = bidirectional
         self.proj_size = proj_size
         self._all_weights: list[list[str]] = []
-        width, rows = proj_size or hidden_size, _GATES[mode] * hidden_size
+        output_size, gate_rows = proj_size or hidden_size, _GATES[mode] * hidden_size
         for layer in range(num_layers):
             for suffix in ("", "_reverse")[: 1 + bool(bidirectional)]:
-                features = width * (1 + bool(bidirectional)) if layer else input_size
-                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, features), "weight_hh": (rows, width)}
-                shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+                features = output_size * (1 + bool(bidirectional)) if layer else input_size
+                shapes: dict[str, tuple[int, ...]] = {
+                    "weight_ih": (gate_rows, features),
+                    "weight_hh": (gate_rows, output_size),
+                }
+                shapes |= {"bias_ih": (gate_rows,), "bias_hh": (gate_rows,)} if bias else {}
                 shapes |= {"weight_hr": (proj_size, hidden_size)} if proj_size else {}
-                named = {f"{name}_l{layer}{suffix}": shape for name, shape in shapes.items()}
-                for name, shape in named.items():
+                shape_by_name = {f"{name}_l{layer}{suffix}": shape for name, shape in shapes.items()}
+                for name, shape in shape_by_name.items():
                     setattr(self, name, Parameter(empty(*shape, device=device, dtype=dtype)))
-                self._all_weights.append(list(named))
+                self._all_weights.append(list(shape_by_name))
         self._flat_weights_names = [name for names in self._all_weights for name in names]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size))."""
-        draw(self, self.hidden_size)
+        """Draw all parameters from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size))."""
+        init_uniform_by_size(self, self.hidden_size)
 
     def flatten_parameters(self) -> None:
-        """Nothing: kernels take parameters as they lie. For PyTorch's sake, whose cuDNN wants them in one piece."""
+        """Do nothing. PyTorch's cuDNN kernels need parameters in one block of memory; weftgrad's kernels do not."""
 
     @property
     def all_weights(self) -> list[list[Tensor]]:
@@ -106,34 +123,41 @@ class RNNBase(Module):
         return [getattr(self, name) for name in self._flat_weights_names]
 
     def extra_repr(self) -> str:
-        shown = f"{self.input_size}, {self.hidden_size}"
-        for name, usual in (
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
             ("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0),
             ("bidirectional", False),
         ):  # fmt: skip
             value = getattr(self, name)
-            if value != usual:
-                shown += f", {name}={value}"
-        return shown
+            if value != default:
+                text += f", {name}={value}"
+        return text
 
-    # what forward is given
+    # checks of forward's arguments
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
-        """Raise `ArgumentError`, a `ValueError`, for a dtype other than the weights', `ShapeError` for a shape."""
-        own = input.meta
-        have = self._flat_weights[0].meta.dtype
-        if own.dtype is not have and _plain_dtypes():
+        """Check the input.
+
+        Raises:
+            ArgumentError: If its dtype differs from the weights'. It is also a `ValueError`.
+            ShapeError: If its shape does not fit.
+        """
+        layout = input.meta
+        weight_dtype = self._flat_weights[0].meta.dtype
+        if layout.dtype is not weight_dtype and _requires_equal_dtypes():
             raise ArgumentError(
-                f"{self._get_name()}: the input is {own.dtype.name} and the weights are {have.name}; convert one of "
-                f"them: input.to({have.name}), or module.to({own.dtype.name})"
+                f"{self._get_name()}: the input is {layout.dtype.name} and the weights are {weight_dtype.name}; "
+                f"convert one of them: input.to({weight_dtype.name}), or module.to({layout.dtype.name})"
             )
-        wanted = 3 if batch_sizes is None else 2
-        if own.ndim != wanted:
-            raise ShapeError(f"{self._get_name()}: input must have {wanted} dimensions, got shape {list(own.shape)}")
-        if own.shape[-1] != self.input_size:
+        expected_ndim = 3 if batch_sizes is None else 2
+        if layout.ndim != expected_ndim:
+            raise ShapeError(
+                f"{self._get_name()}: input must have {expected_ndim} dimensions, got shape {list(layout.shape)}"
+            )
+        if layout.shape[-1] != self.input_size:
             raise ShapeError(
                 f"{self._get_name()}: the input's last dimension must be input_size, {self.input_size}, "
-                f"got shape {list(own.shape)}"
+                f"got shape {list(layout.shape)}"
             )
 
     def _states_size(self, input: Tensor, batch_sizes: Tensor | None, width: int) -> tuple[int, int, int]:
@@ -144,62 +168,70 @@ class RNNBase(Module):
         return self.num_layers * (1 + bool(self.bidirectional)), batch, width
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """The shape of h_0: (layers x directions, batch, proj_size or hidden_size)."""
+        """Return the shape of h_0: (num_layers * directions, batch, proj_size or hidden_size)."""
         return self._states_size(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def check_hidden_size(
         self, hx: Tensor, expected_hidden_size: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}"
     ) -> None:
-        """Raise `ShapeError`, a `RuntimeError`, unless `hx` has the shape expected."""
+        """Raise `ShapeError`, which is a `RuntimeError`, unless `hx` has the expected shape."""
         if hx.meta.shape != tuple(expected_hidden_size):
             raise ShapeError(f"{self._get_name()}: " + msg.format(tuple(expected_hidden_size), list(hx.meta.shape)))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Raise `ShapeError` or `ArgumentError` for an input or states that do not fit."""
+        """Raise `ShapeError` or `ArgumentError` if the input or the states do not fit."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """States with their batch in another order; as they are for None."""
+        """Return the states with their batch permuted; unchanged for None."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
     # forward
 
-    def _states(self, input: Tensor, hx: Any, single: bool) -> list[Tensor]:
-        """The initial states that were given, as a list, with a batch dimension."""
+    def _initial_states(self, input: Tensor, hx: Any, is_single: bool) -> list[Tensor]:
+        """Return the passed initial states as a list, with a batch dimension."""
         only_tensors(self._get_name(), hx)
-        return [self._batched(hx, single, "hx")]
+        return [self._add_batch_dim(hx, is_single, "hx")]
 
-    def _batched(self, state: Tensor, single: bool, name: str) -> Tensor:
-        wanted = 2 if single else 3
-        if state.meta.ndim != wanted:
+    def _add_batch_dim(self, state: Tensor, is_single: bool, name: str) -> Tensor:
+        expected_ndim = 2 if is_single else 3
+        if state.meta.ndim != expected_ndim:
             raise ShapeError(
-                f"{self._get_name()}: {name} must have {wanted} dimensions as the input is "
-                f"{'one sequence' if single else 'a batch'}, got shape {list(state.meta.shape)}"
+                f"{self._get_name()}: {name} must have {expected_ndim} dimensions as the input is "
+                f"{'one sequence' if is_single else 'a batch'}, got shape {list(state.meta.shape)}"
             )
-        return state.unsqueeze(1) if single else state  # type: ignore[no-any-return]
+        return state.unsqueeze(1) if is_single else state  # type: ignore[no-any-return]
 
-    def _widths(self) -> list[int]:
-        """The sizes of the states."""
+    def _state_sizes(self) -> list[int]:
+        """Return the number of features of each state."""
         return [self.hidden_size]
 
-    def _packed_states(self, states: list[Tensor]) -> Any:
+    def _as_hidden(self, states: list[Tensor]) -> Any:
         return states[0]
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """The output of the last layer at every step, and the last states of all layers.
+        """Run the network.
 
-        input: (length, batch, input_size), with `batch_first` (batch, length, input_size), or one sequence (length,
-        input_size), or a `PackedSequence`, which gives one. hx: the initial states, (layers x directions, batch, size),
-        without the batch for one sequence; zeros if None. The output has directions x size features.
+        Args:
+            input: `(length, batch, input_size)`, with `batch_first` `(batch, length, input_size)`, one sequence
+                `(length, input_size)`, or a `PackedSequence`.
+            hx: Initial states of shape `(num_layers * directions, batch, size)`, without the batch for one sequence;
+                None means zeros. An LSTM takes a tuple (h_0, c_0).
 
-        Raises `ShapeError`, `ArgumentError`, `DTypeError` or `DeviceError` for what does not fit.
+        Returns:
+            (output of the last layer at every step, final states of all layers). The output has directions * size
+            features; it is a `PackedSequence` if the input is.
+
+        Raises:
+            ShapeError: If a shape does not fit.
+            ArgumentError: If a dtype does not fit.
         """
-        packed = isinstance(input, PackedSequence)
-        order = back = sizes = None
-        single = False
-        if packed:
-            x, sizes, order, back = input
+        is_packed = isinstance(input, PackedSequence)
+        sort_order = inverse_order = batch_sizes = None
+        is_single = False
+        if is_packed:
+            x, batch_sizes, sort_order, inverse_order = input
         else:
             only_tensors(self._get_name(), input)
             if input.meta.ndim not in (2, 3):
@@ -207,37 +239,39 @@ class RNNBase(Module):
                     f"{self._get_name()}: input must have 2 dimensions, for one sequence, or 3, got shape "
                     f"{list(input.meta.shape)}"
                 )
-            single = input.meta.ndim == 2
-            x = input.unsqueeze(0 if self.batch_first else 1) if single else input
+            is_single = input.meta.ndim == 2
+            x = input.unsqueeze(0 if self.batch_first else 1) if is_single else input
         if hx is None:
-            self.check_input(x, sizes)
-            shapes = [self._states_size(x, sizes, width) for width in self._widths()]
+            self.check_input(x, batch_sizes)
+            shapes = [self._states_size(x, batch_sizes, width) for width in self._state_sizes()]
             states = [zeros(*shape, dtype=x.meta.dtype, device=x.meta.device) for shape in shapes]
         else:
-            given = self._packed_states(self._states(x, hx, single))
-            given = self.permute_hidden(given, order)
-            self.check_forward_args(x, given, sizes)
-            states = list(given) if isinstance(given, tuple) else [given]
-        common = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
-        ready, weights, run = self._packed_states(states), self._flat_weights, _FUNCTIONS[self.mode]
-        if packed:
-            out, *ended = run(x, sizes, ready, weights, *common)
-            return PackedSequence(out, sizes, order, back), self.permute_hidden(self._packed_states(ended), back)
-        out, *ended = run(x, ready, weights, *common, self.batch_first)
-        if single:
-            out, ended = out.squeeze(0 if self.batch_first else 1), [s.squeeze(1) for s in ended]
-        return out, self._packed_states(ended)
+            initial_states = self._as_hidden(self._initial_states(x, hx, is_single))
+            initial_states = self.permute_hidden(initial_states, sort_order)
+            self.check_forward_args(x, initial_states, batch_sizes)
+            states = list(initial_states) if isinstance(initial_states, tuple) else [initial_states]
+        options = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        network_states, weights, function = self._as_hidden(states), self._flat_weights, _FUNCTIONS[self.mode]
+        if is_packed:
+            output, *final_states = function(x, batch_sizes, network_states, weights, *options)
+            return PackedSequence(output, batch_sizes, sort_order, inverse_order), self.permute_hidden(
+                self._as_hidden(final_states), inverse_order
+            )
+        output, *final_states = function(x, network_states, weights, *options, self.batch_first)
+        if is_single:
+            output, final_states = output.squeeze(0 if self.batch_first else 1), [s.squeeze(1) for s in final_states]
+        return output, self._as_hidden(final_states)
 
 
-def _sized(name: str, value: Any) -> None:
+def _check_positive_int(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ArgumentError(f"{name} must be an int, not {type(value).__name__}")
     if value <= 0:
         raise ArgumentError(f"{name} must be positive, not {value}")
 
 
-def _plain_dtypes() -> bool:
-    """Whether operands keep the dtypes they have: autocast brings an input and weights together."""
+def _requires_equal_dtypes() -> bool:
+    """Return whether input and weights must have one dtype. Under autocast they are cast."""
     from ..runtime.context import state
 
     return state().autocast is None or not state().autocast.enabled  # type: ignore[union-attr]
@@ -246,9 +280,17 @@ def _plain_dtypes() -> bool:
 class RNN(RNNBase):
     """An Elman network (Elman 1990): h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh).
 
-    With `nonlinearity="relu"` the positive part in place of tanh. `forward` gives the output and h_n. Arguments:
-    input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False, dropout=0.0,
-    bidirectional=False, device=None, dtype=None.
+    `forward` returns (output, h_n); see `RNNBase.forward`.
+
+    Args:
+        input_size: Features of the input.
+        hidden_size: Features of the hidden state.
+        num_layers: Number of stacked layers.
+        nonlinearity: `"tanh"` or `"relu"`.
+        bias: Add biases.
+        batch_first: Input and output are `(batch, length, features)` instead of `(length, batch, features)`.
+        dropout: Dropout probability between layers.
+        bidirectional: Add a layer that runs backwards, and concatenate the outputs.
     """
 
     def __init__(
@@ -263,9 +305,9 @@ class RNN(RNNBase):
         bidirectional: bool = False,
         device: Any = None,
         dtype: Any = None,
-        **others: Any,
+        **extra_options: Any,
     ):
-        _no_projection("RNN", others)
+        _reject_extra_options("RNN", extra_options)
         if nonlinearity not in ("tanh", "relu"):
             raise ArgumentError(f"RNN: nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
         super().__init__(
@@ -275,18 +317,24 @@ class RNN(RNNBase):
         self.nonlinearity = nonlinearity
 
 
-def _no_projection(name: str, others: dict[str, Any]) -> None:
-    if "proj_size" in others:
+def _reject_extra_options(name: str, extra_options: dict[str, Any]) -> None:
+    if "proj_size" in extra_options:
         raise ArgumentError(f"{name}: takes no proj_size; only LSTM has projections")
-    if others:
-        raise ArgumentError(f"{name}: unexpected argument {next(iter(others))!r}")
+    if extra_options:
+        raise ArgumentError(f"{name}: unexpected argument {next(iter(extra_options))!r}")
 
 
 class GRU(RNNBase):
-    """Gated recurrent units (Cho et al. 2014), the reset gate acting behind the product, as in cuDNN.
+    """Gated recurrent units (Cho et al. 2014, arXiv 1406.1078), with the reset gate after the matrix product, as in
+    cuDNN.
 
-    r = sigmoid(W_ir x + b_ir + W_hr h + b_hr), z likewise, n = tanh(W_in x + b_in + r * (W_hn h + b_hn)), and the new h
-    is (1 - z) * n + z * h. Rows of the weights are in the order r, z, n. `forward` gives the output and h_n.
+        r  = sigmoid(W_ir x + b_ir + W_hr h + b_hr)
+        z  = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
+        n  = tanh(W_in x + b_in + r * (W_hn h + b_hn))
+        h' = (1 - z) * n + z * h
+
+    The rows of the weights are in the order r, z, n. `forward` returns (output, h_n); see `RNNBase.forward`. The
+    arguments are `RNN`'s without `nonlinearity`.
     """
 
     def __init__(
@@ -300,9 +348,9 @@ class GRU(RNNBase):
         bidirectional: bool = False,
         device: Any = None,
         dtype: Any = None,
-        **others: Any,
+        **extra_options: Any,
     ):
-        _no_projection("GRU", others)
+        _reject_extra_options("GRU", extra_options)
         super().__init__(
             "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device,
             dtype=dtype,
@@ -310,11 +358,16 @@ class GRU(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory (Hochreiter and Schmidhuber 1997, with the forget gates of Gers et al. 2000).
+    """Long short-term memory (Hochreiter and Schmidhuber 1997) with forget gates (Gers et al. 2000).
 
-    i = sigmoid(W_ii x + b_ii + W_hi h + b_hi), f and o likewise, g likewise with tanh; the new c is f * c + i * g and
-    the new h is o * tanh(c), with `proj_size` W_hr times that (Sak et al. 2014). Rows of the weights are in the order
-    i, f, g, o. `forward` takes hx = (h_0, c_0) and gives the output and (h_n, c_n).
+        i  = sigmoid(W_ii x + b_ii + W_hi h + b_hi)      # f and o likewise
+        g  = tanh(W_ig x + b_ig + W_hg h + b_hg)
+        c' = f * c + i * g
+        h' = o * tanh(c')                                # with proj_size: W_hr (o * tanh(c'))
+
+    The rows of the weights are in the order i, f, g, o. `forward` takes hx = (h_0, c_0) and returns (output, (h_n,
+    c_n)); see `RNNBase.forward`. The arguments are `RNN`'s without `nonlinearity`, and `proj_size`, the features of the
+    projected hidden state (Sak et al. 2014, arXiv 1402.1128).
     """
 
     def __init__(
@@ -336,7 +389,7 @@ class LSTM(RNNBase):
         )  # fmt: skip
 
     def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """The shape of c_0: (layers x directions, batch, hidden_size)."""
+        """Return the shape of c_0: (num_layers * directions, batch, hidden_size)."""
         return self._states_size(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
@@ -349,15 +402,15 @@ class LSTM(RNNBase):
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
         return hx if permutation is None else tuple(s.index_select(1, permutation) for s in hx)
 
-    def _states(self, input: Tensor, hx: Any, single: bool) -> list[Tensor]:
-        given = hx if isinstance(hx, (tuple, list)) else (hx,)
-        only_tensors("LSTM", *given)
-        if len(given) != 2 or isinstance(hx, Tensor):
+    def _initial_states(self, input: Tensor, hx: Any, is_single: bool) -> list[Tensor]:
+        state_pair = hx if isinstance(hx, (tuple, list)) else (hx,)
+        only_tensors("LSTM", *state_pair)
+        if len(state_pair) != 2 or isinstance(hx, Tensor):
             raise ShapeError("LSTM: hx must be (h_0, c_0), two tensors")
-        return [self._batched(s, single, name) for s, name in zip(given, ("hx[0]", "hx[1]"), strict=True)]
+        return [self._add_batch_dim(s, is_single, name) for s, name in zip(state_pair, ("hx[0]", "hx[1]"), strict=True)]
 
-    def _widths(self) -> list[int]:
+    def _state_sizes(self) -> list[int]:
         return [self.proj_size or self.hidden_size, self.hidden_size]
 
-    def _packed_states(self, states: list[Tensor]) -> Any:
+    def _as_hidden(self, states: list[Tensor]) -> Any:
         return tuple(states)

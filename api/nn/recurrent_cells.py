@@ -1,4 +1,4 @@
-"""Cells of recurrent networks: a step at a time. Names, arguments, parameters and initial values are PyTorch's."""
+"""Cells of recurrent networks, which compute one step, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from .parameter import Parameter
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
-def draw(module: Module, size: int) -> None:
-    """All parameters from U(-1/sqrt(size), 1/sqrt(size))."""
+def init_uniform_by_size(module: Module, size: int) -> None:
+    """Draw all parameters from U(-1/sqrt(size), 1/sqrt(size))."""
     bound = 1.0 / math.sqrt(size) if size > 0 else 0.0
     for weight in module.parameters():
         init.uniform_(weight, -bound, bound)
 
 
 class RNNCellBase(Module):
-    """What cells have in common: weight_ih (gates x hidden_size, input_size), weight_hh (gates x hidden_size,
-    hidden_size), and with `bias` bias_ih and bias_hh (gates x hidden_size), None without."""
+    """Base class of cells.
+
+    The parameters are `weight_ih` (gates * hidden_size, input_size), `weight_hh` (gates * hidden_size, hidden_size),
+    and `bias_ih` and `bias_hh` (gates * hidden_size), which are None without `bias`.
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None
@@ -43,18 +46,18 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size))."""
-        draw(self, self.hidden_size)
+        """Draw all parameters from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size))."""
+        init_uniform_by_size(self, self.hidden_size)
 
     def extra_repr(self) -> str:
-        shown = f"{self.input_size}, {self.hidden_size}"
+        text = f"{self.input_size}, {self.hidden_size}"
         if not self.bias:
-            shown += f", bias={self.bias}"
+            text += f", bias={self.bias}"
         nonlinearity = self.__dict__.get("nonlinearity", "tanh")
-        return shown if nonlinearity == "tanh" else f"{shown}, nonlinearity={nonlinearity}"
+        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
 
-    def _step(self, function: Any, input: Tensor, hx: Any, states: int) -> Any:
-        """`function` of the input, the states (zeros for None) and the parameters."""
+    def _step(self, function: Any, input: Tensor, hx: Any, num_states: int) -> Any:
+        """Apply `function` to the input, the states (zeros if `hx` is None) and the parameters."""
         name = self._get_name()
         only_tensors(name, input)
         if input.meta.ndim not in (1, 2):
@@ -68,21 +71,30 @@ class RNNCellBase(Module):
             )
         shape = (*input.meta.shape[:-1], self.hidden_size)
         if hx is None:
-            found = [zeros(*shape, dtype=input.meta.dtype, device=input.meta.device) for _ in range(states)]
+            state_list = [zeros(*shape, dtype=input.meta.dtype, device=input.meta.device) for _ in range(num_states)]
         else:
-            found = [hx] if states == 1 else list(hx) if isinstance(hx, (tuple, list)) else []
-            if len(found) != states:
+            state_list = [hx] if num_states == 1 else list(hx) if isinstance(hx, (tuple, list)) else []
+            if len(state_list) != num_states:
                 raise ArgumentError(f"{name}: hx must be (h, c), two tensors, not {type(hx).__name__}")
-            only_tensors(name, *found)
-        for each in found:
-            if each.meta.shape != shape:
-                raise ShapeError(f"{name}: to this input hx must have shape {list(shape)}, got {list(each.meta.shape)}")
-        given = found if states > 1 else found[0]
-        return function(input, given, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+            only_tensors(name, *state_list)
+        for state in state_list:
+            if state.meta.shape != shape:
+                raise ShapeError(
+                    f"{name}: for this input hx must have shape {list(shape)}, got {list(state.meta.shape)}"
+                )
+        hidden = state_list if num_states > 1 else state_list[0]
+        return function(input, hidden, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
 
 class RNNCell(RNNCellBase):
-    """A step of an Elman network: h = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu."""
+    """One step of an Elman network: h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu.
+
+    Args:
+        input_size: Features of the input.
+        hidden_size: Features of the hidden state.
+        bias: Add biases.
+        nonlinearity: `"tanh"` or `"relu"`.
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
@@ -92,7 +104,12 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """h from input (batch, input_size), or (input_size,), and hx (batch, hidden_size), or (hidden_size,)."""
+        """Return h' of shape `(batch, hidden_size)` or `(hidden_size,)`.
+
+        Args:
+            input: `(batch, input_size)` or `(input_size,)`.
+            hx: Hidden state of the result's shape; None means zeros.
+        """
         if self.nonlinearity not in ("tanh", "relu"):
             raise ShapeError(f"RNNCell: nonlinearity is 'tanh' or 'relu', not {self.nonlinearity!r}")
         function = recurrent.rnn_tanh_cell if self.nonlinearity == "tanh" else recurrent.rnn_relu_cell
@@ -100,22 +117,32 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """A step of long short-term memory; see `LSTM`."""
+    """One step of long short-term memory; `LSTM` has the formulas."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
-        """(h, c) from input (batch, input_size), or (input_size,), and hx = (h, c)."""
+        """Return (h', c'), each of shape `(batch, hidden_size)` or `(hidden_size,)`.
+
+        Args:
+            input: `(batch, input_size)` or `(input_size,)`.
+            hx: (h, c); None means zeros.
+        """
         return self._step(recurrent.lstm_cell, input, hx, 2)  # type: ignore[no-any-return]
 
 
 class GRUCell(RNNCellBase):
-    """A step of a gated recurrent unit; see `GRU`."""
+    """One step of a gated recurrent unit; `GRU` has the formulas."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """h from input (batch, input_size), or (input_size,), and hx (batch, hidden_size), or (hidden_size,)."""
+        """Return h' of shape `(batch, hidden_size)` or `(hidden_size,)`.
+
+        Args:
+            input: `(batch, input_size)` or `(input_size,)`.
+            hx: Hidden state of the result's shape; None means zeros.
+        """
         return self._step(recurrent.gru_cell, input, hx, 1)  # type: ignore[no-any-return]

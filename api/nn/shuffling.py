@@ -10,7 +10,9 @@ __all__ = ["ChannelShuffle", "PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(*, C r r, H, W) to (*, C, H r, W r), r = upscale_factor."""
+    """Rearrange `(*, C * r**2, H, W)` to `(*, C, H * r, W * r)`, r = upscale_factor (Shi et al. 2016, arXiv
+    1609.05158).
+    """
 
     def __init__(self, upscale_factor: int):
         super().__init__()
@@ -24,7 +26,8 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*, C, H r, W r) to (*, C r r, H, W), r = downscale_factor."""
+    """Rearrange `(*, C, H * r, W * r)` to `(*, C * r**2, H, W)`, r = downscale_factor: the inverse of
+    `PixelShuffle`."""
 
     def __init__(self, downscale_factor: int):
         super().__init__()
@@ -38,7 +41,7 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """(N, C, *) with channels taken in turn from each of `groups` groups."""
+    """Interleave the channels of `groups` groups of `(N, C, *)` (Zhang et al. 2018, ShuffleNet, arXiv 1707.01083)."""
 
     def __init__(self, groups: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Multi-head attention and the Transformer (Vaswani et al., "Attention is all you need", 2017): layers and stacks."""
+"""Multi-head attention and the Transformer (Vaswani et al. 2017, arXiv 1706.03762). `_heads` has the computation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..runtime.tensor import Tensor
 from ..triangles import triu
 from . import functional as F
 from . import init
-from ._heads import Heads, additive, attended
+from ._heads import Heads, additive_mask, attend_heads
 from .activations import GELU, ReLU
 from .containers import ModuleList
 from .dropouts import Dropout
@@ -38,17 +38,26 @@ Activation = str | Callable[[Tensor], Tensor]
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """`Linear` under the name that PyTorch prints for the projection of attention's result."""
+    """`Linear` under the name that PyTorch prints for attention's output projection."""
 
 
 class MultiheadAttention(Module):
-    """Attention in `num_heads` parts of `embed_dim` features, between projections of its operands and its result.
+    """Multi-head attention with input and output projections (Vaswani et al. 2017, section 3.2.2).
 
-    kdim, vdim: features of key and value, `embed_dim` unless given. dropout: of probabilities, in training. bias: of
-    the projections. add_bias_kv: one more, learned position of key and value; add_zero_attn: one of zeros.
-    batch_first: operands are (N, L, E), not (L, N, E). Call: `(query, key, value, key_padding_mask=None,
-    need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False)`; see
-    `functional.multi_head_attention_forward`. Without weights nothing of the size of the scores is stored.
+    `forward` takes query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim); with `batch_first` the batch N comes
+    first, and N may be missing. It returns (output, weights or None). See `functional.multi_head_attention_forward` for
+    the masks.
+
+    Args:
+        embed_dim: Features of query and output.
+        num_heads: Number of heads, a divisor of `embed_dim`.
+        dropout: Probability of dropping an attention weight in training.
+        bias: Add biases in the projections.
+        add_bias_kv: Append a learned position to key and value.
+        add_zero_attn: Append a position of zeros to key and value.
+        kdim: Features of the key; None means `embed_dim`.
+        vdim: Features of the value; None means `embed_dim`.
+        batch_first: Whether the batch is the first dimension.
     """
 
     def __init__(
@@ -74,27 +83,32 @@ class MultiheadAttention(Module):
                 f"MultiheadAttention: embed_dim {embed_dim} must be divisible by num_heads {num_heads}"
             )
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        tensor_options = {"device": device, "dtype": dtype}
         self.embed_dim = embed_dim
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
         self.num_heads, self.dropout, self.batch_first = num_heads, dropout, batch_first
         self.head_dim = embed_dim // num_heads
-        apart = not self._qkv_same_embed_dim
+        has_separate_weights = not self._qkv_same_embed_dim
         for name, width in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
-            weight = Parameter(empty(embed_dim, width, **made)) if apart else None
+            weight = Parameter(empty(embed_dim, width, **tensor_options)) if has_separate_weights else None
             self.register_parameter(f"{name}_proj_weight", weight)
-        self.register_parameter("in_proj_weight", None if apart else Parameter(empty(3 * embed_dim, embed_dim, **made)))
-        self.register_parameter("in_proj_bias", Parameter(empty(3 * embed_dim, **made)) if bias else None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **made)
+        self.register_parameter(
+            "in_proj_weight",
+            None if has_separate_weights else Parameter(empty(3 * embed_dim, embed_dim, **tensor_options)),
+        )
+        self.register_parameter("in_proj_bias", Parameter(empty(3 * embed_dim, **tensor_options)) if bias else None)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **tensor_options)
         for name in ("bias_k", "bias_v"):
-            self.register_parameter(name, Parameter(empty(1, 1, embed_dim, **made)) if add_bias_kv else None)
+            self.register_parameter(name, Parameter(empty(1, 1, embed_dim, **tensor_options)) if add_bias_kv else None)
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
-        """Projections from Glorot's uniform distribution, biases 0, the added positions from his normal one."""
+        """Draw projections from Xavier's uniform and `bias_k`, `bias_v` from Xavier's normal distribution; set biases
+        to 0.
+        """
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
             if weight is not None:
                 init.xavier_uniform_(weight)
@@ -123,70 +137,78 @@ class MultiheadAttention(Module):
             self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v,
             self.add_zero_attn, self.out_proj.weight, self.out_proj.bias, separate,
         )  # fmt: skip
-        return attended(
+        return attend_heads(
             (query, key, value), heads, self.dropout if self.training else 0.0, key_padding_mask, attn_mask,
             need_weights, average_attn_weights, is_causal, batch_first=self.batch_first,
         )  # fmt: skip
 
 
-class _Layer(Module):
-    """What layers of encoder and decoder share: the feed-forward part, and where normalisation stands."""
+class _TransformerLayer(Module):
+    """Base of encoder and decoder layers: feed-forward part, norms, dropouts and self-attention."""
 
-    def _feed_forward(
-        self, d_model: int, width: int, dropout: float, bias: bool, norm_first: bool, made: dict[str, Any]
+    def _init_feed_forward(
+        self,
+        d_model: int,
+        dim_feedforward: int,
+        dropout: float,
+        bias: bool,
+        norm_first: bool,
+        tensor_options: dict[str, Any],
     ) -> None:
-        self.linear1 = Linear(d_model, width, bias=bias, **made)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **tensor_options)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(width, d_model, bias=bias, **made)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **tensor_options)
         self.norm_first = norm_first
 
-    def _finish(self, d_model: int, norms: int, dropout: float, eps: float, bias: bool, made: dict[str, Any]) -> None:
-        for n in range(1, norms + 1):
-            setattr(self, f"norm{n}", LayerNorm(d_model, eps=eps, bias=bias, **made))
-        for n in range(1, norms + 1):
-            setattr(self, f"dropout{n}", Dropout(dropout))
+    def _init_norms_and_dropouts(
+        self, d_model: int, num_norms: int, dropout: float, eps: float, bias: bool, tensor_options: dict[str, Any]
+    ) -> None:
+        for index in range(1, num_norms + 1):
+            setattr(self, f"norm{index}", LayerNorm(d_model, eps=eps, bias=bias, **tensor_options))
+        for index in range(1, num_norms + 1):
+            setattr(self, f"dropout{index}", Dropout(dropout))
 
     def _sa_block(
         self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        """Attention of a sequence to itself."""
-        found = self.self_attn(
+        """Apply self-attention and dropout."""
+        output = self.self_attn(
             x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
         )[0]
-        return self.dropout1(found)  # type: ignore[no-any-return]
+        return self.dropout1(output)  # type: ignore[no-any-return]
 
-    def _fed(self, x: Tensor) -> Tensor:
+    def _feed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
 
 
-class TransformerEncoderLayer(_Layer):
-    """Attention of a sequence to itself, then two linear maps with an activation between them; each is added to its
-    input, and the sum is normalised (with `norm_first` the input is, Xiong et al. 2020).
+class TransformerEncoderLayer(_TransformerLayer):
+    """Self-attention and a feed-forward network, each with a residual connection and layer normalization.
 
-    Call: `(src, src_mask=None, src_key_padding_mask=None, is_causal=False)`; src is (S, N, d_model), (N, S, d_model)
-    with `batch_first`, or (S, d_model), and so is the result. Masks as in `MultiheadAttention`.
+    `forward` takes and returns (S, N, d_model), or (N, S, d_model) with `batch_first`, or (S, d_model).
+
+    Args:
+        d_model: Features.
+        nhead: Number of attention heads.
+        dim_feedforward: Features of the hidden layer.
+        dropout: Dropout probability.
+        activation: `"relu"`, `"gelu"` or a function of a tensor.
+        layer_norm_eps: `eps` of the layer norms.
+        batch_first: Whether the batch is the first dimension.
+        norm_first: Normalize the input of each part instead of the sum (Xiong et al. 2020, arXiv 2002.04745).
+        bias: Add biases in linear layers and norms.
     """
 
     def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ):
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: Activation = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
-        self._feed_forward(d_model, dim_feedforward, dropout, bias, norm_first, made)
-        self._finish(d_model, 2, dropout, layer_norm_eps, bias, made)
-        self.activation = _activation(activation)
+        tensor_options = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options)
+        self._init_feed_forward(d_model, dim_feedforward, dropout, bias, norm_first, tensor_options)
+        self._init_norms_and_dropouts(d_model, 2, dropout, layer_norm_eps, bias, tensor_options)
+        self.activation = _activation_function(activation)
 
     def forward(
         self,
@@ -203,37 +225,29 @@ class TransformerEncoderLayer(_Layer):
         return self.norm2(_ops.add(x, self._ff_block(x)))  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout2(self._fed(x))  # type: ignore[no-any-return]
+        return self.dropout2(self._feed_forward(x))  # type: ignore[no-any-return]
 
 
-class TransformerDecoderLayer(_Layer):
-    """An encoder's layer with attention to `memory`, an encoder's result, between its two parts.
+class TransformerDecoderLayer(_TransformerLayer):
+    """An encoder layer with attention to `memory`, the encoder's output, between self-attention and feed-forward.
 
-    Call: `(tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
-    tgt_is_causal=False, memory_is_causal=False)`; tgt is (T, N, d_model), memory (S, N, d_model), the result as tgt.
+    `forward` takes tgt (T, N, d_model) and memory (S, N, d_model). The arguments are `TransformerEncoderLayer`'s.
     """
 
     def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ):
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: Activation = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
-        self._feed_forward(d_model, dim_feedforward, dropout, bias, norm_first, made)
-        self._finish(d_model, 3, dropout, layer_norm_eps, bias, made)
-        self.activation = _activation(activation)
+        tensor_options = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options)
+        self.multihead_attn = MultiheadAttention(
+            d_model, nhead, dropout, bias, batch_first=batch_first, **tensor_options
+        )
+        self._init_feed_forward(d_model, dim_feedforward, dropout, bias, norm_first, tensor_options)
+        self._init_norms_and_dropouts(d_model, 3, dropout, layer_norm_eps, bias, tensor_options)
+        self.activation = _activation_function(activation)
 
     def forward(
         self,
@@ -246,15 +260,15 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
-        other = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
+        self_attention_args = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        memory_args = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
         x = tgt
         if self.norm_first:
-            x = _ops.add(x, self._sa_block(self.norm1(x), *own))
-            x = _ops.add(x, self._mha_block(self.norm2(x), *other))
+            x = _ops.add(x, self._sa_block(self.norm1(x), *self_attention_args))
+            x = _ops.add(x, self._mha_block(self.norm2(x), *memory_args))
             return _ops.add(x, self._ff_block(self.norm3(x)))
-        x = self.norm1(_ops.add(x, self._sa_block(x, *own)))
-        x = self.norm2(_ops.add(x, self._mha_block(x, *other)))
+        x = self.norm1(_ops.add(x, self._sa_block(x, *self_attention_args)))
+        x = self.norm2(_ops.add(x, self._mha_block(x, *memory_args)))
         return self.norm3(_ops.add(x, self._ff_block(x)))  # type: ignore[no-any-return]
 
     def _mha_block(
@@ -265,24 +279,25 @@ class TransformerDecoderLayer(_Layer):
         key_padding_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Attention to `mem`."""
-        found = self.multihead_attn(
+        """Apply attention to `mem` and dropout."""
+        output = self.multihead_attn(
             x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
         )[0]
-        return self.dropout2(found)  # type: ignore[no-any-return]
+        return self.dropout2(output)  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout3(self._fed(x))  # type: ignore[no-any-return]
+        return self.dropout3(self._feed_forward(x))  # type: ignore[no-any-return]
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of a layer, one after the other, then `norm`.
+    """`num_layers` copies of an encoder layer, then `norm`.
 
-    Call: `(src, mask=None, src_key_padding_mask=None, is_causal=None)`. A mask is compared with the causal one (the
-    host waits for that) unless `is_causal` says what it is. enable_nested_tensor: in evaluation without gradients, what
-    is padded is 0 before `norm`, as PyTorch's nested tensors have it, if each sample's padding is at its end (which
-    `mask_check` looks at, and the host waits) and the layers are such as PyTorch has a fast path for; see
-    `use_nested_tensor`. Elsewhere it is computed like the rest.
+    Unless `is_causal` is passed, `forward` compares a mask with the causal one, and the host waits for the result.
+
+    Args:
+        enable_nested_tensor: In evaluation without gradients, zero padded positions before `norm`, as PyTorch's nested
+            tensors do, if PyTorch has a fast path for the layer and padding is at the end of each sample.
+        mask_check: Check on the host that padding is at the end.
     """
 
     def __init__(
@@ -294,7 +309,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ):
         super().__init__()
-        self.layers = _copies(encoder_layer, num_layers)
+        self.layers = _clone_layers(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
@@ -307,18 +322,18 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        causal = _is_causal(mask, is_causal, _length(src, self.layers))
+        causal = _is_causal(mask, is_causal, _sequence_length(src, self.layers))
         x = src
         for layer in self.layers:
             x = layer(x, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
-        if src_key_padding_mask is not None and mask is None and self._empties(src):
+        if src_key_padding_mask is not None and mask is None and self._zeroes_padding(src):
             padded = _ops.ne(src_key_padding_mask, 0)
-            if not self.mask_check or _at_the_end(padded):
+            if not self.mask_check or _is_padding_at_end(padded):
                 x = _ops.where(_ops.unsqueeze(padded, -1), 0.0, x)
         return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
 
-    def _empties(self, src: Tensor) -> bool:
-        """Whether what is padded is 0."""
+    def _zeroes_padding(self, src: Tensor) -> bool:
+        """Return whether PyTorch would use nested tensors here, so that padded positions are zero."""
         if (
             not self.use_nested_tensor
             or self.layers[0].training
@@ -330,30 +345,21 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """`num_layers` copies of a layer, one after the other, then `norm`.
-
-    Call: `(tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
-    tgt_is_causal=None, memory_is_causal=False)`; `tgt_is_causal` as `is_causal` of `TransformerEncoder`.
-    """
+    """`num_layers` copies of a decoder layer, then `norm`. `tgt_is_causal` is like `is_causal` of
+    `TransformerEncoder`."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None):
         super().__init__()
-        self.layers = _copies(decoder_layer, num_layers)
+        self.layers = _clone_layers(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 
     def forward(
-        self,
-        tgt: Tensor,
-        memory: Tensor,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool | None = None,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
-        causal = _is_causal(tgt_mask, tgt_is_causal, _length(tgt, self.layers))
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        causal = _is_causal(tgt_mask, tgt_is_causal, _sequence_length(tgt, self.layers))
         x = tgt
         for layer in self.layers:
             x = layer(
@@ -365,70 +371,59 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder, and a decoder that attends to its result.
+    """An encoder, and a decoder that attends to the encoder's output (Vaswani et al. 2017).
 
-    Call: `(src, tgt, src_mask=None, tgt_mask=None, memory_mask=None, src_key_padding_mask=None,
-    tgt_key_padding_mask=None, memory_key_padding_mask=None, src_is_causal=None, tgt_is_causal=None,
-    memory_is_causal=False)`; src is (S, N, d_model) and tgt (T, N, d_model), as the result, or (N, S, d_model) and
-    (N, T, d_model) with `batch_first`, or without N.
+    `forward` takes src (S, N, d_model) and tgt (T, N, d_model) and returns tgt's shape; with `batch_first` the batch N
+    comes first, and N may be missing. Most arguments are `TransformerEncoderLayer`'s.
+
+    Args:
+        num_encoder_layers: Layers of the encoder.
+        num_decoder_layers: Layers of the decoder.
+        custom_encoder: Encoder to use instead.
+        custom_decoder: Decoder to use instead.
     """
 
     def __init__(
-        self,
-        d_model: int = 512,
-        nhead: int = 8,
-        num_encoder_layers: int = 6,
-        num_decoder_layers: int = 6,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        custom_encoder: Any = None,
-        custom_decoder: Any = None,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
+        self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048, dropout: float = 0.1, activation: Activation = F.relu,
+        custom_encoder: Any = None, custom_decoder: Any = None, layer_norm_eps: float = 1e-5,
+        batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
         dtype: Any = None,
-    ):
+    ):  # fmt: skip
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        tensor_options = {"device": device, "dtype": dtype}
         options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
 
         def norm() -> LayerNorm:
-            return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
+            return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **tensor_options)
 
         if custom_encoder is not None:
             self.encoder = custom_encoder
         else:
-            self.encoder = TransformerEncoder(TransformerEncoderLayer(*options, **made), num_encoder_layers, norm())
+            self.encoder = TransformerEncoder(
+                TransformerEncoderLayer(*options, **tensor_options), num_encoder_layers, norm()
+            )
         if custom_decoder is not None:
             self.decoder = custom_decoder
         else:
-            self.decoder = TransformerDecoder(TransformerDecoderLayer(*options, **made), num_decoder_layers, norm())
+            self.decoder = TransformerDecoder(
+                TransformerDecoderLayer(*options, **tensor_options), num_decoder_layers, norm()
+            )
         self._reset_parameters()
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
 
     def _reset_parameters(self) -> None:
-        """Glorot's uniform distribution for all parameters of more than one dimension."""
+        """Draw all parameters of more than one dimension from Xavier's uniform distribution."""
         for parameter in self.parameters():
             if parameter.meta.ndim > 1:
                 init.xavier_uniform_(parameter)
 
     def forward(
-        self,
-        src: Tensor,
-        tgt: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        src_is_causal: bool | None = None,
-        tgt_is_causal: bool | None = None,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
+        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None, tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
         shapes = f"src has shape {list(src.meta.shape)} and tgt {list(tgt.meta.shape)}"
         batch = 0 if self.batch_first else 1
         if src.meta.ndim == 3 and src.meta.shape[batch] != tgt.meta.shape[batch]:
@@ -444,56 +439,58 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """The causal mask, (sz, sz): -inf above the diagonal (True for bool), 0 elsewhere."""
+        """Return the causal mask of shape `(sz, sz)`: -inf above the diagonal (True for bool), 0 elsewhere."""
         return triu(full((sz, sz), float("-inf"), dtype=dtype, device=device), 1)
 
 
-def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
-    """A function of a name. Raises `DomainError` for others than relu and gelu."""
-    if not isinstance(given, str):
-        return given
-    if given not in ("relu", "gelu"):
-        raise DomainError(f"activation is 'relu', 'gelu' or a function of a tensor, not {given!r}")
-    return F.relu if given == "relu" else F.gelu
+def _activation_function(activation: Activation) -> Callable[[Tensor], Tensor]:
+    """Return the function of a name. Raise `DomainError` unless it is relu, gelu or a callable."""
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise DomainError(f"activation is 'relu', 'gelu' or a function of a tensor, not {activation!r}")
+    return F.relu if activation == "relu" else F.gelu
 
 
-def _copies(module: Module, count: int) -> ModuleList:
+def _clone_layers(module: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 
 def _has_fast_path(layer: Module) -> bool:
-    """Whether PyTorch has one kernel for a layer like this, for which it makes nested tensors."""
+    """Return whether PyTorch has a fused kernel for this layer, for which it creates nested tensors."""
     if not isinstance(layer, TransformerEncoderLayer):
         return False
-    attention, function = layer.self_attn, layer.activation
-    known = function in (F.relu, F.gelu) or isinstance(function, (ReLU, GELU))
+    attention, activation = layer.self_attn, layer.activation
+    has_known_activation = activation in (F.relu, F.gelu) or isinstance(activation, (ReLU, GELU))
     return (
-        known and not layer.norm_first and attention.batch_first and attention._qkv_same_embed_dim
+        has_known_activation and not layer.norm_first and attention.batch_first and attention._qkv_same_embed_dim
         and attention.in_proj_bias is not None and layer.norm1.eps == layer.norm2.eps and attention.num_heads % 2 == 0
     )  # fmt: skip
 
 
-def _at_the_end(padded: Tensor) -> bool:
-    """Whether nothing stands behind what is padded, (N, S); read by the host."""
-    first, then = (_ops.narrow(padded, 1, k, padded.meta.shape[1] - 1) for k in (0, 1))
-    return bool(_ops.all(_ops.logical_or(then, _ops.logical_not(first))))
+def _is_padding_at_end(padded: Tensor) -> bool:
+    """Return whether no sample of `padded`, (N, S), has a real position after a padded one. The host waits."""
+    current, following = (_ops.narrow(padded, 1, k, padded.meta.shape[1] - 1) for k in (0, 1))
+    return bool(_ops.all(_ops.logical_or(following, _ops.logical_not(current))))
 
 
-def _length(x: Tensor, layers: ModuleList) -> int | None:
-    """The positions of `x`; None where that depends on layers that do not say whether the batch comes first."""
+def _sequence_length(x: Tensor, layers: ModuleList) -> int | None:
+    """Return the number of positions of `x`; a layer without `batch_first` counts as batch-second."""
     if x.meta.ndim == 2:
         return x.meta.shape[0]
     attention = getattr(layers[0], "self_attn", None) if len(layers) else None
     return x.meta.shape[1 if getattr(attention, "batch_first", False) else 0]
 
 
-def _is_causal(mask: Tensor | None, given: bool | None, size: int | None) -> bool:
-    """Whether a mask is the causal one; `given` if that is known."""
-    if given is not None or mask is None:
-        return given is True
+def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int | None) -> bool:
+    """Return whether `mask` is the causal mask, which the host waits for; `is_causal` itself if it is not None."""
+    if is_causal is not None or mask is None:
+        return is_causal is True
     if size is None or mask.meta.shape != (size, size):
         return False
-    floating = additive(mask, mask.meta.dtype if mask.meta.dtype.kind == "f" else dtypes.float32)
-    assert floating is not None
-    causal = Transformer.generate_square_subsequent_mask(size, device=mask.meta.device, dtype=floating.meta.dtype)
-    return bool(_ops.all(_ops.eq(floating, causal)))
+    scores_mask = additive_mask(mask, mask.meta.dtype if mask.meta.dtype.kind == "f" else dtypes.float32)
+    assert scores_mask is not None
+    causal_mask = Transformer.generate_square_subsequent_mask(
+        size, device=mask.meta.device, dtype=scores_mask.meta.dtype
+    )
+    return bool(_ops.all(_ops.eq(scores_mask, causal_mask)))

@@ -1,4 +1,4 @@
-"""Layers that interpolate."""
+"""Interpolation layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Signals, images or volumes (N, C, spatial...) in another size: see `nn.functional.interpolate`."""
+    """Resize signals, images or volumes `(N, C, *spatial)`; see `nn.functional.interpolate`.
+
+    Args:
+        size: Spatial size of the output.
+        scale_factor: Factor of the spatial size, if `size` is None.
+        mode: `"nearest"`, `"nearest-exact"`, `"linear"`, `"bilinear"`, `"bicubic"`, `"trilinear"` or `"area"`.
+        align_corners: Align the centers of the corner elements of input and output (linear and cubic modes).
+        recompute_scale_factor: Interpolate with the ratio of the sizes instead of `scale_factor`.
+    """
 
     def __init__(
         self,
@@ -26,9 +34,9 @@ class Upsample(Module):
         super().__init__()
         self.name = type(self).__name__
         self.size = size
-        several = isinstance(scale_factor, (tuple, list))
-        factors: Any = tuple(float(f) for f in scale_factor) if several else scale_factor  # type: ignore[union-attr]
-        self.scale_factor = factors if several or not scale_factor else float(factors)
+        has_several_factors = isinstance(scale_factor, (tuple, list))
+        factors: Any = tuple(float(f) for f in scale_factor) if has_several_factors else scale_factor  # type: ignore[union-attr]
+        self.scale_factor = factors if has_several_factors or not scale_factor else float(factors)
         self.mode = mode
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
@@ -39,19 +47,19 @@ class Upsample(Module):
         )
 
     def extra_repr(self) -> str:
-        given = "size" if self.scale_factor is None else "scale_factor"
-        return f"{given}={getattr(self, given)!r}, mode={self.mode!r}"
+        size_argument = "size" if self.scale_factor is None else "scale_factor"
+        return f"{size_argument}={getattr(self, size_argument)!r}, mode={self.mode!r}"
 
 
 class UpsamplingNearest2d(Upsample):
-    """Images (N, C, H, W) in another size, by the nearest element."""
+    """Resize images `(N, C, H, W)` by nearest-neighbor interpolation."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None):
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Images (N, C, H, W) in another size, by lines between corners that stay in place."""
+    """Resize images `(N, C, H, W)` by bilinear interpolation with aligned corners."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None):
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

@@ -1,5 +1,9 @@
-"""Optimizers: each step is one generated kernel for all parameters of a group, which reads and writes parameters and
-state together."""
+"""Optimizers and learning rate schedules, under `torch.optim`'s names.
+
+One step of an optimizer is one generated kernel for all parameters of a group that have the same device, dtype and
+step count. The kernel reads and writes parameters and state together. `optimizer` holds the base class, `adam` and
+`algorithms` the update rules, `lr_scheduler` the schedules, `swa_utils` weight averaging.
+"""
 
 from . import lr_scheduler, swa_utils
 from .adam import Adam, Adamax, AdamW, NAdam, RAdam

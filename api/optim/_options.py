@@ -1,4 +1,4 @@
-"""Options of optimizers: what is checked of them, and numbers of what may be a tensor."""
+"""Checks of optimizer options, and conversion of options that may be tensors."""
 
 from __future__ import annotations
 
@@ -9,43 +9,47 @@ import numpy as np
 from ..runtime.errors import ArgumentError, DomainError, NotSupported
 from ..runtime.tensor import Tensor
 
-__all__ = ["check_betas", "check_modes", "check_rate", "not_negative", "number", "single"]
+__all__ = ["check_betas", "check_learning_rate", "check_modes", "check_not_negative", "round_to_float32", "to_float"]
 
 
-def number(value: Any) -> float:
-    """A number, or that of a one-element tensor (for which the host waits, as it does in PyTorch)."""
+def to_float(value: Any) -> float:
+    """Return `value` as a float. A one-element tensor is read from its device, and the host waits, as in PyTorch."""
     return float(value.item()) if isinstance(value, Tensor) else float(value)
 
 
-def single(value: float) -> float:
-    """`value` rounded to float32, in which PyTorch keeps numbers of state."""
+def round_to_float32(value: float) -> float:
+    """Return `value` rounded to float32, the dtype in which PyTorch stores scalar state."""
     return float(np.float32(value))
 
 
-def check_rate(title: str, lr: Any) -> None:
-    """Raise `ArgumentError` for a learning rate that is negative, NaN, or a tensor of several elements."""
+def check_learning_rate(title: str, lr: Any) -> None:
+    """Raise `ArgumentError` if the learning rate is negative, NaN, or a tensor of several elements."""
     if isinstance(lr, Tensor) and lr.meta.numel != 1:
         raise ArgumentError(f"{title}: lr as a tensor has one element, not shape {list(lr.meta.shape)}")
-    not_negative(title, lr=number(lr))
+    check_not_negative(title, lr=to_float(lr))
 
 
-def not_negative(title: str, **options: Any) -> None:
-    """Raise `ArgumentError` for an option below 0, or NaN."""
+def check_not_negative(title: str, **options: Any) -> None:
+    """Raise `ArgumentError` if an option is below 0 or NaN."""
     for name, value in options.items():
-        if not number(value) >= 0:
+        if not to_float(value) >= 0:
             raise ArgumentError(f"{title}: {name} must not be negative, got {value}")
 
 
 def check_betas(title: str, betas: Any) -> None:
-    """Raise `ArgumentError` for rates of decay that do not lie in [0, 1)."""
-    if not all(0 <= number(b) < 1 for b in betas):
+    """Raise `ArgumentError` if a decay rate lies outside [0, 1)."""
+    if not all(0 <= to_float(b) < 1 for b in betas):
         raise ArgumentError(f"{title}: betas lie in [0, 1), not {betas}")
 
 
 def check_modes(title: str, *, differentiable: bool, foreach: bool | None = None, fused: bool | None = None) -> None:
-    """Check what PyTorch chooses an implementation by. Updates are fused kernels over all parameters in any case.
+    """Check the options by which PyTorch selects an implementation.
 
-    Raises `DomainError` for combinations that PyTorch refuses, `NotSupported` for `differentiable`.
+    weftgrad always uses one fused kernel, so that `foreach` and `fused` change nothing.
+
+    Raises:
+        DomainError: For a combination that PyTorch refuses.
+        NotSupported: For `differentiable=True`.
     """
     if fused and differentiable:
         raise DomainError(f"{title}: fused does not support differentiable")

@@ -1,4 +1,8 @@
-"""What learning rate schedules share: when they change a group's rate, what they save, what they warn of."""
+"""The base class of learning rate schedules, and helpers that all schedules use.
+
+`LRScheduler` decides when the rates of an optimizer's groups change, what is saved, and what is warned of. The
+schedules themselves are in `_schedules_of_epochs`, `_schedules_of_cycles` and `_schedules_of_schedules`.
+"""
 
 from __future__ import annotations
 
@@ -9,77 +13,89 @@ from typing import Any
 
 from ..runtime.errors import ArgumentError, WeftgradError
 from ..runtime.tensor import Tensor
-from ._options import number
+from ._options import to_float
 from .optimizer import Optimizer
 
 __all__ = [
-    "EPOCH", "LRScheduler", "MissingRate", "check_optimizer", "lambdas_of", "per_group", "put", "restore_callable",
-    "saved_callable", "values_of",
+    "EPOCH_DEPRECATION_WARNING", "LRScheduler", "MissingInitialRate", "broadcast_to_groups", "check_optimizer",
+    "group_values", "lambdas_per_group", "restore_callable", "saved_callable", "set_group_option",
 ]  # fmt: skip
 
-EPOCH = (
-    "the epoch in scheduler.step(epoch) is deprecated: call scheduler.step(), which goes to the next; with it, the "
-    "rate's closed form is used where there is one"
+EPOCH_DEPRECATION_WARNING = (
+    "the epoch argument of scheduler.step(epoch) is deprecated: call scheduler.step(), which advances by one epoch; "
+    "with an epoch, the schedule uses its closed form if it has one"
 )
 
 
-class MissingRate(WeftgradError, KeyError):
-    """A group without `initial_lr`, which a schedule that goes on in the middle starts from."""
+class MissingInitialRate(WeftgradError, KeyError):
+    """A parameter group has no `initial_lr`, which a schedule needs to resume from a later epoch."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def check_optimizer(optimizer: Any) -> None:
-    """Raise `ArgumentError` for anything but an optimizer."""
+    """Raise `ArgumentError` if `optimizer` is not an `Optimizer`."""
     if not isinstance(optimizer, Optimizer):
         raise ArgumentError(f"a schedule is for an Optimizer, not {type(optimizer).__name__}")
 
 
-def values_of(optimizer: Optimizer, name: str) -> list[Any]:
-    """The groups' values of an option; copies, where they are tensors."""
+def group_values(optimizer: Optimizer, name: str) -> list[Any]:
+    """Return the option `name` of every parameter group. Tensors are cloned."""
     return [v.clone() if isinstance(v, Tensor) else v for v in (group[name] for group in optimizer.param_groups)]
 
 
-def per_group(title: str, optimizer: Optimizer, name: str, given: Any) -> list[Any]:
-    """`given` as a list with a value a group. Raises `ArgumentError` for a list of another length."""
-    if not isinstance(given, (list, tuple)):
-        return [given] * len(optimizer.param_groups)
-    if len(given) != len(optimizer.param_groups):
-        raise ArgumentError(f"{title}: {len(optimizer.param_groups)} groups need as many {name}, not {len(given)}")
-    return list(given)
+def broadcast_to_groups(title: str, optimizer: Optimizer, name: str, values: Any) -> list[Any]:
+    """Return one value per parameter group: `values` itself if it is a list or tuple, otherwise `values` repeated.
+
+    Raises:
+        ArgumentError: If the list's length is not the number of groups.
+    """
+    if not isinstance(values, (list, tuple)):
+        return [values] * len(optimizer.param_groups)
+    if len(values) != len(optimizer.param_groups):
+        raise ArgumentError(f"{title}: {len(optimizer.param_groups)} groups need as many {name}, not {len(values)}")
+    return list(values)
 
 
-def put(group: dict[str, Any], name: str, value: Any) -> None:
-    """Set an option; one that is a tensor is written in place, as others may hold it."""
+def set_group_option(group: dict[str, Any], name: str, value: Any) -> None:
+    """Set an option of a group. A tensor is written in place, because the user may hold a reference to it."""
     if isinstance(group[name], Tensor):
-        group[name].fill_(number(value))
+        group[name].fill_(to_float(value))
     else:
         group[name] = value
 
 
 def saved_callable(function: Any) -> dict[str, Any] | None:
-    """What is saved of a function: nothing, and of a callable object its attributes."""
+    """Return what a state_dict stores for a callable: its attributes, or None for a plain function."""
     return None if isinstance(function, types.FunctionType) else dict(vars(function))
 
 
 def restore_callable(function: Any, saved: dict[str, Any] | None) -> None:
-    """Put back what `saved_callable` gave."""
+    """Restore the attributes that `saved_callable` returned."""
     if saved is not None:
         vars(function).update(saved)
 
 
-def lambdas_of(title: str, optimizer: Optimizer, given: Any) -> list[Callable[[int], float]]:
-    """A function a group. Raises `ArgumentError` for another number of them."""
-    return per_group(title, optimizer, "functions", given)
+def lambdas_per_group(title: str, optimizer: Optimizer, functions: Any) -> list[Callable[[int], float]]:
+    """Return one function per parameter group. Raise `ArgumentError` if their number differs."""
+    return broadcast_to_groups(title, optimizer, "functions", functions)
 
 
 class LRScheduler:
-    """Sets `lr` of an optimizer's groups; call `step()` after the optimizer's, once an epoch (or batch).
+    """Base class of schedules, which set `lr` of an optimizer's parameter groups.
 
-    A schedule changes the rates that it finds, from epoch to epoch, so that several may be at work on one optimizer.
-    last_epoch: the epoch to go on from, -1 to begin. A subclass defines `get_lr()`, and `_get_closed_form_lr()` where
-    the rate of any epoch is known at once.
+    Call `scheduler.step()` after `optimizer.step()`, once an epoch (or once a batch, if the schedule counts batches).
+    Most schedules compute the next rate from the current one, so that several schedules can act on one optimizer.
+
+    A subclass defines `get_lr()`. It may define `_get_closed_form_lr()`, which computes the rate of any epoch directly.
+
+    Args:
+        optimizer: The optimizer whose groups are scheduled. Each group's first rate is saved as `initial_lr`.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+
+    Raises:
+        MissingInitialRate: If `last_epoch` is not -1 and a group has no `initial_lr`.
     """
 
     _get_lr_called_within_step = False
@@ -93,14 +109,14 @@ class LRScheduler:
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"].clone() if isinstance(group["lr"], Tensor) else group["lr"])
             elif "initial_lr" not in group:
-                raise MissingRate(
+                raise MissingInitialRate(
                     f"{type(self).__name__}: with last_epoch={last_epoch}, param_groups[{position}] needs an "
-                    "'initial_lr': load the optimizer's state_dict first, or begin with last_epoch=-1"
+                    "'initial_lr': load the optimizer's state_dict first, or start with last_epoch=-1"
                 )
-        self.base_lrs = values_of(optimizer, "initial_lr")
+        self.base_lrs = group_values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
-        if not hasattr(optimizer, "_step_when_scheduled"):
-            optimizer._step_when_scheduled = vars(optimizer).get("step")  # type: ignore[attr-defined]
+        if not hasattr(optimizer, "_step_method_when_scheduled"):
+            optimizer._step_method_when_scheduled = vars(optimizer).get("step")  # type: ignore[attr-defined]
             optimizer._opt_called = False
         self._initial_step()
 
@@ -113,69 +129,79 @@ class LRScheduler:
             self._is_initial = False
 
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch, or to `epoch` (deprecated)."""
+        """Advance by one epoch and set the new rates.
+
+        Args:
+            epoch: Go to this epoch instead. Deprecated.
+        """
         if self._step_count == 1:
             self._check_order()
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(EPOCH, UserWarning, stacklevel=2)
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
         self._update_lr(epoch)
 
     def _check_order(self) -> None:
-        if vars(self.optimizer).get("step") is not self.optimizer._step_when_scheduled:  # type: ignore[attr-defined]
-            what = "optimizer.step was replaced after its schedule was made, so that steps are not seen"
+        if vars(self.optimizer).get("step") is not self.optimizer._step_method_when_scheduled:  # type: ignore[attr-defined]
+            problem = (
+                "optimizer.step was replaced after its schedule was created, so that the schedule cannot see steps"
+            )
         elif not self.optimizer._opt_called:
-            what = "scheduler.step() was called before optimizer.step(), so that the first rate is never used"
+            problem = "scheduler.step() was called before optimizer.step(), so that the first rate is never used"
         else:
             return
-        warnings.warn(f"{what}: call optimizer.step() first, then scheduler.step()", UserWarning, stacklevel=3)
+        warnings.warn(f"{problem}: call optimizer.step() first, then scheduler.step()", UserWarning, stacklevel=3)
 
     def _update_lr(self, epoch: int | None = None) -> None:
         self._get_lr_called_within_step = True
         try:
             self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-            closed = getattr(self, "_get_closed_form_lr", None) if epoch is not None else None
-            rates = self.get_lr() if closed is None else closed()
+            closed_form = getattr(self, "_get_closed_form_lr", None) if epoch is not None else None
+            rates = self.get_lr() if closed_form is None else closed_form()
         finally:
             self._get_lr_called_within_step = False
-        self._put(rates)
+        self._set_rates(rates)
 
-    def _put(self, rates: Sequence[Any]) -> None:
+    def _set_rates(self, rates: Sequence[Any]) -> None:
         groups = self.optimizer.param_groups
         if len(rates) != len(groups):
             raise ArgumentError(
-                f"{type(self).__name__}: made for {len(rates)} groups of parameters, and the optimizer has "
-                f"{len(groups)} now; make a new schedule after add_param_group"
+                f"{type(self).__name__}: created for {len(rates)} groups of parameters, and the optimizer has "
+                f"{len(groups)} now; create a new schedule after add_param_group"
             )
         for group, rate in zip(groups, rates, strict=True):
-            put(group, "lr", rate)
-        self._last_lr = values_of(self.optimizer, "lr")
+            set_group_option(group, "lr", rate)
+        self._last_lr = group_values(self.optimizer, "lr")
 
-    def _asked(self) -> None:
-        """Warn where `get_lr` is called from outside: it says what comes next from the rates in use."""
+    def _warn_outside_step(self) -> None:
+        """Warn if `get_lr` is called outside `step`: it computes the next rates from the current ones."""
         if not self._get_lr_called_within_step:
-            warnings.warn("the rates in use are those of scheduler.get_last_lr()", UserWarning, stacklevel=3)
+            warnings.warn(
+                "get_lr() computes the next rates; for the current ones call scheduler.get_last_lr()",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def get_lr(self) -> list[Any]:
-        """The groups' rates of `last_epoch`, from those of the epoch before. Called by `step`."""
+        """Compute the rate of every group for `last_epoch`, from the rates of the epoch before. `step` calls this."""
         raise NotImplementedError(f"{type(self).__name__} defines no get_lr()")
 
     def get_last_lr(self) -> list[Any]:
-        """The rates that the last step set."""
+        """Return the rates that the last step set, one per group."""
         return self._last_lr
 
-    def rates(self) -> list[Any]:
-        """The groups' rates as they are."""
-        return values_of(self.optimizer, "lr")
+    def current_rates(self) -> list[Any]:
+        """Return the rate that every group has now."""
+        return group_values(self.optimizer, "lr")
 
-    def times(self, factor: float) -> list[Any]:
-        """The groups' rates times `factor`."""
+    def scaled_rates(self, factor: float) -> list[Any]:
+        """Return the rate of every group times `factor`."""
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer."""
+        """Return all attributes except the optimizer."""
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken. The optimizer's is loaded by itself, after schedules are made."""
+        """Restore what `state_dict` returned. Load the optimizer's own state_dict after the schedules are created."""
         vars(self).update(state_dict)

@@ -1,4 +1,4 @@
-"""Schedules that take rates up and down, and momentum the opposite way."""
+"""Cyclic schedules: the learning rate rises and falls, and momentum moves the opposite way."""
 
 from __future__ import annotations
 
@@ -7,44 +7,69 @@ from collections.abc import Callable
 from typing import Any
 
 from ..runtime.errors import ArgumentError
-from ._schedules import LRScheduler, check_optimizer, per_group, put, restore_callable, saved_callable
+from ._schedules import (
+    LRScheduler,
+    broadcast_to_groups,
+    check_optimizer,
+    restore_callable,
+    saved_callable,
+    set_group_option,
+)
 from .optimizer import Optimizer
 
 __all__ = ["CyclicLR", "OneCycleLR"]
 
 
-class _WithMomentum(LRScheduler):
-    """What cycles share: momentum (of Adam's family, the first beta) that goes down while the rate goes up."""
+class _MomentumScheduler(LRScheduler):
+    """A schedule that also sets momentum (the first beta of Adam's family), high while the rate is low."""
 
     use_beta1: bool
 
-    def _begin_momentum(self, optimizer: Optimizer, least: Any, most: Any, last_epoch: int) -> tuple[Any, Any]:
+    def _init_momentum(
+        self, optimizer: Optimizer, base_momentum: Any, max_momentum: Any, last_epoch: int
+    ) -> tuple[Any, Any]:
         title = type(self).__name__
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ArgumentError(
                 f"{title}: {type(optimizer).__name__} has neither momentum nor betas; pass cycle_momentum=False"
             )
         self.use_beta1 = "betas" in optimizer.defaults
-        lows = per_group(title, optimizer, "base_momentum", least)
-        highs = per_group(title, optimizer, "max_momentum", most)
+        base_momentums = broadcast_to_groups(title, optimizer, "base_momentum", base_momentum)
+        max_momentums = broadcast_to_groups(title, optimizer, "max_momentum", max_momentum)
         if last_epoch == -1:
-            for group, low, high in zip(optimizer.param_groups, lows, highs, strict=True):
-                self._put_momentum(group, high)
-                group["max_momentum"], group["base_momentum"] = high, low
-        return lows, highs
+            for group, base_value, max_value in zip(optimizer.param_groups, base_momentums, max_momentums, strict=True):
+                self._set_momentum(group, max_value)
+                group["max_momentum"], group["base_momentum"] = max_value, base_value
+        return base_momentums, max_momentums
 
-    def _put_momentum(self, group: dict[str, Any], value: float) -> None:
+    def _set_momentum(self, group: dict[str, Any], value: float) -> None:
         if self.use_beta1:
             group["betas"] = (value, *group["betas"][1:])
         else:
             group["momentum"] = value
 
 
-class CyclicLR(_WithMomentum):
-    """From base_lr to max_lr in `step_size_up` steps and back in `step_size_down`, again and again (Smith 2017).
+class CyclicLR(_MomentumScheduler):
+    """Cycle the learning rate between two bounds (Smith 2017, arXiv 1506.01186).
 
-    mode: "triangular" cycles stay alike, "triangular2" are half as high each time, "exp_range" shrink by gamma a step;
-    or scale_fn gives the height, of the cycle's number or the step's (scale_mode "cycle" or "iterations").
+    The rate rises linearly from `base_lr` to `max_lr` in `step_size_up` steps and falls back in `step_size_down`. Call
+    `step()` once a batch.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        base_lr: Lower bound; one number, or a list with one per group.
+        max_lr: Upper bound; one number, or a list with one per group.
+        step_size_up: Steps of the rising half of a cycle.
+        step_size_down: Steps of the falling half; None means `step_size_up`.
+        mode: `"triangular"` repeats the cycle, `"triangular2"` halves its height each time, `"exp_range"` scales the
+            height by `gamma ** step`. Ignored if `scale_fn` is given.
+        gamma: Base of `"exp_range"`.
+        scale_fn: Function that returns the height of a cycle, relative to `max_lr - base_lr`.
+        scale_mode: Argument of `scale_fn`: `"cycle"` passes the cycle's number from 1 on, `"iterations"` the step.
+        cycle_momentum: Also cycle momentum (or the first beta), from `max_momentum` down to `base_momentum` and back.
+        base_momentum: Lower bound of momentum.
+        max_momentum: Upper bound of momentum.
+        last_epoch: Index of the last finished step when training resumes; -1 starts from the beginning.
     """
 
     def __init__(
@@ -55,14 +80,14 @@ class CyclicLR(_WithMomentum):
     ):  # fmt: skip
         check_optimizer(optimizer)
         self.optimizer = optimizer
-        base_lrs = per_group("CyclicLR", optimizer, "base_lr", base_lr)
+        base_lrs = broadcast_to_groups("CyclicLR", optimizer, "base_lr", base_lr)
         if last_epoch == -1:
-            for group, low in zip(optimizer.param_groups, base_lrs, strict=True):
-                put(group, "lr", low)
-        self.max_lrs = per_group("CyclicLR", optimizer, "max_lr", max_lr)
-        up = float(step_size_up)
-        self.total_size = up + (up if step_size_down is None else float(step_size_down))
-        self.step_ratio = up / self.total_size
+            for group, base_rate in zip(optimizer.param_groups, base_lrs, strict=True):
+                set_group_option(group, "lr", base_rate)
+        self.max_lrs = broadcast_to_groups("CyclicLR", optimizer, "max_lr", max_lr)
+        steps_up = float(step_size_up)
+        self.total_size = steps_up + (steps_up if step_size_down is None else float(step_size_down))
+        self.step_ratio = steps_up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ArgumentError(f"CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', not {mode!r}")
         self.mode = mode
@@ -71,13 +96,17 @@ class CyclicLR(_WithMomentum):
         self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            found = self._begin_momentum(optimizer, base_momentum, max_momentum, last_epoch)
-            self.base_momentums, self.max_momentums = found
+            momentum_bounds = self._init_momentum(optimizer, base_momentum, max_momentum, last_epoch)
+            self.base_momentums, self.max_momentums = momentum_bounds
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """The height of a cycle: of its number from 1 on, or of the step's."""
+        """Return the relative height of a cycle.
+
+        Args:
+            x: The cycle's number from 1 on, or the step in mode `"exp_range"` and with `scale_mode="iterations"`.
+        """
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "exp_range":
@@ -85,34 +114,56 @@ class CyclicLR(_WithMomentum):
         return 1.0 if self.mode == "triangular" else 1 / 2.0 ** (x - 1)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
-        part = 1.0 + self.last_epoch / self.total_size - cycle
-        high = part / self.step_ratio if part <= self.step_ratio else (part - 1) / (self.step_ratio - 1)
+        cycle_fraction = 1.0 + self.last_epoch / self.total_size - cycle
+        height = (
+            cycle_fraction / self.step_ratio
+            if cycle_fraction <= self.step_ratio
+            else (cycle_fraction - 1) / (self.step_ratio - 1)
+        )
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             bounds = zip(self.base_momentums, self.max_momentums, strict=True)
-            for group, (least, most) in zip(self.optimizer.param_groups, bounds, strict=True):
-                self._put_momentum(group, most - (most - least) * high * scale)
-        return [low + (top - low) * high * scale for low, top in zip(self.base_lrs, self.max_lrs, strict=True)]
+            for group, (base_momentum, max_momentum) in zip(self.optimizer.param_groups, bounds, strict=True):
+                self._set_momentum(group, max_momentum - (max_momentum - base_momentum) * height * scale)
+        return [
+            base_lr + (max_lr - base_lr) * height * scale
+            for base_lr, max_lr in zip(self.base_lrs, self.max_lrs, strict=True)
+        ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer; of scale_fn, what a callable object holds."""
+        """Return all attributes except the optimizer. Of a callable `scale_fn`, only its attributes are saved."""
         custom = self._scale_fn_custom
         return {**super().state_dict(), "_scale_fn_custom": None if custom is None else saved_callable(custom)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Restore what `state_dict` returned."""
         super().load_state_dict({name: value for name, value in state_dict.items() if name != "_scale_fn_custom"})
         restore_callable(self._scale_fn_custom, state_dict["_scale_fn_custom"])
 
 
-class OneCycleLR(_WithMomentum):
-    """Up to max_lr, then far down, once in `total_steps` (or epochs * steps_per_epoch) steps (Smith and Topin 2019).
+class OneCycleLR(_MomentumScheduler):
+    """Raise the rate to `max_lr` and lower it far below its start, once over the whole training (Smith and Topin 2019,
+    arXiv 1708.07120).
 
-    pct_start: the part of all steps that goes up. div_factor, final_div_factor: the first rate is max_lr / div_factor,
-    the last one that divided by final_div_factor. three_phase: down to the first rate in as many steps as up, then to
-    the last. Momentum (or the first beta) goes the opposite way unless `cycle_momentum` is off.
+    Call `step()` once a batch. Momentum (or the first beta) moves the opposite way.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        max_lr: Peak rate; one number, or a list with one per group.
+        total_steps: Number of steps of the cycle; None computes `epochs * steps_per_epoch`.
+        epochs: Number of epochs, if `total_steps` is None.
+        steps_per_epoch: Steps of one epoch, if `total_steps` is None.
+        pct_start: Fraction of all steps, 0 to 1, in which the rate rises.
+        anneal_strategy: `"cos"` or `"linear"` interpolation.
+        cycle_momentum: Also move momentum between `max_momentum` and `base_momentum`.
+        base_momentum: Lowest momentum, at the peak rate.
+        max_momentum: Highest momentum, at the first and the last rate.
+        div_factor: The first rate is `max_lr / div_factor`.
+        final_div_factor: The last rate is the first rate divided by this.
+        three_phase: Fall to the first rate in as many steps as it rose, and then to the last rate.
+        last_epoch: Index of the last finished step when training resumes; -1 starts from the beginning.
     """
 
     def __init__(
@@ -123,65 +174,75 @@ class OneCycleLR(_WithMomentum):
     ):  # fmt: skip
         check_optimizer(optimizer)
         self.optimizer = optimizer
-        self.total_steps = _total(total_steps, epochs, steps_per_epoch)
+        self.total_steps = _count_steps(total_steps, epochs, steps_per_epoch)
         if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
             raise ArgumentError(f"OneCycleLR: pct_start is a float between 0 and 1, not {pct_start!r}")
         if anneal_strategy not in ("cos", "linear"):
             raise ArgumentError(f"OneCycleLR: anneal_strategy is 'cos' or 'linear', not {anneal_strategy!r}")
-        top = pct_start * self.total_steps - 1
+        last_rising_step = pct_start * self.total_steps - 1
         if three_phase:
-            plan = [(top, "initial_lr", "max_lr"), (2 * top, "max_lr", "initial_lr"),
-                    (self.total_steps - 1, "initial_lr", "min_lr")]  # fmt: skip
+            phases = [(last_rising_step, "initial_lr", "max_lr"), (2 * last_rising_step, "max_lr", "initial_lr"),
+                      (self.total_steps - 1, "initial_lr", "min_lr")]  # fmt: skip
         else:
-            plan = [(top, "initial_lr", "max_lr"), (self.total_steps - 1, "max_lr", "min_lr")]
-        opposite = {"initial_lr": "max_momentum", "max_lr": "base_momentum", "min_lr": "max_momentum"}
+            phases = [(last_rising_step, "initial_lr", "max_lr"), (self.total_steps - 1, "max_lr", "min_lr")]
+        momentum_of_rate = {"initial_lr": "max_momentum", "max_lr": "base_momentum", "min_lr": "max_momentum"}
         self._schedule_phases: list[dict[str, Any]] = [
-            {"end_step": end, "start_lr": a, "end_lr": b, "start_momentum": opposite[a], "end_momentum": opposite[b]}
-            for end, a, b in plan
+            {
+                "end_step": end_step,
+                "start_lr": start_rate,
+                "end_lr": end_rate,
+                "start_momentum": momentum_of_rate[start_rate],
+                "end_momentum": momentum_of_rate[end_rate],
+            }
+            for end_step, start_rate, end_rate in phases
         ]
         self._anneal_func_type = anneal_strategy
-        highest = per_group("OneCycleLR", optimizer, "max_lr", max_lr)
+        max_lrs = broadcast_to_groups("OneCycleLR", optimizer, "max_lr", max_lr)
         if last_epoch == -1:
-            for group, high in zip(optimizer.param_groups, highest, strict=True):
-                group["initial_lr"], group["max_lr"] = high / div_factor, high
+            for group, group_max_lr in zip(optimizer.param_groups, max_lrs, strict=True):
+                group["initial_lr"], group["max_lr"] = group_max_lr / div_factor, group_max_lr
                 group["min_lr"] = group["initial_lr"] / final_div_factor
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self._begin_momentum(optimizer, base_momentum, max_momentum, last_epoch)
+            self._init_momentum(optimizer, base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
 
-    def _between(self, start: float, end: float, part: float) -> float:
+    def _anneal(self, start: float, end: float, fraction: float) -> float:
         if self._anneal_func_type == "linear":
-            return (end - start) * part + start
-        return end + (start - end) / 2 * (math.cos(math.pi * part) + 1)
+            return (end - start) * fraction + start
+        return end + (start - end) / 2 * (math.cos(math.pi * fraction) + 1)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         step = self.last_epoch
         if step > self.total_steps:
             raise ArgumentError(f"OneCycleLR: step {step} of {self.total_steps}: the cycle is over")
-        begin = 0.0
+        phase_start = 0.0
         for phase in self._schedule_phases:
-            end = phase["end_step"]
-            if step <= end or phase is self._schedule_phases[-1]:
+            phase_end = phase["end_step"]
+            if step <= phase_end or phase is self._schedule_phases[-1]:
                 break
-            begin = end
-        part = (step - begin) / (end - begin)
+            phase_start = phase_end
+        phase_fraction = (step - phase_start) / (phase_end - phase_start)
         rates = []
         for group in self.optimizer.param_groups:
-            rates.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], part))
+            rates.append(self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], phase_fraction))
             if self.cycle_momentum:
-                start, goal = group[phase["start_momentum"]], group[phase["end_momentum"]]
-                self._put_momentum(group, self._between(start, goal, part))
+                start_momentum, end_momentum = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                self._set_momentum(group, self._anneal(start_momentum, end_momentum, phase_fraction))
         return rates
 
 
-def _total(total: Any, epochs: Any, each: Any) -> int:
-    """All steps of a cycle. Raises `ArgumentError` for numbers that are none."""
-    given = {"total_steps": total} if total is not None else {"epochs": epochs, "steps_per_epoch": each}
-    if None in given.values():
+def _count_steps(total_steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
+    """Return the number of steps of the cycle. Raise `ArgumentError` if an argument is missing or not positive."""
+    factors = (
+        {"total_steps": total_steps}
+        if total_steps is not None
+        else {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+    )
+    if None in factors.values():
         raise ArgumentError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
-    for name, value in given.items():
+    for name, value in factors.items():
         if not isinstance(value, int) or value <= 0:
             raise ArgumentError(f"OneCycleLR: {name} is an integer above 0, not {value!r}")
-    return math.prod(given.values())
+    return math.prod(factors.values())

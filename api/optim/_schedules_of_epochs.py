@@ -1,4 +1,7 @@
-"""Schedules whose rate depends on the epoch, and on the rate of the one before."""
+"""Schedules whose rate depends on the epoch and on the rate of the previous epoch.
+
+Each class states the rate at epoch t. "Epoch" means one call of `step()`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..runtime.errors import ArgumentError
-from ._schedules import LRScheduler, lambdas_of, restore_callable, saved_callable
+from ._schedules import LRScheduler, lambdas_per_group, restore_callable, saved_callable
 from .optimizer import Optimizer
 
 __all__ = [
@@ -20,15 +23,17 @@ __all__ = [
 Lambda = Callable[[int], float]
 
 
-class _Lambdas(LRScheduler):
-    """Schedules by functions of the epoch: one for all groups, or one a group. Functions are not saved; callable
-    objects are, by their attributes."""
+class _LambdaScheduler(LRScheduler):
+    """A schedule by user functions of the epoch: one for all groups, or a list with one per group.
+
+    Plain functions are not saved in a state_dict; of callable objects, the attributes are saved.
+    """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Lambda | list[Lambda], last_epoch: int = -1):
-        self.lr_lambdas = lambdas_of(type(self).__name__, optimizer, lr_lambda)
-        for each in self.lr_lambdas:
-            if not callable(each):
-                raise ArgumentError(f"{type(self).__name__}: lr_lambda is a function, not {type(each).__name__}")
+        self.lr_lambdas = lambdas_per_group(type(self).__name__, optimizer, lr_lambda)
+        for function in self.lr_lambdas:
+            if not callable(function):
+                raise ArgumentError(f"{type(self).__name__}: lr_lambda is a function, not {type(function).__name__}")
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
@@ -40,27 +45,46 @@ class _Lambdas(LRScheduler):
             restore_callable(function, saved)
 
 
-class LambdaLR(_Lambdas):
-    """The first rate times `lr_lambda(epoch)`."""
+class LambdaLR(_LambdaScheduler):
+    """Set the rate to `initial_lr * lr_lambda(epoch)`.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        lr_lambda: Function of the epoch, or a list with one function per group.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
 
-class MultiplicativeLR(_Lambdas):
-    """The rate of the epoch before times `lr_lambda(epoch)`."""
+class MultiplicativeLR(_LambdaScheduler):
+    """Multiply the rate by `lr_lambda(epoch)` every epoch.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        lr_lambda: Function of the epoch, or a list with one function per group.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         if self._is_initial:
-            return self.rates()
+            return self.current_rates()
         groups = self.optimizer.param_groups
         return [group["lr"] * f(self.last_epoch) for group, f in zip(groups, self.lr_lambdas, strict=True)]
 
 
 class StepLR(LRScheduler):
-    """Times gamma every `step_size` epochs."""
+    """Multiply the rate by `gamma` every `step_size` epochs.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        step_size: Epochs between two changes.
+        gamma: Factor of each change.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
         self.step_size = step_size
@@ -68,16 +92,23 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
-        due = self.last_epoch != 0 and self.last_epoch % self.step_size == 0
-        return self.times(self.gamma) if due else self.rates()
+        self._warn_outside_step()
+        is_step_epoch = self.last_epoch != 0 and self.last_epoch % self.step_size == 0
+        return self.scaled_rates(self.gamma) if is_step_epoch else self.current_rates()
 
     def _get_closed_form_lr(self) -> list[Any]:
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
 
 
 class MultiStepLR(LRScheduler):
-    """Times gamma at each of the epochs `milestones`; as often as an epoch is there."""
+    """Multiply the rate by `gamma` at each milestone.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        milestones: Epochs at which the rate changes. An epoch that is listed twice counts twice.
+        gamma: Factor of each change.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1):
         self.milestones = Counter(milestones)
@@ -85,32 +116,45 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
-        often = self.milestones.get(self.last_epoch, 0)
-        return self.times(self.gamma**often) if often else self.rates()
+        self._warn_outside_step()
+        repeats = self.milestones.get(self.last_epoch, 0)
+        return self.scaled_rates(self.gamma**repeats) if repeats else self.current_rates()
 
     def _get_closed_form_lr(self) -> list[Any]:
-        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
-        return [base * self.gamma**passed for base in self.base_lrs]
+        milestones_passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        return [base * self.gamma**milestones_passed for base in self.base_lrs]
 
 
 class ExponentialLR(LRScheduler):
-    """Times gamma every epoch."""
+    """Multiply the rate by `gamma` every epoch.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        gamma: Factor per epoch.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
-        return self.rates() if self._is_initial else self.times(self.gamma)
+        self._warn_outside_step()
+        return self.current_rates() if self._is_initial else self.scaled_rates(self.gamma)
 
     def _get_closed_form_lr(self) -> list[Any]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
-    """Times `factor` until epoch `total_iters`."""
+    """Multiply the rate by `factor` until epoch `total_iters`, then return to the full rate.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        factor: Factor of the rate, 0 to 1.
+        total_iters: Epochs with the reduced rate.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
         if not 0 <= factor <= 1:
@@ -120,10 +164,10 @@ class ConstantLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         if self.last_epoch == 0:
-            return self.times(self.factor)
-        return self.times(1.0 / self.factor) if self.last_epoch == self.total_iters else self.rates()
+            return self.scaled_rates(self.factor)
+        return self.scaled_rates(1.0 / self.factor) if self.last_epoch == self.total_iters else self.current_rates()
 
     def _get_closed_form_lr(self) -> list[Any]:
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
@@ -131,7 +175,15 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """From start_factor to end_factor of the first rate, along a line of `total_iters` epochs."""
+    """Change the rate linearly from `start_factor` to `end_factor` times `initial_lr`.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        start_factor: Factor of the first rate, above 0 and at most 1.
+        end_factor: Factor of the last rate, 0 to 1.
+        total_iters: Epochs of the change.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
@@ -147,13 +199,13 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         if self.last_epoch == 0:
-            return self.times(self.start_factor)
+            return self.scaled_rates(self.start_factor)
         if self._is_initial or self.last_epoch > self.total_iters:
-            return self.rates()
+            return self.current_rates()
         rise = self.end_factor - self.start_factor
-        return self.times(1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise))
+        return self.scaled_rates(1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise))
 
     def _get_closed_form_lr(self) -> list[Any]:
         rise = (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch) / self.total_iters
@@ -161,7 +213,14 @@ class LinearLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The first rate times (1 - epoch / total_iters) ** power."""
+    """Decay the rate to 0: `initial_lr * (1 - epoch / total_iters) ** power`.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        total_iters: Epochs until the rate is 0.
+        power: Exponent.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
         self.total_iters = total_iters
@@ -169,20 +228,31 @@ class PolynomialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         if self._is_initial or self.last_epoch > self.total_iters:
-            return self.rates()
-        left, before = (1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1))
-        return self.times((left / before) ** self.power)
+            return self.current_rates()
+        remaining, previous_remaining = (
+            1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1)
+        )
+        return self.scaled_rates((remaining / previous_remaining) ** self.power)
 
     def _get_closed_form_lr(self) -> list[Any]:
-        left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
-        return [base * left**self.power for base in self.base_lrs]
+        remaining = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * remaining**self.power for base in self.base_lrs]
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the first rate to eta_min in T_max epochs, and back in as many (Loshchilov and Hutter 2017,
-    equation 5, without restarts)."""
+    """Anneal the rate along half a cosine to `eta_min` in `T_max` epochs, and back in as many.
+
+    `lr = eta_min + (initial_lr - eta_min) * (1 + cos(pi * epoch / T_max)) / 2`; equation 5 of Loshchilov and Hutter
+    2017 (SGDR, arXiv 1608.03983), without restarts.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        T_max: Epochs from the first rate to `eta_min`.
+        eta_min: Lowest rate.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
         self.T_max = T_max
@@ -190,19 +260,21 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         if self._is_initial:
-            return self.rates()
+            return self.current_rates()
         if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
         groups = self.optimizer.param_groups
-        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the rate before was eta_min: no ratio to it
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the last rate was eta_min: no ratio exists
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
             return [
                 group["lr"] + (base - self.eta_min) * rise for base, group in zip(self.base_lrs, groups, strict=True)
             ]
-        now, before = (1 + math.cos(math.pi * e / self.T_max) for e in (self.last_epoch, self.last_epoch - 1))
-        return [now / before * (group["lr"] - self.eta_min) + self.eta_min for group in groups]
+        height, previous_height = (
+            1 + math.cos(math.pi * epoch / self.T_max) for epoch in (self.last_epoch, self.last_epoch - 1)
+        )
+        return [height / previous_height * (group["lr"] - self.eta_min) + self.eta_min for group in groups]
 
     def _get_closed_form_lr(self) -> list[Any]:
         height = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
@@ -210,8 +282,18 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine from the first rate to eta_min in T_0 epochs, then again from the first rate in T_mult times as
-    many, and so on (SGDR: Loshchilov and Hutter 2017). `step` takes fractions of epochs."""
+    """Anneal the rate along half a cosine to `eta_min`, then restart at the first rate (Loshchilov and Hutter 2017,
+    SGDR, arXiv 1608.03983).
+
+    `step` accepts fractions of epochs, so that the rate can change every batch.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        T_0: Epochs of the first cycle.
+        T_mult: Each cycle is this many times as long as the one before.
+        eta_min: Lowest rate.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
@@ -229,12 +311,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._asked()
+        self._warn_outside_step()
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Go to the next epoch, or to `epoch`, which may be a fraction: epoch + batch / batches."""
+        """Advance by one epoch, or go to `epoch`, which may be a fraction such as `epoch + batch / num_batches`."""
         if epoch is None and self.last_epoch >= 0:
             epoch = self.last_epoch + 1
             self.T_cur += 1
@@ -243,17 +325,17 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_i *= self.T_mult
         else:
             epoch = 0 if epoch is None else epoch
-            self._find(epoch)
+            self._locate_cycle(epoch)
         self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
         try:
             rates = self.get_lr()
         finally:
             self._get_lr_called_within_step = False
-        self._put(rates)
+        self._set_rates(rates)
 
-    def _find(self, epoch: float) -> None:
-        """The cycle that `epoch` is in, and where."""
+    def _locate_cycle(self, epoch: float) -> None:
+        """Set the length of the cycle that contains `epoch`, and the position within it."""
         if epoch < 0:
             raise ArgumentError(f"CosineAnnealingWarmRestarts: an epoch is not negative, got {epoch}")
         if epoch < self.T_0:

@@ -1,4 +1,4 @@
-"""Schedules made of others: one after the other, or all at once; and the one that waits for a measure to get worse."""
+"""Schedules that combine other schedules, and `ReduceLROnPlateau`, which reacts to a validation metric."""
 
 from __future__ import annotations
 
@@ -9,49 +9,63 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runtime.errors import ArgumentError, DomainError
-from ._options import number
-from ._schedules import EPOCH, LRScheduler, check_optimizer, per_group, put, values_of
+from ._options import to_float
+from ._schedules import (
+    EPOCH_DEPRECATION_WARNING,
+    LRScheduler,
+    broadcast_to_groups,
+    check_optimizer,
+    group_values,
+    set_group_option,
+)
 from .optimizer import Optimizer
 
 __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 
 
-class _Several(LRScheduler):
-    """Schedules of other schedules, whose states are saved in a list."""
+class _CompositeScheduler(LRScheduler):
+    """A schedule that runs other schedules and saves their states in a list."""
 
     _schedulers: Sequence[LRScheduler]
 
-    def _check(self, schedulers: Sequence[Any], optimizer: Any) -> None:
+    def _check_schedulers(self, schedulers: Sequence[Any], optimizer: Any) -> None:
         title = type(self).__name__
-        for position, each in enumerate(schedulers):
-            if not hasattr(each, "optimizer"):
-                raise ArgumentError(f"{title}: number {position} is a {type(each).__name__}, and no schedule")
-            if isinstance(each, ReduceLROnPlateau):
-                raise ArgumentError(f"{title}: ReduceLROnPlateau (number {position}) needs a measure in each step")
-            if each.optimizer is not optimizer:
-                raise ArgumentError(f"{title}: number {position} is of another optimizer")
+        for position, scheduler in enumerate(schedulers):
+            if not hasattr(scheduler, "optimizer"):
+                raise ArgumentError(f"{title}: schedulers[{position}] is a {type(scheduler).__name__}, not a schedule")
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ArgumentError(f"{title}: schedulers[{position}], ReduceLROnPlateau, needs a metric in each step")
+            if scheduler.optimizer is not optimizer:
+                raise ArgumentError(f"{title}: schedulers[{position}] belongs to another optimizer")
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer, with the schedules' own states in a list."""
-        found = {name: value for name, value in vars(self).items() if name not in ("optimizer", "_schedulers")}
-        return {**found, "_schedulers": [each.state_dict() for each in self._schedulers]}
+        """Return all attributes except the optimizer, with a list of the schedules' own states."""
+        own_state = {name: value for name, value in vars(self).items() if name not in ("optimizer", "_schedulers")}
+        return {**own_state, "_schedulers": [scheduler.state_dict() for scheduler in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Restore what `state_dict` returned."""
         vars(self).update({name: value for name, value in state_dict.items() if name != "_schedulers"})
-        for each, saved in zip(self._schedulers, state_dict["_schedulers"], strict=True):
-            each.load_state_dict(saved)
+        for scheduler, saved in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(saved)
 
 
-class SequentialLR(_Several):
-    """One schedule after the other: the next takes over, from its own epoch 0, in each of the epochs `milestones`."""
+class SequentialLR(_CompositeScheduler):
+    """Run schedules one after the other. At each milestone the next one takes over, from its own epoch 0.
+
+    Args:
+        optimizer: The optimizer that all schedules belong to.
+        schedulers: The schedules, in order.
+        milestones: Epochs at which the next schedule begins, one fewer than schedules.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
     ):  # fmt: skip
         if not schedulers:
             raise ArgumentError("SequentialLR: got no schedules")
-        self._check(schedulers, optimizer)
+        self._check_schedulers(schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ArgumentError(
                 f"SequentialLR: {len(schedulers)} schedules meet in {len(schedulers) - 1} milestones, not "
@@ -61,59 +75,73 @@ class SequentialLR(_Several):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        for group in optimizer.param_groups:  # every schedule took its first step when it was made
-            put(group, "lr", group["initial_lr"])
+        for group in optimizer.param_groups:  # each schedule's constructor took its first step
+            set_group_option(group, "lr", group["initial_lr"])
         self.recursive_undo()
-        first = schedulers[bisect_right(milestones, 0)]
-        first._initial_step()
-        self._last_lr = first.get_last_lr()
+        first_scheduler = schedulers[bisect_right(milestones, 0)]
+        first_scheduler._initial_step()
+        self._last_lr = first_scheduler.get_last_lr()
 
     def recursive_undo(self, sched: Any = None) -> None:
-        """Take the last step of all schedules (or of `sched`) back, as far as epochs are counted."""
+        """Take back the epoch count of the last step, in all schedules or in `sched`."""
         sched = self if sched is None else sched
         if hasattr(sched, "_schedulers"):
-            for each in sched._schedulers:
-                self.recursive_undo(each)
+            for scheduler in sched._schedulers:
+                self.recursive_undo(scheduler)
         elif hasattr(sched, "last_epoch"):
             sched.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]
-        """Go to the next epoch."""
+        """Advance by one epoch."""
         self.last_epoch += 1
-        turn = bisect_right(self._milestones, self.last_epoch)
-        now = self._schedulers[turn]
-        if turn > 0 and self._milestones[turn - 1] == self.last_epoch:
-            now._update_lr(0)
+        index = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[index]
+        if index > 0 and self._milestones[index - 1] == self.last_epoch:
+            scheduler._update_lr(0)
         else:
-            now.step()
-        self._last_lr = now.get_last_lr()
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
 
 
-class ChainedScheduler(_Several):
-    """Schedules that all take a step in each epoch, each from the rate that the one before has left."""
+class ChainedScheduler(_CompositeScheduler):
+    """Run several schedules in every epoch, each starting from the rate that the previous one set.
+
+    Args:
+        schedulers: Schedules of one optimizer, in order.
+        optimizer: That optimizer; None takes it from the first schedule.
+    """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
         if not schedulers:
             raise ArgumentError("ChainedScheduler: got no schedules")
         optimizer = optimizer or getattr(schedulers[0], "optimizer", None)
-        self._check(schedulers, optimizer)
+        self._check_schedulers(schedulers, optimizer)
         self._schedulers = schedulers
         self.optimizer = optimizer  # type: ignore[assignment]
-        self._last_lr = self.rates()
+        self._last_lr = self.current_rates()
 
     def step(self) -> None:  # type: ignore[override]
-        """Go to the next epoch."""
-        for each in self._schedulers:
-            each.step()
-        self._last_lr = self.rates()
+        """Advance all schedules by one epoch."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = self.current_rates()
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` whenever a measure has not improved for more than `patience` epochs; call `step(measure)`.
+    """Multiply the rate by `factor` when a metric has not improved for more than `patience` epochs.
 
-    mode: whether the measure is to fall ("min") or rise ("max"). threshold: by how much it must, as a share of the best
-    so far (threshold_mode "rel") or as it is ("abs"). cooldown: epochs after a change that do not count. min_lr: where
-    it ends, for all groups or a list. eps: smaller changes are not made.
+    Call `step(metric)` once an epoch.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        mode: `"min"` if the metric should fall, `"max"` if it should rise.
+        factor: Factor of a reduction, below 1.
+        patience: Epochs without improvement that are tolerated.
+        threshold: Smallest change that counts as an improvement.
+        threshold_mode: `"rel"`: `threshold` is a fraction of the best metric; `"abs"`: it is a difference.
+        cooldown: Epochs after a reduction that are not counted as bad.
+        min_lr: Lower bound of the rate; one number, or a list with one per group.
+        eps: Smallest change of the rate; smaller reductions are skipped.
     """
 
     def __init__(
@@ -126,12 +154,12 @@ class ReduceLROnPlateau(LRScheduler):
         self.factor = factor
         self.optimizer = optimizer
         self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
-        self.min_lrs = per_group("ReduceLROnPlateau", optimizer, "min_lr", min_lr)
+        self.min_lrs = broadcast_to_groups("ReduceLROnPlateau", optimizer, "min_lr", min_lr)
         self.patience = patience
         self.cooldown = cooldown
         self.eps = eps
         self.last_epoch = 0
-        self._last_lr = values_of(optimizer, "lr")
+        self._last_lr = group_values(optimizer, "lr")
         self._init_is_better(mode, threshold, threshold_mode)
         self._reset()
 
@@ -146,14 +174,14 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold_mode = threshold_mode
 
     def _reset(self) -> None:
-        """Forget all measures."""
+        """Forget the metrics seen so far."""
         self.best = self.mode_worse
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether the rate was changed so lately that bad epochs do not count."""
+        """Whether the rate was reduced within the last `cooldown` epochs, so that bad epochs are not counted."""
         return self.cooldown_counter > 0
 
     def _is_better(self, value: float, best: float) -> bool:
@@ -163,13 +191,18 @@ class ReduceLROnPlateau(LRScheduler):
         return sign * value > sign * (best + sign * self.threshold)
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Take the measure of an epoch: a number or a tensor of one, for which the host waits."""
-        value = number(metrics)
+        """Record the metric of an epoch and reduce the rates if it has stopped improving.
+
+        Args:
+            metrics: A number, or a one-element tensor, for which the host waits.
+            epoch: Deprecated.
+        """
+        metric = to_float(metrics)
         if epoch is not None:
-            warnings.warn(EPOCH, UserWarning, stacklevel=2)
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self._is_better(value, self.best):
-            self.best, self.num_bad_epochs = value, 0
+        if self._is_better(metric, self.best):
+            self.best, self.num_bad_epochs = metric, 0
         else:
             self.num_bad_epochs += 1
         if self.in_cooldown:
@@ -178,7 +211,7 @@ class ReduceLROnPlateau(LRScheduler):
         if self.num_bad_epochs > self.patience:
             self._reduce_lr()
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-        self._last_lr = self.rates()
+        self._last_lr = self.current_rates()
 
     def _reduce_lr(self, epoch: int | None = None) -> None:
         groups = self.optimizer.param_groups
@@ -189,13 +222,13 @@ class ReduceLROnPlateau(LRScheduler):
                     f"{len(self.min_lrs)}: set min_lrs to a list of {len(groups)}"
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
-        for group, least in zip(groups, self.min_lrs, strict=True):
-            old = number(group["lr"])
-            new = max(old * self.factor, least)
-            if old - new > self.eps:
-                put(group, "lr", new)
+        for group, min_lr in zip(groups, self.min_lrs, strict=True):
+            old_lr = to_float(group["lr"])
+            new_lr = max(old_lr * self.factor, min_lr)
+            if old_lr - new_lr > self.eps:
+                set_group_option(group, "lr", new_lr)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Restore what `state_dict` returned."""
         super().load_state_dict(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)

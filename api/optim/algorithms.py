@@ -1,7 +1,8 @@
-"""Optimizers beside Adam's family: PyTorch's formulas, options, defaults and state.
+"""SGD, RMSprop, Adagrad, Adadelta, Rprop and ASGD, with PyTorch's formulas, options, defaults and state.
 
-`foreach`, `fused` and `capturable` are taken and change nothing: every update is one kernel for all parameters of a
-group. `differentiable=True` raises `NotSupported`.
+PyTorch's options that select an implementation apply to all optimizers here and in `adam`. `foreach`, `fused` and
+`capturable` are accepted and change nothing, because every update is one kernel for all parameters of a group.
+`differentiable=True` raises `NotSupported`. `maximize=True` ascends instead of descending.
 """
 
 from __future__ import annotations
@@ -11,19 +12,40 @@ from typing import Any
 
 from ..factories import full_like, zeros_like
 from ..runtime.errors import ArgumentError
-from ._options import check_modes, check_rate, not_negative, number, single
+from ._options import check_learning_rate, check_modes, check_not_negative, round_to_float32, to_float
 from .optimizer import Optimizer
 
 __all__ = ["ASGD", "SGD", "Adadelta", "Adagrad", "RMSprop", "Rprop"]
 
 
-def sign_of(group: dict[str, Any]) -> float:
-    """What gradients are multiplied with."""
+def gradient_sign(group: dict[str, Any]) -> float:
+    """Return -1 if the group maximizes, otherwise 1: the factor of its gradients."""
     return -1.0 if group["maximize"] else 1.0
 
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum (`buf = momentum * buf + (1 - dampening) * grad`), Nesterov's on request."""
+    """Stochastic gradient descent, optionally with momentum.
+
+    With gradient g (plus `weight_decay * param`):
+
+        buf    = momentum * buf + (1 - dampening) * g      # the first step sets buf = g
+        param -= lr * buf                                  # with nesterov: lr * (g + momentum * buf)
+
+    Nesterov momentum follows Sutskever et al. 2013, "On the importance of initialization and momentum in deep
+    learning".
+
+    Args:
+        params: Parameters or parameter groups.
+        lr: Learning rate; a number or a one-element tensor.
+        momentum: Momentum factor; 0 keeps no state.
+        dampening: Reduces the weight of the gradient in the momentum buffer.
+        weight_decay: L2 penalty.
+        nesterov: Use Nesterov momentum; needs `momentum > 0` and `dampening == 0`.
+        maximize: Ascend instead of descend.
+        foreach: Accepted for compatibility.
+        differentiable: Must be False.
+        fused: Accepted for compatibility.
+    """
 
     _counts = ()
 
@@ -32,8 +54,8 @@ class SGD(Optimizer):
         nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,
         fused: bool | None = None,
     ):  # fmt: skip
-        check_rate("SGD", lr)
-        not_negative("SGD", momentum=momentum, weight_decay=weight_decay)
+        check_learning_rate("SGD", lr)
+        check_not_negative("SGD", momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ArgumentError("SGD: nesterov needs momentum above 0 and no dampening")
         check_modes("SGD", differentiable=differentiable, foreach=foreach, fused=fused)
@@ -43,43 +65,59 @@ class SGD(Optimizer):
         })  # fmt: skip
 
     def _states(self, group: dict[str, Any], params: list[Any]) -> list[dict[str, Any]]:
-        return super()._states(group, params) if group["momentum"] else []  # without: no state, not even an empty one
+        return (
+            super()._states(group, params) if group["momentum"] else []
+        )  # without momentum, PyTorch stores no entry at all
 
-    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["momentum_buffer"] = None
 
-    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[float]:
-        """By what the gradient goes into the buffer: the first time it is the buffer."""
+    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[float]:
+        """Return the weight of the gradient in each momentum buffer: 1 in the first step, then `1 - dampening`."""
         if not states:
             return [0.0] * len(params)
-        found = [1.0 - number(group["dampening"])] * len(states)
+        gradient_weights = [1.0 - to_float(group["dampening"])] * len(states)
         if self._rehearsals:
-            new = [p for p, state in zip(params, states, strict=True) if state.get("momentum_buffer") is None]
-            self._provide(group, new, like=1)
+            uninitialized = [p for p, state in zip(params, states, strict=True) if state.get("momentum_buffer") is None]
+            self._reserve_state_memory(group, uninitialized, like=1)
         for i, state in enumerate(states):
             if state.get("momentum_buffer") is None:
                 state["momentum_buffer"] = zeros_like(params[i])
-                found[i] = 1.0
-        return found
+                gradient_weights[i] = 1.0
+        return gradient_weights
 
-    def numbers(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        lr, decay, sign = number(group["lr"]), number(group["weight_decay"]), sign_of(group)
+    def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        lr, decay, sign = to_float(group["lr"]), to_float(group["weight_decay"]), gradient_sign(group)
         if not group["momentum"]:
             return "sgd_step", (), (lr, decay, sign)
         name = "sgd_nesterov_step" if group["nesterov"] else "sgd_momentum_step"
-        return name, ("momentum_buffer",), (lr, number(group["momentum"]), key, decay, sign)
+        return name, ("momentum_buffer",), (lr, to_float(group["momentum"]), key, decay, sign)
 
 
 class RMSprop(Optimizer):
-    """Gradients divided by the root of their running mean square (Hinton 2012), or variance (Graves 2013)."""
+    """Divide the gradient by the root of its running mean square (Hinton 2012, lecture 6e), or of its running variance
+    if `centered` (Graves 2013, arXiv 1308.0850).
+
+        square_avg = alpha * square_avg + (1 - alpha) * g**2
+        param     -= lr * g / (sqrt(square_avg) + eps)
+
+    Args:
+        params: Parameters or parameter groups.
+        lr: Learning rate.
+        alpha: Decay rate of the running means.
+        eps: Added to the denominator.
+        weight_decay: L2 penalty.
+        momentum: Momentum factor of the scaled gradient.
+        centered: Subtract the squared running mean of the gradient, which gives its variance.
+    """
 
     def __init__(
         self, params: Iterable[Any], lr: Any = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
         momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: bool | None = None,
         maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
-        check_rate("RMSprop", lr)
-        not_negative("RMSprop", eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
+        check_learning_rate("RMSprop", lr)
+        check_not_negative("RMSprop", eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         check_modes("RMSprop", differentiable=differentiable)
         super().__init__(params, {
             "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
@@ -87,38 +125,50 @@ class RMSprop(Optimizer):
             "differentiable": differentiable,
         })  # fmt: skip
 
-    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["square_avg"] = 0.0, zeros_like(param)
         if group["momentum"] > 0:
             state["momentum_buffer"] = zeros_like(param)
         if group["centered"]:
             state["grad_avg"] = zeros_like(param)
 
-    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
-        super().advance(group, params, states)
+    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
-    def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        alpha, momentum = number(group["alpha"]), number(group["momentum"])
-        found: tuple[float, ...] = number(group["lr"]), alpha, 1 - alpha, number(group["eps"])
-        found += (number(group["weight_decay"]), sign_of(group), *([momentum] if momentum > 0 else []))
+    def kernel_arguments(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        alpha, momentum = to_float(group["alpha"]), to_float(group["momentum"])
+        scalars: tuple[float, ...] = to_float(group["lr"]), alpha, 1 - alpha, to_float(group["eps"])
+        scalars += (to_float(group["weight_decay"]), gradient_sign(group), *([momentum] if momentum > 0 else []))
         buffer = ("momentum_buffer",) if momentum > 0 else ()
         if group["centered"]:
             name = "rmsprop_centred_momentum_step" if momentum > 0 else "rmsprop_centred_step"
-            return name, ("square_avg", "grad_avg", *buffer), found
-        return ("rmsprop_momentum_step" if momentum > 0 else "rmsprop_step"), ("square_avg", *buffer), found
+            return name, ("square_avg", "grad_avg", *buffer), scalars
+        return ("rmsprop_momentum_step" if momentum > 0 else "rmsprop_step"), ("square_avg", *buffer), scalars
 
 
 class Adagrad(Optimizer):
-    """Gradients divided by the root of the sum of all their squares so far (Duchi et al. 2011)."""
+    """Divide the gradient by the root of the sum of all its squares (Duchi et al. 2011).
+
+        sum   += g**2
+        param -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(sum) + eps)
+
+    Args:
+        params: Parameters or parameter groups.
+        lr: Learning rate.
+        lr_decay: Decay of the learning rate per step.
+        weight_decay: L2 penalty.
+        initial_accumulator_value: First value of `sum`.
+        eps: Added to the denominator.
+    """
 
     def __init__(
         self, params: Iterable[Any], lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
         initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,
         maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
     ):  # fmt: skip
-        check_rate("Adagrad", lr)
-        not_negative("Adagrad", lr_decay=lr_decay, weight_decay=weight_decay, eps=eps,
+        check_learning_rate("Adagrad", lr)
+        check_not_negative("Adagrad", lr_decay=lr_decay, weight_decay=weight_decay, eps=eps,
                      initial_accumulator_value=initial_accumulator_value)  # fmt: skip
         check_modes("Adagrad", differentiable=differentiable, foreach=foreach, fused=fused)
         super().__init__(params, {
@@ -128,61 +178,89 @@ class Adagrad(Optimizer):
         })  # fmt: skip
         for group in self.param_groups:
             for param in group["params"]:
-                self.start(param, self.state[param], group)
+                self.init_state(param, self.state[param], group)
 
     def share_memory(self) -> None:
-        """Put the state's tensors into memory that processes share."""
+        """Move the state tensors to memory that processes share."""
         for state in self.state.values():
             state["sum"].share_memory_()
 
-    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["sum"] = 0.0, full_like(param, float(self.defaults["initial_accumulator_value"]))
 
-    def numbers(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        lr = number(group["lr"]) / (1 + (key - 1) * number(group["lr_decay"]))
-        return "adagrad_step", ("sum",), (lr, number(group["eps"]), number(group["weight_decay"]), sign_of(group))
+    def kernel_arguments(self, group: dict[str, Any], key: float) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        lr = to_float(group["lr"]) / (1 + (key - 1) * to_float(group["lr_decay"]))
+        return (
+            "adagrad_step",
+            ("sum",),
+            (lr, to_float(group["eps"]), to_float(group["weight_decay"]), gradient_sign(group)),
+        )
 
 
 class Adadelta(Optimizer):
-    """Steps in proportion to the running size of steps over that of gradients (Zeiler 2012)."""
+    """Scale the gradient by the ratio of the running RMS of updates and of gradients (Zeiler 2012, arXiv 1212.5701).
+
+    Args:
+        params: Parameters or parameter groups.
+        lr: Factor of the update.
+        rho: Decay rate of the running mean squares, 0 to 1.
+        eps: Added to both mean squares.
+        weight_decay: L2 penalty.
+    """
 
     def __init__(
         self, params: Iterable[Any], lr: Any = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
         foreach: bool | None = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
-        check_rate("Adadelta", lr)
+        check_learning_rate("Adadelta", lr)
         if not 0 <= rho <= 1:
             raise ArgumentError(f"Adadelta: rho lies between 0 and 1, not {rho}")
-        not_negative("Adadelta", eps=eps, weight_decay=weight_decay)
+        check_not_negative("Adadelta", eps=eps, weight_decay=weight_decay)
         check_modes("Adadelta", differentiable=differentiable)
         super().__init__(params, {
             "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
         })  # fmt: skip
 
-    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["square_avg"], state["acc_delta"] = 0.0, zeros_like(param), zeros_like(param)
 
-    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
-        super().advance(group, params, states)
+    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
-    def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        rho = number(group["rho"])
-        found = number(group["lr"]), rho, 1 - rho, number(group["eps"]), number(group["weight_decay"]), sign_of(group)
-        return "adadelta_step", ("square_avg", "acc_delta"), found
+    def kernel_arguments(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        rho = to_float(group["rho"])
+        scalars = (
+            to_float(group["lr"]),
+            rho,
+            1 - rho,
+            to_float(group["eps"]),
+            to_float(group["weight_decay"]),
+            gradient_sign(group),
+        )
+        return "adadelta_step", ("square_avg", "acc_delta"), scalars
 
 
 class Rprop(Optimizer):
-    """Steps by the gradient's sign, whose sizes grow by etas[1] while it stays and shrink by etas[0] where it changes
-    (Riedmiller and Braun 1993); where it changed, the element waits for a step (Igel and Hüsken 2000, iRprop-)."""
+    """Resilient backpropagation: step sizes that depend on the gradient's sign only (Riedmiller and Braun 1993).
+
+    An element's step size grows by `etas[1]` while the sign of its gradient stays, and shrinks by `etas[0]` when the
+    sign changes. After a change the element skips one update (iRprop-, Igel and Hüsken 2000).
+
+    Args:
+        params: Parameters or parameter groups.
+        lr: First step size of every element.
+        etas: Factors (below 1, above 1) of the step size.
+        step_sizes: Smallest and largest step size.
+    """
 
     def __init__(
         self, params: Iterable[Any], lr: Any = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: bool | None = None,
         maximize: bool = False, differentiable: bool = False,
     ):  # fmt: skip
-        check_rate("Rprop", lr)
+        check_learning_rate("Rprop", lr)
         if not 0 < etas[0] < 1 < etas[1]:
             raise ArgumentError(f"Rprop: etas lie below 1 and above 1, not {etas}")
         check_modes("Rprop", differentiable=differentiable)
@@ -191,22 +269,32 @@ class Rprop(Optimizer):
             "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"], state["prev"] = 0.0, zeros_like(param)
-        state["step_size"] = full_like(param, number(group["lr"]))
+        state["step_size"] = full_like(param, to_float(group["lr"]))
 
-    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
-        super().advance(group, params, states)
+    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        super().count_step(group, params, states)
         return [None] * len(states)  # the same in every step
 
-    def numbers(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        found = *map(number, group["etas"]), *map(number, group["step_sizes"]), sign_of(group)
-        return "rprop_step", ("prev", "step_size"), found
+    def kernel_arguments(self, group: dict[str, Any], key: None) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        scalars = *map(to_float, group["etas"]), *map(to_float, group["step_sizes"]), gradient_sign(group)
+        return "rprop_step", ("prev", "step_size"), scalars
 
 
 class ASGD(Optimizer):
-    """Gradient descent that also keeps the average of the parameters (`ax` in the state) from step t0 on
-    (Polyak and Juditsky 1992)."""
+    """Averaged stochastic gradient descent (Polyak and Juditsky 1992).
+
+    The state entry `ax` is the average of the parameter over the steps from `t0` on.
+
+    Args:
+        params: Parameters or parameter groups.
+        lr: Learning rate.
+        lambd: Decay of the parameter, and of the step size `eta = lr / (1 + lambd * lr * t) ** alpha`.
+        alpha: Exponent in the step size.
+        t0: Step at which averaging begins.
+        weight_decay: L2 penalty.
+    """
 
     _counts = ("step", "eta", "mu")
 
@@ -215,28 +303,28 @@ class ASGD(Optimizer):
         weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ):  # fmt: skip
-        check_rate("ASGD", lr)
-        not_negative("ASGD", weight_decay=weight_decay)
+        check_learning_rate("ASGD", lr)
+        check_not_negative("ASGD", weight_decay=weight_decay)
         check_modes("ASGD", differentiable=differentiable)
         super().__init__(params, {
             "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        state.update(step=0.0, eta=single(number(group["lr"])), mu=1.0, ax=zeros_like(param))
+    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state.update(step=0.0, eta=round_to_float32(to_float(group["lr"])), mu=1.0, ax=zeros_like(param))
 
-    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
-        found = [(state["eta"], state["mu"]) for state in states]
-        lr = number(group["lr"])
-        for state, step in zip(states, super().advance(group, params, states), strict=True):
-            state["eta"] = single(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
-            state["mu"] = single(1 / max(1, step - group["t0"]))
-        return found
+    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        keys = [(state["eta"], state["mu"]) for state in states]
+        lr = to_float(group["lr"])
+        for state, step in zip(states, super().count_step(group, params, states), strict=True):
+            state["eta"] = round_to_float32(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
+            state["mu"] = round_to_float32(1 / max(1, step - group["t0"]))
+        return keys
 
-    def numbers(
+    def kernel_arguments(
         self, group: dict[str, Any], key: tuple[float, float]
     ) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         eta, mu = key
-        decay = 1 - number(group["lambd"]) * eta
-        return "asgd_step", ("ax",), (eta, decay, mu, number(group["weight_decay"]), sign_of(group))
+        decay = 1 - to_float(group["lambd"]) * eta
+        return "asgd_step", ("ax",), (eta, decay, mu, to_float(group["weight_decay"]), gradient_sign(group))

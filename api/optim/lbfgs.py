@@ -1,4 +1,4 @@
-"""L-BFGS: a quasi-Newton method whose closure is called many times a step."""
+"""L-BFGS, a quasi-Newton method that calls its closure several times a step."""
 
 from __future__ import annotations
 
@@ -11,22 +11,34 @@ from ..factories import zeros
 from ..joining import cat
 from ..runtime.errors import ArgumentError, DomainError
 from ..runtime.tensor import Tensor
-from ._options import check_rate, number
+from ._options import check_learning_rate, to_float
 from .line_search import strong_wolfe
 from .optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
-_LEAST_CURVATURE = 1e-10  # below, a pair of steps says nothing of the Hessian
+_MIN_CURVATURE = 1e-10  # below this, a pair (step, gradient change) carries no curvature information
 
 
 class LBFGS(Optimizer):
-    """Steps along the gradient times an approximation of the inverse Hessian, made of the last `history_size` steps
-    (Nocedal and Wright 2006, algorithms 7.4 and 7.5).
+    """Limited-memory BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and 7.5).
 
-    `step(closure)` calls the closure, which computes loss and gradients, up to `max_eval` times for up to `max_iter`
-    directions. line_search_fn: None (steps of length lr) or "strong_wolfe". There is one parameter group. The host
-    waits for the loss and for products along each direction.
+    The direction is the gradient times an approximation of the inverse Hessian, built from the last `history_size`
+    steps. `step(closure)` needs a closure that computes the loss and its gradients. The host waits for the loss and for
+    the dot products of each iteration.
+
+    Args:
+        params: Parameters; L-BFGS supports one parameter group.
+        lr: Step length along the direction.
+        max_iter: Directions per call of `step`.
+        max_eval: Closure calls per call of `step`; None means `max_iter * 5 // 4`.
+        tolerance_grad: Stop if no gradient element is larger.
+        tolerance_change: Stop if the loss or all parameters change by less.
+        history_size: Steps in the approximation. Each needs two vectors of all parameters' size.
+        line_search_fn: None for a fixed step length, or `"strong_wolfe"`.
+
+    Raises:
+        ArgumentError: For more than one parameter group.
     """
 
     def __init__(
@@ -34,36 +46,43 @@ class LBFGS(Optimizer):
         tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9, history_size: int = 100,
         line_search_fn: str | None = None,
     ):  # fmt: skip
-        check_rate("LBFGS", lr)
+        check_learning_rate("LBFGS", lr)
         super().__init__(params, {
             "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
             "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
             "line_search_fn": line_search_fn,
         })  # fmt: skip
         if len(self.param_groups) != 1:
-            raise ArgumentError("LBFGS: takes one parameter group: its options cannot differ by parameter")
+            raise ArgumentError("LBFGS: takes one parameter group, because its options cannot differ by parameter")
         self._params = self.param_groups[0]["params"]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_params": self._params}
 
-    def _gradient(self) -> Tensor:
-        """All gradients in one row."""
+    def _flat_gradient(self) -> Tensor:
+        """Return all gradients concatenated into one vector, with zeros for missing ones."""
         rows = []
         for p in self._params:
             grad = p.extra.grad if p.extra is not None else None
             rows.append(zeros(p.meta.numel, dtype=p.dtype, device=p.device) if grad is None else grad.reshape(-1))
         return cat(rows, 0)  # type: ignore[no-any-return]
 
-    def _go(self, length: float, direction: Tensor) -> None:
-        at = 0
+    def _move_params(self, length: float, direction: Tensor) -> None:
+        offset = 0
         for p in self._params:
             size = p.meta.numel
-            p.add_(direction[at : at + size].reshape(p.shape), alpha=length)
-            at += size
+            p.add_(direction[offset : offset + size].reshape(p.shape), alpha=length)
+            offset += size
 
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """Minimise from where the parameters are; the loss that `closure` gave there."""
+        """Minimize the loss, starting from the current parameters.
+
+        Args:
+            closure: Function that clears the gradients, computes the loss, calls backward, and returns the loss.
+
+        Returns:
+            The loss at the starting point.
+        """
         with no_grad():
             return self._minimise(enable_grad()(closure))
 
@@ -74,92 +93,96 @@ class LBFGS(Optimizer):
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
-        first = closure()
-        loss = number(first)
+        initial_loss = closure()
+        loss = to_float(initial_loss)
         calls = 1
         state["func_evals"] += 1
-        grad = self._gradient()
-        if _largest(grad) <= group["tolerance_grad"]:
-            return first
+        grad = self._flat_gradient()
+        if _max_abs(grad) <= group["tolerance_grad"]:
+            return initial_loss
         for count in range(1, group["max_iter"] + 1):
             state["n_iter"] += 1
-            self._direction(state, grad, group["history_size"])
-            before, state["prev_loss"] = loss, loss
+            self._update_direction(state, grad, group["history_size"])
+            previous_loss, state["prev_loss"] = loss, loss
             direction = state["d"]
-            lr = number(group["lr"])
-            state["t"] = min(1.0, 1.0 / number(grad.abs().sum())) * lr if state["n_iter"] == 1 else lr
-            slope = number((grad * direction).sum())
+            lr = to_float(group["lr"])
+            state["t"] = min(1.0, 1.0 / to_float(grad.abs().sum())) * lr if state["n_iter"] == 1 else lr
+            slope = to_float((grad * direction).sum())
             if slope > -group["tolerance_change"]:
                 break
-            last = count == group["max_iter"]
-            loss, grad, used = self._along(closure, state, group, loss, grad, slope, calls, last)
+            is_last_iteration = count == group["max_iter"]
+            loss, grad, used = self._step_along_direction(
+                closure, state, group, loss, grad, slope, calls, is_last_iteration
+            )
             calls += used
             state["func_evals"] += used
-            if last or calls >= group["max_eval"] or _largest(grad) <= group["tolerance_grad"]:
+            if is_last_iteration or calls >= group["max_eval"] or _max_abs(grad) <= group["tolerance_grad"]:
                 break
-            if _largest(direction * state["t"]) <= group["tolerance_change"]:
+            if _max_abs(direction * state["t"]) <= group["tolerance_change"]:
                 break
-            if abs(loss - before) < group["tolerance_change"]:
+            if abs(loss - previous_loss) < group["tolerance_change"]:
                 break
-        return first
+        return initial_loss
 
-    def _along(
+    def _step_along_direction(
         self, closure: Callable[[], Any], state: dict[str, Any], group: dict[str, Any], loss: float, grad: Tensor,
-        slope: float, calls: int, last: bool,
+        slope: float, calls: int, is_last_iteration: bool,
     ) -> tuple[float, Tensor, int]:  # fmt: skip
-        """Move along the direction; the loss and gradient there, and how many calls of the closure they took."""
+        """Move the parameters along the direction. Return the new loss, the new gradient, and the number of closure
+        calls.
+        """
         direction = state["d"]
         if group["line_search_fn"] is None:
-            self._go(state["t"], direction)
-            if last:  # nobody asks for the loss there
+            self._move_params(state["t"], direction)
+            if is_last_iteration:  # the last iteration needs no loss at the new point
                 return loss, grad, 0
-            return number(closure()), self._gradient(), 1
-        start = [p.detach().clone() for p in self._params]
+            return to_float(closure()), self._flat_gradient(), 1
+        initial_params = [p.detach().clone() for p in self._params]
 
-        def at(length: float) -> tuple[float, Tensor, float]:
-            self._go(length, direction)
-            found = number(closure())
-            there = self._gradient()
-            for p, old in zip(self._params, start, strict=True):
-                p.copy_(old)
-            return found, there, number((there * direction).sum())
+        def evaluate(length: float) -> tuple[float, Tensor, float]:
+            self._move_params(length, direction)
+            trial_loss = to_float(closure())
+            trial_grad = self._flat_gradient()
+            for p, initial in zip(self._params, initial_params, strict=True):
+                p.copy_(initial)
+            return trial_loss, trial_grad, to_float((trial_grad * direction).sum())
 
-        most = group["max_eval"] - calls
+        max_calls = group["max_eval"] - calls
         loss, grad, state["t"], used = strong_wolfe(
-            at, state["t"], _largest(direction), loss, grad, slope, tolerance=1e-9, most=most
+            evaluate, state["t"], _max_abs(direction), loss, grad, slope, tolerance=1e-9, max_tries=max_calls
         )
-        self._go(state["t"], direction)
+        self._move_params(state["t"], direction)
         return loss, grad, used
 
-    def _direction(self, state: dict[str, Any], grad: Tensor, most: int) -> None:
-        """Put the next direction into `state`, after the last step has been added to the history."""
+    def _update_direction(self, state: dict[str, Any], grad: Tensor, history_size: int) -> None:
+        """Add the last step to the history and store the next direction in `state["d"]`."""
         if state["n_iter"] == 1:
             state.update(d=grad.neg(), old_dirs=[], old_stps=[], ro=[], H_diag=1, prev_flat_grad=grad.clone())
             return
         changes, steps, weights = state["old_dirs"], state["old_stps"], state["ro"]
         change, step = grad - state["prev_flat_grad"], state["d"] * state["t"]
-        curvature = number((change * step).sum())
-        if curvature > _LEAST_CURVATURE:
-            if len(changes) == most:
-                for each in (changes, steps, weights):
-                    each.pop(0)
+        curvature = to_float((change * step).sum())
+        if curvature > _MIN_CURVATURE:
+            if len(changes) == history_size:
+                for history in (changes, steps, weights):
+                    history.pop(0)
             changes.append(change)
             steps.append(step)
             weights.append(1.0 / curvature)
-            state["H_diag"] = curvature / number((change * change).sum())
-        state["al"] = shares = [None] * most
-        way = grad.neg()
+            state["H_diag"] = curvature / to_float((change * change).sum())
+        state["al"] = coefficients = [None] * history_size
+        direction = grad.neg()
         for i in reversed(range(len(changes))):
-            share = (steps[i] * way).sum() * weights[i]
-            shares[i] = share
-            way = way - share * changes[i]
-        way = way * state["H_diag"]
+            coefficient = (steps[i] * direction).sum() * weights[i]
+            coefficients[i] = coefficient
+            direction = direction - coefficient * changes[i]
+        direction = direction * state["H_diag"]
         for i in range(len(changes)):
-            way = way + (shares[i] - (changes[i] * way).sum() * weights[i]) * steps[i]
-        state["d"] = way
+            direction = direction + (coefficients[i] - (changes[i] * direction).sum() * weights[i]) * steps[i]
+        state["d"] = direction
         state["prev_flat_grad"] = grad.clone()
 
 
-def _largest(values: Tensor) -> float:
-    found = number(values.abs().max())
-    return found if not math.isnan(found) else math.inf
+def _max_abs(values: Tensor) -> float:
+    largest = to_float(values.abs().max())
+    return largest if not math.isnan(largest) else math.inf

@@ -1,4 +1,4 @@
-"""How far to go along a direction: a line search for the strong Wolfe conditions."""
+"""A line search for the strong Wolfe conditions, which `LBFGS` uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["strong_wolfe"]
 
 
 class _Point(NamedTuple):
-    """A length tried, the loss and gradient there, and the loss's slope along the direction."""
+    """A trial step length, with the loss, the gradient, and the slope of the loss along the direction there."""
 
     length: float
     loss: float
@@ -19,69 +19,86 @@ class _Point(NamedTuple):
 
 
 def strong_wolfe(
-    at: Callable[[float], tuple[float, Any, float]], length: float, largest: float, loss: float, grad: Any,
-    slope: float, *, tolerance: float, most: int, decrease: float = 1e-4, curvature: float = 0.9,
+    evaluate: Callable[[float], tuple[float, Any, float]], length: float, largest: float, loss: float, grad: Any,
+    slope: float, *, tolerance: float, max_tries: int, decrease: float = 1e-4, curvature: float = 0.9,
 ) -> tuple[float, Any, float, int]:  # fmt: skip
-    """(loss, gradient, length, calls of `at`) at a length that lowers the loss by `decrease` of what the slope at 0
-    promises, and where the slope is at most `curvature` times as steep (Nocedal and Wright 2006, algorithms 3.5
-    and 3.6); after `most` tries, or where two lengths are a step of `tolerance` apart, at the best one found.
+    """Find a step length that satisfies the strong Wolfe conditions (Nocedal and Wright 2006, algorithms 3.5 and 3.6).
 
-    at: (loss, gradient, slope) at a length. largest: the largest element of the direction. loss, grad, slope: at 0.
+    At length a, with slope s at 0: `loss(a) <= loss(0) + decrease * a * s` and `|slope(a)| <= curvature * |s|`. If the
+    search ends without such a length, it returns the best one.
+
+    Args:
+        evaluate: Function of a length that returns (loss, gradient, slope) there.
+        length: First trial length.
+        largest: Largest absolute element of the direction.
+        loss: Loss at length 0.
+        grad: Gradient at length 0.
+        slope: Slope at length 0; negative.
+        tolerance: Stop when no parameter changes by this much between the bracket's ends.
+        max_tries: Largest number of further trial lengths.
+        decrease: Constant c1 of the sufficient decrease condition.
+        curvature: Constant c2 of the curvature condition.
+
+    Returns:
+        (loss, gradient, length, calls of `evaluate`).
     """
-    start = before = _Point(0.0, loss, grad, slope)
-    now = _Point(length, *at(length))
+    start = previous = _Point(0.0, loss, grad, slope)
+    current = _Point(length, *evaluate(length))
     tries = 0
-    while tries < most:  # until two lengths have a minimum between them
-        if now.loss > loss + decrease * now.length * slope or (tries > 1 and now.loss >= before.loss):
+    while tries < max_tries:  # until two lengths bracket a minimum
+        if current.loss > loss + decrease * current.length * slope or (tries > 1 and current.loss >= previous.loss):
             break
-        if abs(now.slope) <= -curvature * slope:
-            return now.loss, now.grad, now.length, tries + 1
-        if now.slope >= 0:
+        if abs(current.slope) <= -curvature * slope:
+            return current.loss, current.grad, current.length, tries + 1
+        if current.slope >= 0:
             break
-        least = now.length + 0.01 * (now.length - before.length)
-        further = _minimum(before, now, least, 10 * now.length)
-        before, now = now, _Point(further, *at(further))
+        min_length = current.length + 0.01 * (current.length - previous.length)
+        trial_length = _cubic_minimum(previous, current, min_length, 10 * current.length)
+        previous, current = current, _Point(trial_length, *evaluate(trial_length))
         tries += 1
-    ends = [start if tries == most else before, now]
-    low = 0 if ends[0].loss <= ends[1].loss else 1
-    stuck = False
-    while tries < most and abs(ends[1].length - ends[0].length) * largest >= tolerance:
-        first, last = sorted(p.length for p in ends)
-        further = _minimum(ends[0], ends[1], first, last)
-        margin = 0.1 * (last - first)
-        near = min(last - further, further - first) < margin
-        if near and (stuck or further >= last or further <= first):
-            further = last - margin if abs(further - last) < abs(further - first) else first + margin
-            near = False
-        stuck = near
-        now = _Point(further, *at(further))
+    bracket = [start if tries == max_tries else previous, current]
+    lowest = 0 if bracket[0].loss <= bracket[1].loss else 1
+    was_near_end = False
+    while tries < max_tries and abs(bracket[1].length - bracket[0].length) * largest >= tolerance:
+        shortest, longest = sorted(p.length for p in bracket)
+        trial_length = _cubic_minimum(bracket[0], bracket[1], shortest, longest)
+        margin = 0.1 * (longest - shortest)
+        is_near_end = min(longest - trial_length, trial_length - shortest) < margin
+        if is_near_end and (was_near_end or trial_length >= longest or trial_length <= shortest):
+            trial_length = (
+                longest - margin if abs(trial_length - longest) < abs(trial_length - shortest) else shortest + margin
+            )
+            is_near_end = False
+        was_near_end = is_near_end
+        current = _Point(trial_length, *evaluate(trial_length))
         tries += 1
-        if now.loss > loss + decrease * further * slope or now.loss >= ends[low].loss:
-            ends[1 - low] = now
-            low = 0 if ends[0].loss <= ends[1].loss else 1
+        if current.loss > loss + decrease * trial_length * slope or current.loss >= bracket[lowest].loss:
+            bracket[1 - lowest] = current
+            lowest = 0 if bracket[0].loss <= bracket[1].loss else 1
             continue
-        done = abs(now.slope) <= -curvature * slope
-        if not done and now.slope * (ends[1 - low].length - ends[low].length) >= 0:
-            ends[1 - low] = ends[low]
-        ends[low] = now
-        if done:
+        meets_curvature = abs(current.slope) <= -curvature * slope
+        if not meets_curvature and current.slope * (bracket[1 - lowest].length - bracket[lowest].length) >= 0:
+            bracket[1 - lowest] = bracket[lowest]
+        bracket[lowest] = current
+        if meets_curvature:
             break
-    best = ends[low]
+    best = bracket[lowest]
     return best.loss, best.grad, best.length, tries + 1
 
 
-def _minimum(a: _Point, b: _Point, low: float, high: float) -> float:
-    """Where the cubic through two points with their slopes is least, held between `low` and `high` (Nocedal and
-    Wright 2006, equation 3.59); halfway between these where it has no minimum."""
+def _cubic_minimum(a: _Point, b: _Point, lower: float, upper: float) -> float:
+    """Return the minimizer of the cubic through two points and their slopes, clamped to [lower, upper] (Nocedal and
+    Wright 2006, equation 3.59), or the midpoint if the cubic has none.
+    """
     if a.length > b.length:
         a, b = b, a
     width = b.length - a.length
     if width:
-        bend = a.slope + b.slope - 3 * (b.loss - a.loss) / width
-        inside = bend * bend - a.slope * b.slope
-        if inside >= 0:
-            root = math.sqrt(inside)
-            below = b.slope - a.slope + 2 * root
-            if below:
-                return min(max(b.length - width * (b.slope + root - bend) / below, low), high)
-    return (low + high) / 2
+        d1 = a.slope + b.slope - 3 * (b.loss - a.loss) / width
+        discriminant = d1 * d1 - a.slope * b.slope
+        if discriminant >= 0:
+            root = math.sqrt(discriminant)
+            denominator = b.slope - a.slope + 2 * root
+            if denominator:
+                return min(max(b.length - width * (b.slope + root - d1) / denominator, lower), upper)
+    return (lower + upper) / 2

@@ -1,4 +1,4 @@
-"""Learning rates over time: PyTorch's schedules, which change `lr` (and momentum) of an optimizer's groups."""
+"""Learning rate schedules under `torch.optim.lr_scheduler`'s names. They change `lr`, and some change momentum."""
 
 from ._schedules import LRScheduler
 from ._schedules_of_cycles import CyclicLR, OneCycleLR
@@ -22,4 +22,4 @@ __all__ = [
     "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
 
-_LRScheduler = LRScheduler  # what it was called once
+_LRScheduler = LRScheduler  # PyTorch's former name

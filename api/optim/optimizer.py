@@ -1,4 +1,8 @@
-"""What optimizers share: groups of parameters with their options, state, hooks, and how all of it is saved."""
+"""The base class of optimizers: parameter groups, per-parameter state, hooks, and saving.
+
+`Optimizer.step` batches the parameters of a group and launches one multi-tensor kernel per batch
+(`runtime/multi_tensor.py`). The update rules are in `adam`, `algorithms` and `lbfgs`.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +35,11 @@ _HOOKS = (
 )  # fmt: skip
 _global_pre_hooks: OrderedDict[int, Any] = OrderedDict()
 _global_post_hooks: OrderedDict[int, Any] = OrderedDict()
-_serial = iter(range(1 << 62))
+_hook_ids = iter(range(1 << 62))
 
 
 class _Required:
-    """The default of an option that has none."""
+    """Marks an option without a default value."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -44,8 +48,8 @@ class _Required:
 required = _Required()
 
 
-def _register(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> Handle:
-    key = next(_serial)
+def _add_hook(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) -> Handle:
+    key = next(_hook_ids)
     hooks[key] = hook
     if prepend:
         hooks.move_to_end(key, last=False)
@@ -53,53 +57,63 @@ def _register(hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False) ->
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer."""
-    return _register(_global_pre_hooks, hook)
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer. Return a handle that removes it."""
+    return _add_hook(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> Handle:
-    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer."""
-    return _register(_global_post_hooks, hook)
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer. Return a handle that removes it."""
+    return _add_hook(_global_post_hooks, hook)
 
 
-def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
-    """`step` of a class with the hooks around it, once however deep calls of `super().step()` go."""
+def _with_step_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a class's `step` so that hooks run around it. Nested calls of `super().step()` run them once."""
 
     @functools.wraps(step)
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if self._stepping:
             return step(self, *args, **kwargs)
         for hook in (*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
-            changed = hook(self, args, kwargs)
-            if changed is not None:
-                if not (isinstance(changed, tuple) and len(changed) == 2):
+            new_call = hook(self, args, kwargs)
+            if new_call is not None:
+                if not (isinstance(new_call, tuple) and len(new_call) == 2):
                     raise DomainError(
-                        f"{type(self).__name__}.step: a step_pre_hook returns None or (args, kwargs), not {changed!r}"
+                        f"{type(self).__name__}.step: a step_pre_hook returns None or (args, kwargs), not {new_call!r}"
                     )
-                args, kwargs = changed
+                args, kwargs = new_call
         self._stepping = self._opt_called = True
         try:
-            found = step(self, *args, **kwargs)
+            output = step(self, *args, **kwargs)
         finally:
             self._stepping = False
         if self._rehearsals:
-            self._rehearsed()
+            self._finish_rehearsal()
         for hook in (*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()):
             hook(self, args, kwargs)
-        return found
+        return output
 
     return wrapper
 
 
 class Optimizer:
-    """The base of optimizers.
+    """Base class of optimizers.
 
-    `param_groups` are dicts of `params` and options; options may differ by group and be changed at any time. `state`
-    holds what a parameter's updates need beside it. A step is one kernel for all parameters of a group that are on
-    one device, of one dtype, and equally many steps old; it writes parameters and state in place, and the host waits
-    for nothing.
+    One step is one kernel for all parameters of a group that share device, dtype and step count. It writes parameters
+    and state in place. The host does not wait for the device.
 
-    A subclass with generated updates defines `start`, `advance` and `numbers`; any other defines `step`.
+    A subclass with a generated update kernel defines `init_state`, `count_step` and `kernel_arguments`. Any other
+    subclass defines `step`.
+
+    Args:
+        params: Parameters, (name, parameter) pairs, or dicts with `params` and options of that group.
+        defaults: Default value of each option.
+
+    Attributes:
+        param_groups: One dict per group, with `params` and the options. Options may be changed at any time.
+        state: Per parameter, the tensors and numbers that its updates need.
+
+    Raises:
+        ArgumentError: If there are no parameters, or one of them is not a leaf tensor.
     """
 
     _optimizer_step_pre_hooks: OrderedDict[int, Any]
@@ -108,20 +122,20 @@ class Optimizer:
     _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
     _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Any]
     _optimizer_load_state_dict_post_hooks: OrderedDict[int, Any]
-    _rehearsals: tuple[Rehearsal, ...] = ()  # of pools that hold parameters, until the first step
-    _keeps = False  # gradients are filled with zeros, not dropped
+    _rehearsals: tuple[Rehearsal, ...] = ()  # one per memory pool with parameters, until the first step ends
+    _zeros_grads = False  # zero_grad was called with set_to_none=False
     _stepping = False
-    _opt_called = False  # schedulers warn where they come first
-    _counts: tuple[str, ...] = ("step",)  # state that is a number here and a 0-d tensor in a state_dict
+    _opt_called = False  # step was called; a scheduler that steps first warns
+    _counts: tuple[str, ...] = ("step",)  # state that is a float here, a 0-d tensor in a state_dict
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "step" in cls.__dict__:
-            cls.step = _hooked(cls.__dict__["step"])  # type: ignore[method-assign]
+            cls.step = _with_step_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]):
         self.defaults = defaults
-        self._prepare()
+        self._init_private_fields()
         if isinstance(params, Tensor):
             raise ArgumentError(f"{type(self).__name__}: takes an iterable of parameters, not a tensor")
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
@@ -133,46 +147,51 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
-        streams = [current_stream(d) for d in dict.fromkeys(p.meta.device for p in self._every_param())]
+        streams = [current_stream(d) for d in dict.fromkeys(p.meta.device for p in self._all_params())]
         self._rehearsals = tuple(rehearse(s.pool, self) for s in streams if getattr(s, "capture", None) is None)
 
-    def _every_param(self) -> Iterable[Any]:
+    def _all_params(self) -> Iterable[Any]:
         return chain.from_iterable(group["params"] for group in self.param_groups)
 
-    def _prepare(self) -> None:
+    def _init_private_fields(self) -> None:
         for name in _HOOKS:
             self.__dict__.setdefault(name, OrderedDict())
-        self._calls: dict[Any, MultiTensor] = {}
+        self._kernels: dict[Any, MultiTensor] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._prepare()
+        self._init_private_fields()
 
     def __repr__(self) -> str:
-        shown = f"{type(self).__name__} ("
-        for number, group in enumerate(self.param_groups):
+        text = f"{type(self).__name__} ("
+        for index, group in enumerate(self.param_groups):
             options = "".join(f"    {k}: {v}\n" for k, v in sorted(group.items()) if k != "params")
-            shown += f"\nParameter Group {number}\n{options}"
-        return shown + ")"
+            text += f"\nParameter Group {index}\n{options}"
+        return text + ")"
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, or (name, parameter) pairs, with options of their own.
+        """Add a group of parameters with options of its own.
 
-        Raises `ArgumentError` for what is no leaf tensor, or in another group already, and for names that only some
-        of the parameters have.
+        Args:
+            param_group: A dict with `params` (tensors or (name, tensor) pairs) and options. Missing options get
+                defaults.
+
+        Raises:
+            ArgumentError: If a parameter is not a leaf tensor or is in another group already, if only some parameters
+                have names, or if a required option is missing.
         """
         title = type(self).__name__
         if not isinstance(param_group, dict):
             raise ArgumentError(f"{title}: a parameter group is a dict, not {type(param_group).__name__}")
-        given = param_group["params"]
-        if isinstance(given, set):
-            raise ArgumentError(f"{title}: parameters need an order that stays: give a list, not a set")
-        listed = [given] if isinstance(given, Tensor) else list(given)
-        names = [p[0] for p in listed if isinstance(p, tuple)]
-        params = [p[1] if isinstance(p, tuple) else p for p in listed]
+        raw_params = param_group["params"]
+        if isinstance(raw_params, set):
+            raise ArgumentError(f"{title}: parameters need a fixed order: pass a list, not a set")
+        entries = [raw_params] if isinstance(raw_params, Tensor) else list(raw_params)
+        names = [p[0] for p in entries if isinstance(p, tuple)]
+        params = [p[1] if isinstance(p, tuple) else p for p in entries]
         if names and len(names) != len(params):
             raise ArgumentError(f"{title}: all parameters of a group have names, or none")
         for param in params:
@@ -181,7 +200,7 @@ class Optimizer:
             if param.node is not None and not (param.extra is not None and param.extra.retains):
                 raise ArgumentError(
                     f"{title}: can optimize leaves only; this tensor was computed by {param.node.name}: "
-                    "pass what it was computed from, or .detach().requires_grad_() of it"
+                    "pass the tensors it was computed from, or its .detach().requires_grad_()"
                 )
         param_group["params"] = params
         if names:
@@ -190,19 +209,19 @@ class Optimizer:
             if default is required and name not in param_group:
                 raise ArgumentError(f"{title}: a parameter group needs a value of {name}")
             param_group.setdefault(name, default)
-        own = {id(p) for p in params}
-        if len(own) != len(params):
+        param_ids = {id(p) for p in params}
+        if len(param_ids) != len(params):
             warnings.warn(f"{title}: a parameter is in its group more than once", stacklevel=3)
         for group in self.param_groups:
             if ("param_names" in group) != ("param_names" in param_group):
                 raise ArgumentError(f"{title}: the parameters of all groups have names, or none")
-            if any(id(p) in own for p in group["params"]):
+            if any(id(p) in param_ids for p in group["params"]):
                 raise ArgumentError(f"{title}: a parameter is in more than one group")
         self.param_groups.append(param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the parameters' gradients, or fill them with zeros."""
-        self._keeps = not set_to_none
+        """Set the gradients of all parameters to None, which frees their memory, or fill them with zeros."""
+        self._zeros_grads = not set_to_none
         for group in self.param_groups:
             for param in group["params"]:
                 if param.extra is None or param.extra.grad is None:
@@ -215,8 +234,14 @@ class Optimizer:
     # stepping
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Move every parameter that has a gradient. A `closure` computes the loss anew, is called before, and its
-        result returned."""
+        """Update every parameter that has a gradient.
+
+        Args:
+            closure: Function that computes the loss and its gradients again. It is called before the update.
+
+        Returns:
+            The closure's result, or None without a closure.
+        """
         loss = None
         if closure is not None:
             with enable_grad():
@@ -230,209 +255,246 @@ class Optimizer:
                         params.append(param)
                         grads.append(grad)
                 if params:
-                    self._move(position, group, params, grads)
+                    self._step_group(position, group, params, grads)
         return loss
 
-    def _move(self, position: int, group: dict[str, Any], params: list[Any], grads: list[Tensor]) -> None:
+    def _step_group(self, position: int, group: dict[str, Any], params: list[Any], grads: list[Tensor]) -> None:
         if self._counts and params[0].meta.device.type == "cuda":
             self._check_capture(params[0])
         states = self._states(group, params)
-        keys = self.advance(group, params, states)
+        keys = self.count_step(group, params, states)
         if len(params) == len({*map(id, params)}) and keys.count(keys[0]) == len(keys):
-            self._update(position, 0, group, keys[0], params, grads, states)
+            self._launch_update(position, 0, group, keys[0], params, grads, states)
             return
-        apart: dict[Any, list[int]] = {}
-        turns: dict[int, int] = {}  # how often a parameter was met: one that is there twice moves twice, in turn
+        batches: dict[Any, list[int]] = {}
+        occurrences: dict[int, int] = {}  # a parameter that is listed twice is updated twice, one batch after the other
         for i, key in enumerate(keys):
-            turn = turns[id(params[i])] = turns.get(id(params[i]), -1) + 1
-            apart.setdefault((turn, key), []).append(i)
-        for number, ((_, key), chosen) in enumerate(apart.items()):
-            own = [states[i] for i in chosen] if states else []
-            self._update(position, number, group, key, [params[i] for i in chosen], [grads[i] for i in chosen], own)
+            occurrence = occurrences[id(params[i])] = occurrences.get(id(params[i]), -1) + 1
+            batches.setdefault((occurrence, key), []).append(i)
+        for batch_number, ((_, key), indices) in enumerate(batches.items()):
+            batch_states = [states[i] for i in indices] if states else []
+            self._launch_update(
+                position,
+                batch_number,
+                group,
+                key,
+                [params[i] for i in indices],
+                [grads[i] for i in indices],
+                batch_states,
+            )
 
-    def _update(
-        self, position: int, number: int, group: dict[str, Any], key: Any, params: list[Any], grads: list[Any],
+    def _launch_update(
+        self, position: int, batch_number: int, group: dict[str, Any], key: Any, params: list[Any], grads: list[Any],
         states: list[dict[str, Any]],
     ) -> None:  # fmt: skip
-        name, fields, values = self.numbers(group, key)
-        call = self._calls.get((position, number, name))
-        if call is None:
-            call = self._calls[position, number, name] = MultiTensor(registry[name])
-        call([params, grads, *[[s[field] for s in states] for field in fields]], values)
+        name, fields, values = self.kernel_arguments(group, key)
+        kernel = self._kernels.get((position, batch_number, name))
+        if kernel is None:
+            kernel = self._kernels[position, batch_number, name] = MultiTensor(registry[name])
+        kernel([params, grads, *[[s[field] for s in states] for field in fields]], values)
 
     def _states(self, group: dict[str, Any], params: list[Any]) -> list[dict[str, Any]]:
-        """The parameters' states, begun where they are empty."""
-        own = self.state
-        states = [own[param] for param in params]
+        """Return the parameters' states; initialize the empty ones."""
+        state_by_param = self.state
+        states = [state_by_param[param] for param in params]
         if not all(states):
             if self._rehearsals:
-                self._provide(group, [p for p, s in zip(params, states, strict=True) if not s])
+                self._reserve_state_memory(group, [p for p, s in zip(params, states, strict=True) if not s])
             for param, state in zip(params, states, strict=True):
                 if not state:
-                    self.start(param, state, group)
+                    self.init_state(param, state, group)
         return states
 
-    def _provide(self, group: dict[str, Any], params: list[Any], like: int | None = None) -> None:
-        """Memory of its own for the state that `params` are about to get: `like` tensors as the parameter, or what
-        `start` makes, as the least of them tells."""
+    def _reserve_state_memory(self, group: dict[str, Any], params: list[Any], like: int | None = None) -> None:
+        """Reserve memory for the state that `params` will get: `like` tensors of the parameter's shape.
+
+        If `like` is None, `init_state` is called once for the smallest parameter and its tensors are measured.
+        """
         if not params:
             return
-        least = min(params, key=lambda p: p.meta.numel)
-        tried: dict[str, Any] = {"like": [least] * (like or 0)}
+        smallest = min(params, key=lambda p: p.meta.numel)
+        sample_state: dict[str, Any] = {"like": [smallest] * (like or 0)}
         if like is None:
-            self.start(least, tried, group)
-        made = [(t.meta.nbytes, t.meta.dtype.itemsize, t.meta.shape == least.meta.shape) for t in _tensors(tried)]
+            self.init_state(smallest, sample_state, group)
+        tensor_sizes = [
+            (t.meta.nbytes, t.meta.dtype.itemsize, t.meta.shape == smallest.meta.shape)
+            for t in _iter_tensors(sample_state)
+        ]
         for rehearsal in self._rehearsals:
-            own = [p for p in params if current_stream(p.meta.device).pool is rehearsal.pool]
-            rehearsal.provide(p.meta.numel * item if same else size for p in own for size, item, same in made)
+            pool_params = [p for p in params if current_stream(p.meta.device).pool is rehearsal.pool]
+            rehearsal.provide(
+                p.meta.numel * itemsize if has_param_shape else nbytes
+                for p in pool_params
+                for nbytes, itemsize, has_param_shape in tensor_sizes
+            )
 
-    def _rehearsed(self) -> None:
-        """The first step is done: pools get ready for the next, so that it asks no driver for memory."""
-        params = list(self._every_param())
+    def _finish_rehearsal(self) -> None:
+        """After the first step, prepare the memory pools so that later steps need no allocation from the driver."""
+        params = list(self._all_params())
         grads = [p.extra.grad for p in params if p.extra is not None and p.extra.grad is not None]
         if not grads:
             return
         rehearsals, self._rehearsals = self._rehearsals, ()
-        lasting = [t.storage.block for t in (*params, *_tensors(self.state))]
+        persistent_blocks = [t.storage.block for t in (*params, *_iter_tensors(self.state))]
         streams = [current_stream(d) for d in dict.fromkeys(p.meta.device for p in params)]
         pools = [s.pool for s in streams if getattr(s, "capture", None) is None]
         for rehearsal in rehearsals:
             if rehearsal.pool in pools:
-                rehearsal.ended(self, lasting, [g.storage.block for g in grads], self._keeps)
+                rehearsal.end_step(self, persistent_blocks, [g.storage.block for g in grads], self._zeros_grads)
             else:
                 rehearsal.leave(self)
 
     def _check_capture(self, param: Any) -> None:
         if getattr(current_stream(param.meta.device), "capture", None) is not None:
             raise CaptureError(
-                f"{type(self).__name__}.step: its numbers change from step to step, and a graph would replay those of "
-                "this one; step outside of the graph, or capture SGD"
+                f"{type(self).__name__}.step: its scalar arguments change every step, and a graph would replay those "
+                "of this step; call step outside of the graph, or capture SGD"
             )
 
-    def start(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Fill the empty `state` of a parameter."""
 
-    def advance(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
-        """Count a step in each state; what `numbers` needs to know of each. Parameters of equal answers move at once.
+    def count_step(self, group: dict[str, Any], params: list[Any], states: list[dict[str, Any]]) -> list[Any]:
+        """Count a step in each state and return one key per parameter.
 
-        By default this counts `step` where a state has it, and that is the answer.
+        Parameters with equal keys are updated by one kernel launch; `kernel_arguments` receives the key. By default the
+        key is the state's `step`, which this method increments.
         """
         for state in states:
             state["step"] += 1
         return [state["step"] for state in states]
 
-    def numbers(self, group: dict[str, Any], key: Any) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        """The update's op, the state that is its operands after parameter and gradient, and its numbers."""
-        raise NotImplementedError(f"{type(self).__name__} defines no numbers(...)")
+    def kernel_arguments(self, group: dict[str, Any], key: Any) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        """Return the arguments of the update kernel.
+
+        Args:
+            group: The parameter group.
+            key: The batch's key from `count_step`.
+
+        Returns:
+            (op name, state entries that follow parameter and gradient as operands, scalar arguments).
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no kernel_arguments(...)")
 
     # hooks
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call `hook(optimizer, args, kwargs)` before a step; it may return other (args, kwargs)."""
-        return _register(self._optimizer_step_pre_hooks, hook)
+        """Call `hook(optimizer, args, kwargs)` before a step; it may return replaced (args, kwargs)."""
+        return _add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> Handle:
         """Call `hook(optimizer, args, kwargs)` after a step."""
-        return _register(self._optimizer_step_post_hooks, hook)
+        return _add_hook(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
         """Call `hook(optimizer)` before `state_dict`."""
-        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
+        return _add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer, state_dict)` after `state_dict`; it may return another."""
-        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
+        """Call `hook(optimizer, state_dict)` after `state_dict`; it may return a replacement."""
+        return _add_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Call `hook(optimizer, state_dict)` before loading; it may return another to load."""
-        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+        """Call `hook(optimizer, state_dict)` before loading; it may return a replacement to load."""
+        return _add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
         """Call `hook(optimizer)` after loading."""
-        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+        return _add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # saving
 
     def state_dict(self) -> dict[str, Any]:
-        """State and options in PyTorch's layout: parameters are numbers, in order over all groups; tensors of state
-        are not copied, counts of steps are 0-d float32 tensors on the host."""
+        """Return state and options in PyTorch's layout, with parameters numbered in order over all groups.
+
+        State tensors are not copied. Step counts become 0-d float32 tensors on the host.
+        """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
-        numbers: dict[int, int] = {}
+        param_indices: dict[int, int] = {}
         groups = []
         for group in self.param_groups:
             for param in group["params"]:
-                numbers.setdefault(id(param), len(numbers))
-            groups.append({**group, "params": [numbers[id(p)] for p in group["params"]]})
+                param_indices.setdefault(id(param), len(param_indices))
+            groups.append({**group, "params": [param_indices[id(p)] for p in group["params"]]})
         state = {
-            numbers[id(p)] if isinstance(p, Tensor) else p: {k: self._saved(k, v) for k, v in s.items()}
+            param_indices[id(p)] if isinstance(p, Tensor) else p: {k: self._save_value(k, v) for k, v in s.items()}
             if isinstance(s, dict) else s
             for p, s in self.state.items()
         }  # fmt: skip
-        found = {"state": state, "param_groups": groups}
+        saved = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
-            changed = hook(self, found)
-            found = found if changed is None else changed
-        return found
+            replacement = hook(self, saved)
+            saved = saved if replacement is None else replacement
+        return saved
 
-    def _saved(self, key: str, value: Any) -> Any:
-        counted = key in self._counts and isinstance(value, (int, float))
-        return tensor(float(value), dtype=dtypes.float32, device="cpu") if counted else value
+    def _save_value(self, key: str, value: Any) -> Any:
+        is_step_count = key in self._counts and isinstance(value, (int, float))
+        return tensor(float(value), dtype=dtypes.float32, device="cpu") if is_step_count else value
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over state and options, copied, on the parameters' devices and of their dtypes. Counts may be numbers
-        or tensors, and tensors may be NumPy's or another library's.
-        Raises `ArgumentError` where groups do not match in number or size.
+        """Copy state and options from `state_dict`.
+
+        Tensors are moved to the device of their parameter and cast to its dtype. They may come from NumPy or another
+        library; step counts may be numbers or tensors.
+
+        Raises:
+            ArgumentError: If the number of groups, or of parameters in a group, differs.
         """
         state_dict = dict(state_dict)
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
-            changed = hook(self, state_dict)
-            state_dict = state_dict if changed is None else changed
-        given = deepcopy(state_dict["param_groups"])
-        sizes = [len(g["params"]) for g in given], [len(g["params"]) for g in self.param_groups]
+            replacement = hook(self, state_dict)
+            state_dict = state_dict if replacement is None else replacement
+        saved_groups = deepcopy(state_dict["param_groups"])
+        sizes = [len(g["params"]) for g in saved_groups], [len(g["params"]) for g in self.param_groups]
         if sizes[0] != sizes[1]:
             raise ArgumentError(
-                f"load_state_dict of {type(self).__name__}: groups have {sizes[0]} parameters there and {sizes[1]} here"
+                f"load_state_dict of {type(self).__name__}: the saved groups have {sizes[0]} parameters, and the "
+                f"optimizer's have {sizes[1]} parameters"
             )
-        theirs = chain.from_iterable(g["params"] for g in given)
-        own = dict(zip(theirs, chain.from_iterable(g["params"] for g in self.param_groups), strict=True))
+        saved_indices = chain.from_iterable(g["params"] for g in saved_groups)
+        param_by_index = dict(
+            zip(saved_indices, chain.from_iterable(g["params"] for g in self.param_groups), strict=True)
+        )
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-        for number, entry in state_dict["state"].items():
-            if number in own:
-                state[own[number]] = {k: self._taken(k, v, own[number]) for k, v in entry.items()}
+        for index, entry in state_dict["state"].items():
+            if index in param_by_index:
+                state[param_by_index[index]] = {
+                    k: self._restore_value(k, v, param_by_index[index]) for k, v in entry.items()
+                }
             else:
-                state[number] = entry
-        for group, new in zip(self.param_groups, given, strict=True):
-            new["params"] = group["params"]
+                state[index] = entry
+        for group, saved_group in zip(self.param_groups, saved_groups, strict=True):
+            saved_group["params"] = group["params"]
             if "param_names" in group:
-                new.setdefault("param_names", group["param_names"])
-        self.__setstate__({"state": state, "param_groups": given})
+                saved_group.setdefault("param_names", group["param_names"])
+        self.__setstate__({"state": state, "param_groups": saved_groups})
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    def _taken(self, key: Any, value: Any, param: Any) -> Any:
-        """State where its parameter lives, in its dtype: a copy, as the other optimizer may go on using it."""
+    def _restore_value(self, key: Any, value: Any, param: Any) -> Any:
+        """Return a copy of a state value, on its parameter's device and in its dtype."""
         if key in self._counts and (isinstance(value, (Tensor, np.ndarray, np.generic)) or hasattr(value, "item")):
             return float(value.item())
         if hasattr(value, "__array__") and not isinstance(value, (Tensor, np.generic)):
             value = tensor(np.asarray(value))
         if isinstance(value, Tensor):
-            kind = param.meta.dtype if param.meta.dtype.kind == "f" else value.meta.dtype
-            return value.detach().to(device=param.meta.device, dtype=kind, copy=True)
+            dtype = param.meta.dtype if param.meta.dtype.kind == "f" else value.meta.dtype
+            return value.detach().to(device=param.meta.device, dtype=dtype, copy=True)
         if isinstance(value, dict):
-            return {k: self._taken(k, v, param) for k, v in value.items()}
+            return {k: self._restore_value(k, v, param) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
-            return type(value)(self._taken(None, v, param) for v in value)
+            return type(value)(self._restore_value(None, v, param) for v in value)
         return value
 
 
-def _tensors(value: Any) -> Iterable[Tensor]:
-    """Tensors in containers within containers."""
+def _iter_tensors(value: Any) -> Iterable[Tensor]:
+    """Yield the tensors in nested dicts, lists and tuples."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (dict, list, tuple)):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(each)
+        for element in value.values() if isinstance(value, dict) else value:
+            yield from _iter_tensors(element)
 
 
-Optimizer.step = _hooked(Optimizer.step)  # type: ignore[method-assign]
+Optimizer.step = _with_step_hooks(Optimizer.step)  # type: ignore[method-assign]

@@ -1,5 +1,6 @@
-"""Averages of a model's weights over training: stochastic weight averaging (Izmailov et al. 2018) and exponential
-moving averages (Polyak and Juditsky 1992)."""
+"""Averages of a model's weights over training: stochastic weight averaging (SWA, Izmailov et al. 2018, arXiv
+1803.05407) and exponential moving averages (EMA, Polyak and Juditsky 1992).
+"""
 
 from __future__ import annotations
 
@@ -28,46 +29,48 @@ __all__ = [
 ]
 
 
-def _decay(decay: float) -> float:
+def _check_decay(decay: float) -> float:
     if not 0.0 <= decay <= 1.0:
         raise ArgumentError(f"EMA: decay is between 0 and 1, not {decay}")
     return float(decay)
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
-    """A function that makes averages `decay * average + (1 - decay) * current`, in place, for lists of tensors."""
-    kept = _decay(decay)
+    """Return a function that updates lists of averages in place: `decay * average + (1 - decay) * current`."""
+    decay_rate = _check_decay(decay)
 
     @no_grad()
     def ema_update(ema_param_list: Sequence[Any], current_param_list: Sequence[Any], _: Any = None) -> None:
-        _towards(ema_param_list, current_param_list, 1.0 - kept)
+        _move_averages(ema_param_list, current_param_list, 1.0 - decay_rate)
 
     return ema_update
 
 
 def get_swa_multi_avg_fn() -> Callable[..., None]:
-    """A function that makes averages of `num_averaged` models those of one more, in place, for lists of tensors."""
+    """Return a function that updates lists of equally weighted averages in place, from `num_averaged` models to one
+    more.
+    """
 
     @no_grad()
     def swa_update(averaged_param_list: Sequence[Any], current_param_list: Sequence[Any], num_averaged: Any) -> None:
-        _towards(averaged_param_list, current_param_list, 1.0 / (float(num_averaged) + 1.0))
+        _move_averages(averaged_param_list, current_param_list, 1.0 / (float(num_averaged) + 1.0))
 
     return swa_update
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
-    """A function that gives `decay * average + (1 - decay) * current` of two tensors."""
-    kept = _decay(decay)
+    """Return a function of two tensors: `decay * average + (1 - decay) * current`."""
+    decay_rate = _check_decay(decay)
 
     @no_grad()
     def ema_update(ema_param: Any, current_param: Any, num_averaged: Any = None) -> Any:
-        return ema_param * kept + current_param * (1.0 - kept)
+        return ema_param * decay_rate + current_param * (1.0 - decay_rate)
 
     return ema_update
 
 
 def get_swa_avg_fn() -> Callable[..., Any]:
-    """A function that gives the average of one more than `num_averaged` tensors, of their average and the next."""
+    """Return a function of (average, current, num_averaged): the mean of `num_averaged + 1` tensors."""
 
     @no_grad()
     def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
@@ -76,23 +79,34 @@ def get_swa_avg_fn() -> Callable[..., Any]:
     return swa_update
 
 
-def _towards(averages: Sequence[Any], current: Sequence[Any], weight: float) -> None:
-    """Move averages by `weight` of their distance to `current`."""
+def _move_averages(averages: Sequence[Any], current: Sequence[Any], weight: float) -> None:
+    """Move each average by `weight` times its distance to the current value, in place."""
     pairs = list(zip(averages, current, strict=True))
-    moved = [pair for pair in pairs if pair[0].meta.dtype.kind == "f"]
-    _groups.average([average for average, _ in moved], [now for _, now in moved], weight)
-    for average, now in pairs:
+    float_pairs = [pair for pair in pairs if pair[0].meta.dtype.kind == "f"]
+    _groups.update_averages(
+        [average for average, _ in float_pairs], [current_value for _, current_value in float_pairs], weight
+    )
+    for average, current_value in pairs:
         if average.meta.dtype.kind != "f":
-            average.copy_(ops.add(average * (1.0 - weight), now * weight))
+            average.copy_(ops.add(average * (1.0 - weight), current_value * weight))
 
 
 class AveragedModel(Module):
-    """A copy of `model` whose parameters are an average of those at the calls of `update_parameters`.
+    """A copy of a model whose parameters are an average over the calls of `update_parameters`.
 
-    avg_fn: `(average, current, number of models averaged) -> new average`, a tensor each; multi_avg_fn: the same for
-    lists of all tensors of a device and dtype, in place. Neither: every model counts the same. use_buffers: average
-    buffers as well; otherwise they are copied. device: where the average lives. `state_dict` keys begin with `module.`,
-    and `n_averaged` counts models. The first update copies. Raises `ArgumentError` where both functions are given.
+    The first update copies the parameters. `state_dict` keys begin with `module.`; the buffer `n_averaged` counts
+    updates.
+
+    Args:
+        model: The model to copy.
+        device: Device of the average; None keeps the model's.
+        avg_fn: `(average, current, num_averaged) -> new average` of one tensor.
+        multi_avg_fn: The same for lists of all tensors of one device and dtype, updated in place. Without both
+            functions, all models are weighted equally.
+        use_buffers: Average buffers as well; otherwise they are copied.
+
+    Raises:
+        ArgumentError: If both functions are passed.
     """
 
     def __init__(
@@ -115,67 +129,80 @@ class AveragedModel(Module):
         self.use_buffers = use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged model computes."""
+        """Return the averaged model's output."""
         return self.module(*args, **kwargs)
 
     @no_grad()
     def update_parameters(self, model: Module) -> None:
-        """Take the present values of `model` into the average."""
-        buffers = self.use_buffers
-        mine: list[Any] = [*self.module.parameters(), *(self.module.buffers() if buffers else ())]
-        theirs: list[Any] = [*model.parameters(), *(model.buffers() if buffers else ())]
-        averages = [average.detach() for average in mine]
-        current = [now.detach().to(average.meta.device) for now, average in zip(theirs, mine, strict=True)]
+        """Include the current parameters of `model` in the average."""
+        use_buffers = self.use_buffers
+        own_tensors: list[Any] = [*self.module.parameters(), *(self.module.buffers() if use_buffers else ())]
+        model_tensors: list[Any] = [*model.parameters(), *(model.buffers() if use_buffers else ())]
+        averages = [average.detach() for average in own_tensors]
+        current = [
+            current_value.detach().to(average.meta.device)
+            for current_value, average in zip(model_tensors, own_tensors, strict=True)
+        ]
         if int(self.n_averaged.item()) == 0:
-            for average, now in zip(averages, current, strict=True):
-                average.copy_(now)
+            for average, current_value in zip(averages, current, strict=True):
+                average.copy_(current_value)
         elif self.avg_fn is not None:
-            for average, now in zip(averages, current, strict=True):
-                average.copy_(self.avg_fn(average, now, self.n_averaged.to(average.meta.device)))
+            for average, current_value in zip(averages, current, strict=True):
+                average.copy_(self.avg_fn(average, current_value, self.n_averaged.to(average.meta.device)))
         else:
             update = self.multi_avg_fn or get_swa_multi_avg_fn()
             groups: dict[Any, tuple[list[Any], list[Any]]] = {}
-            for average, now in zip(averages, current, strict=True):
+            for average, current_value in zip(averages, current, strict=True):
                 group = groups.setdefault((average.meta.device, average.meta.dtype), ([], []))
                 group[0].append(average)
-                group[1].append(now)
+                group[1].append(current_value)
             for (device, _), group in groups.items():
                 update(*group, self.n_averaged.to(device))
-        if not buffers:
-            for average, now in zip(self.module.buffers(), model.buffers(), strict=True):
-                average.detach().copy_(now.detach())
+        if not use_buffers:
+            for average, current_value in zip(self.module.buffers(), model.buffers(), strict=True):
+                average.detach().copy_(current_value.detach())
         self.n_averaged.add_(1)
 
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of every batch norm in `model` anew, as means over the batches of `loader`.
+    """Recompute the running statistics of every batch norm in `model`, as means over all batches of `loader`.
 
-    A batch that is a list or a tuple is represented by its first element; `device`: where batches are moved to.
+    Args:
+        loader: Iterable of batches. Of a list or tuple, the first element is the model's input.
+        model: The model, whose training mode is restored afterwards.
+        device: Device to which inputs are moved; None leaves them.
     """
     from ..nn.batch_normalization import _BatchNorm
 
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
         return
-    before = [norm.momentum for norm in norms]
+    momenta = [norm.momentum for norm in norms]
     was_training = model.training
     model.train()
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None
     for batch in loader:
-        given = batch[0] if isinstance(batch, (list, tuple)) else batch
-        model(given if device is None else given.to(device))
-    for norm, momentum in zip(norms, before, strict=True):
+        batch_input = batch[0] if isinstance(batch, (list, tuple)) else batch
+        model(batch_input if device is None else batch_input.to(device))
+    for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     model.train(was_training)
 
 
 class SWALR(LRScheduler):
-    """Anneals the rate of each group to `swa_lr` (one number, or one a group) within `anneal_epochs`, then keeps it.
+    """Anneal the rate of each group to `swa_lr` within `anneal_epochs`, then keep it.
 
-    anneal_strategy: `cos` or `linear`. It may follow any other schedule: the way goes from whatever the rate is.
+    It can follow any other schedule, because it starts from the current rate.
+
+    Args:
+        optimizer: The optimizer to schedule.
+        swa_lr: Final rate; one number, or a list with one per group.
+        anneal_epochs: Epochs of the transition.
+        anneal_strategy: `"cos"` or `"linear"`.
+        last_epoch: Index of the last finished epoch when training resumes; -1 starts from the beginning.
     """
 
     def __init__(
@@ -201,23 +228,27 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def anneal_func(self, t: float) -> float:
-        """How much of the way is done at `t` of the time, both from 0 to 1."""
+        """Return the fraction of the transition, 0 to 1, that is complete at the fraction `t` of its time."""
         return t if self._anneal_strategy == "linear" else (1.0 - math.cos(math.pi * t)) / 2.0
 
-    def _part(self, epoch: int) -> float:
+    def _annealed_fraction(self, epoch: int) -> float:
         return self.anneal_func(max(0.0, min(1.0, epoch / max(1, self.anneal_epochs))))
 
     def get_lr(self) -> list[float]:
-        """The rates of this epoch, from those of the last one."""
+        """Compute the rates of this epoch from those of the last one."""
         epoch = max(1, self.last_epoch) if self.anneal_epochs == 0 else self.last_epoch
-        before, now = self._part(epoch - 1), self._part(epoch)
-        found = []
+        previous_fraction, fraction = self._annealed_fraction(epoch - 1), self._annealed_fraction(epoch)
+        rates = []
         for group in self.optimizer.param_groups:
-            end, rate = group["swa_lr"], group["lr"]
-            start = end if before == 1 else (rate - before * end) / (1.0 - before)
-            found.append(end * now + start * (1.0 - now))
-        return found
+            target_rate, rate = group["swa_lr"], group["lr"]
+            initial_rate = (
+                target_rate
+                if previous_fraction == 1
+                else (rate - previous_fraction * target_rate) / (1.0 - previous_fraction)
+            )
+            rates.append(target_rate * fraction + initial_rate * (1.0 - fraction))
+        return rates
 
     def rate(self, base: float, group: int, epoch: int) -> float:
-        """The rate of one group in this epoch."""
+        """Return the rate of one group in the current epoch."""
         return self.get_lr()[group]

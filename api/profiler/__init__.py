@@ -1,4 +1,4 @@
-"""Profiling as PyTorch has it: what the host did, what devices ran for it, and when.
+"""Profiling with the interface of `torch.profiler`: what the host and the devices ran, and when.
 
     with wg.profiler.profile(record_shapes=True) as prof:
         with wg.profiler.record_function("forward"):
@@ -6,8 +6,8 @@
     print(prof.key_averages().table(sort_by="self_device_time_total", row_limit=10))
     prof.export_chrome_trace("trace.json")        # for Perfetto or chrome://tracing
 
-Kernels' times come from the devices' own clocks (`runtime.tracing`), on `cpu` too, whose kernels run beside the host.
-While no profile lasts, none of this is on any call's way.
+Kernel times come from the devices' own clocks (`runtime.tracing`), also on `cpu`, whose kernels run asynchronously.
+Without an active profile, calls of ops have no overhead.
 """
 
 from __future__ import annotations

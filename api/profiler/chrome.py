@@ -1,5 +1,7 @@
-"""A profile in Chrome's trace event format (JSON), which Perfetto and chrome://tracing show: one process for the host,
-one for each device, arrows from launches to kernels, and counters of memory."""
+"""Export a profile in Chrome's trace event format (JSON), for Perfetto and chrome://tracing.
+
+The trace has one process for the host and one for each device, arrows from launches to kernels, and memory counters.
+"""
 
 from __future__ import annotations
 
@@ -23,45 +25,52 @@ _CATEGORIES = {
 
 
 def trace(events: EventList, recordings: Sequence[Recording], metadata: dict[str, Any]) -> dict[str, Any]:
-    """The trace. Times are microseconds since the profile began."""
+    """Return the trace as JSON values. Times are in microseconds since the start of the profile."""
     host = os.getpid()
     levels = [level for recording in recordings for level in recording.levels]
     states = {(level.device, level.allocated, level.reserved) for level in levels}
-    seen = Counter(device for device, *_ in states)  # one state only: nothing happened there
+    state_counts = Counter(device for device, *_ in states)  # one state only: the memory of this device did not change
     devices = list(dict.fromkeys([e.device for e in events if e.is_kernel] + [
-        level.device for level in levels if seen[level.device] > 1
+        level.device for level in levels if state_counts[level.device] > 1
     ]))  # fmt: skip
-    places = {name: host + 1 + i for i, name in enumerate(devices)}
+    process_ids = {name: host + 1 + i for i, name in enumerate(devices)}
     threads = {t: i for i, t in enumerate(dict.fromkeys(e.thread for e in events if not e.is_kernel))}
-    found: list[dict[str, Any]] = [*_names(host, "host", 0), *_threads(host, [f"thread {i}" for i in threads.values()])]
-    for i, (name, place) in enumerate(places.items()):
+    trace_events: list[dict[str, Any]] = [
+        *_names(host, "host", 0),
+        *_threads(host, [f"thread {i}" for i in threads.values()]),
+    ]
+    for i, (name, process_id) in enumerate(process_ids.items()):
         streams = sorted({e.stream for e in events if e.is_kernel and e.device == name})
-        found += [*_names(place, f"device {name}", i + 1)]
-        found += [_meta("thread_name", place, stream, name=f"stream {stream}") for stream in streams]
-    ran = {event.launch: event.name for event in events if event.is_kernel}
+        trace_events += [*_names(process_id, f"device {name}", i + 1)]
+        trace_events += [_meta("thread_name", process_id, stream, name=f"stream {stream}") for stream in streams]
+    kernel_names = {event.launch: event.name for event in events if event.is_kernel}
     for event in events:
-        lane = (places[event.device], event.stream) if event.is_kernel else (host, threads[event.thread])
-        named = f"launch {ran[event.launch]}" if not event.is_kernel and event.launch in ran else event.name
-        found.append(_complete(event, named, *lane))
-        if event.launch is not None and event.launch in ran:
-            found.append(_arrow(event, *lane))
+        lane = (process_ids[event.device], event.stream) if event.is_kernel else (host, threads[event.thread])
+        event_name = (
+            f"launch {kernel_names[event.launch]}"
+            if not event.is_kernel and event.launch in kernel_names
+            else event.name
+        )
+        trace_events.append(_complete(event, event_name, *lane))
+        if event.launch is not None and event.launch in kernel_names:
+            trace_events.append(_arrow(event, *lane))
     origin = recordings[0].begin
-    found += [
-        {"ph": "C", "name": f"memory of {level.device}", "pid": places[level.device], "tid": 0,
+    trace_events += [
+        {"ph": "C", "name": f"memory of {level.device}", "pid": process_ids[level.device], "tid": 0,
          "ts": (level.at - origin) / 1e3,
          "args": {"in use": level.allocated, "cached": level.reserved - level.allocated}}
-        for level in levels if level.device in places
+        for level in levels if level.device in process_ids
     ]  # fmt: skip
-    return {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": found, **metadata}
+    return {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": trace_events, **metadata}
 
 
-def write(path: str | os.PathLike[str], made: dict[str, Any]) -> None:
-    """Write a trace; compressed where the name ends in `.gz`. Raises `ArgumentError` where it cannot be written."""
-    text = json.dumps(made, separators=(",", ":"))
+def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+    """Write a trace to a file, compressed if its name ends in `.gz`. Raises `ArgumentError` if that fails."""
+    text = json.dumps(content, separators=(",", ":"))
     try:
         if os.fspath(path).endswith(".gz"):
-            with gzip.open(path, "wt", encoding="utf-8") as packed:
-                packed.write(text)
+            with gzip.open(path, "wt", encoding="utf-8") as file_gz:
+                file_gz.write(text)
         else:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -85,7 +94,7 @@ def _complete(event: FunctionEvent, name: str, process: int, thread: int) -> dic
 
 
 def _arrow(event: FunctionEvent, process: int, thread: int) -> dict[str, Any]:
-    """An end of the arrow from a launch to its kernel."""
+    """Return one end of the arrow from a launch to its kernel."""
     end: dict[str, Any] = {"bp": "e"} if event.is_kernel else {}
     return {"ph": "f" if event.is_kernel else "s", "id": event.launch, "cat": "launch", "name": "launch",
             "pid": process, "tid": thread, "ts": event.time_range.start} | end  # fmt: skip
@@ -99,5 +108,5 @@ def _threads(process: int, names: Sequence[str]) -> list[dict[str, Any]]:
     return [_meta("thread_name", process, i, name=name) for i, name in enumerate(names)]
 
 
-def _meta(what: str, process: int, thread: int, **details: Any) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": details}
+def _meta(event: str, process: int, thread: int, **details: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": event, "pid": process, "tid": thread, "args": details}

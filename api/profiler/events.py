@@ -1,4 +1,4 @@
-"""Events of a profile: spans nested in each other with the kernels they queued, sums of equal ones, a table of them."""
+"""Events of a profile: nested spans of the host with the kernels they launched, and sums of events by name."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 from ..runtime.errors import ArgumentError
 from ..runtime.tracing import Launch, Recording
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel", "of_recording"]
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel", "events_from_recording"]
 
-_HOST = ("cpu", "interpreter")  # devices whose memory is the host's
+_HOST_MEMORY_DEVICES = ("cpu", "interpreter")  # devices whose memory is the host's
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Microseconds since the profile began."""
+    """Start and end, in microseconds since the start of the profile."""
 
     start: float
     end: float
 
     def elapsed_us(self) -> float:
-        """Microseconds between the two."""
+        """Return the length in microseconds."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel that ran. duration: microseconds; 0 where the device told no time."""
+    """A kernel that ran. duration: microseconds; 0 if the device reported no time."""
 
     name: str
     device: str
@@ -37,7 +37,7 @@ class Kernel:
 
 
 class _Times:
-    """Averages and names of times, from sums in microseconds."""
+    """Averages and formatted times, computed from sums in microseconds."""
 
     count: int
     cpu_time_total: float
@@ -47,12 +47,12 @@ class _Times:
 
     @property
     def cpu_time(self) -> float:
-        """Host time of one call, with what it called."""
+        """Average host time per call, including nested calls."""
         return self.cpu_time_total / self.count if self.count else 0.0
 
     @property
     def device_time(self) -> float:
-        """Time of the kernels of one call, with what it called."""
+        """Average kernel time per call, including nested calls."""
         return self.device_time_total / self.count if self.count else 0.0
 
     cuda_time = device_time
@@ -69,36 +69,36 @@ class _Times:
 
     @property
     def cpu_time_str(self) -> str:
-        """`cpu_time` in words."""
-        return in_words(self.cpu_time)
+        """`cpu_time` with its unit."""
+        return format_time(self.cpu_time)
 
     @property
     def cpu_time_total_str(self) -> str:
-        """`cpu_time_total` in words."""
-        return in_words(self.cpu_time_total)
+        """`cpu_time_total` with its unit."""
+        return format_time(self.cpu_time_total)
 
     @property
     def self_cpu_time_total_str(self) -> str:
-        """`self_cpu_time_total` in words."""
-        return in_words(self.self_cpu_time_total)
+        """`self_cpu_time_total` with its unit."""
+        return format_time(self.self_cpu_time_total)
 
     @property
     def device_time_total_str(self) -> str:
-        """`device_time_total` in words."""
-        return in_words(self.device_time_total)
+        """`device_time_total` with its unit."""
+        return format_time(self.device_time_total)
 
     @property
     def self_device_time_total_str(self) -> str:
-        """`self_device_time_total` in words."""
-        return in_words(self.self_device_time_total)
+        """`self_device_time_total` with its unit."""
+        return format_time(self.self_device_time_total)
 
 
 @dataclass(eq=False)
 class FunctionEvent(_Times):
-    """One thing that the host did (`op`, `launch`, `backward`, `annotation`, `copy`, `compile`), or a kernel.
+    """One activity of the host (`op`, `launch`, `backward`, `annotation`, `copy`, `compile`), or one kernel.
 
-    Times are microseconds. device_time_total is the sum of the kernels that were queued inside. launch: its number
-    among launches, for kernels and for what queued them.
+    Times are in microseconds. device_time_total is the time of the kernels launched inside. launch: the number of the
+    launch, for a kernel and for the event that launched it.
     """
 
     name: str
@@ -118,54 +118,59 @@ class FunctionEvent(_Times):
 
     @property
     def key(self) -> str:
-        """What equal events have in common."""
+        """The name under which events are summed."""
         return "ProfilerStep*" if self.name.startswith("ProfilerStep#") else self.name
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it ran on a device."""
+        """Whether it is a kernel, which ran on a device."""
         return self.category == "kernel"
 
     @property
     def is_user_annotation(self) -> bool:
-        """Whether it is a range that somebody named."""
+        """Whether it is a named range of the user."""
         return self.category == "annotation"
 
     @property
     def cpu_time_total(self) -> float:  # type: ignore[override]
-        """Host time."""
+        """Host time, including nested events."""
         return 0.0 if self.is_kernel else self.time_range.elapsed_us()
 
     @property
     def self_cpu_time_total(self) -> float:  # type: ignore[override]
-        """Host time without what is nested in it."""
+        """Host time without nested events."""
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     @property
     def self_device_time_total(self) -> float:  # type: ignore[override]
-        """Time of the kernels that this queued itself."""
+        """Time of the kernels that this event launched itself."""
         return sum(kernel.duration for kernel in self.kernels)
 
     @property
     def device_time_total(self) -> float:  # type: ignore[override]
-        """Time of the kernels that were queued in here."""
-        total, waiting = 0.0, [self]
-        while waiting:
-            event = waiting.pop()
+        """Time of the kernels launched in this event and in nested events."""
+        total, pending = 0.0, [self]
+        while pending:
+            event = pending.pop()
             total += event.self_device_time_total
-            waiting += event.cpu_children
+            pending += event.cpu_children
         return total
 
-    def memory_usage(self, host: bool, own: bool) -> int:
-        """Bytes by which memory in use grew, on devices over host memory or on others; own: without what is nested."""
-        mine = self.memory if (self.device in _HOST) == host and self.device else 0
+    def memory_usage(self, host: bool, self_only: bool) -> int:
+        """Return by how many bytes memory in use grew.
+
+        Args:
+            host: Count devices that use host memory; else all other devices.
+            self_only: Leave out nested events.
+        """
+        usage = self.memory if (self.device in _HOST_MEMORY_DEVICES) == host and self.device else 0
         nested = sum(child.memory_usage(host, False) for child in self.cpu_children)
-        return mine - nested if own and mine else 0 if own else mine or nested
+        return usage - nested if self_only and usage else 0 if self_only else usage or nested
 
 
 @dataclass(eq=False)
 class FunctionEventAvg(_Times):
-    """Equal events, summed. Times are microseconds, memory bytes."""
+    """The sum of events with the same key. Times are in microseconds, memory in bytes."""
 
     key: str
     count: int = 0
@@ -187,14 +192,20 @@ class FunctionEventAvg(_Times):
         self.count += 1
         for name in ("cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total"):
             setattr(self, name, getattr(self, name) + getattr(event, name))
-        for host, place in ((True, "cpu"), (False, "device")):
-            for own, prefix in ((False, ""), (True, "self_")):
-                name = f"{prefix}{place}_memory_usage"
-                setattr(self, name, getattr(self, name) + event.memory_usage(host, own))
+        for host, memory_kind in ((True, "cpu"), (False, "device")):
+            for self_only, prefix in ((False, ""), (True, "self_")):
+                name = f"{prefix}{memory_kind}_memory_usage"
+                setattr(self, name, getattr(self, name) + event.memory_usage(host, self_only))
 
 
-def of_recording(recording: Recording, launches: Iterable[Launch], origin: int) -> EventList:
-    """The events of a recording: spans by when they began, nested by time on their thread; then kernels."""
+def events_from_recording(recording: Recording, launches: Iterable[Launch], origin: int) -> EventList:
+    """Return the events of a recording: host events by start time, nested per thread; then kernels.
+
+    Args:
+        recording: The recording.
+        launches: The launches to include.
+        origin: The start of the profile, in nanoseconds.
+    """
 
     def interval(begin: int, end: int) -> Interval:
         return Interval((begin - origin) / 1e3, (end - origin) / 1e3)
@@ -205,19 +216,20 @@ def of_recording(recording: Recording, launches: Iterable[Launch], origin: int) 
         for s in recording.spans
     ]  # fmt: skip
     kernels = []
-    for number, each in enumerate(launches):
+    for number, launch in enumerate(launches):
         duration = 0.0
-        if each.begin is not None and each.end is not None:
-            ran = interval(each.begin, each.end)
-            duration = ran.elapsed_us()
+        if launch.begin is not None and launch.end is not None:
+            kernel_interval = interval(launch.begin, launch.end)
+            duration = kernel_interval.elapsed_us()
             kernels.append(FunctionEvent(
-                each.name, "kernel", each.thread, ran, device=each.device, stream=each.stream, launch=number,
-                kernels=[Kernel(each.name, each.device, duration)],
+                launch.name, "kernel", launch.thread, kernel_interval, device=launch.device, stream=launch.stream,
+                launch=number,
+                kernels=[Kernel(launch.name, launch.device, duration)],
             ))  # fmt: skip
-        queued = FunctionEvent("launch", "launch", each.thread, interval(each.queued, each.returned),
-                               device=each.device, launch=number,
-                               kernels=[Kernel(each.name, each.device, duration)])  # fmt: skip
-        host.append(queued)
+        launch_event = FunctionEvent("launch", "launch", launch.thread, interval(launch.queued, launch.returned),
+                               device=launch.device, launch=number,
+                               kernels=[Kernel(launch.name, launch.device, duration)])  # fmt: skip
+        host.append(launch_event)
     host.sort(key=lambda e: (e.time_range.start, -e.time_range.end))
     open_: dict[int, list[FunctionEvent]] = {}
     for event in host:
@@ -228,7 +240,7 @@ def of_recording(recording: Recording, launches: Iterable[Launch], origin: int) 
             event.cpu_parent = stack[-1]
             stack[-1].cpu_children.append(event)
         stack.append(event)
-    for event in host:  # a launch's kernel is that of the call which launched it
+    for event in host:  # credit the kernel to the call that launched it
         if event.category == "launch" and event.cpu_parent is not None:
             event.cpu_parent.kernels += event.kernels
             event.kernels = []
@@ -237,27 +249,27 @@ def of_recording(recording: Recording, launches: Iterable[Launch], origin: int) 
 
 
 class EventList(list[Any]):
-    """Events, or sums of them."""
+    """A list of events (`FunctionEvent`) or of sums of events (`FunctionEventAvg`)."""
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Host time of all, microseconds."""
+        """Host time of all events, in microseconds."""
         return sum(event.self_cpu_time_total for event in self)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Sums of the events that have a name, and by choice shapes or the innermost frames, in common."""
-        found: dict[Any, FunctionEventAvg] = {}
+        """Sum the events that have the same name and, optionally, the same input shapes or innermost frames."""
+        averages: dict[Any, FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shape else ()
             stack = event.stack[:group_by_stack_n]
             key = (event.key, event.is_kernel, event.is_user_annotation, str(shapes), stack)
-            if key not in found:
-                found[key] = FunctionEventAvg(event.key, 0, event.is_kernel, event.is_user_annotation, shapes, stack)
-            found[key].add(event)
-        return EventList(found.values())
+            if key not in averages:
+                averages[key] = FunctionEventAvg(event.key, 0, event.is_kernel, event.is_user_annotation, shapes, stack)
+            averages[key].add(event)
+        return EventList(averages.values())
 
     def total_average(self) -> FunctionEventAvg:
-        """Everything in one sum."""
+        """Return the sum of all events."""
         total = FunctionEventAvg("Total")
         for event in self:
             total.add(event)
@@ -268,10 +280,20 @@ class EventList(list[Any]):
         max_name_column_width: int = 55, max_shapes_column_width: int = 80, header: str | None = None,
         top_level_events_only: bool = False, time_unit: str | None = None,
     ) -> str:  # fmt: skip
-        """A table to print. sort_by: an attribute of the sums, as in `self_device_time_total`, `cpu_time`, `count`.
+        """Return a table to print. Kernels have rows of their own.
 
-        Kernels have rows of their own, behind the calls that queued them. Raises `ArgumentError` for a sort_by or
-        time_unit (`s`, `ms`, `us`) that is not known.
+        Args:
+            sort_by: An attribute of the sums, such as `self_device_time_total`, `cpu_time` or `count`.
+            row_limit: The maximum number of rows.
+            max_src_column_width: Longer source locations are cut.
+            max_name_column_width: Longer names are cut.
+            max_shapes_column_width: Longer shapes are cut.
+            header: A line above the table.
+            top_level_events_only: Leave out nested events.
+            time_unit: `s`, `ms` or `us`; None: chosen for each time.
+
+        Raises:
+            ArgumentError: `sort_by` or `time_unit` is unknown.
         """
         from .table import render
 
@@ -279,11 +301,11 @@ class EventList(list[Any]):
         return render(rows, sort_by, row_limit, max_name_column_width, max_shapes_column_width, max_src_column_width,
                       header, time_unit)  # fmt: skip
 
-    def _rows(self, top: bool) -> EventList:
-        return EventList([e for e in self if not top or e.cpu_parent is None]).key_averages()
+    def _rows(self, top_level_only: bool) -> EventList:
+        return EventList([e for e in self if not top_level_only or e.cpu_parent is None]).key_averages()
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write a line for each stack, with the whole microseconds spent in it: what flame graph scripts read."""
+        """Write one line per stack with the microseconds spent in it, as flame graph scripts read it."""
         if metric not in ("self_cpu_time_total", "self_cuda_time_total", "self_device_time_total"):
             raise ArgumentError(
                 f"export_stacks: metric is self_cpu_time_total or self_device_time_total, not {metric!r}"
@@ -297,16 +319,16 @@ class EventList(list[Any]):
                     file.write(f"{';'.join(frames)} {spent}\n")
 
 
-def in_words(microseconds: float) -> str:
-    """`1.234s`, `1.234ms`, `1.234us`."""
+def format_time(microseconds: float) -> str:
+    """Return a time with its unit: `1.234s`, `1.234ms`, `1.234us`."""
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if abs(microseconds) >= size:
             return f"{microseconds / size:.3f}{unit}"
     return f"{microseconds:.3f}us"
 
 
-def sums(rows: Sequence[Any]) -> tuple[float, float]:
-    """Host and device microseconds of all rows; a kernel counts once, in its own row."""
+def total_times(rows: Sequence[Any]) -> tuple[float, float]:
+    """Return host and device microseconds of all rows. A kernel counts once, in its own row."""
     host = sum(row.self_cpu_time_total for row in rows)
     kernels = [row for row in rows if row.is_kernel]
     return host, sum(row.self_device_time_total for row in kernels)

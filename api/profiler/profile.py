@@ -1,4 +1,4 @@
-"""`profile`: what is recorded when, and what becomes of it."""
+"""`profile`: record events in chosen steps, and export them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..runtime import tracing
 from ..runtime.errors import ArgumentError
 from ..runtime.tracing import Launch, Recording, Span, now
 from . import chrome
-from .events import EventList, of_recording
-from .recording import Calls
+from .events import EventList, events_from_recording
+from .recording import CallRecorder
 
 __all__ = [
     "ProfilerAction", "ProfilerActivity", "profile", "schedule", "supported_activities", "tensorboard_trace_handler",
 ]  # fmt: skip
 
-_ON_HOST = ("cpu", "interpreter")
+_HOST_DEVICES = ("cpu", "interpreter")
 
 
 class ProfilerActivity(enum.Enum):
-    """What is recorded: CPU: the host, and kernels on its cores; the others all mean kernels on other devices."""
+    """What a profile records. CPU: the host, and kernels on `cpu`. All others: kernels on other devices."""
 
     CPU = 0
     XPU = 1
@@ -36,7 +36,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What is done in a step."""
+    """What the profiler does in a step."""
 
     NONE = 0
     WARMUP = 1
@@ -45,22 +45,29 @@ class ProfilerAction(enum.Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What a profile records unless told otherwise."""
+    """Return the activities that a profile records by default."""
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA}
 
 
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """What `profile` does in which step: after `skip_first` steps, cycles of `wait` steps in which nothing is recorded,
-    `warmup` whose record is thrown away, and `active` that are kept.
+    """Return a schedule for `profile`: cycles of waiting, warming up and recording.
 
-    repeat: how many cycles; 0: without end. skip_first_wait: not 0: the first cycle does not wait.
-    Raises `ArgumentError` for numbers below 0, or no active step.
+    Args:
+        wait: Steps per cycle that are not recorded.
+        warmup: Steps per cycle that are recorded and discarded.
+        active: Steps per cycle that are recorded and saved.
+        repeat: The number of cycles; 0: no limit.
+        skip_first: Steps before the first cycle.
+        skip_first_wait: If not 0, the first cycle has no waiting steps.
+
+    Raises:
+        ArgumentError: A number is negative, or `active` is 0.
     """
-    given = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
-    if min(given.values()) < 0 or not active:
-        words = ", ".join(f"{name}={value}" for name, value in given.items())
+    counts = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
+    if min(counts.values()) < 0 or not active:
+        words = ", ".join(f"{name}={value}" for name, value in counts.items())
         raise ArgumentError(f"schedule: numbers of steps are 0 or more, and active 1 or more, not {words}")
 
     def action(step: int) -> ProfilerAction:
@@ -74,12 +81,12 @@ def schedule(
         length = wait + warmup + active
         if repeat and step // length >= repeat:
             return ProfilerAction.NONE
-        at = step % length
-        if at < wait:
+        offset = step % length
+        if offset < wait:
             return ProfilerAction.NONE
-        if at < wait + warmup:
+        if offset < wait + warmup:
             return ProfilerAction.WARMUP
-        return ProfilerAction.RECORD if at < length - 1 else ProfilerAction.RECORD_AND_SAVE
+        return ProfilerAction.RECORD if offset < length - 1 else ProfilerAction.RECORD_AND_SAVE
 
     return action
 
@@ -87,12 +94,18 @@ def schedule(
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """For `on_trace_ready`: writes each cycle's trace into a folder, named by host, process and time."""
+    """Return a function for `on_trace_ready` that writes each cycle's trace into a folder.
 
-    def write(made: profile) -> None:
+    Args:
+        dir_name: The folder.
+        worker_name: The start of the file name; None: host name and process id. The time is appended.
+        use_gzip: Compress the file.
+    """
+
+    def write(prof: profile) -> None:
         os.makedirs(dir_name, exist_ok=True)
         name = worker_name or f"{socket.gethostname()}_{os.getpid()}"
-        made.export_chrome_trace(
+        prof.export_chrome_trace(
             os.path.join(dir_name, f"{name}.{time.time_ns()}.pt.trace.json{'.gz' if use_gzip else ''}")
         )
 
@@ -100,16 +113,25 @@ def tensorboard_trace_handler(
 
 
 class profile:
-    """Records what runs between `start` and `stop`, or in a `with` block: calls of the thread that began it, backward
-    passes, steps of optimizers, ranges of `record_function`, and every kernel of the process.
+    """Record what runs between `start` and `stop`, or in a `with` block.
 
-    activities: default all. schedule: a function from the number of a step to a `ProfilerAction`; then `step()` ends
-    each step. on_trace_ready: called with the profile at the end of each cycle. record_shapes: of operands.
-    profile_memory: by how much calls let memory grow; looking costs some microseconds a call. with_stack: where calls
-    come from. acc_events: keep the events of all cycles, not the last one's alone.
+    It records op calls of the thread that started it, backward passes, optimizer steps, ranges of `record_function`,
+    and every kernel of the process. Meanwhile OpenCL queues record times, which costs about 3 us per launch, and CUDA
+    launches are bracketed by two events.
 
-    While it lasts, OpenCL queues keep times, which costs about 3 us a launch, and CUDA launches are between two events.
-    Raises `ArgumentError` where another profile lasts, and for PyTorch's options that nothing here measures.
+    Args:
+        activities: The activities to record; None: all.
+        schedule: A function from a step number to a `ProfilerAction`; `step()` then ends each step.
+        on_trace_ready: Called with the profile at the end of each cycle.
+        record_shapes: Record the shapes of operands.
+        profile_memory: Record how much memory each call allocates; costs some microseconds per call.
+        with_stack: Record the call stacks.
+        with_flops: Not supported.
+        with_modules: Not supported.
+        acc_events: Keep the events of all cycles, not only of the last one.
+
+    Raises:
+        ArgumentError: Another profile is active, or an option is not supported.
     """
 
     def __init__(
@@ -134,9 +156,9 @@ class profile:
         self.step_num = 0
         self.current_action = self._action(0)
         self._recording: Recording | None = None
-        self._calls: Calls | None = None
-        self._begin = 0  # of the step
-        self._kept: list[Recording] = []
+        self._calls: CallRecorder | None = None
+        self._begin = 0  # start time of the step
+        self._recordings: list[Recording] = []
         self._metadata: dict[str, Any] = {}
         self._events: EventList | None = None
 
@@ -151,15 +173,15 @@ class profile:
         self.stop()
 
     def start(self) -> None:
-        """Begin with step 0."""
+        """Start recording, with step 0."""
         self.step_num = 0
         self.current_action = self._action(0)
-        self._kept, self._events = [], None
+        self._recordings, self._events = [], None
         self._change(ProfilerAction.NONE, self.current_action)
         self._begin = now()
 
     def stop(self) -> None:
-        """End. What was recorded of a cycle that is not over is kept, and `on_trace_ready` called, as at its end."""
+        """Stop recording. An unfinished cycle is saved, and `on_trace_ready` called, as at its end."""
         if self._recording is None:
             return
         recording = self.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
@@ -170,13 +192,13 @@ class profile:
             self.on_trace_ready(self)
 
     def step(self) -> None:
-        """The next step begins."""
+        """Begin the next step."""
         if self.schedule is not None and self._recording is not None:
             self._end_of_step()
-        before = self.current_action
+        previous = self.current_action
         self.step_num += 1
         self.current_action = self._action(self.step_num)
-        self._change(before, self.current_action)
+        self._change(previous, self.current_action)
         self._begin = now()
 
     def _end_of_step(self) -> None:
@@ -185,21 +207,23 @@ class profile:
             Span(name, "annotation", threading.get_ident(), self._begin, now())
         )
 
-    def _change(self, before: ProfilerAction, after: ProfilerAction) -> None:
-        """From one step's action to the next one's."""
-        if before is ProfilerAction.RECORD_AND_SAVE:
+    def _change(self, previous: ProfilerAction, current: ProfilerAction) -> None:
+        """Start and stop recordings for the change from one step's action to the next."""
+        if previous is ProfilerAction.RECORD_AND_SAVE:
             self._end(keep=True)
             if self.on_trace_ready is not None:
                 self.on_trace_ready(self)
-        elif before is ProfilerAction.WARMUP and after is not ProfilerAction.WARMUP:
+        elif previous is ProfilerAction.WARMUP and current is not ProfilerAction.WARMUP:
             self._end(keep=False)
-        elif before is ProfilerAction.RECORD and after in (ProfilerAction.NONE, ProfilerAction.WARMUP):
+        elif previous is ProfilerAction.RECORD and current in (ProfilerAction.NONE, ProfilerAction.WARMUP):
             self._end(keep=True)
-        if after is not ProfilerAction.NONE and self._recording is None:
+        if current is not ProfilerAction.NONE and self._recording is None:
             recording = Recording()
             recording.start()
             self._recording = recording
-            self._calls = Calls(recording, shapes=self.record_shapes, stack=self.with_stack, memory=self.profile_memory)
+            self._calls = CallRecorder(
+                recording, shapes=self.record_shapes, stack=self.with_stack, memory=self.profile_memory
+            )
             self._calls.start()
             if self.profile_memory:
                 for driver in tracing.drivers():
@@ -212,44 +236,51 @@ class profile:
         if recording is not None:
             recording.stop()
             if keep:
-                self._kept = [*self._kept, recording] if self.acc_events else [recording]
+                self._recordings = [*self._recordings, recording] if self.acc_events else [recording]
                 self._events = None
 
-    # what becomes of it
+    # results
 
     def events(self) -> EventList:
-        """Everything on the host, by when it began, then kernels. Times are microseconds since the beginning."""
-        if not self._kept:
+        """Return the host events by start time, then the kernels. Times are in microseconds since the start."""
+        if not self._recordings:
             raise ArgumentError("profile: nothing was recorded yet; end it, or a cycle of its schedule, first")
         if self._events is None:
-            found = [e for r in self._kept for e in of_recording(r, self._launches(r), self._kept[0].begin)]
-            host = ProfilerActivity.CPU in self.activities
-            self._events = EventList([e for e in found if host or e.is_kernel])
+            events = [
+                e
+                for r in self._recordings
+                for e in events_from_recording(r, self._launches(r), self._recordings[0].begin)
+            ]
+            includes_host = ProfilerActivity.CPU in self.activities
+            self._events = EventList([e for e in events if includes_host or e.is_kernel])
         return self._events
 
     def _launches(self, recording: Recording) -> list[Launch]:
-        """Launches on the devices that were asked for."""
-        host, others = ProfilerActivity.CPU in self.activities, self.activities - {ProfilerActivity.CPU}
-        return [e for e in recording.launches if (host if e.device in _ON_HOST else others)]
+        """Return the launches on the devices of `activities`."""
+        includes_host, includes_devices = (
+            ProfilerActivity.CPU in self.activities,
+            self.activities - {ProfilerActivity.CPU},
+        )
+        return [e for e in recording.launches if (includes_host if e.device in _HOST_DEVICES else includes_devices)]
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Sums of equal events (`EventList.key_averages`), to be shown by `.table(...)`."""
+        """Return sums of events by name (`EventList.key_averages`). Print them with `.table(...)`."""
         return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace as JSON for Perfetto or chrome://tracing; compressed where the name ends in `.gz`."""
-        chrome.write(path, chrome.trace(self.events(), self._kept, self._metadata))
+        """Write the trace as JSON for Perfetto or chrome://tracing, compressed if the name ends in `.gz`."""
+        chrome.write(path, chrome.trace(self.events(), self._recordings, self._metadata))
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write stacks with the time spent in them (`EventList.export_stacks`)."""
+        """Write the stacks with the time spent in each (`EventList.export_stacks`)."""
         self.events().export_stacks(path, metric)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Put a text into the trace."""
+        """Add a text to the trace."""
         self._metadata[key] = str(value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Put a JSON text into the trace. Raises `ArgumentError` for text that is none."""
+        """Add JSON text to the trace. Raises `ArgumentError` if it is not valid JSON."""
         import json
 
         try:

@@ -1,4 +1,4 @@
-"""How calls come into a recording: a mode that looks on, ranges of users, steps of optimizers."""
+"""Record op calls (by a mode), named ranges of the user, and optimizer steps."""
 
 from __future__ import annotations
 
@@ -15,46 +15,49 @@ from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
 from ..runtime.tracing import Recording, Span, now
 
-__all__ = ["Calls", "record_function"]
+__all__ = ["CallRecorder", "record_function"]
 
-_OWN = __name__.partition(".")[0] + "."
+_OWN_PREFIX = __name__.partition(".")[0] + "."
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class record_function:
-    """A named range in profiles: a context, or a decorator. Outside of a profile it does nothing.
+    """A named range in profiles: a context manager or a decorator. Without an active profile it does nothing.
 
-    args: a text that is shown with the range in a trace.
+    args: a text that the trace shows with the range.
     """
 
     def __init__(self, name: str, args: str | None = None):
         self.name = name
         self.args = args
-        self._begun: list[tuple[Recording, int] | None] = []
+        self._entries: list[tuple[Recording, int] | None] = []
 
     def __enter__(self) -> Self:
         recording = tracing.current
-        self._begun.append(None if recording is None else (recording, now()))
+        self._entries.append(None if recording is None else (recording, now()))
         return self
 
     def __exit__(self, *_: object) -> None:
-        begun = self._begun.pop()
-        if begun is not None and begun[0] is tracing.current:
+        entry = self._entries.pop()
+        if entry is not None and entry[0] is tracing.current:
             shapes = None if self.args is None else (self.args,)
-            begun[0].spans.append(Span(self.name, "annotation", threading.get_ident(), begun[1], now(), shapes))
+            entry[0].spans.append(Span(self.name, "annotation", threading.get_ident(), entry[1], now(), shapes))
 
     def __call__(self, function: _F) -> _F:
         @functools.wraps(function)
-        def ranged(*given: Any, **named: Any) -> Any:
+        def ranged(*args: Any, **kwargs: Any) -> Any:
             with record_function(self.name, self.args):
-                return function(*given, **named)
+                return function(*args, **kwargs)
 
         return ranged  # type: ignore[return-value]
 
 
-class Calls(Mode):
-    """Notes every call of the thread that began it, from the bottom of the stack: it sees what other modes made of
-    a call, and they may come and go meanwhile."""
+class CallRecorder(Mode):
+    """Records every op call of the thread that started it.
+
+    It is the bottom of the mode stack, so that it sees the calls that other modes make, and other modes can be entered
+    and left while it is active.
+    """
 
     passive = True
 
@@ -64,33 +67,36 @@ class Calls(Mode):
         self.thread = threading.get_ident()
         self._state: State | None = None
         self._hooks: list[Any] = []
-        self._steps: list[tuple[int, int]] = []  # optimizers that are stepping, and since when
+        self._steps: list[tuple[int, int]] = []  # (id, start time) of optimizers whose step is running
 
     def start(self) -> None:
-        """Begin to look on."""
+        """Add this mode at the bottom of the thread's mode stack."""
         from ..optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-        self._state = own = state()
-        if own.mode is None:
-            own.mode = self
+        self._state = thread_state = state()
+        if thread_state.mode is None:
+            thread_state.mode = self
         else:
-            top = own.mode
+            top = thread_state.mode
             while top._below is not None:
                 top = top._below
             top._below = self
-        self._hooks = [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._behind)]
+        self._hooks = [
+            register_optimizer_step_pre_hook(self._begin_step),
+            register_optimizer_step_post_hook(self._end_step),
+        ]
 
     def stop(self) -> None:
-        """Leave the stack, wherever this is in it by now."""
+        """Remove this mode from the stack, wherever it is now."""
         for hook in self._hooks:
             hook.remove()
-        own, self._state = self._state, None
-        if own is None:
+        thread_state, self._state = self._state, None
+        if thread_state is None:
             return
-        if own.mode is self:
-            own.mode = self._below
+        if thread_state.mode is self:
+            thread_state.mode = self._below
             return
-        above = own.mode
+        above = thread_state.mode
         while above is not None and above._below is not self:
             above = above._below
         if above is not None:
@@ -107,39 +113,39 @@ class Calls(Mode):
             span.stack = _stack()
         device = next((o.meta.device for o in (*operands, *(outs or ())) if isinstance(o, Tensor)), None)
         driver = device._driver if device is not None and self.memory else None
-        before = self.recording.level(driver) if driver is not None else 0
+        level_before = self.recording.level(driver) if driver is not None else 0
         span.begin = now()
         try:
-            found = self.proceed(record, operands, statics, outs, in_place)
+            result = self.proceed(record, operands, statics, outs, in_place)
         finally:
             span.end = now()
             self.recording.spans.append(span)
         if self.memory:
             if device is None:
-                device = (found[0] if isinstance(found, tuple) else found).meta.device
+                device = (result[0] if isinstance(result, tuple) else result).meta.device
             span.device = str(device)
-            span.memory = self.recording.level(device.driver) - before if driver is not None else 0
-        return found
+            span.memory = self.recording.level(device.driver) - level_before if driver is not None else 0
+        return result
 
-    def _before(self, optimizer: Any, *_: Any) -> None:
+    def _begin_step(self, optimizer: Any, *_: Any) -> None:
         self._steps.append((id(optimizer), now()))
 
-    def _behind(self, optimizer: Any, *_: Any) -> None:
-        while self._steps:  # a step that raised left its begin behind
-            which, begin = self._steps.pop()
-            if which == id(optimizer):
+    def _end_step(self, optimizer: Any, *_: Any) -> None:
+        while self._steps:  # skip entries of steps that raised an exception
+            optimizer_id, begin = self._steps.pop()
+            if optimizer_id == id(optimizer):
                 name = f"Optimizer.step#{type(optimizer).__name__}.step"
                 self.recording.spans.append(Span(name, "annotation", threading.get_ident(), begin, now()))
                 return
 
 
 def _stack() -> tuple[str, ...]:
-    """The user's frames, the innermost first."""
-    found = []
+    """Return the user's stack frames, the innermost first."""
+    frames = []
     frame: Any = sys._getframe(2)
     while frame is not None:
         code, module = frame.f_code, str(frame.f_globals.get("__name__"))
-        if not module.startswith(_OWN) and not code.co_filename.startswith("<"):
-            found.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+        if not module.startswith(_OWN_PREFIX) and not code.co_filename.startswith("<"):
+            frames.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
         frame = frame.f_back
-    return tuple(found)
+    return tuple(frames)

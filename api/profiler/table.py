@@ -1,4 +1,4 @@
-"""Sums of a profile as a table."""
+"""Format the sums of a profile as a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.errors import ArgumentError
-from .events import in_words, sums
+from .events import format_time, total_times
 
 __all__ = ["SORTS", "render"]
 
@@ -19,10 +19,10 @@ _UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
 def render(
-    rows: Sequence[Any], sort_by: str | None, limit: int, names: int, shapes: int, sources: int, header: str | None,
-    unit: str | None,
+    rows: Sequence[Any], sort_by: str | None, limit: int, name_width: int, shapes_width: int, source_width: int,
+    header: str | None, unit: str | None,
 ) -> str:  # fmt: skip
-    """A head, a line for each row, and the sums below. Columns of what no row has are left out."""
+    """Return the table: headings, one line per row, and totals. Columns that are empty in every row are left out."""
     if sort_by is not None:
         attribute = sort_by.replace("cuda_", "device_").replace("xpu_", "device_")
         if attribute not in SORTS:
@@ -30,47 +30,50 @@ def render(
         rows = sorted(rows, key=lambda row: getattr(row, attribute), reverse=True)
     if unit is not None and unit not in _UNITS:
         raise ArgumentError(f"table: time_unit is s, ms or us, not {unit!r}")
-    host, device = sums(rows)
-    shown = rows[:limit] if limit >= 0 else rows
+    host, device = total_times(rows)
+    visible_rows = rows[:limit] if limit >= 0 else rows
 
     def time(value: float) -> str:
-        return in_words(value) if unit is None else f"{value / _UNITS[unit]:.3f}{unit}"
+        return format_time(value) if unit is None else f"{value / _UNITS[unit]:.3f}{unit}"
 
-    def part(value: float, whole: float) -> str:
-        return f"{value / whole:.2%}" if whole else "--"
+    def percentage(value: float, total: float) -> str:
+        return f"{value / total:.2%}" if total else "--"
 
     columns: list[tuple[str, Callable[[Any], str]]] = [
-        ("Name", lambda r: _cut(r.key, names)),
-        ("Self CPU %", lambda r: part(r.self_cpu_time_total, host)),
+        ("Name", lambda r: _cut(r.key, name_width)),
+        ("Self CPU %", lambda r: percentage(r.self_cpu_time_total, host)),
         ("Self CPU", lambda r: time(r.self_cpu_time_total)),
-        ("CPU total %", lambda r: part(r.cpu_time_total, host)),
+        ("CPU total %", lambda r: percentage(r.cpu_time_total, host)),
         ("CPU total", lambda r: time(r.cpu_time_total)),
         ("CPU time avg", lambda r: time(r.cpu_time)),
     ]
     if device:
         columns += [
             ("Self Device", lambda r: time(r.self_device_time_total)),
-            ("Self Device %", lambda r: part(r.self_device_time_total, device)),
+            ("Self Device %", lambda r: percentage(r.self_device_time_total, device)),
             ("Device total", lambda r: time(r.device_time_total)),
             ("Device time avg", lambda r: time(r.device_time)),
         ]
-    for place, title in (("cpu", "CPU Mem"), ("device", "Device Mem")):
-        if any(getattr(row, f"{place}_memory_usage") for row in rows):
+    for memory_kind, title in (("cpu", "CPU Mem"), ("device", "Device Mem")):
+        if any(getattr(row, f"{memory_kind}_memory_usage") for row in rows):
             columns += [
-                (title, _memory(f"{place}_memory_usage")), (f"Self {title}", _memory(f"self_{place}_memory_usage")),
+                (title, _memory(f"{memory_kind}_memory_usage")),
+                (f"Self {title}", _memory(f"self_{memory_kind}_memory_usage")),
             ]  # fmt: skip
     columns.append(("# of Calls", lambda r: str(r.count)))
     if any(row.input_shapes for row in rows):
-        columns.append(("Input Shapes", lambda r: _cut(str(list(r.input_shapes)), shapes)))
+        columns.append(("Input Shapes", lambda r: _cut(str(list(r.input_shapes)), shapes_width)))
     if any(row.stack for row in rows):
-        columns.append(("Source Location", lambda r: _cut(r.stack[0] if r.stack else "", sources, end=True)))
-    cells = [[text(row) for _, text in columns] for row in shown]
+        columns.append(("Source Location", lambda r: _cut(r.stack[0] if r.stack else "", source_width, end=True)))
+    cells = [[text(row) for _, text in columns] for row in visible_rows]
     widths = [max([len(title), *(len(line[i]) for line in cells)]) for i, (title, _) in enumerate(columns)]
     rule = "  ".join("-" * width for width in widths)
 
     def line(texts: Sequence[str]) -> str:
-        first, *others = texts
-        return "  ".join([first.ljust(widths[0]), *(t.rjust(w) for t, w in zip(others, widths[1:], strict=True))])
+        first_text, *other_texts = texts
+        return "  ".join(
+            [first_text.ljust(widths[0]), *(t.rjust(w) for t, w in zip(other_texts, widths[1:], strict=True))]
+        )
 
     lines = [rule, line([title for title, _ in columns]), rule, *map(line, cells), rule]
     lines.append(f"Self CPU time total: {time(host)}")
@@ -79,10 +82,10 @@ def render(
     return "\n".join([*([header] if header else []), *(text.rstrip() for text in lines)]) + "\n"
 
 
-def _cut(text: str, most: int, end: bool = False) -> str:
-    if len(text) <= most or most <= 3:
+def _cut(text: str, max_length: int, end: bool = False) -> str:
+    if len(text) <= max_length or max_length <= 3:
         return text
-    return "..." + text[3 - most :] if end else text[: most - 3] + "..."
+    return "..." + text[3 - max_length :] if end else text[: max_length - 3] + "..."
 
 
 def _memory(name: str) -> Callable[[Any], str]:

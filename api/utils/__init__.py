@@ -1,4 +1,4 @@
-"""What is neither a tensor nor a layer: loading data, checkpoints of computations."""
+"""Data loading and activation checkpointing."""
 
 from importlib import import_module
 from typing import Any

@@ -1,10 +1,11 @@
-"""Activation checkpointing: what backward needs of a part of a model is computed again instead of kept (Chen et al.,
-"Training Deep Nets with Sublinear Memory Cost", 2016).
+"""Activation checkpointing: recompute the activations of a part of a model in backward instead of saving them.
 
-Without reentry (`use_reentrant=False`, the one to use), calls are recorded as ever, but in place of the tensors that
-they would save stands their number; the first that backward asks for runs the function again, with the random numbers
-and modes (autocast) of the first time, and gathers them all. With reentry, the function runs unrecorded, and backward
-is called within backward.
+After Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
+
+`use_reentrant=False` (recommended): the graph is recorded as usual, but its nodes save placeholders instead of tensors.
+When backward reads the first placeholder, the function runs a second time, with the same random numbers and modes
+(autocast), and the saved tensors of that run replace all placeholders. `use_reentrant=True`: the function runs without
+a graph, and its backward runs it again with a graph and calls backward inside backward.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_conte
 
 
 class CheckpointError(GradientError):
-    """The second run of a checkpointed function did not do what the first did."""
+    """The second run of a checkpointed function differed from the first."""
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """Contexts of the two runs that do nothing."""
+    """Return two null contexts, for the first and the second run."""
     return nullcontext(), nullcontext()
 
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Accepted for compatibility: the second run always goes to its end."""
+    """Do nothing (for compatibility): the second run always runs to its end."""
     yield
 
 
@@ -51,13 +52,24 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args, **kwargs)`, of which backward keeps nothing but the arguments and runs it again.
+    """Call `function(*args, **kwargs)`, save only the arguments for backward, and run it again there.
 
-    preserve_rng_state: dropout and the like draw the same numbers in the second run. context_fn: gives a context for
-    each of the two runs. determinism_check: `default` compares shapes, dtypes and number of saved tensors, `none` does
-    not. `early_stop` and `debug` are accepted. With `use_reentrant=True` gradients go to tensors among `args` and to
-    leaves; then at least one of `args` must require grad, kwargs are not taken, and `autograd.grad` must not be used.
-    Raises `CheckpointError` in backward where the second run differs, `VersionError` where an argument was written.
+    Args:
+        function: The function.
+        args: Its positional arguments.
+        use_reentrant: The implementation, see above. With True, gradients flow to tensors among `args` and to leaves.
+            At least one of `args` must require grad, kwargs are not allowed, and `autograd.grad` does not work.
+        context_fn: Returns a context manager for each of the two runs.
+        determinism_check: `default` compares shapes, dtypes and the number of saved tensors of both runs; `none` does
+            not.
+        debug: Ignored.
+        early_stop: Ignored.
+        preserve_rng_state: Make dropout and similar functions draw the same numbers in the second run.
+        kwargs: Keyword arguments of `function`.
+
+    Raises:
+        CheckpointError: In backward, if the second run differs from the first.
+        VersionError: In backward, if an argument was written in place.
     """
     if use_reentrant is None:
         warnings.warn(
@@ -69,23 +81,23 @@ def checkpoint(
         raise ArgumentError(f"checkpoint: determinism_check is 'default' or 'none', not {determinism_check!r}")
     if use_reentrant:
         if kwargs or context_fn is not noop_context_fn:
-            given = f"keyword arguments {sorted(kwargs)}" if kwargs else "a context_fn"
-            raise ArgumentError(f"checkpoint: {given} can be given with use_reentrant=False only")
+            unsupported = f"keyword arguments {sorted(kwargs)}" if kwargs else "a context_fn"
+            raise ArgumentError(f"checkpoint: {unsupported} can be given with use_reentrant=False only")
         return _reentrant(function, args, preserve_rng_state)
-    own = state()
-    if not own.grad or _recording(own.mode):  # an outer checkpoint keeps nothing of what is done in here either
+    thread_state = state()
+    if not thread_state.grad or _recording(thread_state.mode):  # an outer checkpoint already saves nothing of this call
         with context_fn()[0]:
             return function(*args, **kwargs)
     first, second = context_fn()
     frame = _Frame(function, args, kwargs, preserve_rng_state, second, determinism_check == "default")
-    with _Record(frame), first:
+    with _FirstRun(frame), first:
         return function(*args, **kwargs)
 
 
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Modules (or functions) one after the other, in `segments` parts of which all but the last are checkpointed."""
+    """Call modules or functions in sequence, in `segments` parts. All parts but the last are checkpointed."""
     if use_reentrant is None:
         warnings.warn(
             "checkpoint_sequential: pass use_reentrant; False is recommended, and True is what leaving it out means",
@@ -115,38 +127,42 @@ def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 class _Replay:
-    """A context with the random numbers, the mode and the autocast region that were current when it was made, and with
-    recording."""
+    """Context manager that restores the random state, mode and autocast of its creation, and enables gradients."""
 
     def __init__(self, preserve_rng_state: bool):
         self.generator = (default_generator._seed, default_generator.offset) if preserve_rng_state else None
-        own = state()
-        mode = own.mode
-        while isinstance(mode, _Watch):
+        thread_state = state()
+        mode = thread_state.mode
+        while isinstance(mode, _NodeObserver):
             mode = mode._below
-        self.mode, self.autocast = mode, own.autocast
+        self.mode, self.autocast = mode, thread_state.autocast
 
     def __enter__(self) -> None:
-        own = state()
-        self.before = own.mode, own.autocast, own.grad
-        self.drawn = default_generator._seed, default_generator.offset
-        own.mode, own.autocast, own.grad = self.mode, self.autocast, True
+        thread_state = state()
+        self.outer_modes = thread_state.mode, thread_state.autocast, thread_state.grad
+        self.outer_generator = default_generator._seed, default_generator.offset
+        thread_state.mode, thread_state.autocast, thread_state.grad = self.mode, self.autocast, True
         if self.generator is not None:
             default_generator._seed, default_generator.offset = self.generator
 
     def __exit__(self, *_: object) -> None:
-        own = state()
-        own.mode, own.autocast, own.grad = self.before
+        thread_state = state()
+        thread_state.mode, thread_state.autocast, thread_state.grad = self.outer_modes
         if self.generator is not None:
-            default_generator._seed, default_generator.offset = self.drawn
+            default_generator._seed, default_generator.offset = self.outer_generator
 
 
 # Without reentry ------------------------------------------------------------------------------------------------------
 
 
 class _Frame:
-    """One checkpointed call. count: how many calls it recorded. table: tensors of the second run by (call, place), each
-    taken out when it is read, so that memory is given back as backward goes on."""
+    """One checkpointed call.
+
+    Attributes:
+        count: The number of nodes that the first run recorded.
+        table: The tensors that the second run saved, by (node, position). Each is removed when it is read, so that
+            memory is freed as backward proceeds.
+    """
 
     def __init__(
         self,
@@ -158,8 +174,8 @@ class _Frame:
         compare: bool,
     ):
         self.function = function
-        self.args = [_held(a) for a in args]
-        self.kwargs = {k: _held(v) for k, v in kwargs.items()}
+        self.args = [_save_argument(a) for a in args]
+        self.kwargs = {k: _save_argument(v) for k, v in kwargs.items()}
         self.replay = _Replay(preserve_rng_state)
         self.context = context
         self.compare = compare
@@ -167,7 +183,7 @@ class _Frame:
         self.table: dict[tuple[int, int], Saved] = {}
 
     def take(self, key: tuple[int, int]) -> Saved:
-        """What call key[0] saved at place key[1], from a second run."""
+        """Return the tensor that node key[0] saved at position key[1], from the second run."""
         if key not in self.table:
             self._run_again()
         if key not in self.table:
@@ -177,22 +193,22 @@ class _Frame:
         return self.table.pop(key)
 
     def _run_again(self) -> None:
-        args = [_given(a) for a in self.args]
-        kwargs = {k: _given(v) for k, v in self.kwargs.items()}
+        args = [_unpack_argument(a) for a in self.args]
+        kwargs = {k: _unpack_argument(v) for k, v in self.kwargs.items()}
         self.table = {}
-        with self.replay, _Collect() as found, self.context:
+        with self.replay, _SecondRun() as collector, self.context:
             self.function(*args, **kwargs)
-        nodes, found.nodes, found.done = found.nodes, [], True
+        nodes, collector.nodes, collector.done = collector.nodes, [], True
         if self.compare and len(nodes) != self.count:
             raise CheckpointError(
                 f"checkpoint: {_name(self.function)} recorded {self.count} calls when it was first run and "
                 f"{len(nodes)} in backward; it must do the same both times"
             )
         self.table = {
-            (k, i): _bare(saved)
+            (k, i): _without_history(saved)
             for k, node in enumerate(nodes)
             for i, saved in enumerate((*node.saved, *node.saved_out))
-            if _replaceable(saved)
+            if _needs_memory(saved)
         }
 
 
@@ -200,31 +216,36 @@ def _name(function: Any) -> str:
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-def _held(value: Any) -> Any:
+def _save_argument(value: Any) -> Any:
     return Saved(value, False) if isinstance(value, Tensor) else value
 
 
-def _given(value: Any) -> Any:
+def _unpack_argument(value: Any) -> Any:
     return value.unpack("checkpoint") if isinstance(value, Saved) else value
 
 
-def _replaceable(saved: Any) -> bool:
-    """Whether keeping it costs memory: numbers and parameters do not."""
+def _needs_memory(saved: Any) -> bool:
+    """Return True if saving this value costs memory. Numbers and parameters cost none."""
     return isinstance(saved, Saved) and not (saved.leaf is not None and saved.needs)
 
 
-def _bare(saved: Saved) -> Saved:
-    """`saved` without its history, which would keep the second run's graph."""
-    if isinstance(saved, _Again):
-        return _Again(saved, saved.frame, saved.key, history=False)
-    bare = Saved.__new__(Saved)
-    bare.storage, bare.meta, bare.start, bare.version = saved.storage, saved.meta, saved.start, saved.version
-    bare.needs, bare.node, bare.output, bare.leaf = False, None, 0, None
-    return bare
+def _without_history(saved: Saved) -> Saved:
+    """Return `saved` without its node, which would keep the second run's graph alive."""
+    if isinstance(saved, _RecomputedTensor):
+        return _RecomputedTensor(saved, saved.frame, saved.key, history=False)
+    detached = Saved.__new__(Saved)
+    detached.storage, detached.meta, detached.start, detached.version = (
+        saved.storage,
+        saved.meta,
+        saved.start,
+        saved.version,
+    )
+    detached.needs, detached.node, detached.output, detached.leaf = False, None, 0, None
+    return detached
 
 
-class _Again(Saved):
-    """A saved tensor that is computed again when it is read."""
+class _RecomputedTensor(Saved):
+    """A placeholder for a saved tensor, which is recomputed when it is read."""
 
     __slots__ = ("frame", "key")
 
@@ -236,74 +257,76 @@ class _Again(Saved):
         self.key = key
 
     def unpack(self, name: str, node: Node | None = None, output: int = 0) -> Tensor:
-        """The tensor, with the history that it had in the first run."""
-        found = self.frame.take(self.key).unpack(name)
-        if self.frame.compare and found.meta is not self.meta:
-            first, second = (f"{m.dtype.name} of shape {list(m.shape)}" for m in (self.meta, found.meta))
+        """Return the recomputed tensor, with the graph node of the first run."""
+        recomputed = self.frame.take(self.key).unpack(name)
+        if self.frame.compare and recomputed.meta is not self.meta:
+            first, second = (f"{m.dtype.name} of shape {list(m.shape)}" for m in (self.meta, recomputed.meta))
             raise CheckpointError(
                 f"checkpoint: {name} saved a {first} when {_name(self.frame.function)} was first run, "
                 f"and a {second} in backward; it must do the same both times"
             )
         if node is not None:
-            return Tensor(found.storage, found.meta, found.start, True, node, output)
-        return Tensor(found.storage, found.meta, found.start, self.needs, self.node, self.output)
+            return Tensor(recomputed.storage, recomputed.meta, recomputed.start, True, node, output)
+        return Tensor(recomputed.storage, recomputed.meta, recomputed.start, self.needs, self.node, self.output)
 
 
-class _Watch(Mode):
-    """Sees every call that was recorded and saved something, once. (Casts save nothing; one may be made in one run, and
-    be there already in the other.)"""
+class _NodeObserver(Mode):
+    """Mode that passes every new node with saved tensors to `recorded`, once.
+
+    Casts save nothing, so they do not count: a cast may happen in one run, and be cached in the other.
+    """
 
     def call(self, record: Any, operands: Any, statics: Any, outs: Any, in_place: bool) -> Any:
-        """Make the call, and look at the node it left."""
-        before = None if outs is None else [out.node for out in outs]
+        """Make the call, and pass its node to `recorded`."""
+        nodes_before = None if outs is None else [out.node for out in outs]
         result = self.proceed(record, operands, statics, outs, in_place)
-        seen = None
-        for i, each in enumerate(result if isinstance(result, tuple) else (result,)):
-            node = each.node
-            if node is not None and node is not seen and (before is None or node is not before[i]):
-                seen = node
-                if any(map(_replaceable, (*node.saved, *node.saved_out))):
+        last_node = None
+        for i, output in enumerate(result if isinstance(result, tuple) else (result,)):
+            node = output.node
+            if node is not None and node is not last_node and (nodes_before is None or node is not nodes_before[i]):
+                last_node = node
+                if any(map(_needs_memory, (*node.saved, *node.saved_out))):
                     self.recorded(node)
         return result
 
     def recorded(self, node: Node) -> None:
-        """See one node."""
+        """Handle one node."""
         raise NotImplementedError
 
 
-class _Record(_Watch):
-    """The first run: nodes keep numbers instead of tensors."""
+class _FirstRun(_NodeObserver):
+    """The first run: nodes save placeholders instead of tensors."""
 
     def __init__(self, frame: _Frame):
         self.frame = frame
 
     def recorded(self, node: Node) -> None:
-        """Put numbers in place of what the node saved."""
+        """Replace the node's saved tensors by placeholders."""
         call, split = self.frame.count, len(node.saved)
         self.frame.count += 1
-        kept = tuple(
-            _Again(saved, self.frame, (call, i)) if _replaceable(saved) else saved
+        replacements = tuple(
+            _RecomputedTensor(saved, self.frame, (call, i)) if _needs_memory(saved) else saved
             for i, saved in enumerate((*node.saved, *node.saved_out))
         )
-        node.saved, node.saved_out = kept[:split], kept[split:]
+        node.saved, node.saved_out = replacements[:split], replacements[split:]
 
 
-class _Collect(_Watch):
-    """The second run: nodes are kept until its end."""
+class _SecondRun(_NodeObserver):
+    """The second run: collects the nodes."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.done = False
 
     def recorded(self, node: Node) -> None:
-        """Keep the node, unless a mode that was entered inside brings this one up again later."""
+        """Collect the node. Ignore nodes after the run: a mode entered inside may reinstate this one later."""
         if not self.done:
             self.nodes.append(node)
 
 
 def _recording(mode: Mode | None) -> bool:
     while mode is not None:
-        if isinstance(mode, _Record):
+        if isinstance(mode, _FirstRun):
             return True
         mode = mode._below
     return False
@@ -319,12 +342,12 @@ def _reentrant(function: Callable[..., Any], args: tuple[Any, ...], preserve_rng
             "use use_reentrant=False",
             stacklevel=3,
         )
-    shape: list[Any] = []
-    found = _Reentrant.apply(function, _Replay(preserve_rng_state), shape, *args)
-    if not isinstance(shape[0], tuple):
-        return found[0] if isinstance(shape[0], Tensor) else shape[0]
-    rest = iter(found)
-    return tuple(next(rest) if isinstance(each, Tensor) else each for each in shape[0])
+    result_template: list[Any] = []
+    outputs = _Reentrant.apply(function, _Replay(preserve_rng_state), result_template, *args)
+    if not isinstance(result_template[0], tuple):
+        return outputs[0] if isinstance(result_template[0], Tensor) else result_template[0]
+    tensors = iter(outputs)
+    return tuple(next(tensors) if isinstance(part, Tensor) else part for part in result_template[0])
 
 
 def _tensors(result: Any) -> Iterable[Tensor]:
@@ -332,28 +355,28 @@ def _tensors(result: Any) -> Iterable[Tensor]:
 
 
 class _Reentrant(autograd.Function):
-    """Runs a function unrecorded; its backward runs it recorded, and backward through that."""
+    """Run a function without a graph; backward runs it again with a graph, and calls backward on that."""
 
     @staticmethod
-    def forward(ctx: Any, function: Any, replay: Any, shape: Any, *args: Any) -> Any:
+    def forward(ctx: Any, function: Any, replay: Any, result_template: Any, *args: Any) -> Any:
         ctx.function, ctx.replay = function, replay
         ctx.set_materialize_grads(False)
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[a if isinstance(a, Tensor) else None for a in args])
         result = function(*args)
-        shape.append(result)
+        result_template.append(result)
         return tuple(_tensors(result))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        given: list[Any] = [
+        inputs: list[Any] = [
             a if t is None else t.detach().requires_grad_(t.needs)
             for a, t in zip(ctx.args, ctx.saved_tensors, strict=True)
         ]
         with ctx.replay:
-            result = ctx.function(*given)
+            result = ctx.function(*inputs)
         pairs = [(r, g) for r, g in zip(_tensors(result), grads, strict=True) if g is not None and r.requires_grad]
         if not pairs:
             raise CheckpointError("checkpoint: none of the results requires grad, so there is nothing to go back to")
         autograd.backward([r for r, _ in pairs], [g for _, g in pairs])
-        return (None, None, None, *[g.grad if isinstance(g, Tensor) else None for g in given])
+        return (None, None, None, *[g.grad if isinstance(g, Tensor) else None for g in inputs])

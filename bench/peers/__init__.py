@@ -1,7 +1,8 @@
-"""The libraries that rows are compared with, one file each: its place beside a device, its calls and its clock.
+"""Peers: the libraries that benchmarks compare weftgrad with. Each has a module of its name here.
 
-A peer's file has `site(own, scale)`: a `Site` whose library runs where the first of our devices does, or None where it
-cannot. It imports its library there, so that a library that is not measured is not loaded. ImportError: not installed.
+The module defines `site(our_sites, scale)`. It returns a `Site`, which runs benchmarks with the library on the hardware
+of our first device, or None if the library cannot run there. `site` imports the library itself, so that only measured
+libraries are loaded. It raises ImportError if the library is not installed.
 """
 
 from __future__ import annotations
@@ -12,13 +13,23 @@ from importlib import import_module
 from ...runtime.errors import ArgumentError
 from ..sites import OurSite, Site
 
-__all__ = ["NAMES", "beside", "parse"]
+__all__ = ["NAMES", "peer_sites", "parse"]
 
 NAMES = ("torch", "numpy", "cupy", "jax", "tinygrad")
 
 
 def parse(text: str | None) -> list[str] | None:
-    """The peers of `torch,jax`; none for `none`, and None, which is all that are installed, for nothing."""
+    """Parse the option `--peers`.
+
+    Args:
+        text: Names separated by commas (`torch,jax`), `all`, `none`, or None if the option is absent.
+
+    Returns:
+        The names without duplicates; [] for `none`; None, which stands for all installed peers, for `all` or None.
+
+    Raises:
+        ArgumentError: A name is unknown.
+    """
     if text is None or text == "all":
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -30,16 +41,25 @@ def parse(text: str | None) -> list[str] | None:
     return list(dict.fromkeys(names))
 
 
-def beside(own: Sequence[OurSite], scale: int, wanted: Sequence[str] | None) -> list[Site]:
-    """The peers that take part. ArgumentError if one that was asked for by name is not installed."""
-    found = []
-    for name in NAMES if wanted is None else wanted:
+def peer_sites(our_sites: Sequence[OurSite], scale: int, peer_names: Sequence[str] | None) -> list[Site]:
+    """Return one site for each peer that can run here.
+
+    Args:
+        our_sites: Our own sites; peers run on the hardware of the first one.
+        scale: Divisor of the benchmark sizes, for quick trials.
+        peer_names: Peers to use; None for all that are installed.
+
+    Raises:
+        ArgumentError: A peer in `peer_names` is not installed.
+    """
+    sites = []
+    for name in NAMES if peer_names is None else peer_names:
         try:
-            made = import_module(f".{name}", __name__).site(own, scale)
+            site = import_module(f".{name}", __name__).site(our_sites, scale)
         except ImportError as error:
-            if wanted is not None:
+            if peer_names is not None:
                 raise ArgumentError(f"bench: --peers {name}: it does not import here ({error})") from None
             continue
-        if made is not None:
-            found.append(made)
-    return found
+        if site is not None:
+            sites.append(site)
+    return sites

@@ -1,6 +1,6 @@
-"""CuPy, on the CUDA device that is measured: NumPy's names, timed by the device's events.
+"""CuPy on the measured CUDA device: NumPy's API, timed by CUDA events.
 
-Written by CuPy's documentation (`cupy.cuda.Event`, `get_elapsed_time` in milliseconds).
+Based on CuPy's documentation (`cupy.cuda.Event`, `get_elapsed_time` in milliseconds).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CupySite", "site"]
 
 
 class _Event:
-    """An event of CuPy with the names that clocks call."""
+    """A CuPy event with the methods of `torch.cuda.Event` that clocks call."""
 
     def __init__(self, cupy: Any):
         self._cupy = cupy
@@ -51,7 +51,7 @@ class CupySite(NumpySite):
         self.memory = int(cupy.cuda.Device(index).mem_info[1])
 
     @property
-    def place(self) -> str:
+    def device_name(self) -> str:
         return f"cuda:{self.index}"
 
     def wait(self) -> None:
@@ -68,15 +68,15 @@ class CupySite(NumpySite):
         self.library.get_default_memory_pool().free_all_blocks()
 
     def tensor(self, array: Any, grad: bool = False, dtype: str = "") -> Any:
-        return self.library.asarray(super().tensor(array, grad, dtype))  # a new one on the device
+        return self.library.asarray(super().tensor(array, grad, dtype))  # copies to the device
 
     def host(self, tensor: Any) -> Any:
         return super().host(self.library.asnumpy(tensor))
 
 
-def site(own: Sequence[OurSite], scale: int) -> Site | None:
-    """On the first of the devices that is CUDA's."""
+def site(our_sites: Sequence[OurSite], scale: int) -> Site | None:
+    """Return a site on the first CUDA device, or None if there is none."""
     import cupy
 
-    index = next((each.device.index or 0 for each in own if each.device.type == "cuda"), None)
+    index = next((our_site.device.index or 0 for our_site in our_sites if our_site.device.type == "cuda"), None)
     return None if index is None else CupySite(cupy, index, scale)

@@ -1,6 +1,6 @@
-"""JAX, on the GPU that is measured or on the host's cores; every row's function is compiled by `jax.jit`.
+"""JAX on the measured GPU or on the CPU; every row's function is compiled by `jax.jit`.
 
-Its device runs behind the host, so `wait` blocks on the results that are not known to be done.
+JAX dispatches asynchronously, so `wait` blocks on all results that may still be pending.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .tables import Names
 
 __all__ = ["JaxSite", "site"]
 
-_AHEAD = 8  # calls whose results are held until the device is done with them
+_MAX_PENDING = 8  # calls in flight; the next call first waits for the oldest
 Array = np.ndarray[Any, Any]
 
 
 class JaxSite(Site):
-    """jax on one device. Tensors are its arrays; gradients are functions made by `jax.vjp`."""
+    """jax on one device. Tensors are its arrays; gradients are functions from `jax.vjp`."""
 
     name = "jax"
     modules = False
@@ -32,13 +32,13 @@ class JaxSite(Site):
 
     def __init__(self, jax: Any, device: Any, scale: int = 1):
         super().__init__(scale)
-        self.jax, self.device, self.gpu = jax, device, False  # by the host's clock on every device
-        self.library = Names(_table(jax), "jax")
-        self._pending: deque[Any] = deque(maxlen=_AHEAD)
+        self.jax, self.device, self.gpu = jax, device, False  # False: timed by the host's clock on every device
+        self.library = Names(_pytorch_names(jax), "jax")
+        self._pending: deque[Any] = deque(maxlen=_MAX_PENDING)
         self._key: Any = None
 
     @property
-    def place(self) -> str:
+    def device_name(self) -> str:
         return "cpu" if self.device.platform == "cpu" else f"cuda:{self.device.id}"
 
     def clock(self, kind: str) -> Clock:
@@ -50,13 +50,13 @@ class JaxSite(Site):
 
     def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
         compiled = self.jax.jit(lambda *operands: function(self.library, *operands))
-        return self._kept(compiled)
+        return self._track_results(compiled)
 
-    def _kept(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """Calls whose results are waited for: at once for the oldest where many are under way."""
+    def _track_results(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function so that its results are recorded as pending; with too many, wait for the oldest first."""
 
         def call(*operands: Any) -> Any:
-            if len(self._pending) == _AHEAD:
+            if len(self._pending) == _MAX_PENDING:
                 self.jax.block_until_ready(self._pending.popleft())
             result = compiled(*operands)
             self._pending.append(result)
@@ -64,29 +64,29 @@ class JaxSite(Site):
 
         return call
 
-    def slopes(self, function: Callable[..., Any], operands: Sequence[Any], wanted: Sequence[int],
+    def backward_call(self, function: Callable[..., Any], operands: Sequence[Any], grad_indices: Sequence[int],
                seed: Callable[[tuple[int, ...]], Array]) -> Callable[[], Any]:  # fmt: skip
         jax = self.jax
 
-        def of_wanted(*some: Any) -> Any:
-            given = list(operands)
-            for i, value in zip(wanted, some, strict=True):
-                given[i] = value
-            return function(self.library, *given)
+        def of_differentiated(*differentiated: Any) -> Any:
+            all_operands = list(operands)
+            for i, value in zip(grad_indices, differentiated, strict=True):
+                all_operands[i] = value
+            return function(self.library, *all_operands)
 
-        # The forward pass is computed here; what it saved for the way back is an argument of the compiled function.
-        result, pull = jax.vjp(jax.jit(of_wanted), *[operands[i] for i in wanted])
+        # The forward pass runs here. Its residuals are arguments of the compiled backward function.
+        result, vjp_function = jax.vjp(jax.jit(of_differentiated), *[operands[i] for i in grad_indices])
         grads = self.like(seed(tuple(result.shape)), result)
-        back = self._kept(jax.jit(lambda pulled, g: pulled(g)))
-        return lambda: back(pull, grads)
+        back = self._track_results(jax.jit(lambda vjp, g: vjp(g)))
+        return lambda: back(vjp_function, grads)
 
-    def like(self, array: Array, other: Any) -> Any:
-        return self.tensor(array).astype(other.dtype)
+    def like(self, array: Array, tensor: Any) -> Any:
+        return self.tensor(array).astype(tensor.dtype)
 
     def seed(self) -> None:
         self._key = self.jax.random.key(0, impl="rbg")
 
-    def _next(self) -> Any:
+    def _next_key(self) -> Any:
         self._key, key = self.jax.random.split(self._key)
         return key
 
@@ -95,17 +95,17 @@ class JaxSite(Site):
             raise NotOffered("jax: integers of 64 bits are switched off unless a program asks for them")
         if array.dtype == np.int64:
             array = array.astype(np.int32)
-        made = self.jax.device_put(array, self.device)
-        return made.astype(dtype) if dtype else made
+        tensor = self.jax.device_put(array, self.device)
+        return tensor.astype(dtype) if dtype else tensor
 
     def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
-        return self.jax.random.normal(self._next(), shape, dtype)
+        return self.jax.random.normal(self._next_key(), shape, dtype)
 
     def uniform(self, *shape: int) -> Any:
-        return self.jax.random.uniform(self._next(), shape)
+        return self.jax.random.uniform(self._next_key(), shape)
 
     def integers(self, high: int, *shape: int) -> Any:
-        return self.jax.random.randint(self._next(), shape, 0, high)
+        return self.jax.random.randint(self._next_key(), shape, 0, high)
 
     def host(self, tensor: Any) -> Array:
         array = np.asarray(tensor)
@@ -117,14 +117,14 @@ class JaxSite(Site):
             yield
 
 
-def _table(jax: Any) -> dict[str, Callable[..., Any]]:
-    """What rows call, by PyTorch's names and in its order of arguments."""
+def _pytorch_names(jax: Any) -> dict[str, Callable[..., Any]]:
+    """Return the functions that rows call, by PyTorch's names and with its argument order."""
     np_, nn, lax = jax.numpy, jax.nn, jax.lax
 
     def layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
         axes = tuple(range(-len(shape), 0))
-        middle = x.mean(axes, keepdims=True)
-        y = (x - middle) * lax.rsqrt(x.var(axes, keepdims=True) + eps)
+        mean = x.mean(axes, keepdims=True)
+        y = (x - mean) * lax.rsqrt(x.var(axes, keepdims=True) + eps)
         y = y if weight is None else y * weight
         return y if bias is None else y + bias
 
@@ -144,8 +144,8 @@ def _table(jax: Any) -> dict[str, Callable[..., Any]]:
                                  ((0, 0), (0, 0), (padding, padding), (padding, padding)))  # fmt: skip
 
     def attention(q: Any, k: Any, v: Any, is_causal: bool = False) -> Any:
-        turned = (np_.swapaxes(t, 1, 2) for t in (q, k, v))  # batch, rows, heads, width
-        return np_.swapaxes(nn.dot_product_attention(*turned, is_causal=is_causal), 1, 2)
+        transposed = (np_.swapaxes(t, 1, 2) for t in (q, k, v))  # batch, rows, heads, width
+        return np_.swapaxes(nn.dot_product_attention(*transposed, is_causal=is_causal), 1, 2)
 
     return {
         "exp": np_.exp, "tanh": np_.tanh, "sigmoid": nn.sigmoid, "add": np_.add, "sub": np_.subtract,
@@ -170,15 +170,15 @@ def _table(jax: Any) -> dict[str, Callable[..., Any]]:
     }  # fmt: skip
 
 
-def site(own: Sequence[OurSite], scale: int) -> Site | None:
-    """On the GPU of the first device that is CUDA's, where JAX has it; else on the host's cores beside those."""
+def site(our_sites: Sequence[OurSite], scale: int) -> Site | None:
+    """Return a site on the measured GPU if JAX supports it; on the CPU if our first device is a CPU; else None."""
     import jax
 
-    for each in own:
-        if each.gpu:
-            found = [d for d in jax.devices() if d.platform == "gpu" and d.id == (each.device.index or 0)]
-            if found:
-                return JaxSite(jax, found[0], scale)
-    if own and own[0].gpu:
-        return None  # a GPU beside which JAX has the host alone
+    for our_site in our_sites:
+        if our_site.gpu:
+            gpus = [d for d in jax.devices() if d.platform == "gpu" and d.id == (our_site.device.index or 0)]
+            if gpus:
+                return JaxSite(jax, gpus[0], scale)
+    if our_sites and our_sites[0].gpu:
+        return None  # JAX has only the CPU here, which is no fair peer for a GPU
     return JaxSite(jax, jax.devices("cpu")[0], scale)

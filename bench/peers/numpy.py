@@ -1,4 +1,4 @@
-"""NumPy, on the host's cores, for float32 without gradients."""
+"""NumPy on the CPU, for float32 without gradients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NumpySite(Site):
     def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
         if dtype and dtype != array.dtype.name:
             raise NotOffered(f"{self.name} has no {dtype}" if dtype == "bfloat16" else f"{self.name}: not in {dtype}")
-        return np.array(array)  # others copy it, too, and operands that take turns are not the same memory
+        return np.array(array)  # copies, as other libraries do: rotated operands must not share memory
 
     def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
         if dtype != "float32" or grad:
@@ -51,7 +51,7 @@ class NumpySite(Site):
         yield
 
 
-def site(own: Sequence[OurSite], scale: int) -> Site | None:
-    """Where one of the devices is the host's cores; with the threads that its BLAS takes, one a core unless told."""
-    on_host = any(each.device.type != "interpreter" and not is_gpu(each.device) for each in own)
+def site(our_sites: Sequence[OurSite], scale: int) -> Site | None:
+    """Return a site if one of our devices is a CPU, else None. NumPy's BLAS chooses its own number of threads."""
+    on_host = any(our_site.device.type != "interpreter" and not is_gpu(our_site.device) for our_site in our_sites)
     return NumpySite(scale) if on_host else None

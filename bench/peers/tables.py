@@ -1,4 +1,4 @@
-"""PyTorch's names over another library: what rows call, as far as a table has it."""
+"""PyTorch's names for another library's functions, by a table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""tinygrad, on its default device of the machine that is measured; every row's function is compiled by `TinyJit`.
+"""tinygrad on CUDA or the CPU, as our devices are; every row's function is compiled by `TinyJit`.
 
-Its tensors are lazy, so a call ends with `realize`, and its methods have PyTorch's names.
+Its tensors are lazy, so a call ends with `realize`. Its methods have PyTorch's names.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class TinygradSite(Site):
     def __init__(self, tinygrad: Any, device: str, scale: int = 1):
         super().__init__(scale)
         self.tiny, self.device = tinygrad, device
-        self.library = Names(_table(tinygrad.Tensor), "tinygrad")
+        self.library = Names(_pytorch_names(tinygrad.Tensor), "tinygrad")
 
     @property
-    def place(self) -> str:
+    def device_name(self) -> str:
         return "cpu" if self.device == "CPU" else self.device.lower()
 
     def clock(self, kind: str) -> Clock:
@@ -45,37 +45,37 @@ class TinygradSite(Site):
 
     def ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def realized(*operands: Any) -> Any:
-            return self._realized(function(self.library, *operands))
+            return self._realize(function(self.library, *operands))
 
         return self.tiny.TinyJit(realized)  # type: ignore[no-any-return]
 
-    def _realized(self, result: Any) -> Any:
+    def _realize(self, result: Any) -> Any:
         if isinstance(result, tuple | list):
-            return tuple(each.realize() for each in result)
+            return tuple(tensor.realize() for tensor in result)
         return result.realize()
 
-    def slopes(self, function: Callable[..., Any], operands: Sequence[Any], wanted: Sequence[int],
+    def backward_call(self, function: Callable[..., Any], operands: Sequence[Any], grad_indices: Sequence[int],
                seed: Callable[[tuple[int, ...]], Array]) -> Callable[[], Any]:  # fmt: skip
-        """tinygrad keeps no forward pass: what it saves is computed again on the way back where that is cheaper."""
+        """Run forward and backward together: tinygrad's lazy graph does not keep a computed forward pass."""
         shape = tuple(function(self.library, *operands).shape)
         grads = self.tensor(seed(shape))
 
-        def back(g: Any, *given: Any) -> Any:
-            result = function(self.library, *given)
-            return self._realized(tuple(result.gradient(*[given[i] for i in wanted], gradient=g)))
+        def back(g: Any, *inputs: Any) -> Any:
+            result = function(self.library, *inputs)
+            return self._realize(tuple(result.gradient(*[inputs[i] for i in grad_indices], gradient=g)))
 
         compiled = self.tiny.TinyJit(back)
         return lambda: compiled(grads, *operands)
 
-    def like(self, array: Array, other: Any) -> Any:
-        return self.tensor(array).cast(other.dtype).realize()
+    def like(self, array: Array, tensor: Any) -> Any:
+        return self.tensor(array).cast(tensor.dtype).realize()
 
     def seed(self) -> None:
         self.tiny.Tensor.manual_seed(0)
 
     def tensor(self, array: Array, grad: bool = False, dtype: str = "") -> Any:
-        made = self.tiny.Tensor(np.ascontiguousarray(array), device=self.device)
-        return (made.cast(dtype) if dtype else made).contiguous().realize()
+        tensor = self.tiny.Tensor(np.ascontiguousarray(array), device=self.device)
+        return (tensor.cast(dtype) if dtype else tensor).contiguous().realize()
 
     def normal(self, *shape: int, dtype: str = "float32", grad: bool = False) -> Any:
         return self.tiny.Tensor.randn(*shape, device=self.device).cast(dtype).contiguous().realize()
@@ -97,8 +97,8 @@ class TinygradSite(Site):
         yield
 
 
-def _table(tensor: Any) -> dict[str, Callable[..., Any]]:
-    """What rows call, by PyTorch's names and in its order of arguments."""
+def _pytorch_names(tensor: Any) -> dict[str, Callable[..., Any]]:
+    """Return the functions that rows call, by PyTorch's names and with its argument order."""
 
     def conv(x: Any, w: Any, stride: int = 1, padding: int = 0, groups: int = 1) -> Any:
         return x.conv2d(w, groups=groups, stride=stride, padding=padding)
@@ -124,13 +124,13 @@ def _table(tensor: Any) -> dict[str, Callable[..., Any]]:
     }  # fmt: skip
 
 
-def site(own: Sequence[OurSite], scale: int) -> Site | None:
-    """On CUDA beside a CUDA device, on the host's cores beside those."""
+def site(our_sites: Sequence[OurSite], scale: int) -> Site | None:
+    """Return a site on CUDA if one of our devices is, else on the CPU; None if our first device is another GPU."""
     import tinygrad
     from tinygrad import Device
 
-    device = "CUDA" if any(each.device.type == "cuda" for each in own) else "CPU"
-    if device == "CPU" and own and own[0].gpu:
+    device = "CUDA" if any(our_site.device.type == "cuda" for our_site in our_sites) else "CPU"
+    if device == "CPU" and our_sites and our_sites[0].gpu:
         return None
-    Device[device]  # opens it: a compiler may be missing, and an error says which
+    Device[device]  # opens the device: raises an error if a compiler is missing
     return TinygradSite(tinygrad, device, scale)

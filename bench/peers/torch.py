@@ -1,4 +1,4 @@
-"""PyTorch, on the GPU that is measured or on the host's cores."""
+"""PyTorch on the measured GPU or on the CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TorchSite", "site"]
 
 
 class TorchSite(Site):
-    """torch, on the host's cores or on a GPU."""
+    """torch on the CPU or on one GPU."""
 
     name = "torch"
 
@@ -39,32 +39,32 @@ class TorchSite(Site):
 
     @contextmanager
     def precision(self, name: str) -> Iterator[None]:
-        """Also of convolutions, which torch would otherwise round to tf32 whatever is set for matrices."""
+        """Set the precision of convolutions too: torch uses tf32 there whatever is set for matrix products."""
         cudnn = self.library.backends.cudnn
-        before = cudnn.allow_tf32
+        allow_tf32 = cudnn.allow_tf32
         cudnn.allow_tf32 = name != "highest"
         try:
             with super().precision(name):
                 yield
         finally:
-            cudnn.allow_tf32 = before
+            cudnn.allow_tf32 = allow_tf32
 
 
-def site(own: Sequence[OurSite], scale: int) -> Site:
-    """torch with as many threads as cores."""
+def site(our_sites: Sequence[OurSite], scale: int) -> Site:
+    """Return a site with as many torch threads as cores."""
     import torch
 
     torch.set_num_threads(cores())
-    return TorchSite(torch, _card(torch, own), scale)
+    return TorchSite(torch, _torch_device(torch, our_sites), scale)
 
 
-def _card(torch: Any, own: Sequence[OurSite]) -> str:
-    """torch's name for the first of the devices that is a GPU torch has too; else `cpu`."""
+def _torch_device(torch: Any, our_sites: Sequence[OurSite]) -> str:
+    """Return torch's name for our first GPU that torch also has, else `cpu`."""
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        for each in own:
-            if each.device.type == "cuda" and each.device.index < len(names):
-                return f"cuda:{each.device.index}"
-            if each.gpu and each.device.driver.name in names:
-                return f"cuda:{names.index(each.device.driver.name)}"
+        for our_site in our_sites:
+            if our_site.device.type == "cuda" and our_site.device.index < len(names):
+                return f"cuda:{our_site.device.index}"
+            if our_site.gpu and our_site.device.driver.name in names:
+                return f"cuda:{names.index(our_site.device.driver.name)}"
     return "cpu"

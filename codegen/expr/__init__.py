@@ -1,13 +1,13 @@
-"""The expression language of specs: parsed, typed, differentiated, printed.
+"""The expression language of specs: parser, types, derivatives, printers.
 
     text --parse--> Expr --canonical / gradient--> Expr --row_stages--> emit_opencl / emit_triton / emit_numpy --> text
 
-Everything here is a function of immutable, shared nodes (`nodes.py`); what functions there are is data
+Everything here works on immutable, shared nodes (`nodes.py`). The functions of the language are data
 (`../functions.yaml`, read by `vocabulary.py`).
 """
 
 from .canonical import canonical
-from .derive import MOST_DERIVATIVES_OF_A_PRODUCT, gradient, has_product
+from .derive import MAX_PRODUCT_DERIVATIVES, gradient, has_product
 from .emit import Block, Dialect, Piece, emit, to_text
 from .emit_numpy import emit_numpy
 from .emit_opencl import ROW, SCALAR, VECTOR, OpenCL, emit_opencl
@@ -18,7 +18,7 @@ from .rows import Let, Reduction, RowProgram, Stage, row_stages
 from .vocabulary import Function, call, functions, power, rebuild, substitute
 
 __all__ = [
-    "MOST_DERIVATIVES_OF_A_PRODUCT",
+    "MAX_PRODUCT_DERIVATIVES",
     "ROW",
     "SCALAR",
     "VECTOR",

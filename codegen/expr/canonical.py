@@ -1,8 +1,8 @@
-"""Stable forms: the same meaning, without the overflow and cancellation of the way a formula is usually written.
+"""Rewrite expressions to numerically stable forms, without the overflow and cancellation of textbook formulas.
 
-Rewrites are exact, or better conditioned than what they replace. Those that suit real numbers only start from a
-function whose result is real anyway (exp, log, sqrt, division), so that nothing changes for integers. Nothing of the
-form `x * 0` is dropped: x may be infinite.
+Rewrites are exact or better conditioned than the original. Rules that hold only for real numbers start from a function
+with a real result (exp, log, sqrt, division), so that nothing changes for integers. `x * 0` is not simplified: x may be
+infinite.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from .nodes import Expr, const, is_const, topological
 from .vocabulary import call, power
 
-_LARGEST = 2**64
+_INTEGER_LIMIT = 2**64
 
 _FOLD: Mapping[str, Callable[..., object]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
@@ -30,78 +30,80 @@ Memo = dict[Expr, Expr]
 
 
 def canonical(expr: Expr, memo: Memo | None = None) -> Expr:
-    """The stable form of `expr`: logistic, softplus, log1p, expm1 and rsqrt recognised, constants folded, and masks
-    selecting (with `where`) instead of being multiplied by. `memo` carries finished nodes from call to call.
+    """Return the stable form of `expr`.
+
+    It recognises logistic, softplus, log1p, expm1 and rsqrt, folds constants, and replaces multiplication by a mask
+    with `where`. `memo` caches finished nodes across calls.
     """
-    done: Memo = {} if memo is None else memo
-    if expr in done:
-        return done[expr]
-    for node in topological([expr], done):
-        args = [done[arg] for arg in node.args]
+    memo_table: Memo = {} if memo is None else memo
+    if expr in memo_table:
+        return memo_table[expr]
+    for node in topological([expr], memo_table):
+        args = [memo_table[arg] for arg in node.args]
         unchanged = all(old is arg for old, arg in zip(node.args, args, strict=True))
-        done[node] = _settle(node if unchanged else call(node.fn, *args), done)
-    return done[expr]
+        memo_table[node] = _rewrite_fully(node if unchanged else call(node.fn, *args), memo_table)
+    return memo_table[expr]
 
 
-def _settle(node: Expr, done: Memo) -> Expr:
-    """Apply rules until none does; the arguments are canonical already."""
-    for _ in range(100):  # every rule makes progress; the bound is for a rule that would not
-        better = _better(node)
+def _rewrite_fully(node: Expr, done: Memo) -> Expr:
+    """Apply rules until none matches. The arguments are canonical already."""
+    for _ in range(100):  # the bound stops a rule that makes no progress
+        better = _rewrite(node)
         if better is None or better is node:
             return node
-        # A rule may build several nodes; all but the outermost are new here and may have better forms themselves.
+        # A rule may build several nodes: the new arguments may match rules themselves.
         args = [done.get(arg) or canonical(arg, done) for arg in better.args]
         node = call(better.fn, *args) if any(a is not b for a, b in zip(args, better.args, strict=True)) else better
     return node
 
 
-def _better(node: Expr) -> Expr | None:
+def _rewrite(node: Expr) -> Expr | None:
     if not node.args:
         return None
-    folded = _folded(node)
+    folded = _fold_constants(node)
     if folded is not None:
         return folded
     rule = _RULES.get(node.fn)
     return rule(*node.args) if rule is not None else None
 
 
-def _folded(node: Expr) -> Expr | None:
-    """The value of a function of constants, in double precision, if it has a finite one."""
+def _fold_constants(node: Expr) -> Expr | None:
+    """Evaluate a function of constants in double precision; None if the value is not finite."""
     function = _FOLD.get(node.fn)
     values = [arg.value for arg in node.args if arg.fn == "const"]
     if function is None or len(values) != len(node.args):
         return None
     try:
-        result = function(*values)
+        folded = function(*values)
     except (ArithmeticError, ValueError):
         return None
-    if isinstance(result, bool):
-        return const(result)
-    if not isinstance(result, (int, float)) or not math.isfinite(result):
+    if isinstance(folded, bool):
+        return const(folded)
+    if not isinstance(folded, (int, float)) or not math.isfinite(folded):
         return None
-    if isinstance(result, int) and abs(result) >= _LARGEST:
+    if isinstance(folded, int) and abs(folded) >= _INTEGER_LIMIT:
         return None
-    return const(result, node.type if isinstance(result, int) else "value")
+    return const(folded, node.type if isinstance(folded, int) else "value")
 
 
-# Each rule is given the arguments and answers with a better expression, or None. Node patterns read inside out.
+# Each rule gets the arguments of a node and returns a better expression, or None.
 
 
-def _inner(node: Expr, fn: str) -> Expr | None:
-    """The argument, if `node` is this function of one."""
+def _argument_of(node: Expr, fn: str) -> Expr | None:
+    """Return the argument if `node` applies the unary function `fn`, else None."""
     return node.args[0] if node.fn == fn else None
 
 
-def _one_plus(node: Expr) -> Expr | None:
-    """u of `1 + u` or `u + 1`."""
+def _addend_of_one(node: Expr) -> Expr | None:
+    """Return u if `node` is `1 + u` or `u + 1`, else None."""
     if node.fn != "add":
         return None
     a, b = node.args
     return b if is_const(a, 1) else a if is_const(b, 1) else None
 
 
-def _opposite(node: Expr) -> Expr:
-    return _inner(node, "neg") or call("neg", node)
+def _negated(node: Expr) -> Expr:
+    return _argument_of(node, "neg") or call("neg", node)
 
 
 def _add(a: Expr, b: Expr) -> Expr | None:
@@ -129,24 +131,24 @@ def _sub(a: Expr, b: Expr) -> Expr | None:
 
 
 def _mul(a: Expr, b: Expr) -> Expr | None:
-    for x, other in ((a, b), (b, a)):
-        if is_const(other, 1):
+    for x, factor in ((a, b), (b, a)):
+        if is_const(factor, 1):
             return x
-        if is_const(other, -1):
+        if is_const(factor, -1):
             return call("neg", x)
-        if other.fn == "to_value":
-            return call("where", other.args[0], x, const(0))
+        if factor.fn == "to_value":
+            return call("where", factor.args[0], x, const(0))
         if x.fn == "neg":
             return call("neg", call("mul", *((x.args[0], b) if x is a else (a, x.args[0]))))
-    if a.fn == "const" and b.fn == "mul" and b.args[0].fn == "const" and _real(a, b.args[0]):
+    if a.fn == "const" and b.fn == "mul" and b.args[0].fn == "const" and _is_moderate_product(a, b.args[0]):
         return call("mul", call("mul", a, b.args[0]), b.args[1])
     if b.fn == "const" and a.fn != "const":
-        return call("mul", b, a)  # constants first, where they meet
+        return call("mul", b, a)  # constants first, so that they can be merged
     return None
 
 
-def _real(*constants: Expr) -> bool:
-    """Whether these multiply to a moderate number, so that regrouping can neither overflow nor underflow."""
+def _is_moderate_product(*constants: Expr) -> bool:
+    """Return True if the product of the constants is moderate, so that regrouping cannot overflow or underflow."""
     product = 1.0
     for node in constants:
         product *= abs(float(node.value or 0))
@@ -162,22 +164,22 @@ def _div(a: Expr, b: Expr) -> Expr | None:
         return call("neg", call("div", a, b.args[0]))
     if is_const(a, 1) and b.fn == "sqrt":
         return call("rsqrt", *b.args)
-    grown = _one_plus(b)
-    if grown is not None and grown.fn == "exp":
-        if a is grown:
-            return call("logistic", *grown.args)
-        return call("mul", a, call("logistic", _opposite(grown.args[0])))
+    exp_term = _addend_of_one(b)
+    if exp_term is not None and exp_term.fn == "exp":
+        if a is exp_term:
+            return call("logistic", *exp_term.args)
+        return call("mul", a, call("logistic", _negated(exp_term.args[0])))
     return None
 
 
 def _log(u: Expr) -> Expr | None:
-    rest = _one_plus(u)
-    if rest is not None:
-        return call("log1p", rest)
+    addend = _addend_of_one(u)
+    if addend is not None:
+        return call("log1p", addend)
     if u.fn == "sub" and is_const(u.args[0], 1):
         return call("log1p", call("neg", u.args[1]))
     if u.fn == "logistic":
-        return call("neg", call("softplus", _opposite(u.args[0])))
+        return call("neg", call("softplus", _negated(u.args[0])))
     return None
 
 
@@ -196,9 +198,9 @@ def _where(c: Expr, a: Expr, b: Expr) -> Expr | None:
 
 
 def _logical_not(m: Expr) -> Expr | None:
-    # Only these: `not a < b` is not `a >= b` if one is NaN.
+    # Only eq and ne: `not a < b` is not `a >= b` if one is NaN.
     opposite = {"eq": "ne", "ne": "eq"}.get(m.fn)
-    return _inner(m, "logical_not") or (call(opposite, *m.args) if opposite else None)
+    return _argument_of(m, "logical_not") or (call(opposite, *m.args) if opposite else None)
 
 
 _RULES: Mapping[str, Callable[..., Expr | None]] = {
@@ -206,13 +208,13 @@ _RULES: Mapping[str, Callable[..., Expr | None]] = {
     "sub": _sub,
     "mul": _mul,
     "div": _div,
-    "neg": lambda x: _inner(x, "neg"),
+    "neg": lambda x: _argument_of(x, "neg"),
     "reciprocal": lambda x: call("div", const(1), x),
     "pow": lambda a, b: power(a, b),
     "log": _log,
     "log1p": lambda u: call("softplus", *u.args) if u.fn == "exp" else None,
     "where": _where,
     "logical_not": _logical_not,
-    "to_mask": lambda x: _inner(x, "to_value"),
+    "to_mask": lambda x: _argument_of(x, "to_value"),
     "detach": lambda x: None if x.type == "value" else x,
 }

@@ -1,12 +1,15 @@
-"""Derivatives: reverse mode over the shared DAG, one visit a node, so that a gradient costs a small multiple of its
-function, and a third derivative stays printable.
+"""Reverse-mode differentiation over the shared DAG.
 
-The rules of `functions.yaml` are linear in `g`, the gradient that arrives. That is used twice: a `g` that a `where`
-has blanked in one branch is taken out, sent through the rule, and blanked again, so that 0 never meets the infinity
-of the branch not taken; and contributions blanked in opposite branches join into one `where`.
+Each node is visited once, so a gradient costs a small multiple of its function, and a third derivative stays short
+enough to print.
 
-Scopes say where to sum: what is one a row, used by something that is one an element, gets the row's sum of the
-gradients; the other way round a gradient is simply broadcast, which needs no node.
+The rules of `functions.yaml` are linear in `g`, the incoming gradient. This allows two simplifications. If `g` is a
+`where` with a zero branch, the rule is applied to the other branch only, inside the `where`: otherwise 0 could be
+multiplied by an infinity of the branch that is not selected. And two contributions with zeros in opposite branches
+merge into one `where`.
+
+Scopes tell where to sum: a per-row value used by a per-element expression gets the sum over the row of the gradients.
+In the other direction the gradient is broadcast, which needs no node.
 """
 
 from __future__ import annotations
@@ -20,19 +23,26 @@ from .nodes import Expr, ExprError, Operand, Scope, const, is_const, topological
 from .parse import parse
 from .vocabulary import call, functions, substitute
 
-MOST_DERIVATIVES_OF_A_PRODUCT = 3
+MAX_PRODUCT_DERIVATIVES = 3
 _WIDE: frozenset[Scope] = frozenset(("full", "column"))
-Contributions = list[tuple[Expr, bool]]  # a gradient, and whether there is one an element (else one a row)
+Contributions = list[tuple[Expr, bool]]  # (gradient, whether it is per element and not per row)
 
 
 def gradient(outputs: Mapping[str, Expr], seeds: Mapping[str, Expr], wrt: Sequence[str]) -> dict[str, Expr]:
-    """The gradients of operands, as canonical expressions over the operands and whatever the seeds name.
+    """Differentiate `outputs` with respect to operands.
 
-    `seeds` has the gradient that arrives for each output, of the output's scope; an output without one counts for
-    nothing. The result lacks a name of `wrt` that no gradient reaches. For an operand of scope `row` the result is
-    summed over the row already. For `column` it is a summand for each element, whatever its scope. For `scalar` it is a
-    summand for each element if its scope is `full` or `column`, for each row if it is `row`.
-    Raises ExprError if a function on the way has no derivative.
+    Args:
+        outputs: the expressions to differentiate.
+        seeds: the incoming gradient of each output, with the output's scope. An output without seed adds nothing.
+        wrt: names of operands.
+
+    Returns:
+        Canonical expressions of the operands and the names in the seeds, for the operands that a gradient reaches. For
+        an operand of scope `row` the sum over the row is included. For scope `column` the caller sums over elements.
+        For `scalar` the caller sums over elements if the gradient's scope is `full` or `column`, over rows if `row`.
+
+    Raises:
+        ExprError: a function has no derivative.
     """
     return _Reverse(outputs, set(wrt)).run(outputs, seeds, wrt)
 
@@ -40,64 +50,74 @@ def gradient(outputs: Mapping[str, Expr], seeds: Mapping[str, Expr], wrt: Sequen
 class _Reverse:
     def __init__(self, outputs: Mapping[str, Expr], wrt: set[str]) -> None:
         self.memo: Memo = {}
-        self.roots = {output: self.settle(expr) for output, expr in outputs.items()}
+        self.roots = {output: self.canonicalize(expr) for output, expr in outputs.items()}
         self.order = topological(self.roots.values())
-        self.active = _active(self.order, wrt)
-        self.arrived: dict[Expr, Contributions] = {node: [] for node in self.order if node in self.active}
+        self.active = _active_nodes(self.order, wrt)
+        self.contributions: dict[Expr, Contributions] = {node: [] for node in self.order if node in self.active}
 
-    def settle(self, expr: Expr) -> Expr:
+    def canonicalize(self, expr: Expr) -> Expr:
         return canonical(expr, self.memo)
 
     def run(self, outputs: Mapping[str, Expr], seeds: Mapping[str, Expr], wrt: Sequence[str]) -> dict[str, Expr]:
         for output, root in self.roots.items():
             seed = seeds.get(output)
             if seed is not None and root in self.active and not is_const(seed, 0):
-                self.send(root, self.settle(seed), root.scope in _WIDE or seed.scope in _WIDE)
-        found: dict[str, Expr] = {}
+                self.add_contribution(root, self.canonicalize(seed), root.scope in _WIDE or seed.scope in _WIDE)
+        gradients: dict[str, Expr] = {}
         for node in reversed(self.order):
-            if not self.arrived.get(node):
+            if not self.contributions.get(node):
                 continue
-            g, wide = self.total(node)
+            g, per_element = self.total(node)
             if node.fn == "name":
-                found[str(node.value)] = self.settle(g)
+                gradients[str(node.value)] = self.canonicalize(g)
             else:
-                self.spread(node, g, wide or node.scope in _WIDE)
-        return {operand: found[operand] for operand in wrt if operand in found}
+                self.propagate(node, g, per_element or node.scope in _WIDE)
+        return {operand: gradients[operand] for operand in wrt if operand in gradients}
 
-    def send(self, node: Expr, g: Expr, wide: bool) -> None:
-        """Let a gradient arrive at `node` from something that is one an element (`wide`) or one a row."""
-        if node.scope == "row" and wide:
-            g, wide = self.settle(_row_total(g)), False
-        self.arrived[node].append((g, wide))
+    def add_contribution(self, node: Expr, g: Expr, per_element: bool) -> None:
+        """Add a contribution to the gradient of `node`. per_element: `g` has the scope of elements, not of rows."""
+        if node.scope == "row" and per_element:
+            g, per_element = self.canonicalize(_row_total(g)), False
+        self.contributions[node].append((g, per_element))
 
     def total(self, node: Expr) -> tuple[Expr, bool]:
-        """The sum of what arrived. Only at a scalar can both sorts arrive: then those of elements are summed first.
+        """Return the sum of the contributions to `node`, and whether it is per element.
 
-        So they are, too, where they are alike all over the row: the text would not say that they count n times.
+        Only a scalar can get both per-element and per-row contributions. Then the per-element ones are summed over the
+        row first. The same holds for per-element ones with equal values all over the row: the expression alone would
+        not tell that they count n times.
         """
-        arrived = self.arrived[node]
-        mixed = node.scope == "scalar" and any(not wide or g.scope == "row" for g, wide in arrived)
-        parts = Counter(self.settle(_row_total(g)) if mixed and wide else g for g, wide in arrived)
-        result: Expr = const(0)
-        for part, times in parts.items():
-            term = part if times == 1 else _guarded(part, partial(call, "mul", const(times)))
-            result = self.settle(_plus(result, self.settle(term)))
-        return result, arrived[0][1] and not mixed
+        contributions = self.contributions[node]
+        is_mixed = node.scope == "scalar" and any(
+            not per_element or g.scope == "row" for g, per_element in contributions
+        )
+        parts = Counter(
+            self.canonicalize(_row_total(g)) if is_mixed and per_element else g for g, per_element in contributions
+        )
+        total: Expr = const(0)
+        for part, count in parts.items():
+            term = part if count == 1 else _apply_under_guards(part, partial(call, "mul", const(count)))
+            total = self.canonicalize(_add_gradients(total, self.canonicalize(term)))
+        return total, contributions[0][1] and not is_mixed
 
-    def spread(self, node: Expr, g: Expr, wide: bool) -> None:
+    def propagate(self, node: Expr, g: Expr, per_element: bool) -> None:
         if node.fn in _ROW_RULES:
-            self.send(node.args[0], self.settle(_guarded(g, partial(_ROW_RULES[node.fn], node))), True)
+            self.add_contribution(
+                node.args[0], self.canonicalize(_apply_under_guards(g, partial(_ROW_RULES[node.fn], node))), True
+            )
             return
         rules = functions()[node.fn].grad
         if rules is None:
             raise ExprError(f"{node.fn} has no derivative")
         for parameter, arg in zip(functions()[node.fn].args, node.args, strict=True):
             if arg in self.active and parameter in rules:
-                self.send(arg, self.settle(_guarded(g, partial(_apply, node, parameter))), wide)
+                self.add_contribution(
+                    arg, self.canonicalize(_apply_under_guards(g, partial(_apply_rule, node, parameter))), per_element
+                )
 
 
-def _active(order: Sequence[Expr], wrt: set[str]) -> set[Expr]:
-    """The nodes through which a gradient can flow to a wanted operand."""
+def _active_nodes(order: Sequence[Expr], wrt: set[str]) -> set[Expr]:
+    """Return the nodes on a path from an operand in `wrt` to an output."""
     active: set[Expr] = set()
     for node in order:
         if node.type != "value":
@@ -114,22 +134,22 @@ def _active(order: Sequence[Expr], wrt: set[str]) -> set[Expr]:
 
 
 @cache
-def _rule(fn: str, parameter: str) -> Expr:
-    """The derivative of a function by one of its parameters, times `g`."""
-    function = functions()[fn]
+def _parse_rule(fn: str, parameter: str) -> Expr:
+    """Parse the rule for one parameter of a function: its partial derivative times `g`."""
+    vocabulary_function = functions()[fn]
     operands = {"g": Operand(), "y": Operand()}
-    for arg, takes in zip(function.args, function.takes, strict=True):
+    for arg, takes in zip(vocabulary_function.args, vocabulary_function.takes, strict=True):
         operands[arg] = Operand("mask" if takes == "mask" else "value")
-    return parse((function.grad or {})[parameter], operands=operands)
+    return parse((vocabulary_function.grad or {})[parameter], operands=operands)
 
 
-def _apply(node: Expr, parameter: str, g: Expr) -> Expr:
+def _apply_rule(node: Expr, parameter: str, g: Expr) -> Expr:
     parts = dict(zip(functions()[node.fn].args, node.args, strict=True))
-    return substitute(_rule(node.fn, parameter), {**parts, "y": node, "g": g})
+    return substitute(_parse_rule(node.fn, parameter), {**parts, "y": node, "g": g})
 
 
-def _guarded(g: Expr, rule: Callable[[Expr], Expr]) -> Expr:
-    """`rule(g)` for a rule linear in `g`; zero where a `where` has made `g` zero, whatever the rule's factors are."""
+def _apply_under_guards(g: Expr, rule: Callable[[Expr], Expr]) -> Expr:
+    """Apply a rule linear in `g`. Where a `where` makes `g` zero, the result is zero even if a factor is infinite."""
     guards = []
     while g.fn == "where" and (is_const(g.args[1], 0) or is_const(g.args[2], 0)):
         first = is_const(g.args[2], 0)
@@ -141,29 +161,29 @@ def _guarded(g: Expr, rule: Callable[[Expr], Expr]) -> Expr:
     return result
 
 
-def _plus(a: Expr, b: Expr) -> Expr:
-    """The sum of two gradients; zeros made by a derivative drop out."""
+def _add_gradients(a: Expr, b: Expr) -> Expr:
+    """Add two gradients, dropping zeros."""
     if is_const(a, 0) or is_const(b, 0):
         return b if is_const(a, 0) else a
     if a.fn == b.fn == "where" and a.args[0] is b.args[0] and any(is_const(x, 0) for x in (*a.args[1:], *b.args[1:])):
-        return call("where", a.args[0], _plus(a.args[1], b.args[1]), _plus(a.args[2], b.args[2]))
+        return call("where", a.args[0], _add_gradients(a.args[1], b.args[1]), _add_gradients(a.args[2], b.args[2]))
     return call("add", a, b)
 
 
 def _row_total(g: Expr) -> Expr:
-    """The sum of `g` over the row, with what is the same all over the row taken out of the sum.
+    """Return the sum of `g` over the row, with per-row factors moved out of the sum.
 
-    A summand whose factors leave the sum is summed by itself: without them it often needs no earlier reduction, and the
-    whole takes one sweep over the row less.
+    A summand with such factors is summed separately: without them it often needs no earlier reduction, which saves one
+    sweep over the row.
     """
-    total = together = const(0)
+    total = remaining = const(0)
     for term in _summands(g):
-        outer, inner = _split(term)
+        outer, inner = _split_row_factors(term)
         if outer is None:
-            together = _plus(together, term)
+            remaining = _add_gradients(remaining, term)
         else:
-            total = _plus(total, call("mul", outer, call("row_sum", const(1) if inner is None else inner)))
-    return total if is_const(together, 0) else _plus(total, call("row_sum", together))
+            total = _add_gradients(total, call("mul", outer, call("row_sum", const(1) if inner is None else inner)))
+    return total if is_const(remaining, 0) else _add_gradients(total, call("row_sum", remaining))
 
 
 def _summands(g: Expr) -> list[Expr]:
@@ -176,68 +196,69 @@ def _summands(g: Expr) -> list[Expr]:
     return [g]
 
 
-def _split(g: Expr) -> tuple[Expr | None, Expr | None]:
-    """Factors of `g` that are the same all over the row, and the rest (None: nothing but 1)."""
+def _split_row_factors(g: Expr) -> tuple[Expr | None, Expr | None]:
+    """Split `g` into per-row factors and per-element factors; None stands for 1."""
     if g.scope not in _WIDE:
         return g, None
     if g.fn == "neg":
-        outer, inner = _split(g.args[0])
+        outer, inner = _split_row_factors(g.args[0])
         return call("neg", outer if outer is not None else const(1)), inner
     if g.fn == "mul":
-        (outer_a, inner_a), (outer_b, inner_b) = _split(g.args[0]), _split(g.args[1])
-        return _product(outer_a, outer_b), _product(inner_a, inner_b)
+        (outer_a, inner_a), (outer_b, inner_b) = _split_row_factors(g.args[0]), _split_row_factors(g.args[1])
+        return _multiply(outer_a, outer_b), _multiply(inner_a, inner_b)
     if g.fn == "div":
-        outer, inner = _split(g.args[0])
+        outer, inner = _split_row_factors(g.args[0])
         if g.args[1].scope not in _WIDE:
             return call("div", outer if outer is not None else const(1), g.args[1]), inner
         return outer, call("div", inner if inner is not None else const(1), g.args[1])
     return None, g
 
 
-def _product(a: Expr | None, b: Expr | None) -> Expr | None:
+def _multiply(a: Expr | None, b: Expr | None) -> Expr | None:
     if a is None or b is None:
         return a if b is None else b
     return call("mul", a, b)
 
 
-# Reductions. What arrives is one a row and is sent on to every element.
+# Gradients of row reductions. The incoming gradient is per row, the result per element.
 
 
-def _of_sum(node: Expr, g: Expr) -> Expr:
+def _sum_gradient(node: Expr, g: Expr) -> Expr:
     return g
 
 
-def _of_extreme(node: Expr, g: Expr) -> Expr:
-    """Elements that tie share evenly."""
+def _extreme_gradient(node: Expr, g: Expr) -> Expr:
+    """Return the gradient of row_max and row_min: tied elements share it evenly."""
     ties = call("eq", node.args[0], node)
     return call("where", ties, call("div", g, call("row_sum", call("to_value", ties))), const(0))
 
 
-def _of_product(node: Expr, g: Expr) -> Expr:
-    """The product of the others: y / x, and at a zero the product of what is not zero times that of the other zeros.
+def _product_gradient(node: Expr, g: Expr) -> Expr:
+    """Return the gradient of row_prod: the product of all other elements.
 
-    The latter is 1, or 0, but not to differentiation: it is written as the elementary symmetric polynomial of the other
-    zeros, by Newton's identities from their sum and the sum of their squares. Up to three zeros: so three derivatives
-    of a product are right wherever it is zero, and a fourth is not (`MOST_DERIVATIVES_OF_A_PRODUCT`).
+    For a nonzero element that is y / x. For a zero it is the product of the nonzero elements times the product of the
+    other zeros. The latter factor is 1 or 0 but has derivatives, so it is the elementary symmetric polynomial of the
+    other zeros, computed by Newton's identities from their sum and sum of squares. It covers up to three zeros:
+    three derivatives of a product are exact everywhere, a fourth is not (`MAX_PRODUCT_DERIVATIVES`).
     """
     x = node.args[0]
     if _never_zero(x):
         return call("mul", g, call("div", node, x))
-    zero = call("eq", x, const(0))
-    zeros = call("row_sum", call("to_value", zero))
-    nonzero = call("row_prod", call("where", zero, const(1), x))
-    one = call("where", zero, x, const(0))
-    others = call("sub", call("row_sum", one), x)
-    squares = call("sub", call("row_sum", call("mul", one, one)), call("mul", x, x))
-    pairs = call("mul", const(0.5), call("sub", call("mul", others, others), squares))
-    polynomial = call("where", call("eq", zeros, const(3)), pairs, const(0))
-    polynomial = call("where", call("eq", zeros, const(2)), others, polynomial)
-    polynomial = call("where", call("eq", zeros, const(1)), const(1), polynomial)
-    return call("mul", g, call("where", zero, call("mul", nonzero, polynomial), call("div", node, x)))
+    is_zero = call("eq", x, const(0))
+    zero_count = call("row_sum", call("to_value", is_zero))
+    nonzero = call("row_prod", call("where", is_zero, const(1), x))
+    zero_values = call("where", is_zero, x, const(0))
+    other_zeros = call("sub", call("row_sum", zero_values), x)
+    other_squares = call("sub", call("row_sum", call("mul", zero_values, zero_values)), call("mul", x, x))
+    pair_products = call("mul", const(0.5), call("sub", call("mul", other_zeros, other_zeros), other_squares))
+    polynomial = call("where", call("eq", zero_count, const(3)), pair_products, const(0))
+    polynomial = call("where", call("eq", zero_count, const(2)), other_zeros, polynomial)
+    polynomial = call("where", call("eq", zero_count, const(1)), const(1), polynomial)
+    return call("mul", g, call("where", is_zero, call("mul", nonzero, polynomial), call("div", node, x)))
 
 
 def _never_zero(x: Expr) -> bool:
-    """Whether `x` is some a with another number in place of its zeros."""
+    """Return True if `x` is `where(a == 0, c, a)` with a nonzero constant c."""
     if x.fn != "where" or x.args[1].fn != "const" or is_const(x.args[1], 0):
         return False
     condition, _, otherwise = x.args
@@ -245,13 +266,13 @@ def _never_zero(x: Expr) -> bool:
 
 
 def has_product(expr: Expr) -> bool:
-    """Whether `expr` has a product over the row."""
+    """Return True if `expr` contains a product over the row."""
     return any(node.fn == "row_prod" for node in topological([expr]))
 
 
 _ROW_RULES: Mapping[str, Callable[[Expr, Expr], Expr]] = {
-    "row_sum": _of_sum,
-    "row_max": _of_extreme,
-    "row_min": _of_extreme,
-    "row_prod": _of_product,
+    "row_sum": _sum_gradient,
+    "row_max": _extreme_gradient,
+    "row_min": _extreme_gradient,
+    "row_prod": _product_gradient,
 }

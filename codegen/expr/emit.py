@@ -1,8 +1,8 @@
-"""Printing: what all targets share. A dialect says how its language spells things; nothing here knows a language.
+"""The printer that all target languages share. A `Dialect` holds the syntax of one language.
 
-An expression is a DAG. A node used more than once is printed once, as a local variable; the rest is nested text with
-the parentheses that precedence asks for. The order is that of `topological`, so the same expressions give the same
-text in every process.
+An expression is a DAG. A node used more than once becomes a local variable. All other nodes become nested text, with
+the parentheses that precedence requires. The order is that of `topological`, so the same expressions print the same
+text in every process. Dialects: `emit_opencl.py`, `emit_triton.py`, `emit_numpy.py`, and the spec language below.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ _MAX_TEXT = 1_000_000
 class Block:
     """Printed expressions.
 
-    `statements` declare the locals, in order; `values` gives each output's text, which may use them; `functions` are
-    the vocabulary functions that the text calls and a header must define, sorted; `index_functions` those it calls with
-    indices.
+    Attributes:
+        statements: declarations of the locals, in order.
+        values: output -> text, which may use the locals.
+        functions: the vocabulary functions that the text calls and a header must define, sorted.
+        index_functions: those that it calls with indices.
     """
 
     statements: tuple[str, ...]
@@ -36,7 +38,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Printed text and how tightly it binds; `calls` is a function that it needs defined."""
+    """Printed text, the precedence of its outermost operator, and the library function that it calls, if any."""
 
     text: str
     binding: int = ATOM
@@ -44,11 +46,13 @@ class Piece:
 
 
 class Dialect:
-    """How one language spells expressions. A new target is a subclass with its tables.
+    """The syntax of one language. A new target is a subclass with its tables.
 
-    `target` is the key in `functions.yaml`, `default` what stands before a function's name if the file does not spell
-    it; `locals` whether shared parts become variables; `infix` and `prefix` give the binding of its operators, higher
-    is tighter.
+    Attributes:
+        target: the key of the language in `functions.yaml`.
+        default: prefix of a function's name if the file has no spelling for it.
+        locals: whether shared subexpressions become variables.
+        infix, prefix: operator -> precedence; a higher one binds tighter.
     """
 
     target = ""
@@ -56,46 +60,46 @@ class Dialect:
     locals = True
     infix: ClassVar[Mapping[str, int]] = {}
     prefix: ClassVar[Mapping[str, int]] = {}
-    comparisons: frozenset[str] = frozenset()  # operators that must not stand beside each other unparenthesised
+    comparisons: frozenset[str] = frozenset()  # operators that need parentheses when nested
 
     def literal(self, node: Expr) -> Piece:
-        """A constant."""
+        """Print a constant."""
         raise NotImplementedError
 
-    def operand(self, node: Expr, spelled: str) -> Piece:
-        """The name of an operand, called `spelled` in the text."""
-        return Piece(spelled)
+    def operand(self, node: Expr, name: str) -> Piece:
+        """Print an operand, called `name` in the text."""
+        return Piece(name)
 
     def declare(self, node: Expr, local: str, text: str) -> str:
-        """The statement that gives `local` its value."""
+        """Return the statement that declares `local`."""
         raise NotImplementedError
 
     def spelling(self, node: Expr) -> str:
-        """The operator, function or template for a node's function."""
+        """Return the operator, function name or format string for a node's function."""
         return functions()[node.fn].spelling.get(self.target, self.default + node.fn)
 
     def apply(self, node: Expr, args: Sequence[Piece]) -> Piece:
-        """A function's text, given its arguments'."""
+        """Print a function applied to printed arguments."""
         function = functions()[node.fn]
-        spelled = self.spelling(node)
-        if "{" in spelled:
-            # A template parenthesises itself, and what it puts its arguments between may be an operator.
+        spelling = self.spelling(node)
+        if "{" in spelling:
+            # A format string brings its own outer parentheses, but may put its arguments next to an operator.
             texts = {arg: self.inside(piece, ATOM) for arg, piece in zip(function.args, args, strict=True)}
-            return Piece(spelled.format(**texts)) if spelled != "{a}" else args[0]
-        if len(args) == 2 and spelled in self.infix:
-            binding = self.infix[spelled]
-            tight = binding + 1 if spelled in self.comparisons else binding
-            return Piece(f"{self.inside(args[0], tight)} {spelled} {self.inside(args[1], binding + 1)}", binding)
-        if len(args) == 1 and spelled in self.prefix:
-            binding = self.prefix[spelled]
+            return Piece(spelling.format(**texts)) if spelling != "{a}" else args[0]
+        if len(args) == 2 and spelling in self.infix:
+            binding = self.infix[spelling]
+            tight = binding + 1 if spelling in self.comparisons else binding
+            return Piece(f"{self.inside(args[0], tight)} {spelling} {self.inside(args[1], binding + 1)}", binding)
+        if len(args) == 1 and spelling in self.prefix:
+            binding = self.prefix[spelling]
             inner = self.inside(args[0], binding)
-            if inner.startswith(spelled):
-                inner = f"({inner})"  # `--x` is another operator
-            return Piece(f"{spelled} {inner}" if spelled.isalpha() else f"{spelled}{inner}", binding)
-        return Piece(f"{spelled}({', '.join(piece.text for piece in args)})")
+            if inner.startswith(spelling):
+                inner = f"({inner})"  # `--x` would be a decrement
+            return Piece(f"{spelling} {inner}" if spelling.isalpha() else f"{spelling}{inner}", binding)
+        return Piece(f"{spelling}({', '.join(piece.text for piece in args)})")
 
     def inside(self, piece: Piece, binding: int) -> str:
-        """The text where something binds with this strength."""
+        """Return the text of `piece`, parenthesised if it binds less tightly than `binding`."""
         return piece.text if piece.binding >= binding else f"({piece.text})"
 
 
@@ -108,51 +112,53 @@ def emit(
 ) -> Block:
     """Print `outputs` in one block, sharing common parts as locals `t0`, `t1`, ... that avoid the operands' names.
 
-    `names` respells operands. Raises ExprError if a text grows past a million characters (only without locals).
+    `names` maps operands to other names. Raises ExprError if a text exceeds a million characters (only without locals).
     """
-    spelled = names or {}
+    kernel_names = names or {}
     order = topological(outputs.values())
     uses = Counter(arg for node in order for arg in node.args) + Counter(outputs.values())
-    taken = {spelled.get(free, free) for free in free_names(*outputs.values())}
-    fresh = _fresh(local, taken)
+    used_names = {kernel_names.get(free, free) for free in free_names(*outputs.values())}
+    next_local = _name_generator(local, used_names)
     pieces: dict[Expr, Piece] = {}
     statements: list[str] = []
-    needed: dict[bool, set[str]] = {False: set(), True: set()}
+    called_functions: dict[bool, set[str]] = {False: set(), True: set()}
     for node in order:
-        piece = _print(node, dialect, pieces, spelled)
+        piece = _print(node, dialect, pieces, kernel_names)
         if len(piece.text) > _MAX_TEXT:
             raise ExprError("the expression is too long to write out")
         if piece.calls:
-            needed[node.args[0].type == "index" and not functions()[node.fn].random].add(piece.calls)
+            called_functions[node.args[0].type == "index" and not functions()[node.fn].random].add(piece.calls)
         if dialect.locals and uses[node] > 1 and node.args and not _transparent(node, dialect):
-            variable = fresh()
+            variable = next_local()
             statements.append(dialect.declare(node, variable, piece.text))
             piece = Piece(variable)
         pieces[node] = piece
     values = {output: pieces[node].text for output, node in outputs.items()}
-    return Block(tuple(statements), values, tuple(sorted(needed[False])), tuple(sorted(needed[True])))
+    return Block(
+        tuple(statements), values, tuple(sorted(called_functions[False])), tuple(sorted(called_functions[True]))
+    )
 
 
-def _print(node: Expr, dialect: Dialect, pieces: Mapping[Expr, Piece], spelled: Mapping[str, str]) -> Piece:
+def _print(node: Expr, dialect: Dialect, pieces: Mapping[Expr, Piece], kernel_names: Mapping[str, str]) -> Piece:
     if node.fn == "const":
         return dialect.literal(node)
     if node.fn == "name":
-        return dialect.operand(node, spelled.get(str(node.value), str(node.value)))
+        return dialect.operand(node, kernel_names.get(str(node.value), str(node.value)))
     return dialect.apply(node, [pieces[arg] for arg in node.args])
 
 
 def _transparent(node: Expr, dialect: Dialect) -> bool:
-    """Whether the node prints as its argument, which then is the local, if any."""
+    """Return True if the node prints as its argument, which may be a local itself."""
     return dialect.spelling(node) == "{a}"
 
 
-def _fresh(prefix: str, taken: set[str]) -> Callable[[], str]:
+def _name_generator(prefix: str, used_names: set[str]) -> Callable[[], str]:
     numbers = iter(range(1_000_000))
-    return lambda: next(text for number in numbers if (text := f"{prefix}{number}") not in taken)
+    return lambda: next(text for number in numbers if (text := f"{prefix}{number}") not in used_names)
 
 
 class _Spec(Dialect):
-    """The language of the specs itself."""
+    """The spec language."""
 
     target = "spec"
     locals = False
@@ -181,8 +187,8 @@ _SPEC = _Spec()
 
 
 def to_text(expr: Expr) -> str:
-    """The expression in the language of the specs: `parse(to_text(e), ...)` is `e` again.
+    """Print the expression in the spec language: `parse(to_text(e), ...)` is `e` again.
 
-    Shared parts are written out each time; raises ExprError if that makes more than a million characters.
+    Shared parts are printed at each use. Raises ExprError if the text exceeds a million characters.
     """
     return emit({"": expr}, _SPEC).values[""]

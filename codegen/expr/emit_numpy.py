@@ -1,4 +1,4 @@
-"""Python over NumPy, for tests and `weftgrad check`: `np` is numpy and `sp` is scipy.special."""
+"""Print expressions as NumPy code, for tests and `weftgrad check`: `np` is numpy and `sp` is scipy.special."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _NUMPY = _NumPy()
 
 
 def emit_numpy(outputs: Mapping[str, Expr], *, local: str = "t", names: Mapping[str, str] | None = None) -> Block:
-    """Print `outputs` as Python statements and expressions over arrays that broadcast against each other.
+    """Print `outputs` as Python statements and expressions of arrays that broadcast against each other.
 
-    A row reduction is one over the last axis, which is kept: operands of scope `row` have length 1 there, those of
-    scope `column` have length 1 before it. Random functions are called by their plain names.
+    A row reduction reduces the last axis with keepdims=True. Operands of scope `row` have length 1 in the last axis,
+    operands of scope `column` in all other axes. Random functions are called by their plain names.
     """
     return emit(outputs, _NUMPY, local=local, names=names)

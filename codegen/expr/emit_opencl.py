@@ -1,11 +1,11 @@
-"""OpenCL C, in three dialects of one spelling.
+"""Print expressions as OpenCL C, in three dialects.
 
-`scalar`: one element at a time. `vector`: `LANES` elements, where a truth value is 0 or -1 a lane, and where operands
-that are one a row or one for all are scalars to be spread. `row`: what is computed once a row or once for all, beside
-either, with the types `C`, `int` and `long`.
+`scalar` computes one element at a time. `vector` computes `LANES` elements: a truth value is 0 or -1 per lane, and
+per-row and scalar operands are broadcast to all lanes. `row` computes values once per row or once for all, with the
+types `C`, `int` and `long`; both other dialects use it.
 
-Types in the text: `V` a value, `M` a mask, `L` an index. A function is `wg_NAME`, overloaded by the type of its
-arguments. `WG_CONVERT(x, T)`, used by `vector` only, converts each lane.
+The text has the types `V` for a value, `M` for a mask and `L` for an index. A function is `wg_NAME`, overloaded by the
+types of its arguments. `WG_CONVERT(x, T)` converts each lane (`vector` only).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .nodes import Expr, ExprError, Type
 from .vocabulary import functions
 
 _UNARY, _TERNARY = 12, 1
-_PROMOTED = ("add", "sub", "mul", "neg", "bitwise_not", "lshift")
+_PROMOTED_FUNCTIONS = ("add", "sub", "mul", "neg", "bitwise_not", "lshift")
 _INT32, _INT64 = 2**31, 2**63
 
 
 @dataclass(frozen=True)
 class OpenCL(Dialect):
-    """OpenCL C. `lanes`: whether values are vectors. `wrap`: cast what C would promote (integers below 32 bits)."""
+    """OpenCL C. lanes: values are vectors. wrap: cast results that C promotes (integers below 32 bits) back."""
 
     value: str = "V"
     mask: str = "M"
@@ -43,8 +43,8 @@ class OpenCL(Dialect):
     prefix: ClassVar[Mapping[str, int]] = {"-": _UNARY, "!": _UNARY, "~": _UNARY}
     comparisons = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
-    def type(self, of: Type) -> str:
-        return {"value": self.value, "mask": self.mask, "index": self.index}[of]
+    def type(self, expr_type: Type) -> str:
+        return {"value": self.value, "mask": self.mask, "index": self.index}[expr_type]
 
     def literal(self, node: Expr) -> Piece:
         if isinstance(node.value, bool):
@@ -52,12 +52,12 @@ class OpenCL(Dialect):
         assert isinstance(node.value, (int, float))
         return Piece(f"({self.type(node.type)})({_number(node.value)})", _UNARY)
 
-    def operand(self, node: Expr, spelled: str) -> Piece:
+    def operand(self, node: Expr, name: str) -> Piece:
         if not self.lanes or node.scope in ("full", "column"):
-            return Piece(spelled)
-        # OpenCL C widens a scalar beside a vector for operators only, not in a ternary or a call.
-        spread = f"{spelled} ? -1 : 0" if node.type == "mask" else spelled
-        return Piece(f"({self.type(node.type)})({spread})", _UNARY)
+            return Piece(name)
+        # OpenCL C broadcasts a scalar operand only in operators, not in a ternary or a call.
+        lane_text = f"{name} ? -1 : 0" if node.type == "mask" else name
+        return Piece(f"({self.type(node.type)})({lane_text})", _UNARY)
 
     def declare(self, node: Expr, local: str, text: str) -> str:
         return f"const {self.type(node.type)} {local} = {text};"
@@ -74,30 +74,30 @@ class OpenCL(Dialect):
                    "index_to_value": self._index_to_value}.get(node.fn)  # fmt: skip
         piece = special(node, args) if special is not None else super().apply(node, args)
         if self.lanes and node.type == "mask" and node.args[0].type == "index":
-            # The comparison of vectors of longs is a vector of longs.
+            # Comparing vectors of long gives a vector of long.
             return self._convert(piece, self.mask)
-        if self.wrap and node.type == "value" and node.fn in _PROMOTED:
+        if self.wrap and node.type == "value" and node.fn in _PROMOTED_FUNCTIONS:
             return Piece(f"({self.value})({piece.text})", _UNARY)
         if self.spelling(node) == f"wg_{node.fn}" and special is None:
             return Piece(piece.text, piece.binding, node.fn)
         return piece
 
     def inside(self, piece: Piece, binding: int) -> str:
-        # Compilers warn of, and readers stumble over, the precedence of bits, shifts and logic: only arithmetic and
-        # comparison may stand bare inside another operator.
-        bare = piece.binding >= 10 or (piece.binding in (7, 8) and binding in (3, 4))
-        return piece.text if bare and piece.binding >= binding else f"({piece.text})"
+        # Compilers warn about the precedence of bit operators, shifts and logic. So only arithmetic and comparisons
+        # go without parentheses inside another operator.
+        needs_no_parentheses = piece.binding >= 10 or (piece.binding in (7, 8) and binding in (3, 4))
+        return piece.text if needs_no_parentheses and piece.binding >= binding else f"({piece.text})"
 
     def _convert(self, piece: Piece, type: str) -> Piece:
         return Piece(f"WG_CONVERT({piece.text}, {type})" if self.lanes else f"({type})({piece.text})", _UNARY)
 
-    def _choice(self, condition: Piece, a: Piece, b: Piece) -> Piece:
-        return Piece(f"{self.inside(condition, 2)} ? {self.inside(a, 2)} : {self.inside(b, 2)}", _TERNARY)
+    def _choice(self, condition: Piece, if_true: Piece, if_false: Piece) -> Piece:
+        return Piece(f"{self.inside(condition, 2)} ? {self.inside(if_true, 2)} : {self.inside(if_false, 2)}", _TERNARY)
 
     def _where(self, node: Expr, args: Sequence[Piece]) -> Piece:
         condition, a, b = args
         if self.lanes and node.type == "index":
-            condition = self._convert(condition, self.index)  # a mask has lanes as wide as what it selects
+            condition = self._convert(condition, self.index)  # the lanes of a mask must be as wide as those it selects
         return self._choice(condition, a, b)
 
     def _to_value(self, node: Expr, args: Sequence[Piece]) -> Piece:
@@ -139,12 +139,17 @@ def emit_opencl(
 ) -> Block:
     """Print `outputs` as OpenCL C: declarations of locals `t0`, ... and an expression for each output.
 
-    `dialect` is `scalar`, `vector` or `row` (see the module). Operands are plain names, respelled by `names`: of scope
-    `full` and `column` they have the types `V`, `M` or `L`; of scope `row` and `scalar` the types `C`, `int` or `long`.
-    `wrap` casts integer results back that C promotes to int; vectors need none.
-    Raises ExprError for a row reduction: cut the expression with `row_stages` first.
+    Args:
+        dialect: `scalar`, `vector` or `row` (see the module's docstring), or an `OpenCL` object.
+        wrap: cast integer results that C promotes to int back to their type. Vectors need no cast.
+        local: prefix of the locals.
+        names: operand -> its name in the text. Operands of scope `full` and `column` have the types `V`, `M` or `L`,
+            those of scope `row` and `scalar` the types `C`, `int` or `long`.
+
+    Raises:
+        ExprError: the expression has a row reduction; split it with `row_stages` first.
     """
-    chosen = DIALECTS[dialect] if isinstance(dialect, str) else dialect
-    if wrap and not chosen.lanes:
-        chosen = OpenCL(chosen.value, chosen.mask, chosen.index, chosen.lanes, True)
-    return emit(outputs, chosen, local=local, names=names)
+    printer = DIALECTS[dialect] if isinstance(dialect, str) else dialect
+    if wrap and not printer.lanes:
+        printer = OpenCL(printer.value, printer.mask, printer.index, printer.lanes, True)
+    return emit(outputs, printer, local=local, names=names)

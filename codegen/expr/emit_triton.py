@@ -1,12 +1,12 @@
-"""Triton: the body of a `@triton.jit` function over blocks of elements.
+"""Print expressions as the body of a `@triton.jit` function on blocks of elements.
 
-A value is a tensor of the compute type `C` (a constexpr), a mask one of int1, an index one of int32 or int64. Operators
-between a tensor and a Python number keep the tensor's type, so constants are written plainly there; where two constants
-meet, or where a constant is an argument or a result, one has to say its type. A function is `wg_NAME`, generic in the
-type of its arguments (`templates/triton/math`).
+A value is a tensor of the compute type `C` (a constexpr), a mask a tensor of int1, an index a tensor of int32 or int64.
+An operator on a tensor and a Python number keeps the tensor's type, so the constant is printed as is. If both operands
+are constants, or if a constant is an argument or a result, it is printed as a typed tensor. A function is `wg_NAME`,
+generic in the type of its arguments (`templates/triton/math`).
 
-Names a text may use beside its operands: `C`; `WG_BOOL`, a constexpr, which says that values are truth values (0 or
-1), if `bitwise_not` is among the functions; `wg_index`, `wg_offset` and `wg_key` if it draws random numbers.
+Besides its operands a text may use `C`; `WG_BOOL`, a constexpr that is true if values are truth values (0 or 1), if it
+calls `bitwise_not`; and `wg_index`, `wg_offset` and `wg_key` if it draws random numbers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .emit import ATOM, Block, Dialect, Piece, emit
 from .nodes import Expr, ExprError
 from .vocabulary import functions
 
-_CALLED = re.compile(r"\bwg_(\w+)\(")
-_PLAIN = range(128)  # what every integer type holds
+_CALL_PATTERN = re.compile(r"\bwg_(\w+)\(")
+_UNTYPED_INTEGERS = range(128)  # integers that every integer dtype can hold
 _INT32, _INT64 = 2**31, 2**63
 
 
@@ -41,14 +41,14 @@ class _Triton(Dialect):
         return Piece(text, self.prefix["-"] if text.startswith("-") else ATOM)
 
     def typed(self, node: Expr) -> Piece:
-        """A constant as a tensor of its type, for where no other operand gives it one."""
+        """Print a constant as a typed tensor, for a position where no other operand determines its type."""
         if node.type == "mask":
             return Piece(f"tl.full((), {node.value}, tl.int1)")
         if node.type == "index":
             return Piece(f"tl.full((), {_number(node.value)}, tl.int64)")
         if _is_minus_zero(node.value):
             return Piece("wg_neg(tl.full((), 0, C))")
-        if isinstance(node.value, float) or node.value in _PLAIN:
+        if isinstance(node.value, float) or node.value in _UNTYPED_INTEGERS:
             return Piece(f"tl.full((), {_number(node.value)}, C)")
         return Piece(f"wg_integer({node.value}, C)")
 
@@ -64,8 +64,8 @@ class _Triton(Dialect):
         if functions()[node.fn].row:
             raise ExprError(f"{node.fn} is no function of one element: cut the expression with row_stages first")
         if functions()[node.fn].random:
-            place = f"wg_index, wg_offset + {node.args[0].value}, wg_key"
-            return Piece(f"wg_{node.fn}({place})" if node.fn == "bits" else f"wg_{node.fn}({place}, C)")
+            counter = f"wg_index, wg_offset + {node.args[0].value}, wg_key"
+            return Piece(f"wg_{node.fn}({counter})" if node.fn == "bits" else f"wg_{node.fn}({counter}, C)")
         pieces = self._with_types(node, args)
         if node.fn == "bitwise_not" and node.type == "value":
             return Piece(f"wg_bitwise_not({pieces[0].text}, WG_BOOL)")
@@ -74,28 +74,28 @@ class _Triton(Dialect):
         return super().apply(node, pieces)
 
     def _with_types(self, node: Expr, args: Sequence[Piece]) -> Sequence[Piece]:
-        """The arguments, constants as tensors where what they stand in does not give them the type of another."""
-        spelled = self.spelling(node)
-        first, *rest = node.args
-        if spelled not in self.infix and spelled != "tl.where":
+        """Return the arguments, with constants as typed tensors where no other operand determines their type."""
+        spelling = self.spelling(node)
+        first, *other_args = node.args
+        if spelling not in self.infix and spelling != "tl.where":
             return [self.typed(arg) if arg.fn == "const" else piece for arg, piece in zip(node.args, args, strict=True)]
-        if spelled == "tl.where":
-            first, rest = rest[0], rest[1:]
-        if first.fn != "const" or any(arg.fn != "const" for arg in rest):
+        if spelling == "tl.where":
+            first, other_args = other_args[0], other_args[1:]
+        if first.fn != "const" or any(arg.fn != "const" for arg in other_args):
             return args
         return [self.typed(arg) if arg is first else piece for arg, piece in zip(node.args, args, strict=True)]
 
 
 def _fits(node: Expr) -> bool:
-    """Whether Triton takes this number beside any tensor it may meet; it refuses one that the tensor cannot hold."""
+    """Return True if Triton accepts this number next to any tensor: it rejects numbers outside the tensor's dtype."""
     if isinstance(node.value, float):
         return True
     assert isinstance(node.value, int)
-    return -_INT32 <= node.value < _INT32 if node.type == "index" else node.value in _PLAIN
+    return -_INT32 <= node.value < _INT32 if node.type == "index" else node.value in _UNTYPED_INTEGERS
 
 
 def _is_minus_zero(value: object) -> bool:
-    """Triton makes 0.0 of the constant -0.0."""
+    """Return True for -0.0, which Triton would turn into 0.0."""
     return isinstance(value, float) and value == 0 and math.copysign(1, value) < 0
 
 
@@ -103,8 +103,8 @@ def _number(value: object) -> str:
     if isinstance(value, float):
         if not math.isfinite(value):
             return f'float("{value}")'
-        if value in _PLAIN:
-            return str(int(value))  # the same beside floating-point numbers, and no promotion beside integers
+        if value in _UNTYPED_INTEGERS:
+            return str(int(value))  # same value next to floats, and no promotion next to integers
     return repr(value)
 
 
@@ -112,15 +112,21 @@ _TRITON = _Triton()
 
 
 def emit_triton(outputs: Mapping[str, Expr], *, local: str = "t", names: Mapping[str, str] | None = None) -> Block:
-    """Print `outputs` as statements and expressions of a `@triton.jit` function (see the module).
+    """Print `outputs` as statements and expressions of a `@triton.jit` function (see the module's docstring).
 
-    Operands are plain names, respelled by `names`; what they name are tensors: of type C for a value, int1 for a mask,
-    int32 or int64 for an index. So is every output, which may have fewer dimensions than the operands if it is
-    constant. `functions` lists the `wg_*` functions called, without the prefix.
-    Raises ExprError for a row reduction: cut the expression with `row_stages` first.
+    Operands and outputs are tensors: of type C for a value, int1 for a mask, int32 or int64 for an index. A constant
+    output may have fewer dimensions than the operands. `functions` of the result lists the called `wg_*` functions
+    without prefix.
+
+    Args:
+        local: prefix of the locals.
+        names: operand -> its name in the text.
+
+    Raises:
+        ExprError: the expression has a row reduction; split it with `row_stages` first.
     """
     block = emit(outputs, _TRITON, local=local, names=names)
     constant = {output: _TRITON.typed(node).text for output, node in outputs.items() if node.fn == "const"}
     values = {**block.values, **constant}
-    called = {name for text in (*block.statements, *values.values()) for name in _CALLED.findall(text)}
-    return Block(block.statements, values, tuple(sorted(called)))
+    function_names = {name for text in (*block.statements, *values.values()) for name in _CALL_PATTERN.findall(text)}
+    return Block(block.statements, values, tuple(sorted(function_names)))

@@ -1,8 +1,8 @@
-"""The one node class of the expression language: immutable, typed, and shared.
+"""The node class of the expression language: immutable, typed, and shared.
 
-Nodes are hash-consed: building the same node twice gives the same object, so `is` means "equal", a tree with repeated
-parts is a DAG with one node for each, and memo tables can be keyed by the node itself. A node carries its type and
-scope from birth, for the leaves it is made of carry theirs.
+Nodes are hash-consed: building the same node twice gives the same object. So `is` means "equal", repeated
+subexpressions make a DAG, and nodes can be keys of memo tables. A node's type and scope follow from its arguments when
+it is built.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ Constant: TypeAlias = int | float | bool
 
 
 class ExprError(Exception):
-    """What is wrong with an expression, where, and what may have been meant.
+    """An error in an expression.
 
-    Attributes: `message`; `text`, the expression; `column`, counted from 1 in `text` (None if no place is to blame);
-    `suggestion`, a name that was perhaps meant, or None.
+    Attributes:
+        message: what is wrong.
+        text: the expression.
+        column: where in `text`, counted from 1, or None.
+        suggestion: a similar name that exists, or None.
     """
 
     def __init__(self, message: str, text: str = "", column: int | None = None, suggestion: str | None = None) -> None:
@@ -33,19 +36,21 @@ class ExprError(Exception):
         self.suggestion = suggestion
 
     def __str__(self) -> str:
-        shown = self.text if len(self.text) <= 200 else self.text[:197] + "..."
-        place = f" at column {self.column}" if self.column is not None else ""
-        where = f"{place} of {shown!r}" if shown else place
+        excerpt = self.text if len(self.text) <= 200 else self.text[:197] + "..."
+        column_text = f" at column {self.column}" if self.column is not None else ""
+        location = f"{column_text} of {excerpt!r}" if excerpt else column_text
         hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
-        return f"{self.message}{where}{hint}"
+        return f"{self.message}{location}{hint}"
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a name stands for.
+    """The type and scope of a name.
 
-    `type`: `value` (a number of the compute type), `mask` (a truth value) or `index` (an int64).
-    `scope`: `full` (one an element), `column` (one a position in the row), `row` (one a row), `scalar` (one for all).
+    Attributes:
+        type: `value` (a number of the compute type), `mask` (a truth value) or `index` (an int64).
+        scope: `full` (one per element), `column` (one per position in the row), `row` (one per row) or `scalar` (one
+            for all).
     """
 
     type: Type = "value"
@@ -55,10 +60,13 @@ class Operand:
 class Expr:
     """A constant, a name, or a function of the vocabulary applied to expressions.
 
-    Made by `const`, `name` and `call`, never directly; equal expressions are the same object.
+    Build it with `const`, `name` and `call`. Equal expressions are the same object.
 
-    Attributes: `fn` ("const", "name" or a vocabulary function), `args`, `value` (the constant, or the name's text;
-    else None), `type`, `scope`.
+    Attributes:
+        fn: "const", "name" or a function of the vocabulary.
+        args: the arguments of the function.
+        value: the constant, or the text of the name; else None.
+        type, scope: as in `Operand`.
     """
 
     __slots__ = ("__weakref__", "args", "fn", "scope", "type", "value")
@@ -94,21 +102,21 @@ _lock = threading.Lock()
 
 
 def intern(fn: str, args: tuple[Expr, ...], value: Constant | str | None, type: Type, scope: Scope) -> Expr:
-    """The one node with these parts. No checks: `call` is the way to apply a function."""
-    # repr tells 1 from 1.0 and True, 0.0 from -0.0, and makes one key of all NaNs.
+    """Return the unique node with these fields, unchecked. Use `call` to apply a function."""
+    # repr distinguishes 1 from 1.0 and True and 0.0 from -0.0, and gives all NaNs one key.
     key = (fn, args, value.__class__, repr(value), type, scope)
     with _lock:
-        found = _table.get(key)
-        if found is None:
-            found = object.__new__(Expr)
+        node = _table.get(key)
+        if node is None:
+            node = object.__new__(Expr)
             for slot, part in (("fn", fn), ("args", args), ("value", value), ("type", type), ("scope", scope)):
-                object.__setattr__(found, slot, part)
-            _table[key] = found
-        return found
+                object.__setattr__(node, slot, part)
+            _table[key] = node
+        return node
 
 
 def const(value: Constant, type: Type | None = None) -> Expr:
-    """A constant: a bool is a mask; a number is a `value`, or an `index` if it is an int and `type` says so."""
+    """Return a constant. A bool is a mask; a number is a `value`, or with type="index" an index if it is an int."""
     if type is None:
         type = "mask" if isinstance(value, bool) else "value"
     if isinstance(value, bool) != (type == "mask") or (type == "index" and not isinstance(value, int)):
@@ -117,48 +125,48 @@ def const(value: Constant, type: Type | None = None) -> Expr:
 
 
 def name(text: str, operand: Operand) -> Expr:
-    """The value of the operand called `text`."""
+    """Return the node of the operand called `text`."""
     return intern("name", (), text, operand.type, operand.scope)
 
 
 def join(scopes: Iterable[Scope]) -> Scope:
-    """The scope of a function of arguments with these scopes: one a position and one a row make one an element."""
-    found = set(scopes) - {"scalar"}
-    if not found:
+    """Return the scope of a function of arguments with these scopes: `column` and `row` together give `full`."""
+    scopes_present = set(scopes) - {"scalar"}
+    if not scopes_present:
         return "scalar"
-    return found.pop() if len(found) == 1 else "full"
+    return scopes_present.pop() if len(scopes_present) == 1 else "full"
 
 
 def topological(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr]:
-    """Every node of these expressions once, arguments before their users, in an order that depends on nothing else.
+    """Return every node of these expressions once, arguments before users, in a deterministic order.
 
-    Nodes in `known`, and what only they use, are left out, and not even looked at.
+    Nodes in `known`, and nodes that only they use, are skipped.
     """
     order: list[Expr] = []
-    seen: set[Expr] = set()
-    # A loop, not recursion: derivatives of derivatives are deeper than the stack.
+    visited: set[Expr] = set()
+    # A loop, because higher derivatives are deeper than Python's recursion limit.
     stack = [(root, False) for root in reversed(list(roots))]
     while stack:
         node, finished = stack.pop()
         if finished:
             order.append(node)
-        elif node not in seen and node not in known:
-            seen.add(node)
+        elif node not in visited and node not in known:
+            visited.add(node)
             stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(node.args) if arg not in seen)
+            stack.extend((arg, False) for arg in reversed(node.args) if arg not in visited)
     return order
 
 
 def size(exprs: Iterable[Expr] | Mapping[str, Expr]) -> int:
-    """The number of different nodes in these expressions together."""
+    """Return the number of distinct nodes in these expressions."""
     return len(topological(exprs.values() if isinstance(exprs, Mapping) else exprs))
 
 
 def free_names(*exprs: Expr) -> tuple[str, ...]:
-    """The names these expressions use, sorted."""
+    """Return the names that these expressions use, sorted."""
     return tuple(sorted({str(node.value) for node in topological(exprs) if node.fn == "name"}))
 
 
 def is_const(node: Expr, value: Constant) -> bool:
-    """Whether `node` is the numeric constant `value`, written as an int or a float (a mask is no number)."""
+    """Return True if `node` is the numeric constant `value`, as int or float (a mask is no number)."""
     return node.fn == "const" and node.type != "mask" and node.value == value

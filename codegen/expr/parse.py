@@ -1,4 +1,4 @@
-"""Text in, expression out. A spec is data from a stranger: only what is listed here means anything."""
+"""Parse the text of an expression. A spec is untrusted data: only the syntax listed here is accepted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .nodes import Expr, ExprError, Operand, const, name
 from .vocabulary import ROW_LENGTH, Function, call, counted, functions, power
 
 MAX_TEXT, MAX_DEPTH, MAX_NODES = 10_000, 100, 5_000
-_LARGEST_INTEGER = 2**64
+_INTEGER_LIMIT = 2**64
 
 CONSTANTS: Mapping[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
 ROW_NAMES: Mapping[str, Operand] = {"n": ROW_LENGTH, "index": Operand("index", "full")}
-PLACE_NAMES: Mapping[str, Operand] = {"index": Operand("index", "full")}
+RANDOM_NAMES: Mapping[str, Operand] = {"index": Operand("index", "full")}
 _REDUCTIONS = ("sum", "mean", "max", "min", "prod")
-_RESERVED = {"inf", "nan"}  # how constants are written out again, so no operand may take them
+_RESERVED = {"inf", "nan"}  # the printed form of constants, so no operand may have these names
 
 _BINARY: Mapping[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_div", ast.Mod: "mod",
@@ -31,18 +31,23 @@ _COMPARE: Mapping[type[ast.cmpop], str] = {
 
 
 def parse(text: str, *, operands: Mapping[str, Operand], row: bool = False, random: bool = False) -> Expr:
-    """The expression that `text` says, in Python's syntax.
+    """Parse `text`, an expression in Python syntax.
 
-    `operands` are the names it may use, beside `inf`, `nan`, `pi` and `e`. With `row`, `sum`, `mean`, `max`, `min` and
-    `prod` of one argument reduce the row, `n` is its length and `index` the position in it. With `random`,
-    `uniform(k)`, `normal(k)` and `bits(k)` draw numbers, and `index` is the element's position in row-major order.
-    Raises ExprError, with the column, for anything else than an expression of the language.
+    Args:
+        operands: the names that it may use, besides `inf`, `nan`, `pi` and `e`.
+        row: `sum`, `mean`, `max`, `min` and `prod` of one argument reduce the row; `n` is its length and `index` the
+            position in it.
+        random: `uniform(k)`, `normal(k)` and `bits(k)` draw numbers; `index` is the element's position in row-major
+            order.
+
+    Raises:
+        ExprError: `text` is no expression of the language. It has the column of the error.
     """
-    places = ROW_NAMES if row else PLACE_NAMES if random else {}
-    for taken in sorted((_RESERVED | set(places)) & set(operands)):
-        raise ExprError(f"the name {taken!r} has a meaning of its own here and cannot be an operand", text)
-    tree = _syntax(text)
-    return _Reader(text, {**places, **operands}, row, random).read(tree, 0)
+    extra_operands = ROW_NAMES if row else RANDOM_NAMES if random else {}
+    for reserved_name in sorted((_RESERVED | set(extra_operands)) & set(operands)):
+        raise ExprError(f"the name {reserved_name!r} has a meaning of its own here and cannot be an operand", text)
+    syntax_tree = _syntax(text)
+    return _Reader(text, {**extra_operands, **operands}, row, random).read(syntax_tree, 0)
 
 
 def _syntax(text: str) -> ast.expr:
@@ -52,13 +57,13 @@ def _syntax(text: str) -> ast.expr:
         raise ExprError(f"the expression has {len(text)} characters, more than {MAX_TEXT}", text)
     if "#" in text:
         raise ExprError("a comment has no place in an expression", text, text.index("#") + 1)
-    # Folded YAML brings line breaks, which mean nothing; ast must not see leading blanks, but columns count them.
+    # Folded YAML has line breaks, which mean nothing. ast rejects leading blanks, but columns count them.
     line = " ".join(text.splitlines()) if text.splitlines() else text
     indent = len(line) - len(line.lstrip())
     try:
         return ast.parse(line.strip(), mode="eval").body
     except SyntaxError as error:
-        column = (error.offset or len(line.strip()) + 1) + indent  # no offset: it stops short
+        column = (error.offset or len(line.strip()) + 1) + indent  # no offset: the text ends too early
         raise ExprError(f"not an expression: {error.msg}", text, column) from None
     except (RecursionError, MemoryError):
         raise ExprError("the expression is nested too deeply", text) from None
@@ -67,7 +72,7 @@ def _syntax(text: str) -> ast.expr:
 
 
 class _Reader:
-    """Turns a Python syntax tree into an expression, refusing what is not listed."""
+    """Converts a Python syntax tree into an expression. Rejects all syntax that has no method here."""
 
     def __init__(self, text: str, operands: Mapping[str, Operand], row: bool, random: bool) -> None:
         self.text = text
@@ -95,7 +100,7 @@ class _Reader:
             raise self.error(error.message, tree, error.suggestion) from None
 
     def error(self, message: str, tree: ast.expr, suggestion: str | None = None) -> ExprError:
-        # ast counts bytes of UTF-8
+        # col_offset of ast counts bytes of UTF-8.
         column = len(self.line[: tree.col_offset].decode(errors="ignore")) + self.indent + 1
         return ExprError(message, self.text, column, suggestion)
 
@@ -103,7 +108,7 @@ class _Reader:
         value = tree.value
         if not isinstance(value, (bool, int, float)):
             raise self.error(f"a constant is a number, True or False, not {type(value).__name__}", tree)
-        if isinstance(value, int) and value >= _LARGEST_INTEGER:
+        if isinstance(value, int) and value >= _INTEGER_LIMIT:
             raise self.error("the integer does not fit 64 bits", tree)
         return const(value)
 
@@ -114,7 +119,7 @@ class _Reader:
             return const(CONSTANTS[tree.id])
         if tree.id in functions():
             raise self.error(f"{tree.id!r} is a function: call it", tree)
-        raise self.error(f"unknown name {tree.id!r}", tree, _close(tree.id, [*self.operands, *CONSTANTS]))
+        raise self.error(f"unknown name {tree.id!r}", tree, _closest_name(tree.id, [*self.operands, *CONSTANTS]))
 
     def _binop(self, tree: ast.BinOp, depth: int) -> Expr:
         left, right = self.read(tree.left, depth), self.read(tree.right, depth)
@@ -154,29 +159,31 @@ class _Reader:
             raise self.error("only a function's plain name can be called", tree)
         if tree.keywords or any(isinstance(arg, ast.Starred) for arg in tree.args):
             raise self.error("arguments are given by position", tree)
-        spelled = tree.func.id
-        function = self.function(spelled, len(tree.args), tree)
+        function_name = tree.func.id
+        function = self.function(function_name, len(tree.args), tree)
         args = [self.read(arg, depth) for arg in tree.args]
-        if function is None:  # mean: the one name that is two functions
+        if function is None:  # mean is a sum divided by n
             return call("div", call("row_sum", *args), name("n", self.operands["n"]))
         return call(function.name, *args)
 
-    def function(self, spelled: str, given: int, tree: ast.Call) -> Function | None:
-        """What is called: by its own name, or a reduction by its short one. None is `mean`."""
-        known = functions()
-        if spelled in ("max", "min") and given == 2:
-            return known[f"{spelled}imum"]
-        if spelled in _REDUCTIONS:
+    def function(self, function_name: str, argument_count: int, tree: ast.Call) -> Function | None:
+        """Return the called function, a row reduction by its short name; None for `mean`."""
+        vocabulary = functions()
+        if function_name in ("max", "min") and argument_count == 2:
+            return vocabulary[f"{function_name}imum"]
+        if function_name in _REDUCTIONS:
             if not self.row:
-                raise self.error(f"{spelled} reduces a row, and there is no row here", tree)
-            if given != 1:
-                raise self.error(f"{spelled} takes 1 argument, the row, got {given}", tree)
-            return None if spelled == "mean" else known[f"row_{spelled}"]
-        function = known.get(spelled)
+                raise self.error(f"{function_name} reduces a row, and there is no row here", tree)
+            if argument_count != 1:
+                raise self.error(f"{function_name} takes 1 argument, the row, got {argument_count}", tree)
+            return None if function_name == "mean" else vocabulary[f"row_{function_name}"]
+        function = vocabulary.get(function_name)
         if function is None or function.row or (function.random and not self.random):
-            raise self.error(f"unknown function {spelled!r}", tree, _close(spelled, self.callable_names()))
-        if given != len(function.args):
-            raise self.error(f"{spelled} takes {counted(len(function.args))}, got {given}", tree)
+            raise self.error(
+                f"unknown function {function_name!r}", tree, _closest_name(function_name, self.callable_names())
+            )
+        if argument_count != len(function.args):
+            raise self.error(f"{function_name} takes {counted(len(function.args))}, got {argument_count}", tree)
         return function
 
     def callable_names(self) -> list[str]:
@@ -184,5 +191,5 @@ class _Reader:
         return names + list(_REDUCTIONS if self.row else ("max", "min"))
 
 
-def _close(word: str, known: list[str]) -> str | None:
-    return next(iter(get_close_matches(word, known, n=1)), None)
+def _closest_name(word: str, candidates: list[str]) -> str | None:
+    return next(iter(get_close_matches(word, candidates, n=1)), None)

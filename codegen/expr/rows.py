@@ -1,8 +1,8 @@
-"""Cutting an expression with row reductions into passes over the row.
+"""Split an expression with row reductions into sweeps over the row.
 
-A reduction can run in one sweep once the reductions inside its argument are known. So reductions are grouped by how
-deeply they are nested; what is computed from their results, one a row, is named, computed once between two sweeps, and
-not once an element.
+A reduction needs the results of the reductions inside its argument. So reductions are grouped by nesting depth, one
+sweep per depth. Per-row values computed from their results become lets, computed once between two sweeps instead of
+once per element.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NARROW = ("row", "scalar")
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """`name` is the result; `fn` is row_sum, row_max, row_min or row_prod of `argument` over the row."""
+    """A row reduction: `name` is its result, `fn` is row_sum, row_max, row_min or row_prod of `argument`."""
 
     name: str
     fn: str
@@ -27,7 +27,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A value that is one a row (or one for all), with the names of earlier ones."""
+    """A per-row or scalar value. `expr` may use the names of earlier lets and reductions."""
 
     name: str
     expr: Expr
@@ -35,9 +35,9 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One sweep over the row, which computes `reductions` together; then `lets`, in order, from all results so far.
+    """One sweep over the row that computes `reductions`, then `lets`, in order.
 
-    Without reductions (the first stage only) there is no sweep.
+    The first stage may have no reductions: then there is no sweep.
     """
 
     reductions: tuple[Reduction, ...]
@@ -46,48 +46,48 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class RowProgram:
-    """Stages in order, then a last sweep that computes `outputs`; an output of scope `row` needs no sweep."""
+    """Stages in order, then a final sweep that computes `outputs`. An output of scope `row` needs no sweep."""
 
     stages: tuple[Stage, ...]
     outputs: Mapping[str, Expr]
 
 
 def row_stages(outputs: Mapping[str, Expr]) -> RowProgram:
-    """Cut `outputs` into passes: no expression of the result has a row reduction.
+    """Split `outputs` into stages whose expressions have no row reductions.
 
-    Reductions are named `r0`, `r1`, ... and lets `w0`, ..., passing over names that operands have.
+    Reductions are named `r0`, `r1`, ... and lets `w0`, `w1`, ..., skipping names of operands.
     """
     order = topological(outputs.values())
-    wanted = _boundary(order, outputs)
-    taken = set(free_names(*outputs.values()))
-    reduced, computed = _fresh("r", taken), _fresh("w", taken)
-    new: dict[Expr, Expr] = {}
-    level: dict[Expr, int] = {}
+    named_nodes = _boundary_values(order, outputs)
+    used_names = set(free_names(*outputs.values()))
+    reduction_names, let_names = _name_generator("r", used_names), _name_generator("w", used_names)
+    rewritten: dict[Expr, Expr] = {}
+    depth_of: dict[Expr, int] = {}
     reductions: dict[int, list[Reduction]] = {}
     lets: dict[int, list[Let]] = {}
     for node in order:
-        args = [new[arg] for arg in node.args]
+        args = [rewritten[arg] for arg in node.args]
         result = call(node.fn, *args) if args else node
-        depth = max((level[arg] for arg in node.args), default=0)
+        depth = max((depth_of[arg] for arg in node.args), default=0)
         if args and functions()[node.fn].row:
             depth += 1
-            found = Reduction(reduced(), node.fn, args[0])
-            reductions.setdefault(depth, []).append(found)
-            result = name(found.name, Operand("value", "row"))
+            reduction = Reduction(reduction_names(), node.fn, args[0])
+            reductions.setdefault(depth, []).append(reduction)
+            result = name(reduction.name, Operand("value", "row"))
         elif node.fn == "detach":
-            result = args[0]  # it has done its work
-        elif node in wanted:
-            let = Let(computed(), result)
+            result = args[0]  # detach only matters for gradients
+        elif node in named_nodes:
+            let = Let(let_names(), result)
             lets.setdefault(depth, []).append(let)
             result = name(let.name, Operand(node.type, node.scope))
-        new[node], level[node] = result, depth
+        rewritten[node], depth_of[node] = result, depth
     stages = [Stage(tuple(reductions.get(depth, ())), tuple(lets.get(depth, ())))
               for depth in sorted(reductions.keys() | lets.keys())]  # fmt: skip
-    return RowProgram(tuple(stages), {output: new[expr] for output, expr in outputs.items()})
+    return RowProgram(tuple(stages), {output: rewritten[expr] for output, expr in outputs.items()})
 
 
-def _boundary(order: list[Expr], outputs: Mapping[str, Expr]) -> set[Expr]:
-    """Computed values that are one a row, or one for all, and that a sweep or an output uses."""
+def _boundary_values(order: list[Expr], outputs: Mapping[str, Expr]) -> set[Expr]:
+    """Return the computed per-row and scalar values that a sweep or an output uses."""
     used = set(outputs.values())
     for node in order:
         if node.args and (node.scope not in _NARROW or functions()[node.fn].row):
@@ -95,6 +95,6 @@ def _boundary(order: list[Expr], outputs: Mapping[str, Expr]) -> set[Expr]:
     return {node for node in used if node.args and node.scope in _NARROW and not functions()[node.fn].row}
 
 
-def _fresh(prefix: str, taken: set[str]) -> Callable[[], str]:
+def _name_generator(prefix: str, used_names: set[str]) -> Callable[[], str]:
     numbers = iter(range(1_000_000))
-    return lambda: next(text for number in numbers if (text := f"{prefix}{number}") not in taken)
+    return lambda: next(text for number in numbers if (text := f"{prefix}{number}") not in used_names)

@@ -1,4 +1,4 @@
-"""The functions of the language (`functions.yaml`), and applying one: typing happens here, once, for every printer."""
+"""The functions of the language (`functions.yaml`). `call` applies one and checks and converts the types."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import yaml  # type: ignore[import-untyped]
 from .nodes import Expr, ExprError, Operand, Scope, Type, const, intern, join, name, topological
 
 _PATH = Path(__file__).parent.parent / "functions.yaml"
-ROW_LENGTH = Operand("value", "scalar")  # what the name `n` stands for beside row reductions
-_LARGEST = 2**64  # constants stay within what some 64-bit type can hold
-_EXACT: Mapping[str, Callable[[int, int], int]] = {"add": add, "sub": sub, "mul": mul}
-_OF_MASKS = {"bitwise_and": "logical_and", "bitwise_or": "logical_or",
+ROW_LENGTH = Operand("value", "scalar")  # the name `n` in expressions with row reductions
+_INTEGER_LIMIT = 2**64  # integer constants must fit a 64-bit type
+_INTEGER_FOLDS: Mapping[str, Callable[[int, int], int]] = {"add": add, "sub": sub, "mul": mul}
+_MASK_FUNCTIONS = {"bitwise_and": "logical_and", "bitwise_or": "logical_or",
              "bitwise_xor": "logical_xor", "bitwise_not": "logical_not"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One entry of `functions.yaml`, which explains the fields. `grad` is None where no derivative exists."""
+    """One entry of `functions.yaml`, which documents the fields. `grad` is None if there is no derivative."""
 
     name: str
     args: tuple[str, ...]
@@ -37,7 +37,7 @@ class Function:
 
 @cache
 def functions() -> Mapping[str, Function]:
-    """The vocabulary by name, in the file's order."""
+    """Return the functions by name, in the order of the file."""
     entries = yaml.safe_load(_PATH.read_text(encoding="utf-8"))
     return {str(fn): _function(str(fn), entry) for fn, entry in entries.items()}
 
@@ -78,43 +78,47 @@ def _text(entry: Mapping[str, object], field: str) -> str | None:
 
 
 def call(fn: str, *args: Expr) -> Expr:
-    """The vocabulary function `fn` applied to `args`, which are converted to the types it takes.
+    """Apply the vocabulary function `fn` to `args`, converted to the types that it takes.
 
-    A mask becomes 1 or 0 where a number is needed; a number becomes `x != 0` where a mask is needed; an index becomes
-    a value where values are needed, while an integer constant becomes whatever stands beside it.
-    Raises ExprError for an unknown function or a wrong number of arguments.
+    Where a number is needed, a mask becomes 1 or 0. Where a mask is needed, a number becomes `x != 0`. Where a value is
+    needed, an index becomes a value. An integer constant takes the type of the other arguments.
+
+    Raises:
+        ExprError: the function is unknown, or the number of arguments is wrong.
     """
     function = functions().get(fn)
     if function is None:
         raise ExprError(f"unknown function {fn!r}")
     if len(args) != len(function.args):
         raise ExprError(f"{fn} takes {counted(len(function.args))}, got {len(args)}")
-    if fn in _OF_MASKS and all(arg.type == "mask" for arg in args):
-        return call(_OF_MASKS[fn], *args)
-    common = _common(function, args)
-    typed = tuple(_convert(arg, common if takes in ("number", "any") else takes)
+    if fn in _MASK_FUNCTIONS and all(arg.type == "mask" for arg in args):
+        return call(_MASK_FUNCTIONS[fn], *args)
+    common_type = _common_type(function, args)
+    converted = tuple(_convert(arg, common_type if takes in ("number", "any") else takes)
                   for arg, takes in zip(args, function.takes, strict=True))  # fmt: skip
-    folded = _fold(fn, typed, common)
+    folded = _fold_integers(fn, converted, common_type)
     if folded is not None:
         return folded
     if fn in ("to_value", "index_to_value", "to_mask") and args[0].type == ("mask" if fn == "to_mask" else "value"):
-        return args[0]  # nothing to convert
-    if function.row and typed[0].scope in ("row", "scalar"):
-        return _even_row(fn, typed[0])
-    return intern(fn, typed, None, _gives(function, common), _scope(function, typed))
+        return args[0]  # no conversion needed
+    if function.row and converted[0].scope in ("row", "scalar"):
+        return _uniform_row_reduction(fn, converted[0])
+    return intern(fn, converted, None, _result_type(function, common_type), _result_scope(function, converted))
 
 
 def counted(arguments: int) -> str:
-    """`1 argument`, `2 arguments`."""
+    """Return `1 argument`, `2 arguments`, ..."""
     return f"{arguments} argument{'' if arguments == 1 else 's'}"
 
 
-def _common(function: Function, args: Sequence[Expr]) -> Type:
-    """The type the `number` and `any` arguments take together."""
-    group = [arg for arg, takes in zip(args, function.takes, strict=True) if takes in ("number", "any")]
-    if group and "any" in function.takes and all(arg.type == "mask" for arg in group):
+def _common_type(function: Function, args: Sequence[Expr]) -> Type:
+    """Return the type to which the `number` and `any` arguments are promoted."""
+    common_args = [arg for arg, takes in zip(args, function.takes, strict=True) if takes in ("number", "any")]
+    if common_args and "any" in function.takes and all(arg.type == "mask" for arg in common_args):
         return "mask"
-    if any(arg.type == "index" for arg in group) and all(arg.type == "index" or _is_integer(arg) for arg in group):
+    if any(arg.type == "index" for arg in common_args) and all(
+        arg.type == "index" or _is_integer(arg) for arg in common_args
+    ):
         return "index"
     return "value"
 
@@ -139,41 +143,41 @@ def _convert(arg: Expr, type: str) -> Expr:
     raise ExprError(f"expected an index, found a {arg.type}")
 
 
-def _fold(fn: str, args: tuple[Expr, ...], common: Type) -> Expr | None:
-    """Exact arithmetic of integer constants, and the sign of a literal; more would be `canonical`'s business."""
+def _fold_integers(fn: str, args: tuple[Expr, ...], common_type: Type) -> Expr | None:
+    """Fold exact arithmetic of integer constants and the sign of a literal. `canonical` folds the rest."""
     values = [arg.value for arg in args if arg.fn == "const"]
     if len(values) != len(args):
         return None
     if fn == "neg" and isinstance(values[0], (int, float)):
-        return const(-values[0], common)
-    if fn in _EXACT and isinstance(values[0], int) and isinstance(values[1], int):
-        result = _EXACT[fn](values[0], values[1])
-        return const(result, common) if abs(result) < _LARGEST else None
+        return const(-values[0], common_type)
+    if fn in _INTEGER_FOLDS and isinstance(values[0], int) and isinstance(values[1], int):
+        result = _INTEGER_FOLDS[fn](values[0], values[1])
+        return const(result, common_type) if abs(result) < _INTEGER_LIMIT else None
     return None
 
 
-def _even_row(fn: str, x: Expr) -> Expr:
-    """The reduction of what is the same all over the row. So a reduction's argument always varies along the row."""
+def _uniform_row_reduction(fn: str, x: Expr) -> Expr:
+    """Return the reduction of a per-row value without a sweep: arguments of reductions always vary along the row."""
     if fn in ("row_max", "row_min"):
         return x
     length = name("n", ROW_LENGTH)
     return call("mul", length, x) if fn == "row_sum" else call("pow", x, length)
 
 
-def _gives(function: Function, common: Type) -> Type:
+def _result_type(function: Function, common_type: Type) -> Type:
     if function.gives == "same":
-        return common
+        return common_type
     return "mask" if function.gives == "mask" else "index" if function.gives == "index" else "value"
 
 
-def _scope(function: Function, args: Sequence[Expr]) -> Scope:
+def _result_scope(function: Function, args: Sequence[Expr]) -> Scope:
     if function.row:
         return "row"
     return "full" if function.random else join(arg.scope for arg in args)
 
 
 def power(base: Expr, exponent: Expr) -> Expr:
-    """`base ** exponent`: products for the integers 0 to 4, roots and reciprocals where they say the same."""
+    """Return `base ** exponent`: products for the exponents 0 to 4, roots and reciprocals for 0.5, -0.5 and -1."""
     if exponent.fn == "const" and exponent.type != "mask":
         if exponent.value == 0:
             return const(1, base.type if base.type == "index" else "value")
@@ -188,18 +192,21 @@ def power(base: Expr, exponent: Expr) -> Expr:
 
 
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
-    """`expr` with names replaced by expressions; types and scopes follow from the new parts."""
+    """Replace names in `expr` by expressions; types and scopes are computed anew."""
     return rebuild([expr], lambda node: replacements.get(str(node.value)) if node.fn == "name" else None)[expr]
 
 
 def rebuild(roots: Sequence[Expr], replace: Callable[[Expr], Expr | None]) -> dict[Expr, Expr]:
-    """What each node of `roots` becomes when `replace` may give a new one for it (None: only its arguments change)."""
-    new: dict[Expr, Expr] = {}
+    """Rebuild all nodes of `roots` and return old node -> new node.
+
+    replace: returns the new node, or None to rebuild the node from its new arguments.
+    """
+    rebuilt: dict[Expr, Expr] = {}
     for node in topological(roots):
         replaced = replace(node)
         if replaced is None:
-            args = [new[arg] for arg in node.args]
+            args = [rebuilt[arg] for arg in node.args]
             unchanged = all(old is arg for old, arg in zip(node.args, args, strict=True))
             replaced = node if unchanged else call(node.fn, *args)
-        new[node] = replaced
-    return new
+        rebuilt[node] = replaced
+    return rebuilt

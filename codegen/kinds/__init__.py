@@ -1,11 +1,11 @@
-"""What each kind of op means to the generator, one module a kind.
+"""The generator's side of each kind of op, one module per kind.
 
-A kind's module has three functions; everything else about a kind is its template and its planner
-(`runtime/kinds/`).
+Each module has the three functions below. The rest of a kind is its kernel template (`templates/`) and its planner
+(`runtime/kinds/`), which chooses schedules. Read `pointwise.py` first: the other modules reuse its helpers.
 
     check(op)       parse the op's expressions; raise SpecError naming the field that is wrong
     render(op, environment)  -> Rendered: what the OpRecord needs beyond the signature
-    derive(op)      -> {parameter name: Derived}: the gradient of each differentiable operand, as a spec entry again
+    derive(op)      -> {parameter name: Derived}: the gradient of each differentiable operand, as a new spec entry
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Derived", "OutputRow", "Rendered", "Source", "kind_module", "named_r
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Kernel text for one target, and the math functions it calls."""
+    """Kernel source for one target, and the math functions it calls."""
 
     text: str
     functions: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class OutputRow:
-    """One result: see `runtime.records.Output`, whose fields these are."""
+    """One result, with the fields of `runtime.records.Output`, which documents them."""
 
     name: str = "out"
     type: str = "value"
@@ -43,7 +43,7 @@ class OutputRow:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What rendering an op gives: its results, kernel text a target, and its kind's own data (literals only)."""
+    """A rendered op: its results, its kernel source by target, and data for its planner (literals only)."""
 
     outputs: tuple[OutputRow, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -52,9 +52,14 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The gradient of one operand. `spec` is an entry as a spec file would have it (None: the gradient is `grad`
-    itself); `operands` are the names it is called with: `grad` (or `grad_NAME` of several results), the op's operands
-    and its results. result: which of the entry's results it is, where several operands share an entry."""
+    """The gradient of one operand.
+
+    Attributes:
+        operands: the names of the gradient op's arguments: `grad` (`grad_NAME` if the op has several results), operands
+            and results of the op.
+        spec: the gradient op as an entry of a spec file; None if the gradient is `grad` itself.
+        result: the name of the gradient op's result, where several operands share one gradient op.
+    """
 
     operands: tuple[str, ...]
     spec: Mapping[str, Any] | None
@@ -62,28 +67,28 @@ class Derived:
 
 
 def kind_module(kind: str) -> ModuleType:
-    """The module of `kind`."""
+    """Import the module of `kind`."""
     return import_module(f".{kind}", __name__)
 
 
 def named_result(operands: Iterable[str], text: str) -> str | dict[str, str]:
-    """The `out` field of a derived entry: its result is called `out`, or something else if an operand is."""
-    taken = set(operands)
-    if "out" not in taken:
+    """Return the `out` field of a derived entry. The result is called `out` unless an operand has that name."""
+    used = set(operands)
+    if "out" not in used:
         return text
     name, order = "result", 1
-    while name in taken:
+    while name in used:
         order += 1
         name = f"result{order}"
     return {name: text}
 
 
 def seed_name(op: Op, output: str | None = None) -> str:
-    """The name of an incoming gradient: `grad`, or the first of `grad2`, … that is no operand (higher orders)."""
-    taken = {p.name for p in op.params} | set(op.outputs)
+    """Return the name of the incoming gradient: `grad`, or the first of `grad2`, … that is free (higher orders)."""
+    used = {p.name for p in op.params} | set(op.outputs)
     base = "grad" if output is None or len(op.outputs) < 2 else f"grad_{output}"
     name, order = base, 1
-    while name in taken:
+    while name in used:
         order += 1
         name = f"{base}{order}"
     return name

@@ -1,7 +1,7 @@
-"""Composite: an expression over other ops. Gradients flow through its parts; no kernel of its own.
+"""Composite ops: an expression that calls other ops. Gradients flow through these; there is no kernel.
 
-The expression is Python syntax against a whitelist, as everything in a spec: parameters, literals, tuples, operators,
-and calls of ops by plain name with positional or keyword arguments.
+The expression is Python syntax, checked against a whitelist like everything in a spec: parameters, literals, tuples,
+operators, and calls of ops by plain name with positional or keyword arguments.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _NODES = (
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` where an expression has more than the whitelist."""
+    """Raise `SpecError` if an expression has a node that is not on the whitelist."""
     python_body(op)
 
 
-def _tree(op: Op, field: str, text: str, names: set[str]) -> ast.Expression:
+def _parse_tree(op: Op, field: str, text: str, names: set[str]) -> ast.Expression:
     if len(text) > 4000:
         raise SpecError("an expression is at most 4000 characters", field=field)
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SpecError(f"{text[:80]!r} is not an expression", field=field) from None
-    called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    callees = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
     if sum(1 for _ in ast.walk(tree)) > 2000:
         raise SpecError("an expression has at most 2000 parts", field=field)
     for node in ast.walk(tree):
@@ -53,79 +53,83 @@ def _tree(op: Op, field: str, text: str, names: set[str]) -> ast.Expression:
             check_name(node.arg, "the argument")
         if isinstance(node, (ast.BinOp, ast.UnaryOp)) and not _has_tensor(node):
             raise SpecError("arithmetic needs a parameter or an op in it; write the number", field=field)
-        if isinstance(node, ast.Name) and node not in called and node.id not in names:
+        if isinstance(node, ast.Name) and node not in callees and node.id not in names:
             raise SpecError(f"unknown name {node.id!r}", field=field, suggestion=f"known: {', '.join(sorted(names))}")
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, str, type(None))):
             raise SpecError(f"a literal must be a number, a string or None, not {node.value!r}", field=field)
         if isinstance(node, ast.Constant) and (
-            len(str(node.value)) > 100 if isinstance(node.value, str) else _huge(node.value)
+            len(str(node.value)) > 100 if isinstance(node.value, str) else _exceeds_limits(node.value)
         ):
             raise SpecError("a literal is at most 100 characters, or 64 bits, and finite", field=field)
         if isinstance(node, ast.BinOp) and any(
-            isinstance(s, (ast.Tuple, ast.Constant)) and not _number(s) for s in (node.left, node.right)
+            isinstance(s, (ast.Tuple, ast.Constant)) and not _is_number(s) for s in (node.left, node.right)
         ):
             raise SpecError("arithmetic is for tensors and numbers", field=field)
     return tree
 
 
 def _has_tensor(node: ast.AST) -> bool:
-    """Whether a name or a call is in it, or it is a number with a sign."""
+    """Return True if `node` contains a name or a call, or is a signed number."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
-        return _number(node.operand)
+        return _is_number(node.operand)
     return any(isinstance(n, (ast.Name, ast.Call)) for n in ast.walk(node))
 
 
-def _number(node: ast.AST) -> bool:
+def _is_number(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
-def _huge(value: object) -> bool:
+def _exceeds_limits(value: object) -> bool:
     if type(value) is int:
         return abs(value) >= 2**64
     return isinstance(value, float) and not abs(value) < 2.0**1000
 
 
-def python_body(op: Op, known: Mapping[str, str] | None = None) -> list[str]:
-    """The function's statements: one a `let`, and the return. `known` spells the ops that may be called; a name that
-    is none of them raises `SpecError`, so that nothing else of Python's can be reached."""
+def python_body(op: Op, callable_names: Mapping[str, str] | None = None) -> list[str]:
+    """Return the statements of the op's function: one per `let`, and the return.
+
+    Args:
+        callable_names: op -> its name in the generated module. Calling anything else raises `SpecError`, so that a spec
+            cannot reach other Python functions.
+    """
     lines = []
-    for key, tree in _trees(op):
+    for key, tree in _parse_trees(op):
         for node in ast.walk(tree):
-            if known is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id not in known:
-                    near = difflib.get_close_matches(node.func.id, known, 1)
-                    hint = f"did you mean {near[0]!r}?" if near else None
+            if callable_names is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id not in callable_names:
+                    matches = difflib.get_close_matches(node.func.id, callable_names, 1)
+                    hint = f"did you mean {matches[0]!r}?" if matches else None
                     raise SpecError(f"no op is called {node.func.id!r}", field=key or "out", suggestion=hint)
-                node.func = ast.Name(known[node.func.id], ast.Load())
+                node.func = ast.Name(callable_names[node.func.id], ast.Load())
         lines.append(f"{key} = {ast.unparse(tree)}" if key else f"return {ast.unparse(tree)}")
     return lines
 
 
-def _trees(op: Op) -> list[tuple[str, ast.Expression]]:
+def _parse_trees(op: Op) -> list[tuple[str, ast.Expression]]:
     names = {p.name for p in op.params}
-    found = []
+    trees = []
     for key, text in op.fields.get("let", {}).items():
         check_name(key, "the let value")
         if key in names:
             raise SpecError(f"the name {key!r} is taken", field=f"let.{key}")
-        found.append((key, _tree(op, f"let.{key}", str(text), names)))
+        trees.append((key, _parse_tree(op, f"let.{key}", str(text), names)))
         names.add(key)
     if set(op.outputs) != {"out"}:
         raise SpecError("a composite op has one result", field="out")
-    return [*found, ("", _tree(op, "out", op.outputs["out"], names))]
+    return [*trees, ("", _parse_tree(op, "out", op.outputs["out"], names))]
 
 
 def called_ops(op: Op) -> set[str]:
-    """Names of the ops that the expression calls."""
-    nodes = [n for _, tree in _trees(op) for n in ast.walk(tree)]
+    """Return the names of the ops that the expression calls."""
+    nodes = [n for _, tree in _parse_trees(op) for n in ast.walk(tree)]
     return {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
 
 
 def render(op: Op, environment: Any) -> Rendered:
-    """No kernel."""
+    """Return a record with the function's body and no kernel."""
     return Rendered((OutputRow(),), {}, {"body": tuple(python_body(op))})
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """Gradients flow through the parts."""
+    """Return nothing: gradients flow through the called ops."""
     return {}

@@ -1,11 +1,11 @@
-"""Custom: kernels written by hand. Code, not data: only taken from a trusted caller (`trust=True`).
+"""Custom ops: hand-written kernels. A kernel is code, so only a trusted caller may load one (`trust=True`).
 
-    template: a file's name, without extension, in each folder of `templates/`; or sources: {opencl: the text itself}
+    template: a file name, without extension, in each folder of `templates/`; or sources: {opencl: the kernel source}
     plan: the module of `runtime/kinds/` whose `plan` chooses layouts and launches
-    rules: the module of `runtime/autograd/` whose `rules(record)` gives the gradients; without it there are none
-    out: the results by name, each `value`, or `kept` if it is only kept for backward and has no gradient
+    rules: the module of `runtime/autograd/` whose `rules(record)` returns the gradients; without it there are none
+    out: the results by name, each `value`, or `kept` if it is only saved for backward and has no gradient
 
-The template is rendered with `op`, the op's name; its kernels follow the conventions of every kernel text.
+The template is rendered with `op`, the op's name. Its kernels follow the same conventions as all other kernels.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["check", "derive", "render"]
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` unless there is a planner, and text for it."""
+    """Raise `SpecError` unless the op names a planner and has either a template or sources."""
     for field in ("plan", "rules"):
         if field in op.fields:
             check_name(str(op.fields[field]), field)
     if "plan" not in op.fields:
-        raise SpecError("a custom op names its planner", file=op.file, line=op.line, field="plan")
+        raise SpecError("a custom op must name its planner", file=op.file, line=op.line, field="plan")
     if ("template" in op.fields) == ("sources" in op.fields):
         raise SpecError("give either a template or sources", file=op.file, line=op.line, field="template")
     if "template" in op.fields and not str(op.fields["template"]).replace("_", "").replace(".", "").isalnum():
@@ -36,22 +36,22 @@ def check(op: Op) -> None:
 
 
 def render(op: Op, environment: Any) -> Rendered:
-    """The text as it is, with the op's name filled in."""
-    given = op.fields.get("sources")
-    if given is not None:
-        sources = {str(k): Source(str(v)) for k, v in given.items()}
+    """Return the kernel source with the op's name filled in."""
+    source_texts = op.fields.get("sources")
+    if source_texts is not None:
+        sources = {str(k): Source(str(v)) for k, v in source_texts.items()}
     else:
         name = str(op.fields["template"])
         sources = {"opencl": Source(environment.get_template(f"opencl/{name}.cl.j2").render(op=op.name))}
         sources["triton"] = triton.source(f"{name}.py.j2", environment, op=op.name)
     outputs = tuple(
-        OutputRow(k, "value", op.result, "full", op.grad != "none" and what != "kept")
-        for k, what in (op.outputs or {"out": "value"}).items()
+        OutputRow(k, "value", op.result, "full", op.grad != "none" and role != "kept")
+        for k, role in (op.outputs or {"out": "value"}).items()
     )
     detail = {k: op.fields[k] for k in ("plan", "rules") if k in op.fields}
     return Rendered(outputs, sources, detail)
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """Gradients are the business of the module that `rules` names."""
+    """Return nothing: the module that `rules` names provides the gradients."""
     return {}

@@ -1,4 +1,4 @@
-"""Pointwise: each element of the results from the operands' elements at the same index.
+"""Pointwise ops: each element of a result is computed from the operands' elements at the same index.
 
 out: an expression, or a mapping from result names to expressions
 """
@@ -34,21 +34,21 @@ __all__ = ["check", "derive", "expressions", "operand_table", "render", "triton_
 
 
 def operand_table(op: Op) -> dict[str, Operand]:
-    """The names that expressions of `op` may use."""
+    """Return the names that expressions of `op` may use."""
     return {p.name: Operand(p.type, p.scope) for p in op.operands}
 
 
 def expressions(op: Op, **options: bool) -> dict[str, Expr]:
-    """The results' expressions. Raises `SpecError` naming the field."""
+    """Parse the expression of each result. Raises `SpecError`, which names the field."""
     table = operand_table(op)
-    found = {}
+    exprs = {}
     for output, text in op.outputs.items():
-        found[output] = parsed(op, f"out.{output}" if len(op.outputs) > 1 else "out", text, table, **options)
-    return found
+        exprs[output] = parse_field(op, f"out.{output}" if len(op.outputs) > 1 else "out", text, table, **options)
+    return exprs
 
 
-def parsed(op: Op, field: str, text: str, table: Mapping[str, Operand], **options: bool) -> Expr:
-    """`text` of `field` as an expression. Raises `SpecError`."""
+def parse_field(op: Op, field: str, text: str, table: Mapping[str, Operand], **options: bool) -> Expr:
+    """Parse `text`, the value of the spec field `field`. Raises `SpecError`."""
     try:
         return parse(text, operands=table, **options)
     except ExprError as error:
@@ -60,139 +60,150 @@ def parsed(op: Op, field: str, text: str, table: Mapping[str, Operand], **option
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` where an expression is wrong."""
-    found = expressions(op)
+    """Raise `SpecError` if an expression is wrong."""
+    exprs = expressions(op)
     if not any(p.is_tensor for p in op.operands):
         raise SpecError("a pointwise op needs a tensor operand", file=op.file, line=op.line, field="op")
-    used = set(free_names(*found.values()))
+    used_names = set(free_names(*exprs.values()))
     for p in op.operands:
-        if p.name not in used and p.role != "static" and not op.fields.get("unused"):
+        if p.name not in used_names and p.role != "static" and not op.fields.get("unused"):
             raise SpecError(f"parameter {p.name!r} is used by no expression", file=op.file, line=op.line, field="out")
     if isinstance(op.grad, Mapping):
         grad_expressions(op)
-    overwritten(op)
-    flag(op)
-    products(op)
+    overwritten_operands(op)
+    flag_operand(op)
+    product_operands(op)
 
 
-def overwritten(op: Op) -> tuple[int, ...]:
-    """Of a multi-tensor op, the place among the tensors of the operand that each result is written over; else nothing.
+def overwritten_operands(op: Op) -> tuple[int, ...]:
+    """Return, for each result of a multi-tensor op, the position of the tensor that it overwrites; () for other ops.
 
-    A result `new_NAME` is written over NAME, a lone `out` over the first tensor. Raises `SpecError` for others.
+    A result `new_NAME` overwrites the operand NAME. A single result overwrites the first tensor.
+
+    Raises:
+        SpecError: a result overwrites no operand.
     """
     if not op.fields.get("multi_tensor"):
         return ()
     names = [p.name for p in op.operands if p.is_tensor and p.type == "value"]
     if len(names) < sum(p.is_tensor for p in op.operands):
         raise SpecError("operands of a multi-tensor op are values", file=op.file, line=op.line, field="multi_tensor")
-    found = []
+    positions = []
     for output in op.outputs:
         name = names[0] if len(op.outputs) == 1 else output.removeprefix("new_")
         if name not in names:
             raise SpecError(
-                f"result {output!r} of a multi-tensor op is written over no operand: it is called new_ and an operand",
+                f"result {output!r} of a multi-tensor op overwrites no operand: call it new_OPERAND",
                 file=op.file, line=op.line, field="out",
             )  # fmt: skip
-        found.append(names.index(name))
-    return tuple(found)
+        positions.append(names.index(name))
+    return tuple(positions)
 
 
-def flag(op: Op) -> int | None:
-    """Of a multi-tensor op, the place among the tensors of the operand that has one element. Raises `SpecError`."""
+def flag_operand(op: Op) -> int | None:
+    """Return the position among the tensors of a multi-tensor op's one-element flag. Raises `SpecError`."""
     if "flag" not in op.fields:
         return None
     names = [p.name for p in op.operands if p.is_tensor]
-    wanted = op.fields["flag"]
-    if wanted not in names[1:] or names.index(wanted) not in overwritten(op):
-        message = f"{wanted!r} is no operand behind the first that a multi-tensor op writes over"
+    flag_name = op.fields["flag"]
+    if flag_name not in names[1:] or names.index(flag_name) not in overwritten_operands(op):
+        message = f"{flag_name!r} is no operand after the first that a multi-tensor op overwrites"
         raise SpecError(message, file=op.file, line=op.line, field="flag")
-    return names.index(wanted)
+    return names.index(flag_name)
 
 
-def products(op: Op) -> tuple[int, ...]:
-    """Of a step of a recurrence, the operands that are a matrix product with an earlier step's result, by place: there
-    is a schedule that computes them as well, and goes on to the next step. Raises `SpecError`."""
+def product_operands(op: Op) -> tuple[int, ...]:
+    """Return the positions of the operands that are a matrix product with the previous step's result.
+
+    Such an op is one step of a recurrence. One schedule computes the product too and continues with the next step.
+    Raises `SpecError`.
+    """
     names = [p.name for p in op.operands]
-    wanted = op.fields.get("product", {}).get("op", ())
-    for each in wanted:
-        if each not in names:
-            raise SpecError(f"{each!r} is no operand", file=op.file, line=op.line, field="product.op")
-    return tuple(names.index(each) for each in wanted)
+    product_names = op.fields.get("product", {}).get("op", ())
+    for operand_name in product_names:
+        if operand_name not in names:
+            raise SpecError(f"{operand_name!r} is no operand", file=op.file, line=op.line, field="product.op")
+    return tuple(names.index(operand_name) for operand_name in product_names)
 
 
 def render(op: Op, environment: Any) -> Rendered:
     """Kernels of all schedules, in both dialects."""
-    found = {k: canonical(e) for k, e in expressions(op).items()}
-    spelled = c_names([*(p.name for p in op.operands), *found])
-    blocks = {d: emit_opencl(found, d, wrap=True, names=spelled) for d in ("vector", "row")}
-    outputs = tuple(_output(op, k, e) for k, e in found.items())
+    exprs = {k: canonical(e) for k, e in expressions(op).items()}
+    kernel_names = c_names([*(p.name for p in op.operands), *exprs])
+    blocks = {d: emit_opencl(exprs, d, wrap=True, names=kernel_names) for d in ("vector", "row")}
+    outputs = tuple(_output(op, k, e) for k, e in exprs.items())
     text = environment.get_template("opencl/pointwise.cl.j2").render(
         op=op.name,
-        title=title(op, found),
-        inputs=[(spelled.get(p.name, p.name), p.type) for p in op.operands if p.is_tensor],
-        unused={spelled.get(p.name, p.name) for p in op.operands} - set(spelled_names(found, spelled)),
-        scalars=[(spelled.get(p.name, p.name), i) for i, p in enumerate(op.operands) if not p.is_tensor],
-        outputs=[(k, e.type) for k, e in found.items()],
+        title=title(op, exprs),
+        inputs=[(kernel_names.get(p.name, p.name), p.type) for p in op.operands if p.is_tensor],
+        unused={kernel_names.get(p.name, p.name) for p in op.operands} - set(used_kernel_names(exprs, kernel_names)),
+        scalars=[(kernel_names.get(p.name, p.name), i) for i, p in enumerate(op.operands) if not p.is_tensor],
+        outputs=[(k, e.type) for k, e in exprs.items()],
         vector=blocks["vector"],
         scalar=blocks["row"],
-        into=overwritten(op),
-        flag=flag(op),
-        products=products(op),
+        into=overwritten_operands(op),
+        flag=flag_operand(op),
+        products=product_operands(op),
     )
     detail: dict[str, Any] = {"layout": op.fields["layout"]} if "layout" in op.fields else {}
-    if overwritten(op):
-        detail["over"] = overwritten(op)
-    if flag(op) is not None:
-        detail["flag"] = flag(op)
-    if products(op):
-        detail["products"] = products(op)
+    if overwritten_operands(op):
+        detail["over"] = overwritten_operands(op)
+    if flag_operand(op) is not None:
+        detail["flag"] = flag_operand(op)
+    if product_operands(op):
+        detail["products"] = product_operands(op)
     sources = {
-        "opencl": Source(text, functions(*blocks.values())),
-        "triton": triton_source(op, found, op.operands, environment),
+        "opencl": Source(text, math_functions(*blocks.values())),
+        "triton": triton_source(op, exprs, op.operands, environment),
     }
     return Rendered(outputs, sources, detail)
 
 
 def triton_source(
-    op: Op, found: Mapping[str, Expr], operands: Sequence[Param], environment: Any, *, random: bool = False,
+    op: Op, exprs: Mapping[str, Expr], operands: Sequence[Param], environment: Any, *, random: bool = False,
     seeded: bool = False,
 ) -> Source:  # fmt: skip
-    """The Triton kernels that compute `found` of `operands`. random: elements have an index; seeded: they draw."""
-    spelled = triton.python_names([*(p.name for p in operands), *found, *(["index"] if random else [])])
-    block = emit_triton(found, names=spelled)
+    """Render the Triton kernels that compute `exprs` from `operands`.
+
+    Args:
+        random: the kernels pass each element's row-major index to the expressions.
+        seeded: the kernels draw random numbers.
+    """
+    kernel_names = triton.python_names([*(p.name for p in operands), *exprs, *(["index"] if random else [])])
+    block = emit_triton(exprs, names=kernel_names)
     return triton.source(
         "pointwise.py.j2",
         environment,
         block.functions,
         op=op.name,
-        title=title(op, found),
-        inputs=[(spelled.get(p.name, p.name), p.type) for p in operands if p.is_tensor],
-        used=set(spelled_names(found, spelled)),
-        scalars=[(spelled.get(p.name, p.name), i) for i, p in enumerate(operands) if not p.is_tensor],
-        outputs=[(k, e.type) for k, e in found.items()],
+        title=title(op, exprs),
+        inputs=[(kernel_names.get(p.name, p.name), p.type) for p in operands if p.is_tensor],
+        used=set(used_kernel_names(exprs, kernel_names)),
+        scalars=[(kernel_names.get(p.name, p.name), i) for i, p in enumerate(operands) if not p.is_tensor],
+        outputs=[(k, e.type) for k, e in exprs.items()],
         block=block,
         random=random,
         seeded=seeded,
-        place=spelled.get("index", "index") if random and "index" in free_names(*found.values()) else None,
-        into=() if random else overwritten(op),
-        flag=None if random else flag(op),
+        place=kernel_names.get("index", "index") if random and "index" in free_names(*exprs.values()) else None,
+        into=() if random else overwritten_operands(op),
+        flag=None if random else flag_operand(op),
     )
 
 
-def spelled_names(found: Mapping[str, Expr], spelled: Mapping[str, str]) -> list[str]:
-    """The operands that `found` reads, as kernels spell them."""
-    return [spelled.get(n, n) for n in free_names(*found.values())]
+def used_kernel_names(exprs: Mapping[str, Expr], kernel_names: Mapping[str, str]) -> list[str]:
+    """Return the kernel names of the operands that `exprs` read."""
+    return [kernel_names.get(n, n) for n in free_names(*exprs.values())]
 
 
-def functions(*blocks: Block) -> tuple[str, ...]:
-    """The math functions that any of `blocks` calls."""
+def math_functions(*blocks: Block) -> tuple[str, ...]:
+    """Return the math functions that any of `blocks` calls, sorted."""
     return tuple(sorted({f for b in blocks for f in b.functions}))
 
 
-def title(op: Op, found: Mapping[str, Expr]) -> str:
-    """The op in one line, for the head of its kernels."""
-    shown = "; ".join(f"{k} = {to_text(e)}" for k, e in found.items())
-    return f"{op.name}({', '.join(p.name for p in op.params)}): {shown[:400]}"
+def title(op: Op, exprs: Mapping[str, Expr]) -> str:
+    """Return a one-line description of the op, for the header of its kernels."""
+    expr_text = "; ".join(f"{k} = {to_text(e)}" for k, e in exprs.items())
+    return f"{op.name}({', '.join(p.name for p in op.params)}): {expr_text[:400]}"
 
 
 def _output(op: Op, output: str, expr: Expr) -> OutputRow:
@@ -202,60 +213,64 @@ def _output(op: Op, output: str, expr: Expr) -> OutputRow:
 
 
 def grad_expressions(op: Op) -> dict[str, Expr]:
-    """The gradients that the spec gives, parsed."""
+    """Parse the gradients that the spec's `grad` field states."""
     table = operand_table(op)
     for output in op.outputs:
         table[output] = Operand("value", "full")
         seed = seed_name(op, output)
         table[seed] = Operand("value", "full")
-    given = op.grad if isinstance(op.grad, Mapping) else {}
-    for key in given:
+    texts = op.grad if isinstance(op.grad, Mapping) else {}
+    for key in texts:
         if key not in {p.name for p in op.operands}:
             raise SpecError(f"{key!r} is no parameter", file=op.file, line=op.line, field="grad")
-    return {k: parsed(op, f"grad.{k}", v, table) for k, v in given.items()}
+    return {k: parse_field(op, f"grad.{k}", v, table) for k, v in texts.items()}
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """A pointwise op a tensor operand of type value: given by the spec, or derived from its expressions."""
+    """Return one pointwise gradient op per tensor operand of type value: from the spec's `grad`, or derived."""
     if op.grad == "none":
         return {}
-    found = _gradients(op)
+    gradients = _gradients(op)
     if op.fields.get("together"):
-        return _together(op, found)
-    return {w: _flat(op, w) if (expr := found[w]) is None else _derived(op, w, expr) for w in found}
+        return _joint_gradients(op, gradients)
+    return {
+        w: _zero_gradient(op, w) if (expr := gradients[w]) is None else _gradient_op(op, w, expr) for w in gradients
+    }
 
 
 def _gradients(op: Op) -> dict[str, Expr | None]:
-    """The gradient of each operand that has one, over operands, results and seeds; None where it is flat."""
-    wanted = [p.name for p in op.operands if p.is_tensor and p.type == "value"]
-    given = grad_expressions(op) if isinstance(op.grad, Mapping) else {}
-    found: dict[str, Expr | None] = dict(given)
-    missing = [w for w in wanted if w not in found]
+    """Return the gradient of each operand as an expression of operands, results and seeds; None where it is zero."""
+    differentiable = [p.name for p in op.operands if p.is_tensor and p.type == "value"]
+    spec_gradients = grad_expressions(op) if isinstance(op.grad, Mapping) else {}
+    gradients: dict[str, Expr | None] = dict(spec_gradients)
+    missing = [w for w in differentiable if w not in gradients]
     if missing:
         outputs = {k: canonical(e) for k, e in expressions(op).items() if e.type == "value"}
         seeds = {k: name(seed_name(op, k), Operand("value", "full")) for k in outputs}
         for parameter in missing if outputs else ():
-            with suppress(ExprError):  # a function without derivative: asking for this gradient is an error then
-                arrived = gradient(outputs, seeds, [parameter])
-                found[parameter] = _reusing(arrived[parameter], outputs) if parameter in arrived else None
-    return {w: found[w] for w in wanted if w in found}
+            with suppress(ExprError):  # a function has no derivative: the runtime raises when this gradient is needed
+                derived_gradients = gradient(outputs, seeds, [parameter])
+                gradients[parameter] = (
+                    _reuse_results(derived_gradients[parameter], outputs) if parameter in derived_gradients else None
+                )
+    return {w: gradients[w] for w in differentiable if w in gradients}
 
 
-def _together(op: Op, found: Mapping[str, Expr | None]) -> dict[str, Derived]:
-    """One op whose results are all the gradients, each once however many operands have it."""
+def _joint_gradients(op: Op, gradients: Mapping[str, Expr | None]) -> dict[str, Derived]:
+    """Return one op that computes all gradients. Operands with equal gradients share a result."""
     seeds = [seed_name(op, k) for k in op.outputs]
-    exprs = {w: e for w, e in found.items() if e is not None and to_text(e) not in seeds}
+    exprs = {w: e for w, e in gradients.items() if e is not None and to_text(e) not in seeds}
     used = free_names(*exprs.values())
     operands = tuple(n for n in (*seeds, *(p.name for p in op.operands), *op.outputs) if n in used)
-    taken = {*operands, *seeds}
+    used_names = {*operands, *seeds}
     results: dict[Expr, str] = {}
     for parameter, expr in exprs.items():
         if expr not in results:
-            results[expr] = _free(f"d_{parameter}", taken)
-            taken.add(results[expr])
-    shown = ", ".join(_declared(op, n) for n in operands)
+            results[expr] = _unused_name(f"d_{parameter}", used_names)
+            used_names.add(results[expr])
+    parameter_list = ", ".join(_declare_operand(op, n) for n in operands)
     spec = {
-        "op": f"{op.name}_grad({shown})",
+        "op": f"{op.name}_grad({parameter_list})",
         "kind": "pointwise",
         "doc": f"Gradients of {op.name} with respect to {', '.join(exprs)}.",
         "dtypes": "float",
@@ -266,21 +281,25 @@ def _together(op: Op, found: Mapping[str, Expr | None]) -> dict[str, Derived]:
         spec["product"] = {"op": op.fields["product"]["grad"]}
     shared = {w: Derived(operands, spec, results[e]) for w, e in exprs.items()}
     return {
-        w: shared[w] if w in shared else _flat(op, w) if e is None else _derived(op, w, e) for w, e in found.items()
+        w: shared[w] if w in shared else _zero_gradient(op, w) if e is None else _gradient_op(op, w, e)
+        for w, e in gradients.items()
     }
 
 
-def _free(name: str, taken: Container[str]) -> str:
-    """`name`, or the first of `name2`, ... that is not taken."""
-    free, order = name, 1
-    while free in taken:
+def _unused_name(name: str, used_names: Container[str]) -> str:
+    """Return `name`, or the first of `name2`, `name3`, ... that is not in `used_names`."""
+    candidate, order = name, 1
+    while candidate in used_names:
         order += 1
-        free = f"{name}{order}"
-    return free
+        candidate = f"{name}{order}"
+    return candidate
 
 
-def _flat(op: Op, parameter: str) -> Derived:
-    """The gradient of what is constant almost everywhere: zeros; of another gradient nothing, which is cheaper."""
+def _zero_gradient(op: Op, parameter: str) -> Derived:
+    """Return the gradient of a piecewise constant op: an op that gives zeros.
+
+    The gradient of a derived op is no op at all, which is cheaper.
+    """
     if op.file == "<derived>":
         return Derived((), None)
     seed = seed_name(op, next(iter(op.outputs)))
@@ -295,23 +314,25 @@ def _flat(op: Op, parameter: str) -> Derived:
     return Derived((seed,), spec)
 
 
-def _reusing(expr: Expr, outputs: Mapping[str, Expr]) -> Expr:
-    """`expr` with the op's results in place of what computes them, where that makes it smaller: exp' is `out`."""
+def _reuse_results(expr: Expr, outputs: Mapping[str, Expr]) -> Expr:
+    """Replace parts of `expr` by the op's results if that makes it smaller: the derivative of exp is `out`."""
     results = {e: name(k, Operand("value", "full")) for k, e in outputs.items() if e.args}
-    stated = rebuild([expr], results.get)[expr]
-    return stated if size([stated]) < size([expr]) and len(free_names(stated)) <= len(free_names(expr)) else expr
+    rewritten = rebuild([expr], results.get)[expr]
+    return (
+        rewritten if size([rewritten]) < size([expr]) and len(free_names(rewritten)) <= len(free_names(expr)) else expr
+    )
 
 
-def _derived(op: Op, parameter: str, expr: Expr) -> Derived:
+def _gradient_op(op: Op, parameter: str, expr: Expr) -> Derived:
     seeds = [seed_name(op, k) for k in op.outputs]
-    used = free_names(expr)
-    order = [*seeds, *(p.name for p in op.operands), *op.outputs]
-    operands = tuple(n for n in order if n in used)
+    used_names = free_names(expr)
+    candidates = [*seeds, *(p.name for p in op.operands), *op.outputs]
+    operands = tuple(n for n in candidates if n in used_names)
     if to_text(expr) in seeds:
         return Derived(operands, None)
-    shown = ", ".join(_declared(op, n) for n in operands)
+    parameter_list = ", ".join(_declare_operand(op, n) for n in operands)
     spec = {
-        "op": f"{op.name}_grad_{parameter}({shown})",
+        "op": f"{op.name}_grad_{parameter}({parameter_list})",
         "kind": "pointwise",
         "doc": f"Gradient of {op.name} with respect to {parameter}.",
         "dtypes": "float",
@@ -320,10 +341,10 @@ def _derived(op: Op, parameter: str, expr: Expr) -> Derived:
     return Derived(operands, spec)
 
 
-def _declared(op: Op, operand: str) -> str:
+def _declare_operand(op: Op, operand: str) -> str:
     for p in op.params:
         if p.name == operand:
-            known = {"scalar": ": float", "number": ": float"}.get(p.role, "")
-            known = {"mask": ": Mask", "index": ": Index"}.get(p.type, known)
-            return f"{operand}{known}"
+            annotation = {"scalar": ": float", "number": ": float"}.get(p.role, "")
+            annotation = {"mask": ": Mask", "index": ": Index"}.get(p.type, annotation)
+            return f"{operand}{annotation}"
     return operand

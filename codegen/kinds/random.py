@@ -1,16 +1,15 @@
-"""Random: pointwise with numbers that are an element's own. `uniform(k)`, `normal(k)` and `bits(k)` draw them,
-k = 0, 1, …; `index` is the element's position in row-major order.
+"""Random ops: pointwise expressions with random numbers. `uniform(k)`, `normal(k)` and `bits(k)` draw them, k = 0, 1, …
 
-    out: an expression, as of a pointwise op, or a mapping from result names to expressions
+    out: an expression, as in a pointwise op, or a mapping from result names to expressions
 
-The signature ends in two parameters annotated `Seed`: the key of Philox, and the call's place in the stream. Draw k of
-the element at row-major position i is that of counter (i, offset + k), so a value depends on nothing else, and
-backward draws the same numbers again from the same two integers instead of keeping them. An op that draws nothing, but
-names `index`, has no such parameters.
+`index` is the element's position in row-major order. The signature ends in two parameters annotated `Seed`: the key of
+the Philox generator and the call's offset in its stream. Draw k of the element at row-major position i uses the counter
+(i, offset + k). A value depends on nothing else, so backward draws the same numbers again from the same two integers
+instead of saving them. An op that draws nothing but uses `index` lacks these parameters.
 
-An op that draws `bits` calculates in 64-bit integers, any other that draws in float64 for float64 and in float32 for
-the rest; one that only names `index` in 64-bit integers for integers, and in float64, where the device has it, for
-floats. Results are then converted.
+Compute types: 64-bit integers for an op that draws `bits`. Any other op that draws computes in float64 for float64 and
+in float32 for other dtypes. An op that only uses `index` computes in 64-bit integers for integer dtypes and, if the
+device has it, in float64 for floats. Results are then converted.
 """
 
 from __future__ import annotations
@@ -23,115 +22,118 @@ from ..expr.nodes import topological
 from ..model import Op, SpecError
 from ..signature import c_names
 from . import Derived, OutputRow, Rendered, Source, seed_name
-from .pointwise import parsed, title, triton_source
+from .pointwise import parse_field, title, triton_source
 
 __all__ = ["check", "derive", "render"]
 
-_DRAWS = ("uniform", "normal", "bits")
-_PLACE = "index"
+_DRAW_FUNCTIONS = ("uniform", "normal", "bits")
+_INDEX = "index"
 
 
-def _expressions(op: Op) -> dict[str, Expr]:
+def _parse_expressions(op: Op) -> dict[str, Expr]:
     table = {p.name: Operand(p.type, p.scope) for p in op.operands if p.role != "seed"}
     return {
-        k: parsed(op, f"out.{k}" if len(op.outputs) > 1 else "out", v, table, random=True)
+        k: parse_field(op, f"out.{k}" if len(op.outputs) > 1 else "out", v, table, random=True)
         for k, v in op.outputs.items()
     }
 
 
-def _draws(found: dict[str, Expr]) -> dict[str, int]:
-    """The draws that occur, each with one more than its largest number."""
-    used: dict[str, int] = {}
-    for node in topological(found.values()):
-        if node.fn in _DRAWS:
+def _count_draws(exprs: dict[str, Expr]) -> dict[str, int]:
+    """Return the number of draws of each random function: one more than its largest argument."""
+    draw_counts: dict[str, int] = {}
+    for node in topological(exprs.values()):
+        if node.fn in _DRAW_FUNCTIONS:
             number = node.args[0].value
             assert isinstance(number, int)
-            used[node.fn] = max(used.get(node.fn, 0), number + 1)
-    return used
+            draw_counts[node.fn] = max(draw_counts.get(node.fn, 0), number + 1)
+    return draw_counts
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` where the signature or an expression is wrong."""
+    """Raise `SpecError` if the signature or an expression is wrong."""
     seeds = [p for p in op.params if p.role == "seed"]
-    found = _expressions(op)
-    used = _draws(found)
-    if not used and _PLACE not in free_names(*found.values()):
+    exprs = _parse_expressions(op)
+    draw_counts = _count_draws(exprs)
+    if not draw_counts and _INDEX not in free_names(*exprs.values()):
         raise SpecError("draws nothing", file=op.file, line=op.line, field="out", suggestion="call uniform(0)")
-    if seeds and not used:
+    if seeds and not draw_counts:
         raise SpecError("draws nothing: it takes no seed", file=op.file, line=op.line, field="op")
-    if used and (len(seeds) != 2 or tuple(op.operands[-2:]) != tuple(seeds)):
+    if draw_counts and (len(seeds) != 2 or tuple(op.operands[-2:]) != tuple(seeds)):
         raise SpecError(
             "a random op ends in two parameters: seed: Seed, offset: Seed", file=op.file, line=op.line, field="op"
         )
     if not any(p.is_tensor for p in op.operands):
         raise SpecError("a random op needs a tensor that gives the shape", file=op.file, line=op.line, field="op")
-    if "bits" in used and len(used) > 1:
+    if "bits" in draw_counts and len(draw_counts) > 1:
         raise SpecError("bits and uniform or normal do not mix in one op", file=op.file, line=op.line, field="out")
 
 
 def render(op: Op, environment: Any) -> Rendered:
-    """The kernels of a pointwise op, with the index of the element as one more argument."""
-    found = {k: canonical(e) for k, e in _expressions(op).items()}
+    """Render the kernels of a pointwise op, with the element's index as an additional argument."""
+    exprs = {k: canonical(e) for k, e in _parse_expressions(op).items()}
     operands = [p for p in op.operands if p.role != "seed"]
-    spelled = c_names([*(p.name for p in operands), *found, _PLACE])
-    draws, placed = _draws(found), _PLACE in free_names(*found.values())
-    blocks = {d: emit_opencl(found, d, wrap=True, names=spelled) for d in ("vector", "row")}
+    kernel_names = c_names([*(p.name for p in operands), *exprs, _INDEX])
+    draw_counts, uses_index = _count_draws(exprs), _INDEX in free_names(*exprs.values())
+    blocks = {d: emit_opencl(exprs, d, wrap=True, names=kernel_names) for d in ("vector", "row")}
     text = environment.get_template("opencl/pointwise.cl.j2").render(
         op=op.name,
-        title=title(op, found),
-        inputs=[(spelled.get(p.name, p.name), p.type) for p in operands if p.is_tensor],
-        scalars=[(spelled.get(p.name, p.name), i) for i, p in enumerate(operands) if not p.is_tensor],
-        outputs=[(k, e.type) for k, e in found.items()],
+        title=title(op, exprs),
+        inputs=[(kernel_names.get(p.name, p.name), p.type) for p in operands if p.is_tensor],
+        scalars=[(kernel_names.get(p.name, p.name), i) for i, p in enumerate(operands) if not p.is_tensor],
+        outputs=[(k, e.type) for k, e in exprs.items()],
         vector=blocks["vector"],
         scalar=blocks["row"],
         random=True,
-        seeded=bool(draws),
-        place=spelled.get(_PLACE, _PLACE) if placed else None,
+        seeded=bool(draw_counts),
+        place=kernel_names.get(_INDEX, _INDEX) if uses_index else None,
     )
     functions = {f for b in blocks.values() for f in (*b.functions, *b.index_functions)}
     outputs = tuple(
         OutputRow(k, e.type, {"mask": "bool", "index": "index"}.get(e.type, op.result), "full", op.grad != "none")
-        for k, e in found.items()
+        for k, e in exprs.items()
     )
-    element = "long" if "bits" in draws else "real" if draws else "widest"
-    detail = {"draws": max(draws.values(), default=0), "element": element}
+    element = "long" if "bits" in draw_counts else "real" if draw_counts else "widest"
+    detail = {"draws": max(draw_counts.values(), default=0), "element": element}
     sources = {
         "opencl": Source(text, tuple(sorted(functions))),
-        "triton": triton_source(op, found, operands, environment, random=True, seeded=bool(draws)),
+        "triton": triton_source(op, exprs, operands, environment, random=True, seeded=bool(draw_counts)),
     }
     return Rendered(outputs, sources, detail)
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """A random op again for each tensor of type value: it draws the numbers of this one's call.
+    """Return a random gradient op for each tensor of type value. It draws the same numbers as the forward call.
 
-    Of a gradient, operands that only decide, as the input of a leaky unit does, have none, which is no error.
+    In a derived op, an operand that is only compared, such as the input of a leaky unit, has no gradient. That is no
+    error.
     """
     if op.grad == "none":
         return {}
-    outputs = {k: canonical(e) for k, e in _expressions(op).items() if e.type == "value"}
+    outputs = {k: canonical(e) for k, e in _parse_expressions(op).items() if e.type == "value"}
     seeds = {k: name(seed_name(op, k), Operand("value", "full")) for k in outputs}
-    found: dict[str, Derived] = {}
+    gradients: dict[str, Derived] = {}
     for parameter in (p.name for p in op.operands if p.is_tensor and p.type == "value"):
         with suppress(ExprError):
-            arrived = gradient(outputs, seeds, [parameter]).get(parameter)
-            if arrived is not None and arrived.fn != "const":
-                found[parameter] = _derived(op, parameter, arrived)
+            gradient_expr = gradient(outputs, seeds, [parameter]).get(parameter)
+            if gradient_expr is not None and gradient_expr.fn != "const":
+                gradients[parameter] = _gradient_op(op, parameter, gradient_expr)
             elif op.file == "<derived>":
-                found[parameter] = Derived((), None)
-    return found
+                gradients[parameter] = Derived((), None)
+    return gradients
 
 
-def _derived(op: Op, parameter: str, expr: Expr) -> Derived:
-    used = free_names(expr)
-    drawn = [p.name for p in op.params if p.role == "seed"] if _draws({"out": expr}) else []
-    names = [*(seed_name(op, k) for k in op.outputs), *(p.name for p in op.operands)]
-    operands = tuple([n for n in names if n in used] + drawn)
-    notes = {"scalar": ": float", "number": ": float", "seed": ": Seed"}
-    shown = ", ".join(n + next((notes.get(p.role, "") for p in op.params if p.name == n), "") for n in operands)
+def _gradient_op(op: Op, parameter: str, expr: Expr) -> Derived:
+    used_names = free_names(expr)
+    seed_params = [p.name for p in op.params if p.role == "seed"] if _count_draws({"out": expr}) else []
+    candidates = [*(seed_name(op, k) for k in op.outputs), *(p.name for p in op.operands)]
+    operands = tuple([n for n in candidates if n in used_names] + seed_params)
+    annotations = {"scalar": ": float", "number": ": float", "seed": ": Seed"}
+    parameter_list = ", ".join(
+        n + next((annotations.get(p.role, "") for p in op.params if p.name == n), "") for n in operands
+    )
     spec = {
-        "op": f"{op.name}_grad_{parameter}({shown})",
-        "kind": "random" if drawn or _PLACE in used else "pointwise",
+        "op": f"{op.name}_grad_{parameter}({parameter_list})",
+        "kind": "random" if seed_params or _INDEX in used_names else "pointwise",
         "doc": f"Gradient of {op.name} with respect to {parameter}.",
         "dtypes": "float",
         "out": to_text(expr),

@@ -1,4 +1,4 @@
-"""Dialects of row kernels: how what is one a row is spelled among vectors."""
+"""OpenCL dialects of row kernels: how they write a per-row value inside a vector expression."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ LETTER = {"value": "V", "mask": "M", "index": "L"}
 
 
 class Spread(OpenCL):
-    """The vector dialect where what is one a row is spread by a macro: it is one number where a vector is a stretch of
-    a row, and a vector where it goes across rows."""
+    """The vector dialect that broadcasts per-row values with a macro.
 
-    def operand(self, node: Expr, spelled: str) -> Piece:
+    Where a vector holds elements of one row, the macro broadcasts a scalar. Where a vector holds elements of several
+    rows, the per-row value is already a vector.
+    """
+
+    def operand(self, node: Expr, kernel_name: str) -> Piece:
         if node.scope == "row":
-            return Piece(f"SPREAD_{LETTER[node.type]}({spelled})")
-        return super().operand(node, spelled)
+            return Piece(f"SPREAD_{LETTER[node.type]}({kernel_name})")
+        return super().operand(node, kernel_name)
 
 
 class Across(OpenCL):
-    """What is one a row, for several rows at once: vectors, which need no spreading."""
+    """The dialect for several rows at once: per-row values are vectors and need no broadcast."""
 
-    def operand(self, node: Expr, spelled: str) -> Piece:
-        return Piece(spelled) if node.scope == "row" else super().operand(node, spelled)
+    def operand(self, node: Expr, kernel_name: str) -> Piece:
+        return Piece(kernel_name) if node.scope == "row" else super().operand(node, kernel_name)
 
 
 SPREAD, ACROSS = Spread(lanes=True), Across(lanes=True)

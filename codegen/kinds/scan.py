@@ -1,12 +1,12 @@
-"""Scan: for every element along one dimension, what all elements up to it make together.
+"""Scans (prefix sums and the like): for every element along one dimension, the combination of all elements up to it.
 
-    scan:       as `reduce` of a reduction: identity, map, combine, finish and let, over states of one field or several
-    signature:  `dim: int` is the dimension; `reverse: bool` goes from its end; `dtype` is what states are computed in
+    scan:       as `reduce` of a reduction: identity, map, combine, finish and let, over states of one or several fields
+    signature:  `dim: int` is the dimension; `reverse: bool` scans from its end; `dtype` is the dtype of the states
 
-`a` of `combine` stands before `b` on the way along the dimension. `combine` must be associative, but need not be
-commutative; the identity must change nothing on either side. `index` is an element's position, also in reverse. Fields
-are numbers: truth values are counted with where(mask, 1, 0). Gradients are functions of the runtime
-(`runtime.autograd.scan_rules`): a sum's is the sum from the other end.
+In `combine`, `a` comes before `b` in scan order. `combine` must be associative but need not be commutative, and the
+identity must be neutral on both sides. `index` is an element's position, also in reverse. Fields are numbers: count
+truth values with where(mask, 1, 0). Gradients are functions of the runtime (`runtime.autograd.scan_rules`): the
+gradient of a running sum is the running sum from the other end.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Any
 from ..expr import Block, Expr, canonical, emit_opencl, free_names, size, to_text
 from ..model import Op, SpecError
 from . import Derived, OutputRow, Rendered, Source
-from .pointwise import functions
-from .reduction import Reduction, reduction_of, spelled_identity, triton_source
+from .pointwise import math_functions
+from .reduction import Reduction, opencl_identity, parse_reduction, triton_source
 
-__all__ = ["check", "derive", "render", "scan_of"]
+__all__ = ["check", "derive", "parse_scan", "render"]
 
 
-def scan_of(op: Op) -> Reduction:
-    """What `op` says, checked. Raises `SpecError` naming the field."""
+def parse_scan(op: Op) -> Reduction:
+    """Parse and check the `scan:` field of `op`. Raises `SpecError`, which names the field that is wrong."""
     try:
-        found = reduction_of(replace(op, fields={**op.fields, "reduce": op.fields.get("scan")}))
+        reduction = parse_reduction(replace(op, fields={**op.fields, "reduce": op.fields.get("scan")}))
     except SpecError as error:
         message = error.message.replace("a reduction needs `reduce:`", "a scan needs `scan:`")
         raise _error(op, re.sub(r"^reduce\b", "scan", error.field), message, error.suggestion) from None
-    for field, expr in found.map.items():
+    for field, expr in reduction.map.items():
         if expr.type == "mask":
             raise _error(op, f"scan.map.{field}", "a field is a number", "count truth values with where(mask, 1, 0)")
-    if "n" in free_names(*found.finish.values()):
-        raise _error(op, "scan.finish", "there is no `n` in a scan: every result is made of another number of elements")
-    if found.saved:
-        raise _error(op, "scan.save", "a scan keeps nothing for its gradient")
-    return found
+    if "n" in free_names(*reduction.finish.values()):
+        raise _error(op, "scan.finish", "there is no `n` in a scan: each result combines another number of elements")
+    if reduction.saved:
+        raise _error(op, "scan.save", "a scan saves nothing for its gradient")
+    return reduction
 
 
 def _error(op: Op, field: str, message: str, suggestion: str | None = None) -> SpecError:
@@ -47,8 +47,8 @@ def _error(op: Op, field: str, message: str, suggestion: str | None = None) -> S
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` where the scan is wrong."""
-    found = scan_of(op)
+    """Raise `SpecError` if the scan is wrong."""
+    reduction = parse_scan(op)
     if not any(p.is_tensor for p in op.operands):
         raise _error(op, "op", "a scan needs a tensor operand")
     if not any(p.name == "dim" and p.annotation == "int" for p in op.statics):
@@ -56,78 +56,80 @@ def check(op: Op) -> None:
     for p in op.statics:
         if p.name not in ("dim", "reverse", "dtype"):
             raise _error(op, "op", f"a scan has no parameter {p.name!r}", "it may have dim, reverse and dtype")
-    used = set(free_names(*found.map.values(), *found.finish.values()))
+    used_names = set(free_names(*reduction.map.values(), *reduction.finish.values()))
     for p in op.operands:
-        if p.name not in used:
+        if p.name not in used_names:
             raise _error(op, "scan", f"parameter {p.name!r} is used by no expression")
     if isinstance(op.grad, Mapping):
         raise _error(op, "grad", "a scan's gradient is not given by a formula", "grad: none, or nothing")
 
 
 def render(op: Op, environment: Any) -> Rendered:
-    """Kernels of all schedules."""
-    found = scan_of(op)
-    combine_names = {n: f"{s}.{f}" for f in found.map for s, n in zip(_STATES, found.operands(f), strict=True)}
-    state_names = {f: f"state.{f}" for f in found.map}
+    """Render the kernels of all schedules."""
+    reduction = parse_scan(op)
+    combine_names = {n: f"{s}.{f}" for f in reduction.map for s, n in zip(_STATES, reduction.operands(f), strict=True)}
+    state_names = {f: f"state.{f}" for f in reduction.map}
     parts: dict[str, dict[str, Block]] = {}
     for part, exprs, names in (
-        ("map", found.map, {}),
-        ("combine", found.combine, combine_names),
-        ("finish", found.finish, state_names),
+        ("map", reduction.map, {}),
+        ("combine", reduction.combine, combine_names),
+        ("finish", reduction.finish, state_names),
     ):
-        settled = {k: canonical(e) for k, e in exprs.items()}
+        canonical_exprs = {k: canonical(e) for k, e in exprs.items()}
         parts[part] = {
-            target: emit_opencl(settled, dialect, wrap=True, names=names)
+            target: emit_opencl(canonical_exprs, dialect, wrap=True, names=names)
             for target, dialect in (("vector", "vector"), ("scalar", "row"))
         }
     blocks = [b for part in parts.values() for b in part.values()]
     for block in blocks:
         if block.index_functions:
-            shown = ", ".join(block.index_functions)
-            raise _error(op, "scan", f"{shown} of an index cannot be scanned", "write it with where")
-    light = found.single and size(found.combine) <= 6 and size(found.map) <= 16
+            function_names = ", ".join(block.index_functions)
+            raise _error(op, "scan", f"{function_names} of an index cannot be scanned", "write it with where")
+    is_light = reduction.single and size(reduction.combine) <= 6 and size(reduction.map) <= 16
     text = environment.get_template("opencl/scan.cl.j2").render(
         op=op.name,
-        title=_title(op, found),
+        title=_title(op, reduction),
         inputs=[(p.name, p.type) for p in op.operands if p.is_tensor],
         scalars=[p.name for p in op.operands if not p.is_tensor],
-        fields=[(f, e.type, spelled_identity(found.identity[f])) for f, e in found.map.items()],
-        outputs=[(k, e.type) for k, e in found.finish.items()],
-        indexed=found.indexed,
-        several=4 if light else 1,
+        fields=[(f, e.type, opencl_identity(reduction.identity[f])) for f, e in reduction.map.items()],
+        outputs=[(k, e.type) for k, e in reduction.finish.items()],
+        indexed=reduction.indexed,
+        several=4 if is_light else 1,
         **parts,
     )
     detail: dict[str, Any] = {
-        "fields": tuple(e.type for e in found.map.values()),
-        "indexed": found.indexed,
-        "adds": _adds(op, found),
+        "fields": tuple(e.type for e in reduction.map.values()),
+        "indexed": reduction.indexed,
+        "adds": _is_running_sum(op, reduction),
     }
-    sources = {"opencl": Source(text, functions(*blocks)), "triton": _triton(op, found, environment)}
-    return Rendered(tuple(_output(op, k, e) for k, e in found.finish.items()), sources, detail)
+    sources = {"opencl": Source(text, math_functions(*blocks)), "triton": _triton(op, reduction, environment)}
+    return Rendered(tuple(_output(op, k, e) for k, e in reduction.finish.items()), sources, detail)
 
 
 _STATES = ("first", "second")
 
 
-def _adds(op: Op, found: Reduction) -> bool:
-    """Whether the op is the plain running sum of its operand, whose gradient is the same from the other end."""
-    if not found.single or len(op.operands) != 1:
+def _is_running_sum(op: Op, reduction: Reduction) -> bool:
+    """Return True for a plain running sum of the operand, whose gradient is a running sum from the other end."""
+    if not reduction.single or len(op.operands) != 1:
         return False
-    combine, finish = found.combine["acc"], tuple(found.finish.values())
-    added = combine.fn == "add" and {a.value for a in combine.args} == {"a", "b"}
-    plain = to_text(found.map["acc"]) == op.operands[0].name and [to_text(e) for e in finish] == ["acc"]
-    return added and plain and any(p.name == "reverse" for p in op.statics)
+    combine, finish = reduction.combine["acc"], tuple(reduction.finish.values())
+    is_sum = combine.fn == "add" and {a.value for a in combine.args} == {"a", "b"}
+    is_identity_map = to_text(reduction.map["acc"]) == op.operands[0].name and [to_text(e) for e in finish] == ["acc"]
+    return is_sum and is_identity_map and any(p.name == "reverse" for p in op.statics)
 
 
-def _triton(op: Op, found: Reduction, environment: Any) -> Source:
-    return triton_source(op, found, environment, "scan.py.j2", title=_title(op, found), indexed=found.indexed)
+def _triton(op: Op, reduction: Reduction, environment: Any) -> Source:
+    return triton_source(
+        op, reduction, environment, "scan.py.j2", title=_title(op, reduction), indexed=reduction.indexed
+    )
 
 
-def _title(op: Op, found: Reduction) -> str:
-    def shown(exprs: Mapping[str, Expr]) -> str:
+def _title(op: Op, reduction: Reduction) -> str:
+    def text_of(exprs: Mapping[str, Expr]) -> str:
         return "; ".join(f"{k} = {to_text(e)}" for k, e in exprs.items())
 
-    text = f"map {shown(found.map)}, combine {shown(found.combine)}, finish {shown(found.finish)}"
+    text = f"map {text_of(reduction.map)}, combine {text_of(reduction.combine)}, finish {text_of(reduction.finish)}"
     return f"{op.name}({', '.join(p.name for p in op.params)}): {text[:400]}"
 
 
@@ -137,5 +139,5 @@ def _output(op: Op, output: str, expr: Expr) -> OutputRow:
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """Nothing: gradients of scans are functions of the runtime."""
+    """Return nothing: the runtime has the gradients of scans."""
     return {}

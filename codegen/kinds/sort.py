@@ -1,9 +1,9 @@
-"""Sort: elements brought into order along a dimension, the first few of them, and places found in what is in order.
+"""Sort ops: sort along a dimension, top-k, and binary search in a sorted sequence.
 
-    sort: what is asked for, one of PATTERNS
+    sort: the operation, one of PATTERNS
 
 Order is total: NaN is greater than every number and equal to itself, -0.0 is equal to 0.0, and equal elements keep
-their order, ascending or descending. Gradients go back to where the elements came from
+their order, ascending or descending (the sort is stable). Gradients are scattered to the elements' original positions
 (`runtime.autograd.sort_rules`).
 """
 
@@ -17,7 +17,7 @@ from . import Derived, OutputRow, Rendered, Source
 
 __all__ = ["PATTERNS", "check", "derive", "render"]
 
-# pattern -> (operands: names in order, static arguments it must have)
+# pattern -> (operand names in order, required static arguments)
 PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "order": (("input",), ("dim", "descending")),
     "top": (("input",), ("k", "dim", "largest")),
@@ -27,7 +27,7 @@ PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` for a pattern that does not exist, or operands that it does not take."""
+    """Raise `SpecError` for an unknown pattern or operands that do not fit it."""
     pattern = op.fields["sort"]
     if pattern not in PATTERNS:
         raise SpecError(f"unknown pattern {pattern!r}", field="sort", suggestion=f"one of {', '.join(PATTERNS)}")
@@ -40,10 +40,10 @@ def check(op: Op) -> None:
 
 
 def render(op: Op, environment: Any) -> Rendered:
-    """Kernels of the pattern's schedules. Those of `order` and `top` are the same."""
+    """Render the kernels of the pattern. `order` and `top` share theirs."""
     pattern = op.fields["sort"]
-    does = "search" if pattern in ("search", "bins") else "order"
-    if does == "search":
+    action = "search" if pattern in ("search", "bins") else "order"
+    if action == "search":
         outputs: tuple[OutputRow, ...] = (OutputRow(type="index", result="index", differentiable=False),)
     else:
         outputs = (
@@ -51,12 +51,12 @@ def render(op: Op, environment: Any) -> Rendered:
             OutputRow("indices", "index", "index", differentiable=False),
         )
     sources = {
-        "opencl": Source(environment.get_template("opencl/sort.cl.j2").render(does=does)),
-        "triton": triton.source("sort.py.j2", environment, does=does),
+        "opencl": Source(environment.get_template("opencl/sort.cl.j2").render(action=action)),
+        "triton": triton.source("sort.py.j2", environment, action=action),
     }
     return Rendered(outputs, sources, {"sort": pattern, "rules": "sort_rules"})
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """The runtime knows the gradients."""
+    """Return nothing: the runtime has the gradients."""
     return {}

@@ -1,4 +1,4 @@
-"""View: other geometry over the same memory. The geometry functions are the runtime's; a spec names one."""
+"""View ops: new shape, strides and offset over the same memory. A spec names one of the runtime's view functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VIEWS = (
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` for a geometry that does not exist."""
+    """Raise `SpecError` for an unknown view function."""
     if op.fields["view"] not in VIEWS:
         raise SpecError(
             f"unknown geometry {op.fields['view']!r}", field="view", suggestion=f"one of {', '.join(VIEWS)}"
@@ -24,10 +24,10 @@ def check(op: Op) -> None:
 
 
 def render(op: Op, environment: Any) -> Rendered:
-    """No kernel."""
+    """Return a record without kernels."""
     return Rendered((OutputRow(result="like:input"),), {}, {"view": op.fields["view"]})
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """The runtime knows the gradients of geometries."""
+    """Return nothing: the runtime has the gradients of views."""
     return {}

@@ -1,20 +1,20 @@
-"""Window: each element of a result from the elements of a window that slides over up to three spatial dimensions.
+"""Window ops (pooling, unfold): each result element reduces a window that slides over one to three spatial dimensions.
 
     window:
-      over:     what a result is made from: `windows` (the elements in a window: pooling), `covering` (the windows that
-                an element is in: the transpose, gathered instead of scattered) or `taps` (each element of each window
-                apart: the columns of a convolution)
-      identity: as of a reduction; `first` is the place of the window's first element
-      map:      an element's contribution; `index` is the place, in its plane, of the element that is read (of the
-                result under `covering`), `n` how many elements the window counts that is read (under `covering`)
-      combine:  two states into one, the first of which comes before the second
-      finish:   the result from the state; `n` is how many elements the window counts
+      over:     the elements that a result element reduces: `windows` (the elements of one window: pooling), `covering`
+                (the windows that contain an element: the transpose, gathered instead of scattered) or `taps` (no
+                reduction, each element of each window is a result: im2col)
+      identity: as in a reduction; `first` is the position of the window's first element
+      map:      the state of one element; `index` is the position in its plane of the element that is read (under
+                `covering`, of the result element), `n` the element count of the window that is read (`covering` only)
+      combine:  merges two states, of which the first comes first in memory order
+      finish:   the result from the final state; `n` is the element count of the window
     gradient: the op that computes the gradient of the first operand, from `grad` and from results that it names; or
               `gather`: the gradient is read at the op's `indices`
 
-Sizes are static arguments: `size` (of the result's spatial dimensions), `kernel` (None: windows of an adaptive pool,
-which follow from the sizes), `stride`, `padding`, `dilation`, and where an op has them `counted` (whether padding
-counts as elements) and `divisor` (what `n` is, 0: counted). States meet in the order of the elements.
+Geometry is static arguments: `size` (the result's spatial dimensions), `kernel` (None: adaptive pooling, where windows
+follow from the sizes), `stride`, `padding`, `dilation`, and optionally `counted` (whether padding counts as elements)
+and `divisor` (the value of `n`; 0: the element count). States are combined in the order of the elements.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ..expr import Operand, canonical, emit_opencl, emit_triton, free_names, to_
 from ..model import Op, SpecError
 from ..signature import check_name
 from . import Derived, OutputRow, Rendered, Source
-from .pointwise import functions
-from .reduction import LIMITS, Reduction, reduction_of, spelled_identity
+from .pointwise import math_functions
+from .reduction import LIMITS, Reduction, opencl_identity, parse_reduction
 
 __all__ = ["WALKS", "check", "derive", "render"]
 
@@ -38,141 +38,150 @@ _STATICS = ("size", "kernel", "stride", "padding", "dilation", "counted", "divis
 _N = Operand("value", "scalar")
 
 
-def _parsed(op: Op) -> tuple[Reduction, str, frozenset[str]]:
-    """What `op` says: its states, what it goes over, and the fields that begin with the window's first place."""
-    given = op.fields["window"]
-    over = given.get("over")
-    if over not in WALKS:
-        known = f"one of {', '.join(WALKS)}"
-        raise SpecError(f"unknown walk {str(over)[:40]!r}", field="window.over", suggestion=known)
-    parts = {k: v for k, v in given.items() if k != "over"}
+def _parse_window(op: Op) -> tuple[Reduction, str, frozenset[str]]:
+    """Parse the `window:` field: the reduction, its `over`, and the fields whose identity is the first position."""
+    spec = op.fields["window"]
+    walk = spec.get("over")
+    if walk not in WALKS:
+        choices = f"one of {', '.join(WALKS)}"
+        raise SpecError(f"unknown walk {str(walk)[:40]!r}", field="window.over", suggestion=choices)
+    parts = {k: v for k, v in spec.items() if k != "over"}
     if not {"identity", "map", "combine"} <= set(parts):
         raise SpecError("needs identity, map and combine", field="window")
-    identity, firsts = parts.get("identity"), frozenset[str]()
+    identity, first_fields = parts.get("identity"), frozenset[str]()
     if isinstance(identity, Mapping):
-        firsts = frozenset(k for k, v in identity.items() if v == "first")
-        parts["identity"] = {k: 0 if k in firsts else v for k, v in identity.items()}
-    more = {"n": _N} if over == "covering" else {}
+        first_fields = frozenset(k for k, v in identity.items() if v == "first")
+        parts["identity"] = {k: 0 if k in first_fields else v for k, v in identity.items()}
+    extra_operands = {"n": _N} if walk == "covering" else {}
     try:
-        found = reduction_of(replace(op, fields={**op.fields, "reduce": parts}), more)
+        reduction = parse_reduction(replace(op, fields={**op.fields, "reduce": parts}), extra_operands)
     except SpecError as error:
         field = error.field.replace("reduce", "window", 1)
         raise SpecError(error.message, field=field, suggestion=error.suggestion) from None
-    for field in sorted(firsts):
-        if found.map[field].type != "index":
-            raise SpecError("`first` is a place; this field is no index", field=f"window.identity.{field}")
-    return found, over, firsts
+    for field in sorted(first_fields):
+        if reduction.map[field].type != "index":
+            raise SpecError("`first` is a position, but this field is no index", field=f"window.identity.{field}")
+    return reduction, walk, first_fields
 
 
 def check(op: Op) -> None:
-    """Raise `SpecError` where the op is wrong."""
-    found, over, _ = _parsed(op)
+    """Raise `SpecError` if the op is wrong."""
+    reduction, walk, _ = _parse_window(op)
     if not op.operands or not all(p.role == "tensor" for p in op.operands):
         raise SpecError("a window op has tensor operands, and static arguments", field="op")
     names = [p.name for p in op.statics]
     unknown = [n for n in names if n not in _STATICS]
     missing = [n for n in _STATICS[:4] if n not in names]
     if unknown or missing:
-        wrong = f"does not take {unknown[0]!r}" if unknown else f"needs the parameter {missing[0]!r}"
-        raise SpecError(f"a window op {wrong}", field="op", suggestion=f"static arguments: {', '.join(_STATICS)}")
-    used = set(free_names(*found.map.values(), *found.finish.values()))
+        problem = f"does not take {unknown[0]!r}" if unknown else f"needs the parameter {missing[0]!r}"
+        raise SpecError(f"a window op {problem}", field="op", suggestion=f"static arguments: {', '.join(_STATICS)}")
+    used_names = set(free_names(*reduction.map.values(), *reduction.finish.values()))
     for p in op.operands:
-        if p.name not in used:
+        if p.name not in used_names:
             raise SpecError(f"parameter {p.name!r} is used by no expression", field="window")
-    if over == "covering" and [e.type for e in found.finish.values()] != ["value"]:
-        raise SpecError("what goes over `covering` has one result, a value", field="window.finish")
+    if walk == "covering" and [e.type for e in reduction.finish.values()] != ["value"]:
+        raise SpecError("an op over `covering` has one result, a value", field="window.finish")
     if "gradient" in op.fields:
         check_name(str(op.fields["gradient"]), "the gradient")
 
 
 def render(op: Op, environment: Any) -> Rendered:
-    """Kernels of all schedules."""
-    found, over, firsts = _parsed(op)
+    """Render the kernels of all schedules."""
+    reduction, walk, first_fields = _parse_window(op)
     states = {"first": 0, "second": 1}
-    combined = {n: f"{s}.{f}" for f in found.map for s, n in zip(states, found.operands(f), strict=True)}
+    combine_names = {n: f"{s}.{f}" for f in reduction.map for s, n in zip(states, reduction.operands(f), strict=True)}
     parts: dict[str, Any] = {}
     for part, exprs, names in (
-        ("map", found.map, {}),
-        ("combine", found.combine, combined),
-        ("finish", found.finish, {f: f"state.{f}" for f in found.map}),
+        ("map", reduction.map, {}),
+        ("combine", reduction.combine, combine_names),
+        ("finish", reduction.finish, {f: f"state.{f}" for f in reduction.map}),
     ):
-        settled = {k: canonical(e) for k, e in exprs.items()}
+        canonical_exprs = {k: canonical(e) for k, e in exprs.items()}
         parts[part] = {
-            dialect: emit_opencl(settled, target, wrap=True, names=names)
+            dialect: emit_opencl(canonical_exprs, target, wrap=True, names=names)
             for dialect, target in (("vector", "vector"), ("scalar", "row"))
         }
     blocks = [b for part in parts.values() for b in part.values()]
     for block in blocks:
         if block.index_functions:
-            shown = ", ".join(block.index_functions)
-            raise SpecError(f"{shown} of an index cannot be computed here", field="window", suggestion="use where")
-    sized = "n" in free_names(*found.map.values())
-    described: dict[str, Any] = {
+            calls = ", ".join(block.index_functions)
+            raise SpecError(f"{calls} of an index cannot be computed here", field="window", suggestion="use where")
+    uses_size = "n" in free_names(*reduction.map.values())
+    template_values: dict[str, Any] = {
         "op": op.name,
-        "title": _title(op, found, over),
-        "over": over,
-        "sized": sized,
-        "summed": over == "windows" and len(op.operands) == 1 and _adds(found),
-        "outputs": [(k, e.type) for k, e in found.finish.items()],
+        "title": _title(op, reduction, walk),
+        "over": walk,
+        "sized": uses_size,
+        "summed": walk == "windows" and len(op.operands) == 1 and _is_plain_sum(reduction),
+        "outputs": [(k, e.type) for k, e in reduction.finish.items()],
     }
     text = environment.get_template("opencl/window.cl.j2").render(
         inputs=[(p.name, p.type) for p in op.operands],
         fields=[
-            (f, e.type, "first" if f in firsts else spelled_identity(found.identity[f])) for f, e in found.map.items()
+            (f, e.type, "first" if f in first_fields else opencl_identity(reduction.identity[f]))
+            for f, e in reduction.map.items()
         ],
-        **described,
+        **template_values,
         **parts,
     )
-    sources = {"opencl": Source(text, functions(*blocks)), "triton": _triton(op, found, firsts, environment, described)}
-    indexed = found.indexed or any(p.type == "index" for p in op.operands)
+    sources = {
+        "opencl": Source(text, math_functions(*blocks)),
+        "triton": _triton(op, reduction, first_fields, environment, template_values),
+    }
+    indexed = reduction.indexed or any(p.type == "index" for p in op.operands)
     detail = {
-        "over": over, "sized": sized, "summed": described["summed"], "indexed": indexed,
+        "over": walk, "sized": uses_size, "summed": template_values["summed"], "indexed": indexed,
         "gradient": str(op.fields.get("gradient", "")),
     }  # fmt: skip
-    return Rendered(tuple(_output(op, k, e.type) for k, e in found.finish.items()), sources, detail)
+    return Rendered(tuple(_output(op, k, e.type) for k, e in reduction.finish.items()), sources, detail)
 
 
-def _adds(found: Reduction) -> bool:
-    """Whether a window's result is made from one sum of values, none of which is told apart by its place."""
-    combine = found.combine.get("acc")
+def _is_plain_sum(reduction: Reduction) -> bool:
+    """Return True if the result is one sum of values that does not depend on their positions."""
+    combine = reduction.combine.get("acc")
     if combine is None or combine.fn != "add" or {a.value for a in combine.args} != {"a", "b"}:
         return False
-    return found.single and combine.type == "value" and not found.indexed and len(found.finish) == 1
+    return reduction.single and combine.type == "value" and not reduction.indexed and len(reduction.finish) == 1
 
 
 def _triton(
-    op: Op, found: Reduction, firsts: frozenset[str], environment: Any, described: Mapping[str, Any]
+    op: Op, reduction: Reduction, first_fields: frozenset[str], environment: Any, template_values: Mapping[str, Any]
 ) -> Source:
-    """The Triton kernel."""
-    pairs = [found.operands(f) for f in found.map]
+    """Render the Triton kernel."""
+    pairs = [reduction.operands(f) for f in reduction.map]
     inputs = [(p.name, p.type) for p in op.operands]
-    spelled = triton.python_names([*(n for n, _ in inputs), *found.map, *(n for p in pairs for n in p)])
-    settled = [{k: canonical(e) for k, e in part.items()} for part in (found.map, found.combine, found.finish)]
-    blocks = [emit_triton(part, names=spelled) for part in settled]
-    identities = {f: i if isinstance(i, str) else triton.number(i.value) for f, i in found.identity.items()}
+    kernel_names = triton.python_names([*(n for n, _ in inputs), *reduction.map, *(n for p in pairs for n in p)])
+    canonical_parts = [
+        {k: canonical(e) for k, e in part.items()} for part in (reduction.map, reduction.combine, reduction.finish)
+    ]
+    blocks = [emit_triton(part, names=kernel_names) for part in canonical_parts]
+    identities = {f: i if isinstance(i, str) else triton.number(i.value) for f, i in reduction.identity.items()}
     return triton.source(
         "window.py.j2",
         environment,
-        functions(*blocks),
-        inputs=[(spelled.get(n, n), t) for n, t in inputs],
+        math_functions(*blocks),
+        inputs=[(kernel_names.get(n, n), t) for n, t in inputs],
         fields=[
-            (spelled.get(f, f), e.type, "first" if f in firsts else LIMITS.get(i := identities[f], i))
-            for f, e in found.map.items()
+            (kernel_names.get(f, f), e.type, "first" if f in first_fields else LIMITS.get(i := identities[f], i))
+            for f, e in reduction.map.items()
         ],
-        pairs=[(spelled.get(a, a), spelled.get(b, b)) for a, b in pairs],
-        limited=any(isinstance(i, str) for i in found.identity.values()),
+        pairs=[(kernel_names.get(a, a), kernel_names.get(b, b)) for a, b in pairs],
+        limited=any(isinstance(i, str) for i in reduction.identity.values()),
         map=blocks[0],
         combine=blocks[1],
         finish=blocks[2],
-        **described,
+        **template_values,
     )
 
 
-def _title(op: Op, found: Reduction, over: str) -> str:
-    def shown(exprs: Mapping[str, Any]) -> str:
+def _title(op: Op, reduction: Reduction, walk: str) -> str:
+    def text_of(exprs: Mapping[str, Any]) -> str:
         return "; ".join(f"{k} = {to_text(e)}" for k, e in exprs.items())
 
-    text = f"over {over}: map {shown(found.map)}, combine {shown(found.combine)}, finish {shown(found.finish)}"
+    text = (
+        f"over {walk}: map {text_of(reduction.map)}, combine {text_of(reduction.combine)}, "
+        f"finish {text_of(reduction.finish)}"
+    )
     return f"{op.name}({', '.join(p.name for p in op.operands)}): {text[:400]}"
 
 
@@ -182,5 +191,5 @@ def _output(op: Op, output: str, type: str) -> OutputRow:
 
 
 def derive(op: Op) -> dict[str, Derived]:
-    """The runtime knows the gradients (`runtime.autograd.window_rules`)."""
+    """Return nothing: the runtime has the gradients (`runtime.autograd.window_rules`)."""
     return {}

@@ -1,1 +1,1 @@
-"""Reverse-mode differentiation: nodes recorded by calls, and the engine that walks them."""
+"""Reverse-mode differentiation: `node` records calls, `engine` runs backward, `rules` and `*_rules` hold gradients."""

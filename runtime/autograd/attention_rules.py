@@ -1,9 +1,12 @@
-"""Gradients of attention: by kernels that make the scores again, and by ops, where they are to be differentiated.
+"""Gradients of attention: by kernels that recompute the scores, or by ops if the gradient is differentiated again.
 
-With P the probabilities, D what dropout multiplies them with, and g the result's gradient (Dao et al.,
-"FlashAttention", 2022, appendix B): the value's gradient is (D P)ᵀ g; dP = D (g valueᵀ); dS = P (dP - rowsum(P dP));
-the query's is scale dS key, the key's scale dSᵀ query. The row sums are those of g times the result, so no row is
-needed as a whole.
+Let P be the probabilities, D the factors of dropout, g the gradient of the result, and S the scores (Dao et al.,
+"FlashAttention", 2022, appendix B):
+
+    grad_value = (D P)ᵀ g        dP = D (g valueᵀ)        dS = P (dP - rowsum(P dP))
+    grad_query = scale dS key    grad_key = scale dSᵀ query
+
+rowsum(P dP) equals rowsum(g result), so the kernels need no whole row of P at once.
 """
 
 from __future__ import annotations
@@ -22,30 +25,33 @@ from ..tensor import Tensor
 from ..views import reshape
 from .node import Node
 
-__all__ = ["composed", "rules"]
+__all__ = ["attention_by_ops", "rules"]
 
 _OPERANDS = ("query", "key", "value", "mask", "scale", "p", "rescale", "seed", "offset")
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rules of `attention`. Its mask has none: one that wants a gradient goes through ops."""
+    """Return the gradient rules of `attention`.
+
+    The mask has no rule: if it requires a gradient, the forward call runs as ops (`attention_by_ops`).
+    """
     read = ("grad_result", "result", "logsumexp", *_OPERANDS)
     return {name: Rule(function=_rule(name), operands=read) for name in ("query", "key", "value")}
 
 
 def _rule(name: str) -> Callable[..., Tensor]:
     def gradient(node: Node, values: dict[str, Any], position: int) -> Tensor:
-        known: dict[str, Tensor] = values.setdefault("attention", {})
-        if name not in known:
+        gradients: dict[str, Tensor] = values.setdefault("attention", {})
+        if name not in gradients:
             by_ops = is_recorded(*(values.get(n) for n in ("query", "key", "value", "grad_result")))
-            known.update((_slopes if by_ops else _launched)(node, values, name))
-        return known[name]
+            gradients.update((_gradients_by_ops if by_ops else _gradients_by_kernels)(node, values, name))
+        return gradients[name]
 
     return gradient
 
 
-def _launched(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:
-    """The gradient of one operand, or of key and value together, by kernels."""
+def _gradients_by_kernels(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:
+    """Compute the gradient of the query, or those of key and value together, by kernels."""
     if "delta" not in values:
         values["delta"] = call(registry["attention_delta"], (values["result"], values["grad_result"]))
     tensors = (*(values.get(n) for n in _OPERANDS[:4]), values["grad_result"], values["logsumexp"], values["delta"])
@@ -60,97 +66,110 @@ def _op(name: str, *operands: Any, statics: tuple[Any, ...] = ()) -> Tensor:
     return call(registry[name], operands, statics)  # type: ignore[no-any-return]
 
 
-def _turned(tensor: Tensor) -> Tensor:
+def _transpose(tensor: Tensor) -> Tensor:
     return _op("transpose", tensor, statics=(-2, -1))
 
 
-def _wide(tensor: Tensor) -> Tensor:
-    """In the dtype that kernels compute in."""
+def _to_compute_dtype(tensor: Tensor) -> Tensor:
+    """Convert half types to float32, in which kernels compute."""
     return _op("copy", tensor, statics=(dtypes.float32,)) if tensor.meta.dtype.itemsize == 2 else tensor
 
 
-def _narrow(tensor: Tensor, like: Tensor) -> Tensor:
+def _to_dtype_of(tensor: Tensor, like: Tensor) -> Tensor:
     return tensor if tensor.meta.dtype is like.meta.dtype else _op("copy", tensor, statics=(like.meta.dtype,))
 
 
-def _shared(tensor: Tensor, heads: int) -> Tensor:
-    """A key or a value with each of its heads as often as heads of the query share it."""
-    batch, own, count, width = tensor.meta.shape
-    if own == heads:
+def _repeat_heads(tensor: Tensor, heads: int) -> Tensor:
+    """Repeat each head of a key or value for the heads of the query that share it (grouped-query attention)."""
+    batch, kv_heads, count, features = tensor.meta.shape
+    if kv_heads == heads:
         return tensor
-    split = _op("expand", _op("unsqueeze", tensor, statics=(2,)), statics=((batch, own, heads // own, count, width),))
-    return reshape(split, (batch, heads, count, width))
+    split = _op(
+        "expand",
+        _op("unsqueeze", tensor, statics=(2,)),
+        statics=((batch, kv_heads, heads // kv_heads, count, features),),
+    )
+    return reshape(split, (batch, heads, count, features))
 
 
-def _gathered(tensor: Tensor, like: Tensor) -> Tensor:
-    """The sum over the heads of the query that share one of `like`."""
-    batch, heads, count, width = tensor.meta.shape
-    own = like.meta.shape[1]
-    if own == heads:
+def _sum_shared_heads(tensor: Tensor, like: Tensor) -> Tensor:
+    """Sum over the heads of the query that share one head of `like`."""
+    batch, heads, count, features = tensor.meta.shape
+    kv_heads = like.meta.shape[1]
+    if kv_heads == heads:
         return tensor
-    return _op("sum", reshape(tensor, (batch, own, heads // own, count, width)), statics=(2, False, None))
+    return _op("sum", reshape(tensor, (batch, kv_heads, heads // kv_heads, count, features)), statics=(2, False, None))
 
 
-def _positions(count: int, device: Device) -> Tensor:
-    made = empty(meta(dtypes.int64, (count,), None, device))
+def _arange(count: int, device: Device) -> Tensor:
+    positions = empty(meta(dtypes.int64, (count,), None, device))
     if count:
-        device.driver.write(made.storage, 0, np.arange(count), current_stream(device))
-    return made
+        device.driver.write(positions.storage, 0, np.arange(count), current_stream(device))
+    return positions
 
 
 def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, is_causal: bool) -> Tensor:
-    """softmax(scale * query keyᵀ + mask); rows that attend to nothing are 0."""
-    scores = _op("matmul_batched", _op("mul", query, scale), _turned(key))
-    minus = -float("inf")
+    """Return softmax(scale * query keyᵀ + mask). Rows in which everything is masked are 0."""
+    scores = _op("matmul_batched", _op("mul", query, scale), _transpose(key))
+    negative_infinity = -float("inf")
     if is_causal:
         rows, keys = scores.meta.shape[-2:]
-        place = scores.meta.device
-        below = _op("ge", reshape(_positions(rows, place), (rows, 1)), _positions(keys, place))
-        scores = _op("where", below, scores, minus)
+        device = scores.meta.device
+        is_visible = _op("ge", reshape(_arange(rows, device), (rows, 1)), _arange(keys, device))
+        scores = _op("where", is_visible, scores, negative_infinity)
     if mask is None:
         return _op("softmax", scores, statics=(-1,))
     if mask.meta.dtype is dtypes.bool_:
-        scores = _op("where", mask, scores, minus)
+        scores = _op("where", mask, scores, negative_infinity)
     else:
-        scores = _op("add", scores, _wide(mask))
-    nothing = _op("all", _op("eq", scores, minus), statics=((-1,), True))
-    return _op("where", nothing, 0.0, _op("softmax", _op("where", nothing, 0.0, scores), statics=(-1,)))
+        scores = _op("add", scores, _to_compute_dtype(mask))
+    is_masked_row = _op("all", _op("eq", scores, negative_infinity), statics=((-1,), True))
+    return _op("where", is_masked_row, 0.0, _op("softmax", _op("where", is_masked_row, 0.0, scores), statics=(-1,)))
 
 
-def _dropped(values: Mapping[str, Any], dropping: bool) -> Callable[[Tensor], Tensor]:
+def _dropout(values: Mapping[str, Any], dropping: bool) -> Callable[[Tensor], Tensor]:
     if not dropping:
         return lambda tensor: tensor
     numbers = [values[n] for n in ("p", "rescale", "seed", "offset")]
     return lambda tensor: _op("dropout_draw", tensor, *numbers)
 
 
-def composed(operands: Sequence[Any], statics: tuple[bool, bool]) -> Tensor:
-    """What `attention` gives for the same operands, by ops that store the scores: differentiable any number of times,
-    and in the mask. Empty operands and any number of features are fine."""
+def attention_by_ops(operands: Sequence[Any], statics: tuple[bool, bool]) -> Tensor:
+    """Compute `attention` by ops that store the scores.
+
+    The result is differentiable any number of times, also with respect to the mask. Operands may be empty, and have any
+    number of features.
+    """
     values = dict(zip(_OPERANDS, operands, strict=True))
     query, key, value = values["query"], values["key"], values["value"]
     heads = query.meta.shape[1]
-    chances = _probabilities(_wide(query), _shared(_wide(key), heads), values["mask"], values["scale"], statics[0])
-    kept = _dropped(values, statics[1])(chances)
-    return _narrow(_op("matmul_batched", kept, _shared(_wide(value), heads)), query)
+    probabilities = _probabilities(
+        _to_compute_dtype(query),
+        _repeat_heads(_to_compute_dtype(key), heads),
+        values["mask"],
+        values["scale"],
+        statics[0],
+    )
+    dropped = _dropout(values, statics[1])(probabilities)
+    return _to_dtype_of(_op("matmul_batched", dropped, _repeat_heads(_to_compute_dtype(value), heads)), query)
 
 
-def _slopes(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:
-    """All three gradients by ops, which record what they do."""
+def _gradients_by_ops(node: Node, values: dict[str, Any], name: str) -> dict[str, Tensor]:
+    """Compute all three gradients by ops, so that they can be differentiated again."""
     is_causal, dropping = node.statics
-    given = [values[n] for n in ("query", "key", "value")]
-    query, key, value = (_wide(t) for t in given)
-    grad = _wide(values["grad_result"])
+    operands = [values[n] for n in ("query", "key", "value")]
+    query, key, value = (_to_compute_dtype(t) for t in operands)
+    grad = _to_compute_dtype(values["grad_result"])
     scale, heads = values["scale"], query.meta.shape[1]
-    many = _shared(key, heads)
-    chances = _probabilities(query, many, values.get("mask"), scale, is_causal)
-    drop = _dropped(values, dropping)
-    change = drop(_op("matmul_batched", grad, _turned(_shared(value, heads))))
-    rows = _op("sum", _op("mul", chances, change), statics=((-1,), True, None))
-    slope = _op("mul", _op("mul", chances, _op("sub", change, rows)), scale)
-    found = {
-        "query": _op("matmul_batched", slope, many),
-        "key": _gathered(_op("matmul_batched", _turned(slope), query), key),
-        "value": _gathered(_op("matmul_batched", _turned(drop(chances)), grad), value),
+    repeated_key = _repeat_heads(key, heads)
+    probabilities = _probabilities(query, repeated_key, values.get("mask"), scale, is_causal)
+    dropout = _dropout(values, dropping)
+    grad_probabilities = dropout(_op("matmul_batched", grad, _transpose(_repeat_heads(value, heads))))
+    row_sums = _op("sum", _op("mul", probabilities, grad_probabilities), statics=((-1,), True, None))
+    grad_scores = _op("mul", _op("mul", probabilities, _op("sub", grad_probabilities, row_sums)), scale)
+    gradients = {
+        "query": _op("matmul_batched", grad_scores, repeated_key),
+        "key": _sum_shared_heads(_op("matmul_batched", _transpose(grad_scores), query), key),
+        "value": _sum_shared_heads(_op("matmul_batched", _transpose(dropout(probabilities)), grad), value),
     }
-    return {n: _narrow(found[n], t) for n, t in zip(found, given, strict=True)}
+    return {n: _to_dtype_of(gradients[n], t) for n, t in zip(gradients, operands, strict=True)}

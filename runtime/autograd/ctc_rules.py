@@ -1,4 +1,4 @@
-"""The gradient of connectionist temporal classification. It has none itself, as PyTorch's has not."""
+"""The gradient of connectionist temporal classification. As in PyTorch, it cannot be differentiated again."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .node import Node
 
 __all__ = ["rules"]
 
-_READ = ("grad_losses", "log_probs", "targets", "places", "losses", "alpha")
+_READS = ("grad_losses", "log_probs", "targets", "places", "losses", "alpha")
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rule of the log-probabilities."""
-    return {"log_probs": Rule(function=_gradient, operands=_READ)}
+    """Return the gradient rule of the log-probabilities."""
+    return {"log_probs": Rule(function=_gradient, operands=_READS)}
 
 
 def _gradient(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    grad, *others = (values[name] for name in _READ)
+    grad, *operands = (values[name] for name in _READS)
     blank = node.statics[node.recipe.record.statics.index("blank")]
-    return call(registry["ctc_gradient"], (contiguous(grad), *others), (blank,))  # type: ignore[no-any-return]
+    return call(registry["ctc_gradient"], (contiguous(grad), *operands), (blank,))  # type: ignore[no-any-return]

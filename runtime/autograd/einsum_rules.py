@@ -1,7 +1,7 @@
-"""Contractions of equations that are known at the call only, and their gradients: contractions again.
+"""Contractions whose equation is only known at the call (`einsum`), and their gradients, which are contractions, too.
 
-All contractions share their kernels (the equation decides about strides), so a record of a new equation is cheap and
-compiles nothing.
+All contractions share their kernels, and the equation only sets the strides. So a record for a new equation is cheap,
+and needs no compilation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["contraction", "rules"]
 
 @lru_cache(maxsize=1024)
 def contraction(equation: str) -> OpRecord:
-    """The record of a contraction such as `bij,bjk->bik`, in which every letter stands in two of the three terms."""
+    """Return the record of a contraction such as `bij,bjk->bik`. Every letter must be in two of the three terms."""
     return OpRecord(
         "einsum", "contraction", (Operand("input"), Operand("other")), (Output(),),
         texts=registry["mm"].texts, detail={"equation": equation, "rules": "einsum_rules"},
@@ -29,14 +29,14 @@ def contraction(equation: str) -> OpRecord:
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rules of a contraction made here."""
+    """Return the gradient rules of a record made by `contraction`."""
     return _RULES
 
 
 def _terms(node: Node) -> tuple[str, str, str]:
-    operands, _, result = str(node.recipe.record.detail["equation"]).partition("->")
-    first, _, second = operands.partition(",")
-    return first, second, result
+    operands, _, output = str(node.recipe.record.detail["equation"]).partition("->")
+    left, _, right = operands.partition(",")
+    return left, right, output
 
 
 def _input(node: Node, values: Mapping[str, Any], position: int) -> Tensor:

@@ -1,8 +1,11 @@
-"""The engine: gradients flow from roots to leaves, latest call first.
+"""The backward engine: gradients flow from the roots to the leaves, the latest call first.
 
-A node's consumers were all recorded after it, so that taking nodes by falling sequence number sees every consumer
-before its producer, and no dependency has to be counted. Nothing here recurses: a graph may be 100,000 calls deep.
-Gradients of leaves are summed until the end and stored then, so that no gradient still to be read is written over.
+The consumers of a node are recorded after it. So nodes are processed in the order of falling sequence numbers, which
+visits every consumer before its producer without counting dependencies. There is no recursion: a graph may be 100,000
+calls deep. Gradients of leaves are summed in buffers and stored at the end, so that no gradient is overwritten while it
+may still be read.
+
+`node` describes the graph, `rules` how a node's gradients are computed, and `inplace` the history of in-place writes.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 from .. import tracing
 from ..context import State, _local, current_stream
 from ..device import Meta
-from ..dispatch import call, call_into, freshen
+from ..dispatch import call, call_into, refresh_views
 from ..errors import GradientError, ShapeError
 from ..records import registry
 from ..tensor import Tensor
@@ -27,40 +30,54 @@ __all__ = ["run"]
 
 
 class _Buffer:
-    """Gradients waiting for one node's outputs or for one leaf."""
+    """The sums of gradients for the outputs of a node, or for a leaf.
 
-    __slots__ = ("grads", "owned")
+    is_owned: for each sum, whether its memory is not shared, so that it may be added to in place.
+    """
+
+    __slots__ = ("grads", "is_owned")
 
     def __init__(self, count: int):
         self.grads: list[Tensor | None] = [None] * count
-        self.owned = [False] * count
+        self.is_owned = [False] * count
 
-    def add(self, index: int, grad: Tensor, keep: bool) -> None:
-        """Add `grad`. The sum of two is ours to add to in place, unless it is recorded (`keep`)."""
-        have = self.grads[index]
-        if have is None:
+    def add(self, index: int, grad: Tensor, is_recorded: bool) -> None:
+        """Add `grad` to the sum number `index`: in place if the sum is owned, unless backward `is_recorded`."""
+        total = self.grads[index]
+        if total is None:
             self.grads[index] = grad
-        elif self.owned[index] and not keep and have.meta is grad.meta:
-            call_into(registry["add"], (have, grad), (), (have,), in_place=True)
+        elif self.is_owned[index] and not is_recorded and total.meta is grad.meta:
+            call_into(registry["add"], (total, grad), (), (total,), in_place=True)
         else:
-            self.grads[index] = call(registry["add"], (have, grad))
-            self.owned[index] = True
+            self.grads[index] = call(registry["add"], (total, grad))
+            self.is_owned[index] = True
 
     def add_cut(self, index: int, node: Node, grad: Tensor) -> None:
-        """Add the gradient of a view that is a part of what this is the gradient of: only that part is touched, where
-        the rest was begun by another part."""
-        have = self.grads[index]
-        begun = have is not None
-        if have is None:
-            have = self.grads[index] = zeros(node.recipe.metas[0])  # type: ignore[arg-type]
-        elif not self.owned[index]:
-            have = self.grads[index] = call(registry["copy"], (have,), (None,))
-        self.owned[index] = True
-        whole = Tensor(have.storage, have.meta, have.start)  # a view makes its base one that is shared
-        part = call(node.recipe.record, (whole,), node.statics)
+        """Add the gradient of a view, such as a slice, to the sum for its base. Only the elements of the view change.
+
+        Args:
+            index: The number of the sum.
+            node: The node of the view.
+            grad: The gradient of the view.
+        """
+        total = self.grads[index]
+        has_gradient = total is not None
+        if total is None:
+            total = self.grads[index] = zeros(node.recipe.metas[0])  # type: ignore[arg-type]
+        elif not self.is_owned[index]:
+            total = self.grads[index] = call(registry["copy"], (total,), (None,))
+        self.is_owned[index] = True
+        unshared = Tensor(total.storage, total.meta, total.start)  # `total` itself must not become the base of a view
+        view = call(node.recipe.record, (unshared,), node.statics)
         if grad.meta.numel:
-            operands = (part, grad) if begun else (grad,)
-            call_into(registry["add" if begun else "copy"], operands, () if begun else (None,), (part,), in_place=True)
+            operands = (view, grad) if has_gradient else (grad,)
+            call_into(
+                registry["add" if has_gradient else "copy"],
+                operands,
+                () if has_gradient else (None,),
+                (view,),
+                in_place=True,
+            )
 
 
 def run(
@@ -71,14 +88,25 @@ def run(
     create: bool,
     inputs: Sequence[Tensor] | None = None,
 ) -> list[Tensor | None]:
-    """Propagate `grads` from `roots`. With `inputs`, return their gradients and touch no leaf's `grad`; without,
-    accumulate into the leaves.
+    """Run backward from `roots`.
 
-    Raises `GradientError` for a root without history, a second pass through a freed graph, or a changed saved tensor.
+    Args:
+        roots: The tensors to differentiate.
+        grads: A gradient for each root; None for 1, if the root has one element.
+        retain: Keep the saved tensors of the graph for another backward.
+        create: Record the gradients' own computation, for higher derivatives.
+        inputs: Return the gradients of these tensors, and change no leaf's `grad`. If None, accumulate into the leaves.
+
+    Returns:
+        The gradients of `inputs`, None for those that no root depends on; an empty list without `inputs`.
+
+    Raises:
+        GradientError: A root has no history, the graph was freed by an earlier backward, or a saved tensor was changed
+            in place.
     """
-    freshen(*roots, *(inputs or ()))
+    refresh_views(*roots, *(inputs or ()))
     state = _local.state
-    before = state.grad
+    outer_grad_mode = state.grad
     state.grad = create
     try:
         backward = _Backward(state, retain, create, inputs)
@@ -86,7 +114,7 @@ def run(
             backward._step = recording.backward(backward._step)  # type: ignore[method-assign]
         return backward.run(roots, grads)
     finally:
-        state.grad = before
+        state.grad = outer_grad_mode
 
 
 class _Backward:
@@ -99,53 +127,59 @@ class _Backward:
         self.leaves: dict[int, tuple[Tensor, _Buffer]] = {}
         self.heap: list[tuple[int, Node]] = []
         self.captured: dict[tuple[Node, int], Tensor] = {}
-        self.wanted_nodes: set[Node] = set()
-        self.wanted_leaves: set[int] = set()
+        self.requested_nodes: set[Node] = set()
+        self.requested_leaves: set[int] = set()
         for tensor in inputs or ():
             if tensor.node is None:
-                self.wanted_leaves.add(id(tensor))
+                self.requested_leaves.add(id(tensor))
             else:
-                self.wanted_nodes.add(tensor.node)
-        self.useful: set[Node] | None = None
-        self.flat: list[tuple[Any, int]] = []  # edges along which the gradient is zero whatever arrives
+                self.requested_nodes.add(tensor.node)
+        self.reaching_nodes: set[Node] | None = None
+        self.zero_edges: list[tuple[Any, int]] = []  # edges whose gradient is always zero
 
     def run(self, roots: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         if self.inputs is not None:
-            self.useful = self._useful([r.node for r in roots if r.node is not None])
+            self.reaching_nodes = self._nodes_reaching_inputs([r.node for r in roots if r.node is not None])
         for root, grad in zip(roots, grads, strict=True):
             self._send((root.node, root.output) if root.node is not None else (root, 0), _seed(root, grad))
         while self.heap:
             self._step(heapq.heappop(self.heap)[1])
         return self._finish()
 
-    def _useful(self, starts: list[Node]) -> set[Node]:
-        """Nodes from which a wanted tensor is reached."""
-        seen: set[Node] = set()
+    def _nodes_reaching_inputs(self, starts: list[Node]) -> set[Node]:
+        """Return the nodes from which one of `inputs` can be reached."""
+        visited: set[Node] = set()
         stack = list(starts)
         while stack:
             node = stack.pop()
-            if node not in seen:
-                seen.add(node)
+            if node not in visited:
+                visited.add(node)
                 stack.extend(target for target, _ in node.edges if isinstance(target, Node))
-        useful: set[Node] = set()
-        for node in sorted(seen, key=lambda n: n.sequence):
+        reaching_nodes: set[Node] = set()
+        for node in sorted(visited, key=lambda n: n.sequence):
             if any(
-                (t in useful or t in self.wanted_nodes) if isinstance(t, Node) else id(t) in self.wanted_leaves
+                (t in reaching_nodes or t in self.requested_nodes)
+                if isinstance(t, Node)
+                else id(t) in self.requested_leaves
                 for t, _ in node.edges
             ):
-                useful.add(node)
-        return useful
+                reaching_nodes.add(node)
+        return reaching_nodes
 
     def _send(self, edge: tuple[Any, int], grad: Tensor) -> None:
-        found = self._waiting(edge)
-        if found is not None:
-            found[0].add(found[1], grad, self.create)
+        slot = self._buffer_of(edge)
+        if slot is not None:
+            slot[0].add(slot[1], grad, self.create)
 
-    def _waiting(self, edge: tuple[Any, int]) -> tuple[_Buffer, int] | None:
-        """Where gradients that go along `edge` are summed; None if nobody wants them."""
+    def _buffer_of(self, edge: tuple[Any, int]) -> tuple[_Buffer, int] | None:
+        """Return the buffer and the index for gradients along `edge`, or None if they are not needed."""
         target, output = edge
         if isinstance(target, Node):
-            if self.useful is not None and target not in self.useful and target not in self.wanted_nodes:
+            if (
+                self.reaching_nodes is not None
+                and target not in self.reaching_nodes
+                and target not in self.requested_nodes
+            ):
                 return None
             buffer = self.buffers.get(target)
             if buffer is None:
@@ -154,30 +188,30 @@ class _Backward:
             return buffer, output
         if not self._is_wanted(target):
             return None
-        found = self.leaves.get(id(target))
-        if found is None:
-            found = self.leaves[id(target)] = (target, _Buffer(1))
-        return found[1], 0
+        entry = self.leaves.get(id(target))
+        if entry is None:
+            entry = self.leaves[id(target)] = (target, _Buffer(1))
+        return entry[1], 0
 
     def _is_wanted(self, leaf: Tensor) -> bool:
         if self.inputs is not None:
-            return id(leaf) in self.wanted_leaves
-        return leaf.needs  # its user may have switched that off since the call
+            return id(leaf) in self.requested_leaves
+        return leaf.needs  # the user may have switched `requires_grad` off since the call
 
     def _step(self, node: Node) -> None:
         grads = self.buffers.pop(node).grads
         if node.hooks is not None:
             _run_hooks(node, grads)
-        if node in self.wanted_nodes:
+        if node in self.requested_nodes:
             for output, grad in enumerate(grads):
                 if grad is not None:
                     self.captured[node, output] = grad
-        if self.useful is not None and node not in self.useful:
+        if self.reaching_nodes is not None and node not in self.reaching_nodes:
             return
-        if node.recipe.cuts and not (node.function or node.freed or self.create or self.state.anomaly):
-            found = self._waiting(node.edges[0])
-            if found is not None:
-                found[0].add_cut(found[1], node, grads[0])  # type: ignore[arg-type]
+        if node.recipe.is_partial_view and not (node.function or node.freed or self.create or self.state.anomaly):
+            slot = self._buffer_of(node.edges[0])
+            if slot is not None:
+                slot[0].add_cut(slot[1], node, grads[0])  # type: ignore[arg-type]
             if not self.retain:
                 node.release()
             return
@@ -186,35 +220,35 @@ class _Backward:
             if result is not None:
                 self._send(edge, result)
             elif node.function is None:
-                self.flat.append(edge)
+                self.zero_edges.append(edge)
         if not self.retain:
             node.release()
 
-    def _fill(self) -> None:
-        """Zeros for what only edges of zero gradient lead to: it was used, so its gradient is not missing.
+    def _send_zeros(self) -> None:
+        """Give zeros to tensors that were used, but only reached by edges whose gradient is zero.
 
-        Rules leave such gradients out, and here they are followed once all others are known; most need no memory then.
+        Rules return None for such gradients. They are followed after all others, so that most need no memory.
         """
-        seen: set[Node] = set()
-        while self.flat:
-            target, output = self.flat.pop()
+        visited: set[Node] = set()
+        while self.zero_edges:
+            target, output = self.zero_edges.pop()
             if not isinstance(target, Node):
                 if id(target) not in self.leaves and self._is_wanted(target):
                     buffer = self.leaves.setdefault(id(target), (target, _Buffer(1)))[1]
                     buffer.add(0, zeros(target.meta), self.create)
                 continue
-            if target in self.wanted_nodes and (target, output) not in self.captured:
+            if target in self.requested_nodes and (target, output) not in self.captured:
                 self.captured[target, output] = zeros(target.recipe.out_metas[output])
-            if target not in seen and (self.useful is None or target in self.useful):
-                seen.add(target)
-                self.flat.extend(target.edges)
+            if target not in visited and (self.reaching_nodes is None or target in self.reaching_nodes):
+                visited.add(target)
+                self.zero_edges.extend(target.edges)
                 if not self.retain:
                     target.release()
 
     def _finish(self) -> list[Tensor | None]:
-        if self.flat:
-            self._fill()
-        taken = {id(one.storage) for one in _ones.values()}
+        if self.zero_edges:
+            self._send_zeros()
+        storages_in_use = {id(seed.storage) for seed in _ones.values()}
         for leaf, buffer in self.leaves.values():
             grad = buffer.grads[0]
             if grad is not None and leaf.extra is not None and leaf.extra.hooks:
@@ -223,21 +257,21 @@ class _Backward:
                     grad = grad if replaced is None else replaced
                 buffer.grads[0] = grad
             if self.inputs is None and grad is not None:
-                accumulate(leaf, grad, self.create, taken)
-                buffer.grads[0] = grad = None  # a hook may let go of it
+                accumulate(leaf, grad, self.create, storages_in_use)
+                buffer.grads[0] = grad = None  # so that a hook can free the memory
                 if leaf.extra.stored:  # type: ignore[union-attr]
                     for hook in list(leaf.extra.stored.values()):  # type: ignore[union-attr]
                         hook(leaf)
         if self.inputs is None:
             return []
-        found: list[Tensor | None] = []
+        gradients: list[Tensor | None] = []
         for tensor in self.inputs:
             if tensor.node is None:
                 leaf_buffer = self.leaves.get(id(tensor))
-                found.append(None if leaf_buffer is None else leaf_buffer[1].grads[0])
+                gradients.append(None if leaf_buffer is None else leaf_buffer[1].grads[0])
             else:
-                found.append(self.captured.get((tensor.node, tensor.output)))
-        return found
+                gradients.append(self.captured.get((tensor.node, tensor.output)))
+        return gradients
 
 
 def _seed(root: Tensor, grad: Tensor | None) -> Tensor:
@@ -268,30 +302,30 @@ _ones: dict[Meta, Tensor] = {}
 
 
 def ones_like(tensor: Tensor) -> Tensor:
-    """A one in the layout of `tensor`, of one element: the seed of its backward. Shared, and never written."""
-    found = _ones.get(tensor.meta)
-    if found is None:
+    """Return a 1 in the layout of the one-element `tensor`, as the gradient of a root. It is shared and read-only."""
+    seed = _ones.get(tensor.meta)
+    if seed is None:
         state = _local.state
-        before, state.grad = state.grad, False
+        outer_grad_mode, state.grad = state.grad, False
         try:
-            found = call(registry["full_like_as"], (tensor, 1.0), (None,))
+            seed = call(registry["full_like_as"], (tensor, 1.0), (None,))
         finally:
-            state.grad = before
+            state.grad = outer_grad_mode
         device = tensor.meta.device
         if getattr(current_stream(device), "capture", None) is not None:
-            return found  # a part of the graph that is captured, with a value only when that is replayed
-        device.driver.synchronize()  # other streams and threads read it
-        found = _ones.setdefault(tensor.meta, found)
-    return found
+            return seed  # belongs to the graph that is being captured, and has a value only when that is replayed
+        device.driver.synchronize()  # other streams and threads will read it
+        seed = _ones.setdefault(tensor.meta, seed)
+    return seed
 
 
 def forget_ones() -> None:
-    """Drop the shared ones: for callers under which nothing was computed."""
+    """Drop the shared seeds, for callers in whose context launches computed nothing."""
     _ones.clear()
 
 
 def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
-    hooks = sorted(node.hooks.values(), key=lambda each: isinstance(each[1], Retained))  # type: ignore[union-attr]
+    hooks = sorted(node.hooks.values(), key=lambda entry: isinstance(entry[1], Retained))  # type: ignore[union-attr]
     for output, hook in hooks:
         grad = grads[output]
         if grad is not None:
@@ -300,8 +334,17 @@ def _run_hooks(node: Node, grads: list[Tensor | None]) -> None:
                 grads[output] = replaced
 
 
-def accumulate(leaf: Tensor, grad: Tensor, create: bool, taken: set[int]) -> None:
-    """Add `grad` to `leaf.grad`. The first one is kept as it is, unless its memory is a view or another leaf's."""
+def accumulate(leaf: Tensor, grad: Tensor, create: bool, storages_in_use: set[int]) -> None:
+    """Add `grad` to `leaf.grad`.
+
+    The first gradient is stored without a copy, unless it is a view, not contiguous, or in memory that is shared.
+
+    Args:
+        leaf: The leaf.
+        grad: Its gradient.
+        create: Record the addition.
+        storages_in_use: Ids of storages that hold other leaves' gradients; that of `grad` is added.
+    """
     extra = leaf.more()
     if extra.grad is not None:
         if create:
@@ -309,10 +352,10 @@ def accumulate(leaf: Tensor, grad: Tensor, create: bool, taken: set[int]) -> Non
         else:
             call_into(registry["add"], (extra.grad, grad), (), (extra.grad,), in_place=True)
         return
-    shared = id(grad.storage) in taken or grad.extra is not None or not grad.meta.contiguous
-    if shared and not create:
+    needs_copy = id(grad.storage) in storages_in_use or grad.extra is not None or not grad.meta.contiguous
+    if needs_copy and not create:
         grad = call(registry["copy"], (grad,), (None,))
-    taken.add(id(grad.storage))
+    storages_in_use.add(id(grad.storage))
     if not create:
         grad = Tensor(grad.storage, grad.meta, grad.start)
     extra.grad = grad

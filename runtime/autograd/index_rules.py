@@ -1,15 +1,16 @@
-"""Gradients of index ops: reading and adding are each other's, and writing is reading what was written.
+"""Gradients of index ops: that of a gather is a scatter-add, that of a scatter is a gather.
 
-gather, take_at        the gradient is added to zeros where the elements came from (`spread`, `spread_at`)
-spread, spread_at      the gradient is gathered
-bag_sums               the bag's gradient is added where its rows came from
-scatter_add, put_add   passes to the input; the source's is gathered
-scatter, put           the input's is 0 where it was overwritten; the source's is gathered where its write stayed
-…_multiply             times the product of everything else that meets at the place
-…_maximum, …_minimum   to those that are the result, in equal parts
+gather, take_at        scatter-add of the gradient into zeros (`spread`, `spread_at`)
+spread, spread_at      gather of the gradient
+bag_sums               scatter-add of each bag's gradient to the rows of the bag
+scatter_add, put_add   input: the gradient itself; source: gather
+scatter, put           input: the gradient, 0 where elements were overwritten; source: gather, 0 for writes that a
+                       later write replaced
+…_multiply             the gradient times the product of all other factors of the element
+…_maximum, …_minimum   equal shares for all elements that attain the extreme
 
-Every gradient is made of ops, and so has gradients itself. That of a product does not divide by zero: factors that are
-0 are counted and set aside, so first and second derivatives are right with any number of them.
+Every gradient consists of ops, so it has gradients itself. The gradient of a product does not divide by zero: factors
+that are 0 are counted and treated separately, so first and second derivatives are correct with any number of zeros.
 """
 
 from __future__ import annotations
@@ -32,20 +33,23 @@ __all__ = ["index_rules"]
 
 
 def index_rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rules of an index op."""
+    """Return the gradient rules of an index op."""
     pattern = str(record.detail["index"])
     if not record.outputs[0].differentiable:
         return {}
     if pattern.endswith("_multiply"):
         return {
-            "input": Rule(function=_times_others, operands=("index", "source")),
-            "source": Rule(function=_times_rest, operands=("input", "index", "source")),
+            "input": Rule(function=_multiply_by_product, operands=("index", "source")),
+            "source": Rule(function=_multiply_by_other_factors, operands=("input", "index", "source")),
         }
     if pattern.endswith(("_maximum", "_minimum")):
         reads = ("input", "index", "source", record.outputs[0].name)
-        return {"input": Rule(function=_kept, operands=reads), "source": Rule(function=_won, operands=reads)}
+        return {
+            "input": Rule(function=_share_of_input, operands=reads),
+            "source": Rule(function=_share_of_source, operands=reads),
+        }
     if pattern == "bag_sums":
-        return {"input": Rule(function=_unbagged, operands=("index", "offsets"))}
+        return {"input": Rule(function=_scatter_to_bag_rows, operands=("index", "offsets"))}
     functions = _RULES.get(pattern, {})
     return {name: Rule(function=function, operands=("index",)) for name, function in functions.items()}
 
@@ -58,26 +62,26 @@ def _shape_of(node: Node, position: int) -> tuple[int, ...]:
     return node.recipe.metas[position].shape  # type: ignore[union-attr]
 
 
-def _unread(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """Of gather and take: back to where the elements were read."""
-    merged = node.recipe.record.detail["index"] == "take"
+def _scatter_to_read(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Gradient of gather and take: add to the elements that were read."""
+    is_flattened = node.recipe.record.detail["index"] == "take"
     index = values["index"]
     if "skipped" in node.recipe.record.statics:
-        # Places outside of the tensor are not written: so the gradient of this gradient leaves them out as well.
-        skipped = call(registry["eq"], (index, _static(node, "skipped")))
-        index = call(registry["masked_fill"], (index, skipped, -1))
+        # Indices outside the tensor are not written, and the gradient of this gradient does not read them either.
+        is_skipped = call(registry["eq"], (index, _static(node, "skipped")))
+        index = call(registry["masked_fill"], (index, is_skipped, -1))
     grad = values["grad"]
     if node.recipe.record.name == "embedding_shared":
-        grad = _shared(node, grad, index)
+        grad = _divide_by_row_counts(node, grad, index)
     shape = _shape_of(node, 0)
-    if merged:
+    if is_flattened:
         statics = (shape, _static(node, "dim"), _static(node, "count"))
         return call(registry["spread_at"], (grad, index), statics)  # type: ignore[no-any-return]
     return call(registry["spread"], (grad, index), (shape, _static(node, "dim")))  # type: ignore[no-any-return]
 
 
-def _unbagged(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """Of sums or means over bags: each bag's gradient, in parts for a mean, at all the rows that were read for it."""
+def _scatter_to_bag_rows(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Gradient of sums or means over bags: add each bag's gradient to the rows of the bag, divided for a mean."""
     index, offsets, grad = values["index"], values["offsets"], values["grad"]
     bag = call(registry["bag_of"], (offsets,), (index.meta.numel,))
     if (skipped := _static(node, "skipped")) >= 0:
@@ -92,141 +96,158 @@ def _unbagged(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     return call(registry["spread_at"], (rows, index), (_shape_of(node, 0), 0, 1))  # type: ignore[no-any-return]
 
 
-def _read(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """The gradient at the places that were written."""
-    return _read_at(node, values["grad"], values["index"])
+def _gather_written(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Return the gradient of the elements that were written."""
+    return _gather_at(node, values["grad"], values["index"])
 
 
-def _read_at(node: Node, whole: Tensor, index: Tensor) -> Tensor:
+def _gather_at(node: Node, tensor: Tensor, index: Tensor) -> Tensor:
     if "count" in node.recipe.record.statics:
         statics = (_static(node, "dim"), _static(node, "count"))
-        return call(registry["take_at"], (whole, index), statics)  # type: ignore[no-any-return]
-    return call(registry["gather"], (whole, index), (_static(node, "dim"),))  # type: ignore[no-any-return]
+        return call(registry["take_at"], (tensor, index), statics)  # type: ignore[no-any-return]
+    return call(registry["gather"], (tensor, index), (_static(node, "dim"),))  # type: ignore[no-any-return]
 
 
-def _passed(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _pass_through(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     return values["grad"]  # type: ignore[no-any-return]
 
 
-def _left(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """Zero at the places that were overwritten."""
+def _zero_overwritten(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Return the gradient with 0 for the elements that were overwritten."""
     grad = values["grad"]
-    zero = empty(meta(grad.meta.dtype, (1,) * len(_shape_of(node, 2)), None, grad.meta.device))
-    zero = call(registry["zero_like"], (zero,))
-    zeros = call(registry["expand"], (zero,), (_shape_of(node, 2),))
+    scalar_zero = empty(meta(grad.meta.dtype, (1,) * len(_shape_of(node, 2)), None, grad.meta.device))
+    scalar_zero = call(registry["zero_like"], (scalar_zero,))
+    zeros = call(registry["expand"], (scalar_zero,), (_shape_of(node, 2),))
     return call(node.recipe.record, (grad, values["index"], zeros), node.statics)  # type: ignore[no-any-return]
 
 
-def _stayed(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """Of a write: the gradient at its place, and 0 for writes that a later one replaced.
+def _gather_surviving_writes(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Gradient of the source of a scatter: the gradient of its element, or 0 if a later write replaced it.
 
-    Every write leaves its number behind; those that find their own number again have stayed.
+    Each write stores its number; the writes that read their own number back have survived.
     """
     index = values["index"]
-    grad = _read(node, values, position)
+    grad = _gather_written(node, values, position)
     if index.meta.numel < 2 or not grad.meta.numel:
         return grad
-    whole, merged = node.recipe.metas[0], "count" in node.recipe.record.statics
+    input_layout, is_flattened = node.recipe.metas[0], "count" in node.recipe.record.statics
     numbers = _arange(index.meta.numel, index.meta.device)
     record = node.recipe.record
-    if merged:
+    if is_flattened:
         dim, count = _static(node, "dim"), _static(node, "count")
-        ours = meta(dtypes.int64, whole.shape[dim : dim + count], None, index.meta.device)  # type: ignore[union-attr]
+        number_layout = meta(dtypes.int64, input_layout.shape[dim : dim + count], None, index.meta.device)  # type: ignore[union-attr]
         numbers = reshape(numbers, index.meta.shape)
-        board = call(record, (empty(ours), index, numbers), (0, count))
-        mine = call(registry["eq"], (call(registry["take_at"], (board, index), (0, count)), numbers))
-        mine = reshape(mine, (*index.meta.shape, *(1,) * (whole.ndim - dim - count)))  # type: ignore[union-attr]
+        last_writer = call(record, (empty(number_layout), index, numbers), (0, count))
+        survives = call(registry["eq"], (call(registry["take_at"], (last_writer, index), (0, count)), numbers))
+        survives = reshape(survives, (*index.meta.shape, *(1,) * (input_layout.ndim - dim - count)))  # type: ignore[union-attr]
     else:
-        ours = meta(dtypes.int64, whole.shape, None, index.meta.device)  # type: ignore[union-attr]
+        number_layout = meta(dtypes.int64, input_layout.shape, None, index.meta.device)  # type: ignore[union-attr]
         numbers = reshape(numbers, index.meta.shape)
-        board = call(record, (empty(ours), index, numbers), node.statics)
-        mine = call(registry["eq"], (call(registry["gather"], (board, index), node.statics), numbers))
-    return call(registry["where"], (mine, grad, 0.0))  # type: ignore[no-any-return]
+        last_writer = call(record, (empty(number_layout), index, numbers), node.statics)
+        survives = call(registry["eq"], (call(registry["gather"], (last_writer, index), node.statics), numbers))
+    return call(registry["where"], (survives, grad, 0.0))  # type: ignore[no-any-return]
 
 
-def _shared(node: Node, grad: Tensor, index: Tensor) -> Tensor:
-    """The gradient of rows that were read, divided by how often each was."""
+def _divide_by_row_counts(node: Node, grad: Tensor, index: Tensor) -> Tensor:
+    """Divide the gradient of each row by the number of times the row was read."""
     rows = _shape_of(node, 0)[:1]
     ones = call(registry["full_like_as"], (index, 1), (dtypes.int64,))
     counts = call(registry["spread_at"], (ones, index), (rows, 0, 1))
-    own = call(registry["take_at"], (counts, index), (0, 1))
-    own = call(registry["clamp_min"], (own, 1))  # rows that pass nothing on are read at no place: 0
-    return call(registry["true_divide"], (grad, reshape(own, (*own.meta.shape, 1))))  # type: ignore[no-any-return]
+    row_counts = call(registry["take_at"], (counts, index), (0, 1))
+    row_counts = call(registry["clamp_min"], (row_counts, 1))  # skipped rows count 0
+    return call(registry["true_divide"], (grad, reshape(row_counts, (*row_counts.meta.shape, 1))))  # type: ignore[no-any-return]
 
 
 # Products and extremes ------------------------------------------------------------------------------------------------
 
 
-def _meets(node: Node, does: str, whole: Tensor, index: Tensor, source: Tensor) -> Tensor:
-    """`whole` after `source` was added (say) where the node's op writes."""
-    merged = "count" in node.recipe.record.statics
-    record = registry[f"put_{does}_at" if merged else f"scatter_{does}"]
-    return call(record, (whole, index, source), node.statics)  # type: ignore[no-any-return]
+def _scatter_with(node: Node, operation: str, tensor: Tensor, index: Tensor, source: Tensor) -> Tensor:
+    """Scatter `source` into `tensor` at the node's indices, combined by `operation` (`add`, `multiply`, …)."""
+    is_flattened = "count" in node.recipe.record.statics
+    record = registry[f"put_{operation}_at" if is_flattened else f"scatter_{operation}"]
+    return call(record, (tensor, index, source), node.statics)  # type: ignore[no-any-return]
 
 
-def _times_others(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """Of a product's input: times what it was multiplied by."""
+def _multiply_by_product(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Gradient of a product's input: times the product of the sources of the element."""
     grad = values["grad"]
     ones = call(registry["full_like_as"], (grad, 1.0), (None,))
-    others = _meets(node, "multiply", ones, values["index"], values["source"])
-    return call(registry["mul"], (grad, others))  # type: ignore[no-any-return]
+    factors = _scatter_with(node, "multiply", ones, values["index"], values["source"])
+    return call(registry["mul"], (grad, factors))  # type: ignore[no-any-return]
 
 
-def _times_rest(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """Of a product's source: times the product of everything else at its place.
+def _multiply_by_other_factors(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Gradient of a product's source: times the product of all other factors of the element.
 
-    That is the product of the factors that are not 0, without its own, times the zeros beside it: none of them leaves
-    1, one leaves that factor itself (it is their sum: 0, whose derivative is 1), and more leave nothing.
+    That is the product of the other nonzero factors, times a factor for the other zeros: 1 if there are none; that zero
+    itself if there is one (as the sum of the zeros, which is 0 and has derivative 1); and 0 if there are several.
     """
-    whole, index, source, grad = values["input"], values["index"], values["source"], values["grad"]
-    zero = call(registry["eq"], (source, 0))
-    rest = call(registry["where"], (zero, 1.0, source))
-    found = call(registry["mul"], (grad, _meets(node, "multiply", whole, index, rest)))
-    zeros = call(registry["where"], (zero, source, 0.0))
-    truth = call(registry["copy"], (zero,), (source.meta.dtype,))
-    none = call(registry["zero_like"], (whole,))
-    beside = _read_at(node, _meets(node, "add", none, index, zeros), index)
-    beside = call(registry["sub"], (beside, zeros))
-    count = call(registry["sub"], (_read_at(node, _meets(node, "add", none, index, truth), index), truth))
-    beside = call(registry["where"], (call(registry["eq"], (count, 1)), beside, 0.0))
-    beside = call(registry["where"], (call(registry["eq"], (count, 0)), 1.0, beside))
-    found = call(registry["true_divide"], (_read_at(node, found, index), rest))
-    return call(registry["mul"], (found, beside))  # type: ignore[no-any-return]
+    input, index, source, grad = values["input"], values["index"], values["source"], values["grad"]
+    is_zero = call(registry["eq"], (source, 0))
+    nonzero_source = call(registry["where"], (is_zero, 1.0, source))
+    product = call(registry["mul"], (grad, _scatter_with(node, "multiply", input, index, nonzero_source)))
+    zeros = call(registry["where"], (is_zero, source, 0.0))
+    zero_count = call(registry["copy"], (is_zero,), (source.meta.dtype,))
+    zeros_like_input = call(registry["zero_like"], (input,))
+    other_zeros = _gather_at(node, _scatter_with(node, "add", zeros_like_input, index, zeros), index)
+    other_zeros = call(registry["sub"], (other_zeros, zeros))
+    other_zero_count = call(
+        registry["sub"],
+        (_gather_at(node, _scatter_with(node, "add", zeros_like_input, index, zero_count), index), zero_count),
+    )
+    other_zeros = call(registry["where"], (call(registry["eq"], (other_zero_count, 1)), other_zeros, 0.0))
+    other_zeros = call(registry["where"], (call(registry["eq"], (other_zero_count, 0)), 1.0, other_zeros))
+    product = call(registry["true_divide"], (_gather_at(node, product, index), nonzero_source))
+    return call(registry["mul"], (product, other_zeros))  # type: ignore[no-any-return]
 
 
-def _parts(node: Node, values: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient in equal parts for all that are the result, and which elements of input and source these are."""
-    if "parts" in values:  # made for the other operand
+def _equal_shares(node: Node, values: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+    """Divide the gradient equally among all elements that attain the extreme.
+
+    Returns:
+        The shares, and masks of the elements of the input and of the source that attain it.
+    """
+    if "parts" in values:  # computed for the other operand
         return values["parts"]  # type: ignore[no-any-return]
     index, result = values["index"], values[node.recipe.record.outputs[0].name]
-    kept = call(registry["eq"], (values["input"], result))
-    won = call(registry["eq"], (values["source"], _read_at(node, result, index)))
-    like = (values["grad"].meta.dtype,)
-    count = _meets(node, "add", call(registry["copy"], (kept,), like), index, call(registry["copy"], (won,), like))
-    values["parts"] = found = call(registry["true_divide"], (values["grad"], count)), kept, won
-    return found
+    input_attains = call(registry["eq"], (values["input"], result))
+    source_attains = call(registry["eq"], (values["source"], _gather_at(node, result, index)))
+    copy_statics = (values["grad"].meta.dtype,)
+    attaining_count = _scatter_with(
+        node,
+        "add",
+        call(registry["copy"], (input_attains,), copy_statics),
+        index,
+        call(registry["copy"], (source_attains,), copy_statics),
+    )
+    values["parts"] = shares = (
+        call(registry["true_divide"], (values["grad"], attaining_count)),
+        input_attains,
+        source_attains,
+    )
+    return shares
 
 
-def _kept(node: Node, values: dict[str, Any], position: int) -> Tensor:
-    parts, kept, _ = _parts(node, values)
-    return call(registry["where"], (kept, parts, 0.0))  # type: ignore[no-any-return]
+def _share_of_input(node: Node, values: dict[str, Any], position: int) -> Tensor:
+    shares, input_attains, _ = _equal_shares(node, values)
+    return call(registry["where"], (input_attains, shares, 0.0))  # type: ignore[no-any-return]
 
 
-def _won(node: Node, values: dict[str, Any], position: int) -> Tensor:
-    parts, _, won = _parts(node, values)
-    return call(registry["where"], (won, _read_at(node, parts, values["index"]), 0.0))  # type: ignore[no-any-return]
+def _share_of_source(node: Node, values: dict[str, Any], position: int) -> Tensor:
+    shares, _, source_attains = _equal_shares(node, values)
+    return call(registry["where"], (source_attains, _gather_at(node, shares, values["index"]), 0.0))  # type: ignore[no-any-return]
 
 
 def _arange(count: int, device: Device) -> Tensor:
-    made = empty(meta(dtypes.int64, (count,), None, device))
-    device.driver.write(made.storage, 0, np.arange(count), current_stream(device))
-    return made
+    positions = empty(meta(dtypes.int64, (count,), None, device))
+    device.driver.write(positions.storage, 0, np.arange(count), current_stream(device))
+    return positions
 
 
-_WRITES = {"input": _left, "source": _stayed}
-_ADDS = {"input": _passed, "source": _read}
+_WRITES = {"input": _zero_overwritten, "source": _gather_surviving_writes}
+_ADDS = {"input": _pass_through, "source": _gather_written}
 _RULES: dict[str, dict[str, Any]] = {
-    "gather": {"input": _unread}, "take": {"input": _unread}, "spread": {"source": _read},
-    "spread_taken": {"source": _read},
+    "gather": {"input": _scatter_to_read}, "take": {"input": _scatter_to_read}, "spread": {"source": _gather_written},
+    "spread_taken": {"source": _gather_written},
     "scatter": _WRITES, "put": _WRITES, "scatter_add": _ADDS, "put_add": _ADDS,
 }  # fmt: skip

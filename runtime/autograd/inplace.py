@@ -1,8 +1,8 @@
-"""Histories after a write in place.
+"""Autograd history of tensors that were written in place.
 
-A tensor written to becomes the result of the call that wrote it. If it is a view, its base becomes the result of
-"copy these elements into that slice", and every view of that base gets its history from the base's new one when it is
-next asked for (`refresh`): so gradients are right whichever of the aliases is used afterwards.
+A tensor becomes the result of the call that wrote it. If it is a view, its base becomes the result of "copy these
+elements into that slice". Every view of that base gets a new history from the base's when it is next needed
+(`refresh`), so gradients are correct for all aliases of the memory.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..records import Operand, OpRecord, registry
 from ..tensor import Extra, Tensor
 from .node import Node, Recipe
 
-__all__ = ["Retained", "before", "check", "rebase", "refresh"]
+__all__ = ["Retained", "check", "copy_before_write", "rebase", "refresh"]
 
 _COPY_SLICE = OpRecord("copy_slice", "custom", (Operand("base"),), gradients={})
 
 
 def check(record: OpRecord, out: Tensor) -> None:
-    """Raise `GradientError` if `out` is a leaf that wants a gradient, or a view of one."""
+    """Raise `GradientError` if `out` is a leaf that requires a gradient, or a view of one."""
     base = out.extra.base if out.extra is not None else None
     if out.needs and out.node is None:
         raise GradientError(
             f"{record.name}_: a leaf tensor that requires grad is being written in place, so its gradient would be "
             "lost; do it under no_grad(), or on a clone()"
         )
-    # A leaf that is a view itself has views whose base is its own: they want gradients, and that base has no history.
+    # A view of a leaf that is itself a view has that leaf's base. It requires gradients, and the base has no history.
     if base is not None and base.storage is out.storage and (out.needs or base.needs) and base.node is None:
         raise GradientError(
             f"{record.name}_: a view of a leaf tensor that requires grad is being written in place; "
@@ -38,74 +38,77 @@ def check(record: OpRecord, out: Tensor) -> None:
         )
 
 
-def before(target: Tensor) -> Tensor:
-    """What `target`, about to be written, holds now: memory of its own, but the same history, for backward to read."""
-    kept: Tensor = call(registry["copy"], (Tensor(target.storage, target.meta, target.start),), (None,))
-    kept.node, kept.output, kept.needs = target.node, target.output, target.needs
-    return kept
+def copy_before_write(target: Tensor) -> Tensor:
+    """Return a copy of `target` with the same history, for backward, before `target` is written in place."""
+    saved: Tensor = call(registry["copy"], (Tensor(target.storage, target.meta, target.start),), (None,))
+    saved.node, saved.output, saved.needs = target.node, target.output, target.needs
+    return saved
 
 
 def refresh(view: Tensor) -> None:
-    """Give a view of a rewritten base its history: a slice of what the base now is."""
+    """Make a view whose base was written in place a slice of the base's current value."""
     extra = view.extra
     assert extra is not None
     assert extra.base is not None
     assert extra.base.extra is not None
     base = extra.base
-    extra.seen = extra.base.extra.rewrites
-    if base.storage is not view.storage:  # it was given other memory, and this is a view of nothing
+    extra.seen_rewrites = extra.base.extra.rewrites
+    if base.storage is not view.storage:  # the base has got other memory: this tensor is no view of it any more
         extra.base = None
         return
-    if view.needs and view.node is None and not base.needs:  # a leaf over memory that a constant shares
+    if view.needs and view.node is None and not base.needs:  # a leaf that shares its memory with a constant
         return
-    old, view.needs = view.node, base.needs
+    old_node, view.needs = view.node, base.needs
     if base.needs:
-        view.node = Node(_view_recipe(base, view), (base,), (view,), _geometry(base, view))
+        view.node = Node(_view_recipe(base, view), (base,), (view,), _as_strided_args(base, view))
         view.output = 0
     else:
         view.node = None
-    _retain(view, old)
+    _move_retained_hook(view, old_node)
 
 
-def _geometry(base: Tensor, view: Tensor) -> tuple[Any, ...]:
-    """The arguments of `as_strided` that make `view` of `base`."""
+def _as_strided_args(base: Tensor, view: Tensor) -> tuple[Any, ...]:
+    """Return the arguments of `as_strided` that turn `base` into `view`."""
     return (view.meta.shape, view.meta.strides, (view.start - base.start) // view.meta.dtype.itemsize)
 
 
 def _view_recipe(base: Tensor, view: Tensor) -> Recipe:
     record = registry["as_strided"]
     rule = registry.gradients(record)["input"]
-    return Recipe(record, (base.meta,), (view.meta,), [(0, rule)], (True,), _geometry(base, view))
+    return Recipe(record, (base.meta,), (view.meta,), [(0, rule)], (True,), _as_strided_args(base, view))
 
 
 def rebase(out: Tensor, node: Node | None) -> None:
-    """Make the history of `out`, which was just written, that of `node`.
+    """Make `node` the history of `out`, which was just written.
 
-    None is that of a constant. A tensor that has a history keeps it then, with gradients of 0.
+    Args:
+        out: The tensor.
+        node: The call that wrote it; None if it wrote a constant. A tensor with a history then keeps an edge to it,
+            with gradients of 0.
     """
-    extra, old = out.extra, out.node
+    extra, old_node = out.extra, out.node
     base = extra.base if extra is not None else None
-    if base is not None and base.storage is not out.storage:  # it was given other memory
+    if base is not None and base.storage is not out.storage:  # the base has got other memory
         base = extra.base = None  # type: ignore[union-attr]
     if base is None:
         if node is None or (out.node is not None and node.recipe.record.name == "copy"):
-            node = _overwritten(out, node)
+            node = _overwrite_node(out, node)
         out.node, out.output, out.needs = node, 0, True
         if extra is not None:
             extra.rewrites += 1
-            _retain(out, old)
+            _move_retained_hook(out, old_node)
         return
     if not base.needs and node is None:
         return
-    slice_node, old_of_base = _slice_node(base, out, node), base.node
+    slice_node, old_base_node = _slice_node(base, out, node), base.node
     base.node, base.output, base.needs = slice_node, 0, True
     base.more().rewrites += 1
-    _retain(base, old_of_base)
+    _move_retained_hook(base, old_base_node)
     refresh(out)
 
 
 class Retained:
-    """The hook of `retain_grad`: keeps a copy of a result's gradient in `grad`, as all other hooks have left it."""
+    """The hook of `retain_grad`: adds a copy of the result's gradient to `grad`, after all other hooks have run."""
 
     __slots__ = ("_extra",)
 
@@ -113,23 +116,26 @@ class Retained:
         self._extra = extra
 
     def __call__(self, grad: Tensor) -> None:
-        have = self._extra.grad
-        self._extra.grad = call(registry["copy"], (grad,), (None,)) if have is None else have + grad
+        total = self._extra.grad
+        self._extra.grad = call(registry["copy"], (grad,), (None,)) if total is None else total + grad
 
 
-def _retain(out: Tensor, old: Node | None) -> None:
-    """Let the gradient that `retain_grad` keeps be that of what `out` holds now, and not of its `old` node's result."""
+def _move_retained_hook(out: Tensor, old_node: Node | None) -> None:
+    """Move the hook of `retain_grad` from the old node of `out` to its new one."""
     assert out.extra is not None
     if out.extra.retains and out.node is not None:
         key, hook = out.extra.retains
-        if old is not None and old.hooks:
-            old.hooks.pop(key, None)
+        if old_node is not None and old_node.hooks:
+            old_node.hooks.pop(key, None)
         out.node.hooks = out.node.hooks or {}
         out.node.hooks[key] = (out.output, hook)  # type: ignore[assignment]
 
 
-def _overwritten(out: Tensor, source: Node | None) -> Node:
-    """The node of a tensor with a history in which a constant, or what `source` copied, took every element's place."""
+def _overwrite_node(out: Tensor, source: Node | None) -> Node:
+    """Return the node of a tensor whose elements were all overwritten by a constant, or by the copy `source`.
+
+    The old history gets gradients of 0, so that it is not reported as unused.
+    """
     node = Node(Recipe(_COPY_SLICE, (out.meta,), (out.meta,), (), (True,)), (), (), ())
     node.edges = ((out.node, out.output), *(() if source is None else source.edges))
 
@@ -140,12 +146,12 @@ def _overwritten(out: Tensor, source: Node | None) -> Node:
         copied = () if source is None else gradients_of(source, grads, state())
         return [call(registry["zero_like"], (grads[0],)), *copied]
 
-    node.function = _Written(backward, source)
+    node.function = _InplaceBackward(backward, source)
     return node
 
 
-class _Written:
-    """The way back through a write, and through the call that computed what was written."""
+class _InplaceBackward:
+    """The backward function of an in-place write, including the call that computed the written values."""
 
     def __init__(self, backward: Callable[..., Any], inner: Node | None):
         self._backward, self._inner = backward, inner
@@ -159,21 +165,22 @@ class _Written:
 
 
 def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
-    """The base after `view` of it was written by `inner`.
+    """Return the node of `base` after `inner` has written `view`, a view of it.
 
-    Edges: the base's old history, then those operands of `inner` that are not the view itself. Its gradient: the base's
-    with the slice replaced by what `inner` passes on to the view (nothing, if it was overwritten).
+    Its edges are the base's old history, and the operands of `inner` except the view itself. The gradient of the old
+    base is the gradient with the slice replaced by the gradient that `inner` returns for the view, or by 0 if `inner`
+    has overwritten it.
     """
     recipe = Recipe(_COPY_SLICE, (base.meta,), (base.meta,), (), (True,))
     node = Node(recipe, (), (), ())
-    own = 0 if inner is not None and 0 in inner.recipe.edges and inner.recipe.edges[0] == 0 else None
+    view_edge = 0 if inner is not None and 0 in inner.recipe.edges and inner.recipe.edges[0] == 0 else None
     if inner is not None and inner.recipe.record.name == "copy":
-        own = None  # copy_(view, source): its one operand is the source
-    others = () if inner is None else tuple(e for k, e in enumerate(inner.edges) if k != own)
+        view_edge = None  # copy_(view, source): the only operand is the source
+    other_edges = () if inner is None else tuple(e for k, e in enumerate(inner.edges) if k != view_edge)
     base_edge = (base.node, base.output) if base.node is not None else (base, 0)
     wants_base = base.needs
-    node.edges = ((base_edge,) if wants_base else ()) + others
-    geometry = _geometry(base, view)
+    node.edges = ((base_edge,) if wants_base else ()) + other_edges
+    geometry = _as_strided_args(base, view)
     base_layout = base.meta
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
@@ -182,27 +189,27 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
 
         grad = grads[0]
         assert grad is not None
-        found: list[Tensor | None] = []
-        piece = call(registry["as_strided"], (_laid_out(grad, base_layout),), geometry)
-        passed = list(gradients_of(inner, [piece], state())) if inner is not None else []
+        gradients: list[Tensor | None] = []
+        grad_slice = call(registry["as_strided"], (_with_strides(grad, base_layout),), geometry)
+        inner_grads = list(gradients_of(inner, [grad_slice], state())) if inner is not None else []
         if wants_base:
-            whole = _laid_out(grad, base_layout, copy=True)
-            target = call(registry["as_strided"], (whole,), geometry)
-            if own is None:
+            grad_base = _with_strides(grad, base_layout, copy=True)
+            target = call(registry["as_strided"], (grad_base,), geometry)
+            if view_edge is None:
                 call_into(registry["fill"], (target, 0.0), (), (target,), in_place=True)
             else:
-                call_into(registry["copy"], (passed[own],), (None,), (target,), in_place=True)
-            found.append(whole)
-        found += [p for k, p in enumerate(passed) if k != own]
-        return found
+                call_into(registry["copy"], (inner_grads[view_edge],), (None,), (target,), in_place=True)
+            gradients.append(grad_base)
+        gradients += [p for k, p in enumerate(inner_grads) if k != view_edge]
+        return gradients
 
-    node.function = _Written(backward, inner)
+    node.function = _InplaceBackward(backward, inner)
     return node
 
 
-def _laid_out(grad: Tensor, layout: Meta, *, copy: bool = False) -> Tensor:
-    """`grad` with the strides of `layout`, which the geometry of a slice supposes; a copy if `copy` or needed."""
+def _with_strides(grad: Tensor, layout: Meta, *, copy: bool = False) -> Tensor:
+    """Return `grad` with the strides of `layout`, which `as_strided` of a slice needs; copy if `copy` or necessary."""
     if grad.meta.strides == layout.strides and not copy:
         return grad
-    made = empty(meta(grad.meta.dtype, layout.shape, layout.strides, layout.device))
-    return call_into(registry["copy"], (grad,), (None,), (made,), in_place=True)  # type: ignore[no-any-return]
+    strided = empty(meta(grad.meta.dtype, layout.shape, layout.strides, layout.device))
+    return call_into(registry["copy"], (grad,), (None,), (strided,), in_place=True)  # type: ignore[no-any-return]

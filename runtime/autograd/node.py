@@ -1,8 +1,8 @@
-"""What a call leaves behind for backward.
+"""The autograd graph: nodes that calls record for backward.
 
-A `Node` keeps edges to whatever computed its operands, and of the operands and results only those that the gradient
-formulas of the operands that want gradients read. Results are kept as storage, layout and version, never as the
-Tensor: a Tensor points to its node, and a cycle would keep memory until the garbage collector comes by.
+A `Node` has edges to the nodes that computed its operands. It saves only the operands and results that its gradient
+formulas read; operands that require no gradient have no formula. Results are saved as storage, layout and version,
+never as the Tensor: a Tensor refers to its node, and the cycle would keep the memory until the next garbage collection.
 """
 
 from __future__ import annotations
@@ -20,11 +20,19 @@ from ..tensor import Tensor
 __all__ = ["Application", "Node", "Recipe", "Saved", "recipe_of", "seed_name"]
 
 _numbers = itertools.count()
-_CUTS = ("select", "slice", "narrow", "diagonal", "index")
+_SELECTING_VIEWS = ("select", "slice", "narrow", "diagonal", "index")
 
 
 class Saved:
-    """A tensor as it was when a call read or wrote it."""
+    """A tensor saved for backward, with the version of its storage when it was saved.
+
+    Attributes:
+        version: Version of the storage; a later in-place write raises it.
+        needs: `requires_grad` of the tensor.
+        node: The node that computed the tensor; None for a leaf or a result of the saving call.
+        output: Which result of `node` the tensor is.
+        leaf: The tensor itself if it is a leaf operand, else None.
+    """
 
     __slots__ = ("leaf", "meta", "needs", "node", "output", "start", "storage", "version")
 
@@ -39,7 +47,16 @@ class Saved:
         self.leaf = tensor if tensor.node is None and not is_output else None
 
     def unpack(self, name: str, node: Node | None = None, output: int = 0) -> Tensor:
-        """The tensor again, connected to its history. Raises `VersionError` if its memory was written since."""
+        """Return the tensor, connected to its history.
+
+        Args:
+            name: The op's name, for the message.
+            node: The node of the call that saved the tensor, if the tensor is a result of that call.
+            output: Which result of `node` it is.
+
+        Raises:
+            VersionError: The tensor was written in place after it was saved.
+        """
         if self.storage.version != self.version:
             raise VersionError(
                 f"backward of {name}: a tensor of shape {list(self.meta.shape)} and dtype {self.meta.dtype.name} that "
@@ -54,51 +71,74 @@ class Saved:
 
 
 class Application:
-    """One rule made ready: the operand it serves, the op it calls, and where that op's static arguments come from.
+    """The gradient rule of one operand, bound to a layout and static arguments. All calls of a plan share it.
 
-    whole, kept, count: for reductions, the shape that the operands were broadcast to, the same with the reduced
-    dimensions at size 1, and how many elements were reduced; index: each element's place among those it is reduced
-    with, made when first read.
-    summed, summed_dims: for an operand that was broadcast, the op that computes its gradient and sums it at once, and
-    the dimensions to sum over.
+    Attributes:
+        position: Position of the operand.
+        rule: The gradient rule.
+        layout: Layout of the operand.
+        record: The op that computes the gradient, or None if a function computes it or there is no rule.
+        statics: Static arguments of `record`.
+        broadcast_shape: For reductions, the shape to which the operands were broadcast.
+        keepdim_shape: For reductions, `broadcast_shape` with size 1 in the reduced dimensions.
+        count: For reductions, the number of elements that each result combines.
+        index: For reductions, the position of each element within its group, the elements that one result combines.
+            Computed when a rule first reads it.
+        sum_dims: For pointwise ops, the dimensions along which the operand was broadcast. Its gradient is summed over
+            them.
+        sum_record: An op that computes the gradient and sums it over `sum_dims` in one kernel, or None.
     """
 
     __slots__ = (
-        "count", "index", "kept", "layout", "position", "record", "rule", "statics", "summed", "summed_dims", "whole",
+        "broadcast_shape", "count", "index", "keepdim_shape", "layout", "position", "record", "rule", "statics",
+        "sum_dims", "sum_record",
     )  # fmt: skip
 
-    def __init__(self, position: int, rule: Rule, layout: Meta, own: Mapping[str, Any]):
+    def __init__(self, position: int, rule: Rule, layout: Meta, static_values: Mapping[str, Any]):
         self.position = position
         self.rule = rule
         self.layout = layout
         self.record = None if rule.op is None or rule.op == "!" else registry[rule.op]
-        self.statics = () if self.record is None else tuple(own.get(name) for name in self.record.statics)
-        self.whole: tuple[int, ...] = layout.shape
-        self.kept: tuple[int, ...] = ()
+        self.statics = () if self.record is None else tuple(static_values.get(name) for name in self.record.statics)
+        self.broadcast_shape: tuple[int, ...] = layout.shape
+        self.keepdim_shape: tuple[int, ...] = ()
         self.count = 1
         self.index: Tensor | None = None
-        self.summed: OpRecord | None = None
-        self.summed_dims: tuple[int, ...] = ()
+        self.sum_record: OpRecord | None = None
+        self.sum_dims: tuple[int, ...] = ()
 
     def broadcast_to(self, shape: tuple[int, ...]) -> None:
-        """Say that the operand was broadcast to `shape`."""
-        lead = len(shape) - len(self.layout.shape)
-        own = (1,) * lead + self.layout.shape
-        self.summed_dims = tuple(d for d, (n, m) in enumerate(zip(own, shape, strict=True)) if n != m or d < lead)
-        if self.rule.sum_op is not None and self.summed_dims:
-            self.summed = registry[self.rule.sum_op]
+        """Set `sum_dims` and `sum_record` for an operand that was broadcast to `shape`."""
+        new_dims = len(shape) - len(self.layout.shape)
+        padded_shape = (1,) * new_dims + self.layout.shape
+        self.sum_dims = tuple(
+            d for d, (n, m) in enumerate(zip(padded_shape, shape, strict=True)) if n != m or d < new_dims
+        )
+        if self.rule.sum_op is not None and self.sum_dims:
+            self.sum_record = registry[self.rule.sum_op]
 
 
 class Recipe:
-    """How calls of one plan are recorded: shared by all of that plan's nodes.
+    """What to save and how to differentiate, for all calls of one plan. Their nodes share it.
 
-    applications: for each operand that wants a gradient, its rule made ready. saved_operands, saved_outputs:
-    positions whose tensors the rules read. seeds: the names of the incoming gradients. metas, out_metas: layouts.
-    cuts: whether the call is a view that leaves elements out, each of the others being in it once.
+    Attributes:
+        record: The op.
+        names: Names of the operands, by position.
+        applications: The rule of each operand that requires a gradient.
+        edges: Positions of the operands that require gradients.
+        read: Names of the operands, results and incoming gradients that the rules read.
+        saved_operands: Positions of the operands to save.
+        saved_outputs: Positions of the results to save.
+        seeds: Names of the incoming gradients.
+        metas: For each operand its layout, the type of a number, or None.
+        out_metas: Layouts of the results.
+        differentiable: For each result, whether it has a gradient.
+        is_partial_view: True if the op returns a view of part of its operand, and the view repeats no element. The
+            engine then adds its gradient to that part of the operand's gradient.
     """
 
     __slots__ = (
-        "applications", "cuts", "differentiable", "edges", "metas", "names", "out_metas", "read", "record",
+        "applications", "differentiable", "edges", "is_partial_view", "metas", "names", "out_metas", "read", "record",
         "saved_operands", "saved_outputs", "seeds",
     )  # fmt: skip
 
@@ -121,23 +161,23 @@ class Recipe:
         self.saved_outputs = tuple(i for i, o in enumerate(record.outputs) if o.name in self.read)
         self.seeds = record.detail.get("seeds") or tuple(seed_name(record, i) for i in range(len(record.outputs)))
         self.differentiable = tuple(differentiable)
-        self.cuts = record.detail.get("view") in _CUTS
-        own = dict(zip(record.statics, statics, strict=False))
+        self.is_partial_view = record.detail.get("view") in _SELECTING_VIEWS
+        static_values = dict(zip(record.statics, statics, strict=False))
         self.applications = tuple(
-            Application(i, rule, layout, own) for i, rule in rules if isinstance(layout := metas[i], Meta)
+            Application(i, rule, layout, static_values) for i, rule in rules if isinstance(layout := metas[i], Meta)
         )
         if record.kind == "pointwise" and not any(isinstance(m, type) for m in metas):
-            for each in self.applications:
-                each.broadcast_to(self.out_metas[0].shape)
+            for application in self.applications:
+                application.broadcast_to(self.out_metas[0].shape)
         if record.kind == "reduction":
-            whole = broadcast((m.shape for m in metas if isinstance(m, Meta)), record.name)
-            given = own.get("dim")
-            dims = normalize_dims(None if given == () else given, len(whole), record.name)
-            for each in self.applications:
-                each.whole = whole
-                each.kept = tuple(1 if d in dims else n for d, n in enumerate(whole))
+            broadcast_shape = broadcast((m.shape for m in metas if isinstance(m, Meta)), record.name)
+            dim = static_values.get("dim")
+            dims = normalize_dims(None if dim == () else dim, len(broadcast_shape), record.name)
+            for application in self.applications:
+                application.broadcast_shape = broadcast_shape
+                application.keepdim_shape = tuple(1 if d in dims else n for d, n in enumerate(broadcast_shape))
                 for d in dims:
-                    each.count *= whole[d]
+                    application.count *= broadcast_shape[d]
 
 
 def recipe_of(
@@ -147,51 +187,71 @@ def recipe_of(
     needs: int,
     statics: tuple[Any, ...],
 ) -> Recipe | None:
-    """The recipe for a call whose operands with bit i of `needs` set want gradients; None if none can have one.
+    """Return the recipe of a call, or None if it has no gradients.
 
-    A differentiable operand without a rule gets one that raises when its gradient is asked for.
+    A differentiable operand without a rule gets a rule that raises when its gradient is computed.
+
+    Args:
+        record: The op.
+        metas: For each operand its layout, the type of a number, or None.
+        out_metas: Layouts of the results.
+        needs: Bit mask of the operands that require gradients.
+        statics: The static arguments.
     """
     rules = registry.gradients(record)
     names = _names(record, len(metas))
     differentiable = [o.differentiable and m.dtype.kind == "f" for o, m in zip(record.outputs, out_metas, strict=False)]
     if not any(differentiable):
         return None
-    wanted = [
+    rules_by_position = [
         (i, rules.get(name, _UNKNOWN))
         for i, name in enumerate(names)
         if needs >> i & 1 and isinstance(layout := metas[i], Meta) and layout.dtype.kind == "f"
     ]
-    # What a plan gives beside the record's results (an index op's `misses`) takes no part in backward.
-    results = out_metas[: len(differentiable)]
-    return Recipe(record, metas, results, wanted, differentiable, statics) if wanted else None
+    # A plan may have more results than its op (`misses` of an index op). They have no gradient.
+    op_metas = out_metas[: len(differentiable)]
+    return Recipe(record, metas, op_metas, rules_by_position, differentiable, statics) if rules_by_position else None
 
 
 _UNKNOWN = Rule("!")
 
 
 def _names(record: OpRecord, count: int) -> tuple[str, ...]:
-    """Operand names by position; the members of a list operand all have its name."""
+    """Return the names of `count` operands. If the last operand is a list, each of its tensors has the list's name."""
     names = tuple(o.name for o in record.operands)
     return names + names[-1:] * (count - len(names))
 
 
 def seed_name(record: OpRecord, index: int) -> str:
-    """The name under which rules of `record` speak of the gradient of its result number `index`: `grad`, or
-    `grad_NAME` of several, with a number behind it where an operand has that name already (higher orders)."""
-    taken = {o.name for o in record.operands} | set(record.statics) | {o.name for o in record.outputs}
+    """Return the name that rules of `record` use for the gradient of its result number `index`.
+
+    The name is `grad`, or `grad_NAME` if there are several results. If an operand, static argument or result has that
+    name already, as in gradients of gradients, a number is appended: `grad2`.
+    """
+    used_names = {o.name for o in record.operands} | set(record.statics) | {o.name for o in record.outputs}
     base = "grad" if len(record.outputs) < 2 else f"grad_{record.outputs[index].name}"
-    name, order = base, 1
-    while name in taken:
-        order += 1
-        name = f"{base}{order}"
+    name, suffix = base, 1
+    while name in used_names:
+        suffix += 1
+        name = f"{base}{suffix}"
     return name
 
 
 class Node:
-    """One recorded call. `edges[k]` is where the gradient of the k-th wanted operand goes: (node, output) or a leaf.
+    """One recorded call.
 
-    sequence: grows with time, so that the engine runs the latest call first. hooks: called with the gradients.
-    function: overrides the record's rules (custom functions, slices copied by in-place writes).
+    Attributes:
+        recipe: What was saved, and the gradient rules.
+        edges: For each operand that requires a gradient, the node that computed it and which of the node's results it
+            is; `(leaf, 0)` for a leaf.
+        saved: Saved operands, in the order of `recipe.saved_operands`.
+        saved_out: Saved results, in the order of `recipe.saved_outputs`.
+        statics: Static arguments of the call.
+        sequence: Number of the call, in order of time. The engine runs the node with the highest number first.
+        hooks: By key, (output, hook); the hook is called with that output's gradient.
+        function: Computes the gradients instead of the record's rules (custom functions, in-place writes to slices).
+        freed: True after `release` has dropped saved tensors.
+        trace: The stack of the forward call, in anomaly mode.
     """
 
     __slots__ = (
@@ -233,26 +293,31 @@ class Node:
         return self.recipe.record.name
 
     def refresh_saved_outputs(self, outs: Sequence[Tensor]) -> None:
-        """Take the version a saved result has after it was written in place."""
+        """Save the results again after an in-place op has raised their storage versions."""
         self.saved_out = tuple(Saved(outs[i], True) for i in self.recipe.saved_outputs)
 
     def values(self) -> dict[str, Any]:
-        """Saved operands and results by name. Raises `FreedGraphError`, `VersionError`."""
+        """Return the saved operands and results by name.
+
+        Raises:
+            FreedGraphError: An earlier backward has dropped the saved tensors.
+            VersionError: A saved tensor was written in place since.
+        """
         if self.freed:
             raise FreedGraphError(
                 f"backward of {self.name}: its saved tensors were freed by an earlier backward; "
                 "pass retain_graph=True to the first one to go through the graph twice"
             )
         recipe = self.recipe
-        found: dict[str, Any] = {}
+        values_by_name: dict[str, Any] = {}
         for i, value in zip(recipe.saved_operands, self.saved, strict=True):
-            found[recipe.names[i]] = value.unpack(self.name) if isinstance(value, Saved) else value
+            values_by_name[recipe.names[i]] = value.unpack(self.name) if isinstance(value, Saved) else value
         for i, value in zip(recipe.saved_outputs, self.saved_out, strict=True):
-            found[recipe.record.outputs[i].name] = value.unpack(self.name, self, i)
-        return found
+            values_by_name[recipe.record.outputs[i].name] = value.unpack(self.name, self, i)
+        return values_by_name
 
     def release(self) -> None:
-        """Drop what was saved: backward has been through. A node that saved nothing is as good as before."""
+        """Drop the saved tensors after backward. A node that saved none can run again."""
         if self.saved or self.saved_out:
             self.saved = self.saved_out = ()
             self.freed = True

@@ -1,4 +1,4 @@
-"""Gradients of padding: linear, so that each op's gradient is its transpose, whatever the order of derivative."""
+"""Gradients of `pad_copy` and `pad_fold`: both are linear, and each is the transpose of the other."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ __all__ = ["rules"]
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rules of one of the two ops."""
+    """Return the gradient rules of one of the two ops."""
     return _RULES[record.name]
 
 
 def _layout(node: Node, position: int) -> Meta:
-    found = node.recipe.metas[position]
-    assert isinstance(found, Meta)
-    return found
+    layout = node.recipe.metas[position]
+    assert isinstance(layout, Meta)
+    return layout
 
 
-def _transposed(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    before, after, mode = node.statics
+def _transposed_op(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    front, after, mode = node.statics
     if mode == "constant":
-        back = (tuple(-n for n in before), tuple(-n for n in after), mode)
-        return call(registry["pad_copy"], (values["grad"], None), back)  # type: ignore[no-any-return]
-    return call(registry["pad_fold"], (values["grad"],), (_layout(node, 0).shape, before, mode))  # type: ignore[no-any-return]
+        negated_padding = (tuple(-n for n in front), tuple(-n for n in after), mode)
+        return call(registry["pad_copy"], (values["grad"], None), negated_padding)  # type: ignore[no-any-return]
+    return call(registry["pad_fold"], (values["grad"],), (_layout(node, 0).shape, front, mode))  # type: ignore[no-any-return]
 
 
-def _again(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    size, before, mode = node.statics
-    wide = _layout(node, 0).shape
-    after = tuple(w - n - b for w, n, b in zip(wide, size, before, strict=True))
-    return call(registry["pad_copy"], (values["grad"], None), (before, after, mode))  # type: ignore[no-any-return]
+def _pad_again(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    size, front, mode = node.statics
+    padded_shape = _layout(node, 0).shape
+    back = tuple(w - n - b for w, n, b in zip(padded_shape, size, front, strict=True))
+    return call(registry["pad_copy"], (values["grad"], None), (front, back, mode))  # type: ignore[no-any-return]
 
 
 _RULES: dict[str, Mapping[str, Rule]] = {
-    "pad_copy": {"input": Rule(function=_transposed)},
-    "pad_fold": {"grad_output": Rule(function=_again)},
+    "pad_copy": {"input": Rule(function=_transposed_op)},
+    "pad_fold": {"grad_output": Rule(function=_pad_again)},
 }

@@ -1,10 +1,11 @@
-"""Gradients of distances. With d = x1[i, k] - x2[j, k] and f(d) = |d|^e, signed or not, the derivative of f is
-e |d|^(e-1) with the sign's presence turned around; it is taken as 0 at d = 0 where e <= 1, as PyTorch does. So sums of
-products of f with any other factors, over elements or over rows, have gradients of the same two forms:
+"""Gradients of pairwise distances between the rows of `x1` and `x2`.
 
-    dots[i, j] = sum_k left[i, k] right[j, k] f(d)          sums[i, k] = sum_j weight[i, j] right[j, k] f(d)
+Let d = x1[i, k] - x2[j, k], and f(d) = |d|^e ("unsigned") or sign(d) |d|^e ("signed"). The derivative of f is
+e |d|^(e-1), signed if f is unsigned and vice versa. As in PyTorch it is 0 at d = 0 if e <= 1. So sums of products of
+f(d) with other factors, over the elements k or over the rows j, have gradients of the same two forms, to any order:
 
-and derivatives exist to any order.
+    pair_dots[i, j] = sum_k left[i, k] right[j, k] f(d)
+    pair_sums[i, k] = sum_j weight[i, j] right[j, k] f(d)
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _POWERS = {0.0: "0", 1.0: "1", 2.0: "2"}
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rules of one of the three ops."""
+    """Return the gradient rules of `pair_norms`, `pair_dots` or `pair_sums`."""
     return _RULES[record.name]
 
 
@@ -32,25 +33,25 @@ def _static(node: Node, name: str) -> Any:
     return node.statics[node.recipe.record.statics.index(name)]
 
 
-def _given(node: Node, values: Mapping[str, Any]) -> tuple[dict[str, Any], float, bool]:
-    """(operands by name, None for those that were not given; the exponent; whether the sign counts)."""
-    absent = dict.fromkeys(("left", "right", "distance"))
-    return {**absent, **values}, float(values["exponent"]), bool(_static(node, "signed"))
+def _operands_of(node: Node, values: Mapping[str, Any]) -> tuple[dict[str, Any], float, bool]:
+    """Return the operands by name (None for absent ones), the exponent, and whether f is signed."""
+    defaults = dict.fromkeys(("left", "right", "distance"))
+    return {**defaults, **values}, float(values["exponent"]), bool(_static(node, "signed"))
 
 
-def _turned(matrix: Tensor | None) -> Tensor | None:
-    """A batch of matrices transposed."""
+def _transpose(matrix: Tensor | None) -> Tensor | None:
+    """Transpose a batch of matrices."""
     return None if matrix is None else contiguous(call(registry["transpose"], (matrix,), (1, 2)))
 
 
-def _sums(
+def _pair_sums(
     weight: Tensor, x1: Tensor, x2: Tensor, right: Tensor | None, distance: Tensor | None, e: float, signed: bool
 ) -> Tensor:
     operands = (contiguous(weight), x1, x2, None if right is None else contiguous(right), distance, float(e))
     return call(registry["pair_sums"], operands, (_POWERS.get(float(e), "any"), signed))  # type: ignore[no-any-return]
 
 
-def _times(tensor: Tensor, factor: Tensor | None, number: float) -> Tensor:
+def _scale(tensor: Tensor, factor: Tensor | None, number: float) -> Tensor:
     if factor is not None:
         tensor = call(registry["mul"], (tensor, factor))
     return tensor if number == 1 else call(registry["mul"], (tensor, float(number)))
@@ -63,31 +64,31 @@ def _zeros(like: Tensor) -> Tensor:
 # Norms: the gradient of the root of a sum of powers
 
 
-def _norm_gradient(values: Mapping[str, Any], node: Node, first: bool) -> Tensor:
+def _norm_gradient(values: Mapping[str, Any], node: Node, is_x1: bool) -> Tensor:
     power, order = _static(node, "power"), values["order"]
     x1, x2, grad = values["x1"], values["x2"], values["grad"]
-    own, other = (x1, x2) if first else (x2, x1)
+    target, opposite = (x1, x2) if is_x1 else (x2, x1)
     if power == "count":
-        return _zeros(own)
-    turn: Callable[[Tensor], Any] = (lambda t: t) if first else _turned
+        return _zeros(target)
+    orient: Callable[[Tensor], Any] = (lambda t: t) if is_x1 else _transpose
     if power == "max":
-        found = values["out"]  # which elements are the largest is constant almost everywhere
-        distance = Tensor(found.storage, found.meta, found.start)
-        return _sums(turn(grad), own, other, None, turn(distance), 0.0, True)
-    e = {"1": 1.0, "2": 2.0}.get(power, order)
-    weight = grad if e == 1 else _weight(grad, values["out"], e)
-    return _sums(turn(weight), own, other, None, None, e - 1, True)
+        out = values["out"]  # which elements are the largest is constant almost everywhere
+        distance = Tensor(out.storage, out.meta, out.start)
+        return _pair_sums(orient(grad), target, opposite, None, orient(distance), 0.0, True)
+    exponent = {"1": 1.0, "2": 2.0}.get(power, order)
+    weight = grad if exponent == 1 else _norm_weight(grad, values["out"], exponent)
+    return _pair_sums(orient(weight), target, opposite, None, None, exponent - 1, True)
 
 
-def _weight(grad: Tensor, distance: Tensor, order: float) -> Tensor:
-    """grad * distance^(1 - order), and 0 where the distance is 0."""
-    none = call(registry["eq"], (distance, 0.0))
-    safe = call(registry["masked_fill"], (distance, none, 1.0))
+def _norm_weight(grad: Tensor, distance: Tensor, order: float) -> Tensor:
+    """Return grad * distance^(1 - order), and 0 where the distance is 0."""
+    is_zero = call(registry["eq"], (distance, 0.0))
+    nonzero_distance = call(registry["masked_fill"], (distance, is_zero, 1.0))
     if order == 2:
-        found = call(registry["true_divide"], (grad, safe))
+        weight = call(registry["true_divide"], (grad, nonzero_distance))
     else:
-        found = call(registry["mul"], (grad, call(registry["pow"], (safe, 1.0 - order))))
-    return call(registry["masked_fill"], (found, none, 0.0))  # type: ignore[no-any-return]
+        weight = call(registry["mul"], (grad, call(registry["pow"], (nonzero_distance, 1.0 - order))))
+    return call(registry["masked_fill"], (weight, is_zero, 0.0))  # type: ignore[no-any-return]
 
 
 def _norm_x1(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -101,65 +102,65 @@ def _norm_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
 # Sums over elements
 
 
-def _back(signed: bool) -> int:
-    """What f is multiplied with if its argument is taken the other way around."""
+def _sign_when_swapped(signed: bool) -> int:
+    """Return f(-d) / f(d): the factor for swapping x1 and x2."""
     return -1 if signed else 1
 
 
 def _dots_left(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _given(node, values)
-    return _sums(v["grad"], v["x1"], v["x2"], v["right"], v["distance"], e, signed)
+    v, e, signed = _operands_of(node, values)
+    return _pair_sums(v["grad"], v["x1"], v["x2"], v["right"], v["distance"], e, signed)
 
 
 def _dots_right(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _given(node, values)
-    found = _sums(_turned(v["grad"]), v["x2"], v["x1"], v["left"], _turned(v["distance"]), e, signed)  # type: ignore[arg-type]
-    return _times(found, None, _back(signed))
+    v, e, signed = _operands_of(node, values)
+    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v["left"], _transpose(v["distance"]), e, signed)  # type: ignore[arg-type]
+    return _scale(sums, None, _sign_when_swapped(signed))
 
 
 def _dots_x1(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _given(node, values)
+    v, e, signed = _operands_of(node, values)
     if e == 0 or v["distance"] is not None:
         return _zeros(v["x1"])
-    return _times(_sums(v["grad"], v["x1"], v["x2"], v["right"], None, e - 1, not signed), v["left"], e)
+    return _scale(_pair_sums(v["grad"], v["x1"], v["x2"], v["right"], None, e - 1, not signed), v["left"], e)
 
 
 def _dots_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _given(node, values)
+    v, e, signed = _operands_of(node, values)
     if e == 0 or v["distance"] is not None:
         return _zeros(v["x2"])
-    found = _sums(_turned(v["grad"]), v["x2"], v["x1"], v["left"], None, e - 1, not signed)  # type: ignore[arg-type]
-    return _times(found, v["right"], -e * _back(not signed))
+    sums = _pair_sums(_transpose(v["grad"]), v["x2"], v["x1"], v["left"], None, e - 1, not signed)  # type: ignore[arg-type]
+    return _scale(sums, v["right"], -e * _sign_when_swapped(not signed))
 
 
 # Sums over rows
 
 
 def _sums_weight(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, statics = _given(node, values)[0], (_static(node, "power"), _static(node, "signed"))
+    v, statics = _operands_of(node, values)[0], (_static(node, "power"), _static(node, "signed"))
     operands = (v["x1"], v["x2"], contiguous(v["grad"]), v["right"], v["distance"], v["exponent"])
     return call(registry["pair_dots"], operands, statics)  # type: ignore[no-any-return]
 
 
 def _sums_right(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _given(node, values)
-    found = _sums(_turned(v["weight"]), v["x2"], v["x1"], v["grad"], _turned(v["distance"]), e, signed)  # type: ignore[arg-type]
-    return _times(found, None, _back(signed))
+    v, e, signed = _operands_of(node, values)
+    sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], _transpose(v["distance"]), e, signed)  # type: ignore[arg-type]
+    return _scale(sums, None, _sign_when_swapped(signed))
 
 
 def _sums_x1(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _given(node, values)
+    v, e, signed = _operands_of(node, values)
     if e == 0 or v["distance"] is not None:
         return _zeros(v["x1"])
-    return _times(_sums(v["weight"], v["x1"], v["x2"], v["right"], None, e - 1, not signed), v["grad"], e)
+    return _scale(_pair_sums(v["weight"], v["x1"], v["x2"], v["right"], None, e - 1, not signed), v["grad"], e)
 
 
 def _sums_x2(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    v, e, signed = _given(node, values)
+    v, e, signed = _operands_of(node, values)
     if e == 0 or v["distance"] is not None:
         return _zeros(v["x2"])
-    found = _sums(_turned(v["weight"]), v["x2"], v["x1"], v["grad"], None, e - 1, not signed)  # type: ignore[arg-type]
-    return _times(found, v["right"], -e * _back(not signed))
+    sums = _pair_sums(_transpose(v["weight"]), v["x2"], v["x1"], v["grad"], None, e - 1, not signed)  # type: ignore[arg-type]
+    return _scale(sums, v["right"], -e * _sign_when_swapped(not signed))
 
 
 _NORM = ("grad", "x1", "x2", "order", "out")

@@ -1,7 +1,7 @@
-"""From a node and the gradients of its results to the gradients of its operands.
+"""Compute the gradients of a node's operands from those of its results.
 
-Most rules name another op, called with the incoming gradient and what was saved. What the kinds need around that
-call (a reduced dimension put back, a sum over broadcast ones) is in one function a kind.
+Most rules name another op, which is called with the incoming gradients and the saved tensors. One function per kind of
+op does the rest: inserting reduced dimensions, and summing over broadcast dimensions.
 """
 
 from __future__ import annotations
@@ -24,99 +24,113 @@ __all__ = ["cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to
 
 
 def gradients_of(node: Node, grads: Sequence[Tensor | None], state: State) -> Sequence[Tensor | None]:
-    """One gradient for each of the node's edges, in the operand's shape and dtype."""
+    """Return a gradient for each edge of the node, in the operand's shape and dtype; None stands for zeros."""
     if node.function is not None:
-        found = node.function(node, grads)
+        gradients = node.function(node, grads)
     else:
-        found = _by_rules(node, grads)
+        gradients = _apply_rules(node, grads)
     if state.anomaly:
-        _check_finite(node, found)
-    return found
+        _check_finite(node, gradients)
+    return gradients
 
 
-def _by_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+def _apply_rules(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
     recipe = node.recipe
     values = node.values()
     for i, (seed, grad) in enumerate(zip(recipe.seeds, grads, strict=True)):
         if grad is None and seed in recipe.read:
-            grad = _missing(recipe.out_metas[i], recipe.record)
+            grad = _zero_gradient(recipe.out_metas[i], recipe.record)
         values[seed] = grad
-    apply = _BY_KIND.get(recipe.record.kind, _plain)
-    found: list[Tensor | None] = []
-    for each in recipe.applications:
-        function = each.rule.function
-        gradient = function(node, values, each.position) if function is not None else apply(node, values, each)
-        if gradient is not None and gradient.meta is not each.layout:
-            gradient = cast_to(sum_to(gradient, each.layout.shape), each.layout)
-        found.append(gradient)
-    return found
+    apply_by_kind = _BY_KIND.get(recipe.record.kind, _apply_rule)
+    gradients: list[Tensor | None] = []
+    for application in recipe.applications:
+        function = application.rule.function
+        gradient = (
+            function(node, values, application.position)
+            if function is not None
+            else apply_by_kind(node, values, application)
+        )
+        if gradient is not None and gradient.meta is not application.layout:
+            gradient = cast_to(sum_to(gradient, application.layout.shape), application.layout)
+        gradients.append(gradient)
+    return gradients
 
 
-def _missing(layout: Meta, record: OpRecord) -> Any:
-    """A gradient that never came: a zero that takes no memory where the kernel takes numbers."""
+def _zero_gradient(layout: Meta, record: OpRecord) -> Any:
+    """Return zeros for the missing gradient of a result: the number 0.0 if the kernel takes numbers."""
     if record.kind == "pointwise":
         return 0.0
     like = empty(meta(layout.dtype, layout.shape, None, layout.device))
     return call(registry["full_like_as"], (like, 0.0), (None,))
 
 
-def _plain(node: Node, values: dict[str, Any], each: Application) -> Tensor | None:
-    rule = each.rule
-    if each.record is None:
+def _apply_rule(node: Node, values: dict[str, Any], application: Application) -> Tensor | None:
+    rule = application.rule
+    if application.record is None:
         if rule.op == "!":
             raise GradientError(
-                f"{node.name}: no gradient is known with respect to an operand of shape {list(each.layout.shape)} "
-                f"and dtype {each.layout.dtype.name}; detach() it if none is wanted"
+                f"{node.name}: no gradient is known with respect to an operand of shape "
+                f"{list(application.layout.shape)} and dtype {application.layout.dtype.name}; detach() it if none is "
+                "wanted"
             )
         return values[rule.operands[0]] if rule.operands else None
-    if rule.result is not None:  # computed with the gradients of other operands, once for all of them
-        shared = values.get(f"!{rule.op}")
-        if shared is None:
-            shared = values[f"!{rule.op}"] = call(each.record, [values[name] for name in rule.operands], each.statics)
-        return shared[rule.result] if isinstance(shared, tuple) else shared  # type: ignore[no-any-return]
+    if rule.result is not None:  # one op computes the gradients of several operands
+        shared_result = values.get(f"!{rule.op}")
+        if shared_result is None:
+            shared_result = values[f"!{rule.op}"] = call(
+                application.record, [values[name] for name in rule.operands], application.statics
+            )
+        return shared_result[rule.result] if isinstance(shared_result, tuple) else shared_result  # type: ignore[no-any-return]
     operands = [values[name] for name in rule.operands]
-    if not any(isinstance(o, Tensor) for o in operands):  # only numbers are left of it: a constant
+    if not any(isinstance(o, Tensor) for o in operands):  # the formula has no tensor left: a constant
         operands[0] = call(registry["full_like_as"], (_any_tensor(values), operands[0]), (None,))
-    if each.summed is not None:
-        total = call(each.summed, operands, (each.summed_dims, True))
-        return _taken_as(total, each.layout.shape)
-    return call(each.record, operands, each.statics)  # type: ignore[no-any-return]
+    if application.sum_record is not None:
+        total = call(application.sum_record, operands, (application.sum_dims, True))
+        return _reshape_unshared(total, application.layout.shape)
+    return call(application.record, operands, application.statics)  # type: ignore[no-any-return]
 
 
 def _any_tensor(values: Mapping[str, Any]) -> Tensor:
     return next(v for v in values.values() if isinstance(v, Tensor))
 
 
-def reduction_gradient(node: Node, values: dict[str, Any], each: Application) -> Tensor | None:
-    """Results and their gradients get the reduced dimensions back, with size 1, and broadcast against the input."""
-    values["n_reduced"] = float(each.count)
+def reduction_gradient(node: Node, values: dict[str, Any], application: Application) -> Tensor | None:
+    """Compute the gradient of a reduction.
+
+    The results and their gradients get the reduced dimensions back, with size 1, so that they broadcast against the
+    operand.
+    """
+    values["n_reduced"] = float(application.count)
     recipe = node.recipe
     if "index_reduced" in recipe.read:
-        if each.index is None:
-            each.index = _places(each)
-        values["index_reduced"] = each.index
+        if application.index is None:
+            application.index = _reduction_positions(application)
+        values["index_reduced"] = application.index
     for name in (*recipe.seeds, *(recipe.record.outputs[i].name for i in recipe.saved_outputs)):
         if isinstance(value := values.get(name), Tensor):
-            values[name] = view_as(value, each.kept)
-    gradient = _plain(node, values, each)
-    return None if gradient is None else expand_to(gradient, each.whole)
+            values[name] = view_as(value, application.keepdim_shape)
+    gradient = _apply_rule(node, values, application)
+    return None if gradient is None else expand_to(gradient, application.broadcast_shape)
 
 
-def _places(each: Application) -> Tensor:
-    """Each element's place, row-major, among those it is reduced with; broadcast over the kept dimensions."""
-    shape = tuple(n if kept == 1 else 1 for n, kept in zip(each.whole, each.kept, strict=True))
-    made = empty(meta(int64, shape, None, each.layout.device))
-    if made.meta.numel:
-        driver = each.layout.device.driver
-        driver.write(made.storage, 0, np.arange(made.meta.numel), current_stream(each.layout.device))
-    return made
+def _reduction_positions(application: Application) -> Tensor:
+    """Return each element's row-major position among those reduced with it; size 1 in the other dimensions."""
+    shape = tuple(
+        n if kept_size == 1 else 1
+        for n, kept_size in zip(application.broadcast_shape, application.keepdim_shape, strict=True)
+    )
+    positions = empty(meta(int64, shape, None, application.layout.device))
+    if positions.meta.numel:
+        driver = application.layout.device.driver
+        driver.write(positions.storage, 0, np.arange(positions.meta.numel), current_stream(application.layout.device))
+    return positions
 
 
 _BY_KIND: dict[str, Callable[[Node, dict[str, Any], Application], Tensor | None]] = {"reduction": reduction_gradient}
 
 
 def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`tensor` in another shape of as many elements."""
+    """Return `tensor` in another shape with as many elements."""
     if tensor.meta.shape == shape:
         return tensor
     from ..views import reshape
@@ -124,38 +138,38 @@ def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return reshape(tensor, shape)
 
 
-def _taken_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`tensor`, of which nobody else knows, in another shape of as many elements: no view, which a leaf would copy."""
-    own = tensor.meta
-    if own.shape == shape or tensor.needs or not own.contiguous:
+def _reshape_unshared(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Reshape a tensor that nothing else refers to. The result is no view: leaves copy gradients that are views."""
+    layout = tensor.meta
+    if layout.shape == shape or tensor.needs or not layout.contiguous:
         return view_as(tensor, shape)
-    return Tensor(tensor.storage, meta(own.dtype, shape, None, own.device), tensor.start)
+    return Tensor(tensor.storage, meta(layout.dtype, shape, None, layout.device), tensor.start)
 
 
 def expand_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`tensor` broadcast to `shape` without copying."""
+    """Broadcast `tensor` to `shape` without copying."""
     if tensor.meta.shape == shape:
         return tensor
     return call(registry["expand"], (tensor,), (shape,))  # type: ignore[no-any-return]
 
 
 def sum_to(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`tensor` summed over the dimensions along which `shape` was broadcast to it."""
-    own = tensor.meta.shape
-    if own == shape:
+    """Sum `tensor` over the dimensions along which `shape` was broadcast to it."""
+    own_shape = tensor.meta.shape
+    if own_shape == shape:
         return tensor
-    lead = len(own) - len(shape)
-    if lead < 0:
+    new_dims = len(own_shape) - len(shape)
+    if new_dims < 0:
         return expand_to(tensor, shape)
-    dims = [*range(lead), *(lead + d for d, n in enumerate(shape) if n == 1 and own[lead + d] != 1)]
+    dims = [*range(new_dims), *(new_dims + d for d, n in enumerate(shape) if n == 1 and own_shape[new_dims + d] != 1)]
     if dims:
         tensor = call(registry["sum"], (tensor,), (tuple(dims), True, None))
-        tensor = _taken_as(tensor, tensor.meta.shape[lead:])
+        tensor = _reshape_unshared(tensor, tensor.meta.shape[new_dims:])
     return expand_to(tensor, shape)
 
 
 def cast_to(tensor: Tensor, layout: Meta) -> Tensor:
-    """`tensor` in the dtype of `layout`."""
+    """Convert `tensor` to the dtype of `layout`."""
     if tensor.meta.dtype is layout.dtype:
         return tensor
     return call(registry["copy"], (tensor,), (layout.dtype,))  # type: ignore[no-any-return]

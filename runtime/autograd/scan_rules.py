@@ -1,15 +1,15 @@
-"""Gradients of scans, in scans again, so that there are derivatives of every order.
+"""Gradients of scans. They are scans, too, so derivatives of every order exist.
 
-cumsum            the sum of what arrives, from the other end; so is that of any spec that only adds
-cumprod           the product of the elements before, times what arrives at this element and all later ones, each
-                  multiplied by the elements between: a `recurrence` from the other end. Nothing is divided by, so zeros
-                  need no care
-recurrence        of the values a recurrence from the other end, with each factor one place on; of the factors that
-                  times the result one place back
-cummax, cummin    what arrives is added where the elements came from, in the order of the places it arrived at
-logcumsumexp      sum of grad[j] * exp(input[i] - out[j]) over j from i on: exp(input - out) times a `discounted_sum`
-discounted_sum    of the values the same with opposite levels from the other end; of the levels what that and the
-                  result weigh
+cumsum            cumsum of the gradient in the opposite direction; the same for all specs that only add
+cumprod           the product of the elements before, times a `recurrence` of the gradient in the opposite direction:
+                  each later gradient is multiplied by the elements in between. There is no division, so zeros need no
+                  special case
+recurrence        values: a recurrence in the opposite direction, with the factors shifted by one; factors: that, times
+                  the result shifted by one
+cummax, cummin    scatter-add of the gradient to the elements that were the extreme, in the order of the scan
+logcumsumexp      sum of grad[j] * exp(input[i] - out[j]) over j >= i: exp(input - out) times a `discounted_sum`
+discounted_sum    input: the same in the opposite direction, with negated levels; levels: grad * out minus input times
+                  the gradient of the input
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["scan_rules"]
 
 
 def scan_rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rules of a scan; none for one that no rule is known of."""
+    """Return the gradient rules of a scan; an empty mapping if there are none."""
     if not any(o.differentiable for o in record.outputs):
         return {}
     if record.detail["adds"]:
@@ -41,68 +41,70 @@ def _static(node: Node, name: str) -> Any:
     return node.statics[node.recipe.record.statics.index(name)]
 
 
-def _of(node: Node, name: str, operands: tuple[Any, ...], *, turned: bool = False) -> Tensor:
-    """The op `name` along the node's dimension, in its direction, or in the other one."""
+def _scan(node: Node, name: str, operands: tuple[Any, ...], *, opposite: bool = False) -> Tensor:
+    """Run the scan `name` along the node's dimension, in its direction or in the opposite one."""
     reverse = "reverse" in node.recipe.record.statics and bool(_static(node, "reverse"))
-    record, own = registry[name], {"dim": _static(node, "dim"), "reverse": reverse != turned}
-    return call(record, operands, tuple(own.get(s) for s in record.statics))  # type: ignore[no-any-return]
+    record, static_values = registry[name], {"dim": _static(node, "dim"), "reverse": reverse != opposite}
+    return call(record, operands, tuple(static_values.get(s) for s in record.statics))  # type: ignore[no-any-return]
 
 
 def _op(name: str, *operands: Any) -> Tensor:
     return call(registry[name], operands)  # type: ignore[no-any-return]
 
 
-def _shifted(node: Node, tensor: Tensor, places: int, filled: float) -> Tensor:
-    """`tensor` moved by one place along the way of the scan, or back (-1); what becomes free is `filled`."""
+def _shift(node: Node, tensor: Tensor, step: int, fill: float) -> Tensor:
+    """Shift `tensor` by one element in the direction of the scan (step 1) or against it (-1), and fill the end."""
     if "reverse" in node.recipe.record.statics and _static(node, "reverse"):
-        places = -places
+        step = -step
     layout = tensor.meta
     if not layout.ndim:
-        return call(registry["full_like_as"], (tensor, filled), (None,))  # type: ignore[no-any-return]
+        return call(registry["full_like_as"], (tensor, fill), (None,))  # type: ignore[no-any-return]
     dim = normalize_dim(_static(node, "dim"), layout.ndim, node.name)
     count = layout.shape[dim]
-    made = empty(meta(layout.dtype, layout.shape, None, layout.device))
-    end = _part(made, dim, 0 if places > 0 else count - 1, 1)
-    call_into(registry["fill"], (end, filled), (), (end,), in_place=False)
+    shifted = empty(meta(layout.dtype, layout.shape, None, layout.device))
+    edge = _narrow(shifted, dim, 0 if step > 0 else count - 1, 1)
+    call_into(registry["fill"], (edge, fill), (), (edge,), in_place=False)
     if count > 1:
-        left, right = (0, 1) if places > 0 else (1, 0)
-        source = _part(tensor, dim, left, count - 1)
-        call_into(registry["copy"], (source,), (None,), (_part(made, dim, right, count - 1),), in_place=True)
-    return made
+        source_start, target_start = (0, 1) if step > 0 else (1, 0)
+        source = _narrow(tensor, dim, source_start, count - 1)
+        call_into(
+            registry["copy"], (source,), (None,), (_narrow(shifted, dim, target_start, count - 1),), in_place=True
+        )
+    return shifted
 
 
-def _part(tensor: Tensor, dim: int, start: int, length: int) -> Tensor:
+def _narrow(tensor: Tensor, dim: int, start: int, length: int) -> Tensor:
     return call(registry["narrow"], (tensor,), (dim, start, length))  # type: ignore[no-any-return]
 
 
-def _computed(node: Node, tensor: Tensor) -> Tensor:
-    """`tensor` in the dtype of the result."""
+def _to_result_dtype(node: Node, tensor: Tensor) -> Tensor:
+    """Convert `tensor` to the dtype of the result."""
     result = node.recipe.out_metas[0]
     assert isinstance(result, Meta)
-    wanted: DType = result.dtype
-    return tensor if tensor.meta.dtype is wanted else call(registry["copy"], (tensor,), (wanted,))
+    result_dtype: DType = result.dtype
+    return tensor if tensor.meta.dtype is result_dtype else call(registry["copy"], (tensor,), (result_dtype,))
 
 
 def _sum(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     record = node.recipe.record
-    own = {"dim": _static(node, "dim"), "reverse": not _static(node, "reverse")}
-    return call(record, (values["grad"],), tuple(own.get(s) for s in record.statics))  # type: ignore[no-any-return]
+    static_values = {"dim": _static(node, "dim"), "reverse": not _static(node, "reverse")}
+    return call(record, (values["grad"],), tuple(static_values.get(s) for s in record.statics))  # type: ignore[no-any-return]
 
 
 def _product(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    factors = _shifted(node, _computed(node, values["input"]), -1, 0.0)
-    later = _of(node, "recurrence", (factors, values["grad"]), turned=True)
-    return _op("mul", _shifted(node, values["out"], 1, 1.0), later)
+    factors = _shift(node, _to_result_dtype(node, values["input"]), -1, 0.0)
+    later_sums = _scan(node, "recurrence", (factors, values["grad"]), opposite=True)
+    return _op("mul", _shift(node, values["out"], 1, 1.0), later_sums)
 
 
 def _values(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """Of a recurrence, with respect to its values."""
-    factors = _shifted(node, values["factor"], -1, 0.0)
-    return _of(node, "recurrence", (factors, values["grad"]), turned=True)
+    """Gradient of a recurrence with respect to its values."""
+    factors = _shift(node, values["factor"], -1, 0.0)
+    return _scan(node, "recurrence", (factors, values["grad"]), opposite=True)
 
 
 def _factors(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    return _op("mul", _values(node, values, position), _shifted(node, values["out"], 1, 0.0))
+    return _op("mul", _values(node, values, position), _shift(node, values["out"], 1, 0.0))
 
 
 def _extreme(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
@@ -114,17 +116,17 @@ def _extreme(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
 
 def _logarithm(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     out = values["out"]
-    later = _of(node, "discounted_sum", (values["grad"], out), turned=True)
-    return _op("mul", later, _op("exp", _op("sub", values["input"], out)))
+    later_sums = _scan(node, "discounted_sum", (values["grad"], out), opposite=True)
+    return _op("mul", later_sums, _op("exp", _op("sub", values["input"], out)))
 
 
 def _discounted(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    return _of(node, "discounted_sum", (values["grad"], _op("neg", values["level"])), turned=True)
+    return _scan(node, "discounted_sum", (values["grad"], _op("neg", values["level"])), opposite=True)
 
 
 def _levels(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    gained = _op("mul", values["grad"], values["out"])
-    return _op("sub", gained, _op("mul", values["input"], _discounted(node, values, position)))
+    out_terms = _op("mul", values["grad"], values["out"])
+    return _op("sub", out_terms, _op("mul", values["input"], _discounted(node, values, position)))
 
 
 def _rule(function: Callable[..., Tensor], *operands: str) -> Rule:

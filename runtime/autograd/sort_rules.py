@@ -1,4 +1,4 @@
-"""Gradients of sort ops: each goes back to the place that its element came from."""
+"""Gradients of sort ops: each gradient goes back to the position that its element came from."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["rules"]
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rules of a sort op."""
+    """Return the gradient rules of a sort op."""
     if not any(o.differentiable for o in record.outputs):
         return {}
-    return {record.operands[0].name: Rule(function=_placed, operands=("grad_values", "indices"))}
+    return {record.operands[0].name: Rule(function=_scatter_back, operands=("grad_values", "indices"))}
 
 
-def _placed(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
-    """Zeros with the gradient at the places that the elements had."""
+def _scatter_back(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+    """Scatter the gradient into zeros, to the original positions of the elements."""
     shape = node.recipe.metas[position].shape  # type: ignore[union-attr]
     grad, indices = values["grad_values"], values["indices"]
     if not shape:

@@ -14,9 +14,9 @@ __all__ = ["rules"]
 
 
 def rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rule of the op."""
-    return {"input": Rule(function=_again)}
+    """Return the gradient rule of the op."""
+    return {"input": Rule(function=_same_triangle)}
 
 
-def _again(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
+def _same_triangle(node: Node, values: Mapping[str, Any], position: int) -> Tensor:
     return call(node.recipe.record, (values["grad"],), node.statics)  # type: ignore[no-any-return]

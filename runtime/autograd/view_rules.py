@@ -1,4 +1,4 @@
-"""Gradients of views: the inverse geometry where there is one, else the gradient written into zeros."""
+"""Gradients of views: the inverse view if there is one, else zeros into which the gradient is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ..device import Meta, meta
 from ..dispatch import call, call_into, empty
 from ..errors import NotSupported
-from ..layout import dense, has_internal_overlap, normalize_dim
+from ..layout import has_internal_overlap, is_dense, normalize_dim
 from ..records import OpRecord, Rule, registry
 from ..tensor import Tensor
 from ..views import reshape
@@ -19,7 +19,7 @@ __all__ = ["view_rules"]
 
 
 def view_rules(record: OpRecord) -> Mapping[str, Rule]:
-    """The gradient rule of a view op."""
+    """Return the gradient rule of a view op."""
     return {"input": Rule(function=_gradient, operands=())}
 
 
@@ -40,7 +40,7 @@ def _permute(node: Node, grad: Tensor, layout: Meta) -> Tensor:
     return call(registry["permute"], (grad,), (inverse,))  # type: ignore[no-any-return]
 
 
-def _again(node: Node, grad: Tensor, layout: Meta) -> Tensor:
+def _same_view(node: Node, grad: Tensor, layout: Meta) -> Tensor:
     return call(node.recipe.record, (grad,), node.statics)  # type: ignore[no-any-return]
 
 
@@ -49,19 +49,19 @@ def _expand(node: Node, grad: Tensor, layout: Meta) -> Tensor:
 
 
 def zeros(layout: Meta, *, keep_strides: bool = False) -> Tensor:
-    """Zeros in the shape of `layout`, contiguous or with its strides."""
-    made = empty(layout if keep_strides else meta(layout.dtype, layout.shape, None, layout.device))
-    if made.meta.numel:
-        call_into(registry["fill"], (made, 0.0), (), (made,), in_place=False)
-    return made
+    """Return zeros in the shape of `layout`: contiguous, or with the strides of `layout`."""
+    tensor = empty(layout if keep_strides else meta(layout.dtype, layout.shape, None, layout.device))
+    if tensor.meta.numel:
+        call_into(registry["fill"], (tensor, 0.0), (), (tensor,), in_place=False)
+    return tensor
 
 
 def _scatter(node: Node, grad: Tensor, layout: Meta) -> Tensor:
-    whole = zeros(layout)
-    target = call(node.recipe.record, (whole,), node.statics)
+    grad_input = zeros(layout)
+    target = call(node.recipe.record, (grad_input,), node.statics)
     if grad.meta.numel:
         call_into(registry["copy"], (grad,), (None,), (target,), in_place=True)
-    return whole
+    return grad_input
 
 
 def _as_strided(node: Node, grad: Tensor, layout: Meta) -> Tensor:
@@ -70,33 +70,34 @@ def _as_strided(node: Node, grad: Tensor, layout: Meta) -> Tensor:
     if repeated:
         grad = call(registry["sum"], (grad,), (repeated, True, None))
         size = tuple(1 if d in repeated else n for d, n in enumerate(size))
-    made = meta(layout.dtype, size, stride, layout.device)
-    if has_internal_overlap(made) or not dense(layout):
+    view_layout = meta(layout.dtype, size, stride, layout.device)
+    if has_internal_overlap(view_layout) or not is_dense(layout):
         raise NotSupported(
             f"backward of as_strided: size {list(size)} with strides {list(stride)} visits elements of a tensor "
             f"of shape "
             f"{list(layout.shape)} and strides {list(layout.strides)} more than once; use unfold() or gather()"
         )
-    whole = zeros(layout, keep_strides=True)
-    target = call(node.recipe.record, (whole,), (size, stride, offset))
+    grad_input = zeros(layout, keep_strides=True)
+    target = call(node.recipe.record, (grad_input,), (size, stride, offset))
     if grad.meta.numel:
         call_into(registry["copy"], (grad,), (None,), (target,), in_place=True)
-    return whole
+    return grad_input
 
 
 def _unfold(node: Node, grad: Tensor, layout: Meta) -> Tensor:
     dim, size, step = node.statics
-    at = normalize_dim(dim, layout.ndim, "unfold")
-    whole = zeros(layout)
-    count = grad.meta.shape[at]
-    for k in range(size):  # windows overlap, but the k-th elements of all windows do not
-        target = call(registry["slice"], (whole,), (at, k, k + (count - 1) * step + 1, step))
-        piece = call(registry["select"], (grad,), (-1, k))
-        call_into(registry["add"], (target, piece), (), (target,), in_place=True)
-    return whole
+    axis = normalize_dim(dim, layout.ndim, "unfold")
+    grad_input = zeros(layout)
+    count = grad.meta.shape[axis]
+    for k in range(size):  # windows overlap each other, but their k-th elements do not
+        target = call(registry["slice"], (grad_input,), (axis, k, k + (count - 1) * step + 1, step))
+        window_elements = call(registry["select"], (grad,), (-1, k))
+        call_into(registry["add"], (target, window_elements), (), (target,), in_place=True)
+    return grad_input
 
 
 _INVERSE: dict[str, Callable[[Node, Tensor, Meta], Tensor]] = {
-    "view": _reshape, "squeeze": _reshape, "unsqueeze": _reshape, "alias": _again, "flip": _again, "transpose": _again,
+    "view": _reshape, "squeeze": _reshape, "unsqueeze": _reshape,
+    "alias": _same_view, "flip": _same_view, "transpose": _same_view,
     "permute": _permute, "expand": _expand, "as_strided": _as_strided, "unfold": _unfold,
 }  # fmt: skip

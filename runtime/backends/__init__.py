@@ -1,4 +1,4 @@
-"""Backends by device type. Each is imported when a device of its type is first used."""
+"""Backends by device type. A backend is imported when a device of its type is first used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ __all__ = ["available", "best_device", "cuda_devices", "open_driver"]
 
 
 def open_driver(device: Device) -> Driver:
-    """Open `device`. Raises `DriverNotFound` where its driver is missing, `UnknownDevice` where the index is."""
+    """Open `device`.
+
+    Raises:
+        DriverNotFound: its driver is not installed.
+        UnknownDevice: there is no device of this index.
+    """
     if device.type == "cpu":
         from .cpu import CpuDriver
 
@@ -37,21 +42,21 @@ def open_driver(device: Device) -> Driver:
 
 
 def available() -> list[Device]:
-    """The devices present: `cpu`, then every CUDA device, then every OpenCL device, then `interpreter`."""
+    """List the available devices: `cpu`, then CUDA devices, then OpenCL devices, then `interpreter`."""
     from ..device import device
 
-    found = [device("cpu"), *(device(f"cuda:{info.index}") for info in cuda_devices())]
+    present_devices = [device("cpu"), *(device(f"cuda:{info.index}") for info in cuda_devices())]
     try:
         from . import opencl
 
-        found += [device(f"opencl:{i}") for i in range(len(opencl.devices()))]
+        present_devices += [device(f"opencl:{i}") for i in range(len(opencl.devices()))]
     except DriverNotFound:
         pass
-    return [*found, device("interpreter")] if _has_interpreter() else found
+    return [*present_devices, device("interpreter")] if _has_interpreter() else present_devices
 
 
 def _has_interpreter() -> bool:
-    """Whether a Triton is installed that the interpreter runs with; told without importing it."""
+    """Return True if a Triton version that the interpreter supports is installed, without importing it."""
     from ..triton.compile import compiler_version
     from .interpreter import check_version
 
@@ -63,37 +68,37 @@ def _has_interpreter() -> bool:
 
 
 def best_device() -> Device:
-    """The first of `accelerators`, else `cpu`."""
+    """Return the first of `accelerators`, or `cpu` without one."""
     from ..device import device
 
     return next(iter(accelerators()), device("cpu"))
 
 
 def accelerators() -> list[Device]:
-    """The CUDA devices that kernels run on; without one, the OpenCL devices that are GPUs.
+    """List the CUDA devices that can run kernels; without one, the OpenCL devices that are GPUs.
 
-    Looks for GPUs only where their drivers' files are: neither a library nor a compiler is loaded where none can be.
+    A library or compiler is loaded only if the driver's files exist.
     """
     from ..device import device
 
-    found = []
+    gpus = []
     for info in cuda_devices():
         from . import cuda
 
         if cuda.runs_on(info):
-            found.append(device(f"cuda:{info.index}"))
-    if not found and _may_have_gpu():
+            gpus.append(device(f"cuda:{info.index}"))
+    if not gpus and _may_have_gpu():
         try:
             from . import opencl
 
-            found = [device(f"opencl:{i}") for i, each in enumerate(opencl.devices()) if each.is_gpu]
+            gpus = [device(f"opencl:{i}") for i, device_info in enumerate(opencl.devices()) if device_info.is_gpu]
         except DriverNotFound:
             pass
-    return found
+    return gpus
 
 
 def cuda_devices() -> tuple[DeviceInfo, ...]:
-    """NVIDIA's GPUs; empty where there is no driver, or no bindings to it."""
+    """List NVIDIA's GPUs; empty without a driver or its Python bindings."""
     from . import cuda_api
 
     if not cuda_api.may_exist():
@@ -105,7 +110,7 @@ def cuda_devices() -> tuple[DeviceInfo, ...]:
 
 
 def _may_have_gpu() -> bool:
-    """Whether asking OpenCL is worth its import: some vendor's ICD is installed or named."""
+    """Return True if an OpenCL driver other than PoCL may be installed, so that importing pyopencl is worthwhile."""
     if os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OCL_ICD_FILENAMES"):
         return True
     try:

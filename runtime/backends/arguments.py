@@ -1,7 +1,7 @@
-"""A launch's arguments: packed as kernels read them, and set on an OpenCL kernel object.
+"""Pack a launch's arguments as kernels read them, and set them on an OpenCL kernel object.
 
-Knows pyopencl's kernel objects only by two of their methods, `set_arg` and the private `_set_arg_buf(i, bytes)`,
-which is a hundred times as fast for a struct (`tests/test_opencl_contract.py` holds that it is there).
+Of pyopencl's kernel objects only two methods are used: `set_arg`, and the private `_set_arg_buf(i, bytes)`, which is
+a hundred times as fast for a struct (`tests/test_opencl_contract.py` checks that it exists).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DTYPES = {
 
 
 class Scratch:
-    """Memory that lives for one call, in the form in which launchers take tensors."""
+    """Memory for the duration of one call, with the attributes that launchers read from tensors."""
 
     __slots__ = ("start", "storage")
 
@@ -35,7 +35,7 @@ class Scratch:
 
 
 class Base:
-    """A whole buffer, in the form in which launchers take tensors: it is its own `storage`."""
+    """A whole buffer, with the attributes that launchers read from tensors: it is its own `storage`."""
 
     __slots__ = ("buffer", "start", "storage")
 
@@ -46,17 +46,17 @@ class Base:
 
 
 def packer(step: Step) -> Callable[[Sequence[int], Sequence[Any]], bytes]:
-    """Return a function that packs a call's offsets (one a buffer, in bytes) and numbers as the kernel reads them."""
+    """Return a function that packs a call's offsets (one per buffer, in bytes) and numbers as the kernel reads them."""
     code = "@" + "q" * (len(step.buffers) + len(step.integers)) + PACK[step.instance.element] * len(step.scalars) + "0q"
     pack, positions = struct.Struct(code).pack, (*step.integers, *step.scalars)
 
-    def packed(starts: Sequence[int], scalars: Sequence[Any]) -> bytes:
+    def pack_arguments(starts: Sequence[int], scalars: Sequence[Any]) -> bytes:
         try:
             return pack(*starts, *[scalars[i] for i in positions])
         except (struct.error, OverflowError):
             return pack(*starts, *fit(step, scalars))
 
-    return packed
+    return pack_arguments
 
 
 def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
@@ -78,10 +78,14 @@ def bind(kernel: Any, step: Step) -> Callable[[list[Any], Sequence[Any]], None]:
 
 
 def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
-    """The call's numbers made to fit their types: floats overflow to infinity, integers may not overflow at all."""
+    """Convert the call's numbers to their types: floats overflow to infinity, integers must not overflow.
+
+    Raises:
+        ArgumentError: an integer does not fit the compute type.
+    """
     code = PACK[step.instance.element]
-    found = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
-    found = [v - (1 << 64) if v >> 63 else v for v in found]
+    numbers = [int(scalars[i]) & 0xFFFFFFFFFFFFFFFF for i in step.integers]
+    numbers = [v - (1 << 64) if v >> 63 else v for v in numbers]
     for i in step.scalars:
         value = scalars[i]
         try:
@@ -93,5 +97,5 @@ def fit(step: Step, scalars: Sequence[Any]) -> list[Any]:
                 f"{step.instance.name}: the number {value!r} does not fit {_DTYPES[step.instance.element]}, the "
                 "tensor's dtype; convert the tensor to a wider one with .to() first"
             ) from None
-        found.append(value)
-    return found
+        numbers.append(value)
+    return numbers

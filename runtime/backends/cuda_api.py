@@ -1,7 +1,7 @@
-"""CUDA's driver library: loaded, asked, and its errors told apart. The only file that imports cuda-bindings.
+"""Load and call CUDA's driver library, and translate its errors. The only file that imports cuda-bindings.
 
-Everything that touches a GPU goes through `ask(name, …)` or, on the hot path, through a function of `library()`.
-`use(stand_in)` puts another object with the same functions in the library's place: tests run the backend without a GPU.
+All GPU calls go through `call_driver(name, …)` or, on the hot path, through a function of `library()`.
+`use(stand_in)` replaces the library by another object with the same functions: tests run the backend without a GPU.
 """
 
 from __future__ import annotations
@@ -15,19 +15,30 @@ from typing import Any
 
 from ..errors import CaptureError, DeviceError, DriverNotFound, ForkError, LaunchError
 
-__all__ = ["DeviceInfo", "activate", "ask", "check_fork", "devices", "failure", "library", "local", "may_exist", "use"]
+__all__ = [
+    "DeviceInfo",
+    "activate",
+    "call_driver",
+    "check_fork",
+    "devices",
+    "driver_error",
+    "library",
+    "local",
+    "may_exist",
+    "use",
+]
 
 _lock = threading.RLock()
 _library: Any = None
 _devices: tuple[DeviceInfo, ...] | None = None
 _forked = False
 
-# CUresult. By number: the names of later ones are not in every version of cuda-bindings.
+# CUresult codes. As numbers, because older versions of cuda-bindings lack the names of newer codes.
 SUCCESS, OUT_OF_MEMORY, NO_DEVICE, NOT_READY = 0, 2, 100, 600
 WRONG_CONTEXT = (201, 400)  # invalid context, invalid handle: another library made its own context current
 _CAPTURE = range(900, 911)
-# A kernel went wrong while it ran. The context is lost with it.
-_LATE = {
+# Errors of a running kernel. They make the whole context unusable.
+_KERNEL_FAULTS = {
     700: "it read or wrote memory that is not its own",
     702: "it ran longer than the system allows",
     710: "an assertion in it failed",
@@ -40,27 +51,27 @@ _LATE = {
 }
 
 
-class _Local(threading.local):
-    """The driver whose context is current on this thread, as far as this package knows."""
+class _ThreadState(threading.local):
+    """The driver whose context this package made current on this thread last."""
 
     driver: Any = None
 
 
-local = _Local()
+local = _ThreadState()
 
 
 def _after_fork() -> None:
     global _forked, local
     if _library is not None:
         _forked = True
-        local.driver = None  # so that every prepared launch asks for its context first, and is refused
+        local.driver = None  # so that every prepared launch activates its context first, which raises `ForkError`
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 def check_fork() -> None:
-    """A CUDA context does not survive a fork: every call would fail or hang. Say so instead."""
+    """Raise `ForkError` in a forked child: a CUDA context does not survive a fork, calls would fail or hang."""
     if _forked:
         raise ForkError(
             "this process was forked after a CUDA device was opened, and CUDA does not work in such a child; "
@@ -69,7 +80,7 @@ def check_fork() -> None:
 
 
 def may_exist() -> bool:
-    """Whether an NVIDIA GPU may be here, told without loading anything: its device files are, and are not hidden."""
+    """Return True if an NVIDIA GPU may be available: its device files exist and it is not hidden. Loads nothing."""
     if _library is not None:
         return True
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
@@ -78,7 +89,7 @@ def may_exist() -> bool:
 
 
 def use(stand_in: Any) -> None:
-    """Let `stand_in` take the place of `cuda.bindings.driver`; None: the real one again. For tests."""
+    """Replace `cuda.bindings.driver` by `stand_in` for tests; None restores the real library."""
     global _library, _devices, _forked
     with _lock:
         _library, _devices, _forked = stand_in, None, False
@@ -86,7 +97,7 @@ def use(stand_in: Any) -> None:
 
 
 def library() -> Any:
-    """`cuda.bindings.driver`, initialised. Raises `DriverNotFound` where bindings, driver or GPU are missing."""
+    """Return the initialised `cuda.bindings.driver`. Raise `DriverNotFound` without bindings, driver or GPU."""
     global _library
     check_fork()
     if _library is None:
@@ -107,11 +118,11 @@ def _load() -> Any:
     return driver
 
 
-def initialise(driver: Any) -> None:
-    """`cuInit`, with its failures as `DriverNotFound`."""
+def initialise(bindings: Any) -> None:
+    """Call `cuInit`. Raise `DriverNotFound` if it fails."""
     try:
-        (code,) = driver.cuInit(0)
-    except Exception as error:  # the bindings' own, of a module that says that it is private
+        (code,) = bindings.cuInit(0)
+    except Exception as error:  # the bindings' own exception class is in a private module
         raise DriverNotFound(
             f"NVIDIA's driver library (libcuda) is not here ({error}): install the NVIDIA driver; a container needs "
             "to be started with the GPU passed through (--gpus all)"
@@ -123,74 +134,80 @@ def initialise(driver: Any) -> None:
         )
     if code:
         raise DriverNotFound(
-            f"NVIDIA's driver does not start ({_words(driver, code)}): nvidia-smi tells more; a driver that was "
-            "updated needs a restart"
+            f"NVIDIA's driver does not start ({_describe_code(bindings, code)}): nvidia-smi tells more; a driver that "
+            "was updated needs a restart"
         )
 
 
-def _words(driver: Any, code: Any) -> str:
-    """Name and meaning of a result code."""
-    found = []
+def _describe_code(driver: Any, code: Any) -> str:
+    """Return the name and meaning of a result code."""
+    parts = []
     for function in (driver.cuGetErrorName, driver.cuGetErrorString):
         status, text = function(code)
         if not status and text:
-            found.append(text.decode() if isinstance(text, bytes) else str(text))
-    return ": ".join(found) or f"code {int(code)}"
+            parts.append(text.decode() if isinstance(text, bytes) else str(text))
+    return ": ".join(parts) or f"code {int(code)}"
 
 
-def ask(name: str, *arguments: Any) -> Any:
-    """Call a function of the library; what it returns apart from the status. Raises what `failure` gives."""
-    found = getattr(_library, name)(*arguments)
-    if found[0]:
-        raise failure(name, found[0])
-    return None if len(found) == 1 else found[1] if len(found) == 2 else found[1:]
+def call_driver(name: str, *arguments: Any) -> Any:
+    """Call a function of the driver library, and return its results without the status code.
+
+    Raises:
+        Exception: the error of `driver_error`, if the status is not success.
+    """
+    results = getattr(_library, name)(*arguments)
+    if results[0]:
+        raise driver_error(name, results[0])
+    return None if len(results) == 1 else results[1] if len(results) == 2 else results[1:]
 
 
 def driver_version() -> str:
-    """The version of CUDA that the driver has, as in `13.1`."""
-    found = int(ask("cuDriverGetVersion"))
-    return f"{found // 1000}.{found % 1000 // 10}"
+    """Return the CUDA version that the driver supports, for example `13.1`."""
+    version = int(call_driver("cuDriverGetVersion"))
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def failure(name: str, code: Any, last: str = "") -> Exception:
-    """The error for a function that returned `code`. `last`: what was launched last, if that is known."""
-    words = _words(_library, code)
+def driver_error(name: str, code: Any, last_kernel: str = "") -> Exception:
+    """Return the exception for a driver function that returned `code`. last_kernel: the last launch, if known."""
+    description = _describe_code(_library, code)
     if code == OUT_OF_MEMORY:
-        return MemoryError(f"{name}: {words}")
-    if code in _LATE:
-        last = last or (local.driver.last if local.driver is not None else "")
-        after = f" (the last launch before this was noticed: {last})" if last else ""
+        return MemoryError(f"{name}: {description}")
+    if code in _KERNEL_FAULTS:
+        last_kernel = last_kernel or (local.driver.last_kernel if local.driver is not None else "")
+        context = f" (the last launch before this was noticed: {last_kernel})" if last_kernel else ""
         return LaunchError(
-            f"a kernel that was launched earlier went wrong: {_LATE[int(code)]}{after}. {name} reports {words}. "
+            f"a kernel that was launched earlier went wrong: {_KERNEL_FAULTS[int(code)]}{context}. {name} reports "
+            f"{description}. "
             "CUDA cannot be used in this process any more; run it again with CUDA_LAUNCH_BLOCKING=1 to have the "
             "launch itself fail"
         )
     if int(code) in _CAPTURE:
-        return CaptureError(f"{name} is not possible while a graph is captured, or the capture broke: {words}")
-    return DeviceError(f"{name} failed: {words}")
+        return CaptureError(f"{name} is not possible while a graph is captured, or the capture broke: {description}")
+    return DeviceError(f"{name} failed: {description}")
 
 
 def activate(driver: Any) -> None:
-    """Make the context of `driver` current on this thread."""
+    """Make a driver's context current on this thread."""
     check_fork()
-    ask("cuCtxSetCurrent", driver.context)
+    call_driver("cuCtxSetCurrent", driver.context)
     local.driver = driver
 
 
 @contextmanager
 def relaxed() -> Iterator[None]:
-    """Allow calls that a capture on this thread forbids by default because they might wait: allocation, queries."""
+    """Allow calls that a capture on this thread forbids by default because they might wait, such as allocations."""
     mode = _library.CUstreamCaptureMode
-    before = ask("cuThreadExchangeStreamCaptureMode", mode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    old_mode = call_driver("cuThreadExchangeStreamCaptureMode", mode.CU_STREAM_CAPTURE_MODE_RELAXED)
     try:
         yield
     finally:
-        ask("cuThreadExchangeStreamCaptureMode", before)
+        call_driver("cuThreadExchangeStreamCaptureMode", old_mode)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """One GPU. memory, shared_memory (that one block may have): bytes. sm: 90 for compute capability 9.0."""
+    """One GPU. memory, shared_memory (maximum per block): bytes. threads: maximum per block. sm: 90 for compute
+    capability 9.0."""
 
     index: int
     handle: Any
@@ -200,35 +217,35 @@ class DeviceInfo:
     memory: int
     shared_memory: int
     threads: int
-    reads_pageable: bool  # copies may read pageable host memory after the call returned (coherent links)
+    reads_pageable: bool  # copies may still read pageable host memory after the call returns (coherent links)
 
 
 def devices() -> tuple[DeviceInfo, ...]:
-    """All GPUs that this process may use. Raises `DriverNotFound` where there is no driver or no GPU."""
+    """List all GPUs that this process may use. Raise `DriverNotFound` without a driver or a GPU."""
     global _devices
     cuda = library()
     with _lock:
         if _devices is None:
-            _devices = tuple(_device(cuda, i) for i in range(ask("cuDeviceGetCount")))
+            _devices = tuple(_device(cuda, i) for i in range(call_driver("cuDeviceGetCount")))
         if not _devices:
             raise DriverNotFound("NVIDIA's driver is installed, but there is no GPU: see CUDA_VISIBLE_DEVICES")
         return _devices
 
 
 def _device(cuda: Any, index: int) -> DeviceInfo:
-    handle = ask("cuDeviceGet", index)
-    kinds = cuda.CUdevice_attribute
+    handle = call_driver("cuDeviceGet", index)
+    attributes = cuda.CUdevice_attribute
 
     def number(name: str) -> int:
-        return int(ask("cuDeviceGetAttribute", getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
+        return int(call_driver("cuDeviceGetAttribute", getattr(attributes, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
 
     return DeviceInfo(
         index,
         handle,
-        ask("cuDeviceGetName", 256, handle).split(b"\0")[0].decode(),
+        call_driver("cuDeviceGetName", 256, handle).split(b"\0")[0].decode(),
         number("COMPUTE_CAPABILITY_MAJOR") * 10 + number("COMPUTE_CAPABILITY_MINOR"),
         number("MULTIPROCESSOR_COUNT"),
-        int(ask("cuDeviceTotalMem", handle)),
+        int(call_driver("cuDeviceTotalMem", handle)),
         number("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         number("MAX_THREADS_PER_BLOCK"),
         bool(number("PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES")),

@@ -1,8 +1,9 @@
-"""Memory of a CUDA device: what its pools draw segments from, pinned host memory, and copies.
+"""Memory of a CUDA device: allocators of device and pinned host memory, and copies.
 
-Copies are queued on a stream. What a copy from the host reads is safe to change when the call returns: small arrays go
-through pinned memory of ours, large ones through the driver's own; an array that lies in pinned memory already (see
-`PinnedMemory.array`) is read from where it is, and kept until that is done.
+Copies are queued on a stream. After a copy from pageable host memory was queued, the caller may change the array: its
+values are in a staging buffer already, ours for small arrays and the driver's for large ones. An array in pinned memory
+(see `PinnedMemory.array`) is not staged: the GPU reads it later, so the caller must not change it before the copy is
+done. Its memory is not reused before that.
 """
 
 from __future__ import annotations
@@ -19,41 +20,41 @@ from ..memory_stats import default_limit
 from ..pool import Block, Budget, Pool
 from ..storage import Storage
 from . import cuda_api
-from .cuda_api import ask
+from .cuda_api import call_driver
 
 __all__ = ["DeviceMemory", "GraphPool", "PinnedMemory", "copy_across", "read", "write"]
 
-_STAGED = 1 << 20  # bytes up to which a copy goes through our pinned memory
+_MAX_STAGED_BYTES = 1 << 20  # up to this size a copy is staged in our pinned memory
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: pinned for every context
 
 
 class DeviceMemory:
-    """Segments of a device's memory by `cuMemAlloc`; handles are addresses."""
+    """Allocate the segments of device memory pools with `cuMemAlloc`. A segment's handle is its address."""
 
     def __init__(self, driver: Any):
         self._driver = driver
-        self._put_off: list[int] = []
+        self._deferred_frees: list[int] = []
 
     def allocate(self, nbytes: int) -> int:
-        """Raises `MemoryError` where the device has no more."""
+        """Allocate a segment. Raise `MemoryError` if the device has no memory left."""
         driver = self._driver
         cuda_api.activate(driver)
         if driver.captures:
             with cuda_api.relaxed():
-                return int(ask("cuMemAlloc", nbytes))
-        return int(ask("cuMemAlloc", nbytes))
+                return int(call_driver("cuMemAlloc", nbytes))
+        return int(call_driver("cuMemAlloc", nbytes))
 
     def release(self, handle: int) -> None:
-        if self._driver.captures:  # freeing waits, which would break a capture
-            self._put_off.append(handle)
+        if self._driver.captures:  # cuMemFree waits for the device, which would break a capture
+            self._deferred_frees.append(handle)
             return
         cuda_api.activate(self._driver)
-        ask("cuMemFree", handle)
+        call_driver("cuMemFree", handle)
 
-    def settle(self) -> None:
-        """Release what was put off while graphs were captured."""
-        while self._put_off and not self._driver.captures:
-            ask("cuMemFree", self._put_off.pop())
+    def free_deferred(self) -> None:
+        """Free the segments whose release was deferred during captures."""
+        while self._deferred_frees and not self._driver.captures:
+            call_driver("cuMemFree", self._deferred_frees.pop())
 
     def synchronize(self) -> None:
         self._driver.wait()
@@ -62,9 +63,8 @@ class DeviceMemory:
 class GraphPool(Pool):
     """The pool of a stream while a graph is captured on it.
 
-    The graph's kernels have its addresses in them, so nothing leaves it but by the graph's end: its segments are not
-    given back as long as the pool lives, and a block that another stream used is not reused at all, because the
-    events of a capture cannot be asked.
+    The graph's kernels contain addresses in this pool, so its segments are not released before the graph is deleted. A
+    freed block that a second stream has used is not reused, because events recorded in a capture cannot be queried.
     """
 
     def _retire_segments(self) -> None:
@@ -75,7 +75,7 @@ class GraphPool(Pool):
 
 
 class _HostSource:
-    """Pinned host memory for a pool."""
+    """Allocate the segments of a pinned host memory pool with `cuMemHostAlloc`."""
 
     def __init__(self, driver: Any):
         self._driver = driver
@@ -85,43 +85,47 @@ class _HostSource:
         cuda_api.activate(driver)
         if driver.captures:
             with cuda_api.relaxed():
-                return int(ask("cuMemHostAlloc", nbytes, _PORTABLE))
-        return int(ask("cuMemHostAlloc", nbytes, _PORTABLE))
+                return int(call_driver("cuMemHostAlloc", nbytes, _PORTABLE))
+        return int(call_driver("cuMemHostAlloc", nbytes, _PORTABLE))
 
     def release(self, handle: int) -> None:
         cuda_api.activate(self._driver)
-        ask("cuMemFreeHost", handle)
+        call_driver("cuMemFreeHost", handle)
 
     def synchronize(self) -> None:
         self._driver.wait()
 
 
 class PinnedBlock:
-    """Pinned memory behind a NumPy array that users hold."""
+    """A block of pinned memory that NumPy arrays refer to. It returns to its pool when the last of them is deleted."""
 
     def __init__(self, block: Block):
         self.block = block
         self._events: dict[Any, Any] = {}
         self.address = block.segment.handle + block.offset
         self.nbytes = block.requested
-        place = (self.address, False)
-        self.__array_interface__ = {"shape": (self.nbytes,), "typestr": "|u1", "data": place, "version": 3}
+        pointer = (self.address, False)
+        self.__array_interface__ = {"shape": (self.nbytes,), "typestr": "|u1", "data": pointer, "version": 3}
 
-    def used_by(self, stream: Any) -> Any:
-        """Note that what is now queued on `stream` uses the memory; the event behind it. One event a stream."""
+    def record_use(self, stream: Any) -> Any:
+        """Delay the reuse of the memory until the work queued on `stream` so far is done.
+
+        Returns:
+            The event recorded behind that work. The next call for the same stream records the same event again.
+        """
         event = self._events.get(stream)
-        made = stream.record_event(event)
+        recorded = stream.record_event(event)
         if event is None:
-            self._events[stream] = made
-            self.block.pool.record_stream(self.block, made)
-        return made
+            self._events[stream] = recorded
+            self.block.pool.record_stream(self.block, recorded)
+        return recorded
 
     def __del__(self) -> None:
         self.block.pool.free(self.block)
 
 
 class PinnedMemory:
-    """Page-locked host memory, which a GPU copies from and to by itself and at full speed."""
+    """Page-locked host memory, which a GPU accesses by DMA at full speed."""
 
     def __init__(self, driver: Any):
         self.budget = Budget(default_limit(None))
@@ -131,33 +135,33 @@ class PinnedMemory:
         self._starts: list[int] = []
 
     def array(self, nbytes: int) -> np.ndarray[Any, Any]:
-        """`nbytes` bytes of pinned memory; they return to the pool with the last array over them."""
-        made = PinnedBlock(self.pool.allocate(nbytes))
+        """Return a uint8 array of `nbytes` in pinned memory. Deleting the array and all its views frees the memory."""
+        pinned_block = PinnedBlock(self.pool.allocate(nbytes))
         with self._lock:
             if len(self._starts) > 64 + 2 * len(self._blocks):
                 self._starts = sorted(self._blocks.keys())
-            if made.address not in self._blocks:
-                insort(self._starts, made.address)
-            self._blocks[made.address] = made
-        return np.asarray(made)
+            if pinned_block.address not in self._blocks:
+                insort(self._starts, pinned_block.address)
+            self._blocks[pinned_block.address] = pinned_block
+        return np.asarray(pinned_block)
 
-    def holds(self, array: np.ndarray[Any, Any]) -> PinnedBlock | None:
-        """The pinned block in which the memory of `array` lies, if it does."""
+    def find_block(self, array: np.ndarray[Any, Any]) -> PinnedBlock | None:
+        """Return the pinned block that contains the memory of `array`, or None."""
         if not self._starts:
             return None
         address = array.__array_interface__["data"][0]
         with self._lock:
-            at = bisect_right(self._starts, address) - 1
-            found = self._blocks.get(self._starts[at]) if at >= 0 else None
-        return found if found is not None and address + array.nbytes <= found.address + found.nbytes else None
+            index = bisect_right(self._starts, address) - 1
+            block = self._blocks.get(self._starts[index]) if index >= 0 else None
+        return block if block is not None and address + array.nbytes <= block.address + block.nbytes else None
 
     def staging(self, nbytes: int) -> tuple[Block, np.ndarray[Any, Any]]:
-        """A block for one copy, and its bytes. `done` gives it back."""
+        """Return a pinned block for one copy, and a uint8 array over it. Free the block with `free_after`."""
         block = self.pool.allocate(nbytes)
         return block, _bytes_at(block.segment.handle + block.offset, nbytes)
 
-    def done(self, block: Block, stream: Any) -> None:
-        """Free a block once what is now queued on `stream` is through."""
+    def free_after(self, block: Block, stream: Any) -> None:
+        """Free a block. It is not reused before the work queued on `stream` so far is done."""
         self.pool.record_stream(block, stream.record_event())
         self.pool.free(block)
 
@@ -180,7 +184,7 @@ def _flat(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def write(driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:
-    """Queue a copy of `array` (contiguous) into `storage`, `offset` bytes after its start."""
+    """Queue a copy of the contiguous host `array` to byte `offset` of `storage`."""
     nbytes = array.nbytes
     if not nbytes:
         return
@@ -188,31 +192,31 @@ def write(driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any
     target = storage.buffer + storage.start + offset
     pinned: PinnedMemory = driver.pinned
     capture = stream.capture
-    if capture is not None:  # a replay copies the values of now: the graph keeps them
-        kept = pinned.array(nbytes)
-        kept[:] = _flat(array)
-        capture.hold(kept)
-        capture.keep_storage(storage)
-        ask("cuMemcpyHtoDAsync", target, _address(kept), nbytes, stream.handle)
+    if capture is not None:  # every replay repeats the copy, so the graph owns a copy of the current values
+        pinned_copy = pinned.array(nbytes)
+        pinned_copy[:] = _flat(array)
+        capture.retain(pinned_copy)
+        capture.retain_storage(storage)
+        call_driver("cuMemcpyHtoDAsync", target, _address(pinned_copy), nbytes, stream.handle)
         return
-    held = pinned.holds(array)
-    if held is not None:
-        ask("cuMemcpyHtoDAsync", target, _address(array), nbytes, stream.handle)
-        held.used_by(stream)
+    pinned_block = pinned.find_block(array)
+    if pinned_block is not None:
+        call_driver("cuMemcpyHtoDAsync", target, _address(array), nbytes, stream.handle)
+        pinned_block.record_use(stream)
         return
-    if nbytes <= _STAGED:
+    if nbytes <= _MAX_STAGED_BYTES:
         try:
             block, staged = pinned.staging(nbytes)
         except OutOfMemoryError:
-            pass  # no more pinned memory: the driver copies it somewhere
+            pass  # no pinned memory left: the driver stages the copy
         else:
             staged[:] = _flat(array)
-            ask("cuMemcpyHtoDAsync", target, _address(staged), nbytes, stream.handle)
-            pinned.done(block, stream)
+            call_driver("cuMemcpyHtoDAsync", target, _address(staged), nbytes, stream.handle)
+            pinned.free_after(block, stream)
             return
-    ask("cuMemcpyHtoDAsync", target, _address(array), nbytes, stream.handle)
-    # What the driver says of pageable memory is that it has been read when the call returns, except that on systems
-    # where the GPU reads it by itself (coherent links) it may not: there is no way around waiting.
+    call_driver("cuMemcpyHtoDAsync", target, _address(array), nbytes, stream.handle)
+    # Normally the driver has read pageable memory when the call returns. If the GPU reads pageable memory itself
+    # (coherent links, as on Grace Hopper), it may read it later, so we wait.
     if driver.info.reads_pageable:
         stream.synchronize()
 
@@ -220,10 +224,16 @@ def write(driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any
 def read(
     driver: Any, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any, wait: bool = True
 ) -> Any:
-    """Copy from `storage` into `array` (contiguous).
+    """Copy from byte `offset` of `storage` into the contiguous host `array`.
 
-    Without `wait`, an array in pinned memory is written later, and the event returned tells when; any other array is
-    waited for all the same. Raises `CaptureError` while a graph is captured on `stream`.
+    Args:
+        wait: If False, only queue a copy into pinned memory. Copies into other arrays are always waited for.
+
+    Returns:
+        An event that completes after a copy that was only queued; None if the copy is done.
+
+    Raises:
+        CaptureError: A graph is being captured on `stream`.
     """
     if stream.capture is not None:
         raise CaptureError(
@@ -234,45 +244,66 @@ def read(
     if not nbytes:
         return None
     cuda_api.activate(driver)
-    origin = storage.buffer + storage.start + offset
+    source = storage.buffer + storage.start + offset
     pinned: PinnedMemory = driver.pinned
-    held = pinned.holds(array)
-    if held is not None:
-        ask("cuMemcpyDtoHAsync", _address(array), origin, nbytes, stream.handle)
-        held.used_by(stream)
+    pinned_block = pinned.find_block(array)
+    if pinned_block is not None:
+        call_driver("cuMemcpyDtoHAsync", _address(array), source, nbytes, stream.handle)
+        pinned_block.record_use(stream)
         if not wait:
-            return stream.record_event()
-    elif nbytes <= _STAGED:
+            return stream.record_event()  # an event of its own: the next use of the block re-records the block's event
+    elif nbytes <= _MAX_STAGED_BYTES:
         try:
             block, staged = pinned.staging(nbytes)
         except OutOfMemoryError:
-            ask("cuMemcpyDtoHAsync", _address(array), origin, nbytes, stream.handle)
+            call_driver("cuMemcpyDtoHAsync", _address(array), source, nbytes, stream.handle)
         else:
             try:
-                ask("cuMemcpyDtoHAsync", _address(staged), origin, nbytes, stream.handle)
+                call_driver("cuMemcpyDtoHAsync", _address(staged), source, nbytes, stream.handle)
                 stream.synchronize()
                 _flat(array)[:] = staged
             finally:
                 pinned.pool.free(block)
             return None
     else:
-        ask("cuMemcpyDtoHAsync", _address(array), origin, nbytes, stream.handle)
+        call_driver("cuMemcpyDtoHAsync", _address(array), source, nbytes, stream.handle)
     stream.synchronize()
     return None
 
 
-def copy_across(source: Storage, start: int, target: Storage, nbytes: int, before: Any, stream: Any) -> None:
-    """Queue a copy between two CUDA devices on `stream`, of the target's device, behind what is on `before`.
+def copy_across(source: Storage, start: int, target: Storage, nbytes: int, source_stream: Any, stream: Any) -> None:
+    """Queue a copy between two CUDA devices.
 
-    start: the first byte to copy, from the start of `source.buffer`. What is queued on `before` later waits for the
-    copy, so the source may be written to or freed. Devices that reach each other's memory copy directly, others by way
-    of the host: the driver decides.
+    The copy runs on `stream`, after all work queued on `source_stream` so far. Work that is queued on `source_stream`
+    later waits for the copy. So the caller may queue a write to the source, or free it, right after this call. The
+    driver copies directly between devices that can access each other's memory, and otherwise through the host.
+
+    Args:
+        source: Storage to copy from.
+        start: Byte offset of the data in `source.buffer`; `source.start` is ignored.
+        target: Storage to copy to, from its first byte.
+        nbytes: Number of bytes to copy.
+        source_stream: A stream of the source's device.
+        stream: A stream of the target's device.
+
+    Raises:
+        CaptureError: A graph is being captured on one of the streams.
     """
-    here, there = stream.driver, before.driver
-    if stream.capture is not None or before.capture is not None:
-        raise CaptureError(f"a copy from {there.device} to {here.device} cannot be part of a graph: copy before it")
-    stream.wait_event(before.record_event())
-    cuda_api.activate(here)
-    to, origin = target.buffer + target.start, source.buffer + start
-    ask("cuMemcpyPeerAsync", to, here.context, origin, there.context, nbytes, stream.handle)
-    before.wait_event(stream.record_event())
+    target_driver, source_driver = stream.driver, source_stream.driver
+    if stream.capture is not None or source_stream.capture is not None:
+        raise CaptureError(
+            f"a copy from {source_driver.device} to {target_driver.device} cannot be part of a graph: copy before it"
+        )
+    stream.wait_event(source_stream.record_event())
+    cuda_api.activate(target_driver)
+    target_address, source_address = target.buffer + target.start, source.buffer + start
+    call_driver(
+        "cuMemcpyPeerAsync",
+        target_address,
+        target_driver.context,
+        source_address,
+        source_driver.context,
+        nbytes,
+        stream.handle,
+    )
+    source_stream.wait_event(stream.record_event())

@@ -1,7 +1,7 @@
-"""Memory that is only numbers: a source for tests of the pool, with failures to order.
+"""A memory source for tests of the pool: addresses without memory, and failures on demand.
 
-Needs nothing and runs no kernels. `launch` says that work uses a segment; releasing one whose work was not waited for,
-releasing twice, or calling from two threads at once is noted in `violations`.
+It needs no device and runs no kernels. `launch` marks a segment as used by queued work. Releasing a segment while work
+uses it, releasing it twice, and calls from two threads at once are recorded in `violations`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PAGE = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class FakeSegment:
-    """Addresses `[address, address + size)`; those of two segments never overlap, not even over time."""
+    """The addresses `[address, address + size)`. Addresses are never reused."""
 
     address: int
     size: int
@@ -26,8 +26,8 @@ class FakeSegment:
 class FakeSource:
     """A device's memory of `capacity` bytes.
 
-    fail_allocations, fail_releases: which calls fail, counted from 1; they raise `MemoryError` and `RuntimeError`.
-    on_allocate: called in the middle of every allocation, for instance to collect garbage there.
+    fail_allocations, fail_releases: numbers of the calls that fail, from 1, with `MemoryError` and `RuntimeError`.
+    on_allocate: called in the middle of every allocation, for instance to run the garbage collector.
     """
 
     def __init__(self, capacity: int | None = None) -> None:
@@ -50,7 +50,7 @@ class FakeSource:
         return sum(segment.size for segment in self.live)
 
     def allocate(self, nbytes: int) -> FakeSegment:
-        """Raises `MemoryError` past the capacity, or when told to."""
+        """Allocate a segment. Raise `MemoryError` above the capacity, or if this call is in `fail_allocations`."""
         self.allocate_calls += 1
         call, thread = self.allocate_calls, threading.get_ident()
         if self._thread not in (None, thread):
@@ -71,7 +71,7 @@ class FakeSource:
         return segment
 
     def release(self, handle: FakeSegment) -> None:
-        """Raises `RuntimeError` when told to; the segment then stays."""
+        """Release a segment. Raise `RuntimeError` if this call is in `fail_releases`; the segment then stays."""
         self.release_calls += 1
         if self.release_calls in self.fail_releases:
             raise RuntimeError(f"release {self.release_calls} was told to fail")
@@ -82,24 +82,24 @@ class FakeSource:
         self.live.discard(handle)
 
     def synchronize(self) -> None:
-        """All launched work is done."""
+        """Finish all launched work."""
         self.synchronize_calls += 1
         self.busy.clear()
 
     def launch(self, segment: FakeSegment) -> None:
-        """Work that uses `segment` is queued, and stays so until `synchronize`."""
+        """Mark `segment` as used by queued work, until `synchronize`."""
         self.busy.add(segment)
 
 
 class FakeEvent:
-    """An event that completes when told to, or when waited for."""
+    """An event that completes when `done` is set or when it is waited for."""
 
     def __init__(self, done: bool = False) -> None:
         self.done = done
         self.waits = 0
 
     def query(self) -> bool:
-        """Whether it is complete."""
+        """Return True if it is complete."""
         return self.done
 
     def synchronize(self) -> None:

@@ -1,7 +1,7 @@
-"""Devices whose memory is the host's: what `cpu` (kernels in C) and `interpreter` (kernels in Triton) share.
+"""Memory of devices that use host memory, shared by `cpu` (kernels in C) and `interpreter` (kernels in Triton).
 
-Memory needs no driver: tensors can be made, viewed, copied and exchanged with NumPy before any kernel can run. What a
-storage's `buffer` is for other devices is an address here.
+Memory needs no driver: tensors can be created, viewed, copied and exchanged with NumPy before any kernel can run. A
+storage's `buffer` is a host address here.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .queues import Counter
 
 __all__ = ["HostDriver", "HostMemory", "HostSegment"]
 
-_MIN_HUGE_BYTES = 4 << 20  # of segments that ask for huge pages: smaller ones seldom hold a whole one
+_MIN_HUGE_BYTES = 4 << 20  # segments from this size use huge pages; smaller ones rarely contain a whole aligned page
 
 
 class HostSegment:
-    """A run of host memory that is an anonymous mapping of its own; `buffer` is its address.
+    """A segment of host memory, as a separate anonymous mapping; `buffer` is its address.
 
-    Memory from malloc would not do: glibc serves blocks of up to 32 MiB from its heap, once blocks of that size were
-    freed, and a hole in the heap stays with the process.
+    malloc is not used because glibc, once blocks of up to 32 MiB have been freed, serves such blocks from its heap, and
+    holes in the heap are never returned to the system.
 
     Raises:
-        MemoryError: The system has no such memory.
+        MemoryError: the system has no memory of this size.
     """
 
     __slots__ = ("array", "buffer")
@@ -42,14 +42,14 @@ class HostSegment:
         except OSError as error:
             raise MemoryError(str(error)) from error
         if nbytes >= _MIN_HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-            with suppress(OSError):  # a system without them
+            with suppress(OSError):  # a system without huge pages
                 mapping.madvise(mmap.MADV_HUGEPAGE)
         self.array: np.ndarray[Any, Any] | None = np.frombuffer(mapping, np.uint8)
         self.buffer: int = self.array.ctypes.data
 
 
 class HostMemory:
-    """What the pools of a device over host memory draw segments from."""
+    """The source of segments for the pools of a device that uses host memory."""
 
     def __init__(self, driver: HostDriver):
         self._driver = driver
@@ -58,7 +58,7 @@ class HostMemory:
         return HostSegment(nbytes)
 
     def release(self, segment: HostSegment) -> None:
-        """Unmap the memory now, whoever still refers to the segment."""
+        """Unmap the memory now, even if the segment object is still referenced."""
         segment.array = None
 
     def synchronize(self) -> None:
@@ -79,7 +79,7 @@ class HostDriver:
         return self.counter.value
 
     def synchronize(self) -> None:
-        """Wait for everything that was queued."""
+        """Wait for all queued work."""
         raise NotImplementedError
 
     def allocate(self, nbytes: int, stream: Any) -> Storage:
@@ -88,19 +88,19 @@ class HostDriver:
         return Storage(self.device, nbytes, block, pool, block.segment.handle.buffer, block.offset)
 
     def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
-        """A storage over the bytes of a NumPy array, which stays the owner: no copy."""
+        """Return a storage over the bytes of a NumPy array, without copying; the array stays the owner."""
         flat = np.ndarray((array.nbytes,), np.uint8, array)
         return Storage(self.device, array.nbytes, None, None, flat.ctypes.data, 0, flat)
 
     def host_view(self, storage: Storage) -> np.ndarray[Any, Any]:
-        """The storage's bytes as an array, without copying. The caller waits for pending work first."""
+        """Return the storage's bytes as an array, without copying. The caller has to wait for pending work first."""
         if storage.block is None:
             return storage.owner[storage.start :] if storage.start else storage.owner  # type: ignore[no-any-return]
-        whole = storage.block.segment.handle.array
-        return whole[storage.start : storage.start + storage.nbytes]  # type: ignore[no-any-return]
+        segment_bytes = storage.block.segment.handle.array
+        return segment_bytes[storage.start : storage.start + storage.nbytes]  # type: ignore[no-any-return]
 
     def address(self, storage: Storage) -> int:
-        """Where the memory lies in which a storage begins at its `start`."""
+        """Return the address of the buffer in which the storage begins at offset `start`."""
         return storage.buffer or 0
 
     def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: Any) -> None:

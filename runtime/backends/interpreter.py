@@ -1,8 +1,8 @@
-"""The `interpreter` device: the Triton target's kernels on host memory, run by Triton's interpreter.
+"""The `interpreter` device: Triton kernels on host memory, run by Triton's interpreter.
 
-It proves kernels where there is no GPU: every access and every promise of alignment is checked (`runtime.triton.
-interpret`). A program costs about a millisecond however many elements it has, so blocks are large; the capabilities
-are those of an sm_90 otherwise, and `WEFTGRAD_INTERPRETER` (as in `block=64,sm=80`) overrides them for tests.
+It tests Triton kernels without a GPU: every memory access and every alignment assumption is checked
+(`runtime.triton.interpret`). A program takes about a millisecond for any number of elements, so blocks are large.
+Otherwise the capabilities are those of an sm_90 GPU; `WEFTGRAD_INTERPRETER` (`block=64,sm=80`) overrides them in tests.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from .protocol import Capabilities, Instance, Step
 
 __all__ = ["InterpreterDriver", "InterpreterEvent", "InterpreterStream", "InterpreterTracer", "check_version"]
 
-_OLDEST, _NEWER = (3, 6), (3, 10)
+_MIN_VERSION, _END_VERSION = (3, 6), (3, 10)
 _ALIGNMENT = 16
 
 
 def check_version(version: str) -> None:
-    """Raise `DriverNotFound` for a Triton that the interpreter is not fitted to; empty means that there is none."""
+    """Raise `DriverNotFound` for a Triton version that is not supported; an empty version means not installed."""
     if not version:
         raise DriverNotFound(
             "the interpreter device needs triton, which is not installed: pip install 'weftgrad[cuda]'"
         )
-    found = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
-    if not _OLDEST <= found < _NEWER:
+    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    if not _MIN_VERSION <= numbers < _END_VERSION:
         raise DriverNotFound(
             f"the interpreter device needs triton >=3.6,<3.10, and {version} is installed: pip install 'weftgrad[cuda]'"
         )
 
 
 class InterpreterEvent:
-    """A point in a stream, passed by the time it exists."""
+    """A point in a stream; all work before it is done."""
 
     def __init__(self, timing: bool = False):
         self.timing = timing
-        self.at: float | None = None
+        self.time: float | None = None
 
     def record(self, stream: InterpreterStream) -> None:
         stream.record_event(self)
@@ -62,14 +62,14 @@ class InterpreterEvent:
         """Nothing is ever queued."""
 
     def elapsed_time(self, end: InterpreterEvent) -> float:
-        """Milliseconds from this event to `end`; both must be timing events that were recorded."""
-        if self.at is None or end.at is None or not (self.timing and end.timing):
+        """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
+        if self.time is None or end.time is None or not (self.timing and end.timing):
             raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
-        return (end.at - self.at) * 1e3
+        return (end.time - self.time) * 1e3
 
 
 class InterpreterStream:
-    """Work that is done when the call returns, with a pool of its own as other devices' streams have."""
+    """A synchronous stream with its own memory pool."""
 
     def __init__(self, driver: InterpreterDriver):
         self.driver = driver
@@ -87,7 +87,7 @@ class InterpreterStream:
 
     def record_event(self, event: InterpreterEvent | None = None) -> InterpreterEvent:
         event = event or InterpreterEvent()
-        event.at = time.perf_counter()
+        event.time = time.perf_counter()
         return event
 
     def wait_event(self, event: InterpreterEvent) -> None:
@@ -98,7 +98,7 @@ class InterpreterStream:
 
 
 class InterpreterDriver(HostDriver):
-    """The `interpreter` device. `overrides` are capabilities to claim (see `overrides.override`)."""
+    """The `interpreter` device. overrides: capabilities to replace (see `overrides.override`)."""
 
     target = "triton"
 
@@ -120,7 +120,7 @@ class InterpreterDriver(HostDriver):
     # memory
 
     def retire(self, owner: Any, buffer: Any) -> None:
-        """Foreign memory may go: no work is pending."""
+        """Do nothing: no work is pending."""
 
     def wait_for(self, storage: Storage) -> None:
         """Nothing is ever queued."""
@@ -139,19 +139,19 @@ class InterpreterDriver(HostDriver):
     # launching
 
     def build(self, planned: Sequence[Step | Instance]) -> int:
-        """Read the kernels' texts; how many there were."""
-        for each in planned:
-            _kernel(each.instance if isinstance(each, Step) else each)
+        """Parse and define the kernels. Return their number."""
+        for item in planned:
+            _kernel(item.instance if isinstance(item, Step) else item)
         return len(planned)
 
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
-        """A function `run(tensors, scalars, stream)` that runs `steps` in order, and returns when they are done."""
+        """Return a function `run(tensors, scalars, stream)` that runs `steps` in order before it returns."""
         runs = [self._prepare(step) for step in steps]
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: InterpreterStream) -> None:
-            everything = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
-            for each in runs:
-                each(everything, scalars)
+            operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
+            for launch in runs:
+                launch(operands, scalars)
 
         return run
 
@@ -159,19 +159,19 @@ class InterpreterDriver(HostDriver):
         from ..triton.interpret import launch
 
         kernel = _kernel(step.instance)
-        found = {aligned: signature(step, aligned) for aligned in (False, True)}
-        types = found[True].types
-        fixed = [value for value in step.geometry if value != ()]
+        signatures = {aligned: signature(step, aligned) for aligned in (False, True)}
+        types = signatures[True].types
+        geometry = [value for value in step.geometry if value != ()]
         integers = len(step.integers)
         declared = [name for name, type in types.items() if type != "constexpr"]
 
         def run(tensors: list[Any], scalars: Sequence[Any]) -> None:
             regions = [_region(tensors[i]) for i in step.buffers]
             numbers = tuple(fit(step, scalars))
-            values = iter([*regions, *fixed])
-            given = {"integers": numbers[:integers], "numbers": numbers[integers:]}
-            arguments = [given[name] if name in given else next(values) for name in declared]
-            reach = [_region(t) for t in tensors[len(step.buffers) :]] if step.reaches else ()
+            values = iter([*regions, *geometry])
+            packed = {"integers": numbers[:integers], "numbers": numbers[integers:]}
+            arguments = [packed[name] if name in packed else next(values) for name in declared]
+            reachable = [_region(t) for t in tensors[len(step.buffers) :]] if step.reaches else ()
             aligned = all(region.address % _ALIGNMENT == 0 for region in regions)
             begin = time.perf_counter_ns()
             launch(
@@ -179,9 +179,9 @@ class InterpreterDriver(HostDriver):
                 step.global_size,
                 types,
                 arguments,
-                constants=found[aligned].constants,
-                divisible=found[aligned].divisible,
-                reach=reach,
+                constants=signatures[aligned].constants,
+                divisible=signatures[aligned].divisible,
+                reachable=reachable,
                 name=step.instance.name,
             )
             self.counter.value += 1
@@ -194,7 +194,7 @@ class InterpreterDriver(HostDriver):
 
 
 class InterpreterTracer:
-    """Notes launches by the host's clock (`runtime.tracing`)."""
+    """Records launches by the host's clock (`runtime.tracing`)."""
 
     launches: ClassVar[list[Launch] | None] = None
 
@@ -213,7 +213,7 @@ def _kernel(instance: Instance) -> Any:
 
 
 def _region(tensor: Any) -> Any:
-    """A tensor's memory: from its first element to the last, not all of the storage that it may be part of."""
+    """Return a tensor's memory, from its lowest to its highest element; the storage may be larger."""
     from ..triton.interpret import Region
 
     storage = tensor.storage
@@ -224,6 +224,6 @@ def _region(tensor: Any) -> Any:
     if not layout.numel:
         return Region("", address, address, address)
     size = layout.dtype.itemsize
-    reach = [(n - 1) * s * size for n, s in zip(layout.shape, layout.strides, strict=True)]
-    low = address + sum(r for r in reach if r < 0)
-    return Region("", address, low, address + sum(r for r in reach if r > 0) + size)
+    spans = [(n - 1) * s * size for n, s in zip(layout.shape, layout.strides, strict=True)]
+    low = address + sum(r for r in spans if r < 0)
+    return Region("", address, low, address + sum(r for r in spans if r > 0) + size)

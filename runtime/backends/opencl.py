@@ -1,7 +1,7 @@
-"""The OpenCL backend: any platform (`opencl_devices` lists what is there, `opencl_compiler` builds kernels).
+"""The OpenCL backend, for any platform (`opencl_devices` lists devices, `opencl_compiler` builds kernels).
 
-Kernels are launched with three kinds of argument: buffers, the geometry struct, and a packed struct of offsets and
-numbers (`Dynamic`). A kernel object's arguments are state, so every thread prepares kernel objects of its own.
+Kernels have three kinds of arguments: buffers, the geometry struct, and a packed struct of offsets and numbers
+(`Dynamic`). A kernel object holds its arguments, so every thread uses its own kernel objects.
 """
 
 from __future__ import annotations
@@ -31,47 +31,47 @@ __all__ = [
     "devices", "identity_of",
 ]  # fmt: skip
 
-# How every kernel is queued, and the properties of streams' queues: looked up at each use, because a profiler puts
-# others in their place while it lasts (`opencl_tracing`).
+# The function that enqueues kernels, and the properties of streams' queues. Looked up at each use, because a profiler
+# replaces them while it is active (`opencl_tracing`).
 enqueue: Callable[..., Any] = cl.enqueue_nd_range_kernel
 queue_flags = 0
-native.use(cl._cl.__file__)
+native.set_opencl_library(cl._cl.__file__)
 
 
-def address(queue: Any) -> int:
-    """Of a queue, for launches from C; 0 if there is none, or all go through `enqueue`: somebody put another there."""
+def native_queue_address(queue: Any) -> int:
+    """Return a queue's address for launches from C; 0 without a queue, or if a profiler has replaced `enqueue`."""
     return int(queue.int_ptr) if queue is not None and enqueue is cl.enqueue_nd_range_kernel else 0
 
 
 class OpenCLEvent:
-    """A point in a stream. Timing events need a queue that profiles: `record` switches the stream to one."""
+    """A point in a stream. Timing events need a profiling queue: `record` switches the stream to one."""
 
     def __init__(self, driver: OpenCLDriver, timing: bool = False):
         self.driver = driver
         self.timing = timing
-        self.mark: Any = None
+        self.marker: Any = None
 
     def record(self, stream: OpenCLStream) -> None:
         stream.record_event(self)
 
     def query(self) -> bool:
-        return self.mark is None or self.mark.command_execution_status == 0
+        return self.marker is None or self.marker.command_execution_status == 0
 
     def synchronize(self) -> None:
-        if self.mark is not None:
-            self.mark.wait()
+        if self.marker is not None:
+            self.marker.wait()
 
     def elapsed_time(self, end: OpenCLEvent) -> float:
-        """Milliseconds from this event to `end`; both must be timing events that were recorded."""
-        if self.mark is None or end.mark is None or not (self.timing and end.timing):
+        """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
+        if self.marker is None or end.marker is None or not (self.timing and end.timing):
             raise LaunchError("elapsed_time needs two recorded events made with enable_timing=True")
         self.synchronize()
         end.synchronize()
-        return float(end.mark.profile.end - self.mark.profile.end) * 1e-6
+        return float(end.marker.profile.end - self.marker.profile.end) * 1e-6
 
 
 class OpenCLStream(QueueStream):
-    """One in-order queue, with a pool whose blocks are reused in its order."""
+    """An in-order queue, with a pool whose blocks are reused in its order."""
 
     __slots__ = ("_profiling", "driver", "queue")
 
@@ -96,36 +96,36 @@ class OpenCLStream(QueueStream):
         event = event or OpenCLEvent(self.driver)
         if event.timing and not self._profiling:
             self.profile()
-        event.mark = cl.enqueue_marker(self.queue)
+        event.marker = cl.enqueue_marker(self.queue)
         self.queue.flush()
         return event
 
     def wait_event(self, event: OpenCLEvent) -> None:
-        if event.mark is not None:
-            cl.enqueue_barrier(self.queue, wait_for=[event.mark])
+        if event.marker is not None:
+            cl.enqueue_barrier(self.queue, wait_for=[event.marker])
 
     def wait_stream(self, other: OpenCLStream) -> None:
         self.wait_event(other.record_event())
 
     def profile(self) -> None:
-        """Turn into a queue that keeps times; costs about 3 us a launch from then on."""
+        """Switch to a profiling queue; this costs about 3 us per launch from then on."""
         self._profiling = True
         self.renew()
 
     def renew(self) -> None:
-        """Change to a queue of the properties that are wanted now, when what was queued is done."""
+        """Wait for all work, and switch to a queue with the current `queue_flags`."""
         self.queue.finish()
         self._open()
 
     def _open(self) -> None:
         flags = cl.command_queue_properties.PROFILING_ENABLE if self._profiling else queue_flags
         self.queue = cl.CommandQueue(self.driver.context, self.driver.handle, properties=flags)
-        self.deep = address(self.queue)
+        self.queue_address = native_queue_address(self.queue)
 
 
 @cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """glibc's function that returns the heap's free pages to the system; None with other C libraries."""
+    """Return glibc's function that returns the heap's free pages to the system, or None with other C libraries."""
     try:
         return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
     except (AttributeError, OSError, TypeError):  # TypeError: on Windows
@@ -133,7 +133,7 @@ def _malloc_trim() -> Callable[[int], int] | None:
 
 
 class DeviceMemory:
-    """What the pools of an OpenCL device draw segments from."""
+    """The source of segments for the pools of an OpenCL device."""
 
     def __init__(self, driver: OpenCLDriver):
         self._driver = driver
@@ -149,10 +149,10 @@ class DeviceMemory:
         handle.release()
 
     def trim(self) -> None:
-        """Have released memory leave the process, where a CPU's driver took it from glibc's heap.
+        """Return released memory to the system, if a CPU driver allocated it from glibc's heap.
 
-        PoCL calls posix_memalign. Once blocks of up to 32 MiB were freed, glibc serves later ones of that size from its
-        heap and keeps them: a program of eight sizes held 190 MiB with nothing reserved.
+        PoCL calls posix_memalign. Once blocks of up to 32 MiB have been freed, glibc serves such blocks from its heap
+        and keeps them: a program with eight sizes held 190 MiB although nothing was reserved.
         """
         if self._is_cpu and (trim := _malloc_trim()) is not None:
             trim(0)
@@ -164,21 +164,21 @@ class DeviceMemory:
 class OpenCLDriver:
     """An opened OpenCL device: context, compiler, default stream, memory.
 
-    For tests, `info` is the device to run on whatever the index is, and `overrides` are capabilities to claim (see
-    `override`): schedules for devices that are not there run on one that is.
+    For tests, `info` replaces the device of the index, and `overrides` replace capabilities (see `override`), so that
+    schedules for other devices run on this one.
     """
 
     target = "opencl"
 
     def __init__(self, device: Device, info: DeviceInfo | None = None, overrides: str = ""):
         self.device = device
-        found = devices()
+        infos = devices()
         index = device.index or 0
-        if info is None and index >= len(found):
+        if info is None and index >= len(infos):
             raise UnknownDevice(
-                f"{device} does not exist: OpenCL devices here: {len(found)}, numbered from 0 (see weftgrad devices)"
+                f"{device} does not exist: OpenCL devices here: {len(infos)}, numbered from 0 (see weftgrad devices)"
             )
-        self.info = info or found[index]
+        self.info = info or infos[index]
         self.handle = self.info.handle
         self.name = self.info.name
         self.identity = identity_of(self.info)
@@ -210,13 +210,13 @@ class OpenCLDriver:
         return Storage(self.device, nbytes, block, pool, block.segment.handle, block.offset)
 
     def adopt(self, array: np.ndarray[Any, Any]) -> Storage:
-        """A storage with a copy of `array`'s bytes: device memory is not the host's."""
+        """Return a storage with a copy of `array`'s bytes in device memory."""
         storage = self.allocate(array.nbytes, self.default_stream)
         self.write(storage, 0, array, self.default_stream)
         return storage
 
     def retire(self, owner: Any, buffer: Any) -> None:
-        """Keep foreign memory until work that may use it is done. Called when its storage dies."""
+        """Keep foreign memory alive until work that may use it is done. Called when its storage is deleted."""
         self._retired.append((owner, buffer))
 
     def write(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> None:
@@ -224,7 +224,7 @@ class OpenCLDriver:
         cl.enqueue_copy(stream.queue, storage.buffer, array, dst_offset=storage.start + offset, is_blocking=True)
 
     def write_later(self, storage: Storage, offset: int, array: np.ndarray[Any, Any], stream: OpenCLStream) -> Any:
-        """As `write`, without waiting for what was queued before: the event after which `array` may change."""
+        """Queue a write without waiting, and return the event after which `array` may change."""
         check_fork()
         target, start = storage.buffer, storage.start + offset
         return cl.enqueue_copy(stream.queue, target, array, dst_offset=start, is_blocking=False)
@@ -234,7 +234,7 @@ class OpenCLDriver:
         cl.enqueue_copy(stream.queue, array, storage.buffer, src_offset=storage.start + offset, is_blocking=True)
 
     def read_later(self, tensors: Sequence[Any], stream: OpenCLStream) -> tuple[list[Any], OpenCLEvent]:
-        """Queue copies of 0-d tensors to the host: where their values will be, and the event that tells when."""
+        """Queue copies of 0-d tensors to the host. Return the arrays, and the event after which they are filled."""
         check_fork()
         arrays = [np.empty((), t.meta.dtype.numpy) for t in tensors]
         for tensor, array in zip(tensors, arrays, strict=True):
@@ -261,28 +261,28 @@ class OpenCLDriver:
     # launching
 
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
-        """A function `run(tensors, scalars, stream)` for this thread, that enqueues `steps` in order."""
+        """Return a function `run(tensors, scalars, stream)` for this thread that enqueues `steps` in order."""
         check_fork()
         runs = [self.prepare(step) for step in steps]
         if len(runs) == 1 and not scratch:
             return runs[0]
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: OpenCLStream) -> None:
-            extra = [Scratch(self.allocate(n, stream)) for n in scratch]
-            everything = [*tensors, *extra]
-            for each in runs:
-                each(everything, scalars, stream)
+            scratch_operands = [Scratch(self.allocate(n, stream)) for n in scratch]
+            operands = [*tensors, *scratch_operands]
+            for launch in runs:
+                launch(operands, scalars, stream)
 
         return run
 
     def prepare(self, step: Step) -> Callable[..., None]:
         kernel = self.compiler.kernel(step.instance)
-        arguments = bind(kernel, step)
+        set_arguments = bind(kernel, step)
         size, local = step.global_size, step.local_size
         name = step.instance.name
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: OpenCLStream) -> None:
-            arguments(tensors, scalars)
+            set_arguments(tensors, scalars)
             try:
                 enqueue(stream.queue, kernel, size, local)
             except cl.Error as error:

@@ -1,4 +1,4 @@
-"""OpenCL's devices and what they can do. The only file that imports pyopencl; others take `cl` from here."""
+"""OpenCL devices and their capabilities. The only file that imports pyopencl; other files import `cl` from here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import pocl, processor
 from .overrides import override
 from .protocol import Capabilities
 
-# PoCL reads these when its platform is first loaded: the device with a worker a core, and workers that stay there.
+# PoCL reads these when its platform is loaded: use the device with one worker thread per core, pinned to its core.
 os.environ.setdefault("POCL_DEVICES", "pthread")
 os.environ.setdefault("POCL_AFFINITY", "1")
 pocl.private_cache()
@@ -33,7 +33,7 @@ _forked = False
 def _after_fork() -> None:
     global _forked
     _forked = True
-    state().plans = {}  # what was planned would launch; planning anew asks `check_fork`
+    state().plans = {}  # cached plans would launch; planning again calls `check_fork`
 
 
 if hasattr(os, "register_at_fork"):
@@ -41,7 +41,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def check_fork() -> None:
-    """OpenCL drivers do not survive a fork: PoCL hangs at the first call. Say so instead."""
+    """Raise `ForkError` in a forked child: OpenCL drivers do not survive a fork, PoCL hangs at the first call."""
     if _forked:
         raise ForkError(
             "this process was forked after an OpenCL device was opened, and OpenCL does not work in such a child; "
@@ -51,7 +51,7 @@ def check_fork() -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """One OpenCL device as listed."""
+    """One OpenCL device. handle: pyopencl's device object."""
 
     handle: Any
     platform: str
@@ -61,7 +61,7 @@ class DeviceInfo:
 
 @cache
 def devices() -> tuple[DeviceInfo, ...]:
-    """All OpenCL devices, GPUs first. Raises `DriverNotFound` where there is no platform at all."""
+    """List all OpenCL devices, GPUs first. Raise `DriverNotFound` without a platform or a device."""
     check_fork()
     try:
         platforms = cl.get_platforms()
@@ -69,37 +69,39 @@ def devices() -> tuple[DeviceInfo, ...]:
         raise DriverNotFound(
             f"no OpenCL platform is installed ({error}): pip install pocl-binary-distribution for one on the CPU"
         ) from error
-    found = []
+    infos = []
     for platform in platforms:
         try:
-            members = platform.get_devices()
+            handles = platform.get_devices()
         except cl.Error:
             continue
-        for handle in members:
+        for handle in handles:
             if "Portable" in platform.name:
                 pocl.correct_processor(handle)
-            found.append(DeviceInfo(handle, platform.name, handle.name.strip(), bool(handle.type & cl.device_type.GPU)))
-    if not found:
+            infos.append(DeviceInfo(handle, platform.name, handle.name.strip(), bool(handle.type & cl.device_type.GPU)))
+    if not infos:
         raise DriverNotFound("OpenCL platforms are installed, none has a device: pip install pocl-binary-distribution")
-    return tuple(sorted(found, key=lambda info: not info.is_gpu))
+    return tuple(sorted(infos, key=lambda info: not info.is_gpu))
 
 
 def identity_of(info: DeviceInfo) -> str:
-    """Platform, device and driver with their versions: what timings hold for."""
+    """Return the platform, device and driver with their versions: the key of stored timings."""
     platform, handle = info.handle.platform, info.handle
     parts = (platform.name, platform.version, handle.name, handle.driver_version)
     return ", ".join(" ".join(part.split()) for part in parts)
 
 
 def capabilities_of(info: DeviceInfo) -> Capabilities:
-    """What schedules are chosen by, from what the driver says; `WEFTGRAD_CAPABILITIES` overrides fields for tests,
-    as in `style=gpu,fp64=0,max_group=64,local_memory=16384`."""
+    """Return a device's capabilities, as its driver reports them.
+
+    `WEFTGRAD_CAPABILITIES` overrides fields for tests, as in `style=gpu,fp64=0,max_group=64,local_memory=16384`.
+    """
     handle, extensions, is_pocl = info.handle, info.handle.extensions.split(), "Portable" in info.platform
     instructions = processor.best_instruction_set()
     if instructions == "avx512" and is_pocl and not processor.llvm_knows_avx512(handle.version):
         instructions = "avx2"
     lanes, registers = processor.vectors(instructions)
-    found = Capabilities(
+    caps = Capabilities(
         style="gpu" if info.is_gpu else "cpu",
         cores=handle.max_compute_units,
         lanes=4 if info.is_gpu else lanes,
@@ -110,7 +112,7 @@ def capabilities_of(info: DeviceInfo) -> Capabilities:
         builtins=not is_pocl,
         memory=handle.global_mem_size,
         stream=processor.stream_threshold(), stream_rows=processor.stream_rows_threshold(),
-        ahead=info.is_gpu or not processor.from_amd(),
+        ahead=info.is_gpu or not processor.is_amd(),
         registers=registers,
     )
-    return override(found, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
+    return override(caps, os.environ.get("WEFTGRAD_CAPABILITIES", ""))

@@ -1,4 +1,4 @@
-"""Times of kernels on OpenCL devices: streams are given queues that profile while this lasts."""
+"""Trace kernel times on OpenCL devices: streams get profiling queues while the tracer is active."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from ..tracing import Launch, drivers, now
 from . import opencl
 
-__all__ = ["OpenCLTracer", "meeting"]
+__all__ = ["OpenCLTracer", "common_midpoint"]
 
 cl = opencl.cl
-_PENDING = 4096  # launches after which times are asked for, so that events do not pile up
-_TRIES = 12
+_MAX_PENDING = 4096  # launches after which times are read, to limit the number of events
+_CLOCK_SAMPLES = 12
 
 
-def meeting(ranges: list[tuple[int, int]]) -> int:
-    """The middle of what all ranges have in common; if clocks moved and there is nothing, of the shortest range."""
+def common_midpoint(ranges: list[tuple[int, int]]) -> int:
+    """Return the middle of the intersection of all ranges; if it is empty (clocks drifted), of the shortest range."""
     low, high = max(a for a, _ in ranges), min(b for _, b in ranges)
     if low > high:
         low, high = min(ranges, key=lambda r: r[1] - r[0])
@@ -25,41 +25,41 @@ def meeting(ranges: list[tuple[int, int]]) -> int:
 
 
 class _Clock:
-    """A device's clock beside the host's: (device's time, host's time by it), each time it was looked at."""
+    """Maps a device's clock to the host's. points: (device time, host time - device time) of each sample, in ns."""
 
     def __init__(self) -> None:
         self.points: list[tuple[int, int]] = []
 
-    def look(self, context: Any, handle: Any) -> None:
-        """Markers that are waited for ended between two looks at the host's clock."""
+    def sample(self, context: Any, handle: Any) -> None:
+        """Measure the clocks' offset by markers, each of which ends between two readings of the host's clock."""
         queue = cl.CommandQueue(context, handle, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        ranges, device = [], 0
-        for _ in range(_TRIES):
-            before = now()
-            mark = cl.enqueue_marker(queue)
+        ranges, device_time = [], 0
+        for _ in range(_CLOCK_SAMPLES):
+            host_before = now()
+            marker = cl.enqueue_marker(queue)
             queue.finish()
-            after = now()
-            device = mark.profile.end
-            ranges.append((before - device, after - device))
-        self.points.append((device, meeting(ranges)))
+            host_after = now()
+            device_time = marker.profile.end
+            ranges.append((host_before - device_time, host_after - device_time))
+        self.points.append((device_time, common_midpoint(ranges)))
 
     def host(self, device: int) -> int:
-        """The host's time of a time of the device. Between two looks the difference is taken to change evenly."""
+        """Convert a device time to host time, interpolating the offset linearly between the samples."""
         (first, early), (last, late) = self.points[0], self.points[-1]
-        part = (device - first) / (last - first) if last > first else 0.0
-        return device + early + round((late - early) * part)
+        fraction = (device - first) / (last - first) if last > first else 0.0
+        return device + early + round((late - early) * fraction)
 
 
 class OpenCLTracer:
-    """Notes launches on all OpenCL devices of the process."""
+    """Records launches on all OpenCL devices of the process."""
 
     def __init__(self, launches: list[Launch]):
         self.launches = launches
         self._names: dict[Any, str] = {}
-        self._places: dict[Any, tuple[Any, int]] = {}  # by queue: driver, number of the stream
+        self._streams_by_queue: dict[Any, tuple[Any, int]] = {}  # by queue: driver, number of the stream
         self._clocks: dict[Any, _Clock] = {}
-        self._waiting: list[tuple[Launch, Any, Any]] = []  # with their events and drivers
-        self._raw: list[tuple[Launch, Any, int, int]] = []
+        self._pending: list[tuple[Launch, Any, Any]] = []  # with their events and drivers
+        self._device_times: list[tuple[Launch, Any, int, int]] = []
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -67,67 +67,67 @@ class OpenCLTracer:
         opencl.enqueue = self._enqueue
         for driver in self._drivers():
             _renew(driver)
-            self._look(driver)
+            self._sample_clock(driver)
 
     def stop(self) -> None:
         opencl.queue_flags, opencl.enqueue = 0, cl.enqueue_nd_range_kernel
-        found = self._drivers()
+        traced_drivers = self._drivers()
         try:
-            for driver in found:
+            for driver in traced_drivers:
                 driver.synchronize()
-                self._look(driver)
+                self._sample_clock(driver)
             with self._lock:
                 self._resolve()
-            for launch, driver, begin, end in self._raw:
+            for launch, driver, begin, end in self._device_times:
                 clock = self._clocks[driver]
                 launch.begin, launch.end = clock.host(begin), clock.host(end)
         finally:
-            for driver in found:
+            for driver in traced_drivers:
                 _renew(driver)
 
     def _enqueue(self, queue: Any, kernel: Any, size: Any, local: Any) -> Any:
-        """In place of pyopencl's function: the same, with the launch noted."""
+        """Replacement for pyopencl's function that records the launch."""
         begin = now()
         event = cl.enqueue_nd_range_kernel(queue, kernel, size, local)
         end = now()
         name = self._names.get(kernel)
         if name is None:
             name = self._names[kernel] = kernel.function_name.rpartition("_")[0]  # without the instance's digits
-        driver, stream = self._places.get(queue) or self._place(queue)
+        driver, stream = self._streams_by_queue.get(queue) or self._find_stream(queue)
         if driver is not None:
             launch = Launch(name, str(driver.device), stream, threading.get_ident(), begin, end)
             self.launches.append(launch)
             with self._lock:
-                self._waiting.append((launch, event, driver))
-                if len(self._waiting) >= _PENDING:
+                self._pending.append((launch, event, driver))
+                if len(self._pending) >= _MAX_PENDING:
                     self._resolve()
         return event
 
     def _drivers(self) -> list[Any]:
         return [d for d in drivers() if d.target == "opencl" and getattr(d, "context", None) is not None]
 
-    def _place(self, queue: Any) -> tuple[Any, int]:
-        """Whose queue it is. Streams may be new, and devices opened since the start."""
+    def _find_stream(self, queue: Any) -> tuple[Any, int]:
+        """Return a queue's driver and stream number. Streams and devices may be newer than the trace's start."""
         for driver in self._drivers():
             if driver not in self._clocks:
-                self._look(driver)
+                self._sample_clock(driver)
             for number, stream in enumerate(_streams(driver)):
-                self._places[stream.queue] = driver, number
-        return self._places.get(queue, (None, 0))
+                self._streams_by_queue[stream.queue] = driver, number
+        return self._streams_by_queue.get(queue, (None, 0))
 
-    def _look(self, driver: Any) -> None:
-        self._clocks.setdefault(driver, _Clock()).look(driver.context, driver.handle)
+    def _sample_clock(self, driver: Any) -> None:
+        self._clocks.setdefault(driver, _Clock()).sample(driver.context, driver.handle)
 
     def _resolve(self) -> None:
-        """Take the times of what is done; after a wait that is everything."""
-        rest = []
-        for launch, event, driver in self._waiting:
+        """Read the times of the launches that are done; after a wait, of all."""
+        unfinished = []
+        for launch, event, driver in self._pending:
             if event.command_execution_status > 0:
-                rest.append((launch, event, driver))
+                unfinished.append((launch, event, driver))
                 continue
-            with suppress(cl.Error):  # a queue of the time before
-                self._raw.append((launch, driver, event.profile.start, event.profile.end))
-        self._waiting = rest
+            with suppress(cl.Error):  # the queue was created before the trace and does not profile
+                self._device_times.append((launch, driver, event.profile.start, event.profile.end))
+        self._pending = unfinished
 
 
 def _streams(driver: Any) -> list[Any]:

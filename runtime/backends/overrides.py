@@ -1,4 +1,4 @@
-"""Claims about a device that it does not make itself: schedules of devices that are not there run on one that is."""
+"""Override a device's capabilities, so that tests run the schedules of devices that are not available."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .protocol import Capabilities
 __all__ = ["override"]
 
 
-def override(found: Capabilities, text: str) -> Capabilities:
-    """`found` with the fields named in `text` (`field=value,…`) replaced. Raises `ValueError` for what cannot be."""
+def override(caps: Capabilities, text: str) -> Capabilities:
+    """Return `caps` with the fields named in `text` (`field=value,…`) replaced. Raise `ValueError` for a bad value."""
     changes: dict[str, Any] = {}
     for item in filter(None, text.split(",")):
         field, _, value = item.partition("=")
-        kind = type(getattr(found, field))
+        kind = type(getattr(caps, field))
         changes[field] = value not in ("0", "False") if kind is bool else kind(value)
     if changes.get("registers", 16) not in (16, 32):
         raise ValueError(f"registers={changes['registers']}: tables of tiles are for 16 and for 32")
-    return replace(found, **changes)
+    return replace(caps, **changes)

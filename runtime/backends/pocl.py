@@ -1,12 +1,11 @@
-"""What PoCL needs before it compiles: a folder of this process's own for its files, and a processor that it knows.
+"""Workarounds for PoCL: a private cache folder, and a processor name that its LLVM accepts.
 
-PoCL keeps compiled kernels in a cache of its own and loads what it finds there unchecked: shared objects that were cut
-short end the process, and emptied files make every later build fail. The project has a checked cache (`runtime.cache`),
-so PoCL gets a temporary folder.
+PoCL loads compiled kernels from its own cache unchecked: a truncated shared object ends the process, and an empty file
+makes every later build fail. This project has a checked cache (`runtime.cache`), so PoCL gets a temporary folder.
 
-PoCL 3.0 (2022) asks LLVM 14 for the processor's name. For one that LLVM does not know the answer is `generic`, which
-clang then refuses for x86-64, and nothing compiles. `correct_processor` puts the name of the processor's instruction
-set level in its place, in PoCL's own record of the device.
+PoCL 3.0 (2022) asks LLVM 14 for the processor's name. For a newer processor LLVM answers `generic`, which clang refuses
+for x86-64, and nothing compiles. `correct_processor` replaces this name by an instruction set level, such as
+`x86-64-v3`, in PoCL's own record of the device.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from . import processor
 __all__ = ["correct_processor", "private_cache"]
 
 _UNKNOWN = b"generic\0"
-_RECORD_WORDS = 300  # of `struct _cl_device_id`, in which the pointer to the name lies (at byte 640 in PoCL 3.0)
+_RECORD_WORDS = 300  # words of `struct _cl_device_id` to search for the name's pointer (at byte 640 in PoCL 3.0)
 _NAMES = {"avx512": b"x86-64-v4", "avx2": b"x86-64-v3", "sse": b"x86-64-v2"}
-_replaced: list[Any] = []  # names that PoCL points at
+_name_buffers: list[Any] = []  # keeps the names alive that PoCL points to
 
 
 def private_cache() -> None:
@@ -45,7 +44,7 @@ def private_cache() -> None:
 def _remove(folder: str, process: int) -> None:
     if os.getpid() != process:
         return
-    for device in known_devices():  # PoCL links a kernel when it first runs, in this folder, and aborts if it is gone
+    for device in known_devices():  # PoCL links a kernel at its first run, in this folder, and aborts if it is missing
         if device.type == "opencl" and device._driver is not None:
             with suppress(Exception):
                 device._driver.synchronize()
@@ -54,9 +53,13 @@ def _remove(folder: str, process: int) -> None:
 
 
 def correct_processor(device: Any) -> bool:
-    """Name the processor's instruction set level to a PoCL device that takes the processor for `generic`.
+    """Replace the processor name `generic` of a PoCL device by the processor's instruction set level.
 
-    Returns whether anything was changed. `device` is pyopencl's.
+    Args:
+        device: pyopencl's device.
+
+    Returns:
+        Whether the name was replaced.
     """
     instructions = processor.best_instruction_set()
     if not device.version.endswith("-generic") or instructions not in _NAMES:
@@ -65,7 +68,7 @@ def correct_processor(device: Any) -> bool:
 
 
 def replace_name(device: Any, old: bytes, new: bytes) -> bool:
-    """Point the word of a PoCL device's record that points at the text `old` at `new`; whether there was one."""
+    """Redirect the pointer to the text `old` in a PoCL device's record to `new`. Return whether there was one."""
     words = (ctypes.c_uint64 * _RECORD_WORDS).from_address(device.int_ptr)
     try:
         memory = os.open("/proc/self/mem", os.O_RDONLY)
@@ -77,11 +80,11 @@ def replace_name(device: Any, old: bytes, new: bytes) -> bool:
                 continue
             try:
                 text = os.pread(memory, len(old), word)
-            except OSError:  # no pointer
+            except OSError:  # not a valid address
                 continue
             if text == old:
                 name = ctypes.create_string_buffer(new)
-                _replaced.append(name)
+                _name_buffers.append(name)
                 words[i] = ctypes.addressof(name)
                 return True
     finally:

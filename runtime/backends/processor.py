@@ -1,4 +1,4 @@
-"""What the host's processor is: its cores, its caches, and what follows from them for the kernels that run on it."""
+"""The host's processor: its cores, features and caches, and the thresholds for kernels that follow from them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,32 @@ from pathlib import Path
 from .. import control_groups, native
 
 __all__ = [
-    "best_instruction_set", "cores", "features", "from_amd", "has_avx512", "instruction_set", "last_level_cache",
-    "llvm_knows_avx512", "model_name", "stream_rows_threshold", "stream_threshold", "vectors",
+    "best_instruction_set",
+    "cores",
+    "features",
+    "has_avx512",
+    "instruction_set",
+    "is_amd",
+    "last_level_cache",
+    "llvm_knows_avx512",
+    "model_name",
+    "stream_rows_threshold",
+    "stream_threshold",
+    "vectors",
 ]  # fmt: skip
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _PROCESSORS = Path("/proc/cpuinfo")
-# What LLVM's levels x86-64-v4, v3 and v2 stand for, by the names that /proc/cpuinfo has for the features.
+# The features of LLVM's levels x86-64-v4 and v3, by their names in /proc/cpuinfo.
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _AVX2 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
-# Processors that have these, by LLVM's names for them, with which PoCL ends what it says of its version.
-_KNOWN = re.compile(r"-(skylake-avx512|(cascade|cooper|cannon|ice|tiger|rocket)lake|\w+rapids|znver[4-9])\b")
+# LLVM's names of processors with AVX-512. PoCL's device version ends in the processor's name.
+_AVX512_NAMES = re.compile(r"-(skylake-avx512|(cascade|cooper|cannon|ice|tiger|rocket)lake|\w+rapids|znver[4-9])\b")
 _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
 def cores() -> int:
-    """Return how many cores this process may use: by its affinity, and by its control groups' share of time."""
+    """Return the number of cores that this process may use, by its affinity and its control group's CPU quota."""
     by_affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota()
     return by_affinity if quota is None else max(1, min(by_affinity, math.ceil(quota)))
@@ -40,44 +50,44 @@ def _quota() -> float | None:
 
 
 @cache
-def _described() -> dict[str, str]:
-    """What the system says of the host's first processor, empty where it says nothing."""
-    found: dict[str, str] = {}
+def _cpu_info() -> dict[str, str]:
+    """Return the fields of /proc/cpuinfo for the first processor, or nothing if the file cannot be read."""
+    fields: dict[str, str] = {}
     with suppress(OSError), _PROCESSORS.open(encoding="ascii", errors="replace") as lines:
         for line in lines:
             field, _, value = line.partition(":")
             if not field.strip():
-                break  # the next one's follow
-            found[field.strip()] = value.strip()
-    return found
+                break  # the next processor follows
+            fields[field.strip()] = value.strip()
+    return fields
 
 
 def features() -> frozenset[str]:
-    """Return the processor's features by their names in /proc/cpuinfo; where that cannot be read, what C asks it."""
-    flags = _described().get("flags")
+    """Return the processor's features by their names in /proc/cpuinfo, or from the C extension without that file."""
+    flags = _cpu_info().get("flags")
     return frozenset(flags.split()) if flags is not None else frozenset(native.processor_features())
 
 
 def model_name() -> str:
     """Return the processor's name as the system gives it, or its architecture."""
-    return _described().get("model name") or platform.processor() or platform.machine()
+    return _cpu_info().get("model name") or platform.processor() or platform.machine()
 
 
 def has_avx512() -> bool:
-    """Return whether the host's processor has AVX-512 as servers have had it since 2017 (x86-64-v4)."""
+    """Return whether the host's processor has the AVX-512 features of x86-64-v4 (servers since 2017)."""
     return features() >= _AVX512
 
 
 @cache
 def best_instruction_set() -> str:
-    """Return the most that kernels can use here: `avx512`, `avx2`, `sse` or, on ARM, `neon`."""
+    """Return the best instruction set for kernels here: `avx512`, `avx2`, `sse` or, on ARM, `neon`."""
     if platform.machine() in ("aarch64", "arm64", "ARM64"):
         return "neon"
     return "avx512" if has_avx512() else "avx2" if features() >= _AVX2 else "sse"
 
 
 def instruction_set(lanes: int) -> str:
-    """Return the instructions for vectors of that many 32-bit elements, never more than the processor has."""
+    """Return the instruction set for vectors of `lanes` 32-bit elements, at most the best one of the processor."""
     best = best_instruction_set()
     if best == "neon":
         return best
@@ -85,65 +95,67 @@ def instruction_set(lanes: int) -> str:
     return ranks[min(ranks.index(best), 2 if lanes >= 16 else 1 if lanes >= 8 else 0)]
 
 
-def from_amd() -> bool:
-    """Whether AMD made the host's processor.
+def is_amd() -> bool:
+    """Return whether the host's processor is from AMD.
 
-    Its caches fill themselves ahead of what is read: elementwise kernels that ask for lines ahead were slower on a Zen
-    4, negations by 1.15 in its caches and by 1.3 to 1.7 beyond, sums by 1.05, and none was faster. A Cascade Lake Xeon
-    needs that. (Asking ahead makes no difference to a Zen 4 in matrix products, nor clearly in kernels over rows.)
+    Elementwise kernels do not use software prefetch on AMD, because its hardware prefetchers suffice. Measured on a
+    Zen 4, prefetch slows negations down by 1.15 in the caches and by 1.3 to 1.7 beyond, sums by 1.05, and speeds up
+    none. A Cascade Lake Xeon does need prefetch. In matrix products and kernels over rows, prefetch makes no clear
+    difference on a Zen 4.
     """
-    return _described().get("vendor_id") == "AuthenticAMD"
+    return _cpu_info().get("vendor_id") == "AuthenticAMD"
 
 
 def vectors(instructions: str) -> tuple[int, int]:
-    """Return how many 32-bit elements a vector has, and how many vectors the processor's registers hold."""
+    """Return the number of 32-bit elements in a vector, and the number of vector registers."""
     return {"avx512": (16, 32), "avx2": (8, 16), "sse": (4, 16), "neon": (4, 32)}[instructions]
 
 
 def llvm_knows_avx512(version: str) -> bool:
-    """Return whether a PoCL of this device version compiles for AVX-512, on a processor that has it.
+    """Return whether PoCL, with this device version, compiles for AVX-512 on a processor that has it.
 
-    For a processor that its LLVM is too old for, PoCL compiles as for an older one: a Zen 4 is a znver3 to LLVM 14,
-    which has AVX2 only.
+    If its LLVM does not know the processor, PoCL compiles for an older one: LLVM 14 treats a Zen 4 as znver3, which has
+    AVX2 only.
     """
-    return bool(_KNOWN.search(version))
+    return bool(_AVX512_NAMES.search(version))
 
 
 @cache
 def last_level_cache() -> int:
-    """Bytes of the host's largest cache; 32 MiB where it does not say."""
-    found = [32 << 20]
+    """Return the size of the host's largest cache in bytes; 32 MiB if it is unknown."""
+    sizes = [32 << 20]
     for path in _CACHES.glob("index*/size"):
-        with suppress(OSError):  # of a system that does not let it be read
+        with suppress(OSError):  # a system that forbids reading it
             text = path.read_text(encoding="ascii").strip()
-            found.append(int(text[:-1]) << _UNITS.get(text[-1:], 0) if text[:-1].isdigit() else 0)
-    return max(found)
+            sizes.append(int(text[:-1]) << _UNITS.get(text[-1:], 0) if text[:-1].isdigit() else 0)
+    return max(sizes)
 
 
 def stream_threshold() -> int:
-    """Bytes of a result from which stores had better bypass the caches (non-temporal stores).
+    """Return the size of a result in bytes from which kernels use non-temporal stores, which bypass the caches.
 
-    They save reading each line before it is written, but two cores of a Cascade Lake Xeon (a cache of 36 MiB) are
-    slower with them: results of 8 to 32 MiB by 1.1 to 1.9, where the next op reads them by 1.2 to 1.7, and by 1.05 to
-    1.1 at 128 MiB still; sums of two operands alone gain, 1.05 from 24 MiB. On a Xeon that shares 480 MiB, of whose
-    cache a program's part is small and far away, they won from 8 MiB. So they wait until nothing could be left in the
-    cache, unless it is one of those.
+    Non-temporal stores save reading each cache line before it is written, but the next op then reads from memory.
 
-    Two cores of a Zen 4 (a cache of 32 MiB) are faster with them from half of the cache: elementwise ops, by 1.3 to 1.8
-    from 16 MiB, and in pairs, where the second reads what the first stored, by 0.9 to 2.0 at 16 MiB and 1.2 to 1.6 at
-    32 MiB. At 4 and 8 MiB they are slower there, too, by up to 3.
+    Cascade Lake Xeon, two cores, 36 MiB cache: non-temporal stores are slower, by 1.1 to 1.9 for results of 8 to
+    32 MiB, by 1.2 to 1.7 if the next op reads the result, and still by 1.05 to 1.1 at 128 MiB. Only sums of two
+    operands gain, 1.05 from 24 MiB. Hence the threshold is 4 times the cache, when nothing of the result would remain.
+
+    Xeon with a shared cache of 480 MiB, of which a program has a small and distant part: faster from 8 MiB.
+
+    Zen 4, two cores, 32 MiB cache: faster from half of the cache. Elementwise ops gain 1.3 to 1.8 from 16 MiB. Pairs of
+    ops, where the second reads the first one's result, gain 0.9 to 2.0 at 16 MiB and 1.2 to 1.6 at 32 MiB. At 4 and
+    8 MiB they are slower by up to 3.
     """
     largest = last_level_cache()
-    if from_amd():
+    if is_amd():
         return largest // 2
     return 8 << 20 if largest >= 128 << 20 else 4 * largest
 
 
 def stream_rows_threshold() -> int:
-    """The same of kernels that go over whole rows before they store any, as softmax does.
+    """Return the same threshold for kernels that read a whole row before they store it, such as softmax.
 
-    Between the stores of two rows lie sweeps that only read, so that the caches take the stores along, until the result
-    is past what they hold; but for a Zen 4, where softmax gained 1.2 at 16 MiB and 1.35 at 64 MiB, layer norm 1.4 and
-    1.7.
+    Between the stores of two rows such a kernel only reads, so the caches absorb the stores until the result exceeds
+    them. A Zen 4 is the exception: there, softmax gained 1.2 at 16 MiB and 1.35 at 64 MiB, layer norm 1.4 and 1.7.
     """
-    return stream_threshold() * (1 if from_amd() else 4)
+    return stream_threshold() * (1 if is_amd() else 4)

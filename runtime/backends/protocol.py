@@ -1,13 +1,13 @@
-"""What a backend owes the runtime. One file implements it; nothing above this line knows a driver.
+"""The interface between backends and the rest of the runtime, which knows no driver beyond it.
 
     Driver       an opened device: its capabilities, memory, streams, and launchers for planned steps
-    Stream       an order of work on that device
-    Event        a point in that order
-    Capabilities what schedules are chosen by
-    Step         one kernel launch as a kind planned it: pure data, no driver objects
+    Stream       an in-order queue of work on that device
+    Event        a point in a stream
+    Capabilities the device properties by which schedules are chosen
+    Step         one kernel launch as a kind planned it: plain data, no driver objects
 
-A kind's planner (`runtime/kinds/`) turns layouts into `Step`s; the driver turns a list of steps into a function
-`run(tensors, scalars)` for the calling thread, which sets arguments and enqueues. That function is the hot path.
+A kind's planner (`runtime/kinds/`) turns layouts into `Step`s. The driver turns a list of steps into a function
+`run(tensors, scalars, stream)` for the calling thread, which sets arguments and enqueues: the hot path.
 """
 
 from __future__ import annotations
@@ -28,16 +28,23 @@ __all__ = ["Capabilities", "Driver", "Event", "Instance", "Slot", "Step", "Strea
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What schedules depend on. `lanes` is how many 32-bit elements a vector of this device holds.
+    """The device properties on which schedules depend.
 
-    `style` is `cpu` (explicit vectors, one work-item a run of elements, no local memory), `gpu` (one work-item an
-    element, work-group trees) or `triton` (a program a block). `builtins`: the compiler inlines OpenCL's math
-    functions. `optimize`: whether kernels are optimised; without it they are built in half of the time or less, which
-    is what tests of other devices' schedules want. `stream`, `stream_rows`: bytes of a result from which a CPU's stores
-    bypass caches, and those of softmax and its kind. `ahead`: whether elementwise kernels on CPUs ask for operands
-    before they read them. `registers`: vectors of `lanes` elements that a CPU's registers hold, 32 or 16.
-    For Triton: `sm` is the architecture (90), `cores` the multiprocessors, `local_memory` the shared memory that a
-    block may have, `block` the elements that a program of an elementwise kernel takes.
+    style: `cpu` (explicit vectors, one work-item per run of elements, no local memory), `gpu` (one work-item per
+        element, tree reductions in work-groups) or `triton` (one program per block).
+    cores: CPU cores, compute units, or for Triton multiprocessors.
+    lanes: 32-bit elements in a vector.
+    local_memory: bytes of local memory, or for Triton shared memory, per work-group.
+    builtins: the compiler inlines OpenCL's math functions.
+    optimize: kernels are optimised. Without it they build in at most half of the time, for tests of other devices'
+        schedules.
+    memory: bytes of device memory, 0 if unknown.
+    sm: for Triton, the architecture (90).
+    block: for Triton, the elements per program of an elementwise kernel.
+    stream, stream_rows: bytes of a result from which a CPU uses non-temporal stores, in general and for kernels over
+        whole rows such as softmax.
+    ahead: elementwise kernels on CPUs prefetch their inputs.
+    registers: vector registers of a CPU, 32 or 16.
     """
 
     style: str
@@ -69,12 +76,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One kernel of one text with its types fixed: what is compiled, and the key of what was.
+    """One kernel of a source text with its types fixed: the unit of compilation, and the key of compiled kernels.
 
-    text: kernel source, generic in dtype. entry: the kernel in it. element: the compute type in OpenCL C (`float`).
-    lanes: width of the vector type `V`. slots: the buffers in order. defines: macros (name, value); for Triton the
-    kernel's constants. functions: math functions the text calls. name: of the op, for errors.
-    pointers: how many buffers the kernel takes, where that is not one a slot.
+    name: the op, for errors. text: kernel source, generic in dtype. entry: the kernel in it.
+    element: the compute type in OpenCL C (`float`). lanes: width of the vector type `V`. slots: the buffers in order.
+    defines: macros (name, value); for Triton the kernel's constants. functions: math functions that the text calls.
+    pointers: number of buffers, if that is not one per slot.
     """
 
     name: str
@@ -90,14 +97,17 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch. `buffers` are positions among inputs + outputs + scratch; `scalars` among the call's numbers.
+    """One launch.
 
-    geometry: what depends on shapes only: the bytes of a struct, or for Triton one integer or tuple of integers a
-    parameter. global_size: work-items, or for Triton programs.
-    work: by which a CPU device chooses between the calling thread and its workers: elements touched, if one takes a
-    core half a nanosecond, in proportion if not.
-    integers: positions of scalars that are 64-bit integers whatever the compute type is (seeds, offsets, counts).
-    reaches: the kernel follows addresses in a table to tensors that are given behind `buffers`.
+    buffers: positions among inputs + outputs + scratch.
+    geometry: data that depends on shapes only: the bytes of a struct, or for Triton one integer or tuple of integers
+        per parameter.
+    global_size: work-items, or for Triton programs.
+    work: cost estimate by which a CPU device decides whether to use helper threads, in units of half a nanosecond on
+        one core: about one per element of a simple op.
+    scalars: positions among the call's numbers.
+    integers: positions of numbers that are 64-bit integers whatever the compute type is (seeds, offsets, counts).
+    reaches: the kernel follows addresses in a table to tensors that are passed after `buffers`.
     """
 
     instance: Instance
@@ -120,7 +130,7 @@ class Event(Protocol):
 
 
 class Stream(Protocol):
-    """An in-order queue of work with a memory pool of its own."""
+    """An in-order queue of work with its own memory pool."""
 
     pool: Pool
 

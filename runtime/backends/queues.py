@@ -1,4 +1,4 @@
-"""What launches know of a stream and its driver, whoever makes them: Python, or C (`runtime.native`)."""
+"""Stream and launch-counter classes that launches from Python and from C (`runtime.native`) share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Counter", "QueueStream", "launch_error"]
 
 
 class Counter:
-    """How many kernels a driver has launched."""
+    """The number of kernels that a driver has launched."""
 
     __slots__ = ("value",)
 
@@ -19,20 +19,21 @@ class Counter:
 
 
 class QueueStream:
-    """An order of work on a device, with a pool whose blocks are reused in that order.
+    """An in-order queue of work on a device, with a pool whose blocks are reused in that order.
 
-    deep: the address of the OpenCL queue by which C launches; 0 where there is none or Python watches launches.
+    queue_address: address of the `cl_command_queue` on which C code launches; 0 if there is none, or if a profiler
+    needs launches to go through Python.
     """
 
-    __slots__ = ("__weakref__", "deep", "pool")
+    __slots__ = ("__weakref__", "pool", "queue_address")
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.deep = 0
+        self.queue_address = 0
 
 
 def launch_error(name: str, step: Step, device: str, error: Exception) -> LaunchError:
-    """The error of a launch that the driver refused, with what it was."""
+    """Return the error for a launch that the driver refused, with its kernel and sizes."""
     return LaunchError(
         f"{name}: {step.instance.entry} failed to launch on {device} with global size {step.global_size}, "
         f"local size {step.local_size}: {error}"

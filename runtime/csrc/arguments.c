@@ -1,65 +1,66 @@
-/* Arguments of launches: where operands lie, and numbers as kernels read them. */
+/* Arguments of launches: read operands' addresses, and pack numbers as kernels read them. */
 #include "native.h"
 
 #include <math.h>
 
-/* One number as Python's `struct` packs it: its bytes, or 0 where Python has to decide or say something. */
-static size_t pack(char element, PyObject *value, char *to) {
+/* Pack a number as Python's `struct` does. Return its size in bytes, or 0 if the Python version has to handle it. */
+static size_t pack(char element, PyObject *value, char *target) {
     if (element == 'f' || element == 'd') {
         double x;
         if (PyFloat_Check(value)) x = PyFloat_AS_DOUBLE(value);
         else if (!PyLong_Check(value)) return 0;
         else if ((x = PyLong_AsDouble(value)) == -1.0 && PyErr_Occurred()) return PyErr_Clear(), 0;
-        if (element == 'd') return memcpy(to, &x, 8), 8;
+        if (element == 'd') return memcpy(target, &x, 8), 8;
         float narrow = (float)x;
         if (isinf(narrow) && !isinf(x)) return 0;
-        return memcpy(to, &narrow, 4), 4;
+        return memcpy(target, &narrow, 4), 4;
     }
     if (!PyLong_Check(value)) return 0;
     int overflow;
     long long x = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (overflow) return 0;
-#define WHOLE(letter, type, least, most)                                                                               \
+#define PACK_INTEGER(letter, type, min, max)                                                                           \
     case letter: {                                                                                                     \
         type narrow = (type)x;                                                                                         \
-        if (x < (least) || x > (most)) return 0;                                                                       \
-        return memcpy(to, &narrow, sizeof narrow), sizeof narrow;                                                      \
+        if (x < (min) || x > (max)) return 0;                                                                          \
+        return memcpy(target, &narrow, sizeof narrow), sizeof narrow;                                                  \
     }
     switch (element) {
-        WHOLE('b', int8_t, INT8_MIN, INT8_MAX)
-        WHOLE('B', uint8_t, 0, UINT8_MAX)
-        WHOLE('h', int16_t, INT16_MIN, INT16_MAX)
-        WHOLE('H', uint16_t, 0, UINT16_MAX)
-        WHOLE('i', int32_t, INT32_MIN, INT32_MAX)
-        WHOLE('q', int64_t, INT64_MIN, INT64_MAX)
+        PACK_INTEGER('b', int8_t, INT8_MIN, INT8_MAX)
+        PACK_INTEGER('B', uint8_t, 0, UINT8_MAX)
+        PACK_INTEGER('h', int16_t, INT16_MIN, INT16_MAX)
+        PACK_INTEGER('H', uint16_t, 0, UINT16_MAX)
+        PACK_INTEGER('i', int32_t, INT32_MIN, INT32_MAX)
+        PACK_INTEGER('q', int64_t, INT64_MIN, INT64_MAX)
     }
-#undef WHOLE
+#undef PACK_INTEGER
     return 0;
 }
 
-/* The slots of an operand that say where it lies: 1, or 0 where Python has to decide or say something. */
+/* Read an operand's start and buffer. Return 1, or 0 if the Python version has to handle the operand. */
 int operand_slots(PyObject *tensor, PyObject **start, PyObject **buffer) {
     PyObject *storage;
-    if (is_a(tensor, Tensor.type)) *start = AT(tensor, Tensor, start), storage = AT(tensor, Tensor, storage);
-    else if (Py_IS_TYPE(tensor, Scratch.type)) *start = AT(tensor, Scratch, start), storage = AT(tensor, Scratch, storage);
+    if (is_a(tensor, Tensor.type)) *start = SLOT(tensor, Tensor, start), storage = SLOT(tensor, Tensor, storage);
+    else if (Py_IS_TYPE(tensor, Scratch.type))
+        *start = SLOT(tensor, Scratch, start), storage = SLOT(tensor, Scratch, storage);
     else if (Py_IS_TYPE(tensor, Base.type)) {
-        *start = AT(tensor, Base, start), *buffer = AT(tensor, Base, buffer);
+        *start = SLOT(tensor, Base, start), *buffer = SLOT(tensor, Base, buffer);
         return *start != NULL && *buffer != NULL && *buffer != Py_None;
     } else return 0;
     if (storage == NULL || *start == NULL || !Py_IS_TYPE(storage, Storage.type)) return 0;
-    *buffer = AT(storage, Storage, buffer);
+    *buffer = SLOT(storage, Storage, buffer);
     return *buffer != NULL && *buffer != Py_None;
 }
 
-/* Copy the integers of a tuple to an array with room for `room`. Return how many they are, or -1 with an exception. */
-static int copy_positions(PyObject *tuple, int *to, Py_ssize_t room) {
+/* Copy a tuple's integers to an array with `capacity` elements. Return their number, or -1 with an exception. */
+static int copy_positions(PyObject *tuple, int *target, Py_ssize_t capacity) {
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-    if (count > room) {
+    if (count > capacity) {
         PyErr_Format(PyExc_ValueError, "a launch has %zd arguments of one kind, more than the %zd there is room for",
-                     count, room);
+                     count, capacity);
         return -1;
     }
-    for (Py_ssize_t i = 0; i < count; i++) to[i] = (int)number_at(tuple, i);
+    for (Py_ssize_t i = 0; i < count; i++) target[i] = (int)index_at(tuple, i);
     return PyErr_Occurred() ? -1 : (int)count;
 }
 
@@ -67,17 +68,17 @@ static int copy_positions(PyObject *tuple, int *to, Py_ssize_t room) {
 int read_signature(Signature *signature, PyObject *buffers, PyObject *integers, PyObject *scalars, char element) {
     int *numbers = signature->number_positions;
     signature->element = element;
-    signature->buffer_count = copy_positions(buffers, signature->buffer_positions, MOST_BUFFERS);
+    signature->buffer_count = copy_positions(buffers, signature->buffer_positions, MAX_BUFFERS);
     if (signature->buffer_count < 0) return -1;
-    signature->integer_count = copy_positions(integers, numbers, MOST_BUFFERS / 2);
+    signature->integer_count = copy_positions(integers, numbers, MAX_BUFFERS / 2);
     if (signature->integer_count < 0) return -1;
     signature->scalar_count =
-        copy_positions(scalars, numbers + signature->integer_count, MOST_BUFFERS - signature->integer_count);
+        copy_positions(scalars, numbers + signature->integer_count, MAX_BUFFERS - signature->integer_count);
     return signature->scalar_count < 0 ? -1 : 0;
 }
 
-/* Append a call's numbers to the `size` bytes of offsets in `dynamic`, and zeros up to a multiple of 8 bytes. Return the
- * size in bytes, or -1 where Python has to decide or say something. */
+/* Append a call's numbers to the `size` bytes of offsets in `dynamic`, and zeros up to a multiple of 8 bytes. Return
+ * the new size in bytes, or -1 if the Python version has to handle the numbers. */
 Py_ssize_t pack_numbers(const Signature *signature, PyObject *const *scalars, Py_ssize_t count, char *dynamic,
                         size_t size) {
     for (int i = 0; i < signature->integer_count + signature->scalar_count; i++) {
@@ -91,24 +92,24 @@ Py_ssize_t pack_numbers(const Signature *signature, PyObject *const *scalars, Py
     return (Py_ssize_t)size;
 }
 
-/* The sizes of up to three dimensions; how many, or -1. */
-int sizes_of(PyObject *tuple, size_t *to) {
+/* Read the sizes of up to three dimensions. Return the number of dimensions, or -1 (with or without an exception). */
+int sizes_of(PyObject *tuple, size_t *target) {
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
     if (count > 3) return -1;
-    for (Py_ssize_t i = 0; i < count; i++) to[i] = (size_t)number_at(tuple, i);
+    for (Py_ssize_t i = 0; i < count; i++) target[i] = (size_t)index_at(tuple, i);
     return PyErr_Occurred() ? -1 : (int)count;
 }
 
-/* `fallback(tensors, scalars, stream)`, with lists made of the arrays. */
-PyObject *launched_by(PyObject *fallback, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
+/* Call `fallback(tensors, scalars, stream)` with the arrays converted to lists. */
+PyObject *call_fallback(PyObject *fallback, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                       Py_ssize_t scalar_count, PyObject *stream) {
-    PyObject *all = PyList_New(count), *rest = PyList_New(scalar_count), *result = NULL;
-    if (all != NULL && rest != NULL) {
-        for (Py_ssize_t i = 0; i < count; i++) PyList_SET_ITEM(all, i, Py_NewRef(tensors[i]));
-        for (Py_ssize_t i = 0; i < scalar_count; i++) PyList_SET_ITEM(rest, i, Py_NewRef(scalars[i]));
-        result = PyObject_CallFunctionObjArgs(fallback, all, rest, stream, NULL);
+    PyObject *tensor_list = PyList_New(count), *scalar_list = PyList_New(scalar_count), *result = NULL;
+    if (tensor_list != NULL && scalar_list != NULL) {
+        for (Py_ssize_t i = 0; i < count; i++) PyList_SET_ITEM(tensor_list, i, Py_NewRef(tensors[i]));
+        for (Py_ssize_t i = 0; i < scalar_count; i++) PyList_SET_ITEM(scalar_list, i, Py_NewRef(scalars[i]));
+        result = PyObject_CallFunctionObjArgs(fallback, tensor_list, scalar_list, stream, NULL);
     }
-    Py_XDECREF(all);
-    Py_XDECREF(rest);
+    Py_XDECREF(tensor_list);
+    Py_XDECREF(scalar_list);
     return result;
 }

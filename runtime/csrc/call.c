@@ -1,10 +1,10 @@
-/* Launches on the `cpu` device: a kernel is a C function, called by this thread and its team on the tensors' memory. */
+/* Launches on the `cpu` device: a kernel is a C function that this thread and its team call on the tensors' memory. */
 #include "native.h"
 
 typedef struct {
     PyObject_HEAD
     PyObject *name;
-    WorkItems *code;  /* NULL until it is compiled */
+    WorkItems *code;  /* NULL until the kernel is compiled */
 } Kernel;
 
 typedef struct {
@@ -18,30 +18,30 @@ typedef struct {
     Signature signature;
 } HostLauncher;
 
-/* Whether every launch goes by Python: others wait for their kernels, or somebody notes what is launched. */
-static int detour;
+/* Nonzero if all launches go through Python, because launches are queued or a profiler records them. */
+static int is_routed_through_python;
 
-void set_detour(int on) { detour = on; }
+void set_python_route(int on) { is_routed_through_python = on; }
 
 static void perform(const Launch *launch, uint32_t helpers, int64_t work, int releases) {
-    Rounding before = set_kernel_rounding();
+    Rounding mode = set_kernel_rounding();
     if (releases) {
         Py_BEGIN_ALLOW_THREADS
         team_run(launch, helpers, work);
         Py_END_ALLOW_THREADS
     } else team_run(launch, helpers, work);
-    restore_rounding(before);
+    restore_rounding(mode);
 }
 
-/* 1: done; 0: not a plain case, which is Python's; -1: an exception. */
+/* Launch. Return 1 if done, 0 if the Python version has to do it, -1 with an exception. */
 int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                 Py_ssize_t scalar_count) {
     HostLauncher *self = (HostLauncher *)launcher;
-    _Alignas(8) char dynamic[MOST_BYTES];
-    void *memory[MOST_BUFFERS];
+    _Alignas(8) char dynamic[MAX_DYNAMIC_BYTES];
+    void *memory[MAX_BUFFERS];
     size_t filled = 0;
     Launch launch;
-    if (detour || (launch.code = ((Kernel *)self->kernel)->code) == NULL) return 0;
+    if (is_routed_through_python || (launch.code = ((Kernel *)self->kernel)->code) == NULL) return 0;
     const Signature *signature = &self->signature;
     for (int i = 0; i < signature->buffer_count; i++) {
         PyObject *start, *buffer;
@@ -58,11 +58,11 @@ int host_launch(PyObject *launcher, PyObject *const *tensors, Py_ssize_t count, 
     memcpy(launch.size, self->size, sizeof launch.size);
     launch.items = self->size[0] * self->size[1] * self->size[2];
     perform(&launch, self->helpers, self->work, self->releases);
-    change(&AT(self->counter, Counter, value), PyNumber_Add(AT(self->counter, Counter, value), one));
+    set_slot(&SLOT(self->counter, Counter, value), PyNumber_Add(SLOT(self->counter, Counter, value), one));
     return 1;
 }
 
-/* Call a kernel for a launch that Python has laid out: `call_kernel` of the module. */
+/* The module's `call_kernel`: call a kernel with arguments that Python has prepared. */
 PyObject *call_kernel(PyObject *Py_UNUSED(module), PyObject *args) {
     Kernel *kernel;
     PyObject *buffers;
@@ -71,15 +71,16 @@ PyObject *call_kernel(PyObject *Py_UNUSED(module), PyObject *args) {
     unsigned helpers;
     long long work;
     int releases;
-    void *memory[MOST_BUFFERS];
+    void *memory[MAX_BUFFERS];
     Launch launch;
     if (!PyArg_ParseTuple(args, "O!O!y#y#(nnn)ILp", &kernel_type, &kernel, &PyTuple_Type, &buffers, &geometry,
                           &geometry_size, &dynamic, &dynamic_size, &launch.size[0], &launch.size[1], &launch.size[2],
                           &helpers, &work, &releases))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(buffers);
-    if (kernel->code == NULL || count > MOST_BUFFERS)
-        return PyErr_Format(PyExc_ValueError, "%U: not compiled, or more buffers than %d", kernel->name, MOST_BUFFERS);
+    if (kernel->code == NULL || count > MAX_BUFFERS)
+        return PyErr_Format(PyExc_ValueError, "%U: not compiled, or more buffers than %d", kernel->name,
+                            MAX_BUFFERS);
     for (Py_ssize_t i = 0; i < count; i++) {
         memory[i] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(buffers, i));
         launch.arguments[i] = &memory[i];
@@ -96,7 +97,7 @@ PyObject *call_kernel(PyObject *Py_UNUSED(module), PyObject *args) {
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(keywords)) {
     PyObject *name;
     if (!PyArg_ParseTuple(args, "U", &name)) return NULL;
-    Kernel *self = (Kernel *)made(type);
+    Kernel *self = (Kernel *)new_object(type);
     if (self != NULL) self->name = Py_NewRef(name);
     return (PyObject *)self;
 }
@@ -106,7 +107,9 @@ static void kernel_dealloc(Kernel *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *get_address(Kernel *self, void *Py_UNUSED(closure)) { return PyLong_FromVoidPtr((void *)(uintptr_t)self->code); }
+static PyObject *get_address(Kernel *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromVoidPtr((void *)(uintptr_t)self->code);
+}
 
 static int set_address(Kernel *self, PyObject *value, void *Py_UNUSED(closure)) {
     void *address = value == NULL ? NULL : PyLong_AsVoidPtr(value);
@@ -116,7 +119,7 @@ static int set_address(Kernel *self, PyObject *value, void *Py_UNUSED(closure)) 
 }
 
 static PyGetSetDef kernel_properties[] = {
-    {"address", (getter)get_address, (setter)set_address, "Of the compiled function; 0 until there is one.", NULL},
+    {"address", (getter)get_address, (setter)set_address, "Address of the compiled function, 0 until then.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -141,10 +144,10 @@ PyTypeObject kernel_type = {
 
 static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names) {
     if (PyVectorcall_NARGS(flags) == 3 && names == NULL && is_list(args[0]) && is_list(args[1])) {
-        int done = host_launch(callable, PySequence_Fast_ITEMS(args[0]), PySequence_Fast_GET_SIZE(args[0]),
-                               PySequence_Fast_ITEMS(args[1]), PySequence_Fast_GET_SIZE(args[1]));
-        if (done < 0) return NULL;
-        if (done) Py_RETURN_NONE;
+        int outcome = host_launch(callable, PySequence_Fast_ITEMS(args[0]), PySequence_Fast_GET_SIZE(args[0]),
+                                  PySequence_Fast_ITEMS(args[1]), PySequence_Fast_GET_SIZE(args[1]));
+        if (outcome < 0) return NULL;
+        if (outcome) Py_RETURN_NONE;
     }
     return PyObject_Vectorcall(((HostLauncher *)callable)->fallback, args, flags, names);
 }
@@ -156,10 +159,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     long long work;
     int element, releases;
     if (!PyArg_ParseTuple(args, "O!S(nnn)O!O!O!COO!ILp", &kernel_type, &kernel, &geometry, &size[0], &size[1], &size[2],
-                          &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element, &fallback,
-                          Counter.type, &counter, &helpers, &work, &releases))
+                          &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars, &element,
+                          &fallback, Counter.type, &counter, &helpers, &work, &releases))
         return NULL;
-    HostLauncher *self = (HostLauncher *)made(type);
+    HostLauncher *self = (HostLauncher *)new_object(type);
     if (self == NULL) return NULL;
     self->vectorcall = launcher_call;
     self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
@@ -195,14 +198,14 @@ static void dealloc(HostLauncher *self) {
 }
 
 PyDoc_STRVAR(doc,
-"HostLauncher(kernel, geometry, size, buffers, integers, scalars, element, fallback, counter, helpers, work, releases)\n"
-"--\n\n"
+"HostLauncher(kernel, geometry, size, buffers, integers, scalars, element, fallback, counter, helpers, work, "
+"releases)\n--\n\n"
 "`run(tensors, scalars, stream)` of one step on the `cpu` device.\n\n"
-"kernel: a Kernel. size: three numbers of work-items. element: the struct letter of the compute type. counter: of the\n"
-"driver's launches. helpers: how many threads share the work-items with the calling one (team.c). work: nanoseconds\n"
-"that one thread takes, roughly. releases: other Python threads go on meanwhile. fallback: the same in Python, for\n"
-"a kernel that is not compiled yet, launches that somebody watches, numbers that do not fit, and errors.\n"
-"ValueError: more arguments than a launcher has room for.");
+"kernel: a Kernel. size: work-items in three dimensions. element: the struct letter of the compute type. counter:\n"
+"counts the driver's launches. helpers: maximum number of threads that share the work-items with the calling one\n"
+"(team.c). work: estimated nanoseconds on one thread. releases: release the interpreter's lock while the kernel runs.\n"
+"fallback: the same launch in Python, for a kernel that is not compiled yet, profiled launches, numbers that do not\n"
+"fit, and errors. Raises ValueError for more than 40 arguments of one kind.");
 
 static PyMemberDef members[] = {
     {"fallback", T_OBJECT, offsetof(HostLauncher, fallback), READONLY, "The same in Python."},

@@ -1,135 +1,137 @@
-/* The choke point: a look-up, memory, a launch, and a node where gradients are wanted. */
+/* Dispatch of a call: look up its plan, allocate outputs, launch, and record a node if gradients are needed. */
 #include "native.h"
 
-/* What a view of a base that was written to since has to do first is Python's. */
-int is_plain(PyObject *tensor) {
-    PyObject *extra = AT(tensor, Tensor, extra);
-    if (extra == NULL || AT(tensor, Tensor, meta) == NULL || AT(tensor, Tensor, storage) == NULL) return 0;
-    if (extra == Py_None || AT(extra, Extra, base) == Py_None) return 1;
-    PyObject *rewrites = AT(AT(AT(extra, Extra, base), Tensor, extra), Extra, rewrites);
-    return PyObject_RichCompareBool(AT(extra, Extra, seen), rewrites, Py_EQ);
+/* Return 1 unless a tensor is a view whose base was rewritten since: Python has to refresh such a view first. */
+int has_current_view(PyObject *tensor) {
+    PyObject *extra = SLOT(tensor, Tensor, extra);
+    if (extra == NULL || SLOT(tensor, Tensor, meta) == NULL || SLOT(tensor, Tensor, storage) == NULL) return 0;
+    if (extra == Py_None || SLOT(extra, Extra, base) == Py_None) return 1;
+    PyObject *rewrites = SLOT(SLOT(SLOT(extra, Extra, base), Tensor, extra), Extra, rewrites);
+    return PyObject_RichCompareBool(SLOT(extra, Extra, seen_rewrites), rewrites, Py_EQ);
 }
 
-/* The calling thread's state, borrowed. Looked up where another thread called last. */
+/* Return the calling thread's state, borrowed. Cached for the thread that called last. */
 PyObject *state_of(void) {
-    static PyObject *last;
-    static uint64_t thread;
-    uint64_t calling = PyThreadState_GetID(PyThreadState_Get());
-    if (last == NULL || calling != thread) {
-        PyObject *found = PyObject_GetAttr(states, s_state), *before = last;
-        if (found == NULL) return NULL;
-        last = found, thread = calling;
-        Py_XDECREF(before);  /* which may run Python, and other threads: the thread's own dictionary has `found` too */
-        return found;
+    static PyObject *cached_state;
+    static uint64_t cached_thread;
+    uint64_t current_thread = PyThreadState_GetID(PyThreadState_Get());
+    if (cached_state == NULL || current_thread != cached_thread) {
+        PyObject *state = PyObject_GetAttr(states, s_state), *old_state = cached_state;
+        if (state == NULL) return NULL;
+        cached_state = state, cached_thread = current_thread;
+        Py_XDECREF(old_state);  /* may run Python code and other threads; the thread's dictionary keeps `state` alive */
+        return state;
     }
-    return last;
+    return cached_state;
 }
 
-/* The plan of a call, a new reference; NULL without an exception where Python has to make it. into: a tuple of the
- * layouts that are written to, or NULL. */
-PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, List operands, PyObject *into) {
-    PyObject *plan = NULL, *key = PyTuple_New(operands.count + 3 + (into != NULL));
+/* Return the cached plan of a call as a new reference; NULL without an exception if Python has to make it.
+ * output_layouts: a tuple of the layouts that are written to (in place or out=), or NULL. */
+PyObject *plan_of(PyObject *state, PyObject *record, PyObject *statics, List operands, PyObject *output_layouts) {
+    PyObject *plan = NULL, *key = PyTuple_New(operands.count + 3 + (output_layouts != NULL));
     if (key == NULL) return NULL;
-    int grad = AT(state, State, grad) == Py_True;
-    unsigned long needs = 0;
+    int grad = SLOT(state, State, grad) == Py_True;
+    unsigned long grad_mask = 0;
     PyTuple_SET_ITEM(key, 0, Py_NewRef(record));
     PyTuple_SET_ITEM(key, 1, Py_NewRef(statics));
     for (Py_ssize_t i = 0; i < operands.count; i++) {
-        PyObject *operand = operands.items[i], *part = operand == Py_None ? Py_None : (PyObject *)Py_TYPE(operand);
+        PyObject *operand = operands.items[i], *key_part = operand == Py_None ? Py_None : (PyObject *)Py_TYPE(operand);
         if (is_a(operand, Tensor.type)) {
-            if (is_plain(operand) != 1) goto done;
-            if (grad && AT(operand, Tensor, needs) == Py_True) needs |= 1ul << i;
-            part = AT(operand, Tensor, meta);
+            if (has_current_view(operand) != 1) goto done;
+            if (grad && SLOT(operand, Tensor, needs) == Py_True) grad_mask |= 1ul << i;
+            key_part = SLOT(operand, Tensor, meta);
         }
-        PyTuple_SET_ITEM(key, i + 2, Py_NewRef(part));
+        PyTuple_SET_ITEM(key, i + 2, Py_NewRef(key_part));
     }
-    if (needs && into != NULL) goto done;
-    PyObject *wanted = PyLong_FromUnsignedLong(needs);
-    if (wanted == NULL) goto done;
-    PyTuple_SET_ITEM(key, operands.count + 2, wanted);
-    if (into != NULL) PyTuple_SET_ITEM(key, operands.count + 3, Py_NewRef(into));
-    plan = Py_XNewRef(PyDict_GetItemWithError(AT(state, State, plans), key));
+    if (grad_mask && output_layouts != NULL) goto done;
+    PyObject *grad_key = PyLong_FromUnsignedLong(grad_mask);
+    if (grad_key == NULL) goto done;
+    PyTuple_SET_ITEM(key, operands.count + 2, grad_key);
+    if (output_layouts != NULL) PyTuple_SET_ITEM(key, operands.count + 3, Py_NewRef(output_layouts));
+    plan = Py_XNewRef(PyDict_GetItemWithError(SLOT(state, State, plans), key));
 done:
     Py_DECREF(key);
     return plan;
 }
 
 int run(PyObject *plan, PyObject *const *operands, List outs, PyObject *stream) {
-    PyObject *launcher = AT(plan, Plan, run), *numbers = AT(plan, Plan, numbers), *tensors = AT(plan, Plan, tensors);
-    PyObject *given[2 * MOST_BUFFERS], *scalars[MOST_BUFFERS];
+    PyObject *launcher = SLOT(plan, Plan, run), *numbers = SLOT(plan, Plan, numbers);
+    PyObject *tensors = SLOT(plan, Plan, tensors);
+    PyObject *arguments[2 * MAX_BUFFERS], *scalars[MAX_BUFFERS];
     Py_ssize_t count = PyTuple_GET_SIZE(tensors), scalar_count = PyTuple_GET_SIZE(numbers);
     if (launcher == Py_None) return 0;
-    for (Py_ssize_t i = 0; i < count; i++) given[i] = operands[number_at(tensors, i)];
-    for (Py_ssize_t i = 0; i < outs.count; i++) given[count + i] = outs.items[i];
-    for (Py_ssize_t i = 0; i < scalar_count; i++) scalars[i] = operands[number_at(numbers, i)];
-    return launched(launcher, given, count + outs.count, scalars, scalar_count, stream);
+    for (Py_ssize_t i = 0; i < count; i++) arguments[i] = operands[index_at(tensors, i)];
+    for (Py_ssize_t i = 0; i < outs.count; i++) arguments[count + i] = outs.items[i];
+    for (Py_ssize_t i = 0; i < scalar_count; i++) scalars[i] = operands[index_at(numbers, i)];
+    return run_launcher(launcher, arguments, count + outs.count, scalars, scalar_count, stream);
 }
 
-/* A tensor over new memory of the stream's pool. */
+/* Return a tensor over new memory from the stream's pool. */
 static PyObject *new_tensor(PyObject *layout, PyObject *device, PyObject *owner, PyObject *stream, PyObject *nbytes) {
     PyObject *storage = storage_of(device, owner, stream, nbytes);
-    return tensor_of(storage, layout, storage == NULL ? NULL : Py_NewRef(AT(storage, Storage, start)));
+    return tensor_of(storage, layout, storage == NULL ? NULL : Py_NewRef(SLOT(storage, Storage, start)));
 }
 
-static PyObject *computed(PyObject *plan, PyObject *const *operands, PyObject *statics) {
-    PyObject *outputs = AT(plan, Plan, outputs), *owner = AT(plan, Plan, driver), *outs[MOST_BUFFERS], *found = NULL;
-    Py_ssize_t wanted = PyTuple_GET_SIZE(outputs), have = 0;
+static PyObject *compute(PyObject *plan, PyObject *const *operands, PyObject *statics) {
+    PyObject *outputs = SLOT(plan, Plan, outputs), *owner = SLOT(plan, Plan, driver);
+    PyObject *outs[MAX_BUFFERS], *result = NULL;
+    Py_ssize_t output_count = PyTuple_GET_SIZE(outputs), created = 0;
     PyObject *stream = PyObject_GetAttr(owner, s_default_stream);
     if (stream == NULL) return NULL;
-    for (; have < wanted; have++) {
-        PyObject *output = PyTuple_GET_ITEM(outputs, have);
+    for (; created < output_count; created++) {
+        PyObject *output = PyTuple_GET_ITEM(outputs, created);
         PyObject *layout = PyTuple_GET_ITEM(output, 0), *nbytes = PyTuple_GET_ITEM(output, 1);
-        if ((outs[have] = new_tensor(layout, AT(plan, Plan, device), owner, stream, nbytes)) == NULL) goto done;
+        if ((outs[created] = new_tensor(layout, SLOT(plan, Plan, device), owner, stream, nbytes)) == NULL) goto done;
     }
-    if (run(plan, operands, (List){outs, have}, stream) || recorded(plan, operands, outs, statics)) goto done;
-    Py_ssize_t visible = PyLong_AsSsize_t(AT(plan, Plan, visible));
-    if (visible == 1) found = Py_NewRef(outs[0]);
-    else if ((found = PyTuple_New(visible)) != NULL)
-        for (Py_ssize_t i = 0; i < visible; i++) PyTuple_SET_ITEM(found, i, Py_NewRef(outs[i]));
+    if (run(plan, operands, (List){outs, created}, stream) || record_node(plan, operands, outs, statics)) goto done;
+    Py_ssize_t visible = PyLong_AsSsize_t(SLOT(plan, Plan, visible));
+    if (visible == 1) result = Py_NewRef(outs[0]);
+    else if ((result = PyTuple_New(visible)) != NULL)
+        for (Py_ssize_t i = 0; i < visible; i++) PyTuple_SET_ITEM(result, i, Py_NewRef(outs[i]));
 done:
-    for (Py_ssize_t i = 0; i < have; i++) Py_DECREF(outs[i]);
+    for (Py_ssize_t i = 0; i < created; i++) Py_DECREF(outs[i]);
     Py_DECREF(stream);
-    return found;
+    return result;
 }
 
-/* Whether results can be made here: not too many, and none of them without elements. */
+/* Return whether C can allocate a plan's outputs: not too many, and none of them empty. */
 static int is_simple(PyObject *plan) {
-    PyObject *outputs = AT(plan, Plan, outputs);
-    if (PyTuple_GET_SIZE(outputs) > MOST_BUFFERS) return 0;
+    PyObject *outputs = SLOT(plan, Plan, outputs);
+    if (PyTuple_GET_SIZE(outputs) > MAX_BUFFERS) return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); i++)
-        if (number_at(PyTuple_GET_ITEM(outputs, i), 1) == 0) return 0;
+        if (index_at(PyTuple_GET_ITEM(outputs, i), 1) == 0) return 0;
     return 1;
 }
 
-/* What a call gives, or NULL without an exception where it is Python's. */
-PyObject *called(PyObject *record, List operands, PyObject *statics) {
-    PyObject *plan = NULL, *found = NULL, *state = state_of();
-    if (state == NULL || operands.count > MOST_BUFFERS) return NULL;
-    if (AT(state, State, mode) != Py_None || AT(state, State, streams) != Py_None) return NULL;
+/* Call an op. Return its result, or NULL without an exception if the Python version has to do it. */
+PyObject *try_call(PyObject *record, List operands, PyObject *statics) {
+    PyObject *plan = NULL, *result = NULL, *state = state_of();
+    if (state == NULL || operands.count > MAX_BUFFERS) return NULL;
+    if (SLOT(state, State, mode) != Py_None || SLOT(state, State, streams) != Py_None) return NULL;
     if ((plan = plan_of(state, record, statics, operands, NULL)) == NULL) return NULL;
-    if (AT(plan, Plan, view) != Py_None) found = view_of(plan, operands.items, statics);
-    else if (is_simple(plan)) found = computed(plan, operands.items, statics);
+    if (SLOT(plan, Plan, view) != Py_None) result = view_of(plan, operands.items, statics);
+    else if (is_simple(plan)) result = compute(plan, operands.items, statics);
     Py_DECREF(plan);
-    return found;
+    return result;
 }
 
 PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    PyObject *found = NULL;
+    PyObject *result = NULL;
     if (names == NULL && (count == 2 || count == 3) && is_list(args[1]))
-        found = called(args[0], list_of(args[1]), count == 3 ? args[2] : nothing);
-    return found != NULL || PyErr_Occurred() ? found : PyObject_Vectorcall(slow_call, args, (size_t)count, names);
+        result = try_call(args[0], list_of(args[1]), count == 3 ? args[2] : empty_tuple);
+    return result != NULL || PyErr_Occurred() ? result : PyObject_Vectorcall(python_call, args, (size_t)count, names);
 }
 
 PyObject *empty(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    if (names != NULL || count != 1 || !Py_IS_TYPE(args[0], Meta.type) || AT(args[0], Meta, contiguous) != Py_True)
-        return PyObject_Vectorcall(slow_empty, args, (size_t)count, names);
-    PyObject *layout = args[0], *device = AT(layout, Meta, device), *owner = AT(device, Device, _driver);
-    PyObject *state = state_of(), *nbytes = AT(layout, Meta, nbytes);
+    if (names != NULL || count != 1 || !Py_IS_TYPE(args[0], Meta.type) || SLOT(args[0], Meta, contiguous) != Py_True)
+        return PyObject_Vectorcall(python_empty, args, (size_t)count, names);
+    PyObject *layout = args[0], *device = SLOT(layout, Meta, device), *owner = SLOT(device, Device, _driver);
+    PyObject *state = state_of(), *nbytes = SLOT(layout, Meta, nbytes);
     if (state == NULL) return NULL;
-    if (owner == Py_None || AT(state, State, streams) != Py_None || PyObject_IsTrue(nbytes) != 1)
-        return PyObject_Vectorcall(slow_empty, args, (size_t)count, NULL);
+    if (owner == Py_None || SLOT(state, State, streams) != Py_None || PyObject_IsTrue(nbytes) != 1)
+        return PyObject_Vectorcall(python_empty, args, (size_t)count, NULL);
     PyObject *stream = PyObject_GetAttr(owner, s_default_stream);
-    PyObject *found = stream == NULL ? NULL : new_tensor(layout, device, owner, stream, nbytes);
+    PyObject *tensor = stream == NULL ? NULL : new_tensor(layout, device, owner, stream, nbytes);
     Py_XDECREF(stream);
-    return found;
+    return tensor;
 }

@@ -1,4 +1,4 @@
-/* Launches on OpenCL devices: arguments packed as kernels read them, and given to the driver. */
+/* Launches on OpenCL devices: pack arguments as kernels read them, and pass them to the driver. */
 #include "native.h"
 
 typedef struct {
@@ -12,16 +12,16 @@ typedef struct {
     Signature signature;
 } Launcher;
 
-/* 1: launched; 0: not a plain case, which is Python's; -1: an exception. No reference to an operand is kept: memory is
- * free when its last tensor goes. */
+/* Launch. Return 1 if launched, 0 if the Python version has to do it, -1 with an exception. No reference to an operand
+ * is kept, so that its memory is free when the last tensor over it is deleted. */
 static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
                   Py_ssize_t scalar_count, PyObject *stream) {
-    _Alignas(8) char dynamic[MOST_BYTES];
-    size_t filled = 0;
+    _Alignas(8) char dynamic[MAX_DYNAMIC_BYTES];
+    size_t size = 0;
     uint32_t position = 0;
-    Status failed = 0;
+    Status status = 0;
     if (!is_a(stream, QueueStream.type)) return 0;
-    void *queue = PyLong_AsVoidPtr(AT(stream, QueueStream, deep));
+    void *queue = PyLong_AsVoidPtr(SLOT(stream, QueueStream, queue_address));
     if (queue == NULL) return PyErr_Occurred() ? -1 : 0;
     for (; position < (uint32_t)self->signature.buffer_count; position++) {
         PyObject *start, *buffer;
@@ -32,31 +32,31 @@ static int launch(Launcher *self, PyObject *const *tensors, Py_ssize_t count, Py
         void *handle = PyLong_AsVoidPtr(number);
         Py_DECREF(number);
         int64_t offset = PyLong_AsLongLong(start);
-        memcpy(dynamic + filled, &offset, sizeof offset), filled += sizeof offset;
-        failed |= driver.clSetKernelArg(self->kernel_handle, position, sizeof handle, &handle);
+        memcpy(dynamic + size, &offset, sizeof offset), size += sizeof offset;
+        status |= driver.clSetKernelArg(self->kernel_handle, position, sizeof handle, &handle);
     }
-    Py_ssize_t packed = pack_numbers(&self->signature, scalars, scalar_count, dynamic, filled);
+    Py_ssize_t packed = pack_numbers(&self->signature, scalars, scalar_count, dynamic, size);
     if (packed < 0) return 0;
-    failed |= driver.clSetKernelArg(self->kernel_handle, position, (size_t)PyBytes_GET_SIZE(self->geometry),
+    status |= driver.clSetKernelArg(self->kernel_handle, position, (size_t)PyBytes_GET_SIZE(self->geometry),
                                     PyBytes_AS_STRING(self->geometry));
-    failed |= driver.clSetKernelArg(self->kernel_handle, position + 1, (size_t)packed, dynamic);
-    /* Where the driver says no, pyopencl does it again and tells why. */
-    if (failed || driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, NULL, self->global_size,
+    status |= driver.clSetKernelArg(self->kernel_handle, position + 1, (size_t)packed, dynamic);
+    /* If the driver returns an error, the Python version launches again, and pyopencl raises the error. */
+    if (status || driver.clEnqueueNDRangeKernel(queue, self->kernel_handle, self->dimensions, NULL, self->global_size,
                                                 self->has_local ? self->local_size : NULL, 0, NULL, NULL))
         return 0;
-    change(&AT(self->counter, Counter, value), PyNumber_Add(AT(self->counter, Counter, value), one));
+    set_slot(&SLOT(self->counter, Counter, value), PyNumber_Add(SLOT(self->counter, Counter, value), one));
     return 1;
 }
 
-/* Launch by what a plan has: 0, or -1 with an exception. */
-int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
+/* Launch by a plan's launcher (from C or Python). Return 0, or -1 with an exception. */
+int run_launcher(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject *const *scalars,
              Py_ssize_t scalar_count, PyObject *stream) {
-    int done = 0;
-    if (Py_IS_TYPE(run, &host_launcher_type)) done = host_launch(run, tensors, count, scalars, scalar_count);
+    int outcome = 0;
+    if (Py_IS_TYPE(run, &host_launcher_type)) outcome = host_launch(run, tensors, count, scalars, scalar_count);
     else if (Py_IS_TYPE(run, &launcher_type))
-        done = launch((Launcher *)run, tensors, count, scalars, scalar_count, stream);
-    if (done) return done < 0 ? -1 : 0;
-    PyObject *result = launched_by(run, tensors, count, scalars, scalar_count, stream);
+        outcome = launch((Launcher *)run, tensors, count, scalars, scalar_count, stream);
+    if (outcome) return outcome < 0 ? -1 : 0;
+    PyObject *result = call_fallback(run, tensors, count, scalars, scalar_count, stream);
     Py_XDECREF(result);
     return result == NULL ? -1 : 0;
 }
@@ -64,10 +64,10 @@ int launched(PyObject *run, PyObject *const *tensors, Py_ssize_t count, PyObject
 static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names) {
     Launcher *self = (Launcher *)callable;
     if (PyVectorcall_NARGS(flags) == 3 && names == NULL && is_list(args[0]) && is_list(args[1])) {
-        int done = launch(self, PySequence_Fast_ITEMS(args[0]), PySequence_Fast_GET_SIZE(args[0]),
-                          PySequence_Fast_ITEMS(args[1]), PySequence_Fast_GET_SIZE(args[1]), args[2]);
-        if (done < 0) return NULL;
-        if (done) Py_RETURN_NONE;
+        int outcome = launch(self, PySequence_Fast_ITEMS(args[0]), PySequence_Fast_GET_SIZE(args[0]),
+                             PySequence_Fast_ITEMS(args[1]), PySequence_Fast_GET_SIZE(args[1]), args[2]);
+        if (outcome < 0) return NULL;
+        if (outcome) Py_RETURN_NONE;
     }
     return PyObject_Vectorcall(self->fallback, args, flags, names);
 }
@@ -80,7 +80,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
                           &local_size, &PyTuple_Type, &buffers, &PyTuple_Type, &integers, &PyTuple_Type, &scalars,
                           &element, &fallback, Counter.type, &counter))
         return NULL;
-    Launcher *self = (Launcher *)made(type);
+    Launcher *self = (Launcher *)new_object(type);
     if (self == NULL) return NULL;
     self->vectorcall = launcher_call;
     self->kernel = Py_NewRef(kernel), self->geometry = Py_NewRef(geometry);
@@ -93,7 +93,8 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     int arguments = read_signature(&self->signature, buffers, integers, scalars, (char)element);
     if (arguments < 0 || dimensions < 1 || matching != dimensions) {
         Py_DECREF(self);
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "global and local size need the same 1 to 3 dimensions");
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "global and local size need the same 1 to 3 dimensions");
         return NULL;
     }
     return (PyObject *)self;
@@ -125,8 +126,8 @@ PyDoc_STRVAR(doc,
 "--\n\n"
 "`run(tensors, scalars, stream)` of one step on an OpenCL device.\n\n"
 "kernel, handle: pyopencl's kernel object, and its address. element: the struct letter of the compute type.\n"
-"counter: of the driver's launches. fallback: the same in Python, for a stream that is watched, memory without a\n"
-"buffer, numbers that do not fit, and errors. ValueError: more arguments than a launcher has room for.");
+"counter: counts the driver's launches. fallback: the same launch in Python, for a profiled stream, memory without a\n"
+"buffer, numbers that do not fit, and errors. Raises ValueError for more than 40 arguments of one kind.");
 
 static PyMemberDef members[] = {
     {"fallback", T_OBJECT, offsetof(Launcher, fallback), READONLY, "The same in Python."},

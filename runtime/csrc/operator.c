@@ -1,4 +1,4 @@
-/* A binary operator of Tensor: the call of its op, without Python's frames in between. */
+/* A binary operator of Tensor, which calls its op without Python frames in between. */
 #include "native.h"
 
 typedef struct {
@@ -13,9 +13,9 @@ static int is_operand(PyObject *o) { return is_a(o, Tensor.type) || PyFloat_Chec
 static PyObject *operator_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names) {
     Operator *self = (Operator *)callable;
     if (PyVectorcall_NARGS(flags) == 2 && names == NULL && is_a(args[0], Tensor.type) && is_operand(args[1])) {
-        PyObject *turned[] = {args[1], args[0]};
-        PyObject *found = called(self->record, (List){self->reflected ? turned : args, 2}, nothing);
-        if (found != NULL || PyErr_Occurred()) return found;
+        PyObject *swapped[] = {args[1], args[0]};
+        PyObject *result = try_call(self->record, (List){self->reflected ? swapped : args, 2}, empty_tuple);
+        if (result != NULL || PyErr_Occurred()) return result;
     }
     return PyObject_Vectorcall(self->fallback, args, flags, names);
 }
@@ -24,14 +24,14 @@ static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     PyObject *record, *fallback;
     int reflected;
     if (!PyArg_ParseTuple(args, "OOp", &record, &fallback, &reflected)) return NULL;
-    Operator *self = (Operator *)made(type);
+    Operator *self = (Operator *)new_object(type);
     if (self == NULL) return NULL;
     self->vectorcall = operator_call;
     self->record = Py_NewRef(record), self->fallback = Py_NewRef(fallback), self->reflected = reflected;
     return (PyObject *)self;
 }
 
-static PyObject *bound_to(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
+static PyObject *bind_method(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
     return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
 }
 
@@ -53,14 +53,14 @@ static void dealloc(Operator *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* What is asked of a method by its name is that of the same in Python. */
-static PyObject *told_by(Operator *self, void *name) { return PyObject_GetAttrString(self->fallback, name); }
+/* `__doc__`, `__name__` and so on are those of the Python method. */
+static PyObject *fallback_attribute(Operator *self, void *name) { return PyObject_GetAttrString(self->fallback, name); }
 
 static PyGetSetDef properties[] = {
-    {"__doc__", (getter)told_by, NULL, NULL, "__doc__"},
-    {"__module__", (getter)told_by, NULL, NULL, "__module__"},
-    {"__name__", (getter)told_by, NULL, NULL, "__name__"},
-    {"__qualname__", (getter)told_by, NULL, NULL, "__qualname__"},
+    {"__doc__", (getter)fallback_attribute, NULL, NULL, "__doc__"},
+    {"__module__", (getter)fallback_attribute, NULL, NULL, "__module__"},
+    {"__name__", (getter)fallback_attribute, NULL, NULL, "__name__"},
+    {"__qualname__", (getter)fallback_attribute, NULL, NULL, "__qualname__"},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -72,7 +72,7 @@ static PyMemberDef members[] = {
 PyDoc_STRVAR(doc,
 "Operator(record, fallback, reflected)\n--\n\n"
 "A method (self, other) that calls the op of `record` on both, in the other order if `reflected`.\n\n"
-"fallback: the same in Python, for operands that are neither tensors nor numbers, and calls that are not plain.");
+"fallback: the same method in Python, for operands that are neither tensors nor numbers, and for uncommon calls.");
 
 PyTypeObject operator_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
@@ -86,7 +86,7 @@ PyTypeObject operator_type = {
     .tp_dealloc = (destructor)dealloc,
     .tp_traverse = (traverseproc)traverse,
     .tp_clear = (inquiry)clear,
-    .tp_descr_get = bound_to,
+    .tp_descr_get = bind_method,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(Operator, vectorcall),
 };

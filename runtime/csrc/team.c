@@ -1,18 +1,20 @@
-/* A team: threads that run some work-items of a launch while the calling thread runs the others.
+/* A thread pool for kernels of `cpu`: helper threads run some work-items of a launch while the calling thread runs the
+ * others.
  *
- * Items are taken one at a time, by one compare-and-swap: the caller takes from the front and helpers from the back, so
- * that items stay with the cores whose caches have them. Who calls returns when all are done. Helpers spin for a while
- * after an item, and sleep then. One that is late leaves the work to the others; nothing waits for a thread that has
- * taken nothing. Waking one costs the caller more than small launches take: while helpers sleep, launches are the
- * caller's alone until those that follow one another add up to that cost.
+ * A launch is divided into items, each a range of work-items. Threads take one item at a time by a compare-and-swap.
+ * The caller takes from the front and helpers take from the back, so that over successive launches items tend to stay
+ * on the cores whose caches hold their data. The caller returns when all items are finished; it never waits for a
+ * helper that has not taken an item. Helpers spin for a while after an item, and then sleep. Waking a helper takes the
+ * caller longer than a small launch. So while helpers sleep, the caller runs launches alone, until consecutive launches
+ * add up to the cost of waking.
  *
- * A helper on the caller's core would take turns with it where each waits for the other. Kernels of virtual machines put
- * them there (to the scheduler an idle core whose host lent it away looks occupied), and move them some 30 ms later: so
- * a helper is kept from the core on which the caller was last seen.
+ * A helper on the caller's core would be scheduled alternately with the caller while each waits for the other. Linux in
+ * virtual machines places helpers there, because an idle virtual core without a physical core looks busy, and moves
+ * them only some 30 ms later. Therefore a helper's affinity excludes the core on which the caller was last seen.
  *
- * A child of a fork has no helpers, and starts its own when it first needs them.
+ * A forked child has no helpers, and starts its own when it needs them.
  *
- * There is one team a process. Who finds it at work for another thread does its own launch alone.
+ * There is one team per process. A thread that finds it busy runs its launch alone.
  */
 #define _GNU_SOURCE
 #include "native.h"
@@ -25,9 +27,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPIN_NS = 200 * 1000, WAKE_NS = 60 * 1000, POLLS = 32, PATIENCE = 4096, LINE = 64, MOST_HELPERS = 1024 };
-enum { LOOKS = 16 };  /* launches from one look at where the caller is to the next */
-enum { STACK = 16 << 20 };  /* bytes: kernels have arrays of up to two megabytes there */
+enum { SPIN_NS = 200 * 1000 };  /* time that a helper spins after an item before it sleeps */
+enum { WAKE_NS = 60 * 1000 };  /* cost of waking helpers */
+enum { POLLS = 32 };  /* polls for items between two readings of the clock */
+enum { POLLS_BEFORE_YIELD = 4096, CACHE_LINE = 64, MAX_HELPERS = 1024 };
+enum { CORE_CHECK_INTERVAL = 16 };  /* launches between two checks of the caller's core */
+enum { STACK_BYTES = 16 << 20 };  /* kernels have arrays of up to 2 MiB on the stack */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
@@ -37,37 +42,40 @@ enum { STACK = 16 << 20 };  /* bytes: kernels have arrays of up to two megabytes
 #define PAUSE() ((void)0)
 #endif
 
-enum { MOST_SHARES = 0x7FFF };  /* of a launch: an item is a share of its work-items, mostly one */
+enum { MAX_ITEMS = 0x7FFF };  /* per launch; an item usually has one work-item */
 
-static const Launch *current;  /* written while no item is left, as are `share`, the work-items in an item, */
-static size_t share;           /* and `allowed`, how many helpers may take items */
-static _Atomic uint32_t allowed;
-static _Alignas(LINE) _Atomic uint64_t items;  /* launches counted << 32 | end << 16 | begin: items not taken yet */
-static _Alignas(LINE) _Atomic uint32_t done;
-static _Alignas(LINE) _Atomic uint32_t asleep;
+/* Written only while no item is left: */
+static const Launch *current;
+static size_t item_size;  /* work-items per item */
+static _Atomic uint32_t max_helper_id;  /* helpers up to this id may take items */
+
+static _Alignas(CACHE_LINE) _Atomic uint64_t items;  /* launch count << 32 | end << 16 | begin of the items left */
+static _Alignas(CACHE_LINE) _Atomic uint32_t finished_items;
+static _Alignas(CACHE_LINE) _Atomic uint32_t sleeping_helpers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
-static uint32_t threads;  /* that were started */
-static struct { pthread_t thread; _Atomic int kept_from; } helper[MOST_HELPERS];  /* a core + 1, 0: from none */
-static _Atomic int callers;  /* the caller's core + 1, as last seen; 0: not known */
-static uint32_t most = UINT32_MAX;  /* that may take part, by the user's wish */
+static pthread_cond_t wake_condition = PTHREAD_COND_INITIALIZER;
+static uint32_t thread_count;  /* helpers started */
+static struct { pthread_t thread; _Atomic int excluded_core; } helper[MAX_HELPERS];  /* core + 1, or 0 for none */
+static _Atomic int caller_core;  /* last known core of the caller + 1; 0 if unknown */
+static uint32_t helper_limit = UINT32_MAX;  /* maximum number of helpers, set by the user */
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
-static int is_left(uint64_t word) { return (word & 0xFFFF) < (word >> 16 & 0xFFFF); }
+static int has_items(uint64_t word) { return (word & 0xFFFF) < (word >> 16 & 0xFFFF); }
 
-/* The next item of the caller (who = 0) or of a helper (from 1); -1 if there is none. A helper reads how many take part
- * before it takes: both are of one launch, since the next is not written while an item of this one is left. */
-static int taken(uint32_t who) {
+/* Take the next item, for the caller (id 0) or a helper (id from 1). Return -1 if there is none. Reading
+ * `max_helper_id` before the swap is safe: it belongs to the same launch as `items`, because the next launch is not
+ * written while an item of this one is left. */
+static int take_item(uint32_t helper_id) {
     uint64_t now = atomic_load_explicit(&items, memory_order_acquire), next;
     do {
-        if (!is_left(now) || who > atomic_load_explicit(&allowed, memory_order_relaxed)) return -1;
-        next = who ? now - (1 << 16) : now + 1;
+        if (!has_items(now) || helper_id > atomic_load_explicit(&max_helper_id, memory_order_relaxed)) return -1;
+        next = helper_id ? now - (1 << 16) : now + 1;
     } while (!atomic_compare_exchange_weak_explicit(&items, &now, next, memory_order_acq_rel, memory_order_acquire));
-    return (int)(who ? (now >> 16 & 0xFFFF) - 1 : now & 0xFFFF);
+    return (int)(helper_id ? (now >> 16 & 0xFFFF) - 1 : now & 0xFFFF);
 }
 
-static void perform(int item) {
-    size_t begin = (size_t)item * share, end = begin + share;
+static void run_item(int item) {
+    size_t begin = (size_t)item * item_size, end = begin + item_size;
     current->code(current->arguments, current->size, begin, end < current->items ? end : current->items);
 }
 
@@ -78,135 +86,138 @@ static int64_t now_ns(void) {
 }
 
 #ifdef __linux__
-static void see_caller(void) { atomic_store_explicit(&callers, sched_getcpu() + 1, memory_order_relaxed); }
+static void record_caller_core(void) { atomic_store_explicit(&caller_core, sched_getcpu() + 1, memory_order_relaxed); }
 
-/* Let a helper run on all cores of the process but the caller's, if it has others. */
-static void keep_away(uint32_t who) {
+/* Set a helper's affinity to all cores of the process except the caller's, if there are others. */
+static void avoid_caller_core(uint32_t index) {
     cpu_set_t cores;
-    int from = atomic_load_explicit(&callers, memory_order_relaxed);
-    if (from < 1 || from == atomic_load(&helper[who].kept_from) || sched_getaffinity(getpid(), sizeof cores, &cores))
+    int core = atomic_load_explicit(&caller_core, memory_order_relaxed);
+    if (core < 1 || core == atomic_load(&helper[index].excluded_core) ||
+        sched_getaffinity(getpid(), sizeof cores, &cores))
         return;
-    CPU_CLR(from - 1, &cores);
-    if (CPU_COUNT(&cores) && !pthread_setaffinity_np(helper[who].thread, sizeof cores, &cores))
-        atomic_store(&helper[who].kept_from, from);
+    CPU_CLR(core - 1, &cores);
+    if (CPU_COUNT(&cores) && !pthread_setaffinity_np(helper[index].thread, sizeof cores, &cores))
+        atomic_store(&helper[index].excluded_core, core);
 }
 
-static int is_beside_caller(void) { return sched_getcpu() + 1 == atomic_load_explicit(&callers, memory_order_relaxed); }
+static int is_on_caller_core(void) {
+    return sched_getcpu() + 1 == atomic_load_explicit(&caller_core, memory_order_relaxed);
+}
 #else
-static void see_caller(void) {}
-static void keep_away(uint32_t who) { (void)who; }
-static int is_beside_caller(void) { return 0; }
+static void record_caller_core(void) {}
+static void avoid_caller_core(uint32_t index) { (void)index; }
+static int is_on_caller_core(void) { return 0; }
 #endif
 
-static void sleep_until_rung(void) {
+static void sleep_until_woken(void) {
     pthread_mutex_lock(&lock);
-    atomic_fetch_add(&asleep, 1);
-    while (!is_left(atomic_load(&items))) pthread_cond_wait(&bell, &lock);
-    atomic_fetch_sub(&asleep, 1);
+    atomic_fetch_add(&sleeping_helpers, 1);
+    while (!has_items(atomic_load(&items))) pthread_cond_wait(&wake_condition, &lock);
+    atomic_fetch_sub(&sleeping_helpers, 1);
     pthread_mutex_unlock(&lock);
 }
 
-static void *help(void *argument) {
-    uint32_t who = (uint32_t)(uintptr_t)argument;
-    helper[who - 1].thread = pthread_self();  /* who started it may not have written that yet */
+static void *run_helper(void *argument) {
+    uint32_t helper_id = (uint32_t)(uintptr_t)argument;
+    helper[helper_id - 1].thread = pthread_self();  /* the starting thread may not have written it yet */
     set_kernel_rounding();
     for (int64_t since = now_ns();;) {
-        int item = taken(who);
+        int item = take_item(helper_id);
         if (item >= 0) {
-            perform(item);
-            /* On x86 this is locked, and so waits for stores past the caches too; a plain store would not. */
-            atomic_fetch_add_explicit(&done, 1, memory_order_release);
+            run_item(item);
+            /* On x86 a locked instruction also waits for non-temporal stores; a plain store would not. */
+            atomic_fetch_add_explicit(&finished_items, 1, memory_order_release);
             since = now_ns();
         } else if (now_ns() - since > SPIN_NS) {
-            sleep_until_rung();
+            sleep_until_woken();
             since = now_ns();
         } else {
-            if (is_beside_caller()) keep_away(who - 1);
-            for (int i = 0; i < POLLS && !is_left(atomic_load_explicit(&items, memory_order_relaxed)); i++) PAUSE();
+            if (is_on_caller_core()) avoid_caller_core(helper_id - 1);
+            for (int i = 0; i < POLLS && !has_items(atomic_load_explicit(&items, memory_order_relaxed)); i++) PAUSE();
         }
     }
     return NULL;
 }
 
-/* In the child of a fork: the helpers are the parent's. */
-static void forget_helpers(void) {
+/* Reset the state in a forked child, which has no helper threads. */
+static void reset_after_fork(void) {
     static const pthread_mutex_t fresh_lock = PTHREAD_MUTEX_INITIALIZER;
-    static const pthread_cond_t fresh_bell = PTHREAD_COND_INITIALIZER;
-    threads = 0, lock = fresh_lock, bell = fresh_bell;
-    atomic_store(&asleep, 0), atomic_store(&items, 0), atomic_store(&done, 0);
+    static const pthread_cond_t fresh_condition = PTHREAD_COND_INITIALIZER;
+    thread_count = 0, lock = fresh_lock, wake_condition = fresh_condition;
+    atomic_store(&sleeping_helpers, 0), atomic_store(&items, 0), atomic_store(&finished_items, 0);
     atomic_flag_clear(&busy);
 }
 
-/* Have as many helpers as that, if threads can be had. */
-static void start(uint32_t helpers) {
-    static int watches_forks;
-    sigset_t all, before;
+/* Start threads until there are `helpers` of them, or no more can be created. */
+static void start_helpers(uint32_t helpers) {
+    static int has_fork_handler;
+    sigset_t all_signals, old_signals;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes)) return;
-    if (!watches_forks) watches_forks = !pthread_atfork(NULL, NULL, forget_helpers);
-    pthread_attr_setstacksize(&attributes, STACK);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  /* signals are the interpreter's */
-    for (; threads < helpers && threads < MOST_HELPERS; threads++) {
-        pthread_t *thread = &helper[threads].thread;
-        if (pthread_create(thread, &attributes, help, (void *)(uintptr_t)(threads + 1))) break;
+    if (!has_fork_handler) has_fork_handler = !pthread_atfork(NULL, NULL, reset_after_fork);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sigfillset(&all_signals);
+    pthread_sigmask(SIG_SETMASK, &all_signals, &old_signals);  /* helpers block all signals: Python handles them */
+    for (; thread_count < helpers && thread_count < MAX_HELPERS; thread_count++) {
+        pthread_t *thread = &helper[thread_count].thread;
+        if (pthread_create(thread, &attributes, run_helper, (void *)(uintptr_t)(thread_count + 1))) break;
         pthread_detach(*thread);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
     pthread_attr_destroy(&attributes);
 }
 
-static void alone(const Launch *launch) { launch->code(launch->arguments, launch->size, 0, launch->items); }
+static void run_alone(const Launch *launch) { launch->code(launch->arguments, launch->size, 0, launch->items); }
 
-/* Whether helpers that sleep are woken now, for a launch that takes one thread so long. */
+/* Return whether to wake sleeping helpers for a launch that takes `expected_ns` on one thread. */
 static int is_worth_waking(int64_t expected_ns) {
-    static int64_t owed, last;
+    static int64_t skipped_ns, last_call;
     int64_t now = now_ns();
-    if (now - last > SPIN_NS) owed = 0;
-    last = now;
-    if ((owed += expected_ns) < WAKE_NS) return 0;
-    owed = 0;
+    if (now - last_call > SPIN_NS) skipped_ns = 0;
+    last_call = now;
+    if ((skipped_ns += expected_ns) < WAKE_NS) return 0;
+    skipped_ns = 0;
     return 1;
 }
 
-/* Run a launch by the calling thread and that many helpers. expected_ns: what one thread takes for it, roughly. */
+/* Run a launch on the calling thread and up to `helpers` helpers. expected_ns: estimated time on one thread. */
 void team_run(const Launch *launch, uint32_t helpers, int64_t expected_ns) {
     static uint64_t launches;
-    if (helpers > most) helpers = most;
+    if (helpers > helper_limit) helpers = helper_limit;
     if (helpers == 0 || launch->items < 2 || atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
-        alone(launch);
+        run_alone(launch);
         return;
     }
-    uint32_t sleep = atomic_load(&asleep), wakes = 0;
-    if (sleep || threads < helpers) wakes = is_worth_waking(expected_ns);
-    if (wakes || launches % LOOKS == 0) see_caller();
-    if (wakes && threads < helpers) start(helpers);
-    if (wakes)
-        for (uint32_t i = 0; i < threads; i++) keep_away(i);
-    if (sleep < threads || wakes) {
+    uint32_t sleeping = atomic_load(&sleeping_helpers), should_wake = 0;
+    if (sleeping || thread_count < helpers) should_wake = is_worth_waking(expected_ns);
+    if (should_wake || launches % CORE_CHECK_INTERVAL == 0) record_caller_core();
+    if (should_wake && thread_count < helpers) start_helpers(helpers);
+    if (should_wake)
+        for (uint32_t i = 0; i < thread_count; i++) avoid_caller_core(i);
+    if (sleeping < thread_count || should_wake) {
         current = launch;
-        share = (launch->items + MOST_SHARES - 1) / MOST_SHARES;
-        uint32_t shares = (uint32_t)((launch->items + share - 1) / share);
-        atomic_store_explicit(&allowed, helpers, memory_order_relaxed);
-        atomic_store_explicit(&done, 0, memory_order_relaxed);
-        atomic_store(&items, ++launches << 32 | (uint64_t)shares << 16);
-        if (wakes && atomic_load(&asleep)) {
+        item_size = (launch->items + MAX_ITEMS - 1) / MAX_ITEMS;
+        uint32_t item_count = (uint32_t)((launch->items + item_size - 1) / item_size);
+        atomic_store_explicit(&max_helper_id, helpers, memory_order_relaxed);
+        atomic_store_explicit(&finished_items, 0, memory_order_relaxed);
+        atomic_store(&items, ++launches << 32 | (uint64_t)item_count << 16);
+        if (should_wake && atomic_load(&sleeping_helpers)) {
             pthread_mutex_lock(&lock);
-            pthread_cond_broadcast(&bell);
+            pthread_cond_broadcast(&wake_condition);
             pthread_mutex_unlock(&lock);
         }
-        uint32_t others = shares;
-        for (int item; (item = taken(0)) >= 0; others--) perform(item);
-        for (uint32_t polls = 0; atomic_load_explicit(&done, memory_order_acquire) < others; polls++) {
-            if (polls < PATIENCE) PAUSE();
+        uint32_t helper_items = item_count;
+        for (int item; (item = take_item(0)) >= 0; helper_items--) run_item(item);
+        for (uint32_t polls = 0; atomic_load_explicit(&finished_items, memory_order_acquire) < helper_items; polls++) {
+            if (polls < POLLS_BEFORE_YIELD) PAUSE();
             else sched_yield();
         }
-    } else alone(launch);
+    } else run_alone(launch);
     atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
-/* Have at most that many helpers from now on. */
-void team_limit(uint32_t helpers) { most = helpers; }
+/* Set the maximum number of helpers. */
+void team_limit(uint32_t helpers) { helper_limit = helpers; }
 
 #else
 void team_run(const Launch *launch, uint32_t helpers, int64_t expected_ns) {

@@ -1,7 +1,7 @@
-"""Planners, one module a kind: from layouts to results' layouts and the steps that compute them.
+"""Planners, one module for each kind of op: they turn operands' layouts into results' layouts and launches.
 
-A planner is a pure function of a `Request`. It runs once per combination of layouts and thread; the plan it gives is
-then found by one look-up (`runtime.dispatch`).
+A planner is a pure function of a `Request`. It runs once for each combination of layouts and thread. After that,
+`runtime.dispatch` finds the plan by one look-up. `custom.py` is the shortest example, `triangle.py` a typical one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ __all__ = ["Planned", "Request", "planner"]
 class Request:
     """One call, without its data.
 
-    operands: a `Meta` for a tensor, a Python type for a number, None for an absent optional, in the record's order.
-    into: layouts of results that exist already (`out=`, in place), or None.
-
+    Attributes:
+        record: The op.
+        operands: In the record's order, a `Meta` for a tensor, a Python type for a number, None if absent.
+        statics: Values of the record's static arguments, in its order.
+        device: Where the op runs.
+        into: Layouts of results that exist already (`out=`, in place), or None.
     """
 
     record: OpRecord
@@ -38,23 +41,30 @@ class Request:
         return self.device.driver.capabilities
 
     def static(self, name: str) -> object:
-        """The value of the static argument `name`."""
+        """Return the value of the static argument `name`."""
         return self.statics[self.record.statics.index(name)]
 
     @property
     def tensors(self) -> list[tuple[Operand, Meta]]:
-        """Tensor operands that are present, with their roles."""
+        """Return the tensor operands that are present, with their roles."""
         return [(o, m) for o, m in zip(self.record.operands, self.operands, strict=False) if isinstance(m, Meta)]
 
     def where(self) -> str:
-        """The call as errors name it: op, then shape and dtype of every tensor."""
-        shown = ", ".join(f"{o.name} {m.dtype.name}{list(m.shape)}" for o, m in self.tensors)
-        return f"{self.record.called or self.record.name}({shown})"
+        """Return the call as error messages name it: the op, then dtype and shape of every tensor."""
+        tensors = ", ".join(f"{o.name} {m.dtype.name}{list(m.shape)}" for o, m in self.tensors)
+        return f"{self.record.called or self.record.name}({tensors})"
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a planner gives: results' layouts, launches, bytes of scratch, and for a view, how far it starts."""
+    """The result of a planner.
+
+    Attributes:
+        outputs: Layouts of the results.
+        steps: Launches, in order.
+        scratch: Bytes of each scratch buffer.
+        view: For a view, its offset in its base; None for other ops.
+    """
 
     outputs: tuple[Meta, ...]
     steps: tuple[Step, ...] = ()
@@ -66,18 +76,18 @@ _planners: dict[str, Callable[[Request], Planned]] = {}
 
 
 def planner(kind: str) -> Callable[[Request], Planned]:
-    """The planner of `kind`: the function `plan` of the module of that name."""
-    found = _planners.get(kind)
-    if found is None:
-        found = _planners[kind] = import_module(f".{kind}", __name__).plan
-    return found
+    """Return the planner of `kind`: the function `plan` of the module of that name."""
+    plan = _planners.get(kind)
+    if plan is None:
+        plan = _planners[kind] = import_module(f".{kind}", __name__).plan
+    return plan
 
 
 def slot(meta: Meta, type: str) -> Slot:
-    """How a kernel reads a tensor of this layout."""
+    """Return the slot with which a kernel reads a tensor of this layout."""
     return Slot(meta.dtype.name, type)
 
 
 def compute_element(dtype: DType) -> str:
-    """OpenCL's name of the type in which kernels calculate for results of `dtype`."""
+    """Return OpenCL's name of the type in which kernels compute results of `dtype`."""
     return dtype.compute

@@ -1,9 +1,12 @@
-"""Attention without the matrix of scores, and its gradients.
+"""Plan attention and its gradients without storing the matrix of scores.
 
-Operands have the dimensions batch, head, position, feature; strides are any. Schedules. CPU: a work-item has whole
-vectors of one side's positions and goes through blocks of the other side's, packed in private memory (`forward`,
-`query`, `key_value`). GPU: a work-item a position, a group goes through tiles in local memory. No score leaves a
-work-item, so memory is linear in the positions.
+Operands have shape `(batch, head, position, feature)` and any strides. One side (the query's positions, or for
+`key_value` the key's) is divided among work-items, which iterate over the other side.
+
+On CPUs a work-item computes whole vectors of positions, and packs blocks of the other side in private memory
+(`forward`, `query`, `key_value`). On OpenCL GPUs it computes one position, and its work-group reads the other side in
+tiles in local memory. `triton/attention.py` plans for Triton. No score leaves a work-item, so memory is linear in the
+number of positions.
 """
 
 from __future__ import annotations
@@ -21,32 +24,41 @@ from ..records import Operand
 from ..schedules import choose
 from . import Planned, Request
 
-__all__ = ["Builder", "Sizes", "plan", "takes"]
+__all__ = ["Builder", "Sizes", "is_supported", "plan"]
 
-_RESULTS = {"attention": "forward", "attention_query": "query", "attention_key_value": "key_value"}
-_LARGEST = 1024
-# Rows and vectors of the register tile, for up to so many vectors of positions in lanes.
+_KINDS = {"attention": "forward", "attention_query": "query", "attention_key_value": "key_value"}
+_MAX_FEATURES = 1024  # of the OpenCL kernels
+# By vector registers: (maximal vectors of positions, (rows, vectors) of the register tile).
 _TILES = {32: ((1, (8, 1)), (2, (8, 2)), (1 << 62, (4, 4))), 16: ((1, (8, 1)), (2, (4, 2)), (1 << 62, (2, 4)))}
 
 
-def takes(query: Meta, key: Meta, value: Meta) -> bool:
-    """Whether the kernels take operands of these layouts; if not, ops that store the scores do."""
-    able = query.device.driver.capabilities
-    some = query.numel and key.numel and value.numel
-    return bool(some) and max(query.shape[-1], value.shape[-1]) <= _largest(able, query.dtype)
+def is_supported(query: Meta, key: Meta, value: Meta) -> bool:
+    """Return whether the kernels support operands of these layouts; otherwise use ops that store the scores."""
+    caps = query.device.driver.capabilities
+    has_elements = query.numel and key.numel and value.numel
+    return bool(has_elements) and max(query.shape[-1], value.shape[-1]) <= _max_features(caps, query.dtype)
 
 
-def _largest(able: Capabilities, dtype: DType) -> int:
-    """The most features a position may have: a work-item or a program holds all of them."""
-    if able.style == "triton":
-        return {2: 256 if able.sm else 128, 4: 128, 8: 16}[dtype.itemsize]  # what registers hold without spilling
-    return _LARGEST
+def _max_features(caps: Capabilities, dtype: DType) -> int:
+    """Return how many features a position may have: a work-item or a program holds all of them."""
+    if caps.style == "triton":
+        return {2: 256 if caps.sm else 128, 4: 128, 8: 16}[dtype.itemsize]  # what registers hold without spilling
+    return _MAX_FEATURES
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """One call: `group` heads of the query share one of key and value; `width` features of query and key, `depth` of
-    the value."""
+    """The sizes of one call.
+
+    Attributes:
+        batch: Batch size.
+        heads: Heads of the query.
+        group: Heads of the query that share one head of key and value.
+        rows: Positions of the query.
+        keys: Positions of key and value.
+        width: Features of query and key.
+        depth: Features of the value.
+    """
 
     batch: int
     heads: int
@@ -58,53 +70,59 @@ class Sizes:
 
 
 def plan(request: Request) -> Planned:
-    """The results' layouts and the launches."""
-    given = {o.name: m for o, m in request.tensors}
+    """Plan one call of attention, of one of its gradients, or of the row sums that the gradients need.
+
+    Raises:
+        DTypeError: The dtypes differ, are not floating, or are not supported by the device.
+        NotSupported: Positions have more features than the kernels hold.
+        ShapeError: The operands' shapes do not fit together.
+    """
+    layouts = {o.name: m for o, m in request.tensors}
     if request.record.name == "attention_delta":
-        sizes = _delta_sizes(request, given)
-        shapes = [given["result"].shape[:3]]
-        kinds = [_computed(given["result"].dtype)]
+        sizes = _delta_sizes(request, layouts)
+        shapes = [layouts["result"].shape[:3]]
+        dtypes_out = [_accumulator_dtype(layouts["result"].dtype)]
     else:
-        sizes = _bind(request, given)
-        own = given["query"].dtype
-        value = (*given["query"].shape[:3], sizes.depth)
-        shapes, kinds = {
-            "attention": ([value, value[:3]], [own, _computed(own)]),
-            "attention_query": ([given["query"].shape], [own]),
-            "attention_key_value": ([given["key"].shape, given["value"].shape], [own, own]),
+        sizes = _bind_sizes(request, layouts)
+        dtype = layouts["query"].dtype
+        output_shape = (*layouts["query"].shape[:3], sizes.depth)
+        shapes, dtypes_out = {
+            "attention": ([output_shape, output_shape[:3]], [dtype, _accumulator_dtype(dtype)]),
+            "attention_query": ([layouts["query"].shape], [dtype]),
+            "attention_key_value": ([layouts["key"].shape, layouts["value"].shape], [dtype, dtype]),
         }[request.record.name]
-    results = tuple(meta(d, s, None, request.device) for d, s in zip(kinds, shapes, strict=True))
+    results = tuple(meta(d, s, None, request.device) for d, s in zip(dtypes_out, shapes, strict=True))
     if not any(r.numel for r in results):
         return Planned(results)
     builder = Builder(request, sizes, results)
-    if builder.able.style == "triton":
+    if builder.caps.style == "triton":
         from .triton.attention import launch
 
         launch(builder)
     elif request.record.name == "attention_delta":
-        builder.delta()
-    elif builder.able.style == "gpu":
-        builder.grid()
+        builder.add_delta()
+    elif builder.caps.style == "gpu":
+        builder.add_grid()
     else:
-        builder.vectors()
+        builder.add_vectors()
     return Planned(results, tuple(builder.steps))
 
 
-def _computed(dtype: DType) -> DType:
+def _accumulator_dtype(dtype: DType) -> DType:
     return dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
 
 
-def _delta_sizes(request: Request, given: dict[str, Meta]) -> Sizes:
-    shape = given["result"].shape
-    if len(shape) != 4 or given["grad_output"].shape != shape:
+def _delta_sizes(request: Request, layouts: dict[str, Meta]) -> Sizes:
+    shape = layouts["result"].shape
+    if len(shape) != 4 or layouts["grad_output"].shape != shape:
         raise ShapeError(f"{request.where()}: both operands need the same 4 dimensions")
     return Sizes(shape[0], shape[1], 1, shape[2], 0, 0, shape[3])
 
 
-def _bind(request: Request, given: dict[str, Meta]) -> Sizes:
-    """The sizes of a call. Raises `ShapeError`, `DTypeError`, `NotSupported`."""
+def _bind_sizes(request: Request, layouts: dict[str, Meta]) -> Sizes:
+    """Return the sizes of a call. Raises `ShapeError`, `DTypeError`, `NotSupported`."""
     where = request.where()
-    query, key, value = given["query"], given["key"], given["value"]
+    query, key, value = layouts["query"], layouts["key"], layouts["value"]
     if any(m.ndim != 4 for m in (query, key, value)):
         raise ShapeError(f"{where}: query, key and value need 4 dimensions")
     if query.dtype.kind != "f" or key.dtype is not query.dtype or value.dtype is not query.dtype:
@@ -112,50 +130,56 @@ def _bind(request: Request, given: dict[str, Meta]) -> Sizes:
     if query.dtype is dtypes.float64 and not request.capabilities.fp64:
         raise DTypeError(f"{where}: the device has no float64; use float32 there")
     batch, heads, rows, width = query.shape
-    own, keys, depth = key.shape[1], key.shape[2], value.shape[3]
-    if key.shape != (batch, own, keys, width) or value.shape[:3] != (batch, own, keys) or (own and heads % own):
+    key_heads, keys, depth = key.shape[1], key.shape[2], value.shape[3]
+    if (
+        key.shape != (batch, key_heads, keys, width) or value.shape[:3] != (batch, key_heads, keys)
+        or (key_heads and heads % key_heads)
+    ):  # fmt: skip
         raise ShapeError(f"{where}: sizes of query, key and value do not fit together")
-    if heads and not own:
+    if heads and not key_heads:
         raise ShapeError(f"{where}: {heads} heads of the query for none of the key")
-    mask = given.get("mask")
+    mask = layouts.get("mask")
     if mask is not None and (
         mask.ndim != 4 or any(m not in (1, n) for m, n in zip(mask.shape, (batch, heads, rows, keys), strict=True))
     ):
         raise ShapeError(f"{where}: the mask does not broadcast to {[batch, heads, rows, keys]}")
-    most = _largest(request.capabilities, query.dtype)
-    if max(width, depth) > most:
-        raise NotSupported(f"{where}: positions have at most {most} features here")
-    return Sizes(batch, heads, heads // own if own else 1, rows, keys, width, depth)
+    max_features = _max_features(request.capabilities, query.dtype)
+    if max(width, depth) > max_features:
+        raise NotSupported(f"{where}: positions have at most {max_features} features here")
+    return Sizes(batch, heads, heads // key_heads if key_heads else 1, rows, keys, width, depth)
 
 
 class Builder:
-    """The launches of one call. `layouts` has the operands by name."""
+    """The launches of one call. `layouts` holds the operands by name."""
 
     def __init__(self, request: Request, sizes: Sizes, results: tuple[Meta, ...]):
         self.request, self.sizes, self.results = request, sizes, results
-        self.able = request.capabilities
+        self.caps = request.capabilities
         self.layouts = {o.name: m for o, m in request.tensors}
         first = next(iter(self.layouts.values()))
-        self.element = _computed(first.dtype)
-        self.kind = _RESULTS.get(request.record.name, "delta")
+        self.element = _accumulator_dtype(first.dtype)
+        self.kind = _KINDS.get(request.record.name, "delta")
         self.causal = bool(self._static("is_causal"))
-        self.dropping = bool(self._static("dropping"))
+        self.has_dropout = bool(self._static("dropping"))
         mask = self.layouts.get("mask")
         self.mask = 0 if mask is None else 1 if mask.dtype is dtypes.bool_ else 2
         self.steps: list[Step] = []
         shape = {"heads": sizes.batch * sizes.heads, "rows": sizes.rows, "keys": sizes.keys, "features": self.head}
-        self.chosen = choose(request, "attention", shape, first.dtype.name)
+        self.params = choose(request, "attention", shape, first.dtype.name)
 
     def _static(self, name: str) -> object:
         return self.request.static(name) if name in self.request.record.statics else False
 
     @property
     def head(self) -> int:
-        """A power of two that no position has more features than: what kernels are compiled for."""
+        """Return the power of two that bounds the features of a position; kernels are compiled for it."""
         return 1 << (max(self.sizes.width, self.sizes.depth, 16) - 1).bit_length()
 
     def strides(self, name: str) -> tuple[int, ...]:
-        """Of an operand along batch, head, position and feature (mask: batch, head, row, key); none: zeros."""
+        """Return an operand's strides along batch, head, position and feature, or zeros if it is absent.
+
+        Those of the mask are along batch, head, query position and key position.
+        """
         layout, s = self.layouts.get(name), self.sizes
         if layout is None:
             return (0, 0, 0, 0)
@@ -164,44 +188,45 @@ class Builder:
         return layout.strides
 
     def buffers(self) -> tuple[tuple[int, ...], tuple[Slot, ...]]:
-        """Positions of operands and results, and how they are read. The query stands where there is no mask."""
-        found, slots, position = [], [], 0
+        """Return the positions of operands and results, and their slots. The query stands in for an absent mask."""
+        positions, slots, position = [], [], 0
         names: list[Operand] = [o for o in self.request.record.operands if o.role in ("tensor", "optional")]
-        for each in names:
-            layout = self.layouts.get(each.name)
+        for operand in names:
+            layout = self.layouts.get(operand.name)
             if layout is None:
-                found.append(0)
+                positions.append(0)
                 slots.append(Slot(self.layouts["query"].dtype.name))
                 continue
-            found.append(position)
+            positions.append(position)
             slots.append(Slot(layout.dtype.name, "mask" if layout.dtype is dtypes.bool_ else "value"))
             position += 1
         for result in self.results:
-            found.append(position)
+            positions.append(position)
             slots.append(Slot(result.dtype.name))
             position += 1
-        return tuple(found), tuple(slots)
+        return tuple(positions), tuple(slots)
 
-    def add(
+    def add_step(
         self, entry: str, defines: dict[str, object], geometry: tuple[int, ...], size: tuple[int, ...],
         local: tuple[int, ...], work: int, lanes: int = 1,
     ) -> None:  # fmt: skip
-        """One launch of OpenCL's text."""
+        """Add one launch of an OpenCL kernel."""
         buffers, slots = self.buffers()
-        known = {f"SCHEDULE_{entry.upper()}": 1, "BUFFERS": len(buffers), **defines}
-        given = tuple((k, str(v)) for k, v in known.items())
+        all_defines = {f"SCHEDULE_{entry.upper()}": 1, "BUFFERS": len(buffers), **defines}
+        define_strings = tuple((k, str(v)) for k, v in all_defines.items())
         text = self.request.record.texts[self.request.device.driver.target]
-        functions = ("exp2", "log2", "uniform") if self.dropping else ("exp2", "log2")
-        # Named for the kind, not the op: the ops share a text.
-        made = Instance(
-            "attention", text.source, f"attention_{entry}", self.element.compute, lanes, slots, given, functions
+        functions = ("exp2", "log2", "uniform") if self.has_dropout else ("exp2", "log2")
+        # The name is that of the kind, not of the op: the ops share kernel source.
+        instance = Instance(
+            "attention", text.source, f"attention_{entry}", self.element.compute, lanes, slots, define_strings,
+            functions,
         )
-        drawn = self.kind != "delta"
-        numbers, integers = ((0, 1, 2), (3, 4)) if drawn else ((), ())
-        self.steps.append(Step(made, buffers, pack_longs(geometry), size, local, work, numbers, integers))
+        takes_numbers = self.kind != "delta"
+        numbers, integers = ((0, 1, 2), (3, 4)) if takes_numbers else ((), ())
+        self.steps.append(Step(instance, buffers, pack_longs(geometry), size, local, work, numbers, integers))
 
     def geometry(self, blocks: int) -> tuple[int, ...]:
-        """What every kernel is told: sizes, and strides of query, key, value, mask and gradient."""
+        """Return the geometry of every kernel: sizes, and strides of query, key, value, mask and gradient."""
         s = self.sizes
         names = ("result", "key", "value", "mask") if self.kind == "delta" else ("query", "key", "value", "mask")
         strides = [x for name in (*names, "grad_output") for x in self.strides(name)]
@@ -209,57 +234,58 @@ class Builder:
 
     @property
     def work(self) -> int:
-        """Elements that take about as long as the call."""
+        """Return how many elements take about as long to touch as the call takes."""
         s = self.sizes
         return s.batch * s.heads * s.rows * max(s.keys * (s.width + s.depth + 16) // 8, 1)
 
     def side(self) -> tuple[int, int]:
-        """Positions that lie in lanes, and the heads that have them."""
+        """Return how many positions are divided among work-items, and how many heads have them."""
         s = self.sizes
         return (s.keys, s.batch * s.heads // s.group) if self.kind == "key_value" else (s.rows, s.batch * s.heads)
 
-    def vectors(self) -> None:
-        """The CPU's schedules."""
-        lanes = self.able.lanes // (2 if self.element.itemsize == 8 else 1)
+    def add_vectors(self) -> None:
+        """Add the CPU launch, which computes vectors of positions."""
+        lanes = self.caps.lanes // (2 if self.element.itemsize == 8 else 1)
         count, heads = self.side()
-        tiles = _TILES[self.able.registers]
-        mr, nv = self.chosen["tile"] or next(t for most, t in tiles if count <= most * lanes)
+        tiles = _TILES[self.caps.registers]
+        mr, nv = self.params["tile"] or next(t for max_vectors, t in tiles if count <= max_vectors * lanes)
         blocks = -(-count // (lanes * nv))
         row, step = self.strides("mask")[2:]
-        along, lane = (row, step) if self.kind == "key_value" else (step, row)
+        mask_step, lane_step = (row, step) if self.kind == "key_value" else (step, row)
         integers = "int" if self.element.itemsize == 4 else "long"
         defines: dict[str, object] = {
-            "HEAD": self.head, "MR": mr, "NV": nv, "BLOCK": self.chosen["block"], "CAUSAL": int(self.causal),
+            "HEAD": self.head, "MR": mr, "NV": nv, "BLOCK": self.params["block"], "CAUSAL": int(self.causal),
             "MASK": self.mask,
-            "LAYOUT": 0 if lane == 0 else 1 if lane == 1 else 2 if along == 1 else 3, "DROPOUT": int(self.dropping),
+            "LAYOUT": 0 if lane_step == 0 else 1 if lane_step == 1 else 2 if mask_step == 1 else 3,
+            "DROPOUT": int(self.has_dropout),
             "FAST": int(self.element.itemsize == 4), "INDEX": f"ulong{lanes}", "IOTA": iota(f"ulong{lanes}", lanes),
             "LANE": iota(f"{integers}{lanes}", lanes),
         }  # fmt: skip
-        self.add(self.kind, defines, self.geometry(blocks), (blocks, heads), (1, 1), self.work, lanes)
+        self.add_step(self.kind, defines, self.geometry(blocks), (blocks, heads), (1, 1), self.work, lanes)
 
-    def grid(self) -> None:
-        """The GPU's schedules."""
+    def add_grid(self) -> None:
+        """Add the GPU launch, which computes one position in each work-item."""
         count, heads = self.side()
-        group = min(self.chosen["group"], self.able.max_group)
-        tile = self.chosen["tile"]
-        while tile > 1 and 2 * tile * self.head * self.element.itemsize > self.able.local_memory // 2:
+        group = min(self.params["group"], self.caps.max_group)
+        tile = self.params["tile"]
+        while tile > 1 and 2 * tile * self.head * self.element.itemsize > self.caps.local_memory // 2:
             tile //= 2
         defines: dict[str, object] = {
             "HEAD": self.head, "GROUP": group, "TILE": tile, "CAUSAL": int(self.causal), "MASK": self.mask,
-            "DROPOUT": int(self.dropping),
+            "DROPOUT": int(self.has_dropout),
         }  # fmt: skip
         size = (-(-count // group) * group, heads)
-        self.add(f"grid_{self.kind}", defines, self.geometry(0), size, (group, 1), self.work)
+        self.add_step(f"grid_{self.kind}", defines, self.geometry(0), size, (group, 1), self.work)
 
-    def delta(self) -> None:
-        """Sums over rows, on either."""
+    def add_delta(self) -> None:
+        """Add the launch that computes the row sums of the gradient, on CPUs or GPUs."""
         s = self.sizes
         total = s.batch * s.heads * s.rows
-        if self.able.style == "gpu":
-            group = min(64, self.able.max_group)
-            size, local, share, lanes = (-(-total // group) * group,), (group,), 1, 1
+        if self.caps.style == "gpu":
+            group = min(64, self.caps.max_group)
+            size, local, task_rows, lanes = (-(-total // group) * group,), (group,), 1, 1
         else:
-            share, parts = split(total, max(1, min(4 * self.able.cores, total * s.depth // 4096)))
-            size, local, lanes = (parts,), (1,), self.able.lanes // (2 if self.element.itemsize == 8 else 1)
-        entry = "grid_delta" if self.able.style == "gpu" else "delta"
-        self.add(entry, {}, self.geometry(share), size, local, total * max(s.depth, 1), lanes)
+            task_rows, parts = split(total, max(1, min(4 * self.caps.cores, total * s.depth // 4096)))
+            size, local, lanes = (parts,), (1,), self.caps.lanes // (2 if self.element.itemsize == 8 else 1)
+        entry = "grid_delta" if self.caps.style == "gpu" else "delta"
+        self.add_step(entry, {}, self.geometry(task_rows), size, local, total * max(s.depth, 1), lanes)

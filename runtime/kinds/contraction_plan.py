@@ -1,7 +1,12 @@
-"""Which schedule and which tile a matrix product gets: a pure function of its shape, kept as tables.
+"""Choose the schedule and the tile of a matrix product: a pure function of its shape and the device.
 
-The tables hold for vectors of LANES elements (`NV` of them a row of the register tile, `MR` rows): 24 to 28
-accumulators fill the 32 vector registers of AVX-512 beside B's row and one broadcast element of A, 12 the 16 of AVX2.
+A CPU schedule multiplies by panels of B (`gemm`), by dot products (`dots`), or keeps a small matrix in registers
+(`points`). `choose` compares estimated times (`GemmCosts`) and sizes (`GemmLimits`). `choose_tile` is for GPUs.
+
+A register tile has `MR` rows of `NV` vectors, of LANES elements each. AVX-512 has 32 vector registers: 24 to 28
+accumulators leave room for a row of B and one broadcast element of A. AVX2 has 16, which hold 12 accumulators.
+
+`contraction.py` turns the schedule into steps. templates/opencl/contraction.cl.j2 has the kernels.
 """
 
 from __future__ import annotations
@@ -11,13 +16,19 @@ from dataclasses import dataclass
 from ..backends.protocol import Capabilities
 from ..schedules import Choice, spaces
 
-__all__ = ["Product", "Schedule", "Tile", "choose", "choose_tile", "lays_b", "points", "turns"]
+__all__ = [
+    "GemmCosts", "GemmLimits", "Product", "Schedule", "Tile", "choose", "choose_tile", "points_schedule",
+    "should_repack_b", "should_transpose_result",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A batch of products m x k by k x n. along_k: whether A, and whether B, is contiguous along k (else along m, n);
-    converts: whether A's elements are stored in another type than the kernel computes in."""
+    """A batch of products of m x k by k x n matrices.
+
+    a_along_k, b_along_k: the operand is contiguous along k; if not, it is along m or n. converts: the kernel computes
+    in another type than that in which A is stored.
+    """
 
     m: int
     n: int
@@ -33,11 +44,21 @@ class Schedule:
     """A CPU schedule: `gemm` or `dots` with a register tile of `mr` rows by `nv` vectors (dots: columns), or `points`
     with a matrix of `mr` rows by `nv` columns.
 
-    kc: rows of B that a panel has at most. pack: whether a work-item packs its panels, or reads B in place. rows,
-    columns, entries: what a work-item takes of the result and the batch. depth: of k, `parts` of which are summed
-    afterwards. flip: lay A out along k first. block: rows of A that a work-item has packed at most (`rows`, rounded
-    up), and panels: how many panels of B share them; 0 where it reads A in place. laid: all of B is packed in panels
-    first, by a step of its own, and A laid out along k; kc is then what a second-level cache has room for beside A.
+    Attributes:
+        name: `gemm`, `dots` or `points`.
+        mr: Rows of the register tile.
+        nv: Vectors of a row of the register tile; columns for `dots`.
+        kc: Maximal number of rows of a panel of B. If B is packed ahead, as many as fit a second-level cache beside A.
+        pack: The work-item packs its panels of B; if not, it reads B in place.
+        rows: Rows of the result that a work-item computes.
+        columns: Columns of the result that a work-item computes.
+        entries: Products of the batch that a work-item computes.
+        depth: Length of one part of k.
+        parts: Number of parts of k. A later step sums them.
+        transpose_a: Copy A so that it is contiguous along k first.
+        block: Maximal number of rows of A that a work-item packs (`rows`, rounded up); 0 to read A in place.
+        panels: Number of panels of B that share the packed rows of A.
+        packed_ahead: A step of its own packs all of B in panels, and A is contiguous along k.
     """
 
     name: str
@@ -50,15 +71,19 @@ class Schedule:
     entries: int
     depth: int
     parts: int = 1
-    flip: bool = False
+    transpose_a: bool = False
     block: int = 0
     panels: int = 0
-    laid: bool = False
+    packed_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A GPU schedule: groups of gx x gy work-items, each with tm x tn results, kc deep; `depth` of k a part."""
+    """A GPU schedule.
+
+    A work-group has gx x gy work-items, each of which computes tm x tn results, and reads kc elements of k at a time.
+    k is cut into `parts` of `depth` elements.
+    """
 
     gx: int
     gy: int
@@ -69,246 +94,351 @@ class Tile:
     parts: int
 
 
-# How much a work-item takes is a schedule's choice (`chosen`, of codegen/schedules.yaml); what follows is what `auto`
-# means there.
-# Elements of A from which work-items pack its rows: where it lies along k, along m, and where packing converts as well.
-_PACK_A, _PACK_TURNED, _PACK_CONVERTED = 400 * 1024, 200 * 1024, 60 * 1024
-# Measured ns: of a vector of a dot product, of adding up its lanes, of an element beside whole vectors; of a
-# multiplication by a vector in tiles of one to four of them, of an element that is packed, and of storing a row; of an
-# element that is copied, and of a step.
-_A_DOT, _A_SUM, _A_REST = 0.24, 1.5, 0.3
-_A_VECTOR, _A_PACKED, _A_ROW = (0.30, 0.23, 0.18, 0.165), 0.25, 3.5
-_A_COPY, _A_STEP = 0.5, 3000
-_ALONE = 3 << 20  # multiplications that the calling thread does itself, where it can
-_APART = 2 << 20  # multiplications from which a product is cut along k
-_LAID_DEPTH, _LAID_ROWS = 1024, 96  # rows of a panel that work-items read at a time, and their own rows at least
-_LAID_MOST = 1 << 26  # elements of B, at most, that are packed all at once: it takes as much memory again
-# Rows of A that pay for it, where B has so many elements, which a last-level cache keeps, and where it has more.
-_LAID_LEAST, _LAID_CACHED = (384, 640), 2 << 20
-_LAID_TURNS = 600 * 1000  # elements of a transposed B from which packing A instead pays for transposing the result
-_PACKED_ROWS = 2  # times as many rows in a work-item that packs A too
-_FEW, _LONG = 128, 2048  # rows, at most, and k, at least, of a product of one panel that is cut along k for the cores
-_IN_PLACE = (32, 128)  # rows of a work-item that reads B in place, at most: of several panels, and of one
-_AN_ENTRY = 4096  # multiplications in the time that an entry of a batch takes at least
-_POINT, _POINTS = 8, 256  # coordinates of points at most, and how many points, that have a schedule of their own
-_FLIP = 300 * 1000  # elements from which a transposed A is laid out anew: in place, large strides meet in one cache set
-_FLIP_COLUMNS = 100  # columns of B that pay for it
+@dataclass(frozen=True, slots=True)
+class GemmCosts:
+    """Measured times of the CPU kernels on one core, in nanoseconds. They decide between schedules.
+
+    Attributes:
+        ns_per_dot_vector: One vector of a dot product.
+        ns_per_dot_sum: Adding up the lanes of one dot product.
+        ns_per_dot_remainder: One element of a dot product that is shorter than a vector.
+        ns_per_vector_fma: Entry `n - 1`: one vector FMA in a register tile that is `n` vectors wide.
+        ns_per_packed_element: Packing one element of B.
+        ns_per_row: Storing one row of the result.
+        ns_per_copied_element: Copying one element in a step of its own.
+        ns_per_step: Launching one more step.
+    """
+
+    ns_per_dot_vector: float = 0.24
+    ns_per_dot_sum: float = 1.5
+    ns_per_dot_remainder: float = 0.3
+    ns_per_vector_fma: tuple[float, float, float, float] = (0.30, 0.23, 0.18, 0.165)
+    ns_per_packed_element: float = 0.25
+    ns_per_row: float = 3.5
+    ns_per_copied_element: float = 0.5
+    ns_per_step: float = 3000
 
 
-def points(p: Product, able: Capabilities, chosen: Choice) -> Schedule | None:
-    """The schedule for many short rows of A by a matrix that stays in registers; None where rows are few or long."""
-    if p.n > _POINT or p.k > _POINT or p.m < _POINTS or not chosen["points"]:
+@dataclass(frozen=True, slots=True)
+class GemmLimits:
+    """Sizes at which the CPU planner switches schedules, unless a schedule parameter sets them (see `schedules`).
+
+    A "packed ahead" product packs all of B, and A if necessary, in steps of their own. A multiplication with its
+    addition is one MAC.
+
+    Attributes:
+        pack_row_major_a_elements: Work-items pack a row-major A of at least this many elements.
+        pack_column_major_a_elements: The same for a column-major A.
+        pack_converted_a_elements: The same for an A that packing also converts to another dtype.
+        transpose_a_elements: A column-major A of at least this many elements is copied along k first: read in place,
+            its large strides map to one cache set.
+        transpose_a_columns: Columns of B that pay for that copy.
+        serial_max_macs: A product of at most this many MACs runs on the calling thread if it can. It is not cut by
+            rows, because every part would pack the panels again.
+        split_k_min_macs: A product of at least this many MACs may be cut along k.
+        split_k_panel_max_rows: A product of one panel with at most this many rows is cut along k for the cores.
+        split_k_panel_min_k: k from which such a product is cut.
+        packed_ahead_depth: Rows of a panel that a work-item reads at a time.
+        packed_ahead_item_rows: A work-item has at least this many rows of the result.
+        packed_ahead_max_b_elements: B has at most this many elements: packing takes as much memory again.
+        packed_ahead_min_rows: Rows of A that pay for packing B, for a B that fits a last-level cache and a larger B.
+        cached_b_elements: Elements of B that a last-level cache holds.
+        transpose_result_b_elements: A transposed B of at least this many elements is packed in place of A, and the
+            result transposed.
+        packed_rows_factor: How many times more rows a work-item takes if it packs A too.
+        in_place_max_rows: A work-item with at most this many rows reads B in place: of several panels, of one panel.
+        min_macs_per_entry: One product of a batch costs at least as much as this many MACs.
+        points_max_size: Columns, and k, of the `points` schedule at most.
+        points_min_rows: Rows of the `points` schedule at least.
+    """
+
+    pack_row_major_a_elements: int = 400 * 1024
+    pack_column_major_a_elements: int = 200 * 1024
+    pack_converted_a_elements: int = 60 * 1024
+    transpose_a_elements: int = 300 * 1000
+    transpose_a_columns: int = 100
+    serial_max_macs: int = 3 << 20
+    split_k_min_macs: int = 2 << 20
+    split_k_panel_max_rows: int = 128
+    split_k_panel_min_k: int = 2048
+    packed_ahead_depth: int = 1024
+    packed_ahead_item_rows: int = 96
+    packed_ahead_max_b_elements: int = 1 << 26
+    packed_ahead_min_rows: tuple[int, int] = (384, 640)
+    cached_b_elements: int = 2 << 20
+    transpose_result_b_elements: int = 600 * 1000
+    packed_rows_factor: int = 2
+    in_place_max_rows: tuple[int, int] = (32, 128)
+    min_macs_per_entry: int = 4096
+    points_max_size: int = 8
+    points_min_rows: int = 256
+
+
+_costs = GemmCosts()
+_limits = GemmLimits()
+
+
+def points_schedule(p: Product, caps: Capabilities, params: Choice) -> Schedule | None:
+    """Return the schedule for many short rows of A by a matrix that stays in registers, or None if it does not apply.
+
+    Args:
+        p: The product, with all operands contiguous and in the compute type.
+        caps: The device's capabilities.
+        params: Schedule parameters of the space `opencl-cpu/contraction`.
+    """
+    max_size = _limits.points_max_size
+    if p.n > max_size or p.k > max_size or p.m < _limits.points_min_rows or not params["points"]:
         return None
-    wanted = _shares(p, able.cores, 1, chosen)
-    entries = _ceil(p.batch, wanted)
-    rows = _ceil(p.m, _ceil(wanted, _ceil(p.batch, entries)))
+    target_tasks = _target_tasks(p, caps.cores, 1, params)
+    entries = _ceil(p.batch, target_tasks)
+    rows = _ceil(p.m, _ceil(target_tasks, _ceil(p.batch, entries)))
     return Schedule("points", p.k, p.n, 1, False, rows, p.n, entries, p.k)
 
 
-def choose(product: Product, able: Capabilities, lanes: int, chosen: Choice | None = None) -> Schedule:
-    """The CPU schedule of `product`, with what is `chosen` (default: what is shipped for any device)."""
-    chosen = chosen or spaces["opencl-cpu/contraction"].fallback
-    if product.b_along_k and _suits_dots(product, lanes):
-        return _dots(product, able, chosen)
-    return _gemm(product, able, lanes, chosen)
+def choose(product: Product, caps: Capabilities, lanes: int, params: Choice | None = None) -> Schedule:
+    """Return the CPU schedule of `product`.
+
+    Args:
+        product: Shape and layout of the product.
+        caps: The device's capabilities.
+        lanes: Elements of one vector in the compute type.
+        params: Schedule parameters of the space `opencl-cpu/contraction`; its fallback if None.
+    """
+    params = params or spaces["opencl-cpu/contraction"].fallback
+    if product.b_along_k and _should_use_dots(product, lanes):
+        return _schedule_dots(product, caps, params)
+    return _schedule_gemm(product, caps, lanes, params)
 
 
-def _suits_dots(p: Product, lanes: int) -> bool:
-    """Whether dot products are faster than panels. Panels convert every element of A again for every tile."""
+def _should_use_dots(p: Product, lanes: int) -> bool:
+    """Return True if dot products are faster than panels. Panels convert every element of A again for every tile."""
     if p.converts:
         return p.m <= 8 or p.n < 4 * lanes
-    return _as_dots(p, lanes) <= _as_panels(p, lanes)
+    return _estimate_dots_ns(p, lanes) <= _estimate_panels_ns(p, lanes)
 
 
-def _as_dots(p: Product, lanes: int) -> float:
-    """Estimated ns of dot products, both operands along k. Tiles have four rows."""
-    short = p.k < lanes
-    each = _A_SUM + (_A_REST * p.k if short else _A_DOT * _ceil(p.k, lanes))
-    copies = p.k * (p.m * (not p.a_along_k) + p.n * (not p.b_along_k)) * _A_COPY
-    return (1 if p.m == 1 else _round(p.m, 4)) * p.n * each + copies
+def _estimate_dots_ns(p: Product, lanes: int) -> float:
+    """Estimate the nanoseconds of dot products of operands that are contiguous along k, in tiles of four rows."""
+    is_short = p.k < lanes
+    ns_per_result = _costs.ns_per_dot_sum + (
+        _costs.ns_per_dot_remainder * p.k if is_short else _costs.ns_per_dot_vector * _ceil(p.k, lanes)
+    )
+    copy_ns = p.k * (p.m * (not p.a_along_k) + p.n * (not p.b_along_k)) * _costs.ns_per_copied_element
+    return (1 if p.m == 1 else _round(p.m, 4)) * p.n * ns_per_result + copy_ns
 
 
-def _as_panels(p: Product, lanes: int) -> float:
-    """Estimated ns of panels, of B packed."""
+def _estimate_panels_ns(p: Product, lanes: int) -> float:
+    """Estimate the nanoseconds of multiplying by packed panels of B."""
     vectors = _ceil(p.n, lanes)
-    packing = _A_PACKED * lanes * _round(p.k, lanes) if p.b_along_k else 0.0
-    return vectors * (p.m * p.k * _A_VECTOR[min(vectors, 4) - 1] + packing) + p.m * _A_ROW
+    packing_ns = _costs.ns_per_packed_element * lanes * _round(p.k, lanes) if p.b_along_k else 0.0
+    return vectors * (p.m * p.k * _costs.ns_per_vector_fma[min(vectors, 4) - 1] + packing_ns) + p.m * _costs.ns_per_row
 
 
-def lays_b(p: Product, lanes: int) -> bool:
-    """Whether B of few columns is laid out along k for dot products: panels work on whole vectors of columns."""
+def should_repack_b(p: Product, lanes: int) -> bool:
+    """Return True if B should be copied along k, for dot products: it pays for less than a vector of columns."""
     if not p.a_along_k or p.b_along_k or p.converts or p.n >= lanes:
         return False
-    return p.batch * (1.2 * _as_dots(p, lanes) - _as_panels(p, lanes)) + _A_STEP <= 0
+    return p.batch * (1.2 * _estimate_dots_ns(p, lanes) - _estimate_panels_ns(p, lanes)) + _costs.ns_per_step <= 0
 
 
-def turns(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> bool:
-    """Whether B'A' had better be computed, and its result transposed, than A, contiguous along m, be laid out along k,
-    or be read for few vectors of columns."""
+def should_transpose_result(p: Product, caps: Capabilities, lanes: int, params: Choice) -> bool:
+    """Return True if computing `(B^T A^T)^T` is cheaper than `A B`.
+
+    If A is contiguous along m, the alternatives are to copy it along k, or to read it for few vectors of columns.
+    """
     if p.a_along_k or p.converts:
         return False
-    other = Product(p.n, p.m, p.k, p.batch, p.b_along_k, False)
-    if choose(p, able, lanes, chosen).laid:
-        pays = p.b_along_k and p.n <= p.k and p.n * p.k >= _LAID_TURNS
-        return pays and choose(other, able, lanes, chosen).laid
-    least = min(_as_panels(p, lanes), _as_dots(p, lanes))
-    gain = least - 1.25 * _as_panels(other, lanes) - _A_COPY * p.m * p.n
-    if p.batch * gain < _A_STEP and (2 * p.n > p.k or not choose(p, able, lanes, chosen).flip):
+    transposed = Product(p.n, p.m, p.k, p.batch, p.b_along_k, False)
+    if choose(p, caps, lanes, params).packed_ahead:
+        saves_packing = p.b_along_k and p.n <= p.k and p.n * p.k >= _limits.transpose_result_b_elements
+        return saves_packing and choose(transposed, caps, lanes, params).packed_ahead
+    direct_ns = min(_estimate_panels_ns(p, lanes), _estimate_dots_ns(p, lanes))
+    saved_ns = direct_ns - 1.25 * _estimate_panels_ns(transposed, lanes) - _costs.ns_per_copied_element * p.m * p.n
+    if p.batch * saved_ns < _costs.ns_per_step and (2 * p.n > p.k or not choose(p, caps, lanes, params).transpose_a):
         return False
-    return not choose(other, able, lanes, chosen).flip
+    return not choose(transposed, caps, lanes, params).transpose_a
 
 
-def _dots(p: Product, able: Capabilities, chosen: Choice) -> Schedule:
-    cores, wide = able.cores, able.registers >= 32
-    mr, nv = chosen["dots"] or ((1, 4) if p.m == 1 else (3, 4) if not wide else (4, 5) if p.n < 64 else (4, 6))
+def _schedule_dots(p: Product, caps: Capabilities, params: Choice) -> Schedule:
+    cores, has_32_registers = caps.cores, caps.registers >= 32
+    mr, nv = params["dots"] or (
+        (1, 4) if p.m == 1 else (3, 4) if not has_32_registers else (4, 5) if p.n < 64 else (4, 6)
+    )  # fmt: skip
     if p.n == 1:
         mr, nv = (4, 1) if p.m > 1 else (1, 1)
-    depth, parts = _split(p, cores, p.m * p.n * p.batch)
-    wanted = _shares(p, cores, parts, chosen)
-    entries = _ceil(p.batch, wanted)
-    wanted = _ceil(wanted, _ceil(p.batch, entries))
-    columns = _round(_ceil(p.n, wanted), nv)
-    rows = _round(_ceil(p.m, _ceil(wanted, _ceil(p.n, columns))), mr)
+    depth, parts = _split_k(p, cores, p.m * p.n * p.batch)
+    target_tasks = _target_tasks(p, cores, parts, params)
+    entries = _ceil(p.batch, target_tasks)
+    target_tasks = _ceil(target_tasks, _ceil(p.batch, entries))
+    columns = _round(_ceil(p.n, target_tasks), nv)
+    rows = _round(_ceil(p.m, _ceil(target_tasks, _ceil(p.n, columns))), mr)
     if parts > 1:
         entries = 1
     return Schedule("dots", mr, nv, 1, False, rows, columns, entries, depth, parts, not p.a_along_k)
 
 
-# Tiles (mr, nv, kc). A panel of kc rows fills most of a first-level cache beside the rows of A.
-_NARROW = {
+# Register tiles (mr, nv, kc). A panel of kc rows and the rows of A fill most of a first-level cache.
+_NARROW_TILES = {
     32: (
         (1, 4, 256), (4, 1, 256), (4, 2, 256), (4, 6, 128), (6, 4, 128), (8, 1, 256), (8, 2, 256), (8, 3, 160),
         (12, 2, 256), (14, 1, 256),
     ),
     16: ((1, 4, 256), (4, 1, 256), (4, 2, 256), (4, 3, 256), (6, 2, 256), (8, 1, 256), (12, 1, 256)),
 }  # fmt: skip
-_WIDE = {32: ((6, 4, 128), (8, 3, 160)), 16: ((6, 2, 256), (6, 2, 256))}
-_A_TILE = 40  # cycles of starting a tile and storing its sums
+_WIDE_TILES = {32: ((6, 4, 128), (8, 3, 160)), 16: ((6, 2, 256), (6, 2, 256))}
+_TILE_CYCLES = 40  # cycles to start a tile and to store its sums
 
 
-def _tile(p: Product, registers: int, lanes: int) -> tuple[int, int, int]:
-    """The register tile: of few rows or columns that which takes least time, of others that which wastes less."""
+def _choose_register_tile(p: Product, registers: int, lanes: int) -> tuple[int, int, int]:
+    """Return the register tile (mr, nv, kc): for few rows or columns the fastest one, else the one that wastes less."""
     if p.m <= 32 or p.n <= 2 * lanes:
-        # Rows that lie pages of 4 KiB apart meet in one set of a first-level cache, which has eight ways. (Vectors have
-        # 2 * registers bytes.)
-        meet = p.a_along_k and not p.converts and p.k % (2048 * lanes // registers) == 0
-        tiles = (tile for tile in _NARROW[registers] if tile[0] <= 8 or not meet)
-        return min(tiles, key=lambda tile: _cycles(p, lanes, tile))
-    wide = _WIDE[registers]
-    square, tall = (_round(p.n, nv * lanes) for _, nv, _ in wide)
-    return wide[8 * tall <= 7 * square and p.k % 256 != 0]  # eight rows a power of two apart meet in one cache set
+        # Rows at a distance of a multiple of 4 KiB map to one set of a first-level cache, which has eight ways. (A
+        # vector has 2 * registers bytes.)
+        rows_share_cache_set = p.a_along_k and not p.converts and p.k % (2048 * lanes // registers) == 0
+        tiles = (tile for tile in _NARROW_TILES[registers] if tile[0] <= 8 or not rows_share_cache_set)
+        return min(tiles, key=lambda tile: _estimate_cycles(p, lanes, tile))
+    wide_tiles = _WIDE_TILES[registers]
+    padded_square, padded_tall = (_round(p.n, nv * lanes) for _, nv, _ in wide_tiles)
+    # Eight rows at a stride of a power of two map to one cache set.
+    return wide_tiles[8 * padded_tall <= 7 * padded_square and p.k % 256 != 0]
 
 
-def _cycles(p: Product, lanes: int, tile: tuple[int, int, int]) -> float:
-    """Of a core that adds two vectors of products and reads two a cycle."""
+def _estimate_cycles(p: Product, lanes: int, tile: tuple[int, int, int]) -> float:
+    """Estimate the cycles of a core that does two vector FMAs and two vector loads a cycle."""
     mr, nv, _ = tile
     panels = _ceil(p.n, nv * lanes)
     step = max(mr * nv, mr + nv) / 2
-    return panels * (_ceil(p.m, mr) * (step * p.k + _A_TILE + mr * nv) + p.b_along_k * nv * _round(p.k, lanes) * 6)
+    return panels * (_ceil(p.m, mr) * (step * p.k + _TILE_CYCLES + mr * nv) + p.b_along_k * nv * _round(p.k, lanes) * 6)
 
 
-def _gemm(p: Product, able: Capabilities, lanes: int, chosen: Choice) -> Schedule:
-    mr, nv, kc = chosen["tile"] or _tile(p, able.registers, lanes)
-    cores, most = able.cores, chosen["rows"]
+def _schedule_gemm(p: Product, caps: Capabilities, lanes: int, params: Choice) -> Schedule:
+    mr, nv, kc = params["tile"] or _choose_register_tile(p, caps.registers, lanes)
+    cores, max_rows = caps.cores, params["rows"]
     panels = _ceil(p.n, nv * lanes)
-    depth, parts = _split(p, cores, _ceil(p.m, mr) * panels * p.batch * 64)
-    apart = p.m * p.n * p.k >= _APART and panels * p.batch == 1
-    if apart and p.m <= _FEW and p.k >= _LONG:  # parts of k pack B once, blocks of rows each
+    depth, parts = _split_k(p, cores, _ceil(p.m, mr) * panels * p.batch * 64)
+    splits_k = p.m * p.n * p.k >= _limits.split_k_min_macs and panels * p.batch == 1
+    # Parts of k pack B once; blocks of rows would each pack it.
+    if splits_k and p.m <= _limits.split_k_panel_max_rows and p.k >= _limits.split_k_panel_min_k:
         depth = _round(_ceil(p.k, max(cores, parts)), kc)
         parts = _ceil(p.k, depth)
-    wanted = _shares(p, cores, parts, chosen)
-    if p.batch >= 4 * cores and p.batch * parts >= wanted:
-        rows, entries = p.m, _ceil(p.batch, wanted)
+    target_tasks = _target_tasks(p, cores, parts, params)
+    if p.batch >= 4 * cores and p.batch * parts >= target_tasks:
+        rows, entries = p.m, _ceil(p.batch, target_tasks)
     else:
         items = panels * p.batch * parts
-        blocks = max(_ceil(p.m, most), min(_ceil(min(2 * cores, wanted), items), _ceil(p.m, 5 * mr)))
+        blocks = max(_ceil(p.m, max_rows), min(_ceil(min(2 * cores, target_tasks), items), _ceil(p.m, 5 * mr)))
         while items * blocks % cores and items * (blocks - 1) >= cores:
             blocks -= 1
         if parts > 1 and items >= cores:
             blocks = 1
-        elif items >= cores and p.m * p.n * p.k * p.batch <= _ALONE:  # cut rows would pack panels again
-            blocks = _ceil(p.m, most)
+        elif items >= cores and p.m * p.n * p.k * p.batch <= _limits.serial_max_macs:
+            # Each block of rows would pack the panels again.
+            blocks = _ceil(p.m, max_rows)
         rows, entries = _ceil(p.m, blocks), 1
     if parts > 1:
         entries = 1
-    auto = _PACK_CONVERTED if p.converts else _PACK_A if p.a_along_k else _PACK_TURNED
-    large = p.m * p.k >= (chosen["whole"] or auto)
-    if large and panels >= chosen["panels"] // 2 and p.m > most // 2 and p.batch < 4 * cores and parts == 1:
-        if chosen["lay"] and _pays_to_lay(p):
-            return _laid(p, cores, lanes, (mr, nv), chosen)
-        return _packed(p, cores, lanes, (mr, nv, kc), chosen)
-    flip = p.n >= _FLIP_COLUMNS and (p.converts or (not p.a_along_k and p.m * p.k >= _FLIP))
-    if chosen["flip"] is not None and not p.a_along_k:
-        flip = bool(chosen["flip"])
-    pack = p.b_along_k or (rows > _IN_PLACE[panels == 1] if chosen["pack"] is None else bool(chosen["pack"]))
-    return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, flip)
+    pack_a_min = (
+        _limits.pack_converted_a_elements if p.converts
+        else _limits.pack_row_major_a_elements if p.a_along_k else _limits.pack_column_major_a_elements
+    )  # fmt: skip
+    packs_a = p.m * p.k >= (params["whole"] or pack_a_min)
+    if packs_a and panels >= params["panels"] // 2 and p.m > max_rows // 2 and p.batch < 4 * cores and parts == 1:
+        if params["lay"] and _should_pack_ahead(p):
+            return _schedule_packed_ahead(p, cores, lanes, (mr, nv), params)
+        return _schedule_packed(p, cores, lanes, (mr, nv, kc), params)
+    transpose_a = p.n >= _limits.transpose_a_columns and (
+        p.converts or (not p.a_along_k and p.m * p.k >= _limits.transpose_a_elements)
+    )
+    if params["flip"] is not None and not p.a_along_k:
+        transpose_a = bool(params["flip"])
+    pack = p.b_along_k or (
+        rows > _limits.in_place_max_rows[panels == 1] if params["pack"] is None else bool(params["pack"])
+    )
+    return Schedule("gemm", mr, nv, kc, pack, _round(rows, mr), nv * lanes, entries, depth, parts, transpose_a)
 
 
-def _packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, int], chosen: Choice) -> Schedule:
-    """Both operands packed, in work-items of equal size that are shared out evenly. A is packed once a group of
-    panels, B once a block of rows: of the ways to cut the result, the one that packs least."""
+def _schedule_packed(p: Product, cores: int, lanes: int, tile: tuple[int, int, int], params: Choice) -> Schedule:
+    """Return a schedule in which work-items pack both operands.
+
+    A is packed once per group of panels, B once per block of rows. Of the partitions into work-items of equal size,
+    whose number is a multiple of the cores if possible, take the one that packs least.
+    """
     mr, nv, kc = tile
-    most, together = _PACKED_ROWS * chosen["rows"], chosen["panels"]
-    panels, wanted = _ceil(p.n, nv * lanes), _ceil(2 * cores, p.batch)
-    ways = []
-    for groups in range(_ceil(panels, together), _ceil(panels, together) + wanted):
-        blocks = max(_ceil(p.m, most), _ceil(wanted, groups))
-        while groups * blocks * p.batch % cores and blocks < 2 * wanted + _ceil(p.m, most):
+    max_rows, panels_per_group = _limits.packed_rows_factor * params["rows"], params["panels"]
+    panels, target_tasks = _ceil(p.n, nv * lanes), _ceil(2 * cores, p.batch)
+    candidates = []
+    for groups in range(_ceil(panels, panels_per_group), _ceil(panels, panels_per_group) + target_tasks):
+        blocks = max(_ceil(p.m, max_rows), _ceil(target_tasks, groups))
+        while groups * blocks * p.batch % cores and blocks < 2 * target_tasks + _ceil(p.m, max_rows):
             blocks += 1
-        ways.append((groups * p.m + blocks * p.n, groups, blocks))
-    _, groups, blocks = min(ways)
+        candidates.append((groups * p.m + blocks * p.n, groups, blocks))
+    _, groups, blocks = min(candidates)
     columns = _ceil(panels, groups) * nv * lanes
     rows = _round(_ceil(p.m, blocks), mr)
-    block = _round(chosen["rows"] if rows <= chosen["rows"] else most, mr)  # two kernels: one with less on its stack
-    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=block, panels=together)
+    # There are two kernels, one of which needs less stack.
+    block = _round(params["rows"] if rows <= params["rows"] else max_rows, mr)
+    return Schedule("gemm", mr, nv, kc, True, rows, columns, 1, p.k, block=block, panels=panels_per_group)
 
 
-def _pays_to_lay(p: Product) -> bool:
-    b = p.n * p.k
-    return p.batch == 1 and not p.converts and b <= _LAID_MOST and p.m >= _LAID_LEAST[b > _LAID_CACHED]
+def _should_pack_ahead(p: Product) -> bool:
+    b_elements = p.n * p.k
+    return (
+        p.batch == 1 and not p.converts and b_elements <= _limits.packed_ahead_max_b_elements
+        and p.m >= _limits.packed_ahead_min_rows[b_elements > _limits.cached_b_elements]
+    )  # fmt: skip
 
 
-def _laid(p: Product, cores: int, lanes: int, tile: tuple[int, int], chosen: Choice) -> Schedule:
-    """Both operands packed before, each once, so that work-items may be as small as evens out cores of unequal speed.
-    Rows are cut first: a work-item goes through a panel of B again for each of its own."""
+def _schedule_packed_ahead(p: Product, cores: int, lanes: int, tile: tuple[int, int], params: Choice) -> Schedule:
+    """Return a schedule whose operands are packed once, in steps of their own.
+
+    As no work-item packs, they can be small enough to balance cores of unequal speed. Rows are cut first: a work-item
+    reads a panel of B again for each block of its rows.
+    """
     mr, nv = tile
-    wanted, panels = chosen["shares"] * cores, _ceil(p.n, nv * lanes)
-    blocks = max(1, min(wanted, p.m // _LAID_ROWS))
-    groups = min(panels, _ceil(wanted, blocks))
+    target_tasks, panels = params["shares"] * cores, _ceil(p.n, nv * lanes)
+    blocks = max(1, min(target_tasks, p.m // _limits.packed_ahead_item_rows))
+    groups = min(panels, _ceil(target_tasks, blocks))
     while blocks * groups % cores and (blocks - 1) * groups >= cores:
         blocks -= 1
     columns = _ceil(panels, groups) * nv * lanes
     rows = _round(_ceil(p.m, blocks), mr)
-    return Schedule("gemm", mr, nv, _LAID_DEPTH, False, rows, columns, 1, p.k, laid=True)
+    return Schedule("gemm", mr, nv, _limits.packed_ahead_depth, False, rows, columns, 1, p.k, packed_ahead=True)
 
 
-def _shares(p: Product, cores: int, parts: int, chosen: Choice) -> int:
-    """Work-items worth having: equal and few, none smaller than what is worth one."""
-    work = max(p.m * p.n * p.k, _AN_ENTRY) * p.batch
-    return max(1, min(work // chosen["item"], chosen["shares"] * cores // min(parts, chosen["shares"])))
+def _target_tasks(p: Product, cores: int, parts: int, params: Choice) -> int:
+    """Return how many work-items to aim at: a few for each core, each with at least `params["item"]` MACs."""
+    work = max(p.m * p.n * p.k, _limits.min_macs_per_entry) * p.batch
+    return max(1, min(work // params["item"], params["shares"] * cores // min(parts, params["shares"])))
 
 
-def _split(p: Product, cores: int, results: int) -> tuple[int, int]:
-    """k cut in parts where there are too few results to occupy the cores: (depth of a part, parts)."""
-    if results >= 256 * cores or p.k < 16 * 1024 or p.m * p.n * p.k * p.batch < _APART:
+def _split_k(p: Product, cores: int, result_count: int) -> tuple[int, int]:
+    """Return (depth of a part, number of parts) of k, which is cut if there are too few results for the cores."""
+    if result_count >= 256 * cores or p.k < 16 * 1024 or p.m * p.n * p.k * p.batch < _limits.split_k_min_macs:
         return p.k, 1
     depth = _round(_ceil(p.k, 2 * cores), 1024)
     return depth, _ceil(p.k, depth)
 
 
-def choose_tile(p: Product, able: Capabilities, itemsize: int, chosen: Choice | None = None) -> Tile:
-    """The GPU schedule of `p`, within the device's group size and local memory."""
-    chosen = chosen or spaces["opencl-gpu/contraction"].fallback
-    gx = gy = chosen["side"] or (16 if able.max_group >= 256 else 8 if able.max_group >= 64 else 4)
-    small = min(p.m, p.n) <= 2 * gx
-    tm = tn = chosen["work"] or (2 if small else 4)
-    kc = chosen["kc"]
-    while kc > 1 and kc * (gx * tn + gy * tm + 2) * itemsize > able.local_memory:
+def choose_tile(p: Product, caps: Capabilities, itemsize: int, params: Choice | None = None) -> Tile:
+    """Return the GPU schedule of `p`, within the device's limits on group size and local memory.
+
+    Args:
+        p: Shape and layout of the product.
+        caps: The device's capabilities.
+        itemsize: Bytes of an element in the compute type.
+        params: Schedule parameters of the space `opencl-gpu/contraction`; its fallback if None.
+    """
+    params = params or spaces["opencl-gpu/contraction"].fallback
+    gx = gy = params["side"] or (16 if caps.max_group >= 256 else 8 if caps.max_group >= 64 else 4)
+    is_small = min(p.m, p.n) <= 2 * gx
+    tm = tn = params["work"] or (2 if is_small else 4)
+    kc = params["kc"]
+    while kc > 1 and kc * (gx * tn + gy * tm + 2) * itemsize > caps.local_memory:
         kc //= 2
     groups = _ceil(p.m, gy * tm) * _ceil(p.n, gx * tn) * p.batch
-    if groups >= 2 * able.cores or p.k < 2048:
+    if groups >= 2 * caps.cores or p.k < 2048:
         return Tile(gx, gy, tm, tn, kc, p.k, 1)
-    depth = _round(_ceil(p.k, min(_ceil(2 * able.cores, groups), p.k // 512)), kc)
+    depth = _round(_ceil(p.k, min(_ceil(2 * caps.cores, groups), p.k // 512)), kc)
     return Tile(gx, gy, tm, tn, kc, depth, _ceil(p.k, depth))
 
 

@@ -1,9 +1,16 @@
-"""A convolution's schedules on CPUs: operands are copied to padded planes (`pad`) and blocks of weights (`pack`), then
-whole vectors of pixels are computed for several channels at a time (`direct`), or whole vectors of channels for several
-pixels (`channels`). The weight's gradient multiplies planes with planes (`weight`) or with vectors of channels (`turn`,
-`outer`), in parts of the batch that are summed (`sum`). Single channels are padded where they are used: `band`, and
-`single` for the weight's gradient. How planes lie, and what phases and classes are, is said in
-templates/opencl/convolution.cl.j2.
+"""Plan a convolution's launches on CPUs.
+
+Forward and input gradient: `pad` copies the image to padded planes, one for each channel, and `pack` packs the weight
+in blocks. Then `direct` computes whole vectors of pixels for several channels at a time, or `channels` whole vectors of
+channels for several pixels.
+
+Weight gradient: `weight` multiplies planes with planes. `outer` multiplies planes with vectors of channels, to which
+`turn` transposes the gradient. Both work on parts of the batch, which `sum` adds up.
+
+Single channels are padded by the kernels that use them: `band`, and `single` for the weight gradient.
+
+templates/opencl/convolution.cl.j2 has the kernels and explains the layout of planes, phases and classes.
+`convolution_tiles.py` chooses register tiles.
 """
 
 from __future__ import annotations
@@ -14,386 +21,444 @@ from math import gcd
 from .. import dtypes
 from ..dtypes import DType
 from ..layout import split
-from . import convolution_tiles as tiles_of
+from . import convolution_tiles as register_tiles
 from .convolution import Builder, Triple
 
 __all__ = ["launch"]
 
-_WIDE = (3, 5)  # taps in a row that may share their pixels
-_FILLED = 262144  # bytes of planes that a work-item pads at a time, and four times that of slices, which overlap more
-_FILLS = 2  # work-items that pad the same
-_RUN_SUMS = 14336  # bytes of sums of all runs that use weights while they are in a first-level cache
-_DEEP = 4800  # of these at a time, which stay in a first-level cache
-_STEPS = (1, 2)  # of neighbours that are outputs, for which a schedule is compiled
-_SPAN = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
-_PIXELS = 128  # that stay in a first-level cache with four vectors of channels each
-_MOST_TAPS = 49  # of a kernel whose taps are written out
-_BAND_TAPS = 25  # of one whose taps are written out for several channels
-_BAND_ROWS = 8  # that are worth a work-item
-_KEPT = 224  # of all of its outputs' sums, which stay in a first-level cache
-_ROWS = (False, False, True)
-_ANY = 1 << 60  # slices and rows of an image of which none is left out
-_HEADER = 5  # numbers of a class before its taps' places
+_SHARED_TAPS = (3, 5)  # taps in a row that may share their pixels
+# A work-item pads this many bytes of planes at a time; four times as many for volumes, whose windows overlap more.
+_WINDOW_BYTES = 262144
+_MAX_WINDOW_COPIES = 2  # at most so many work-items pad the same window
+_RUN_SUM_BYTES = 14336  # bytes of accumulators of the tiles that use the weights in a first-level cache
+_CACHED_WEIGHTS = 4800  # weights that stay in a first-level cache
+_RUN_STRIDES = (1, 2)  # strides for which `channels` is compiled
+_SPAN_ELEMENTS = 1024  # elements of a plane that stay in a first-level cache beside those of other channels
+_CACHED_PIXELS = 128  # pixels that stay in a first-level cache with four vectors of channels each
+_MAX_UNROLLED_TAPS = 49  # taps of a kernel that are unrolled
+_MAX_BAND_TAPS = 25  # taps that are unrolled for several channels
+_MIN_BAND_ROWS = 8  # rows that are worth a work-item
+_CACHED_SUMS = 224  # accumulator vectors, of all output channels of a work-item, that stay in a first-level cache
+_IS_ROW_AXIS = (False, False, True)  # of depth, height and width
+_UNLIMITED = 1 << 60  # as a number of slices and rows: leave out none
+_CLASS_HEADER_NUMBERS = 5  # numbers of a class before the offsets of its taps
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How one dimension of an image is laid out in planes, and read.
+    """How the planes hold one dimension of an image.
 
-    phases, step, apart, pad: place q of phase f has element q * step + f * apart % step - pad. extent: places of a
-    phase that are kept. taps, period: tap k is in phase k % period, k * apart // step places on. full: places with
-    those that rows share. reach: of a gradient, the places that one output of any class reads at most.
+    Position q of phase f holds element `q * step + f * dilation % step - pad` of the image. Tap k reads phase
+    `k % period`, at `k * dilation // step` positions after the output's.
+
+    Attributes:
+        phases: Number of phases.
+        step: Elements of the image from one position to the next.
+        dilation: Elements of the image from one tap to the next.
+        pad: Zeros in front.
+        extent: Stored positions of a phase.
+        period: Number of taps after which phases repeat.
+        full: Positions of a phase including those that neighbouring rows share.
+        max_reads: For a gradient, the maximal number of positions that one output of any class reads.
     """
 
     phases: int
     step: int
-    apart: int
+    dilation: int
     pad: int
     extent: int
     period: int
     full: int = 0
-    reach: int = 0
+    max_reads: int = 0
 
 
 def launch(builder: Builder) -> None:
     """Add the launches of one convolution to `builder`."""
-    if not _band(builder):
-        {"forward": _forward, "input": _input, "weight": _weight}[builder.kind](builder)
+    if not _add_band(builder):
+        {"forward": _add_forward, "input": _add_input_gradient, "weight": _add_weight_gradient}[builder.kind](builder)
 
 
-def _read(size: int, out: int, taps: int, stride: int, pad: int, apart: int, row: bool) -> _Axis:
-    """An image from which outputs read `taps` elements `apart`. row: it is along rows, where zeros behind one are those
-    in front of the next."""
-    period = stride // gcd(stride, apart)
-    phases, extent, shared = min(period, taps), 0, size + pad + out * stride + taps * apart
+def _image_axis(size: int, out: int, taps: int, stride: int, pad: int, dilation: int, is_row_axis: bool) -> _Axis:
+    """Return the layout of an image dimension whose outputs read `taps` elements at a distance of `dilation`.
+
+    is_row_axis: along rows, the zeros after one row are those in front of the next.
+    """
+    period = stride // gcd(stride, dilation)
+    phases, extent, shared = min(period, taps), 0, size + pad + out * stride + taps * dilation
     for phase in range(phases):
-        begin = phase * apart % stride - pad
-        last = phase + (taps - 1 - phase) // period * period  # of the taps in this phase
-        end = out + last * apart // stride
+        begin = phase * dilation % stride - pad
+        last = phase + (taps - 1 - phase) // period * period  # the last tap of this phase
+        end = out + last * dilation // stride
         low, high = max(0, -(begin // stride)), min(end, max(0, -((begin - size) // stride)))
         extent, shared = max(extent, end), min(shared, low, max(end - high, 0))
-    return _Axis(phases, stride, apart, pad, max(out, extent - shared * row), period, max(out, extent))
+    return _Axis(phases, stride, dilation, pad, max(out, extent - shared * is_row_axis), period, max(out, extent))
 
 
-def _spread(size: int, out: int, taps: int, stride: int, pad: int, apart: int, row: bool) -> tuple[_Axis, int, int]:
-    """A gradient from which an input `size` long reads in classes; also how many there are, and taps of one at most."""
-    period = stride // gcd(stride, apart)
-    lowest, highest, firsts, most = [], [], [], 0
+def _gradient_axis(
+    size: int, out: int, taps: int, stride: int, pad: int, dilation: int, is_row_axis: bool
+) -> tuple[_Axis, int, int]:
+    """Return the layout of a gradient's dimension, the number of classes, and the maximal number of taps of a class.
+
+    The input, `size` long, reads the gradient in classes.
+    """
+    period = stride // gcd(stride, dilation)
+    lowest, highest, firsts, max_taps = [], [], [], 0
     for first in range(min(stride, size)):
-        taken = [k for k in range(taps) if (first + pad - k * apart) % stride == 0]
-        if taken:
-            most = max(most, len(taken))
-            lowest.append((first + pad - taken[-1] * apart) // stride)
-            firsts.append((first + pad - taken[0] * apart) // stride)
+        class_taps = [k for k in range(taps) if (first + pad - k * dilation) % stride == 0]
+        if class_taps:
+            max_taps = max(max_taps, len(class_taps))
+            lowest.append((first + pad - class_taps[-1] * dilation) // stride)
+            firsts.append((first + pad - class_taps[0] * dilation) // stride)
             highest.append(firsts[-1] + (size - first - 1) // stride)
-    lead = -min(lowest, default=0)
-    end = lead + max(highest, default=0) + 1
+    pad_front = -min(lowest, default=0)
+    end = pad_front + max(highest, default=0) + 1
     count = -(-size // stride)
-    shared = max(0, min(lead, end - (lead + out)))
-    reach = lead + max(firsts, default=0) + 1
-    axis = _Axis(1, 1, 0, lead, max(count, end - shared * row), period, max(count, end), reach)
-    return axis, min(stride, size), most
+    shared = max(0, min(pad_front, end - (pad_front + out)))
+    max_reads = pad_front + max(firsts, default=0) + 1
+    axis = _Axis(1, 1, 0, pad_front, max(count, end - shared * is_row_axis), period, max(count, end), max_reads)
+    return axis, min(stride, size), max_taps
 
 
-def _band(builder: Builder) -> bool:
-    """Add the launches of a convolution of single channels, if it is one that a work-item can keep the rows of."""
+def _add_band(builder: Builder) -> bool:
+    """Add the launches of a convolution of single channels if its rows fit a cache; return whether they were added."""
     s, lanes, kind = builder.sizes, builder.lanes, builder.kind
     flat = s.size[0] == s.out[0] == s.taps[0] == 1 and s.padding[0] == 0
-    most = tiles_of.MOST_SUMS[builder.able.registers]
+    max_sums = register_tiles.MAX_SUMS[builder.caps.registers]
     fits = {
-        "forward": s.count <= (_MOST_TAPS if s.outs <= 2 else _BAND_TAPS * (lanes <= s.out[2])),
-        "input": s.outs == 1 and s.count <= _MOST_TAPS,
-        "weight": 1 < lanes <= s.out[2] and s.count <= most and builder.strides(1)[2][2] == 1,
+        "forward": s.tap_count <= (_MAX_UNROLLED_TAPS if s.outs <= 2 else _MAX_BAND_TAPS * (lanes <= s.out[2])),
+        "input": s.outs == 1 and s.tap_count <= _MAX_UNROLLED_TAPS,
+        "weight": 1 < lanes <= s.out[2] and s.tap_count <= max_sums and builder.strides(1)[2][2] == 1,
     }
     if s.ins != 1 or not flat or not fits[kind]:
         return False
-    up, given, wide = (1, 1), s.size, s.out
-    axes = _images(builder)
-    if kind == "input":  # the gradient's elements `stride` apart, and the kernel turned around
-        up, given, wide = s.stride[1:], s.out, s.size
+    zero_step, image_size, out_size = (1, 1), s.size, s.out
+    axes = _phase_axes(builder)
+    if kind == "input":  # the gradient with zeros in between, and the kernel reversed
+        zero_step, image_size, out_size = s.stride[1:], s.out, s.size
         pad = [d * (k - 1) - p for d, k, p in zip(s.dilation, s.taps, s.padding, strict=True)]
-        spread = [(n - 1) * q + 1 for n, q in zip(s.out, s.stride, strict=True)]
-        along = zip(spread, s.size, s.taps, pad, s.dilation, _ROWS, strict=True)
-        axes = tuple(_read(n, w, k, 1, p, d, row) for n, w, k, p, d, row in along)
-    _, down, across = axes
-    room = builder.chosen["band"] // builder.element.itemsize - 2 * lanes
-    reach, parts = down.extent - wide[1], down.phases * across.phases  # rows more than a band's own
-    band = min(wide[1], room // (parts * across.extent) - reach)
+        dilated_size = [(n - 1) * q + 1 for n, q in zip(s.out, s.stride, strict=True)]
+        axis_sizes = zip(dilated_size, s.size, s.taps, pad, s.dilation, _IS_ROW_AXIS, strict=True)
+        axes = tuple(_image_axis(n, w, k, 1, p, d, row) for n, w, k, p, d, row in axis_sizes)
+    _, row_axis, column_axis = axes
+    row_elements = builder.params["band"] // builder.element.itemsize - 2 * lanes
+    # The rows that a band reads in addition to as many as it computes.
+    halo_rows, phases = row_axis.extent - out_size[1], row_axis.phases * column_axis.phases
+    band = min(out_size[1], row_elements // (phases * column_axis.extent) - halo_rows)
     if band < 1:
         return False
-    images = s.batch * s.groups
-    if kind != "weight":  # enough of them for all cores, unless they are too few rows
-        wanted = min(-(-builder.chosen["shares"] * builder.able.cores // images), -(-wide[1] // _BAND_ROWS))
-        band, _ = split(wide[1], max(wanted, -(-wide[1] // band)))
+    image_count = s.batch * s.groups
+    if kind != "weight":  # enough bands for all cores, unless they would have too few rows
+        target_bands = min(
+            -(-builder.params["shares"] * builder.caps.cores // image_count), -(-out_size[1] // _MIN_BAND_ROWS)
+        )
+        band, _ = split(out_size[1], max(target_bands, -(-out_size[1] // band)))
     first, second, space = builder.strides(0)
-    rows = 1 if space[2] * across.step == 1 else 2 if space[2] == 1 and across.step == 2 and lanes > 1 else 0
-    geometry = [s.groups, s.outs, first, second, *given[1:], *space[1:], *wide[1:], s.taps[2]]
-    for values in zip(*((a.phases, a.step, a.apart, a.pad) for a in (down, across)), strict=True):
+    row_mode = (
+        1 if space[2] * column_axis.step == 1 else 2 if space[2] == 1 and column_axis.step == 2 and lanes > 1 else 0
+    )
+    geometry = [s.groups, s.outs, first, second, *image_size[1:], *space[1:], *out_size[1:], s.taps[2]]
+    for values in zip(*((a.phases, a.step, a.dilation, a.pad) for a in (row_axis, column_axis)), strict=True):
         geometry += values
-    geometry += [*up, down.period, across.period, across.extent, band + reach, band]
-    defines = {"TAPS": s.count, "ROWS": 3 if up != (1, 1) else rows, "ROOM": room + 2 * lanes}
+    geometry += [*zero_step, row_axis.period, column_axis.period, column_axis.extent, band + halo_rows, band]
+    defines = {"TAPS": s.tap_count, "ROWS": 3 if zero_step != (1, 1) else row_mode, "ROOM": row_elements + 2 * lanes}
     if kind == "weight":
-        _single(builder, geometry, defines)
+        _add_single(builder, geometry, defines)
         return True
     out, _, weight = builder.strides(1)
-    bias, dtype = _bias(builder)
+    bias, dtype = _bias_buffer(builder)
     defines |= {"MR": 1, "NV": 1}
     if kind == "forward" and s.outs > 2:
-        mr, nv = tiles_of.band_tile(builder.able.registers, s.outs, s.out[2], lanes)
+        mr, nv = register_tiles.band_tile(builder.caps.registers, s.outs, s.out[2], lanes)
         defines |= {"MR": mr, "NV": nv}
     builder.launch(
         "band", (0, 1, bias, builder.target),
         (builder.layouts[0].dtype, builder.layouts[1].dtype, dtype, builder.result.dtype),
         (*geometry, out, *weight[1:], int(kind == "input"), int(builder.bias is not None)),
-        (images, -(-wide[1] // band)), builder.result.numel * s.count // 4, **defines,
+        (image_count, -(-out_size[1] // band)), builder.result.numel * s.tap_count // 4, **defines,
     )  # fmt: skip
     return True
 
 
-def _single(builder: Builder, geometry: list[int], defines: dict[str, int]) -> None:
-    """The weight's gradient of single channels, from bands of rows."""
+def _add_single(builder: Builder, geometry: list[int], defines: dict[str, int]) -> None:
+    """Add the launches of the weight gradient of single channels, which works on bands of rows."""
     s, total = builder.sizes, builder.result.numel
-    # Vectors read, and products, of a tile: so many taps at a time, all or a row of them, and outputs.
-    sums = tiles_of.MOST_SUMS[builder.able.registers]
-    several = (s.count,) if 2 * s.count <= sums else (s.count, s.taps[2])
-    tiles = [(t, r) for t in several for r in range(1, sums // t + 1)]
-    part, mr = min(tiles, key=lambda q: -(-s.outs // q[1]) * s.count // q[0] * ((q[0] + 1) * (q[1] + 0.5) + 8))
-    most = _KEPT // (mr * s.count)
-    blocks, shares = split(-(-s.outs // mr), -(-s.outs // (mr * most)))
-    chunk, parts = split(s.batch, -(-builder.chosen["shares"] * builder.able.cores // (s.groups * shares)))
+    # A tile is (taps, output channels): all taps at a time, or those of one row. The cost is that of loads and FMAs.
+    max_sums = register_tiles.MAX_SUMS[builder.caps.registers]
+    part_choices = (s.tap_count,) if 2 * s.tap_count <= max_sums else (s.tap_count, s.taps[2])
+    tiles = [(t, r) for t in part_choices for r in range(1, max_sums // t + 1)]
+    part, mr = min(tiles, key=lambda q: -(-s.outs // q[1]) * s.tap_count // q[0] * ((q[0] + 1) * (q[1] + 0.5) + 8))
+    max_blocks = _CACHED_SUMS // (mr * s.tap_count)
+    blocks, block_groups = split(-(-s.outs // mr), -(-s.outs // (mr * max_blocks)))
+    chunk, parts = split(s.batch, -(-builder.params["shares"] * builder.caps.cores // (s.groups * block_groups)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
     first, second, space = builder.strides(1)
     builder.launch(
         "single", (0, 1, target),
         (*(m.dtype for m in builder.layouts), builder.result.dtype if parts == 1 else builder.element),
-        (*geometry, s.batch, chunk, shares, blocks, first, second, space[1], total), (s.groups * shares, parts),
-        total * s.batch * s.out[1] * s.out[2] // 8, MR=mr, BLOCKS=most, PART=part, **defines,
+        (*geometry, s.batch, chunk, block_groups, blocks, first, second, space[1], total),
+        (s.groups * block_groups, parts),
+        total * s.batch * s.out[1] * s.out[2] // 8, MR=mr, BLOCKS=max_blocks, PART=part, **defines,
     )  # fmt: skip
     if parts > 1:
-        builder.sum(target, parts)
+        builder.add_sum(target, parts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Planes:
-    """Padded copies: buffer, elements between images, planes, and neighbours and phases along each dimension."""
+    """Padded copies of an operand, one plane for each channel.
+
+    Strides are in elements, from image to image, from plane to plane, and along depth, height and width: `strides`
+    between positions, `phase_strides` between phases.
+    """
 
     buffer: int
-    image: int
-    plane: int
-    at: Triple
-    phase_at: Triple
+    image_stride: int
+    plane_stride: int
+    strides: Triple
+    phase_strides: Triple
 
 
-def _planes(builder: Builder, operand: int, axes: tuple[_Axis, ...], behind: int = 0, mixed: bool = False) -> _Planes:
-    """The launch that copies an operand to planes. behind: zeros after a plane and a row of it, for sums over whole
-    vectors, in which what lies there counts; elsewhere it is computed with and dropped. mixed: rows of all channels lie
-    beside each other, for what reads a row of them at a time."""
+def _pad_to_planes(
+    builder: Builder, operand: int, axes: tuple[_Axis, ...], zeros_behind: int = 0, interleaves_channels: bool = False
+) -> _Planes:
+    """Add the launch that copies an operand to padded planes.
+
+    Args:
+        builder: Collects the launches.
+        operand: Position of the operand.
+        axes: Layout of depth, height and width.
+        zeros_behind: Zeros after a plane and a row of it. Sums over whole vectors add them up; other kernels compute
+            results there, and drop them.
+        interleaves_channels: Store the rows of all channels next to each other, for kernels that read one row of every
+            channel at a time.
+    """
     layout, lanes = builder.layouts[operand], builder.lanes
     depth, rows, columns = (a.extent for a in axes)
     phases = (axes[0].phases, axes[1].phases, axes[2].phases)
     batch, channels = layout.shape[:2]
-    if mixed:
+    if interleaves_channels:
         plane = columns * phases[2]
         row = plane * channels
-        at, phase_at = (rows * row, row, 1), (depth * rows * row * phases[1], depth * rows * row, columns)
-        image, rest = depth * rows * row * phases[0] * phases[1], 0
+        strides, phase_strides = (rows * row, row, 1), (depth * rows * row * phases[1], depth * rows * row, columns)
+        image, zeros_left = depth * rows * row * phases[0] * phases[1], 0
     else:
-        part = depth * rows * columns
-        used = part * phases[0] * phases[1] * phases[2]
-        plane = -(-(used + columns + behind) // lanes) * lanes
-        at, phase_at = (rows * columns, columns, 1), (part * phases[2] * phases[1], part * phases[2], part)
-        image, rest = channels * plane, plane - used
+        phase_elements = depth * rows * columns
+        plane_elements = phase_elements * phases[0] * phases[1] * phases[2]
+        plane = -(-(plane_elements + columns + zeros_behind) // lanes) * lanes
+        strides, phase_strides = (
+            (rows * columns, columns, 1),
+            (phase_elements * phases[2] * phases[1], phase_elements * phases[2], phase_elements),
+        )
+        image, zeros_left = channels * plane, plane - plane_elements
     first, second, space = builder.strides(operand)
-    size = _space(builder, operand)
-    made = builder.allocate(batch * image + plane + 8 * lanes)
+    size = _spatial_size(builder, operand)
+    buffer = builder.allocate(batch * image + plane + 8 * lanes)
     geometry: list[int] = [channels, *size, first, second, *space]
-    for values in zip(*((a.phases, a.step, a.apart, a.pad, a.extent) for a in axes), strict=True):
+    for values in zip(*((a.phases, a.step, a.dilation, a.pad, a.extent) for a in axes), strict=True):
         geometry += values
-    near, far = space[2] * axes[2].step == 1, space[2] == 1 and axes[2].step == 2 and lanes > 1
+    is_contiguous, is_every_other = space[2] * axes[2].step == 1, space[2] == 1 and axes[2].step == 2 and lanes > 1
     builder.launch(
-        "pad", (operand, made), (layout.dtype, builder.element), (*geometry, image, plane, *at[:2], *phase_at, rest),
-        (batch * channels,), batch * image, ROWS=1 if near else 2 if far else 0,
+        "pad", (operand, buffer), (layout.dtype, builder.element),
+        (*geometry, image, plane, *strides[:2], *phase_strides, zeros_left),
+        (batch * channels,), batch * image, ROWS=1 if is_contiguous else 2 if is_every_other else 0,
     )  # fmt: skip
-    return _Planes(made, image, plane, at, phase_at)
+    return _Planes(buffer, image, plane, strides, phase_strides)
 
 
-def _plain(builder: Builder) -> tuple[_Axis, ...]:
-    """How the input is padded where outputs read it at its strides."""
+def _strided_axes(builder: Builder) -> tuple[_Axis, ...]:
+    """Return the layout of an input that is padded, but not separated into phases."""
     s = builder.sizes
-    along = zip(s.out, s.taps, s.stride, s.padding, s.dilation, strict=True)
-    return tuple(_Axis(1, 1, d, p, (n - 1) * q + (k - 1) * d + 1, 1) for n, k, q, p, d in along)
+    axis_sizes = zip(s.out, s.taps, s.stride, s.padding, s.dilation, strict=True)
+    return tuple(_Axis(1, 1, d, p, (n - 1) * q + (k - 1) * d + 1, 1) for n, k, q, p, d in axis_sizes)
 
 
-def _there(builder: Builder, axes: tuple[_Axis, ...]) -> _Planes | None:
-    """The input as planes where it is, unless something is read in front of an image or behind it."""
-    inside = all(a.pad == 0 and a.extent <= n for a, n in zip(axes, builder.sizes.size, strict=True))
-    if not inside or builder.layouts[0].dtype is not builder.element:
+def _unpadded_planes(builder: Builder, axes: tuple[_Axis, ...]) -> _Planes | None:
+    """Return the input itself as planes, or None if it needs padding or a conversion."""
+    needs_no_padding = all(a.pad == 0 and a.extent <= n for a, n in zip(axes, builder.sizes.size, strict=True))
+    if not needs_no_padding or builder.layouts[0].dtype is not builder.element:
         return None
     return _Planes(0, *builder.strides(0), (0, 0, 0))
 
 
-def _images(builder: Builder) -> tuple[_Axis, ...]:
-    """How the input is read."""
+def _phase_axes(builder: Builder) -> tuple[_Axis, ...]:
+    """Return the layout of an input that is padded and separated into phases."""
     s = builder.sizes
-    along = zip(s.size, s.out, s.taps, s.stride, s.padding, s.dilation, _ROWS, strict=True)
-    return tuple(_read(*each) for each in along)
+    axis_sizes = zip(s.size, s.out, s.taps, s.stride, s.padding, s.dilation, _IS_ROW_AXIS, strict=True)
+    return tuple(_image_axis(*sizes) for sizes in axis_sizes)
 
 
-def _forward(builder: Builder) -> None:
+def _add_forward(builder: Builder) -> None:
     s = builder.sizes
-    axes = _images(builder)
+    axes = _phase_axes(builder)
     first, second, space = builder.strides(1)
     geometry = (s.outs * first, first, second, *space)
-    _direct(builder, axes, s.outs, s.ins, s.out, s.count, geometry, (1, 1, 1))
+    _add_direct(builder, axes, s.outs, s.ins, s.out, s.tap_count, geometry, (1, 1, 1))
 
 
-def _input(builder: Builder) -> None:
-    """The weight turned around: inputs and outputs change places, and the last tap comes first."""
+def _add_input_gradient(builder: Builder) -> None:
+    """Convolve the gradient with the reversed weight: inputs and outputs are exchanged, and the last tap is first."""
     s = builder.sizes
-    found = [_spread(*each) for each in zip(s.size, s.out, s.taps, s.stride, s.padding, s.dilation, _ROWS, strict=True)]
-    axes, classes, most = zip(*found, strict=True)
+    axes_and_classes = [
+        _gradient_axis(*sizes)
+        for sizes in zip(s.size, s.out, s.taps, s.stride, s.padding, s.dilation, _IS_ROW_AXIS, strict=True)
+    ]
+    axes, classes, class_taps = zip(*axes_and_classes, strict=True)
     first, second, space = builder.strides(1)
     geometry = (s.outs * first, second, first, *space)
-    taps = max(1, most[0] * most[1] * most[2])  # there may be none that reaches the input
-    _direct(builder, axes, s.ins, s.outs, s.size, taps, geometry, classes)
+    taps = max(1, class_taps[0] * class_taps[1] * class_taps[2])  # a class may have no tap
+    _add_direct(builder, axes, s.ins, s.outs, s.size, taps, geometry, classes)
 
 
-def _direct(
-    builder: Builder, axes: tuple[_Axis, ...], outs: int, ins: int, out: Triple, most: int,
+def _add_direct(
+    builder: Builder, axes: tuple[_Axis, ...], outs: int, ins: int, out: Triple, max_taps: int,
     strides: tuple[int, ...], classes: Triple,
 ) -> None:  # fmt: skip
-    """Planes, packed weights, and the product. strides: of the weight along group, output, input and space."""
-    s, able, lanes = builder.sizes, builder.able, builder.lanes
-    spread = builder.kind == "input"
-    largest = [-(-n // c) for n, c in zip(out, classes, strict=True)]
+    """Add the launches that pad the image, pack the weight and compute the product.
+
+    strides: those of the weight along group, output channel, input channel and space.
+    """
+    s, caps, lanes = builder.sizes, builder.caps, builder.lanes
+    is_gradient = builder.kind == "input"
+    class_size = [-(-n // c) for n, c in zip(out, classes, strict=True)]
     columns, rows = axes[2].extent, axes[1].extent
-    pixels = ((largest[0] - 1) * rows + largest[1]) * columns
-    chosen = builder.chosen
-    stored = 0.0 if spread else tiles_of.STORED / (ins * most)
-    (mr, nv), cost = tiles_of.tile(able.registers, outs, pixels, lanes, stored)
-    mr, nv = chosen["tile"] or (mr, nv)
-    may_run = lanes > 1 and (spread or s.stride[2] in _STEPS) and not chosen["tile"]
-    # Where every element is in one window at most, a copy would cost more than it saves.
-    once = not spread and all(k <= q for k, q in zip(s.taps, s.stride, strict=True))
-    there = _there(builder, _plain(builder)) if once and builder.strides(0)[2][2] == 1 else None
-    limit = 1.5 * cost if there else cost
-    wide = s.taps[2] if s.taps[2] in _WIDE and s.stride[2] == s.dilation[2] == 1 else 1  # taps that share pixels
-    found = tiles_of.run(able.registers, outs, ins * most, largest, lanes, limit, wide) if may_run else None
-    run = chosen["run"] or found if may_run else None
+    pixels = ((class_size[0] - 1) * rows + class_size[1]) * columns
+    params = builder.params
+    store_cost = 0.0 if is_gradient else register_tiles.STORE_COST / (ins * max_taps)
+    (mr, nv), cost = register_tiles.direct_tile(caps.registers, outs, pixels, lanes, store_cost)
+    mr, nv = params["tile"] or (mr, nv)
+    may_run = lanes > 1 and (is_gradient or s.stride[2] in _RUN_STRIDES) and not params["tile"]
+    # If every element is in at most one window, a padded copy costs more than it saves.
+    reads_once = not is_gradient and all(k <= q for k, q in zip(s.taps, s.stride, strict=True))
+    unpadded = (
+        _unpadded_planes(builder, _strided_axes(builder)) if reads_once and builder.strides(0)[2][2] == 1 else None
+    )
+    limit = 1.5 * cost if unpadded else cost
+    # The number of taps in a row that share pixels.
+    row_taps = s.taps[2] if s.taps[2] in _SHARED_TAPS and s.stride[2] == s.dilation[2] == 1 else 1
+    best_run = (
+        register_tiles.channels_tile(caps.registers, outs, ins * max_taps, class_size, lanes, limit, row_taps)
+        if may_run else None
+    )  # fmt: skip
+    run = params["run"] or best_run if may_run else None
     step: Triple = (1, 1, 1)
     if run:
         mr, nv = run[1] * lanes, run[1]
-        if not spread:  # pixels are read `stride` apart from one plane
-            step, axes = s.stride, _plain(builder)
+        if not is_gradient:  # one plane, from which pixels are read at a distance of `stride`
+            step, axes = s.stride, _strided_axes(builder)
         else:
             axes = tuple(replace(a, extent=a.full) for a in axes)
     blocks, count = -(-outs // mr), classes[0] * classes[1] * classes[2]
-    band = lines = largest[0] * largest[1]
+    band = class_rows = class_size[0] * class_size[1]
     if run:
-        band, tiles = split(lines, -(-chosen["shares"] * able.cores // (s.batch * s.groups * count)))
+        band, tiles = split(class_rows, -(-params["shares"] * caps.cores // (s.batch * s.groups * count)))
     else:
         tiles = -(-pixels // (nv * lanes))
     images = tiles * s.batch * s.groups * count
-    wanted = -(-chosen["shares"] * able.cores // images)
-    if images > 2:  # the same weights for all of them, before the next ones
-        wanted = max(wanted, blocks * ins * most * mr * builder.element.itemsize // chosen["weights"])
-    chunk, chunks = split(blocks, min(wanted, blocks))
-    planes = there if run and run[0] <= out[2] else None
-    window = None if planes or not run or count * chunks > _FILLS else _window(builder, axes, step, ins, largest, band)
+    target_chunks = -(-params["shares"] * caps.cores // images)
+    if images > 2:  # all images use some weights before the next ones, to keep them in a cache
+        target_chunks = max(target_chunks, blocks * ins * max_taps * mr * builder.element.itemsize // params["weights"])
+    chunk, chunks = split(blocks, min(target_chunks, blocks))
+    planes = unpadded if run and run[0] <= out[2] else None
+    window = (
+        None if planes or not run or count * chunks > _MAX_WINDOW_COPIES
+        else _choose_window(builder, axes, step, ins, class_size, band)
+    )  # fmt: skip
     if window:
         planes = window.planes
-    planes = planes or _planes(builder, 0, axes, mixed=bool(run))
-    packed = builder.allocate(count * s.groups * blocks * ins * most * mr)
-    table = builder.allocate(count * (_HEADER + most), 8)
+    planes = planes or _pad_to_planes(builder, 0, axes, interleaves_channels=bool(run))
+    packed = builder.allocate(count * s.groups * blocks * ins * max_taps * mr)
+    table = builder.allocate(count * (_CLASS_HEADER_NUMBERS + max_taps), 8)
     area = _row_major(out)
-    to = tuple(a * c for a, c in zip(area, classes, strict=True))
-    geometry: list[int] = [outs, ins, most, mr, int(spread), *strides, *s.taps, *(a.period for a in axes)]
-    geometry += s.stride if spread else (a.step for a in axes)
-    follow = strides[2] == s.count and _contiguous(s.taps, strides[3:])
-    squares = run and not spread and outs % mr == 0 and follow
-    geometry += [*s.dilation, *planes.at, *planes.phase_at, *s.padding, *(a.pad for a in axes)]
+    out_steps = tuple(a * c for a, c in zip(area, classes, strict=True))
+    geometry: list[int] = [outs, ins, max_taps, mr, int(is_gradient), *strides, *s.taps, *(a.period for a in axes)]
+    geometry += s.stride if is_gradient else (a.step for a in axes)
+    taps_are_contiguous = strides[2] == s.tap_count and _contiguous(s.taps, strides[3:])
+    squares = run and not is_gradient and outs % mr == 0 and taps_are_contiguous
+    geometry += [*s.dilation, *planes.strides, *planes.phase_strides, *s.padding, *(a.pad for a in axes)]
     builder.launch(
         "pack", (1, packed, table), (builder.layouts[1].dtype, builder.element, dtypes.int64),
         (*geometry, *out, *classes, *area), (blocks, s.groups, count),
-        s.groups * blocks * ins * s.count * mr, SQUARES=int(bool(squares)),
+        s.groups * blocks * ins * s.tap_count * mr, SQUARES=int(bool(squares)),
     )  # fmt: skip
-    geometry = [s.groups, outs, ins, blocks, chunk, chunks, planes.plane]
-    geometry += (a * q for a, q in zip(planes.at[:2], step, strict=False)) if run else (rows, columns)
-    bias, dtype = _bias(builder)
-    geometry += [most, out[0] * out[1] * out[2], *to, int(builder.bias is not None)]
+    geometry = [s.groups, outs, ins, blocks, chunk, chunks, planes.plane_stride]
+    geometry += (a * q for a, q in zip(planes.strides[:2], step, strict=False)) if run else (rows, columns)
+    bias, dtype = _bias_buffer(builder)
+    geometry += [max_taps, out[0] * out[1] * out[2], *out_steps, int(builder.bias is not None)]
     defines = {"MR": mr, "NV": nv}
     buffers = [planes.buffer, packed, table, bias, builder.target]
     types = [builder.element, builder.element, dtypes.int64, dtype, builder.result.dtype]
     if run:
-        depth, _ = split(ins, -(-ins * most * mr // _DEEP))
-        source = _space(builder, 0)
-        geometry += [planes.image, band, depth, *((1, 1) if planes is there else planes.at[:2]), *step[:2]]
-        geometry += (0, 0, _ANY, _ANY) if planes is there else (*(a.pad for a in axes[:2]), *source[:2])
-        # All of a row at a time, of an image as wide, with as many zeros at its ends as taps reach beyond it.
-        edges = wide > 1 and run[0] == largest[2] == source[2] and 2 * axes[2].pad == s.taps[2] - 1
-        together = max(1, _RUN_SUMS // (run[0] * mr * builder.element.itemsize))
-        defines = {"PIXELS": run[0], "NV": nv, "STEP": step[2], "TILES": together}
-        shared = tiles_of.shared(able.registers, run, wide)
-        defines |= {"WIDE": shared, "FILL": int(window is not None)}
-        defines["EDGES"] = s.taps[2] // 2 if edges and shared > 1 else 0
+        depth, _ = split(ins, -(-ins * max_taps * mr // _CACHED_WEIGHTS))
+        source = _spatial_size(builder, 0)
+        geometry += [
+            planes.image_stride, band, depth, *((1, 1) if planes is unpadded else planes.strides[:2]), *step[:2]
+        ]  # fmt: skip
+        geometry += (0, 0, _UNLIMITED, _UNLIMITED) if planes is unpadded else (*(a.pad for a in axes[:2]), *source[:2])
+        # A tile computes a whole row, and its taps reach as far beyond the ends of the image as there are zeros.
+        edges = row_taps > 1 and run[0] == class_size[2] == source[2] and 2 * axes[2].pad == s.taps[2] - 1
+        tiles_per_pass = max(1, _RUN_SUM_BYTES // (run[0] * mr * builder.element.itemsize))
+        defines = {"PIXELS": run[0], "NV": nv, "STEP": step[2], "TILES": tiles_per_pass}
+        taps_sharing = register_tiles.shared_taps(caps.registers, run, row_taps)
+        defines |= {"WIDE": taps_sharing, "FILL": int(window is not None)}
+        defines["EDGES"] = s.taps[2] // 2 if edges and taps_sharing > 1 else 0
         defines |= {"ROWS": int(builder.strides(0)[2][2] == 1)} if window else {}
         if window:
             geometry += window.geometry
-            buffers = [0, *buffers[1:], builder.allocate(images * chunks * planes.image)]
+            buffers = [0, *buffers[1:], builder.allocate(images * chunks * planes.image_stride)]
             types = [builder.layouts[0].dtype, *types[1:], builder.element]
     builder.launch(
         "channels" if run else "direct", tuple(buffers), tuple(types), tuple(geometry),
-        (tiles, s.batch * s.groups, chunks * count), builder.result.numel * ins * most // 8, **defines,
+        (tiles, s.batch * s.groups, chunks * count), builder.result.numel * ins * max_taps // 8, **defines,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What a work-item of `channels` pads of its image at a time: its planes, and what the kernel is told of it."""
+    """The part of its image that a work-item of `channels` pads at a time: its planes, and the kernel's arguments."""
 
     planes: _Planes
     geometry: tuple[int, ...]
 
 
-def _window(
-    builder: Builder, axes: tuple[_Axis, ...], step: Triple, ins: int, largest: list[int], band: int
+def _choose_window(
+    builder: Builder, axes: tuple[_Axis, ...], step: Triple, ins: int, class_size: list[int], band: int
 ) -> _Window | None:
-    """Rows of outputs whose inputs stay in a second-level cache; none where they would overlap too much."""
-    depth, height = largest[:2]
+    """Choose rows of outputs whose inputs stay in a second-level cache; None if the windows would overlap too much."""
+    depth, height = class_size[:2]
     columns, lanes = axes[2].extent, builder.lanes
-    # Places that one output reads, and outputs whose places fit.
-    below = [a.reach or a.extent - (n - 1) * q for a, n, q in zip(axes, largest, step, strict=True)]
-    room = _FILLED * (4 if depth > 1 else 1) // (builder.element.itemsize * columns * ins)
-    slices, rows = 1, min(band, (room // below[0] - below[1]) // step[1] + 1)
+    # The positions that one output reads, and the number of outputs whose positions fit.
+    halo = [a.max_reads or a.extent - (n - 1) * q for a, n, q in zip(axes, class_size, step, strict=True)]
+    capacity = _WINDOW_BYTES * (4 if depth > 1 else 1) // (builder.element.itemsize * columns * ins)
+    slices, rows = 1, min(band, (capacity // halo[0] - halo[1]) // step[1] + 1)
     if depth > 1:
         if builder.kind == "input" and builder.sizes.size[1] % min(builder.sizes.stride[1], builder.sizes.size[1]):
-            return None  # some classes have a row less: what is whole slices of one is not of another
-        slices, rows = (room // axes[1].extent - below[0]) // step[0] + 1, height
+            return None  # some classes have one row less, so that whole slices of one are not whole in another
+        slices, rows = (capacity // axes[1].extent - halo[0]) // step[0] + 1, height
         if slices < 1 or band % height:
             return None
         slices, _ = split(band // height, -(-band // (height * slices)))
-    elif rows * step[1] < 2 * below[1] and rows < band:
+    elif rows * step[1] < 2 * halo[1] and rows < band:
         return None
     else:
         rows, _ = split(band, -(-band // rows))
-    high, deep = (rows - 1) * step[1] + below[1], (slices - 1) * step[0] + below[0]
-    # An odd number of cache lines, so that what lies at one place of all channels is spread over a cache.
-    plane = -(-deep * high * columns // lanes) | 1
-    planes = _Planes(0, ins * plane * lanes, plane * lanes, (high * columns, columns, 1), (0, 0, 0))
+    height_needed, depth_needed = (rows - 1) * step[1] + halo[1], (slices - 1) * step[0] + halo[0]
+    # An odd number of cache lines, so that one position of all channels is spread over the sets of a cache.
+    plane = -(-depth_needed * height_needed * columns // lanes) | 1
+    planes = _Planes(0, ins * plane * lanes, plane * lanes, (height_needed * columns, columns, 1), (0, 0, 0))
     first, second, space = builder.strides(0)
-    size = _space(builder, 0)
-    geometry = (high * columns, columns, slices * rows, *below[:2], first, second, *space, *size, *step[:2])
+    size = _spatial_size(builder, 0)
+    geometry = (height_needed * columns, columns, slices * rows, *halo[:2], first, second, *space, *size, *step[:2])
     return _Window(planes, (*geometry, *(a.pad for a in axes)))
 
 
-def _space(builder: Builder, operand: int) -> Triple:
-    """An operand's depth, height and width."""
+def _spatial_size(builder: Builder, operand: int) -> Triple:
+    """Return an operand's depth, height and width."""
     depth, height, width = (1,) * (5 - builder.layouts[operand].ndim) + builder.layouts[operand].shape[2:]
     return depth, height, width
 
 
 def _row_major(size: Triple) -> Triple:
-    """Strides of what is contiguous."""
+    """Return the strides of a contiguous tensor."""
     return size[1] * size[2], size[2], 1
 
 
@@ -401,74 +466,77 @@ def _contiguous(size: Triple, strides: tuple[int, ...]) -> bool:
     return all(n == 1 or a == b for n, a, b in zip(size, strides, _row_major(size), strict=True))
 
 
-def _bias(builder: Builder) -> tuple[int, DType]:
-    """The bias' buffer and dtype; another operand, which is not read, where there is none."""
-    at = 1 if builder.bias is None else builder.bias
-    return at, builder.layouts[at].dtype
+def _bias_buffer(builder: Builder) -> tuple[int, DType]:
+    """Return the bias' buffer and dtype; without a bias those of another operand, which the kernel does not read."""
+    position = 1 if builder.bias is None else builder.bias
+    return position, builder.layouts[position].dtype
 
 
-def _weight(builder: Builder) -> None:
-    s, able, lanes = builder.sizes, builder.able, builder.lanes
+def _add_weight_gradient(builder: Builder) -> None:
+    s, caps, lanes = builder.sizes, builder.caps, builder.lanes
     if lanes > 1 and s.outs > lanes // 2:
-        return _outer(builder)
-    axes = _images(builder)
-    x = _planes(builder, 0, axes, lanes)
-    # The gradient with as many columns and rows, so that what lies between its rows is zeros.
+        return _add_outer(builder)
+    axes = _phase_axes(builder)
+    x = _pad_to_planes(builder, 0, axes, lanes)
+    # Give the gradient as many rows and columns as the image, with zeros between its rows.
     extents = (s.out[0], axes[1].extent, axes[2].extent)
-    g = _planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents), lanes)
-    pairs = s.ins * s.count
-    chosen = builder.chosen
-    mr, tb = chosen["sums"] or tiles_of.sums(able.registers, s.outs, pairs)
-    blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * chosen["pieces"])), builder.result.numel
-    chunk, parts = split(s.batch, -(-chosen["shares"] * able.cores // (pieces * s.groups * blocks)))
+    g = _pad_to_planes(builder, 1, tuple(_Axis(1, 1, 0, 0, extent, 1) for extent in extents), lanes)
+    pairs = s.ins * s.tap_count
+    params = builder.params
+    mr, tb = params["sums"] or register_tiles.weight_tile(caps.registers, s.outs, pairs)
+    blocks, pieces, total = -(-s.outs // mr), -(-pairs // (tb * params["pieces"])), builder.result.numel
+    chunk, parts = split(s.batch, -(-params["shares"] * caps.cores // (pieces * s.groups * blocks)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
     pixels = ((s.out[0] - 1) * extents[1] + s.out[1]) * extents[2]
     pixels = -(-pixels // lanes) * lanes
-    images, span = max(1, _SPAN // pixels), min(_SPAN, pixels)
-    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.plane, g.plane, pixels, images, span, total]
-    geometry += [*s.taps, *(a.period for a in axes), *s.stride, *s.dilation, *x.at, *x.phase_at]
+    images, span = max(1, _SPAN_ELEMENTS // pixels), min(_SPAN_ELEMENTS, pixels)
+    geometry = [
+        s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.plane_stride, g.plane_stride, pixels, images, span, total
+    ]  # fmt: skip
+    geometry += [*s.taps, *(a.period for a in axes), *s.stride, *s.dilation, *x.strides, *x.phase_strides]
     builder.launch(
         "weight", (x.buffer, g.buffer, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
         (pieces, s.groups * blocks, parts), total * s.batch * s.out[0] * s.out[1] * s.out[2] // 8,
-        MR=mr, TB=tb, PIECES=chosen["pieces"],
+        MR=mr, TB=tb, PIECES=params["pieces"],
     )  # fmt: skip
     if parts > 1:
-        builder.sum(target, parts)
+        builder.add_sum(target, parts)
 
 
-def _outer(builder: Builder) -> None:
-    """The weight's gradient, with outputs as vectors."""
-    s, able, lanes, axes = builder.sizes, builder.able, builder.lanes, _plain(builder)
-    x = _there(builder, axes) or _planes(builder, 0, axes)
-    pairs, total, pixels = s.ins * s.count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
+def _add_outer(builder: Builder) -> None:
+    """Add the launches of the weight gradient with vectors of output channels."""
+    s, caps, lanes, axes = builder.sizes, builder.caps, builder.lanes, _strided_axes(builder)
+    x = _unpadded_planes(builder, axes) or _pad_to_planes(builder, 0, axes)
+    pairs, total, pixels = s.ins * s.tap_count, builder.result.numel, s.out[0] * s.out[1] * s.out[2]
     vectors = -(-s.outs // lanes)
-    chosen, five = builder.chosen, s.taps[2] == 5 and s.dilation[2] == 1
-    nv, mr = tiles_of.outer(able.registers, vectors, five, chosen["outer"])
+    params, shares_five_taps = builder.params, s.taps[2] == 5 and s.dilation[2] == 1
+    nv, mr = register_tiles.outer_tile(caps.registers, vectors, shares_five_taps, params["outer"])
     blocks = -(-vectors // nv)
-    near = s.dilation[2] == x.at[2] == 1  # in an image that was not copied, channels may lie between neighbours
-    wide = s.taps[2] if s.taps[2] in _WIDE and near and mr % s.taps[2] == 0 else 1
-    turned = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
+    # In an image that was not copied, neighbouring pixels may have channels in between.
+    is_contiguous = s.dilation[2] == x.strides[2] == 1
+    row_taps = s.taps[2] if s.taps[2] in _SHARED_TAPS and is_contiguous and mr % s.taps[2] == 0 else 1
+    transposed = builder.allocate(s.batch * s.groups * blocks * nv * lanes * pixels)
     first, second, space = builder.strides(1)
-    flat = _contiguous(s.out, space)
+    is_flat = _contiguous(s.out, space)
     builder.launch(
-        "turn", (1, turned), (builder.layouts[1].dtype, builder.element),
-        (s.groups, s.outs, pixels, int(flat), first, second, *s.out, *space), (s.batch * s.groups, blocks),
+        "turn", (1, transposed), (builder.layouts[1].dtype, builder.element),
+        (s.groups, s.outs, pixels, int(is_flat), first, second, *s.out, *space), (s.batch * s.groups, blocks),
         s.batch * s.groups * s.outs * pixels * 2, NV=nv,
     )  # fmt: skip
-    pieces = -(-pairs // (mr * chosen["pieces"]))
-    chunk, parts = split(s.batch, -(-chosen["shares"] * able.cores // (pieces * s.groups * blocks)))
+    pieces = -(-pairs // (mr * params["pieces"]))
+    chunk, parts = split(s.batch, -(-params["shares"] * caps.cores // (pieces * s.groups * blocks)))
     target = builder.target if parts == 1 else builder.allocate(parts * total)
-    images, span = max(1, _PIXELS // pixels), max(1, _PIXELS // s.out[2])
-    strides = (a * q for a, q in zip(x.at, s.stride, strict=True))  # of pixels
-    apart = (a * d for a, d in zip(x.at, s.dilation, strict=True))  # of taps
-    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.image, x.plane, *strides, *s.out]
-    geometry += [images, span, total, *s.taps, *apart]
+    images, span = max(1, _CACHED_PIXELS // pixels), max(1, _CACHED_PIXELS // s.out[2])
+    pixel_strides = (a * q for a, q in zip(x.strides, s.stride, strict=True))
+    tap_strides = (a * d for a, d in zip(x.strides, s.dilation, strict=True))
+    geometry = [s.batch, chunk, s.groups, s.outs, s.ins, blocks, x.image_stride, x.plane_stride, *pixel_strides, *s.out]
+    geometry += [images, span, total, *s.taps, *tap_strides]
     builder.launch(
-        "outer", (x.buffer, turned, target),
+        "outer", (x.buffer, transposed, target),
         (builder.element, builder.element, builder.result.dtype if parts == 1 else builder.element), tuple(geometry),
-        (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, WIDE=wide,
-        PIECES=chosen["pieces"],
+        (pieces, s.groups * blocks, parts), total * s.batch * pixels // 8, MR=mr, NV=nv, WIDE=row_taps,
+        PIECES=params["pieces"],
     )  # fmt: skip
     if parts > 1:
-        builder.sum(target, parts)
+        builder.add_sum(target, parts)

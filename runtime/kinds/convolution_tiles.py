@@ -1,90 +1,130 @@
-"""Register tiles of a convolution's schedules on CPUs: which fit, and which of those wastes and loads least.
+"""Choose the register tiles of a convolution's CPU schedules.
 
-Tables are kept by how many vectors the registers hold: 32 with AVX-512, 16 with AVX2 (`Capabilities.registers`).
+Each table lists the tiles that fit the vector registers, of which AVX-512 has 32 and AVX2 has 16
+(`Capabilities.registers`). The functions take the tile of least estimated cost: it computes the fewest results past the
+ends, and loads least. `convolution_cpu.py` uses them.
 """
 
 from __future__ import annotations
 
-__all__ = ["MOST_SUMS", "STORED", "band_tile", "outer", "run", "shared", "sums", "tile"]
+__all__ = [
+    "MAX_SUMS", "STORE_COST", "band_tile", "channels_tile", "direct_tile", "outer_tile", "shared_taps", "weight_tile",
+]  # fmt: skip
 
 Pair = tuple[int, int]
 
-STORED = 25  # what it costs to store a vector of results that are not turned, in products,
-_TURNED = 250  # and to turn a square of results
-# Channels, vectors: a tile of `direct`.
-_TILES = {
+# Costs are in vector FMAs.
+STORE_COST = 25  # storing a vector of results that need no transposing
+_TRANSPOSE_COST = 250  # transposing a square of LANES by LANES results
+# (channels, vectors of pixels) of a tile of `direct`.
+_DIRECT_TILES = {
     32: ((8, 3), (8, 1), (6, 4), (4, 2), (3, 4), (1, 4), (1, 1)),
     16: ((6, 2), (4, 3), (12, 1), (8, 1), (4, 2), (2, 4), (1, 4), (1, 1)),
 }
-# Neighbours in a row, vectors of channels: a tile of `channels`; and more of them where taps share pixels.
-_RUNS = {32: ((14, 2), (7, 2), (8, 2), (14, 1)), 16: ((5, 2), (4, 2), (14, 1), (7, 1))}
-_WIDE_RUNS = {32: ((12, 2), (16, 1), (24, 1)), 16: ((12, 1), (8, 1))}
-# Outputs, pairs of input and tap: a tile of `weight`.
-_SUMS = {32: ((4, 6), (6, 4), (2, 9), (1, 9)), 16: ((3, 4), (4, 3), (2, 6), (1, 9))}
-# Vectors of outputs, pairs of input and tap: a tile of `outer`.
-_OUTER = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 12}}
-# The same where five taps in a row share a place; the first two are the better ones.
-_OUTER_FIVE = {32: {1: 15, 2: 10, 3: 5, 4: 5}, 16: {1: 10, 2: 5}}
-_BAND = {32: 8, 16: 4}  # outputs of a tile of `band`, by three vectors
-MOST_SUMS = {32: 28, 16: 12}  # vectors of sums of a tile of `single`
+# (pixels in a row, vectors of channels) of a tile of `channels`; and further tiles for taps that share pixels.
+_CHANNELS_TILES = {32: ((14, 2), (7, 2), (8, 2), (14, 1)), 16: ((5, 2), (4, 2), (14, 1), (7, 1))}
+_SHARED_TAPS_TILES = {32: ((12, 2), (16, 1), (24, 1)), 16: ((12, 1), (8, 1))}
+# (output channels, pairs of input channel and tap) of a tile of `weight`.
+_WEIGHT_TILES = {32: ((4, 6), (6, 4), (2, 9), (1, 9)), 16: ((3, 4), (4, 3), (2, 6), (1, 9))}
+# Vectors of output channels: pairs of input channel and tap, of a tile of `outer`.
+_OUTER_TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 12}}
+# The same for five taps of a row that share pixels; the first two are the better ones.
+_OUTER_TILES_OF_FIVE_TAPS = {32: {1: 15, 2: 10, 3: 5, 4: 5}, 16: {1: 10, 2: 5}}
+_BAND_OUTPUTS = {32: 8, 16: 4}  # output channels of a tile of `band`, which is three vectors wide
+MAX_SUMS = {32: 28, 16: 12}  # accumulator vectors of a tile of `single`
 
 
-def tile(registers: int, outs: int, pixels: int, lanes: int, stored: float) -> tuple[Pair, float]:
-    """Channels and vectors of one tile of `direct`, what wastes least and loads least; and what all tiles cost.
-    stored: what a vector of results costs beside its products."""
-    vectors = -(-pixels // lanes)
+def direct_tile(registers: int, outs: int, pixels: int, lanes: int, store_cost: float) -> tuple[Pair, float]:
+    """Choose the tile of `direct`.
+
+    Args:
+        registers: Vector registers of the device.
+        outs: Output channels of a group.
+        pixels: Pixels of a plane, with its padding.
+        lanes: Elements of a vector.
+        store_cost: Cost of storing a vector of results, relative to all its FMAs.
+
+    Returns:
+        (channels, vectors of pixels) of the tile, and the cost of all tiles.
+    """
+    out_vectors = -(-pixels // lanes)
 
     def cost(tile: Pair) -> float:
         r, v = tile
-        return -(-outs // r) * -(-vectors // v) * (r * v * (1 + stored) + 0.5 * (r + v) + 1)
+        return -(-outs // r) * -(-out_vectors // v) * (r * v * (1 + store_cost) + 0.5 * (r + v) + 1)
 
-    found = min(_TILES[registers], key=cost)
-    return found, cost(found)
+    best = min(_DIRECT_TILES[registers], key=cost)
+    return best, cost(best)
 
 
-def run(registers: int, outs: int, deep: int, size: list[int], lanes: int, limit: float, wide: int) -> Pair | None:
-    """Pixels and vectors of one tile of `channels`; none where `direct` costs no more. deep: products of a result.
-    wide: taps in a row that may share pixels."""
+def channels_tile(
+    registers: int, outs: int, macs_per_result: int, size: list[int], lanes: int, limit: float, row_taps: int
+) -> Pair | None:
+    """Choose the tile of `channels`.
+
+    Args:
+        registers: Vector registers of the device.
+        outs: Output channels of a group.
+        macs_per_result: Multiply-adds of one result.
+        size: Depth, height and width of the output.
+        lanes: Elements of a vector.
+        limit: Cost of `direct`.
+        row_taps: Number of taps in a row that may share pixels.
+
+    Returns:
+        (pixels, vectors of channels) of the tile, or None if `direct` costs no more.
+    """
 
     def cost(run: Pair) -> float:
-        n, v = run
-        taps = shared(registers, run, wide)
-        squares = v * -(-n // lanes) if size[2] % n else v * n / lanes
-        read = 0.2 * n if taps == 1 else 0.26 * (n + taps - 1) / taps
-        each = n * v + read + 0.8 * v + _TURNED * squares / deep
-        return size[0] * size[1] * -(-size[2] // n) * -(-outs // (v * lanes)) * each
+        pixels, vectors = run
+        taps_sharing = shared_taps(registers, run, row_taps)
+        transposes = vectors * -(-pixels // lanes) if size[2] % pixels else vectors * pixels / lanes
+        load_cost = 0.2 * pixels if taps_sharing == 1 else 0.26 * (pixels + taps_sharing - 1) / taps_sharing
+        cost_per_vector = pixels * vectors + load_cost + 0.8 * vectors + _TRANSPOSE_COST * transposes / macs_per_result
+        return size[0] * size[1] * -(-size[2] // pixels) * -(-outs // (vectors * lanes)) * cost_per_vector
 
-    best = min(_RUNS[registers] + _WIDE_RUNS[registers] if wide > 1 else _RUNS[registers], key=cost)
+    best = min(
+        _CHANNELS_TILES[registers] + _SHARED_TAPS_TILES[registers] if row_taps > 1 else _CHANNELS_TILES[registers],
+        key=cost,
+    )
     return best if cost(best) < limit else None
 
 
-def shared(registers: int, run: Pair, wide: int) -> int:
-    """How many taps of a row share the pixels of a tile: all of `wide`, if there are registers for their weights."""
-    return wide if run[1] * (run[0] + wide) < registers else 1
+def shared_taps(registers: int, tile: Pair, row_taps: int) -> int:
+    """Return how many taps of a row share the pixels of `tile`: `row_taps` if registers hold their weights, else 1."""
+    return row_taps if tile[1] * (tile[0] + row_taps) < registers else 1
 
 
-def sums(registers: int, outs: int, pairs: int) -> Pair:
-    """Outputs, and pairs of input and tap, of a tile of `weight`."""
+def weight_tile(registers: int, outs: int, pairs: int) -> Pair:
+    """Return (output channels, pairs of input channel and tap) of the tile of `weight`."""
 
     def cost(tile: Pair) -> float:
-        r, t = tile
-        return -(-outs // r) * -(-pairs // t) * (r * t + 0.5 * (r + t) + 1)
+        rows, tile_pairs = tile
+        return -(-outs // rows) * -(-pairs // tile_pairs) * (rows * tile_pairs + 0.5 * (rows + tile_pairs) + 1)
 
-    return min(_SUMS[registers], key=cost)
+    return min(_WEIGHT_TILES[registers], key=cost)
 
 
-def outer(registers: int, vectors: int, five: bool, chosen: int | None) -> Pair:
-    """Vectors of outputs, and pairs of input and tap, of a tile of `outer`: by its loads and products, over its
-    products. five: taps in a row share a place. chosen: the vectors, if there are registers for them."""
-    tiles = (_OUTER_FIVE if five else _OUTER)[registers]
-    best = (1, 2) if five else tuple(tiles)
-    best = (min(chosen, max(tiles)),) if chosen else best
-    nv = min(best, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / tiles[n]))
+def outer_tile(registers: int, vectors: int, shares_five_taps: bool, nv_choice: int | None) -> Pair:
+    """Return (vectors of output channels, pairs of input channel and tap) of the tile of `outer`.
+
+    The cost of a tile is its loads and FMAs, divided by its FMAs.
+
+    Args:
+        registers: Vector registers of the device.
+        vectors: Vectors of output channels of the convolution.
+        shares_five_taps: Five taps of a row share their pixels.
+        nv_choice: Vectors of the tile if a schedule sets them, at most what registers hold; None to choose.
+    """
+    tiles = (_OUTER_TILES_OF_FIVE_TAPS if shares_five_taps else _OUTER_TILES)[registers]
+    candidates = (1, 2) if shares_five_taps else tuple(tiles)
+    candidates = (min(nv_choice, max(tiles)),) if nv_choice else candidates
+    nv = min(candidates, key=lambda n: -(-vectors // n) * n * (1 + 1 / n + 1 / tiles[n]))
     return nv, tiles[nv]
 
 
 def band_tile(registers: int, outs: int, columns: int, lanes: int) -> Pair:
-    """Outputs and vectors of a tile of `band`, for more than two outputs."""
+    """Return (output channels, vectors of pixels) of the tile of `band`, for more than two output channels."""
     vectors = -(-columns // lanes)
     nv = min((3, 2, 1), key=lambda n: -(-vectors // n) * (n + 0.2))
-    return (_BAND[registers] if outs > 4 else 4), nv
+    return (_BAND_OUTPUTS[registers] if outs > 4 else 4), nv

@@ -1,7 +1,13 @@
-"""Connectionist temporal classification (`codegen/specs/ctc.yaml`): a recursion over time for a sample's states.
+"""Plan connectionist temporal classification (CTC, `codegen/specs/ctc.yaml`).
 
-Schedules: `alpha` and `beta`, a work-group a sample, of one work-item on a CPU; then for the gradient `rows` (CPU: a
-time of a sample a work-item) or `grid` (GPU: an element a work-item, which looks for its class in all states).
+The loss is the forward recursion `alpha` over time, one value per label state (Graves et al., 2006). The gradient needs
+the backward recursion `beta` as well. Kernels (`templates/opencl/ctc.cl.j2`):
+
+- `alpha` and `beta`: one work-group per sample. On a CPU the group is one work-item.
+- `gradient`, schedule `rows` (CPU): one work-item per (time, sample) row.
+- `gradient`, schedule `grid` (GPU): one work-item per element; it looks for its class in all states.
+
+`triton/ctc.py` plans the same op for Triton.
 """
 
 from __future__ import annotations
@@ -17,9 +23,18 @@ __all__ = ["plan"]
 
 
 def plan(request: Request) -> Planned:
-    """The results' layouts and the launches. Raises `ShapeError`, `UnsupportedDType`."""
-    given = {o.name: m for o, m in request.tensors}
-    log_probs, states = _checked(request, given)
+    """Plan `ctc_alpha` (the losses and alpha) or the gradient op.
+
+    Returns:
+        Losses `(N,)` and alpha `(N, T, states)`, or the gradient `(T, N, C)`; and the launches.
+
+    Raises:
+        ArgumentError: if the call has `out=`.
+        ShapeError: if an operand has the wrong shape or is not contiguous.
+        UnsupportedDType: if log_probs is neither float32 nor float64, or the device has no float64.
+    """
+    layouts = {o.name: m for o, m in request.tensors}
+    log_probs, states = _check_operands(request, layouts)
     times, samples, classes = log_probs.shape
     forward = request.record.name == "ctc_alpha"
     shapes = [(samples,), (samples, times, states)] if forward else [log_probs.shape]
@@ -32,37 +47,40 @@ def plan(request: Request) -> Planned:
         return triton.plan(request, log_probs, states, results)
     sizes = (times, samples, classes, states, request.static("blank"), *log_probs.strides)
     geometry = pack_longs(sizes)  # type: ignore[arg-type]
-    able = request.capabilities
-    group = min(64, able.max_group) if able.style == "gpu" else 1
-    value, whole = Slot(log_probs.dtype.name), Slot("int64", "index")
-    spread = ((samples * group,), (group,))
+    caps = request.capabilities
+    group = min(64, caps.max_group) if caps.style == "gpu" else 1
+    value, integer = Slot(log_probs.dtype.name), Slot("int64", "index")
+    nd_range = ((samples * group,), (group,))
     work = samples * times * states * 32
     if forward:
         step = _step(
-            request, "alpha", "alpha", (0, 1, 2, 3, 4), (value, whole, whole, value, value), geometry, spread, work
-        )
+            request, "alpha", "alpha", (0, 1, 2, 3, 4), (value, integer, integer, value, value), geometry, nd_range,
+            work,
+        )  # fmt: skip
         return Planned(results, (step,))
-    scratch = 7
-    beta = _step(request, "beta", "beta", (1, 2, 3, scratch), (value, whole, whole, value), geometry, spread, work)
-    slots = (value, value, whole, whole, value, value, value, value)
+    scratch_buffer = 7
+    beta = _step(
+        request, "beta", "beta", (1, 2, 3, scratch_buffer), (value, integer, integer, value), geometry, nd_range, work
+    )
+    slots = (value, value, integer, integer, value, value, value, value)
     rows = times * samples
-    if able.style == "gpu":
-        local = min(128, able.max_group)
-        spread = (-(-rows * classes // local) * local,), (local,)
+    if caps.style == "gpu":
+        local = min(128, caps.max_group)
+        nd_range = (-(-rows * classes // local) * local,), (local,)
     else:
-        spread = (rows,), (1,)
-    last = _step(
-        request, "gradient", "grid" if able.style == "gpu" else "rows", (0, 1, 2, 3, 4, 5, 6, scratch), slots, geometry,
-        spread, rows * (classes + states) * 8,
+        nd_range = (rows,), (1,)
+    gradient = _step(
+        request, "gradient", "grid" if caps.style == "gpu" else "rows", (0, 1, 2, 3, 4, 5, 6, scratch_buffer), slots,
+        geometry, nd_range, rows * (classes + states) * 8,
     )  # fmt: skip
-    return Planned(results, (beta, last), (rows * states * log_probs.dtype.itemsize,))
+    return Planned(results, (beta, gradient), (rows * states * log_probs.dtype.itemsize,))
 
 
-def _checked(request: Request, given: dict[str, Meta]) -> tuple[Meta, int]:
-    """The layout of the log-probabilities, and the states that there is room for."""
-    where, log_probs = request.where(), given["log_probs"]
+def _check_operands(request: Request, layouts: dict[str, Meta]) -> tuple[Meta, int]:
+    """Check every operand; return the layout of log_probs `(T, N, C)` and the number of states in alpha."""
+    where, log_probs = request.where(), layouts["log_probs"]
     if request.into is not None:
-        raise ArgumentError(f"{where}: has no form that writes into a given tensor")
+        raise ArgumentError(f"{where}: does not support out=")
     if log_probs.ndim != 3:
         raise ShapeError(f"{where}: log_probs are (T, N, C)")
     if log_probs.dtype not in (dtypes.float32, dtypes.float64):
@@ -70,27 +88,30 @@ def _checked(request: Request, given: dict[str, Meta]) -> tuple[Meta, int]:
     if log_probs.dtype is dtypes.float64 and not request.capabilities.fp64:
         raise UnsupportedDType(f"{where}: the device has no float64; use float32 there")
     times, samples, _ = log_probs.shape
-    alpha = given.get("alpha")
+    alpha = layouts.get("alpha")
     states = alpha.shape[2] if alpha is not None else request.static("states")
     assert isinstance(states, int)
-    wanted = {
+    expected_shapes = {
         "places": (samples, 3), "grad": (samples,), "losses": (samples,), "alpha": (samples, times, states),
     }  # fmt: skip
-    for name, layout in given.items():
-        if name != "log_probs" and (not layout.contiguous or layout.shape != wanted.get(name, layout.shape)):
-            raise ShapeError(f"{where}: {name} must be contiguous, of shape {list(wanted.get(name, layout.shape))}")
-        whole = name in ("places", "targets")
-        if layout.dtype is not (dtypes.int64 if whole else log_probs.dtype):
-            raise UnsupportedDType(f"{where}: {name} must be {'int64' if whole else log_probs.dtype.name}")
+    for name, layout in layouts.items():
+        if name != "log_probs" and (not layout.contiguous or layout.shape != expected_shapes.get(name, layout.shape)):
+            raise ShapeError(
+                f"{where}: {name} must be contiguous, of shape {list(expected_shapes.get(name, layout.shape))}"
+            )
+        is_integer = name in ("places", "targets")
+        if layout.dtype is not (dtypes.int64 if is_integer else log_probs.dtype):
+            raise UnsupportedDType(f"{where}: {name} must be {'int64' if is_integer else log_probs.dtype.name}")
     return log_probs, states
 
 
 def _step(
     request: Request, entry: str, schedule: str, buffers: tuple[int, ...], slots: tuple[Slot, ...], geometry: bytes,
-    spread: tuple[tuple[int, ...], tuple[int, ...]], work: int,
+    nd_range: tuple[tuple[int, ...], tuple[int, ...]], work: int,
 ) -> Step:  # fmt: skip
+    """Build the launch of the kernel `entry`."""
     text = request.record.texts[request.device.driver.target]
     defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BUFFERS", str(len(buffers))))
     element = request.tensors[0][1].dtype.compute
-    made = Instance("ctc", text.source, f"ctc_{entry}", element, 1, slots, defines, ("exp", "log"))
-    return Step(made, buffers, geometry, *spread, work)
+    kernel = Instance("ctc", text.source, f"ctc_{entry}", element, 1, slots, defines, ("exp", "log"))
+    return Step(kernel, buffers, geometry, *nd_range, work)

@@ -1,4 +1,4 @@
-"""Custom ops: each names the module of this package that plans it."""
+"""Plan custom ops: the spec of each names the module of this package that plans it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ __all__ = ["plan"]
 
 
 def plan(request: Request) -> Planned:
-    """What the op's own planner gives."""
+    """Call the op's own planner."""
     module = import_module(f".{request.record.detail['plan']}", __package__)
     return module.plan(request)

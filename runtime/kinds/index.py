@@ -1,11 +1,18 @@
-"""Index ops: reading and writing at places that an integer tensor names (see `codegen.kinds.index` for the patterns).
+"""Plan index ops: gather, scatter and their relatives (see `codegen.kinds.index` for the patterns).
 
-Reading is a copy with one indirection: schedules `rows` (CPU: a row of the result at once, in vectors where one index
-stands for a whole row) and `grid` (GPU: an element a work-item). Writing is deterministic without atomics: a work-item
-owns elements of the result (those at its coordinates beside the indexed dimensions; on a GPU of a range of positions
-along these), walks all indices in order and takes what is its own. Elements are moved as raw bits, except where they
-meet what is there. (On a CPU ranges do not pay: that an index is somebody else's cannot be predicted, which costs more
-than the second core brings.) With `misses`, work-items on a CPU tell whether they met an index out of range.
+Reading is a copy with one indirection. Schedules: `rows` (CPU: a row of the result at a time, vectorised where one
+index holds for the whole row) and `grid` (GPU: one work-item per element).
+
+Writing is deterministic and needs no atomics. A work-item owns elements of the result: those at its coordinates outside
+the indexed dimensions; on a GPU also only a range of positions along the indexed dimensions. It iterates over all
+indices in order and writes those that fall on its own elements. A CPU does not split by range: whether an index falls
+into the range is an unpredictable branch, which costs more than a second core gains.
+
+Elements are copied as raw bits, except by ops that combine a source element with the one in the result (add,
+multiply, maximum, minimum). With the static argument `misses`, each CPU work-item reports in an extra result whether
+it met an index out of range.
+
+Read next: `index_access.py` (strides and shared helpers), `index_bags.py`, `index_masks.py`, `triton/index.py`.
 """
 
 from __future__ import annotations
@@ -25,25 +32,25 @@ from ..records import registry
 from ..schedules import Choice, choose
 from . import Planned, Request, planner, slot
 from .index_access import Access, along_dim, check_total, lanes_of, merge_in_order, merged_dims, step
-from .index_bags import bag_of, bag_sums
-from .index_masks import mask_counts, mask_positions
+from .index_bags import plan_bag_sums, plan_bags
+from .index_masks import plan_mask_counts, plan_mask_positions
 from .pointwise import elementwise_parts
 from .triton import index as triton
 
-__all__ = ["borrowed", "plan"]
+__all__ = ["plan", "pointwise_steps"]
 
-_READERS, _WRITERS = 128, 64  # work-items of a group of a GPU
-_TOLD_SLOT = Slot("int64", "index")
-_BOARD = 16384  # bytes of a row that is made in private memory, and then stored at once
+_READ_GROUP, _WRITE_GROUP = 128, 64  # work-items per GPU work-group
+_MISS_SLOT = Slot("int64", "index")
+_ROW_BUFFER_BYTES = 16384  # largest row that is built in private memory and then stored in one pass
 
 
 def plan(request: Request) -> Planned:
-    """Result's layout and the launches of an index op."""
-    for operand, given in zip(request.record.operands, request.operands, strict=True):
-        if not isinstance(given, Meta):
+    """Plan an index op: the layouts of its results, and its launches."""
+    for operand, layout in zip(request.record.operands, request.operands, strict=True):
+        if not isinstance(layout, Meta):
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
-        if operand.type == "index" and given.dtype.kind not in "ui":
-            raise DTypeError(f"{request.where()}: {operand.name} must hold integers, not {given.dtype.name}")
+        if operand.type == "index" and layout.dtype.kind not in "ui":
+            raise DTypeError(f"{request.where()}: {operand.name} must hold integers, not {layout.dtype.name}")
     return _PATTERNS[str(request.record.detail["index"])](request)
 
 
@@ -51,94 +58,105 @@ def plan(request: Request) -> Planned:
 
 
 def _read(request: Request, access: Access) -> Planned:
-    whole, index = request.operands
-    assert isinstance(whole, Meta)
+    """Plan the launch that copies the elements of the first operand that the index names."""
+    source, index = request.operands
+    assert isinstance(source, Meta)
     assert isinstance(index, Meta)
-    out = (request.into or (meta(whole.dtype, access.shape, None, request.device),))[0]
+    out = (request.into or (meta(source.dtype, access.shape, None, request.device),))[0]
     if out.shape != access.shape:
         raise ShapeError(f"{request.where()}: the result has shape {list(access.shape)}, out has {list(out.shape)}")
     check_total(request, access)
     if not out.numel:
         return Planned((out,))
-    sizes, strides = collapse(access.shape, [access.beside, access.index, out.strides])
+    sizes, strides = collapse(access.shape, [access.outer_strides, access.index_strides, out.strides])
     if not sizes:
         sizes, strides = (1,), [(0,)] * 3
-    able = request.capabilities
-    raw = dtypes.raw(whole.dtype)
+    caps = request.capabilities
+    raw = dtypes.bits_dtype(source.dtype)
     slots: tuple[Slot, ...] = (Slot(raw.name, "raw"), slot(index, "index"), Slot(raw.name, "raw"))
     inner, numel = sizes[-1], out.numel
     rows = numel // inner
-    places = merge_in_order(access.sizes, [access.strides])
-    if able.style == "triton":
-        along = (places[0], places[1][0])
-        return Planned((out,), (triton.read_step(request, raw.compute, slots, sizes, strides, along, access.total),))
-    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0])))]
-    one = strides[1][-1] == 0
+    indexed_dims = merge_in_order(access.indexed_sizes, [access.indexed_strides])
+    if caps.style == "triton":
+        position_dims = (indexed_dims[0], indexed_dims[1][0])
+        return Planned(
+            (out,), (triton.read_step(request, raw.compute, slots, sizes, strides, position_dims, access.total),)
+        )
+    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(indexed_dims[0])))]
+    has_row_index = strides[1][-1] == 0
     lanes = lanes_of(request, raw.compute)
-    vector = one and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
-    tells = _tells(request)
-    defines.append(("MISSES", str(int(tells))))
-    if able.style == "cpu":
-        apart = strides[0][-1]
-        neighbours = strides[1][-1] == strides[2][-1] == 1 and apart in (0, 1)
-        stream = neighbours and _streams(request, out, inner, lanes)
-        reach = access.total * abs(places[1][0][0]) + lanes
-        together = neighbours and inner >= lanes > 1 and len(places[0]) == 1 and raw.itemsize >= 4 and reach < 2**31
-        defines += [("ONE_INDEX", str(int(one))), ("VECTOR", str(int(vector)))]
-        defines += [("STREAM", str(int(stream))), ("APART", str(apart))] if stream or together else []
-        if together:
-            straight = 0 if stream else raw.itemsize  # gathers beside streaming stores take five times as long
-            defines += [("TOGETHER", "1"), ("STRAIGHT", str(straight)), ("IOTA", iota("L", lanes))]
-    tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *sizes[:-1]]
-    if able.style == "gpu":
-        chosen = _chosen(request, raw, numel, access.total)
-        local = min(chosen["group"] or _READERS, able.max_group)
+    vector = has_row_index and strides[0][-1] == strides[2][-1] == 1 and inner >= lanes > 1
+    reports_misses = _reports_misses(request)
+    defines.append(("MISSES", str(int(reports_misses))))
+    if caps.style == "cpu":
+        source_stride = strides[0][-1]
+        is_adjacent = strides[1][-1] == strides[2][-1] == 1 and source_stride in (0, 1)
+        streams = is_adjacent and _should_stream(request, out, inner, lanes)
+        address_extent = access.total * abs(indexed_dims[1][0][0]) + lanes
+        gathers_vectors = (
+            is_adjacent
+            and inner >= lanes > 1
+            and len(indexed_dims[0]) == 1
+            and raw.itemsize >= 4
+            and address_extent < 2**31
+        )
+        defines += [("ONE_INDEX", str(int(has_row_index))), ("VECTOR", str(int(vector)))]
+        defines += [("STREAM", str(int(streams))), ("APART", str(source_stride))] if streams or gathers_vectors else []
+        if gathers_vectors:
+            direct_bytes = 0 if streams else raw.itemsize  # vector gathers beside streaming stores take 5 x as long
+            defines += [("TOGETHER", "1"), ("STRAIGHT", str(direct_bytes)), ("IOTA", iota("L", lanes))]
+    tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *sizes[:-1]]
+    if caps.style == "gpu":
+        params = _schedule(request, raw, numel, access.total)
+        local = min(params["group"] or _READ_GROUP, caps.max_group)
         geometry = pack_longs((rows, inner, 1, 1, access.total, *tables))
         size: tuple[int, ...] = (-(-numel // local) * local,)
         return Planned(
             (out,), (step(request, "grid", raw.compute, 1, slots, defines, geometry, size, (local,), numel),)
         )
-    parts = elementwise_parts(numel, able.cores)
+    parts = elementwise_parts(numel, caps.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
     geometry = pack_longs((rows, inner, row_chunk, chunk, access.total, *tables))
     size = (row_items, items)
-    slots += (_TOLD_SLOT,) if tells else ()
-    lanes = lanes if vector or stream or together else 1
-    found = (out, *_told(request, row_items * items))
-    return Planned(found, (step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
+    slots += (_MISS_SLOT,) if reports_misses else ()
+    lanes = lanes if vector or streams or gathers_vectors else 1
+    outputs = (out, *_miss_flags(request, row_items * items))
+    return Planned(outputs, (step(request, "rows", raw.compute, lanes, slots, defines, geometry, size, (1, 1), numel),))
 
 
-def _tells(request: Request) -> bool:
-    """Whether work-items are to tell if they met an index out of range: where that is asked for, on CPUs."""
+def _reports_misses(request: Request) -> bool:
+    """Return True if work-items report an index out of range: on CPUs, if the call sets `misses`."""
     statics = dict(zip(request.record.statics, request.statics, strict=False))
     return bool(statics.get("misses")) and request.capabilities.style == "cpu"
 
 
-def _told(request: Request, items: int) -> tuple[Meta, ...]:
-    """The layout of what so many work-items tell, where that is wanted."""
-    return (meta(dtypes.int64, (items,), None, request.device),) if _tells(request) else ()
+def _miss_flags(request: Request, items: int) -> tuple[Meta, ...]:
+    """Return the layout of the extra result with one miss flag per work-item; empty if none is reported."""
+    return (meta(dtypes.int64, (items,), None, request.device),) if _reports_misses(request) else ()
 
 
-def _streams(request: Request, out: Meta, row: int, lanes: int) -> bool:
-    """Whether whole vectors of a result in one piece, row by row, may bypass the caches."""
-    fresh = request.into is None and out.contiguous and out.nbytes >= request.capabilities.stream
-    return fresh and lanes > 1 and row * out.dtype.itemsize % 64 == 0
+def _should_stream(request: Request, out: Meta, row: int, lanes: int) -> bool:
+    """Return True if rows of a large, new, contiguous result may use non-temporal stores."""
+    is_large_output = request.into is None and out.contiguous and out.nbytes >= request.capabilities.stream
+    return is_large_output and lanes > 1 and row * out.dtype.itemsize % 64 == 0
 
 
-def _chosen(request: Request, dtype: DType, numel: int, total: int) -> Choice:
-    """The schedule of a launch on a GPU: of `numel` elements that are read or written at `total` places."""
+def _schedule(request: Request, dtype: DType, numel: int, total: int) -> Choice:
+    """Return the GPU schedule for `numel` elements read or written at `total` possible positions."""
     return choose(request, "index", {"numel": numel, "total": total}, dtype.name)
 
 
 def _gather(request: Request) -> Planned:
-    whole, index = request.operands
-    return _read(request, along_dim(request, whole, index))  # type: ignore[arg-type]
+    """Plan `gather`: one index per element."""
+    layout, index = request.operands
+    return _read(request, along_dim(request, layout, index))  # type: ignore[arg-type]
 
 
 def _take(request: Request) -> Planned:
-    whole, index = request.operands
-    return _read(request, merged_dims(request, whole, index))  # type: ignore[arg-type]
+    """Plan `take`: one index per slice of the merged dimensions."""
+    layout, index = request.operands
+    return _read(request, merged_dims(request, layout, index))  # type: ignore[arg-type]
 
 
 # Writing
@@ -151,12 +169,15 @@ def _write(
     source: Meta,
     index: Meta,
     buffers: tuple[int, ...],
-    sums: Meta | None = None,
+    accumulator: Meta | None = None,
     prepare: int = 0,
 ) -> list[Step]:
-    """The launch that writes or adds `source`; buffers: of index, source and result, in whose place may be `sums`.
+    """Plan the launch that writes `source` into the result, or combines it with the result.
 
-    prepare: what the launch itself does to the result before, in the rows schedule (see the kernel): 0, 1 or 2.
+    Args:
+        buffers: positions of index, source and destination. The destination is the result or `accumulator`.
+        accumulator: layout of a wider temporary that replaces the result as destination.
+        prepare: what the CPU kernel does to each row first: 0 nothing, 1 fill it with zeros, 2 copy it from the input.
     """
     if source.shape != access.shape:
         raise ShapeError(
@@ -169,119 +190,135 @@ def _write(
     check_total(request, access)
     if not source.numel:
         return []
-    meets = request.record.detail["does"] != "write"
-    stored = out.dtype if meets else dtypes.raw(out.dtype)
-    element = stored.compute
-    kind = "value" if meets else "raw"
+    combines = request.record.detail["does"] != "write"
+    dtype = out.dtype if combines else dtypes.bits_dtype(out.dtype)
+    element = dtype.compute
+    kind = "value" if combines else "raw"
     slots: tuple[Slot, ...] = (
-        slot(index, "index"), Slot(stored.name, kind), Slot((sums.dtype if sums else stored).name, kind)
+        slot(index, "index"), Slot(dtype.name, kind), Slot((accumulator.dtype if accumulator else dtype).name, kind)
     )  # fmt: skip
     ndim = len(access.shape)
-    every = [access.index, source.strides, access.beside]
-    beside = [d for d in range(ndim) if d not in access.walked]
-    sizes, strides = collapse(tuple(access.shape[d] for d in beside), [tuple(s[d] for d in beside) for s in every])
-    steps, steps_strides = merge_in_order(
-        tuple(access.shape[d] for d in access.walked), [tuple(s[d] for d in access.walked) for s in every[:2]]
+    all_strides = [access.index_strides, source.strides, access.outer_strides]
+    kept_dims = [d for d in range(ndim) if d not in access.index_dims]
+    sizes, strides = collapse(
+        tuple(access.shape[d] for d in kept_dims), [tuple(s[d] for d in kept_dims) for s in all_strides]
     )
-    single = not sizes or strides[2][-1] != 1
-    if single:  # walk the indices innermost: each coordinate beside them is a row of one element
+    index_sizes, index_strides = merge_in_order(
+        tuple(access.shape[d] for d in access.index_dims),
+        [tuple(s[d] for d in access.index_dims) for s in all_strides[:2]],
+    )
+    is_single_column = not sizes or strides[2][-1] != 1
+    if is_single_column:  # iterate over indices innermost; every coordinate outside them is a row of one element
         sizes, strides = (*sizes, 1), [(*s, 0) for s in strides]
-    inner, rows, walk = sizes[-1], prod(sizes[:-1]), prod(steps)
-    places = merge_in_order(access.sizes, [access.strides])
+    inner, rows, index_count = sizes[-1], prod(sizes[:-1]), prod(index_sizes)
+    indexed_dims = merge_in_order(access.indexed_sizes, [access.indexed_strides])
     if request.capabilities.style == "triton":
-        along, walked = (places[0], places[1][0]), (steps, steps_strides[0], steps_strides[1])
+        position_dims, index_dims = (
+            (indexed_dims[0], indexed_dims[1][0]),
+            (index_sizes, index_strides[0], index_strides[1]),
+        )
         return [
-            triton.write_step(request, element, slots, sizes, strides, along, walked, access.total, buffers)
+            triton.write_step(request, element, slots, sizes, strides, position_dims, index_dims, access.total, buffers)
         ]
-    one = strides[0][-1] == 0
+    has_row_index = strides[0][-1] == 0
     lanes = lanes_of(request, element)
-    vector = 0 if single or not one or not inner >= lanes > 1 else {1: 1, 0: 2}.get(strides[1][-1], 0)
-    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(places[0]))), ("STEPS", str(len(steps)))]
-    defines.append(("MISSES", str(int(_tells(request)))))
+    vector = (
+        0 if is_single_column or not has_row_index or not inner >= lanes > 1 else {1: 1, 0: 2}.get(strides[1][-1], 0)
+    )
+    defines = [("OUTER", str(len(sizes) - 1)), ("ALONG", str(len(indexed_dims[0]))), ("STEPS", str(len(index_sizes)))]
+    defines.append(("MISSES", str(int(_reports_misses(request)))))
     if request.capabilities.style == "gpu":
         defines.append(("PREPARE", "0"))
-    tables = [*places[0], *places[1][0], *(s for each in strides for s in each), *steps,
-              *(s for each in steps_strides for s in each), *sizes[:-1]]  # fmt: skip
-    able, total, numel = request.capabilities, access.total, source.numel
-    if able.style == "gpu":
-        chosen = _chosen(request, stored, numel, total)
-        local = min(chosen["group"] or _WRITERS, able.max_group)
-        wanted = able.cores * chosen["items"] // max(rows * inner, 1)
-        reach, ranges = split(total, max(1, min(wanted, total)))
-        geometry = pack_longs((rows, inner, 1, 1, total, reach, walk, *tables))
+    tables = [*indexed_dims[0], *indexed_dims[1][0], *(s for row in strides for s in row), *index_sizes,
+              *(s for row in index_strides for s in row), *sizes[:-1]]  # fmt: skip
+    caps, total, numel = request.capabilities, access.total, source.numel
+    if caps.style == "gpu":
+        params = _schedule(request, dtype, numel, total)
+        local = min(params["group"] or _WRITE_GROUP, caps.max_group)
+        target_ranges = caps.cores * params["items"] // max(rows * inner, 1)
+        range_size, ranges = split(total, max(1, min(target_ranges, total)))
+        geometry = pack_longs((rows, inner, 1, 1, total, range_size, index_count, *tables))
         size: tuple[int, ...] = (-(-rows * inner // local) * local, ranges)
         return [step(request, "grid", element, 1, slots, defines, geometry, size, (local, 1), numel, buffers)]
-    defines += [("ONE_INDEX", str(int(one))), ("SINGLE", str(int(single))), ("VECTOR", str(vector))]
+    defines += [("ONE_INDEX", str(int(has_row_index))), ("SINGLE", str(int(is_single_column))), ("VECTOR", str(vector))]
     defines += [("PREPARE", str(prepare))]
-    board = False
+    stages_rows = False
     if prepare:
         numel = max(numel, rows * total)
         slots = (*slots, slots[2]) if prepare == 2 else slots
-        plain = (stored.storage == element and stored.kind in "ui") or stored.name in ("float32", "float64")
-        board = plain and len(steps) == 1 and total * stored.itemsize <= _BOARD
-        board = board and _streams(request, out, total, lanes)
-        if board:
-            defines += [("BOARD", str(_BOARD // stored.itemsize))]
-    parts = min(elementwise_parts(numel, able.cores), able.cores)
+        is_plain = (dtype.storage == element and dtype.kind in "ui") or dtype.name in ("float32", "float64")
+        stages_rows = is_plain and len(index_sizes) == 1 and total * dtype.itemsize <= _ROW_BUFFER_BYTES
+        stages_rows = stages_rows and _should_stream(request, out, total, lanes)
+        if stages_rows:
+            defines += [("BOARD", str(_ROW_BUFFER_BYTES // dtype.itemsize))]
+    parts = min(elementwise_parts(numel, caps.cores), caps.cores)
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(inner, parts // row_items, 64)
-    geometry = pack_longs((rows, inner, row_chunk, chunk, total, total, walk, *tables))
+    geometry = pack_longs((rows, inner, row_chunk, chunk, total, total, index_count, *tables))
     size = (row_items, items)
-    slots += (_TOLD_SLOT,) if _tells(request) else ()
-    lanes = lanes if vector or board else 1
+    slots += (_MISS_SLOT,) if _reports_misses(request) else ()
+    lanes = lanes if vector or stages_rows else 1
     return [step(request, "rows", element, lanes, slots, defines, geometry, size, (1, 1), numel, buffers)]
 
 
-def _prepares(request: Request, out: Meta, access: Access, source: Meta, whole: Meta | None) -> bool:
-    """Whether a launch that walks each row's indices may copy the row of `whole`, or zeros, to the result before.
+def _can_prepare_rows(request: Request, out: Meta, access: Access, source: Meta, initial: Meta | None) -> bool:
+    """Return True if the writing kernel may also fill each row first, from `initial` or with zeros.
 
-    Rows must lie in one piece and be all there; then a row is written while it is near, and not once more. Of a single
-    row there is nothing to gain.
+    This saves a separate pass over the result: a row is filled and written while it is in the cache. Rows must be
+    contiguous and cover the whole result. For a single row there is nothing to gain.
     """
-    if request.capabilities.style != "cpu" or not out.contiguous or not (whole is None or whole.contiguous):
+    if request.capabilities.style != "cpu" or not out.contiguous or not (initial is None or initial.contiguous):
         return False
-    rows = prod(n for d, n in enumerate(access.shape) if d not in access.walked)
-    ordered = len(access.walked) == 1 and access.strides == (1,) and source.numel > 0
-    return ordered and rows > 1 and access.total > 1 and rows * access.total == out.numel
+    rows = prod(n for d, n in enumerate(access.shape) if d not in access.index_dims)
+    is_in_order = len(access.index_dims) == 1 and access.indexed_strides == (1,) and source.numel > 0
+    return is_in_order and rows > 1 and access.total > 1 and rows * access.total == out.numel
 
 
-def borrowed(
+def pointwise_steps(
     request: Request, op: str, layout: Meta, out: Meta, statics: tuple[object, ...], buffers: tuple[int, int]
 ) -> list[Step]:
-    """The launch of a pointwise op of one operand, on other buffers."""
+    """Plan a pointwise op with one operand, and replace its buffer positions by `buffers` (operand, result)."""
     inner = Request(registry[op], (layout,), statics, request.device, (out,))
     return [replace(s, buffers=buffers) for s in planner("pointwise")(inner).steps]
 
 
-def _update(request: Request, reach: Callable[[Request, Meta, Meta], Access]) -> Planned:
-    """A copy of the input, unless it is written in place, and then the writes to what `reach` gives of the result."""
-    whole, index, source = request.operands
-    assert isinstance(whole, Meta)
+def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -> Planned:
+    """Plan an update: copy the input (unless the call works in place), then write to the elements that `locate` finds.
+
+    Half dtypes are added and multiplied in a float32 copy, which is rounded once at the end.
+    """
+    input_layout, index, source = request.operands
+    assert isinstance(input_layout, Meta)
     assert isinstance(index, Meta)
     assert isinstance(source, Meta)
-    out = request.into[0] if request.into else meta(whole.dtype, whole.shape, None, request.device)
-    if out.shape != whole.shape or out.dtype is not whole.dtype:
+    out = request.into[0] if request.into else meta(input_layout.dtype, input_layout.shape, None, request.device)
+    if out.shape != input_layout.shape or out.dtype is not input_layout.dtype:
         raise ShapeError(f"{request.where()}: the result is written in place of input")
-    sums = _sums(request, out, source)
-    told = (4,) if _tells(request) else ()
-    if sums is not None:
-        own = 4 + len(told)
-        steps = borrowed(request, "copy", whole, sums, (sums.dtype,), (0, own))
-        writes = _write(request, out, reach(request, sums, index), source, index, (1, 2, own, *told), sums)
-        steps += [*writes, *borrowed(request, "copy", sums, out, (out.dtype,), (own, 3))]
-        return Planned((out, *_told(request, prod(writes[0].global_size))), tuple(steps), (sums.nbytes,))
-    access = reach(request, out, index)
-    if not request.into and _prepares(request, out, access, source, whole):
-        writes = _write(request, out, access, source, index, (1, 2, 3, 0, *told), None, 2)
-        return Planned((out, *_told(request, prod(writes[0].global_size))), tuple(writes))
-    steps = [] if request.into or not out.numel else borrowed(request, "copy", whole, out, (None,), (0, 3))
-    writes = _write(request, out, access, source, index, (1, 2, 3, *told))
+    accumulator = _accumulator_layout(request, out, source)
+    miss_buffer = (4,) if _reports_misses(request) else ()
+    if accumulator is not None:
+        sum_buffer = 4 + len(miss_buffer)
+        steps = pointwise_steps(request, "copy", input_layout, accumulator, (accumulator.dtype,), (0, sum_buffer))
+        writes = _write(
+            request, out, locate(request, accumulator, index), source, index, (1, 2, sum_buffer, *miss_buffer),
+            accumulator,
+        )  # fmt: skip
+        steps += [*writes, *pointwise_steps(request, "copy", accumulator, out, (out.dtype,), (sum_buffer, 3))]
+        return Planned((out, *_miss_flags(request, prod(writes[0].global_size))), tuple(steps), (accumulator.nbytes,))
+    access = locate(request, out, index)
+    if not request.into and _can_prepare_rows(request, out, access, source, input_layout):
+        writes = _write(request, out, access, source, index, (1, 2, 3, 0, *miss_buffer), None, 2)
+        return Planned((out, *_miss_flags(request, prod(writes[0].global_size))), tuple(writes))
+    steps = (
+        [] if request.into or not out.numel else pointwise_steps(request, "copy", input_layout, out, (None,), (0, 3))
+    )
+    writes = _write(request, out, access, source, index, (1, 2, 3, *miss_buffer))
     items = prod(writes[0].global_size) if writes else 0
-    return Planned((out, *_told(request, items)), (*steps, *writes))
+    return Planned((out, *_miss_flags(request, items)), (*steps, *writes))
 
 
-def _sums(request: Request, out: Meta, source: Meta) -> Meta | None:
-    """The layout in which half types are added and multiplied, float32: each sum is rounded once, not every step."""
+def _accumulator_layout(request: Request, out: Meta, source: Meta) -> Meta | None:
+    """Return a float32 layout in which to add or multiply half dtypes, so that a sum is rounded once, or None."""
     if request.record.detail["does"] not in ("add", "multiply"):
         return None
     if out.dtype.kind != "f" or out.dtype.itemsize != 2 or not out.numel or not source.numel:
@@ -290,51 +327,57 @@ def _sums(request: Request, out: Meta, source: Meta) -> Meta | None:
 
 
 def _scatter(request: Request) -> Planned:
+    """Plan a write with one index per element."""
     return _update(request, along_dim)
 
 
 def _put(request: Request) -> Planned:
+    """Plan a write with one index per slice of the merged dimensions."""
     return _update(request, merged_dims)
 
 
-def _fresh(request: Request) -> Meta:
+def _zeros_layout(request: Request) -> Meta:
+    """Return the layout of a new result: the source's dtype, the shape from the static argument `shape`."""
     source = request.operands[0]
     assert isinstance(source, Meta)
     return meta(source.dtype, tuple(request.static("shape")), None, request.device)  # type: ignore[arg-type]
 
 
 def _spread(request: Request) -> Planned:
-    return _add_to_zeros(request, _fresh(request), along_dim)
+    """Plan the gradient of `gather`."""
+    return _add_to_zeros(request, _zeros_layout(request), along_dim)
 
 
 def _spread_taken(request: Request) -> Planned:
-    return _add_to_zeros(request, _fresh(request), merged_dims)
+    """Plan the gradient of `take`."""
+    return _add_to_zeros(request, _zeros_layout(request), merged_dims)
 
 
-def _add_to_zeros(request: Request, out: Meta, reach: Callable[[Request, Meta, Meta], Access]) -> Planned:
+def _add_to_zeros(request: Request, out: Meta, locate: Callable[[Request, Meta, Meta], Access]) -> Planned:
+    """Plan a scatter-add into zeros: the gradient of `gather` and `take`."""
     source, index = request.operands
     assert isinstance(source, Meta)
     assert isinstance(index, Meta)
-    access = reach(request, out, index)
+    access = locate(request, out, index)
     if not out.numel:
         return Planned((out,))
-    sums = _sums(request, out, source)
-    if sums is not None:
-        steps = borrowed(request, "zero_like", sums, sums, (), (3, 3))
-        steps += _write(request, out, reach(request, sums, index), source, index, (1, 0, 3), sums)
-        steps += borrowed(request, "copy", sums, out, (out.dtype,), (3, 2))
-        return Planned((out,), tuple(steps), (sums.nbytes,))
-    if _prepares(request, out, access, source, None):
+    accumulator = _accumulator_layout(request, out, source)
+    if accumulator is not None:
+        steps = pointwise_steps(request, "zero_like", accumulator, accumulator, (), (3, 3))
+        steps += _write(request, out, locate(request, accumulator, index), source, index, (1, 0, 3), accumulator)
+        steps += pointwise_steps(request, "copy", accumulator, out, (out.dtype,), (3, 2))
+        return Planned((out,), tuple(steps), (accumulator.nbytes,))
+    if _can_prepare_rows(request, out, access, source, None):
         return Planned((out,), tuple(_write(request, out, access, source, index, (1, 0, 2), None, 1)))
-    steps = borrowed(request, "zero_like", out, out, (), (2, 2))
+    steps = pointwise_steps(request, "zero_like", out, out, (), (2, 2))
     steps += _write(request, out, access, source, index, (1, 0, 2))
     return Planned((out,), tuple(steps))
 
 
 _PATTERNS = {
     "gather": _gather, "take": _take, "spread": _spread, "spread_taken": _spread_taken,
-    "bags": bag_of, "bag_sums": bag_sums,
-    "mask_counts": mask_counts, "mask_positions": mask_positions,
+    "bags": plan_bags, "bag_sums": plan_bag_sums,
+    "mask_counts": plan_mask_counts, "mask_positions": plan_mask_positions,
     **{f"scatter{ending}": _scatter for ending in ("", "_add", "_multiply", "_maximum", "_minimum")},
     **{f"put{ending}": _put for ending in ("", "_add", "_multiply", "_maximum", "_minimum")},
 }  # fmt: skip

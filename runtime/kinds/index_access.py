@@ -1,4 +1,4 @@
-"""What the planners of index ops share: where elements lie, how wide vectors are, how a kernel is launched."""
+"""Helpers that the planners of index ops share: strides of the accessed elements, vector width, the launch itself."""
 
 from __future__ import annotations
 
@@ -17,77 +17,96 @@ __all__ = ["Access", "along_dim", "check_total", "lanes_of", "merge_in_order", "
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where elements lie. shape: coordinates. beside: strides of the indexed tensor, 0 along what is indexed. index:
-    strides of the index. sizes, strides: the indexed dimensions. walked: coordinates that the index runs along."""
+    """Geometry of an indexed access.
+
+    Attributes:
+        shape: shape of the accessed elements: of a gather's result, or a scatter's source.
+        outer_strides: strides of the indexed tensor along `shape`, 0 along the dimensions that the index replaces.
+        index_strides: strides of the index along `shape`, 0 along dimensions that it does not have.
+        indexed_sizes: sizes of the indexed dimensions.
+        indexed_strides: strides of the indexed tensor along them.
+        index_dims: the dimensions of `shape` that the index has.
+    """
 
     shape: tuple[int, ...]
-    beside: tuple[int, ...]
-    index: tuple[int, ...]
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    walked: tuple[int, ...]
+    outer_strides: tuple[int, ...]
+    index_strides: tuple[int, ...]
+    indexed_sizes: tuple[int, ...]
+    indexed_strides: tuple[int, ...]
+    index_dims: tuple[int, ...]
 
     @property
     def total(self) -> int:
-        return prod(self.sizes)
+        """Number of positions that an index can name."""
+        return prod(self.indexed_sizes)
 
 
-def along_dim(request: Request, whole: Meta, index: Meta) -> Access:
-    """An index for every element, along one dimension."""
-    dim = normalize_dim(request.static("dim"), whole.ndim, request.where())  # type: ignore[arg-type]
+def along_dim(request: Request, layout: Meta, index: Meta) -> Access:
+    """Describe an access with one index per element, along the dimension `dim` (`torch.gather`).
+
+    Raises:
+        ShapeError: if the index has another rank, or is longer than the tensor in a dimension other than `dim`.
+    """
+    dim = normalize_dim(request.static("dim"), layout.ndim, request.where())  # type: ignore[arg-type]
     shape = index.shape
-    if index.ndim != whole.ndim or any(
-        n > m for d, (n, m) in enumerate(zip(shape, whole.shape, strict=True)) if d != dim
+    if index.ndim != layout.ndim or any(
+        n > m for d, (n, m) in enumerate(zip(shape, layout.shape, strict=True)) if d != dim
     ):
         raise ShapeError(
-            f"{request.where()}: index of shape {list(shape)} does not fit {list(whole.shape)}: it must have as many "
+            f"{request.where()}: index of shape {list(shape)} does not fit {list(layout.shape)}: it must have as many "
             f"dimensions, and none longer except dimension {dim}"
         )
-    if not whole.ndim:  # one element, at place 0
+    if not layout.ndim:  # a 0-d tensor has one element, at position 0
         return Access((), (), (), (1,), (1,), ())
-    beside = tuple(0 if d == dim else s for d, s in enumerate(whole.strides))
-    return Access(shape, beside, index.strides, (whole.shape[dim],), (whole.strides[dim],), (dim,))
+    outer_strides = tuple(0 if d == dim else s for d, s in enumerate(layout.strides))
+    return Access(shape, outer_strides, index.strides, (layout.shape[dim],), (layout.strides[dim],), (dim,))
 
 
-def merged_dims(request: Request, whole: Meta, index: Meta) -> Access:
-    """An index for every slice, along `count` dimensions counted as one."""
+def merged_dims(request: Request, layout: Meta, index: Meta) -> Access:
+    """Describe an access with one index per slice, along `count` dimensions from `dim` on, merged into one.
+
+    Raises:
+        ShapeError: if the tensor does not have these dimensions.
+    """
     dim, count = request.static("dim"), request.static("count")
     assert isinstance(dim, int)
     assert isinstance(count, int)
-    if not 0 <= dim <= dim + count <= whole.ndim:
-        raise ShapeError(f"{request.where()}: dimensions {dim} to {dim + count} of shape {list(whole.shape)}")
-    after = dim + count
-    shape = whole.shape[:dim] + index.shape + whole.shape[after:]
-    beside = whole.strides[:dim] + (0,) * index.ndim + whole.strides[after:]
-    places = (0,) * dim + index.strides + (0,) * (whole.ndim - after)
-    walked = tuple(range(dim, dim + index.ndim))
-    return Access(shape, beside, places, whole.shape[dim:after], whole.strides[dim:after], walked)
+    if not 0 <= dim <= dim + count <= layout.ndim:
+        raise ShapeError(f"{request.where()}: dimensions {dim} to {dim + count} of shape {list(layout.shape)}")
+    end_dim = dim + count
+    shape = layout.shape[:dim] + index.shape + layout.shape[end_dim:]
+    outer_strides = layout.strides[:dim] + (0,) * index.ndim + layout.strides[end_dim:]
+    index_strides = (0,) * dim + index.strides + (0,) * (layout.ndim - end_dim)
+    index_dims = tuple(range(dim, dim + index.ndim))
+    return Access(
+        shape, outer_strides, index_strides, layout.shape[dim:end_dim], layout.strides[dim:end_dim], index_dims
+    )
 
 
 def merge_in_order(
     sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """As `collapse`, but the order of the elements stays: that of the dimensions."""
-    merged, found = collapse(sizes, [*strides, contiguous_strides(sizes)])
+    """Merge dimensions like `collapse`, but keep the elements in row-major order of `sizes`."""
+    merged, merged_strides = collapse(sizes, [*strides, contiguous_strides(sizes)])
     if not merged:
         return (1,), [(0,)] * len(strides)
-    return merged, found[:-1]
+    return merged, merged_strides[:-1]
 
 
 def check_total(request: Request, access: Access) -> None:
-    """Raises IndexOutOfRange where there are indices, but no place that they could name."""
+    """Raise IndexOutOfRange if there are indices, but an indexed dimension is empty."""
     if not access.total and 0 not in access.shape:
         raise IndexOutOfRange(
-            f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.sizes)}"
+            f"{request.where()}: there is nothing to index in dimensions of sizes {list(access.indexed_sizes)}"
         )
 
 
 def lanes_of(request: Request, element: str) -> int:
-    """The width of vectors; GPUs move an element a work-item."""
-    able = request.capabilities
-    if able.style == "gpu":
+    """Return the vector width in elements; 1 on GPUs, which use one work-item per element."""
+    caps = request.capabilities
+    if caps.style == "gpu":
         return 1
-    return able.lanes // 2 if element in ("long", "double") else able.lanes
+    return caps.lanes // 2 if element in ("long", "double") else caps.lanes
 
 
 def step(
@@ -103,9 +122,15 @@ def step(
     work: int,
     buffers: tuple[int, ...] | None = None,
 ) -> Step:
-    """A launch of an index op's kernel. buffers: those of `slots`, in whose order they are unless it is given."""
+    """Build the launch of an index kernel.
+
+    Args:
+        size: global size. local: work-group size.
+        work: elements touched (see `Step`).
+        buffers: positions of the buffers of `slots`; None means 0, 1, 2, …
+    """
     name = request.record.name
     text = request.record.texts[request.device.driver.target]
-    every = ((f"SCHEDULE_{entry.upper()}", "1"), *defines)
-    instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, every, text.functions)
+    all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *defines)
+    instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, all_defines, text.functions)
     return Step(instance, buffers or tuple(range(len(slots))), geometry, size, local, work)

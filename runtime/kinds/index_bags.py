@@ -1,7 +1,9 @@
-"""Bags: runs of an index, given by where they begin; which of them a position lies in, and what their rows add up to.
+"""Plan embedding bags: find the bag of each position, and sum the table rows of each bag.
 
-A bag's rows are added while they are read: nothing is stored between. Schedules: `rows` (CPU: bags and vectors of
-features), `grid` (GPU: an element of the result a work-item); with Triton, some features of a bag a program.
+A bag is a run of consecutive indices; `offsets` holds the first position of each bag, as in
+`torch.nn.functional.embedding_bag`. Rows are added while they are read, without an intermediate tensor. On a CPU
+(schedule `rows`), a work-item computes a chunk of features for a chunk of bags. On a GPU (schedule `grid`), a work-item
+computes one element of the result. A Triton program computes a block of the features of one bag.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from .index_access import lanes_of, step
 from .pointwise import elementwise_parts
 from .triton import index as triton
 
-__all__ = ["bag_of", "bag_sums"]
+__all__ = ["plan_bag_sums", "plan_bags"]
 
-_GROUP = 64  # work-items of a group of a GPU
-_VECTORS = 8  # of features, whose sums stay in registers
+_GROUP = 64  # work-items per GPU work-group
+_FEATURE_VECTORS = 8  # vectors of features that a CPU work-item sums in registers at once
 
 
-def bag_of(request: Request) -> Planned:
-    """The launch that finds which bag each position lies in."""
+def plan_bags(request: Request) -> Planned:
+    """Plan the launch that finds, for each of the `total` positions in the index vector, the bag that it belongs to.
+
+    Raises:
+        ShapeError: if offsets is not a vector, or is empty.
+    """
     offsets, total = request.operands[0], request.static("total")
     assert isinstance(offsets, Meta)
     assert isinstance(total, int)
@@ -31,19 +37,27 @@ def bag_of(request: Request) -> Planned:
     out = meta(dtypes.int64, (total,), None, request.device)
     if not total:
         return Planned((out,))
-    slots, apart = (slot(offsets, "index"), slot(out, "index")), offsets.strides[0]
-    able = request.capabilities
-    if able.style == "triton":
-        return Planned((out,), (triton.bags_step(request, slots, total, offsets.numel, apart),))
-    local = min(_GROUP, able.max_group) if able.style == "gpu" else 1
-    chunk, items = (1, total) if able.style == "gpu" else split(total, elementwise_parts(total, able.cores))
-    geometry = pack_longs((total, offsets.numel, apart, chunk))
+    slots, stride = (slot(offsets, "index"), slot(out, "index")), offsets.strides[0]
+    caps = request.capabilities
+    if caps.style == "triton":
+        return Planned((out,), (triton.bag_index_step(request, slots, total, offsets.numel, stride),))
+    local = min(_GROUP, caps.max_group) if caps.style == "gpu" else 1
+    chunk, items = (1, total) if caps.style == "gpu" else split(total, elementwise_parts(total, caps.cores))
+    geometry = pack_longs((total, offsets.numel, stride, chunk))
     size = (-(-items // local) * local,)
     return Planned((out,), (step(request, "bags", "long", 1, slots, (), geometry, size, (local,), total),))
 
 
-def bag_sums(request: Request) -> Planned:
-    """The launch that adds up the rows of each bag."""
+def plan_bag_sums(request: Request) -> Planned:
+    """Plan the launch that sums (or averages, if the static `mean` is set) the table rows of each bag.
+
+    Returns:
+        The result's layout, of shape `(bags, features)`, and the launch.
+
+    Raises:
+        ShapeError: unless table is a matrix, and index and offsets are vectors.
+        UnsupportedDType: if the table's dtype is not floating-point.
+    """
     table, index, offsets = request.operands
     assert isinstance(table, Meta)
     assert isinstance(index, Meta)
@@ -62,24 +76,24 @@ def bag_sums(request: Request) -> Planned:
     out = meta(table.dtype, (bags, features), None, request.device)
     if not out.numel:
         return Planned((out,))
-    able, element = request.capabilities, table.dtype.compute
+    caps, element = request.capabilities, table.dtype.compute
     slots = (slot(table, "value"), slot(index, "index"), slot(offsets, "index"), slot(out, "value"))
     strides = (*table.strides, *index.strides, *offsets.strides)
     counts = (rows, index.numel, offsets.numel, skipped)
-    if able.style == "triton":
-        made = triton.bag_sums_step(request, element, slots, bags, features, counts, strides, bool(mean))
-        return Planned((out,), (made,))
+    if caps.style == "triton":
+        launch = triton.bag_sums_step(request, element, slots, bags, features, counts, strides, bool(mean))
+        return Planned((out,), (launch,))
     lanes = lanes_of(request, element) if strides[1] == 1 and features >= lanes_of(request, element) else 1
-    defines = (("MEAN", str(int(bool(mean)))), ("NV", str(_VECTORS)))
+    defines = (("MEAN", str(int(bool(mean)))), ("NV", str(_FEATURE_VECTORS)))
     work = max(out.numel, index.numel * features)
-    if able.style == "gpu":
-        local = min(_GROUP, able.max_group)
+    if caps.style == "gpu":
+        local = min(_GROUP, caps.max_group)
         geometry = pack_longs((bags, features, *counts, 1, features, *strides))
         size = (-(-out.numel // local) * local,)
         return Planned((out,), (step(request, "grid", element, lanes, slots, defines, geometry, size, (local,), work),))
-    parts = elementwise_parts(work, able.cores)
+    parts = elementwise_parts(work, caps.cores)
     bag_chunk, bag_items = split(bags, parts)
     chunk, items = split(features, -(-parts // bag_items), 64)
     geometry = pack_longs((bags, features, *counts, bag_chunk, chunk, *strides))
-    made = step(request, "rows", element, lanes, slots, defines, geometry, (bag_items, items), (1, 1), work)
-    return Planned((out,), (made,))
+    launch = step(request, "rows", element, lanes, slots, defines, geometry, (bag_items, items), (1, 1), work)
+    return Planned((out,), (launch,))

@@ -1,4 +1,7 @@
-"""Masks: how many elements of each chunk are true, and where they are; a result's size is known in between."""
+"""Plan `nonzero` of a mask in two calls: count the true elements of each chunk, then list their positions.
+
+The caller reads the total between the two calls, because it is the size of the second result.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,20 @@ from .index_access import step
 from .pointwise import elementwise_parts
 from .triton import index as triton
 
-__all__ = ["mask_counts", "mask_positions"]
+__all__ = ["plan_mask_counts", "plan_mask_positions"]
 
-_LEAST_COUNTED = 4096  # elements of a mask that are worth a chunk of their own
+_MIN_CHUNK = 4096  # elements of a mask per chunk, at least
 
 
 def _chunks(request: Request, layout: Meta) -> tuple[int, int]:
-    """The size of the chunks in which a mask is counted and listed, and their number."""
-    able = request.capabilities
-    parts = elementwise_parts(layout.numel, able.cores) if able.style == "cpu" else able.cores * 64
-    return split(layout.numel, max(1, min(parts, layout.numel // _LEAST_COUNTED)))
+    """Return the number of elements per chunk, and the number of chunks."""
+    caps = request.capabilities
+    parts = elementwise_parts(layout.numel, caps.cores) if caps.style == "cpu" else caps.cores * 64
+    return split(layout.numel, max(1, min(parts, layout.numel // _MIN_CHUNK)))
 
 
 def _mask(request: Request) -> Meta:
+    """Return the mask's layout. Raise `ShapeError` unless it is contiguous and not empty."""
     layout = request.operands[0]
     assert isinstance(layout, Meta)
     if not layout.contiguous or not layout.numel:
@@ -31,8 +35,12 @@ def _mask(request: Request) -> Meta:
     return layout
 
 
-def mask_counts(request: Request) -> Planned:
-    """The launches that count what is true in each chunk, and add up the counts."""
+def plan_mask_counts(request: Request) -> Planned:
+    """Plan the launches that count the true elements of each chunk, and turn the counts into a running sum.
+
+    Returns:
+        An int64 layout `(chunks + 1,)`: where each chunk's positions begin, then the total.
+    """
     layout = _mask(request)
     chunk, chunks = _chunks(request, layout)
     out = meta(dtypes.int64, (chunks + 1,), None, request.device)
@@ -44,14 +52,18 @@ def mask_counts(request: Request) -> Planned:
     return Planned((out,), (count, step(request, "sum", "long", 1, slots, (), geometry, (1,), (1,), chunks)))
 
 
-def mask_positions(request: Request) -> Planned:
-    """The launch that lists where elements are true, chunk by chunk, from the sums of `mask_counts`."""
+def plan_mask_positions(request: Request) -> Planned:
+    """Plan the launch that lists the positions of the true elements, given the offsets from `mask_counts`.
+
+    Raises:
+        ShapeError: if offsets is not a result of `mask_counts` for this mask.
+    """
     layout = _mask(request)
     chunk, chunks = _chunks(request, layout)
     offsets = request.operands[1]
     assert isinstance(offsets, Meta)
     if offsets.numel != chunks + 1 or not offsets.contiguous or offsets.dtype is not dtypes.int64:
-        raise ShapeError(f"{request.where()}: offsets must be what mask_counts gave for this mask")
+        raise ShapeError(f"{request.where()}: offsets must be the result of mask_counts for this mask")
     out = meta(dtypes.int64, (request.static("total"),), None, request.device)  # type: ignore[arg-type]
     if not out.numel:
         return Planned((out,))

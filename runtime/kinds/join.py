@@ -1,7 +1,8 @@
-"""Few elements of many tensors joined by one launch (`codegen/specs/joining.yaml`).
+"""Plan `cat` and `stack` of up to 16 small tensors in one launch (`codegen/specs/joining.yaml`).
 
-A kernel is compiled for 4 tensors or for 16; where fewer are given, the first stands in for the others, of which no
-element is read. Schedules: `pieces` (CPU: a work-item copies all), `grid` (GPU: an element a work-item).
+A kernel is compiled for 4 tensors or for 16. If the call has fewer, the first tensor fills the remaining parameters
+with a length of 0, so the kernel reads nothing from them. Schedules: `pieces` (CPU: one work-item copies everything),
+`grid` (GPU: one work-item per element).
 """
 
 from __future__ import annotations
@@ -15,26 +16,32 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import collapse, normalize_dim, pack_longs
 from . import Planned, Request
 
-__all__ = ["MOST", "plan"]
+__all__ = ["MAX_TENSORS", "plan"]
 
-_INPUTS = (4, 16)  # for how many tensors there are kernels
-MOST = _INPUTS[-1]
+_KERNEL_INPUTS = (4, 16)  # numbers of tensors that kernels are compiled for
+MAX_TENSORS = _KERNEL_INPUTS[-1]
 
 
 def plan(request: Request) -> Planned:
-    """The result's layout and the one launch."""
+    """Plan the concatenation: the result's layout, and one launch.
+
+    Raises:
+        ArgumentError: unless there are 1 to `MAX_TENSORS` tensors.
+        DTypeError: if their dtypes differ.
+        ShapeError: if a tensor is not contiguous or is empty, the shapes do not fit, or `out` cannot hold the result.
+    """
     tensors = [m for m in request.operands if isinstance(m, Meta)]
-    if not 0 < len(tensors) <= MOST or len(tensors) < len(request.operands):
-        raise ArgumentError(f"{request.where()}: takes 1 to {MOST} tensors")
+    if not 0 < len(tensors) <= MAX_TENSORS or len(tensors) < len(request.operands):
+        raise ArgumentError(f"{request.where()}: takes 1 to {MAX_TENSORS} tensors")
     first = tensors[0]
-    for given in tensors:
-        if given.dtype is not first.dtype:
-            raise DTypeError(f"{request.where()}: takes tensors of one dtype, not {first.dtype} and {given.dtype}")
-        if not (given.contiguous and given.numel):
-            raise ShapeError(f"{request.where()}: takes contiguous tensors that have elements")
+    for layout in tensors:
+        if layout.dtype is not first.dtype:
+            raise DTypeError(f"{request.where()}: takes tensors of one dtype, not {first.dtype} and {layout.dtype}")
+        if not (layout.contiguous and layout.numel):
+            raise ShapeError(f"{request.where()}: takes contiguous tensors that are not empty")
     stacked = bool(request.static("stacked"))
     dim = normalize_dim(request.static("dim"), first.ndim + stacked, request.where())  # type: ignore[arg-type]
-    shape = _joined(request, tensors, dim, stacked)
+    shape = _result_shape(request, tensors, dim, stacked)
     out = request.into[0] if request.into else meta(first.dtype, shape, None, request.device)
     if out.shape != shape or out.dtype is not first.dtype:
         raise ShapeError(f"{request.where()}: the result is {first.dtype} of shape {list(shape)}")
@@ -45,26 +52,26 @@ def plan(request: Request) -> Planned:
     return Planned((out,), (_step(request, tensors, rows, stride),))
 
 
-def _joined(request: Request, tensors: Sequence[Meta], dim: int, stacked: bool) -> tuple[int, ...]:
-    """The result's shape."""
+def _result_shape(request: Request, tensors: Sequence[Meta], dim: int, stacked: bool) -> tuple[int, ...]:
+    """Return the result's shape. Raise `ShapeError` if the shapes differ outside `dim`."""
     first = tensors[0].shape
-    behind = first[dim:] if stacked else first[dim + 1 :]
-    for given in tensors:
-        own = given.shape
-        if len(own) != len(first) or own[:dim] != first[:dim] or own[dim if stacked else dim + 1 :] != behind:
-            raise ShapeError(f"{request.where()}: {list(own)} does not fit {list(first)} along dimension {dim}")
-    length = len(tensors) if stacked else sum(given.shape[dim] for given in tensors)
-    return (*first[:dim], length, *behind)
+    trailing = first[dim:] if stacked else first[dim + 1 :]
+    for layout in tensors:
+        shape = layout.shape
+        if len(shape) != len(first) or shape[:dim] != first[:dim] or shape[dim if stacked else dim + 1 :] != trailing:
+            raise ShapeError(f"{request.where()}: {list(shape)} does not fit {list(first)} along dimension {dim}")
+    length = len(tensors) if stacked else sum(layout.shape[dim] for layout in tensors)
+    return (*first[:dim], length, *trailing)
 
 
 def _step(request: Request, tensors: Sequence[Meta], rows: int, stride: int) -> Step:
-    """The launch; rows: of the result, which lie `stride` elements apart."""
+    """Build the launch for `rows` rows of the result whose starts are `stride` elements apart."""
     count = len(tensors)
-    inputs = next(n for n in _INPUTS if n >= count)
-    inner = tuple(given.numel // rows for given in tensors) + (0,) * (inputs - count)
+    inputs = next(n for n in _KERNEL_INPUTS if n >= count)
+    inner = tuple(layout.numel // rows for layout in tensors) + (0,) * (inputs - count)
     width = sum(inner)
     numel = rows * width
-    raw = dtypes.raw(tensors[0].dtype)
+    raw = dtypes.bits_dtype(tensors[0].dtype)
     slots = (Slot(raw.name, "raw"),) * (inputs + 1)
     buffers = (count, *range(count), *(0,) * (inputs - count))
     if request.capabilities.style == "triton":
@@ -76,6 +83,6 @@ def _step(request: Request, tensors: Sequence[Meta], rows: int, stride: int) -> 
     lanes = 1 if gpu else request.capabilities.lanes // (2 if raw.itemsize == 8 else 1)
     defines = ((f"SCHEDULE_{entry.upper()}", "1"), ("INPUTS", str(inputs)))
     text = request.record.texts[request.device.driver.target]
-    made = Instance("join", text.source, f"join_{entry}", raw.compute, lanes, slots, defines, text.functions)
+    kernel = Instance("join", text.source, f"join_{entry}", raw.compute, lanes, slots, defines, text.functions)
     size = -(-numel // local) * local if gpu else 1
-    return Step(made, buffers, pack_longs((rows, width, stride, *inner)), (size,), (local,), numel)
+    return Step(kernel, buffers, pack_longs((rows, width, stride, *inner)), (size,), (local,), numel)

@@ -1,11 +1,17 @@
-"""Pointwise ops over many tensors at once: each tensor of an operand is one run of elements, wherever it lies.
+"""Plan pointwise ops over many tensors in one launch, such as an optimizer's update of all parameters.
 
-A kernel gets a table on the device instead of a buffer a tensor. A row of it is a run of elements: how many, then the
-place of each operand's first. For OpenCL a place is the number of one of `BASES` buffers (tensors share the pool's
-segments, so a few buffers hold hundreds) and a byte in it; for Triton it is an address.
+A kernel gets one table on the device instead of a buffer for each tensor. Each row of the table describes a run of
+contiguous elements: their number, then the location of each operand's first element. For OpenCL a location is the
+number of one of `BASES` buffers and a byte offset in it (tensors share the pool's segments, so a few buffers hold
+hundreds); for Triton it is an address.
 
-Schedules: `many` (CPU: a work-item has an equal share of all elements, which begins and ends within tensors; the table
-begins with the first row of each), `many_grid` (GPU: a row a work-group), `many` of Triton (a row a program).
+Schedules:
+    many       CPU: a work-item has an equal share of all elements, which may begin and end within tensors. The table
+               begins with the first row of each work-item.
+    many_grid  OpenCL GPU: one row for each work-group.
+    many       Triton: one row for each program.
+
+`runtime/multi_tensor.py` fills the tables and launches the kernels.
 """
 
 from __future__ import annotations
@@ -27,19 +33,25 @@ from . import Request
 from .pointwise import Operands, compute_dtype, elementwise_parts, operands_of
 from .triton import Defines, instance, next_power
 
-__all__ = ["BASES", "Runs", "plan", "runs", "share"]
+__all__ = ["BASES", "Runs", "make_runs", "plan", "runs_for"]
 
-BASES = 32  # buffers that a launch may reach into, as many as the template has
-_LEAST_RUN = 1024  # elements of a GPU's row
+BASES = 32  # maximal number of buffers of a launch, as in the template
+_MIN_RUN_ELEMENTS = 1024  # elements of a row for GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """How the elements of tensors are shared out: what of the table depends on sizes only.
+    """The division of tensors into rows of the table: the part of the table that depends on sizes only.
 
-    heads: the entries before the rows. tensor, start, count: of every row, which tensor it is part of, where in it it
-    begins, and how many elements it has. items: work-items, groups or programs. group: work-items of a group. most:
-    elements of the longest row that there may be.
+    Attributes:
+        heads: The entries before the rows, `(items + 1,)` on CPUs: the first row of each work-item.
+        tensor: For each row, the index of its tensor.
+        start: For each row, the index in the tensor of its first element.
+        count: For each row, its number of elements.
+        items: Number of work-items (CPU), work-groups (OpenCL GPU) or programs (Triton).
+        numel: Elements of all tensors.
+        group: Work-items of a work-group.
+        max_run_elements: Upper limit of the elements of a row.
     """
 
     heads: np.ndarray[Any, Any]
@@ -49,83 +61,100 @@ class Runs:
     items: int
     numel: int
     group: int = 1
-    most: int = 0
+    max_run_elements: int = 0
 
 
-def share(record: OpRecord, types: Sequence[DType], device: Device, sizes: Sequence[int]) -> Runs:
-    """How tensors of `sizes` elements, all above 0, are shared out by the schedule in force."""
-    able, total = device.driver.capabilities, sum(sizes)
-    if able.style == "cpu":
-        return runs(sizes, able, {})
+def runs_for(record: OpRecord, types: Sequence[DType], device: Device, sizes: Sequence[int]) -> Runs:
+    """Divide tensors of `sizes` elements, all above 0, into rows, with the schedule in force for the device."""
+    caps, total = device.driver.capabilities, sum(sizes)
+    if caps.style == "cpu":
+        return make_runs(sizes, caps, {})
     request = Request(record, (), (), device, None)
-    return runs(sizes, able, choose(request, "many", {"numel": total, "tensors": len(sizes)}, types[0].name))
+    return make_runs(sizes, caps, choose(request, "many", {"numel": total, "tensors": len(sizes)}, types[0].name))
 
 
-def runs(sizes: Sequence[int], able: Capabilities, chosen: Choice) -> Runs:
-    """Rows for tensors of `sizes` elements, all above 0. chosen: of the space `many`; a CPU's has none."""
+def make_runs(sizes: Sequence[int], caps: Capabilities, params: Choice) -> Runs:
+    """Divide tensors of `sizes` elements, all above 0, into rows.
+
+    Args:
+        sizes: Elements of each tensor.
+        caps: The device's capabilities.
+        params: Schedule parameters of the space `many`; not used on CPUs.
+    """
     total = sum(sizes)
-    if able.style == "cpu":
-        each, items = split(total, elementwise_parts(total, able.cores), 64)
-        return _shared(np.array(sizes, np.int64), each, items, total)
-    most = next_power(-(-total // (able.cores * chosen["rows"])))
-    most = min(max(most, _LEAST_RUN, able.block if able.style == "triton" else 0), chosen["most"])
-    lengths = np.array(sizes, np.int64)
-    pieces = -(-lengths // most)
-    tensor = np.repeat(np.arange(len(lengths)), pieces)
-    start = (np.arange(len(tensor)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * most
-    count = np.minimum(lengths[tensor] - start, most)
-    group = min(chosen.get("group", 1), able.max_group)
-    return Runs(np.zeros(0, np.int64), tensor, start, count, len(tensor), total, group, chosen["most"])
+    if caps.style == "cpu":
+        share_size, items = split(total, elementwise_parts(total, caps.cores), 64)
+        return _split_equally(np.array(sizes, np.int64), share_size, items, total)
+    run_size = next_power(-(-total // (caps.cores * params["rows"])))
+    run_size = min(max(run_size, _MIN_RUN_ELEMENTS, caps.block if caps.style == "triton" else 0), params["most"])
+    sizes_array = np.array(sizes, np.int64)
+    pieces = -(-sizes_array // run_size)
+    tensor = np.repeat(np.arange(len(sizes_array)), pieces)
+    start = (np.arange(len(tensor)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * run_size
+    count = np.minimum(sizes_array[tensor] - start, run_size)
+    group = min(params.get("group", 1), caps.max_group)
+    return Runs(np.zeros(0, np.int64), tensor, start, count, len(tensor), total, group, params["most"])
 
 
-def _shared(each: np.ndarray[Any, Any], share: int, items: int, total: int) -> Runs:
-    """Rows that end where a tensor does or where a work-item's share does."""
-    ends = np.cumsum(each)
-    cuts = np.union1d(ends, np.append(np.arange(1, items, dtype=np.int64) * share, total))
-    begins = np.concatenate((np.zeros(1, np.int64), cuts[:-1]))
-    tensor = np.searchsorted(ends, begins, side="right")
-    heads = np.searchsorted(begins, np.arange(items + 1, dtype=np.int64) * share)
-    return Runs(heads.astype(np.int64), tensor, begins - (ends - each)[tensor], cuts - begins, items, total)
+def _split_equally(sizes: np.ndarray[Any, Any], share_size: int, items: int, total: int) -> Runs:
+    """Return rows that end at the end of a tensor or of a work-item's share of `share_size` elements."""
+    tensor_ends = np.cumsum(sizes)
+    ends = np.union1d(tensor_ends, np.append(np.arange(1, items, dtype=np.int64) * share_size, total))
+    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    tensor = np.searchsorted(tensor_ends, starts, side="right")
+    heads = np.searchsorted(starts, np.arange(items + 1, dtype=np.int64) * share_size)
+    return Runs(heads.astype(np.int64), tensor, starts - (tensor_ends - sizes)[tensor], ends - starts, items, total)
 
 
-def plan(record: OpRecord, types: Sequence[DType], device: Device, shared: Runs, wide: bool, largest: int) -> Step:
-    """The launch of a multi-tensor op whose tensor operands have these dtypes.
+def plan(record: OpRecord, types: Sequence[DType], device: Device, rows: Runs, is_aligned: bool, largest: int) -> Step:
+    """Plan the launch of a multi-tensor op.
 
-    wide: every tensor begins at a multiple of 16 bytes. largest: elements of the largest tensor.
-    Buffers are the table, for OpenCL behind `BASES` others.
+    Args:
+        record: The op.
+        types: Dtypes of its tensor operands.
+        device: Where it runs.
+        rows: The rows of the table.
+        is_aligned: Every tensor begins at a multiple of 16 bytes.
+        largest: Elements of the largest tensor.
+
+    Returns:
+        The launch. Its last buffer is the table; for OpenCL, `BASES` buffers precede it.
     """
     inputs = [o for o in record.operands if o.role == "tensor"]
-    one = {o.name: meta(t, (1,), None, device) for o, t in zip(inputs, types, strict=True)}
-    given = tuple(one.get(o.name, float) for o in record.operands)
-    request = Request(record, given, (), device, None)
-    outputs = tuple(one[inputs[i].name] for i in record.detail["over"])
-    found = operands_of(request, outputs, compute_dtype(request))
+    layouts = {o.name: meta(t, (1,), None, device) for o, t in zip(inputs, types, strict=True)}
+    operands = tuple(layouts.get(o.name, float) for o in record.operands)
+    request = Request(record, operands, (), device, None)
+    outputs = tuple(layouts[inputs[i].name] for i in record.detail["over"])
+    buffers = operands_of(request, outputs, compute_dtype(request))
     element = compute_dtype(request).compute
     if device.driver.target == "triton":
-        return _triton(request, found, types, element, shared, wide, largest)
-    able = request.capabilities
-    lanes = able.lanes if able.style == "cpu" or able.lanes <= 4 else 4
-    if element == "double" and able.style == "cpu":
+        return _triton_step(request, buffers, types, element, rows, is_aligned, largest)
+    caps = request.capabilities
+    lanes = caps.lanes if caps.style == "cpu" or caps.lanes <= 4 else 4
+    if element == "double" and caps.style == "cpu":
         lanes //= 2
-    schedule = "many" if able.style == "cpu" else "many_grid"
+    schedule = "many" if caps.style == "cpu" else "many_grid"
     classes = ((f"CLASS{k}", "1") for k in range(len(types)))
-    defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BASES", str(BASES)), *found.defines, *classes)
+    defines = ((f"SCHEDULE_{schedule.upper()}", "1"), ("BASES", str(BASES)), *buffers.defines, *classes)
     text = record.texts["opencl"]
     name = record.name
-    made = Instance(
-        name, text.source, f"{name}_{schedule}", element, lanes, found.slots, defines, text.functions, BASES + 1
+    instance = Instance(
+        name, text.source, f"{name}_{schedule}", element, lanes, buffers.slots, defines, text.functions, BASES + 1
     )
-    local = shared.group
-    geometry = pack_longs((len(shared.heads),))
-    size = (shared.items * local,)
-    return Step(made, tuple(range(BASES + 1)), geometry, size, (local,), shared.numel, found.numbers)
+    local = rows.group
+    geometry = pack_longs((len(rows.heads),))
+    size = (rows.items * local,)
+    return Step(instance, tuple(range(BASES + 1)), geometry, size, (local,), rows.numel, buffers.numbers)
 
 
-def _triton(
-    request: Request, given: Operands, types: Sequence[DType], element: str, shared: Runs, wide: bool, largest: int
-) -> Step:
-    defines: Defines = {name: int(value) for name, value in given.defines}
-    defines.update({f"T{k}": t.name for k, t in enumerate(types)}, WIDE=int(wide))
-    defines["BLOCK"] = min(request.capabilities.block, max(_LEAST_RUN, next_power(min(largest, shared.most))))
-    made = instance(request, "many", element, (Slot(dtypes.int64.name, "index"),), defines)
-    return Step(made, (0,), (), (shared.items,), None, shared.numel, given.numbers, reaches=True)
+def _triton_step(
+    request: Request, buffers: Operands, types: Sequence[DType], element: str, rows: Runs, is_aligned: bool,
+    largest: int,
+) -> Step:  # fmt: skip
+    defines: Defines = {name: int(value) for name, value in buffers.defines}
+    defines.update({f"T{k}": t.name for k, t in enumerate(types)}, WIDE=int(is_aligned))
+    defines["BLOCK"] = min(
+        request.capabilities.block, max(_MIN_RUN_ELEMENTS, next_power(min(largest, rows.max_run_elements)))
+    )
+    kernel = instance(request, "many", element, (Slot(dtypes.int64.name, "index"),), defines)
+    return Step(kernel, (0,), (), (rows.items,), None, rows.numel, buffers.numbers, reaches=True)

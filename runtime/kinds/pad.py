@@ -1,8 +1,9 @@
-"""Padding and its transpose (`codegen/specs/padding.yaml`).
+"""Plan padding (`pad_copy`) and its transpose, the gradient (`pad_fold`); see `codegen/specs/padding.yaml`.
 
-Schedules: `rows` and `fold` (CPU: a row of the result at once, in vectors where elements stay side by side), `grid` and
-`fold_grid` (GPU: an element a work-item). A copy moves raw bits; a sum is made in the compute type, each element by
-one work-item that finds what was read from it, in order.
+CPU schedules are `rows` and `fold`: a work-item iterates over rows of the result, with vector loads where the elements
+of a row are contiguous in the operand. GPU schedules are `grid` and `fold_grid`: one work-item per element of the
+result. Padding copies raw bits. The transpose sums in the compute dtype: for each element of its result, it adds the
+gradients of all copies of that element, always in the same order.
 """
 
 from __future__ import annotations
@@ -19,147 +20,169 @@ from ..records import registry
 from . import Planned, Request, planner
 from .pointwise import elementwise_parts
 
-__all__ = ["MODES", "merged", "plan"]
+__all__ = ["MODES", "merge_dims", "plan"]
 
 MODES = ("constant", "reflect", "replicate", "circular")
 
-# Of one dimension: the result's size, the operand's, the places in front of the operand, the operand's stride.
+# One dimension: size of the result, size of the operand, elements padded in front, stride of the operand.
 Dim = tuple[int, int, int, int]
 
 
 def plan(request: Request) -> Planned:
-    """The result's layout and the one launch."""
-    given = request.operands[0]
-    if not isinstance(given, Meta):
+    """Plan padding or its transpose: the result's layout, and one launch.
+
+    Raises:
+        ArgumentError: for an unknown mode, a call with `out=`, or counts that are not one integer per dimension.
+        DTypeError: if `fill` is not one element of the operand's dtype.
+        ShapeError: if a size would be negative, or the operand is too small for the mode and the padding.
+    """
+    source = request.operands[0]
+    if not isinstance(source, Meta):
         raise ArgumentError(f"{request.where()}: takes a tensor; make one with tensor()")
     if request.into is not None:
-        raise ArgumentError(f"{request.where()}: has no form that writes into a given tensor")
+        raise ArgumentError(f"{request.where()}: does not support out=")
     mode = request.static("mode")
     if mode not in MODES:
         raise ArgumentError(f"{request.where()}: mode must be one of {', '.join(MODES)}, not {mode!r}")
     if request.record.name == "pad_copy":
-        return _copy(request, given, MODES.index(str(mode)))
-    return _fold(request, given, MODES.index(str(mode)))
+        return _copy(request, source, MODES.index(str(mode)))
+    return _fold(request, source, MODES.index(str(mode)))
 
 
-def _counts(request: Request, name: str, layout: Meta) -> tuple[int, ...]:
-    found = request.static(name)
-    if not isinstance(found, tuple) or len(found) != layout.ndim or any(type(n) is not int for n in found):
-        raise ArgumentError(f"{request.where()}: {name} must be {layout.ndim} integers, one a dimension, not {found!r}")
-    return found
+def _per_dimension(request: Request, name: str, layout: Meta) -> tuple[int, ...]:
+    """Return the static argument `name`: one integer per dimension of `layout`."""
+    counts = request.static(name)
+    if not isinstance(counts, tuple) or len(counts) != layout.ndim or any(type(n) is not int for n in counts):
+        raise ArgumentError(
+            f"{request.where()}: {name} must be {layout.ndim} integers, one a dimension, not {counts!r}"
+        )
+    return counts
 
 
-def merged(dims: Sequence[Dim]) -> list[Dim]:
-    """Neighbouring dimensions that are not padded as one where strides allow it. At least one dimension."""
-    found: list[Dim] = []
-    for out, size, lead, stride in dims:
-        plain = out == size and lead == 0
-        if plain and size == 1:
+def merge_dims(dims: Sequence[Dim]) -> list[Dim]:
+    """Merge neighbouring unpadded dimensions where strides allow it. The result has at least one dimension."""
+    merged_dims: list[Dim] = []
+    for out_size, source_size, lead, stride in dims:
+        is_unpadded = out_size == source_size and lead == 0
+        if is_unpadded and source_size == 1:
             continue
-        if found and plain:
-            last = found[-1]
-            if last[0] == last[1] and last[2] == 0 and last[3] == size * stride:
-                found[-1] = (last[0] * out, last[1] * size, 0, stride)
+        if merged_dims and is_unpadded:
+            previous = merged_dims[-1]
+            if previous[0] == previous[1] and previous[2] == 0 and previous[3] == source_size * stride:
+                merged_dims[-1] = (previous[0] * out_size, previous[1] * source_size, 0, stride)
                 continue
-        found.append((out, size, lead, stride))
-    return found or [(1, 1, 0, 1)]
+        merged_dims.append((out_size, source_size, lead, stride))
+    return merged_dims or [(1, 1, 0, 1)]
 
 
-def _copy(request: Request, given: Meta, mode: int) -> Planned:
-    before, after = _counts(request, "before", given), _counts(request, "after", given)
-    shape = tuple(n + a + b for n, a, b in zip(given.shape, before, after, strict=True))
-    if any(n < 0 for n in shape):
-        raise ShapeError(f"{request.where()}: padding by {before} and {after} leaves sizes below 0: {list(shape)}")
-    for n, a, b in zip(given.shape, before, after, strict=True):
-        if (mode == 1 and max(a, b) >= max(n, 1)) or (mode in (2, 3) and not n and (a or b)):
-            raise ShapeError(f"{request.where()}: {MODES[mode]} padding by {a} and {b} does not fit {n} elements")
+def _copy(request: Request, source: Meta, mode: int) -> Planned:
+    """Plan `pad_copy`: copy the operand with padding of `before` and `after` elements in each dimension."""
+    pads_before, pads_after = _per_dimension(request, "before", source), _per_dimension(request, "after", source)
+    shape = tuple(size + a + b for size, a, b in zip(source.shape, pads_before, pads_after, strict=True))
+    if any(size < 0 for size in shape):
+        raise ShapeError(
+            f"{request.where()}: padding by {pads_before} and {pads_after} leaves sizes below 0: {list(shape)}"
+        )
+    for size, a, b in zip(source.shape, pads_before, pads_after, strict=True):
+        if (mode == 1 and max(a, b) >= max(size, 1)) or (mode in (2, 3) and not size and (a or b)):
+            raise ShapeError(f"{request.where()}: {MODES[mode]} padding by {a} and {b} does not fit {size} elements")
     fill = request.operands[1]
-    if isinstance(fill, Meta) and (fill.numel != 1 or fill.dtype is not given.dtype):
-        raise DTypeError(f"{request.where()}: fill must be one {given.dtype.name}, not {fill.dtype.name}")
-    out = meta(given.dtype, shape, None, request.device)
+    if isinstance(fill, Meta) and (fill.numel != 1 or fill.dtype is not source.dtype):
+        raise DTypeError(f"{request.where()}: fill must be one {source.dtype.name}, not {fill.dtype.name}")
+    out = meta(source.dtype, shape, None, request.device)
     if not out.numel:
         return Planned((out,))
-    if not given.numel:  # nothing is read: the result is the fill
-        steps = _nothing_to_read(request, out, fill)
+    if not source.numel:
+        steps = _fill_steps(request, out, fill)
         return Planned((out,), steps)
-    raw = dtypes.raw(given.dtype)
-    slots = (Slot(raw.name, "raw"),) * 3
-    filled = isinstance(fill, Meta)
-    buffers = (0, 1, 2) if filled else (0, 0, 1)
-    dims = merged(list(zip(shape, given.shape, before, given.strides, strict=True)))
+    bits_dtype = dtypes.bits_dtype(source.dtype)
+    slots = (Slot(bits_dtype.name, "raw"),) * 3
+    has_fill = isinstance(fill, Meta)
+    buffers = (0, 1, 2) if has_fill else (0, 0, 1)  # without a fill, the kernel does not read its second buffer
+    dims = merge_dims(list(zip(shape, source.shape, pads_before, source.strides, strict=True)))
     if request.capabilities.style == "triton":
         from .triton import pad as triton
 
-        return Planned((out,), (triton.copy_step(request, raw, slots, buffers, dims, mode, filled, out.numel),))
-    *outer, (n, inner, lead, step) = dims
-    rows = out.numel // n
-    defines = {"MODE": mode, "FILLED": int(filled), "OUTER": len(outer)}
-    able = request.capabilities
-    if able.style == "gpu":
-        geometry = (rows, n, 1, 1, inner, lead, step, *_tables(outer))
-        return Planned((out,), (_grid(request, "grid", raw.compute, slots, defines, buffers, geometry, out.numel),))
-    parts = elementwise_parts(out.numel, able.cores)
+        step = triton.copy_step(request, bits_dtype, slots, buffers, dims, mode, has_fill, out.numel)
+        return Planned((out,), (step,))
+    *outer, (row_size, source_size, lead, stride) = dims
+    rows = out.numel // row_size
+    defines = {"MODE": mode, "FILLED": int(has_fill), "OUTER": len(outer)}
+    caps = request.capabilities
+    if caps.style == "gpu":
+        geometry = (rows, row_size, 1, 1, source_size, lead, stride, *_tables(outer))
+        step = _grid(request, "grid", bits_dtype.compute, slots, defines, buffers, geometry, out.numel)
+        return Planned((out,), (step,))
+    parts = elementwise_parts(out.numel, caps.cores)
     row_chunk, row_items = split(rows, parts)
-    chunk, items = split(n, -(-parts // row_items), 64)
-    geometry = (rows, n, row_chunk, chunk, inner, lead, step, *_tables(outer))
-    lanes = able.lanes // 2 if raw.itemsize == 8 else able.lanes
-    defines["UNIT"] = int(step == 1 and inner >= lanes)
-    made = _instance(request, "rows", raw.compute, lanes, slots, defines)
-    return Planned((out,), (Step(made, buffers, pack_longs(geometry), (row_items, items), (1, 1), out.numel),))
+    chunk, items = split(row_size, -(-parts // row_items), 64)
+    geometry = (rows, row_size, row_chunk, chunk, source_size, lead, stride, *_tables(outer))
+    lanes = caps.lanes // 2 if bits_dtype.itemsize == 8 else caps.lanes
+    defines["UNIT"] = int(stride == 1 and source_size >= lanes)
+    kernel = _instance(request, "rows", bits_dtype.compute, lanes, slots, defines)
+    return Planned((out,), (Step(kernel, buffers, pack_longs(geometry), (row_items, items), (1, 1), out.numel),))
 
 
-def _nothing_to_read(request: Request, out: Meta, fill: object) -> tuple[Step, ...]:
-    """An empty operand has no memory that a kernel could be given: another op's kernel writes the result."""
+def _fill_steps(request: Request, out: Meta, fill: object) -> tuple[Step, ...]:
+    """Plan the launches for an empty operand: set the whole result to `fill`, or to 0 without one.
+
+    An empty operand has no memory that a padding kernel could take, so a pointwise op writes the result.
+    """
     if isinstance(fill, Meta):
-        everywhere = meta(fill.dtype, out.shape, (0,) * out.ndim, request.device)
-        inner = Request(registry["copy"], (everywhere,), (out.dtype,), request.device, (out,))
-        return tuple(replace(s, buffers=(1, 2)) for s in planner("pointwise")(inner).steps)
-    inner = Request(registry["zero_like"], (out,), (), request.device, (out,))
-    return tuple(replace(s, buffers=(1, 1)) for s in planner("pointwise")(inner).steps)
+        expanded_fill = meta(fill.dtype, out.shape, (0,) * out.ndim, request.device)
+        fill_request = Request(registry["copy"], (expanded_fill,), (out.dtype,), request.device, (out,))
+        return tuple(replace(s, buffers=(1, 2)) for s in planner("pointwise")(fill_request).steps)
+    zero_request = Request(registry["zero_like"], (out,), (), request.device, (out,))
+    return tuple(replace(s, buffers=(1, 1)) for s in planner("pointwise")(zero_request).steps)
 
 
-def _fold(request: Request, given: Meta, mode: int) -> Planned:
-    size, before = _counts(request, "size", given), _counts(request, "before", given)
+def _fold(request: Request, source: Meta, mode: int) -> Planned:
+    """Plan `pad_fold`: add each element of a padded gradient to the element of the result that it is a copy of.
+
+    The result has shape `size`.
+    """
+    size, pads_before = _per_dimension(request, "size", source), _per_dimension(request, "before", source)
     if mode == 0:
         raise ArgumentError(f"{request.where()}: the transpose of constant padding is padding by negative numbers")
-    out = meta(given.dtype, size, None, request.device)
+    out = meta(source.dtype, size, None, request.device)
     if not out.numel:
         return Planned((out,))
-    if not given.numel:
-        return Planned((out,), _nothing_to_read(request, out, None))
-    dims = merged(list(zip(size, given.shape, before, given.strides, strict=True)))
-    slots, element = (Slot(given.dtype.name),) * 2, given.dtype.compute
+    if not source.numel:
+        return Planned((out,), _fill_steps(request, out, None))
+    dims = merge_dims(list(zip(size, source.shape, pads_before, source.strides, strict=True)))
+    slots, element = (Slot(source.dtype.name),) * 2, source.dtype.compute
     if request.capabilities.style == "triton":
         from .triton import pad as triton
 
         return Planned((out,), (triton.fold_step(request, element, slots, dims, mode, out.numel),))
-    *outer, (n, wide, lead, step) = dims
-    rows = out.numel // n
+    *outer, (row_size, source_size, lead, stride) = dims
+    rows = out.numel // row_size
     defines = {"MODE": mode, "OUTER": len(outer)}
-    able = request.capabilities
-    if able.style == "gpu":
-        geometry = (rows, n, 1, wide, lead, step, *_tables(outer))
+    caps = request.capabilities
+    if caps.style == "gpu":
+        geometry = (rows, row_size, 1, source_size, lead, stride, *_tables(outer))
         return Planned((out,), (_grid(request, "fold_grid", element, slots, defines, (0, 1), geometry, out.numel),))
-    row_chunk, row_items = split(rows, elementwise_parts(out.numel, able.cores))
-    lanes = able.lanes // 2 if given.dtype.itemsize == 8 else able.lanes
-    defines["UNIT"] = int(step == 1)
-    made = _instance(request, "fold", element, lanes, slots, defines)
-    geometry = (rows, n, row_chunk, wide, lead, step, *_tables(outer))
-    return Planned((out,), (Step(made, (0, 1), pack_longs(geometry), (row_items,), (1,), out.numel),))
+    row_chunk, row_items = split(rows, elementwise_parts(out.numel, caps.cores))
+    lanes = caps.lanes // 2 if source.dtype.itemsize == 8 else caps.lanes
+    defines["UNIT"] = int(stride == 1)
+    kernel = _instance(request, "fold", element, lanes, slots, defines)
+    geometry = (rows, row_size, row_chunk, source_size, lead, stride, *_tables(outer))
+    return Planned((out,), (Step(kernel, (0, 1), pack_longs(geometry), (row_items,), (1,), out.numel),))
 
 
 def _tables(outer: Sequence[Dim]) -> list[int]:
-    """Sizes of the result, of the operand, places in front, strides: of the outer dimensions, one after another."""
-    return [dim[part] for part in range(4) for dim in outer]
+    """Return the kernel's tables of the outer dimensions: all result sizes, operand sizes, front paddings, strides."""
+    return [dim[field] for field in range(4) for dim in outer]
 
 
 def _instance(
     request: Request, entry: str, element: str, lanes: int, slots: tuple[Slot, ...], defines: dict[str, int]
 ) -> Instance:
+    """Return the kernel of the schedule `entry`."""
     text = request.record.texts[request.device.driver.target]
-    every = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
-    # Named for the kind, not the op: both share a text.
-    return Instance("pad", text.source, f"pad_{entry}", element, lanes, slots, every, text.functions)
+    all_defines = ((f"SCHEDULE_{entry.upper()}", "1"), *((k, str(v)) for k, v in defines.items()))
+    # Named after the kind and not the op, because both ops share one kernel source.
+    return Instance("pad", text.source, f"pad_{entry}", element, lanes, slots, all_defines, text.functions)
 
 
 def _grid(
@@ -172,6 +195,7 @@ def _grid(
     geometry: tuple[int, ...],
     numel: int,
 ) -> Step:
-    local = min(128, request.capabilities.max_group)
-    made = _instance(request, entry, element, 1, slots, defines)
-    return Step(made, buffers, pack_longs(geometry), (-(-numel // local) * local,), (local,), numel)
+    """Build a GPU launch with one work-item per element of the result."""
+    group_size = min(128, request.capabilities.max_group)
+    kernel = _instance(request, entry, element, 1, slots, defines)
+    return Step(kernel, buffers, pack_longs(geometry), (-(-numel // group_size) * group_size,), (group_size,), numel)

@@ -1,9 +1,15 @@
-"""Pointwise ops: every element of the result from the operands' elements at the same index, broadcast.
+"""Plan pointwise ops: each element of a result depends on the operands' elements at the same, broadcast, index.
 
-Schedules: `contiguous` (CPU: a work-item a run of elements, in vectors), `rows` (CPU: any strides; the innermost
-dimension in vectors, the others by an odometer), `tiles` (CPU: rows beside operands that are contiguous in another
-dimension, such as a transposed matrix: tiles turned in registers), `grid` (GPU: a vector a work-item) and
-`grid_strided` (GPU: an element a work-item).
+Schedules:
+
+- `contiguous` (CPU): no strides at all; a work-item takes a run of elements, vectorised.
+- `rows` (CPU): any strides; the innermost dimension is vectorised, an odometer counts through the others.
+- `tiles` (CPU): an operand is contiguous in another dimension than the result, such as a transposed matrix; square
+  tiles are transposed in registers.
+- `grid` (GPU): contiguous; one vector per work-item.
+- `grid_strided` (GPU): any strides; one element per work-item.
+
+Read next: `layout.collapse`, which merges dimensions, and `templates/opencl/pointwise.cl.j2`.
 """
 
 from __future__ import annotations
@@ -23,11 +29,11 @@ from . import Planned, Request, slot
 
 __all__ = ["COSTS", "compute_dtype", "elementwise_parts", "plan", "result_dtype"]
 
-_CLASSES = {"bool": "b", "integer": "ui", "float": "f", "numeric": "uif", "integral": "bui", "all": "buif"}
-_PERIOD = 4  # vectors that a row has at most for it to be joined with others
-_NEAR = 4096  # elements in rows beside each other that a work-item goes through before it takes the next rows
-# What an element of 4 bytes costs a core of a CPU (measured, PoCL on AVX-512), in eighths of a nanosecond: 1 to read
-# and write it, and for every math function called what stands here, or 4.
+DTYPE_KINDS = {"bool": "b", "integer": "ui", "float": "f", "numeric": "uif", "integral": "bui", "all": "buif"}
+_MAX_PERIOD_VECTORS = 4  # longest row, in vectors, that is merged with its neighbours into one long row
+_BLOCK_ELEMENTS = 4096  # elements of rows that share cache lines, processed before the next block of rows
+# Cost of a math function per 4-byte element on one CPU core, in units of 1/8 ns (measured: PoCL, AVX-512). Reading and
+# writing an element costs 1. A function that is not listed costs 4.
 COSTS = {
     "abs": 0, "ceil": 0, "copysign": 0, "floor": 0, "isfinite": 0, "isinf": 0, "isnan": 0, "maximum": 0, "minimum": 0,
     "round": 0, "sign": 0, "trunc": 0, "exp": 1, "exp2": 1, "reciprocal": 1, "sqrt": 1, "asin": 2, "cosh": 2, "erf": 2,
@@ -37,91 +43,111 @@ COSTS = {
 
 
 def plan(request: Request) -> Planned:
-    """Results' layouts and the one launch of a pointwise op."""
+    """Plan a pointwise op: the layouts of its results, and one launch.
+
+    Raises:
+        ShapeError: if operands do not broadcast, or `out` has another shape.
+        DTypeError: if `out` has a lower dtype category than the result.
+        UnsupportedDType: if the op does not take the operands' common dtype.
+    """
     record = request.record
     shape = broadcast((m.shape for _, m in request.tensors), request.where())
-    computed = compute_dtype(request)
+    common_dtype = compute_dtype(request)
     outputs = request.into or tuple(
-        meta(result_dtype(o, computed, request), shape, _fresh_strides(request, shape), request.device)
+        meta(result_dtype(o, common_dtype, request), shape, _new_output_strides(request, shape), request.device)
         for o in record.outputs
     )
-    for given, output in zip(outputs, record.outputs, strict=True):
-        if given.shape != shape:
-            raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(given.shape)}")
-        if request.into and "dtype" not in record.statics:  # with one, the op is a conversion
-            _check_holds(given.dtype, result_dtype(output, computed, request), request)
+    for layout, output in zip(outputs, record.outputs, strict=True):
+        if layout.shape != shape:
+            raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(layout.shape)}")
+        if request.into and "dtype" not in record.statics:  # an op with a `dtype` argument is a conversion
+            _check_castable(layout.dtype, result_dtype(output, common_dtype, request), request)
     if not outputs[0].numel:
         return Planned(outputs)
-    return Planned(outputs, (step(request, outputs, shape, computed),))
+    return Planned(outputs, (step(request, outputs, shape, common_dtype),))
 
 
-def _check_holds(given: DType, result: DType, request: Request) -> None:
-    """Raise `DTypeError` where results of a higher category (bool, integer, floating) would be cut down to `given`."""
-    if not dtypes.holds(given, result):
+def _check_castable(target: DType, computed: DType, request: Request) -> None:
+    """Raise `DTypeError` if `computed` has a higher category (bool < integer < floating) than `target`."""
+    if not dtypes.can_store(target, computed):
         raise DTypeError(
-            f"{request.where()}: the result is {result.name} and cannot be written to {given.name}; "
-            f"convert with .to({result.name}) first, or use the form that makes a new tensor"
+            f"{request.where()}: the result is {computed.name} and cannot be written to {target.name}; "
+            f"convert with .to({computed.name}) first, or use the form that makes a new tensor"
         )
 
 
-def _fresh_strides(request: Request, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _new_output_strides(request: Request, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return strides of a new result in the operands' memory order; None means contiguous."""
     if request.record.detail.get("layout") == "contiguous":
         return None
     return preserved_strides([m for _, m in request.tensors], shape)
 
 
 def compute_dtype(request: Request) -> DType:
-    """The dtype that the value operands meet in, by PyTorch's promotion, checked against the op's `dtypes`.
+    """Return the common dtype of the value operands by PyTorch's promotion rules.
 
-    Numbers make no integer tensor one that an op of floating dtypes takes: elu(x, 1.0) of integers is an error too.
+    A Python number does not turn an integer tensor into a floating one for an op that takes floating dtypes only:
+    `elu(x, 1.0)` with integer `x` is an error, as in PyTorch.
+
+    Raises:
+        UnsupportedDType: if the op's `dtypes` does not include the common dtype.
     """
     operands: list[tuple[DType, int]] = []
-    for operand, given in zip(request.record.operands, request.operands, strict=True):
-        if operand.type != "value" or given is None or operand.role == "number":
+    for operand, argument in zip(request.record.operands, request.operands, strict=True):
+        if operand.type != "value" or argument is None or operand.role == "number":
             continue
-        if isinstance(given, Meta):
-            operands.append((given.dtype, 0 if given.ndim else 1))
+        if isinstance(argument, Meta):
+            operands.append((argument.dtype, 0 if argument.ndim else 1))
         else:
-            operands.append((dtypes.of_number(given()), 2))
+            operands.append((dtypes.number_dtype(argument()), 2))
     if not operands:
         return dtypes.default_dtype()
-    found = dtypes.promote_operands(operands)
+    dtype = dtypes.promote_operands(operands)
     record = request.record
     if record.outputs[0].result == "float":
-        found = found if found.kind == "f" else dtypes.default_dtype()
-    elif record.dtypes == "float" and found.kind == "f" and any(level < 2 for _, level in operands):
-        found = dtypes.promote_operands([o for o in operands if o[1] < 2 or o[0].kind != "f"])
-    if found.kind not in _CLASSES[record.dtypes]:
-        raise UnsupportedDType(f"{request.where()}: takes {record.dtypes} dtypes, not {found.name}; convert with .to()")
-    return found
+        dtype = dtype if dtype.kind == "f" else dtypes.default_dtype()
+    elif record.dtypes == "float" and dtype.kind == "f" and any(level < 2 for _, level in operands):
+        dtype = dtypes.promote_operands([o for o in operands if o[1] < 2 or o[0].kind != "f"])
+    if dtype.kind not in DTYPE_KINDS[record.dtypes]:
+        raise UnsupportedDType(f"{request.where()}: takes {record.dtypes} dtypes, not {dtype.name}; convert with .to()")
+    return dtype
 
 
-def result_dtype(output: Output, computed: DType, request: Request) -> DType:
-    """The dtype of one result by its rule (see `records.Output`)."""
+def result_dtype(output: Output, common_dtype: DType, request: Request) -> DType:
+    """Return the dtype of one result by its rule (see `records.Output`).
+
+    Raises:
+        ArgumentError: if the rule names an operand that is not a tensor in this call.
+    """
     rule = output.result
-    if "dtype" in request.record.statics and (wanted := request.static("dtype")) is not None:
-        return dtypes.parse(wanted)
+    if "dtype" in request.record.statics and (dtype := request.static("dtype")) is not None:
+        return dtypes.parse(dtype)
     if rule in ("promote", "float"):
-        return computed
+        return common_dtype
     if rule == "index":
         return dtypes.int64
     if rule == "accumulate":
-        return dtypes.accumulator(computed)
+        return dtypes.accumulator(common_dtype)
     if rule.startswith("like:"):
         name = rule.removeprefix("like:")
-        found = next((m.dtype for o, m in request.tensors if o.name == name), None)
-        if found is None:
+        operand_dtype = next((m.dtype for o, m in request.tensors if o.name == name), None)
+        if operand_dtype is None:
             raise ArgumentError(f"{request.where()}: {name} must be a tensor: the result has its dtype")
-        return found
+        return operand_dtype
     return dtypes.BY_NAME[rule]
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """A pointwise call's buffers, numbers and macros, whatever the schedule.
+    """Buffers, numbers and macros of a pointwise call; the same for all schedules.
 
-    slots, layouts: of the inputs, then the results; the layout of an input that is a number is None, and its buffer
-    parameter gets the result's buffer, which the kernel does not touch.
+    Attributes:
+        slots: kernel parameters of the inputs, then the results.
+        layouts: their layouts. An input that is a number has None; its parameter gets a result's buffer, which the
+            kernel does not read.
+        buffers: position of the buffer for each slot.
+        numbers: positions of the call's numbers.
+        defines: macros that say which operand is which number.
     """
 
     slots: tuple[Slot, ...]
@@ -131,262 +157,293 @@ class Operands:
     defines: tuple[tuple[str, str], ...]
 
 
-def operands_of(request: Request, outputs: tuple[Meta, ...], computed: DType) -> Operands:
-    """Buffers and numbers in the order in which the kernel's parameters have them."""
+def operands_of(request: Request, outputs: tuple[Meta, ...], common_dtype: DType) -> Operands:
+    """Collect buffers and numbers in the order of the kernel's parameters.
+
+    Raises:
+        ArgumentError: if an operand must be a number and is a tensor, or the reverse.
+    """
     slots: list[Slot] = []
     layouts: list[Meta | None] = []
     buffers: list[int] = []
     defines: list[tuple[str, str]] = []
     tensors = numbers = 0
-    result = len(request.tensors)
-    for position, (operand, given) in enumerate(zip(request.record.operands, request.operands, strict=True)):
+    first_output = len(request.tensors)
+    for position, (operand, argument) in enumerate(zip(request.record.operands, request.operands, strict=True)):
         if operand.role in ("scalar", "number"):
-            if isinstance(given, Meta):
+            if isinstance(argument, Meta):
                 raise ArgumentError(f"{request.where()}: {operand.name} must be a number, not a tensor")
             defines.append((f"NUMBER_{position}", str(numbers)))
             numbers += 1
-        elif isinstance(given, Meta):
-            slots.append(slot(given, operand.type))
-            layouts.append(given)
+        elif isinstance(argument, Meta):
+            slots.append(slot(argument, operand.type))
+            layouts.append(argument)
             buffers.append(tensors)
             tensors += 1
-        elif operand.type == "value" and given is not None:
+        elif operand.type == "value" and argument is not None:
             defines.append((f"NUMBER{len(slots)}", str(numbers)))
-            slots.append(Slot(computed.name, "value"))
+            slots.append(Slot(common_dtype.name, "value"))
             layouts.append(None)
-            buffers.append(result)
+            buffers.append(first_output)
             numbers += 1
         else:
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor")
     for i, (output, layout) in enumerate(zip(request.record.outputs, outputs, strict=True)):
         slots.append(slot(layout, output.type))
         layouts.append(layout)
-        buffers.append(result + i)
+        buffers.append(first_output + i)
     defines.append(("NUMBERS", str(numbers)))
     return Operands(tuple(slots), tuple(layouts), tuple(buffers), tuple(range(numbers)), tuple(defines))
 
 
-def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], computed: DType) -> Step:
-    """The launch that computes `outputs` of `shape`."""
-    able = request.capabilities
-    given = operands_of(request, outputs, computed)
-    none = (0,) * len(shape)
-    sizes, strides = collapse(shape, [none if m is None else expand_strides(m, shape) for m in given.layouts])
-    element = "uchar" if computed is dtypes.bool_ else computed.compute
-    if able.style == "triton":
+def step(request: Request, outputs: tuple[Meta, ...], shape: tuple[int, ...], common_dtype: DType) -> Step:
+    """Choose a schedule and build the launch that computes `outputs` of the broadcast `shape`."""
+    caps = request.capabilities
+    operands = operands_of(request, outputs, common_dtype)
+    zero_strides = (0,) * len(shape)
+    sizes, strides = collapse(
+        shape, [zero_strides if m is None else expand_strides(m, shape) for m in operands.layouts]
+    )
+    element = "uchar" if common_dtype is dtypes.bool_ else common_dtype.compute
+    if caps.style == "triton":
         from .triton import pointwise as triton
 
-        return triton.step(request, given, sizes, strides, element)
-    chosen = choose(request, "pointwise", {"numel": outputs[0].numel}, computed.name)
-    lanes = chosen["width"] or (able.lanes if able.style == "cpu" or able.lanes <= 4 else 4)
-    if element in ("double", "long") and able.style == "cpu":
+        return triton.step(request, operands, sizes, strides, element)
+    params = choose(request, "pointwise", {"numel": outputs[0].numel}, common_dtype.name)
+    lanes = params["width"] or (caps.lanes if caps.style == "cpu" or caps.lanes <= 4 else 4)
+    if element in ("double", "long") and caps.style == "cpu":
         lanes //= 2
-    flat = len(sizes) <= 1 and all(s in ((), (0,), (1,)) for s in strides)
-    if flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
-        return _flat(request, given, strides, outputs, element, lanes, chosen)
-    return _strided(request, given, sizes, strides, outputs, element, lanes, chosen)
+    is_flat = len(sizes) <= 1 and all(s in ((), (0,), (1,)) for s in strides)
+    if is_flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
+        return _flat(request, operands, strides, outputs, element, lanes, params)
+    return _strided(request, operands, sizes, strides, outputs, element, lanes, params)
 
 
 def _instance(
-    request: Request, given: Operands, entry: str, element: str, lanes: int, defines: tuple[tuple[str, str], ...]
+    request: Request, operands: Operands, entry: str, element: str, lanes: int, defines: tuple[tuple[str, str], ...]
 ) -> Instance:
+    """Return the kernel of a schedule."""
     text = request.record.texts[request.device.driver.target]
     name = request.record.name
-    truth = [m for m, o in zip(given.layouts, request.record.operands, strict=False) if o.type == "value" and m]
-    is_bool = element == "uchar" and all(m.dtype is dtypes.bool_ for m in truth)
-    every = ((f"SCHEDULE_{entry.upper()}", "1"), *given.defines, *defines, *((("WG_BOOL", "1"),) if is_bool else ()))
-    return Instance(name, text.source, f"{name}_{entry}", element, lanes, given.slots, every, text.functions)
+    value_layouts = [
+        m for m, o in zip(operands.layouts, request.record.operands, strict=False) if o.type == "value" and m
+    ]
+    is_bool = element == "uchar" and all(m.dtype is dtypes.bool_ for m in value_layouts)
+    all_defines = (
+        (f"SCHEDULE_{entry.upper()}", "1"), *operands.defines, *defines, *((("WG_BOOL", "1"),) if is_bool else ())
+    )  # fmt: skip
+    return Instance(name, text.source, f"{name}_{entry}", element, lanes, operands.slots, all_defines, text.functions)
 
 
 def _work(request: Request, numel: int, element: str) -> int:
-    """The work (see `Step`) of computing `numel` elements of a request's expressions, all of them side by side."""
+    """Estimate the work (see `Step`) of computing `numel` elements with vectorised code, from the functions' costs."""
     functions = request.record.texts[request.device.driver.target].functions
-    wide = 2 if element in ("double", "long") else 1
-    return numel * wide * (1 + sum(COSTS.get(name, 4) for name in functions)) // 4
+    width_factor = 2 if element in ("double", "long") else 1
+    return numel * width_factor * (1 + sum(COSTS.get(name, 4) for name in functions)) // 4
 
 
-def elementwise_parts(numel: int, cores: int, a_core: int | None = None) -> int:
-    """How many work-items share `numel` elements on a CPU, of an addition's cost each: few and equal (see
-    ARCHITECTURE.md, schedules), or as many `a_core`, where a schedule says so."""
-    if a_core is not None:
-        return a_core * cores
+def elementwise_parts(numel: int, cores: int, parts_per_core: int | None = None) -> int:
+    """Return the number of work-items for `numel` elements on a CPU: few, of equal size (ARCHITECTURE.md, schedules).
+
+    Args:
+        numel: elements, each of which costs as much as an addition.
+        cores: cores of the device.
+        parts_per_core: work-items per core from a tuned schedule; None applies the rule by size.
+    """
+    if parts_per_core is not None:
+        return parts_per_core * cores
     if numel <= 32 * 1024:
         return 1
     return cores if numel <= 512 * 1024 else 4 * cores
 
 
-def _classes(given: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
-    """How each buffer is walked along the innermost dimension (see the template)."""
-    found = []
-    for i, (layout, own) in enumerate(zip(given.layouts, strides, strict=True)):
-        kind = 3 if layout is None else own[-1] if own and own[-1] in (0, 1) else 2 if own else 0
-        found.append((f"CLASS{i}", str(kind)))
-    return tuple(found)
+def _stride_classes(operands: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
+    """Return a macro per buffer with the class of its innermost stride (see the template)."""
+    classes = []
+    for i, (layout, s) in enumerate(zip(operands.layouts, strides, strict=True)):
+        stride_class = 3 if layout is None else s[-1] if s and s[-1] in (0, 1) else 2 if s else 0
+        classes.append((f"CLASS{i}", str(stride_class)))
+    return tuple(classes)
 
 
-def _streams(request: Request, output: Meta, element: str, chosen: Choice, *, copies: bool) -> bool:
-    """Whether vectors of a result go past the caches: where it is large, stored as it is computed, and new memory, or
-    that which a copy fills, if `copies` may: what other ops are given to write to, they often read."""
-    given = request.into is not None and not (copies and request.record.name == "copy")
-    if given or output.nbytes < (chosen["stream"] or request.capabilities.stream):
+def _should_stream(request: Request, output: Meta, element: str, params: Choice, *, allow_copy: bool) -> bool:
+    """Return True if a result should be written with non-temporal stores.
+
+    It must be large, and stored in the compute dtype. It must also be new memory, because an op often reads the `out`
+    tensor that it writes to; `allow_copy` excepts the op `copy`.
+    """
+    is_existing = request.into is not None and not (allow_copy and request.record.name == "copy")
+    if is_existing or output.nbytes < (params["stream"] or request.capabilities.stream):
         return False
     return output.dtype.storage == element and output.dtype is not dtypes.bool_
 
 
 def _flat(
     request: Request,
-    given: Operands,
+    operands: Operands,
     strides: list[tuple[int, ...]],
     outputs: tuple[Meta, ...],
     element: str,
     lanes: int,
-    chosen: Choice,
+    params: Choice,
 ) -> Step:
-    able, numel = request.capabilities, outputs[0].numel
-    classes = _classes(given, strides)
-    if able.style == "gpu":
-        local, items = min(chosen["group"], able.max_group), -(-numel // lanes)
-        instance = _instance(request, given, "grid", element, lanes, classes)
+    """Build the launch of `contiguous` or `grid`."""
+    caps, numel = request.capabilities, outputs[0].numel
+    classes = _stride_classes(operands, strides)
+    if caps.style == "gpu":
+        local, items = min(params["group"], caps.max_group), -(-numel // lanes)
+        instance = _instance(request, operands, "grid", element, lanes, classes)
         size = (-(-items // local) * local,)
-        return Step(instance, given.buffers, pack_longs((numel, lanes)), size, (local,), numel, given.numbers)
-    if _streams(request, outputs[0], element, chosen, copies=True):
+        return Step(instance, operands.buffers, pack_longs((numel, lanes)), size, (local,), numel, operands.numbers)
+    if _should_stream(request, outputs[0], element, params, allow_copy=True):
         classes += (("STREAM", "1"),)
     work = _work(request, numel, element)
-    chunk, items = split(numel, elementwise_parts(max(numel, 4 * work), able.cores, chosen["parts"]), 64)
-    instance = _instance(request, given, "contiguous", element, lanes, classes)
-    return Step(instance, given.buffers, pack_longs((numel, chunk)), (items,), (1,), work, given.numbers)
+    chunk, items = split(numel, elementwise_parts(max(numel, 4 * work), caps.cores, params["parts"]), 64)
+    instance = _instance(request, operands, "contiguous", element, lanes, classes)
+    return Step(instance, operands.buffers, pack_longs((numel, chunk)), (items,), (1,), work, operands.numbers)
 
 
 def _strided(
     request: Request,
-    given: Operands,
+    operands: Operands,
     sizes: tuple[int, ...],
     strides: list[tuple[int, ...]],
     outputs: tuple[Meta, ...],
     element: str,
     lanes: int,
-    chosen: Choice,
+    params: Choice,
 ) -> Step:
-    able, numel = request.capabilities, outputs[0].numel
+    """Build the launch of a schedule with strides."""
+    caps, numel = request.capabilities, outputs[0].numel
     if not sizes:
         sizes, strides = (1,), [(0,)] * len(strides)
     rank, inner = len(sizes) - 1, sizes[-1]
-    if able.style == "gpu":
-        local = min(chosen["group"], able.max_group)
-        defines = (("OUTER", str(rank)), *_classes(given, strides))
-        instance = _instance(request, given, "grid_strided", element, 1, defines)
+    if caps.style == "gpu":
+        local = min(params["group"], caps.max_group)
+        defines = (("OUTER", str(rank)), *_stride_classes(operands, strides))
+        instance = _instance(request, operands, "grid_strided", element, 1, defines)
         size = (-(-numel // local) * local,)
         geometry = pack_longs((numel // inner, inner, *sizes[:-1], *(x for s in strides for x in s)))
-        return Step(instance, given.buffers, geometry, size, (local,), numel, given.numbers)
-    parts = elementwise_parts(numel, able.cores, chosen["parts"])
-    across = _across(given, sizes, strides, len(outputs), lanes)
-    if across is not None:
-        return _tiles(request, given, sizes, strides, across, element, lanes, parts)
-    return _rows(request, given, sizes, strides, outputs, element, lanes, chosen)
+        return Step(instance, operands.buffers, geometry, size, (local,), numel, operands.numbers)
+    parts = elementwise_parts(numel, caps.cores, params["parts"])
+    transposed_dim = _find_transposed_dim(operands, sizes, strides, len(outputs), lanes)
+    if transposed_dim is not None:
+        return _tiles(request, operands, sizes, strides, transposed_dim, element, lanes, parts)
+    return _rows(request, operands, sizes, strides, outputs, element, lanes, params)
 
 
 def _rows(
     request: Request,
-    given: Operands,
+    operands: Operands,
     sizes: tuple[int, ...],
     strides: list[tuple[int, ...]],
     outputs: tuple[Meta, ...],
     element: str,
     lanes: int,
-    chosen: Choice,
+    params: Choice,
 ) -> Step:
-    """The launch of `rows`, of short ones joined or turned where that is possible."""
-    able, numel = request.capabilities, outputs[0].numel
-    parts = elementwise_parts(numel, able.cores, chosen["parts"])
-    sizes, strides, joined = _joined(request, given, sizes, strides, lanes)
-    sizes, strides, near = _lengthened(sizes, strides, lanes)
+    """Build the launch of `rows`. Merge short rows, or move a longer dimension innermost, where that is possible."""
+    caps, numel = request.capabilities, outputs[0].numel
+    parts = elementwise_parts(numel, caps.cores, params["parts"])
+    sizes, strides, repeated = _merge_short_rows(request, operands, sizes, strides, lanes)
+    sizes, strides, rows_per_block = _move_long_dim_last(sizes, strides, lanes)
     inner, rank = sizes[-1], len(sizes) - 1
     rows = numel // inner
-    row_chunk, row_items = split(rows // near, parts)
+    row_chunk, row_items = split(rows // rows_per_block, parts)
     chunk, items = split(inner, -(-parts // row_items), 64)
-    if near > 1:  # so that what rows share stays in the first-level cache
-        chunk, items = split(inner, -(-inner // min(chunk, _NEAR // near)), 64)
-    kinds = {name: int(kind) for name, kind in _classes(given, strides)}
-    kinds |= {f"CLASS{i}": 5 for i in joined}
-    own = strides[-len(outputs)]
-    aligned = own[-1] == 1 and not any(n % lanes for n in (inner, *own[:-1]))  # every vector of the result
-    stream = aligned and _streams(request, outputs[0], element, chosen, copies=False)
-    if lanes in (4, 8, 16):  # flipped operands, in whole vectors
-        kinds |= {f"CLASS{i}": 4 for i, s in enumerate(strides[: -len(outputs)]) if s[-1] == -1}
-    defines = (("OUTER", str(rank)), *((name, str(kind)) for name, kind in kinds.items()))
+    if rows_per_block > 1:  # the cache lines that rows share must stay in the L1 cache
+        chunk, items = split(inner, -(-inner // min(chunk, _BLOCK_ELEMENTS // rows_per_block)), 64)
+    classes = {name: int(kind) for name, kind in _stride_classes(operands, strides)}
+    classes |= {f"CLASS{i}": 5 for i in repeated}
+    output_strides = strides[-len(outputs)]
+    # Every vector of the result is aligned:
+    is_aligned = output_strides[-1] == 1 and not any(n % lanes for n in (inner, *output_strides[:-1]))
+    stream = is_aligned and _should_stream(request, outputs[0], element, params, allow_copy=False)
+    if lanes in (4, 8, 16):  # a flipped operand is read in vectors, which are then reversed
+        classes |= {f"CLASS{i}": 4 for i, s in enumerate(strides[: -len(outputs)]) if s[-1] == -1}
+    defines = (("OUTER", str(rank)), *((name, str(kind)) for name, kind in classes.items()))
     defines += (("STREAM", "1"),) if stream else ()
-    if joined:
-        defines += (("PERIOD", str(_PERIOD * lanes)), ("VU", f"{element}{lanes}_u"))
-    instance = _instance(request, given, "rows", element, lanes, defines)
-    geometry = pack_longs((rows, inner, row_chunk * near, chunk, *sizes[:-1], *(x for s in strides for x in s)))
-    together = inner >= lanes and 2 not in kinds.values() and 4 not in kinds.values()
-    work = _work(request, numel, element) if together else max(numel, _work(request, numel, element))
-    return Step(instance, given.buffers, geometry, (row_items, items), (1, 1), work, given.numbers)
+    if repeated:
+        defines += (("PERIOD", str(_MAX_PERIOD_VECTORS * lanes)), ("VU", f"{element}{lanes}_u"))
+    instance = _instance(request, operands, "rows", element, lanes, defines)
+    geometry = pack_longs(
+        (rows, inner, row_chunk * rows_per_block, chunk, *sizes[:-1], *(x for s in strides for x in s))
+    )
+    is_vectorised = inner >= lanes and 2 not in classes.values() and 4 not in classes.values()
+    work = _work(request, numel, element) if is_vectorised else max(numel, _work(request, numel, element))
+    return Step(instance, operands.buffers, geometry, (row_items, items), (1, 1), work, operands.numbers)
 
 
-def _joined(
-    request: Request, given: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]], lanes: int
+def _merge_short_rows(
+    request: Request, operands: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]], lanes: int
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]], set[int]]:
-    """Short rows as one long row, where they lie one after another but for operands that are the same in each of
-    them; and which operands these are, whose stride is then how many elements a row had."""
-    if len(sizes) < 2 or sizes[-1] > _PERIOD * lanes or lanes < 4:
+    """Merge short rows that are contiguous, except for operands that repeat in every row, into one long row.
+
+    Returns:
+        Sizes, strides, and the positions of the repeated operands. Their last stride becomes the old row size.
+    """
+    if len(sizes) < 2 or sizes[-1] > _MAX_PERIOD_VECTORS * lanes or lanes < 4:
         return sizes, strides, set()
-    few = sizes[-1]
+    row_size = sizes[-1]
     types = [o.type for o in request.record.operands if o.role not in ("scalar", "number")]
-    same = {i for i, s in enumerate(strides) if s[-2:] == (0, 1)}
-    fits = all(s[-2:] in ((few, 1), (0, 1), (0, 0)) for s in strides)
-    if not fits or not same or any(i >= len(types) or types[i] != "value" for i in same):
+    repeated = {i for i, s in enumerate(strides) if s[-2:] == (0, 1)}
+    is_mergeable = all(s[-2:] in ((row_size, 1), (0, 1), (0, 0)) for s in strides)
+    if not is_mergeable or not repeated or any(i >= len(types) or types[i] != "value" for i in repeated):
         return sizes, strides, set()
-    joined = [(*s[:-2], few if i in same else s[-1]) for i, s in enumerate(strides)]
-    return (*sizes[:-2], sizes[-2] * few), joined, same
+    merged_strides = [(*s[:-2], row_size if i in repeated else s[-1]) for i, s in enumerate(strides)]
+    return (*sizes[:-2], sizes[-2] * row_size), merged_strides, repeated
 
 
-def _lengthened(
+def _move_long_dim_last(
     sizes: tuple[int, ...], strides: list[tuple[int, ...]], lanes: int
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]], int]:
-    """Dimensions in an order whose last is not much shorter than a vector, if one is longer; and how many rows in a
-    row then lie in the same memory.
+    """Move a long dimension innermost if the innermost one is much shorter than a vector.
 
-    A few pixels' channels, or a column of pairs, would be walked element by element otherwise.
+    Otherwise the channels of a few pixels, or a column of pairs, would be processed element by element.
+
+    Returns:
+        Sizes, strides, and how many consecutive rows then share cache lines.
     """
-    apart = any(s[-1] not in (0, 1) for s in strides)
-    if sizes[-1] > (lanes // 2 if apart else lanes // 4) or max(sizes) < 2 * lanes:
+    is_strided = any(s[-1] not in (0, 1) for s in strides)
+    if sizes[-1] > (lanes // 2 if is_strided else lanes // 4) or max(sizes) < 2 * lanes:
         return sizes, strides, 1
     last = max(d for d, size in enumerate(sizes) if size >= 2 * lanes)
     order = [*(d for d in range(len(sizes)) if d != last), last]
-    near = math.prod(sizes[last + 1 :])
-    if near > _NEAR // 64:  # these would leave the caches before their neighbours' turn comes
+    rows_per_block = math.prod(sizes[last + 1 :])
+    if rows_per_block > _BLOCK_ELEMENTS // 64:  # cache lines would be evicted before the neighbouring rows use them
         return sizes, strides, 1
-    return tuple(sizes[d] for d in order), [tuple(s[d] for d in order) for s in strides], near
+    return tuple(sizes[d] for d in order), [tuple(s[d] for d in order) for s in strides], rows_per_block
 
 
-def _across(
-    given: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]], results: int, lanes: int
+def _find_transposed_dim(
+    operands: Operands, sizes: tuple[int, ...], strides: list[tuple[int, ...]], results: int, lanes: int
 ) -> int | None:
-    """The dimension in which an operand is contiguous that is not so in the innermost one, if results are there and
-    both dimensions fill vectors."""
+    """Return the dimension in which an operand is contiguous although it is strided in the innermost one, or None.
+
+    The results must be contiguous in the innermost dimension, and both dimensions must fill a vector.
+    """
     if lanes < 4 or sizes[-1] < lanes or any(s[-1] != 1 for s in strides[-results:]):
         return None
-    for layout, own in zip(given.layouts[:-results], strides, strict=False):
-        if layout is not None and own[-1] not in (0, 1):
-            found = next((d for d, size in enumerate(sizes[:-1]) if own[d] == 1 and size >= lanes), None)
-            if found is not None:
-                return found
+    for layout, buffer_strides in zip(operands.layouts[:-results], strides, strict=False):
+        if layout is not None and buffer_strides[-1] not in (0, 1):
+            dim = next((d for d, size in enumerate(sizes[:-1]) if buffer_strides[d] == 1 and size >= lanes), None)
+            if dim is not None:
+                return dim
     return None
 
 
 def _tiles(
     request: Request,
-    given: Operands,
+    operands: Operands,
     sizes: tuple[int, ...],
     strides: list[tuple[int, ...]],
-    across: int,
+    transposed_dim: int,
     element: str,
     lanes: int,
     parts: int,
 ) -> Step:
-    """The launch of `tiles`: `across` becomes the last but one dimension."""
-    order = [*(d for d in range(len(sizes) - 1) if d != across), across, len(sizes) - 1]
+    """Build the launch of `tiles`: `transposed_dim` becomes the second innermost dimension."""
+    order = [*(d for d in range(len(sizes) - 1) if d != transposed_dim), transposed_dim, len(sizes) - 1]
     sizes = tuple(sizes[d] for d in order)
     strides = [tuple(s[d] for d in order) for s in strides]
     inner, rank = sizes[-1], len(sizes) - 1
@@ -395,12 +452,12 @@ def _tiles(
     blocks = numel // (sizes[-2] * inner) * -(-sizes[-2] // block)
     chunk, items = split(blocks, parts)
     columns, column_items = split(inner, -(-parts // items), block)
-    turned = tuple((f"TURN{i}", "1") for i, s in enumerate(strides) if s[-2] == 1 and s[-1] not in (0, 1))
+    transpose_defines = tuple((f"TURN{i}", "1") for i, s in enumerate(strides) if s[-2] == 1 and s[-1] not in (0, 1))
     functions = request.record.texts[request.device.driver.target].functions
-    light = (("LIGHT", "1"),) if sum(COSTS.get(name, 4) for name in functions) <= 1 else ()
-    defines = (("OUTER", str(rank)), *_classes(given, strides), *turned, *light)
-    instance = _instance(request, given, "tiles", element, lanes, defines)
+    light_define = (("LIGHT", "1"),) if sum(COSTS.get(name, 4) for name in functions) <= 1 else ()
+    defines = (("OUTER", str(rank)), *_stride_classes(operands, strides), *transpose_defines, *light_define)
+    instance = _instance(request, operands, "tiles", element, lanes, defines)
     table = [*sizes[:-1], *(x for s in strides for x in s)]
     geometry = pack_longs((sizes[-2], inner, blocks, chunk, columns, *table))
     work = max(numel, _work(request, numel, element))
-    return Step(instance, given.buffers, geometry, (items, column_items), (1, 1), work, given.numbers)
+    return Step(instance, operands.buffers, geometry, (items, column_items), (1, 1), work, operands.numbers)

@@ -1,8 +1,8 @@
-"""Random ops: pointwise ops that draw numbers, or name the position of an element. Schedules are those of `pointwise`.
+"""Plan random ops: pointwise ops that draw random numbers, or compute with an element's position.
 
-A draw is a function of the element's position in row-major order. The position is one more operand with contiguous
-strides that lies in no memory: merging dimensions and walking rows treat it like the others, and so a value is the
-same whatever the layout of the result and the schedule.
+A drawn value is a function of the seed and the element's position in row-major order. So values do not depend on the
+layout of the result or the schedule. The planner treats the position as an operand with contiguous strides and without
+a buffer, and merges the dimensions of all operands together. The schedules are those of `pointwise`.
 """
 
 from __future__ import annotations
@@ -21,107 +21,137 @@ from .pointwise import Operands, compute_dtype, elementwise_parts, operands_of, 
 
 __all__ = ["plan"]
 
-_DRAW = 8  # elements of simple arithmetic that one draw takes as long as
+_DRAW_COST = 8  # cost of one draw, in additions
 
 
 def plan(request: Request) -> Planned:
-    """Results' layouts and the one launch of a random op."""
+    """Plan a random op: return the layouts of its results, and one launch.
+
+    Raises:
+        ShapeError: if `out` has another shape than the result.
+        DTypeError: if the op computes in float64 and the device has none.
+    """
     record = request.record
     shape = broadcast((m.shape for _, m in request.tensors), request.where())
-    seeds = 2 if record.detail["draws"] else 0
-    kept = len(record.operands) - seeds
-    trimmed = replace(
-        request, record=replace(record, operands=record.operands[:kept]), operands=request.operands[:kept]
+    seed_count = 2 if record.detail["draws"] else 0
+    operand_count = len(record.operands) - seed_count  # seed and offset come last
+    unseeded = replace(
+        request,
+        record=replace(record, operands=record.operands[:operand_count]),
+        operands=request.operands[:operand_count],
     )
-    found = compute_dtype(trimmed)
+    common_dtype = compute_dtype(unseeded)
     outputs = request.into or tuple(
         meta(
-            result_dtype(o, found, trimmed),
+            result_dtype(o, common_dtype, unseeded),
             shape,
             preserved_strides([m for _, m in request.tensors], shape),
             request.device,
         )
         for o in record.outputs
     )
-    for given in outputs:
-        if given.shape != shape:
-            raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(given.shape)}")
+    for layout in outputs:
+        if layout.shape != shape:
+            raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(layout.shape)}")
     if not outputs[0].numel:
         return Planned(outputs)
     if record.detail["element"] == "long" or (record.detail["element"] == "widest" and outputs[0].dtype.kind != "f"):
-        computed = dtypes.int64
+        element_dtype = dtypes.int64
     elif record.detail["element"] == "widest" and request.capabilities.fp64:
-        computed = dtypes.float64
+        element_dtype = dtypes.float64
     else:
-        computed = dtypes.float64 if dtypes.float64 in (found, outputs[0].dtype) else dtypes.float32
-    if computed is dtypes.float64 and not request.capabilities.fp64:
+        element_dtype = dtypes.float64 if dtypes.float64 in (common_dtype, outputs[0].dtype) else dtypes.float32
+    if element_dtype is dtypes.float64 and not request.capabilities.fp64:
         raise DTypeError(f"{request.where()}: the device has no float64; use float32 there")
-    return Planned(outputs, (_step(request, operands_of(trimmed, outputs, computed), shape, outputs, computed),))
+    return Planned(
+        outputs, (_step(request, operands_of(unseeded, outputs, element_dtype), shape, outputs, element_dtype),)
+    )
 
 
 def _step(
-    request: Request, given: Operands, shape: tuple[int, ...], outputs: tuple[Meta, ...], computed: DType
+    request: Request, operands: Operands, shape: tuple[int, ...], outputs: tuple[Meta, ...], element_dtype: DType
 ) -> Step:
-    able, numel = request.capabilities, outputs[0].numel
-    parts = elementwise_parts(numel * _cost(request), able.cores)
-    none = (0,) * len(shape)
-    layouts = [none if m is None else expand_strides(m, shape) for m in given.layouts]
+    """Choose a schedule and build its launch."""
+    caps, numel = request.capabilities, outputs[0].numel
+    parts = elementwise_parts(numel * _cost(request), caps.cores)
+    zero_strides = (0,) * len(shape)
+    layouts = [zero_strides if m is None else expand_strides(m, shape) for m in operands.layouts]
     sizes, strides = collapse(shape, [contiguous_strides(shape), *layouts])
-    place, strides = strides[0], strides[1:]
-    if able.style == "triton":
+    position_strides, strides = strides[0], strides[1:]
+    if caps.style == "triton":
         from .triton import pointwise as triton
 
-        drawn = _seeds(request, given)
-        return triton.step(request, given, sizes, strides, computed.compute, place=place, integers=drawn)
-    lanes = able.lanes if able.style == "cpu" or able.lanes <= 4 else 4
-    if computed.itemsize == 8 and able.style == "cpu":
+        seed_positions = _seed_positions(request, operands)
+        return triton.step(
+            request, operands, sizes, strides, element_dtype.compute, position_strides=position_strides,
+            integers=seed_positions,
+        )  # fmt: skip
+    lanes = caps.lanes if caps.style == "cpu" or caps.lanes <= 4 else 4
+    if element_dtype.itemsize == 8 and caps.style == "cpu":
         lanes //= 2
-    flat = len(sizes) <= 1 and place in ((), (1,)) and all(s in ((), (0,), (1,)) for s in strides)
-    classes = _classes(given, strides)
-    if flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
-        if able.style == "gpu":
-            return _launch(request, given, "grid", computed, lanes, classes, (numel, lanes), (-(-numel // lanes),))
+    is_flat = len(sizes) <= 1 and position_strides in ((), (1,)) and all(s in ((), (0,), (1,)) for s in strides)
+    classes = _stride_classes(operands, strides)
+    if is_flat and all(s in ((), (1,)) for s in strides[-len(outputs) :]):
+        if caps.style == "gpu":
+            return _launch(
+                request, operands, "grid", element_dtype, lanes, classes, (numel, lanes), (-(-numel // lanes),)
+            )
         chunk, items = split(numel, parts, 64)
-        return _launch(request, given, "contiguous", computed, lanes, classes, (numel, chunk), (items,))
+        return _launch(request, operands, "contiguous", element_dtype, lanes, classes, (numel, chunk), (items,))
     if not sizes:
-        sizes, place, strides = (1,), (0,), [(0,)] * len(strides)
+        sizes, position_strides, strides = (1,), (0,), [(0,)] * len(strides)
     rows = numel // sizes[-1]
-    table = [*sizes[:-1], *(x for s in (*strides, place) for x in s)]
+    table = [*sizes[:-1], *(x for s in (*strides, position_strides) for x in s)]
     classes = (("OUTER", str(len(sizes) - 1)), *classes)
-    if able.style == "gpu":
-        return _launch(request, given, "grid_strided", computed, 1, classes, (rows, sizes[-1], *table), (numel,))
+    if caps.style == "gpu":
+        return _launch(
+            request, operands, "grid_strided", element_dtype, 1, classes, (rows, sizes[-1], *table), (numel,)
+        )
     row_chunk, row_items = split(rows, parts)
     chunk, items = split(sizes[-1], -(-parts // row_items), 64)
     geometry = (rows, sizes[-1], row_chunk, chunk, *table)
-    return _launch(request, given, "rows", computed, lanes, classes, geometry, (row_items, items))
+    return _launch(request, operands, "rows", element_dtype, lanes, classes, geometry, (row_items, items))
 
 
-def _classes(given: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
-    found = []
-    for i, (layout, own) in enumerate(zip(given.layouts, strides, strict=True)):
-        kind = 3 if layout is None else own[-1] if own and own[-1] in (0, 1) else 2 if own else 0
-        found.append((f"CLASS{i}", str(kind)))
-    return tuple(found)
+def _stride_classes(operands: Operands, strides: list[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
+    """Return one macro per buffer: 0 one element, 1 contiguous, 2 strided in the innermost dimension, 3 a number."""
+    classes = []
+    for i, (layout, s) in enumerate(zip(operands.layouts, strides, strict=True)):
+        stride_class = 3 if layout is None else s[-1] if s and s[-1] in (0, 1) else 2 if s else 0
+        classes.append((f"CLASS{i}", str(stride_class)))
+    return tuple(classes)
 
 
 def _launch(
     request: Request,
-    given: Operands,
+    operands: Operands,
     entry: str,
-    computed: DType,
+    element_dtype: DType,
     lanes: int,
     classes: tuple[tuple[str, str], ...],
     geometry: tuple[int, ...],
     size: tuple[int, ...],
 ) -> Step:
-    able, record = request.capabilities, request.record
+    """Build a launch.
+
+    Args:
+        request: The call.
+        operands: Its buffers and numbers.
+        entry: The kernel's schedule: `grid`, `grid_strided`, `contiguous` or `rows`.
+        element_dtype: The dtype in which the kernel computes.
+        lanes: Elements per vector.
+        classes: Macros from `_stride_classes`.
+        geometry: The kernel's sizes and strides.
+        size: Work-items per dimension; on GPUs rounded up to whole work-groups.
+    """
+    caps, record = request.capabilities, request.record
     local = (1,) * len(size)
-    if able.style == "gpu":
-        local = (min(128, able.max_group),)
+    if caps.style == "gpu":
+        local = (min(128, caps.max_group),)
         size = (-(-size[0] // local[0]) * local[0],)
     index = "ulong" if lanes == 1 else f"ulong{lanes}"
     defines = (
-        (f"SCHEDULE_{entry.upper()}", "1"), *given.defines, *classes, ("INDEX", index),
+        (f"SCHEDULE_{entry.upper()}", "1"), *operands.defines, *classes, ("INDEX", index),
             ("IOTA", iota(index, lanes)),
     )  # fmt: skip
     text = record.texts[request.device.driver.target]
@@ -129,25 +159,27 @@ def _launch(
         record.name,
         text.source,
         f"{record.name}_{entry}",
-        computed.compute,
+        element_dtype.compute,
         lanes,
-        given.slots,
+        operands.slots,
         defines,
         text.functions,
     )
-    numbers = given.numbers
-    result = given.layouts[-1]
+    numbers = operands.numbers
+    result = operands.layouts[-1]
     assert result is not None
     work = result.numel * _cost(request)
-    return Step(instance, given.buffers, pack_longs(geometry), size, local, work, numbers, _seeds(request, given))
+    return Step(
+        instance, operands.buffers, pack_longs(geometry), size, local, work, numbers, _seed_positions(request, operands)
+    )
 
 
 def _cost(request: Request) -> int:
-    """Elements of simple arithmetic that one element takes as long as."""
-    return _DRAW if request.record.detail["draws"] else 1
+    """Return the cost of computing one element of the result, in additions."""
+    return _DRAW_COST if request.record.detail["draws"] else 1
 
 
-def _seeds(request: Request, given: Operands) -> tuple[int, ...]:
-    """Where seed and offset stand among the call's numbers, of an op that draws."""
-    first = len(given.numbers)
+def _seed_positions(request: Request, operands: Operands) -> tuple[int, ...]:
+    """Return the positions of seed and offset among the call's numbers; empty for an op that does not draw."""
+    first = len(operands.numbers)
     return (first, first + 1) if request.record.detail["draws"] else ()

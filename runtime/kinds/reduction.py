@@ -1,13 +1,22 @@
-"""Reductions: results from all elements along some dimensions.
+"""Plan reductions: each result combines all elements along the reduced dimensions.
 
-The dimensions that are kept and those that are reduced are merged apart from each other, and walked as the largest
-operand lies in memory. Schedules of a CPU: `rows` (a vector along the innermost reduced dimension), `columns` (vectors
-along the innermost kept one), `short` (rows of few elements, one after the other), `abreast` (rows of one to eight
-vectors, as many of them at once as a vector has lanes) and `general` (an element at a time: other short rows, and
-states that vectors cannot hold).
-Of a GPU: `tree` (a work-group makes one result, or several neighbouring ones, and joins its members' states in local
-memory). With fewer results than the device has work-items for, each writes partial states, and `finish` (`tree_finish`)
-joins them. No schedule uses atomics: the same call gives the same bits.
+Dimensions of the result ("outer") and reduced dimensions are merged separately (`IterationSpace`), and iterated in the
+memory order of the largest operand. A reduction accumulates in a *state*: one or more fields, such as value and index.
+
+CPU schedules:
+
+- `rows`: vectors along the innermost reduced dimension.
+- `columns`: vectors along the innermost dimension of the result.
+- `short`: contiguous rows of up to 15 elements.
+- `abreast`: rows of one to eight vectors, interleaved: as many rows at once as a vector has lanes.
+- `general`: one element at a time, for other short rows and for states that a vector cannot hold.
+
+GPU schedule: `tree`, where a work-group computes one or several neighbouring results and combines the states of its
+work-items in local memory.
+
+If there are fewer results than the device can run work-items, the reduced elements are split: the first launch writes
+partial states, and `finish` (`tree_finish` on a GPU) combines them. No schedule uses atomics, so the same call gives
+the same bits. `triton/reduction.py` plans the same for Triton.
 """
 
 from __future__ import annotations
@@ -25,16 +34,18 @@ from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_l
 from ..program import iota
 from ..schedules import Choice, choose
 from . import Planned, Request, slot
-from .pointwise import _CLASSES, COSTS, compute_dtype, elementwise_parts
+from .pointwise import COSTS, DTYPE_KINDS, compute_dtype, elementwise_parts
 
 __all__ = [
-    "LIMITS", "WIDE", "Walk", "is_bool", "plan", "result_of", "schedule", "state_bytes", "state_slot", "vector_defines",
+    "LIMITS", "WIDE", "IterationSpace", "is_bool", "output_dtype", "plan", "schedule", "state_bytes", "state_slot",
+    "vector_defines",
 ]  # fmt: skip
 
-_BLOCK = 4096  # elements after which a row's running states join the total: errors of a long sum stay small
-_RUN = 256  # the same for the elements of one column
-_SHORT, _LEAST_SHORT = 15, 256  # elements at most of rows, and how many rows, that have a schedule of their own
-WIDE = frozenset(("float", "double", "int", "long"))  # elements whose vectors can hold positions
+# A long sum adds blocks to a total, so that its rounding error stays small: elements per block.
+_ROW_BLOCK = 4096  # of a row
+_COLUMN_BLOCK = 256  # of a column
+_SHORT_MAX_ELEMENTS, _SHORT_MIN_ROWS = 15, 256  # longest row, and fewest rows, of the schedule `short`
+WIDE = frozenset(("float", "double", "int", "long"))  # element types whose vectors can hold indices
 LIMITS = {
     "float": ("(-INFINITY)", "INFINITY"),
     "double": ("(-(double)INFINITY)", "((double)INFINITY)"),
@@ -50,25 +61,33 @@ _STATE_BYTES = {"float": 4, "double": 8, "long": 8, "int": 4, "short": 2, "char"
 
 
 def plan(request: Request) -> Planned:
-    """Results' layouts and the launches of a reduction."""
+    """Plan a reduction: the layouts of its results, its launches, and the scratch for partial states.
+
+    Raises:
+        ShapeError: if `out` has another shape than the result.
+        DTypeError: if the result is floating and `out` is not.
+        IndexShapeError: if the op has no value for zero elements and a reduced dimension is empty.
+    """
     record = request.record
-    for operand, given in zip(record.operands, request.operands, strict=True):
-        if operand.role == "tensor" and not isinstance(given, Meta):
+    for operand, layout in zip(record.operands, request.operands, strict=True):
+        if operand.role == "tensor" and not isinstance(layout, Meta):
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
     shape = broadcast((m.shape for _, m in request.tensors), request.where())
     dims = _dims(request, len(shape))
-    computed = _computed(request)
-    shown = tuple(1 if d in dims else n for d, n in enumerate(shape))
+    state_dtype = _state_dtype(request)
+    result_shape = tuple(1 if d in dims else n for d, n in enumerate(shape))
     if not _static(request, "keepdim", False):
-        shown = tuple(n for d, n in enumerate(shape) if d not in dims)
+        result_shape = tuple(n for d, n in enumerate(shape) if d not in dims)
     outputs = request.into or tuple(
-        meta(result_of(request, o.result, computed), shown, None, request.device) for o in record.outputs
+        meta(output_dtype(request, o.result, state_dtype), result_shape, None, request.device) for o in record.outputs
     )
-    for given, output in zip(outputs, record.outputs, strict=True):
-        if given.shape != shown:
-            raise ShapeError(f"{request.where()}: the result has shape {list(shown)}, out has {list(given.shape)}")
-        if output.result == "float" and given.dtype.kind != "f":
-            raise DTypeError(f"{request.where()}: the result is floating and cannot be written to {given.dtype.name}")
+    for layout, output in zip(outputs, record.outputs, strict=True):
+        if layout.shape != result_shape:
+            raise ShapeError(
+                f"{request.where()}: the result has shape {list(result_shape)}, out has {list(layout.shape)}"
+            )
+        if output.result == "float" and layout.dtype.kind != "f":
+            raise DTypeError(f"{request.where()}: the result is floating and cannot be written to {layout.dtype.name}")
     if record.detail.get("empty") == "error":
         for d in dims:
             if not shape[d]:
@@ -78,112 +97,126 @@ def plan(request: Request) -> Planned:
                 )
     if not outputs[0].numel:
         return Planned(outputs)
-    walk = _walk(request, shape, dims, outputs)
-    element = "uchar" if computed is dtypes.bool_ else computed.compute
+    space = _iteration_space(request, shape, dims, outputs)
+    element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
     if request.capabilities.style == "triton":
         from .triton.reduction import steps as of_triton
 
-        return Planned(outputs, *of_triton(request, outputs, walk, element))
-    steps, scratch = (_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, walk, element)
+        return Planned(outputs, *of_triton(request, outputs, space, element))
+    steps, scratch = (_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, space, element)
     return Planned(outputs, steps, scratch)
 
 
-def schedule(request: Request, walk: Walk) -> Choice:
-    """What is chosen for a reduction; without what gradients read, as with it."""
-    main, sizes = request.tensors[walk.main][1], {"results": walk.results, "count": walk.count}
+def schedule(request: Request, space: IterationSpace) -> Choice:
+    """Return the schedule parameters of a reduction; the same for the forms with and without gradient outputs."""
+    main, sizes = request.tensors[space.main_input][1], {"results": space.results, "count": space.count}
     return choose(request, "reduction", sizes, main.dtype.name, request.record.called)
 
 
 def _static(request: Request, name: str, default: object) -> object:
+    """Return the static argument `name`, or `default` if the op does not have it."""
     return request.static(name) if name in request.record.statics else default
 
 
 def _dims(request: Request, ndim: int) -> tuple[int, ...]:
-    """The dimensions to reduce; all of them for None and, as in PyTorch, for an empty tuple."""
-    given = _static(request, "dim", None)
-    if isinstance(given, (tuple, list)) and not given:
-        given = None
-    return normalize_dims(given, ndim, request.where())  # type: ignore[arg-type]
+    """Return the dimensions to reduce: all of them for None and, as in PyTorch, for an empty tuple."""
+    dim = _static(request, "dim", None)
+    if isinstance(dim, (tuple, list)) and not dim:
+        dim = None
+    return normalize_dims(dim, ndim, request.where())  # type: ignore[arg-type]
 
 
-def _computed(request: Request) -> DType:
-    """The dtype that states are calculated in; for half types, what kernels convert them to."""
+def _state_dtype(request: Request) -> DType:
+    """Return the dtype of the states. (For half dtypes, kernels compute in the dtype's `compute` type.)"""
     record = request.record
-    wanted = _static(request, "dtype", None)
-    if wanted is not None:
-        found = dtypes.parse(wanted)
-        if (record.outputs[0].result == "float" and found.kind != "f") or found.kind not in _CLASSES[record.dtypes]:
-            raise DTypeError(f"{request.where()}: cannot give {found.name}; dtype must be a floating type")
-        return found
-    found = compute_dtype(request)
+    dtype = _static(request, "dtype", None)
+    if dtype is not None:
+        parsed = dtypes.parse(dtype)
+        if (record.outputs[0].result == "float" and parsed.kind != "f") or parsed.kind not in DTYPE_KINDS[
+            record.dtypes
+        ]:
+            raise DTypeError(f"{request.where()}: cannot give {parsed.name}; dtype must be a floating type")
+        return parsed
+    common_dtype = compute_dtype(request)
     rules = {o.result for o in record.outputs if o.type == "value"}
     if "accumulate" in rules:
-        return dtypes.accumulator(found)
-    return dtypes.int64 if rules == {"index"} else found
+        return dtypes.accumulator(common_dtype)
+    return dtypes.int64 if rules == {"index"} else common_dtype
 
 
-def result_of(request: Request, rule: str, computed: DType) -> DType:
-    """The dtype of a result by its rule, where `computed` is what states accumulate in."""
+def output_dtype(request: Request, rule: str, state_dtype: DType) -> DType:
+    """Return the dtype of a result by its rule (see `records.Output`), given the dtype of the states."""
     if rule in ("promote", "float", "accumulate"):
-        return computed
+        return state_dtype
     if rule == "index":
         return dtypes.int64
     if rule.startswith("like:"):
-        wanted = rule.removeprefix("like:")
-        return next(m.dtype for o, m in request.tensors if o.name == wanted)
+        operand_name = rule.removeprefix("like:")
+        return next(m.dtype for o, m in request.tensors if o.name == operand_name)
     return dtypes.BY_NAME[rule]
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """Merged dimensions: sizes of what is kept and reduced, and every buffer's strides along them.
+class IterationSpace:
+    """Iteration space of a reduction after merging dimensions. Both ranks are at least 1.
 
-    kept_strides: of inputs, then outputs. strides: of the inputs along what is reduced. Ranks are at least 1.
+    Attributes:
+        outer_sizes: sizes of the result's dimensions.
+        outer_strides: strides along them, of every input, then every output.
+        reduced_sizes: sizes of the reduced dimensions.
+        reduced_strides: strides along them, of every input.
+        main_input: position of the largest input, whose memory order decides the iteration order.
+        results: number of results.
+        count: number of elements that each result combines.
     """
 
-    kept: tuple[int, ...]
-    kept_strides: tuple[tuple[int, ...], ...]
-    reduced: tuple[int, ...]
-    strides: tuple[tuple[int, ...], ...]
-    main: int  # the input whose order counts
+    outer_sizes: tuple[int, ...]
+    outer_strides: tuple[tuple[int, ...], ...]
+    reduced_sizes: tuple[int, ...]
+    reduced_strides: tuple[tuple[int, ...], ...]
+    main_input: int
     results: int = field(init=False)
     count: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "results", prod(self.kept))
-        object.__setattr__(self, "count", prod(self.reduced))
+        object.__setattr__(self, "results", prod(self.outer_sizes))
+        object.__setattr__(self, "count", prod(self.reduced_sizes))
 
 
-def _walk(request: Request, shape: tuple[int, ...], dims: tuple[int, ...], outputs: tuple[Meta, ...]) -> Walk:
+def _iteration_space(
+    request: Request, shape: tuple[int, ...], dims: tuple[int, ...], outputs: tuple[Meta, ...]
+) -> IterationSpace:
+    """Merge the dimensions of the result, and the reduced dimensions `dims`."""
     tensors = [m for _, m in request.tensors]
     inputs = [expand_strides(m, shape) for m in tensors]
     main = max(range(len(tensors)), key=lambda i: tensors[i].numel)
-    rest = [d for d in range(len(shape)) if d not in dims]
-    ours = dims if outputs[0].ndim == len(shape) and len(rest) != len(shape) else ()
-    kept_strides = [tuple(s[d] for d in rest) for s in inputs]
+    outer_dims = [d for d in range(len(shape)) if d not in dims]
+    size_one_dims = dims if outputs[0].ndim == len(shape) and len(outer_dims) != len(shape) else ()
+    outer_strides = [tuple(s[d] for d in outer_dims) for s in inputs]
     for out in outputs:
-        kept_strides.append(tuple(s for d, s in enumerate(out.strides) if d not in ours))
-    kept, merged = collapse(tuple(shape[d] for d in rest), [*kept_strides, kept_strides[main]])
-    if not kept:
-        kept, merged = (1,), [(0,)] * len(merged)
-    sizes = tuple(shape[d] for d in dims)
-    if 0 in sizes:
-        return Walk(kept, tuple(merged[:-1]), (0,), ((0,),) * len(inputs), main)
+        outer_strides.append(tuple(s for d, s in enumerate(out.strides) if d not in size_one_dims))
+    outer_sizes, merged = collapse(tuple(shape[d] for d in outer_dims), [*outer_strides, outer_strides[main]])
+    if not outer_sizes:
+        outer_sizes, merged = (1,), [(0,)] * len(merged)
+    dim_sizes = tuple(shape[d] for d in dims)
+    if 0 in dim_sizes:
+        return IterationSpace(outer_sizes, tuple(merged[:-1]), (0,), ((0,),) * len(inputs), main)
     strides = [tuple(s[d] for d in dims) for s in inputs]
-    # Positions count in the dimensions' own order, so they are walked in it; otherwise memory's order is better.
-    order = strides[main]
+    # An index is counted in row-major order of the reduced dimensions, so iterate in that order. Otherwise memory order
+    # is faster.
+    reduction_order = strides[main]
     if request.record.detail.get("indexed"):
-        order = tuple(prod(sizes[i + 1 :]) for i in range(len(sizes)))
-    reduced, along = collapse(sizes, [*strides, order])
-    if not reduced:
-        reduced, along = (1,), [(0,)] * len(along)
-    return Walk(kept, tuple(merged[:-1]), reduced, tuple(along[:-1]), main)
+        reduction_order = tuple(prod(dim_sizes[i + 1 :]) for i in range(len(dim_sizes)))
+    reduced_sizes, reduced_strides = collapse(dim_sizes, [*strides, reduction_order])
+    if not reduced_sizes:
+        reduced_sizes, reduced_strides = (1,), [(0,)] * len(reduced_strides)
+    return IterationSpace(outer_sizes, tuple(merged[:-1]), reduced_sizes, tuple(reduced_strides[:-1]), main)
 
 
 def _steps(
     request: Request,
     outputs: tuple[Meta, ...],
-    walk: Walk,
+    space: IterationSpace,
     element: str,
     entry: str,
     size: tuple[int, ...],
@@ -193,13 +226,20 @@ def _steps(
     defines: Sequence[tuple[str, str]],
     finish: tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]] | None,
     lanes: int,
-    across: int = 1,
-    finish_across: int = 1,
-    wide: Walk | None = None,
+    per_group: int = 1,
+    finish_per_group: int = 1,
+    widened: IterationSpace | None = None,
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """The launch, and where there are partial states (`splits` above 1), the one that joins them, with their bytes.
+    """Build the launch; if `splits` is above 1, also the launch that combines partial states.
 
-    wide: what the first of the two walks, if that is not `walk`.
+    Args:
+        chunk: how much a work-item takes of each of the schedule's three loops (see the template).
+        finish: entry, global size, local size, results per work-item and macros of the second launch.
+        per_group, finish_per_group: results per work-group of the first and the second launch.
+        widened: iteration space of the first launch, if it is not `space`.
+
+    Returns:
+        The launches, and the bytes of each field of the partial states.
     """
     record = request.record
     text = record.texts[request.device.driver.target]
@@ -209,248 +249,297 @@ def _steps(
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
     count = len(inputs) + len(results)
 
-    def geometry(walk: Walk, chunk: tuple[int, ...], across: int) -> bytes:
-        table = [x for s in walk.kept_strides for x in s] + [x for s in walk.strides for x in s]
-        outer = walk.count // walk.reduced[-1] if walk.count else 0
-        head = (walk.results, walk.count, splits, outer, *chunk, across)
-        return pack_longs((*head, *walk.kept, *walk.reduced, *table))
+    def geometry(space: IterationSpace, chunk: tuple[int, ...], per_group: int) -> bytes:
+        table = [x for s in space.outer_strides for x in s] + [x for s in space.reduced_strides for x in s]
+        outer = space.count // space.reduced_sizes[-1] if space.count else 0
+        head = (space.results, space.count, splits, outer, *chunk, per_group)
+        return pack_longs((*head, *space.outer_sizes, *space.reduced_sizes, *table))
 
     def step(
         entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], size: tuple[int, ...], local: tuple[int, ...],
-        chunk: tuple[int, ...], across: int, work: int, defines: Sequence[tuple[str, str]], walk: Walk = walk,
+        chunk: tuple[int, ...], per_group: int, work: int, defines: Sequence[tuple[str, str]],
+        space: IterationSpace = space,
     ) -> Step:  # fmt: skip
         lowest, highest = ("0", "1") if element == "uchar" and is_bool(request) else LIMITS[element]
         all_defines = (
-            (f"SCHEDULE_{entry.upper()}", "1"), *defines, ("BUFFERS", str(len(slots))), ("KEPT", str(len(walk.kept))),
-            ("REDUCED", str(len(walk.reduced))), ("LOWEST", lowest), ("HIGHEST", highest),
+            (f"SCHEDULE_{entry.upper()}", "1"), *defines, ("BUFFERS", str(len(slots))),
+            ("KEPT", str(len(space.outer_sizes))), ("REDUCED", str(len(space.reduced_sizes))), ("LOWEST", lowest),
+            ("HIGHEST", highest),
         )  # fmt: skip
         width = lanes if ("VECTOR", "1") in defines else 1
         name = f"{record.name}_{entry}"
         instance = Instance(record.name, text.source, name, element, width, slots, all_defines, text.functions)
-        return Step(instance, buffers, geometry(walk, chunk, across), size, local, work, numbers)
+        return Step(instance, buffers, geometry(space, chunk, per_group), size, local, work, numbers)
 
-    # An empty tensor owns no memory: where nothing is read, a result stands in for it.
-    sources = tuple(range(len(inputs))) if walk.count else (len(inputs),) * len(inputs)
-    work = _work(request, walk, entry)
+    # An empty tensor owns no memory. The kernel does not read it, so pass a result's buffer instead.
+    sources = tuple(range(len(inputs))) if space.count else (len(inputs),) * len(inputs)
+    work = _work(request, space, entry)
     if splits == 1:
         buffers = (*sources, *range(len(inputs), count))
-        return (step(entry, inputs + results, buffers, size, local, chunk, across, work, defines),), ()
+        return (step(entry, inputs + results, buffers, size, local, chunk, per_group, work, defines),), ()
     assert finish is not None
     partial = tuple(range(count, count + len(states)))
     first = step(
-        entry, inputs + states, (*sources, *partial), size, local, chunk, across, work, (*defines, ("SPLIT", "1")),
-        wide or walk,
+        entry, inputs + states, (*sources, *partial), size, local, chunk, per_group, work, (*defines, ("SPLIT", "1")),
+        widened or space,
     )  # fmt: skip
-    entry, size, local, chunk_of_results, more = finish
+    entry, size, local, chunk_of_results, finish_defines = finish
     second = step(
         entry, states + results, (*partial, *range(len(inputs), count)), size, local, (chunk_of_results, 0, 0),
-        finish_across, walk.results * splits, more,
+        finish_per_group, space.results * splits, finish_defines,
     )  # fmt: skip
-    bytes_each = [state_bytes(t, element) * splits * walk.results for t in record.detail["fields"]]
+    bytes_each = [state_bytes(t, element) * splits * space.results for t in record.detail["fields"]]
     return (first, second), tuple(bytes_each)
 
 
 def is_bool(request: Request) -> bool:
+    """Return True if all value operands are bool."""
     return all(m.dtype is dtypes.bool_ for o, m in request.tensors if o.type == "value")
 
 
 def state_slot(type: str, element: str) -> Slot:
+    """Return the kernel parameter for partial states of one field: `value`, `mask` or `index`."""
     return Slot({"value": _STATE_DTYPES[element], "mask": "bool", "index": "int64"}[type], type)
 
 
 def state_bytes(type: str, element: str) -> int:
+    """Return the bytes of one field of a state."""
     return {"value": _STATE_BYTES[element], "mask": 1, "index": 8}[type]
 
 
-def _lanes(request: Request, walk: Walk, element: str) -> int:
-    """Width of this op's vectors; 1 where they cannot hold its states."""
+def _lanes(request: Request, space: IterationSpace, element: str) -> int:
+    """Return the vector width in elements; 1 if vectors cannot hold the states."""
     lanes = request.capabilities.lanes
     if element in ("double", "long"):
         lanes //= 2
     fields = request.record.detail["fields"]
-    indexed = request.record.detail.get("indexed") or "index" in fields
-    indexed = indexed or any(o.type == "index" for o, _ in request.tensors)
-    if indexed and (element not in WIDE or walk.count >= 2**31):
+    has_index = request.record.detail.get("indexed") or "index" in fields
+    has_index = has_index or any(o.type == "index" for o, _ in request.tensors)
+    if has_index and (element not in WIDE or space.count >= 2**31):
         return 1
     return lanes
 
 
-def _work(request: Request, walk: Walk, entry: str) -> int:
-    """The work (see `Step`) of reducing all elements: a fifth for each field of a state that is found in vectors."""
-    work = max(walk.results * walk.count, walk.results)
+def _work(request: Request, space: IterationSpace, entry: str) -> int:
+    """Estimate the work (see `Step`) of the reduction: vectorised code takes 1/5 of it for each field of the state."""
+    work = max(space.results * space.count, space.results)
     record = request.record
-    cheap = all(COSTS.get(name, 4) <= 2 for name in record.texts[request.device.driver.target].functions)
-    beside = entry in ("columns", "abreast") or (entry == "rows" and walk.strides[walk.main][-1] == 1)
-    return min(-(-work * len(record.detail["fields"]) // 5), work) if cheap and beside else work
+    is_cheap = all(COSTS.get(name, 4) <= 2 for name in record.texts[request.device.driver.target].functions)
+    is_adjacent = entry in ("columns", "abreast") or (
+        entry == "rows" and space.reduced_strides[space.main_input][-1] == 1
+    )
+    return min(-(-work * len(record.detail["fields"]) // 5), work) if is_cheap and is_adjacent else work
 
 
 def _cpu(
-    request: Request, outputs: tuple[Meta, ...], walk: Walk, element: str
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    lanes = _lanes(request, walk, element)
-    chosen = schedule(request, walk)
-    least = chosen["least"]
-    width, length = walk.kept[-1], walk.reduced[-1]
-    beside = walk.kept_strides[walk.main][-1] == 1 and width >= lanes
+    """Choose a CPU schedule and build its launches."""
+    lanes = _lanes(request, space, element)
+    params = schedule(request, space)
+    min_elements = params["least"]
+    width, length = space.outer_sizes[-1], space.reduced_sizes[-1]
+    is_adjacent = space.outer_strides[space.main_input][-1] == 1 and width >= lanes
     entry = (
-        "general" if lanes == 1 else "columns" if beside and walk.count else "rows" if length >= lanes else "general"
+        "general"
+        if lanes == 1
+        else "columns"
+        if is_adjacent and space.count
+        else "rows"
+        if length >= lanes
+        else "general"
     )
-    if _is_short(walk):
+    if _is_short(space):
         entry = "short"
-    elif lanes > 1 and _are_abreast(request, walk, lanes):
+    elif lanes > 1 and _can_interleave_rows(request, space, lanes):
         entry = "abreast"
-    parts = elementwise_parts(_work(request, walk, entry), request.capabilities.cores, chosen["parts"])
+    parts = elementwise_parts(_work(request, space, entry), request.capabilities.cores, params["parts"])
     if entry == "short":
-        run, items = split(walk.results, parts)
-        row = [("ROW", str(walk.count))]
-        return _steps(request, outputs, walk, element, entry, (items,), (1,), (run, 0, 0), 1, row, None, 1)
+        chunk_size, items = split(space.results, parts)
+        row = [("ROW", str(space.count))]
+        return _steps(request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, row, None, 1)
     if entry == "abreast":
-        run, items = split(walk.results, parts, lanes)
-        more = vector_defines(lanes) + [(f"CLASS{i}", str(s)) for i, (s,) in enumerate(walk.strides)]
-        return _steps(request, outputs, walk, element, entry, (items,), (1,), (run, 0, 0), 1, more, None, lanes)
-    wide = _widened(request, walk, lanes) if lanes > 1 else None
-    if wide is not None:
-        entry, chunk, size, inner = "columns", *_columns(request, wide, lanes, parts)
+        chunk_size, items = split(space.results, parts, lanes)
+        row = vector_defines(lanes) + [(f"CLASS{i}", str(s)) for i, (s,) in enumerate(space.reduced_strides)]
+        return _steps(request, outputs, space, element, entry, (items,), (1,), (chunk_size, 0, 0), 1, row, None, lanes)
+    widened = _widen_rows(request, space, lanes) if lanes > 1 else None
+    if widened is not None:
+        entry, chunk, size, inner = "columns", *_columns(request, widened, lanes, parts)
     elif entry == "columns":
-        chunk, size, inner = _columns(request, walk, lanes, parts)
+        chunk, size, inner = _columns(request, space, lanes, parts)
     elif entry == "rows":
-        chunk, size, inner = _rows(walk, parts, least)
+        chunk, size, inner = _rows(space, parts, min_elements)
     else:
         inner = None
-        result_chunk, items = split(walk.results, parts)
-        wanted = min(-(-parts // items), max(walk.count // least, 1))
-        run, splits = split(max(walk.count, 1), wanted)
-        chunk, size = (result_chunk, 0, run), (items, 1, splits)
+        result_chunk, items = split(space.results, parts)
+        target_parts = min(-(-parts // items), max(space.count // min_elements, 1))
+        chunk_size, splits = split(max(space.count, 1), target_parts)
+        chunk, size = (result_chunk, 0, chunk_size), (items, 1, splits)
     splits = size[2] if entry != "rows" else size[1] * size[2]
-    if wide is not None:
-        splits *= wide.results // walk.results
-    defines: list[tuple[str, str]] = [("BLOCK", str(_BLOCK if entry == "rows" else _RUN))]
+    if widened is not None:
+        splits *= widened.results // space.results
+    defines: list[tuple[str, str]] = [("BLOCK", str(_ROW_BLOCK if entry == "rows" else _COLUMN_BLOCK))]
     if inner is not None:
         defines += vector_defines(lanes)
         defines += [(f"CLASS{i}", str(s if s in (0, 1) else 2)) for i, s in enumerate(inner)]
-    finish = _cpu_finish(request, outputs, walk, lanes, splits) if splits > 1 else None
+    finish = _cpu_finish(request, outputs, space, lanes, splits) if splits > 1 else None
     local = (1, 1, 1)
-    return _steps(request, outputs, walk, element, entry, size, local, chunk, splits, defines, finish, lanes, wide=wide)
-
-
-def _is_short(walk: Walk) -> bool:
-    """Whether rows are few elements each and lie one after the other, as results do."""
-    inputs = len(walk.strides)
-    return (
-        1 < walk.count <= _SHORT
-        and walk.results >= _LEAST_SHORT
-        and all(s == (walk.count,) for s in walk.kept_strides[:inputs])
-        and all(s == (1,) for s in (*walk.kept_strides[inputs:], *walk.strides))
+    return _steps(
+        request, outputs, space, element, entry, size, local, chunk, splits, defines, finish, lanes, widened=widened
     )
 
 
-def _are_abreast(request: Request, walk: Walk, lanes: int) -> bool:
-    """Whether there are many rows of one to eight vectors, their results lie together, and states are numbers."""
-    inputs = len(walk.strides)
+def _is_short(space: IterationSpace) -> bool:
+    """Return True if there are many short rows, and inputs and results are contiguous."""
+    inputs = len(space.reduced_strides)
     return (
-        lanes <= walk.count <= 8 * lanes
-        and walk.results >= _LEAST_SHORT
-        and len(walk.kept) == len(walk.reduced) == 1
-        and walk.strides[walk.main] == (1,)
-        and walk.kept_strides[walk.main] != (1,)
-        and all(s in ((0,), (1,)) for s in walk.strides)
-        and all(s == (1,) for s in walk.kept_strides[inputs:])
+        1 < space.count <= _SHORT_MAX_ELEMENTS
+        and space.results >= _SHORT_MIN_ROWS
+        and all(s == (space.count,) for s in space.outer_strides[:inputs])
+        and all(s == (1,) for s in (*space.outer_strides[inputs:], *space.reduced_strides))
+    )
+
+
+def _can_interleave_rows(request: Request, space: IterationSpace, lanes: int) -> bool:
+    """Return True if there are many rows of one to eight vectors, the results are contiguous, and states are values.
+
+    These are the conditions of the schedule `abreast`.
+    """
+    inputs = len(space.reduced_strides)
+    return (
+        lanes <= space.count <= 8 * lanes
+        and space.results >= _SHORT_MIN_ROWS
+        and len(space.outer_sizes) == len(space.reduced_sizes) == 1
+        and space.reduced_strides[space.main_input] == (1,)
+        and space.outer_strides[space.main_input] != (1,)
+        and all(s in ((0,), (1,)) for s in space.reduced_strides)
+        and all(s == (1,) for s in space.outer_strides[inputs:])
         and set(request.record.detail["fields"]) == {"value"}
     )
 
 
-def _widened(request: Request, walk: Walk, lanes: int) -> Walk | None:
-    """The same elements with several reduced rows side by side as one, where a row of results is narrow.
+def _widen_rows(request: Request, space: IterationSpace, lanes: int) -> IterationSpace | None:
+    """Treat several reduced rows as one wider row, if a row of results is narrower than the vectors of `columns`.
 
-    The partial states of the columns of such a row lie as those of as many splits would.
+    Each column of the wide row gives a partial state. They are laid out like the partial states of that many splits,
+    so the usual `finish` combines them. Return None if the strides do not allow it.
     """
-    if len(walk.kept) > 1 or len(walk.reduced) > 1 or request.record.detail.get("indexed"):
+    if len(space.outer_sizes) > 1 or len(space.reduced_sizes) > 1 or request.record.detail.get("indexed"):
         return None
-    (width,), (count,), inputs = walk.kept, walk.reduced, walk.kept_strides[: len(walk.strides)]
-    pairs = [(beside[0], along[0]) for beside, along in zip(inputs, walk.strides, strict=True)]
-    if pairs[walk.main] != (1, width) or any(pair not in ((1, width), (0, 0)) for pair in pairs):
+    (width,), (count,), inputs = (
+        space.outer_sizes, space.reduced_sizes, space.outer_strides[: len(space.reduced_strides)]
+    )  # fmt: skip
+    pairs = [(outer[0], reduced[0]) for outer, reduced in zip(inputs, space.reduced_strides, strict=True)]
+    if pairs[space.main_input] != (1, width) or any(pair not in ((1, width), (0, 0)) for pair in pairs):
         return None
-    whole = lanes * request.record.detail["columns"]
-    if width >= whole:
+    full_width = lanes * request.record.detail["columns"]
+    if width >= full_width:
         return None
-    fitting = [k for k in range(2, min(4 * whole // width, count // 64) + 1) if count % k == 0 and k * width >= lanes]
-    if not fitting:
+    factors = [
+        k for k in range(2, min(4 * full_width // width, count // 64) + 1) if count % k == 0 and k * width >= lanes
+    ]
+    if not factors:
         return None
-    several = max(fitting, key=lambda k: (k * width % whole == 0, k))
-    strides = tuple((several * along,) for _, along in pairs)
-    return Walk((several * width,), walk.kept_strides, (count // several,), strides, walk.main)
+    factor = max(factors, key=lambda k: (k * width % full_width == 0, k))
+    strides = tuple((factor * reduced,) for _, reduced in pairs)
+    return IterationSpace((factor * width,), space.outer_strides, (count // factor,), strides, space.main_input)
 
 
 def vector_defines(lanes: int) -> list[tuple[str, str]]:
+    """Return the macros of a kernel with vectors of `lanes` elements."""
     return [("VECTOR", "1"), ("IOTA", iota("L", lanes)), ("ROW_IOTA", iota("M", lanes))]
 
 
-def _rows(walk: Walk, parts: int, least: int) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
-    """Chunks of results, outer and innermost reduced elements; how many of each; classes of the inner strides."""
-    length = walk.reduced[-1]
-    outer = walk.count // length
-    result_chunk, items = split(walk.results, parts)
-    wanted = min(-(-parts // items), max(walk.count // least, 1))
-    row_chunk, row_items = split(outer, wanted)
-    run, run_items = split(length, min(-(-wanted // row_items), max(length // least, 1)), 64)
-    return (result_chunk, row_chunk, run), (items, row_items, run_items), [s[-1] for s in walk.strides]
+def _rows(
+    space: IterationSpace, parts: int, min_elements: int
+) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
+    """Split the schedule `rows`.
+
+    Returns:
+        Sizes of the chunks of results, outer reduced rows and innermost reduced elements; the number of each; and the
+        innermost reduced strides.
+    """
+    length = space.reduced_sizes[-1]
+    outer = space.count // length
+    result_chunk, items = split(space.results, parts)
+    target_parts = min(-(-parts // items), max(space.count // min_elements, 1))
+    row_chunk, row_items = split(outer, target_parts)
+    chunk_size, run_items = split(length, min(-(-target_parts // row_items), max(length // min_elements, 1)), 64)
+    return (result_chunk, row_chunk, chunk_size), (items, row_items, run_items), [s[-1] for s in space.reduced_strides]
 
 
 def _columns(
-    request: Request, walk: Walk, lanes: int, parts: int
+    request: Request, space: IterationSpace, lanes: int, parts: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int], list[int]]:
-    """Chunks of kept rows, columns and reduced elements; how many of each; classes of the columns' strides."""
-    width = walk.kept[-1]
-    row_chunk, row_items = split(walk.results // width, parts)
-    wanted = -(-parts // row_items)
-    # Whole rows of columns are read in the order of memory, so the reduced elements are shared out before them.
-    run, runs = split(walk.count, min(wanted, max(walk.count // 64, 1)))
+    """Split the schedule `columns`.
+
+    Returns:
+        Sizes of the chunks of outer rows, columns and reduced elements; the number of each; and the columns' strides.
+    """
+    width = space.outer_sizes[-1]
+    row_chunk, row_items = split(space.results // width, parts)
+    target_parts = -(-parts // row_items)
+    # Split the reduced elements before the columns: a complete row of columns is one sequential read.
+    chunk_size, runs = split(space.count, min(target_parts, max(space.count // 64, 1)))
     quantum = lanes * request.record.detail["columns"]
-    column_chunk, column_items = split(width, -(-wanted // runs), quantum)
-    if width % column_chunk and width % column_chunk < lanes:  # the last chunk must be a vector at least
+    column_chunk, column_items = split(width, -(-target_parts // runs), quantum)
+    if width % column_chunk and width % column_chunk < lanes:  # the last chunk must fill a vector
         column_chunk, column_items = width, 1
-    classes = [s[-1] for s in walk.kept_strides]
-    return (row_chunk, column_chunk, run), (row_items, column_items, runs), classes
+    classes = [s[-1] for s in space.outer_strides]
+    return (row_chunk, column_chunk, chunk_size), (row_items, column_items, runs), classes
 
 
 def _cpu_finish(
-    request: Request, outputs: tuple[Meta, ...], walk: Walk, lanes: int, splits: int
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, lanes: int, splits: int
 ) -> tuple[str, tuple[int, ...], tuple[int, ...], int, Sequence[tuple[str, str]]]:
-    parts = elementwise_parts(walk.results * splits, request.capabilities.cores)
-    chunk, items = split(walk.results, parts, 64)
-    flat = len(walk.kept) == 1 and all(s == (1,) for s in walk.kept_strides[-len(outputs) :])
-    defines = vector_defines(lanes) if flat and lanes > 1 and walk.results >= lanes else []
+    """Plan the launch that combines partial states; see `finish` of `_steps`."""
+    parts = elementwise_parts(space.results * splits, request.capabilities.cores)
+    chunk, items = split(space.results, parts, 64)
+    is_flat = len(space.outer_sizes) == 1 and all(s == (1,) for s in space.outer_strides[-len(outputs) :])
+    defines = vector_defines(lanes) if is_flat and lanes > 1 and space.results >= lanes else []
     return "finish", (items,), (1,), chunk, defines
 
 
 def _gpu(
-    request: Request, outputs: tuple[Meta, ...], walk: Walk, element: str
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    able = request.capabilities
-    chosen = schedule(request, walk)
+    """Build the launches of `tree`."""
+    caps = request.capabilities
+    params = schedule(request, space)
     state = sum(state_bytes(t, element) if t != "mask" else 4 for t in request.record.detail["fields"])
     group = 1
-    while group * 2 <= min(chosen["group"], able.max_group) and group * 2 * state <= able.local_memory:
+    while group * 2 <= min(params["group"], caps.max_group) and group * 2 * state <= caps.local_memory:
         group *= 2
-    beside = walk.kept_strides[walk.main][-1] == 1 and walk.kept[-1] > 1
-    across = _across(walk.results, walk.count, group, 32 if beside and walk.reduced[-1] > 1 else 1)
-    groups = -(-walk.results // across)
-    deep = group // across
-    wanted = max(1, chosen["groups"] * able.cores // groups)
-    run, splits = split(max(walk.count, 1), min(wanted, max(walk.count // (deep * 8), 1)))
-    size, local = (groups * group, splits), (group, 1)
-    define = [("GROUP", str(group))]
-    beneath = _across(walk.results, splits, group, group)
-    finish = ("tree_finish", (-(-walk.results // beneath) * group,), (group,), 0, define) if splits > 1 else None
-    chunk = (0, run, 0)
-    return _steps(
-        request, outputs, walk, element, "tree", size, local, chunk, splits, define, finish, 1, across, beneath
+    is_adjacent = space.outer_strides[space.main_input][-1] == 1 and space.outer_sizes[-1] > 1
+    per_group = _results_per_group(
+        space.results, space.count, group, 32 if is_adjacent and space.reduced_sizes[-1] > 1 else 1
     )
+    groups = -(-space.results // per_group)
+    threads_per_result = group // per_group
+    target_parts = max(1, params["groups"] * caps.cores // groups)
+    chunk_size, splits = split(max(space.count, 1), min(target_parts, max(space.count // (threads_per_result * 8), 1)))
+    size, local = (groups * group, splits), (group, 1)
+    group_define = [("GROUP", str(group))]
+    finish_per_group = _results_per_group(space.results, splits, group, group)
+    finish = (
+        ("tree_finish", (-(-space.results // finish_per_group) * group,), (group,), 0, group_define)
+        if splits > 1
+        else None
+    )
+    chunk = (0, chunk_size, 0)
+    return _steps(
+        request, outputs, space, element, "tree", size, local, chunk, splits, group_define, finish, 1, per_group,
+        finish_per_group,
+    )  # fmt: skip
 
 
-def _across(results: int, count: int, group: int, least: int) -> int:
-    """How many results a work-group makes: a power of two, so many that its members have two elements each."""
-    across = 1
-    while across < group and across < results and (across < least or group // across > max(count // 2, 1)):
-        across *= 2
-    return across
+def _results_per_group(results: int, count: int, group: int, min_results: int) -> int:
+    """Return how many results a work-group computes: a power of two that leaves each work-item two elements."""
+    per_group = 1
+    while (
+        per_group < group
+        and per_group < results
+        and (per_group < min_results or group // per_group > max(count // 2, 1))
+    ):
+        per_group *= 2
+    return per_group

@@ -1,8 +1,16 @@
-"""Images read at places that a tensor gives (`codegen/specs/sampling.yaml`), and the gradients of that.
+"""Plan `grid_sample` and its gradients (`codegen/specs/sampling.yaml`).
 
-Schedules: `read` and `places`, where a work-item has blocks of places (CPU: a vector of them at a time; GPU: one place)
-and goes through the channels with the same weights; `input`, where it owns planes of the gradient (on a GPU of each a
-range), walks the places in order and adds what is its own: no atomics, and the same bits every time.
+A *point* is one sampling position: 2 or 3 coordinates along the last dimension of `grid`. A *plane* is one channel of
+one image. Kernels:
+
+- `read`: the forward pass. Points are processed in blocks: one vector of points on CPUs, a single point on GPUs. A
+  work-item computes the interpolation weights of a block once and applies them to all channels.
+- `places`: the gradient of the grid. The work is divided as in `read`.
+- `input`: the gradient of the images. Each element of the gradient belongs to one work-item: on CPUs a work-item has
+  whole planes, on GPUs a range of one plane. It iterates over all points in order and adds the contributions to its own
+  elements. This needs no atomics, and equal calls give equal bits.
+
+`triton/sampling.py` builds the launches for Triton.
 """
 
 from __future__ import annotations
@@ -15,54 +23,69 @@ from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import pack_longs, split
 from . import Planned, Request, slot
-from .index import borrowed
+from .index import pointwise_steps
 from .pointwise import elementwise_parts
 
 __all__ = ["plan"]
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
-_TAPS = (2, 1, 4)  # elements that a sample reads along a dimension, by mode
-_MOST = 2**31 - 1  # elements of a plane
-_READERS = 64  # work-items of a group of a GPU
+_TAPS = (2, 1, 4)  # elements that a sample reads along each dimension; one entry per mode in _MODES
+_MAX_PLANE = 2**31 - 1  # elements of an image plane, at most
+_GROUP = 64  # work-items per GPU work-group
 
 
 def plan(request: Request) -> Planned:
-    """The result's layout and the launches. Raises `ShapeError`, `DTypeError`, `ArgumentError`, `NotSupported`."""
-    given = {o.name: m for o, m in request.tensors}
-    grid, image = given["grid"], _image(request, given)
+    """Plan a sampling op: the result's layout, its launches and scratch.
+
+    The gradient of 16-bit images is summed in float32 and rounded once at the end.
+
+    Raises:
+        ArgumentError: if an operand is not contiguous, a mode is unknown, or the call has `out=`.
+        DTypeError: if the operands are not of one floating dtype.
+        ShapeError: if grid is not `(N, ..., 2)` for images `(N, C, H, W)`, or `(N, ..., 3)` for `(N, C, D, H, W)`.
+        NotSupported: for an image with too many elements, or bicubic sampling in three dimensions.
+    """
+    layouts = {o.name: m for o, m in request.tensors}
+    grid, image_shape = layouts["grid"], _image_shape(request, layouts)
     if request.into is not None:
-        raise ArgumentError(f"{request.where()}: has no form that writes into a given tensor")
-    batch, channels, *spatial = image
-    count, places = len(spatial), prod(grid.shape[1:-1])
+        raise ArgumentError(f"{request.where()}: does not support out=")
+    batch, channels, *spatial = image_shape
+    num_spatial, points = len(spatial), prod(grid.shape[1:-1])
     dtype = grid.dtype
-    if dtype.kind != "f" or any(m.dtype is not dtype for m in given.values()):
+    if dtype.kind != "f" or any(m.dtype is not dtype for m in layouts.values()):
         raise DTypeError(f"{request.where()}: takes operands of one floating dtype; convert with .to()")
-    if count not in (2, 3) or grid.ndim != count + 2 or (grid.shape[0], grid.shape[-1]) != (batch, count):
-        raise ShapeError(f"{request.where()}: images of {list(image)} need places ({batch}, ..., {count})")
-    if not all(m.contiguous for m in given.values()):
+    if (
+        num_spatial not in (2, 3)
+        or grid.ndim != num_spatial + 2
+        or (grid.shape[0], grid.shape[-1]) != (batch, num_spatial)
+    ):
+        raise ShapeError(
+            f"{request.where()}: images of {list(image_shape)} need a grid of shape ({batch}, ..., {num_spatial})"
+        )
+    if not all(m.contiguous for m in layouts.values()):
         raise ArgumentError(f"{request.where()}: the operands must be contiguous; call contiguous()")
-    if prod(spatial) > _MOST:
-        raise NotSupported(f"{request.where()}: an image has {_MOST} elements at most")
-    mode, padding = (_number(request, name, known) for name, known in (("mode", _MODES), ("padding", _PADDINGS)))
-    if mode == 2 and count == 3:
+    if prod(spatial) > _MAX_PLANE:
+        raise NotSupported(f"{request.where()}: an image has {_MAX_PLANE} elements at most")
+    mode, padding = (_choice_index(request, name, known) for name, known in (("mode", _MODES), ("padding", _PADDINGS)))
+    if mode == 2 and num_spatial == 3:
         raise NotSupported(f"{request.where()}: bicubic is for images of two dimensions")
     entry = {"sample_grid": "read", "sample_grid_input": "input"}.get(request.record.name, "places")
-    shape = {"read": (batch, channels, *grid.shape[1:-1]), "input": image, "places": grid.shape}[entry]
-    if "grad" in given and given["grad"].shape != (batch, channels, *grid.shape[1:-1]):
+    shape = {"read": (batch, channels, *grid.shape[1:-1]), "input": image_shape, "places": grid.shape}[entry]
+    if "grad" in layouts and layouts["grad"].shape != (batch, channels, *grid.shape[1:-1]):
         raise ShapeError(f"{request.where()}: grad must have shape {[batch, channels, *grid.shape[1:-1]]}")
     out = meta(dtype, shape, None, request.device)
     if not out.numel:
         return Planned((out,))
     if not prod(spatial):
         raise ShapeError(f"{request.where()}: there is nothing to sample")
-    sums = out  # where the input's gradients are added: each is rounded once
+    accumulator = out  # 16-bit gradients of images are summed in float32 scratch, and `rounding` converts the sums
     if entry == "input" and dtype.itemsize == 2:
-        sums = meta(dtypes.float32, shape, None, request.device)
-    slots = (*(slot(m, "value") for m in given.values()), slot(sums, "value"))
-    buffers = tuple(range(len(slots) - 1)) + ((len(slots) - 1,) if sums is out else (len(slots),))
-    sizes = (batch, channels, places, *reversed(spatial))
+        accumulator = meta(dtypes.float32, shape, None, request.device)
+    slots = (*(slot(m, "value") for m in layouts.values()), slot(accumulator, "value"))
+    buffers = tuple(range(len(slots) - 1)) + ((len(slots) - 1,) if accumulator is out else (len(slots),))
+    sizes = (batch, channels, points, *reversed(spatial))
     constants = {
-        "DIMS": count, "MODE": mode, "PADDING": padding, "ALIGN": int(bool(request.static("align"))),
+        "DIMS": num_spatial, "MODE": mode, "PADDING": padding, "ALIGN": int(bool(request.static("align"))),
     }  # fmt: skip
     if request.capabilities.style == "triton":
         from .triton import sampling as triton
@@ -70,24 +93,25 @@ def plan(request: Request) -> Planned:
         step = triton.step(request, entry, slots, buffers, sizes, constants, _TAPS[mode])
     else:
         step = _step(request, entry, slots, buffers, sizes, constants)
-    if sums is out:
+    if accumulator is out:
         return Planned((out,), (step,))
-    rounding = borrowed(request, "copy", sums, out, (dtype,), (len(slots), len(slots) - 1))
-    return Planned((out,), (step, *rounding), (sums.nbytes,))
+    rounding = pointwise_steps(request, "copy", accumulator, out, (dtype,), (len(slots), len(slots) - 1))
+    return Planned((out,), (step, *rounding), (accumulator.nbytes,))
 
 
-def _image(request: Request, given: dict[str, Meta]) -> tuple[int, ...]:
-    """The shape of the images."""
-    if "input" in given:
-        return given["input"].shape
+def _image_shape(request: Request, layouts: dict[str, Meta]) -> tuple[int, ...]:
+    """Return the shape of the images, `(N, C, *spatial)`."""
+    if "input" in layouts:
+        return layouts["input"].shape
     return tuple(request.static("shape"))  # type: ignore[arg-type]
 
 
-def _number(request: Request, name: str, known: tuple[str, ...]) -> int:
-    word = request.static(name)
-    if word not in known:
-        raise ArgumentError(f"{request.where()}: {name} is one of {', '.join(known)}, not {word!r}")
-    return known.index(word)
+def _choice_index(request: Request, name: str, choices: tuple[str, ...]) -> int:
+    """Return the index of the static argument `name` in `choices`; raise `ArgumentError` if it is not one of them."""
+    choice = request.static(name)
+    if choice not in choices:
+        raise ArgumentError(f"{request.where()}: {name} is one of {', '.join(choices)}, not {choice!r}")
+    return choices.index(choice)
 
 
 def _step(
@@ -98,32 +122,38 @@ def _step(
     sizes: tuple[int, ...],
     constants: dict[str, int],
 ) -> Step:
-    able, record = request.capabilities, request.record
-    batch, channels, places, *spatial = sizes
+    """Build the OpenCL launch of the kernel `entry`.
+
+    `sizes` are batch, channels, points per image, and the spatial sizes from the innermost to the outermost.
+    """
+    caps, record = request.capabilities, request.record
+    batch, channels, points, *spatial = sizes
     plane, taps = prod(spatial), _TAPS[constants["MODE"]] ** constants["DIMS"]
     element = dtypes.BY_NAME[slots[0].dtype].compute
-    work = batch * channels * (places * taps + (plane if entry == "input" else 0))
-    gpu = able.style == "gpu"
-    lanes = 1 if gpu else able.lanes // 2 if element == "double" else able.lanes
-    while lanes > max(places, 2):
+    work = batch * channels * (points * taps + (plane if entry == "input" else 0))
+    gpu = caps.style == "gpu"
+    lanes = 1 if gpu else caps.lanes // 2 if element == "double" else caps.lanes
+    while lanes > max(points, 2):
         lanes //= 2
-    parts, local = (1, min(_READERS, able.max_group)) if gpu else (elementwise_parts(work, able.cores), 1)
-    blocks, reach = -(-places // lanes), plane
+    parts, group_size = (1, min(_GROUP, caps.max_group)) if gpu else (elementwise_parts(work, caps.cores), 1)
+    blocks, range_size = -(-points // lanes), plane
     if entry == "input":
         planes = batch * channels
-        chunk, items = (1, planes) if gpu else split(planes, min(parts, able.cores))
-        reach, ranges = split(plane, max(1, able.cores * local // planes)) if gpu else (plane, 1)
-        size, group = (-(-items // local) * local, ranges), (local, 1)
+        chunk, items = (1, planes) if gpu else split(planes, min(parts, caps.cores))
+        range_size, ranges = split(plane, max(1, caps.cores * group_size // planes)) if gpu else (plane, 1)
+        global_size, local_size = (-(-items // group_size) * group_size, ranges), (group_size, 1)
     else:
         chunk, items = (1, batch * blocks) if gpu else split(batch * blocks, parts)
-        size, group = (-(-items // local) * local,), (local,)  # type: ignore[assignment]
-    geometry = pack_longs((batch, channels, places, plane, blocks, chunk, reach, *spatial, *(1,) * (3 - len(spatial))))
+        global_size, local_size = (-(-items // group_size) * group_size,), (group_size,)  # type: ignore[assignment]
+    geometry = pack_longs(
+        (batch, channels, points, plane, blocks, chunk, range_size, *spatial, *(1,) * (3 - len(spatial)))
+    )
     defines = {f"SCHEDULE_{entry.upper()}": 1, "ONE": int(not gpu), **constants}
-    image = dtypes.BY_NAME[slots[1 if entry == "places" else 0].dtype]
-    defines["STRAIGHT"] = image.itemsize if entry != "input" and image.storage == element else 0
+    image_dtype = dtypes.BY_NAME[slots[1 if entry == "places" else 0].dtype]
+    defines["STRAIGHT"] = image_dtype.itemsize if entry != "input" and image_dtype.storage == element else 0
     defines["INDEX"] = "long" if element == "double" else "int"  # type: ignore[assignment]
-    made = Instance(
+    kernel = Instance(
         "sampling", record.texts[request.device.driver.target].source, f"sampling_{entry}", element, lanes, slots,
         tuple((k, str(v)) for k, v in defines.items()), ("floor", "round"),
     )  # fmt: skip
-    return Step(made, buffers, geometry, size, group, work)
+    return Step(kernel, buffers, geometry, global_size, local_size, work)

@@ -1,12 +1,19 @@
-"""Scans: for every element along one dimension, what all elements up to it make together.
+"""Plan scans (`cumsum`, `cummax`, …): each result combines all elements up to its position along one dimension.
 
-A line is what lies along the dimension; in reverse it is walked from its end, which is a matter of strides. Schedules
-of a CPU: `rows` (vectors along a line: within a vector each lane takes in those before it, and the vector what came
-before it), `columns` (vectors across neighbouring lines), `short` (lines of 2 to 8 elements, one after the other: as
-many as compilers make vectors of) and `general` (an element at a time). Of a GPU: `group` (a work-group goes along a
-line, or several) and `general` (a work-item a line). With fewer lines than the device has work-items for, lines are cut
-into shares: one launch makes every share's total, and the one that writes results begins each share with the totals of
-those before it. No schedule uses atomics: the same call gives the same bits.
+A *line* is the elements along that dimension. A reversed scan uses negative strides from the line's end.
+
+CPU schedules:
+
+- `rows`: vectors along a line. A prefix scan inside each vector, plus the carry of the vectors before it.
+- `columns`: vectors across neighbouring lines.
+- `short`: contiguous lines of 2 to 8 elements, which compilers vectorise themselves.
+- `general`: one element at a time.
+
+GPU schedules: `group` (a work-group scans one or several lines) and `general` (a work-item scans one line).
+
+If there are fewer lines than the device can run work-items, lines are split into shares: the first launch computes the
+total of each share, and the second starts each share from the totals before it. No schedule uses atomics, so the same
+call gives the same bits. `triton/scan.py` plans the same for Triton.
 """
 
 from __future__ import annotations
@@ -22,114 +29,136 @@ from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dim, pack_longs, split
 from ..schedules import Choice, choose
 from . import Planned, Request, slot
-from .pointwise import _CLASSES, compute_dtype, elementwise_parts
-from .reduction import LIMITS, WIDE, is_bool, result_of, state_bytes, state_slot, vector_defines
+from .pointwise import DTYPE_KINDS, compute_dtype, elementwise_parts
+from .reduction import LIMITS, WIDE, is_bool, output_dtype, state_bytes, state_slot, vector_defines
 
 __all__ = ["Lines", "plan", "schedule"]
 
-_SHORT, _LEAST_SHORT = 8, 256  # elements at most of lines, and how many lines, that have a schedule of their own
-_LAST = {2: "s1", 4: "s3", 8: "s7", 16: "sf"}  # a vector's last lane
-_TURNED = {2: "s10", 4: "s3210", 8: "s76543210", 16: "sfedcba9876543210"}  # and its lanes from last to first
+_SHORT_MAX_ELEMENTS, _SHORT_MIN_LINES = 8, 256  # longest line, and fewest lines, of the schedule `short`
+_LAST_LANE = {2: "s1", 4: "s3", 8: "s7", 16: "sf"}  # component of a vector's last lane
+_REVERSED_LANES = {2: "s10", 4: "s3210", 8: "s76543210", 16: "sfedcba9876543210"}  # components in reverse
 
 
 def plan(request: Request) -> Planned:
-    """Results' layouts and the launches of a scan."""
+    """Plan a scan: the layouts of its results, its launches, and the scratch for the totals of shares.
+
+    Raises:
+        ShapeError: if `out` has another shape than the result.
+        DTypeError: if the op does not take the static argument `dtype`.
+        NotSupported: for a scan that accumulates in bool.
+    """
     record = request.record
-    for operand, given in zip(record.operands, request.operands, strict=True):
-        if operand.role == "tensor" and not isinstance(given, Meta):
+    for operand, layout in zip(record.operands, request.operands, strict=True):
+        if operand.role == "tensor" and not isinstance(layout, Meta):
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
     shape = broadcast((m.shape for _, m in request.tensors), request.where())
     dim = normalize_dim(request.static("dim"), len(shape), request.where())  # type: ignore[arg-type]
-    computed = _computed(request)
+    state_dtype = _state_dtype(request)
     outputs = request.into or tuple(
-        meta(result_of(request, o.result, computed), shape, None, request.device) for o in record.outputs
+        meta(output_dtype(request, o.result, state_dtype), shape, None, request.device) for o in record.outputs
     )
-    for given in outputs:
-        if given.shape != shape:
-            raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(given.shape)}")
+    for layout in outputs:
+        if layout.shape != shape:
+            raise ShapeError(f"{request.where()}: the result has shape {list(shape)}, out has {list(layout.shape)}")
     if not outputs[0].numel:
         return Planned(outputs)
     lines = _lines(request, shape, dim, outputs)
-    element = "uchar" if computed is dtypes.bool_ else computed.compute
+    element = "uchar" if state_dtype is dtypes.bool_ else state_dtype.compute
     if request.capabilities.style == "triton":
-        from .triton.scan import steps as of_triton
+        from .triton.scan import steps as triton_steps
 
-        return Planned(outputs, *of_triton(request, outputs, lines, element))
+        return Planned(outputs, *triton_steps(request, outputs, lines, element))
     return Planned(outputs, *(_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, lines, element))
 
 
 def schedule(request: Request, lines: Lines) -> Choice:
-    """What is chosen for a scan."""
-    main = request.tensors[lines.main][1]
+    """Return the schedule parameters of a scan."""
+    main = request.tensors[lines.main_input][1]
     return choose(request, "scan", {"lines": lines.number, "count": lines.count}, main.dtype.name)
 
 
 def _static(request: Request, name: str, default: object) -> object:
+    """Return the static argument `name`, or `default` if the op does not have it."""
     return request.static(name) if name in request.record.statics else default
 
 
-def _computed(request: Request) -> DType:
-    """The dtype that states are calculated in; for half types, what kernels convert them to."""
+def _state_dtype(request: Request) -> DType:
+    """Return the dtype of the states. (For half dtypes, kernels compute in the dtype's `compute` type.)"""
     record = request.record
-    wanted = _static(request, "dtype", None)
-    if wanted is not None:
-        found = dtypes.parse(wanted)
-        if found.kind not in _CLASSES[record.dtypes]:
-            raise DTypeError(f"{request.where()}: takes {record.dtypes} dtypes, so dtype cannot be {found.name}")
+    requested_dtype = _static(request, "dtype", None)
+    if requested_dtype is not None:
+        common_dtype = dtypes.parse(requested_dtype)
+        if common_dtype.kind not in DTYPE_KINDS[record.dtypes]:
+            raise DTypeError(f"{request.where()}: takes {record.dtypes} dtypes, so dtype cannot be {common_dtype.name}")
     else:
-        found = compute_dtype(request)
+        common_dtype = compute_dtype(request)
     if record.outputs[0].result == "accumulate":
-        if wanted is None:
-            return dtypes.accumulator(found)
-        if found.kind == "b":
+        if requested_dtype is None:
+            return dtypes.accumulator(common_dtype)
+        if common_dtype.kind == "b":
             raise NotSupported(f"{request.where()}: has no results of bool; use dtype=int64 and compare them")
-    return found
+    return common_dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines along the dimension: how many elements each has, and where they lie.
+    """The lines of a scan, and where their elements lie.
 
-    kept, kept_strides: the merged other dimensions, of rank 1 at least, and the strides of inputs and results along
-    them. begin, along: for each of these where a line begins and how far its elements are apart, in elements. main: the
-    input whose order counts. backwards: lines are walked from their end, which `begin` and `along` say already.
+    Attributes:
+        count: elements of a line.
+        outer_sizes: sizes of the other dimensions, merged; the rank is at least 1.
+        outer_strides: strides along them, of every input, then every output.
+        offsets: offset of a line's first element in the order of the scan, for each input and output.
+        strides: stride along a line, for each input and output; negative in a reversed scan.
+        main_input: position of the largest input, whose memory order decides the schedule.
+        is_reversed: whether lines are scanned from their end. `offsets` and `strides` include that already.
     """
 
     count: int
-    kept: tuple[int, ...]
-    kept_strides: tuple[tuple[int, ...], ...]
-    begin: tuple[int, ...]
-    along: tuple[int, ...]
-    main: int
-    backwards: bool
+    outer_sizes: tuple[int, ...]
+    outer_strides: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+    strides: tuple[int, ...]
+    main_input: int
+    is_reversed: bool
 
     @property
     def number(self) -> int:
-        """How many lines there are."""
-        return prod(self.kept)
+        """Number of lines."""
+        return prod(self.outer_sizes)
 
 
 def _lines(request: Request, shape: tuple[int, ...], dim: int, outputs: tuple[Meta, ...]) -> Lines:
+    """Divide the broadcast `shape` into lines along `dim`."""
     tensors = [m for _, m in request.tensors]
     strides = [expand_strides(m, shape) for m in tensors] + [m.strides for m in outputs]
-    rest = [d for d in range(len(shape)) if d != dim]
-    kept, merged = collapse(tuple(shape[d] for d in rest), [tuple(s[d] for d in rest) for s in strides])
-    if not kept:
-        kept, merged = (1,), [(0,)] * len(strides)
-    count = shape[dim] if shape else 1
-    along = [s[dim] if count > 1 else 0 for s in strides]
-    backwards = bool(_static(request, "reverse", False))
-    begin = [(count - 1) * a if backwards else 0 for a in along]
-    main = max(range(len(tensors)), key=lambda i: tensors[i].numel)
-    signed = tuple(-a if backwards else a for a in along)
-    return Lines(count, kept, tuple(merged), tuple(begin), signed, main, backwards)
+    outer_dims = [d for d in range(len(shape)) if d != dim]
+    outer_sizes, outer_strides = collapse(
+        tuple(shape[d] for d in outer_dims), [tuple(s[d] for d in outer_dims) for s in strides]
+    )
+    if not outer_sizes:
+        outer_sizes, outer_strides = (1,), [(0,)] * len(strides)
+    line_length = shape[dim] if shape else 1
+    strides_along = [s[dim] if line_length > 1 else 0 for s in strides]
+    is_reversed = bool(_static(request, "reverse", False))
+    line_offsets = [(line_length - 1) * a if is_reversed else 0 for a in strides_along]
+    main_input = max(range(len(tensors)), key=lambda i: tensors[i].numel)
+    line_strides = tuple(-a if is_reversed else a for a in strides_along)
+    return Lines(
+        line_length, outer_sizes, tuple(outer_strides), tuple(line_offsets), line_strides, main_input, is_reversed
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """One schedule, laid out. chunk: what a work-item does of the lines, of a row of them, and of a line's elements.
+    """A schedule with its sizes.
 
-    size: work-items, without those along the shares, which are the last dimension of the launch.
+    Attributes:
+        entry: name of the schedule and suffix of its kernel.
+        chunk: how many lines, columns of neighbouring lines, and elements of a line a work-item takes.
+        shares: shares that each line is split into; the last dimension of the global size.
+        size: global size without that dimension.
+        local: work-group size. lanes: vector width in elements.
     """
 
     entry: str
@@ -144,150 +173,176 @@ class _Launch:
 def _steps(
     request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str, launch: _Launch
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """The launch that writes results; if lines are cut, before it the one of the totals, with the bytes of these."""
+    """Build the launch that writes the results; if lines are split, also the launch of the totals before it.
+
+    Returns:
+        The launches, and the bytes of each field of the totals.
+    """
     record = request.record
     text = record.texts[request.device.driver.target]
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
-    numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    head = (lines.number, lines.count, *launch.chunk, *lines.begin, *lines.along, *lines.kept)
-    geometry = pack_longs((*head, *(s for each in lines.kept_strides for s in each)))
+    scalars = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
+    header = (lines.number, lines.count, *launch.chunk, *lines.offsets, *lines.strides, *lines.outer_sizes)
+    geometry = pack_longs((*header, *(s for row in lines.outer_strides for s in row)))
     lowest, highest = ("0", "1") if element == "uchar" and is_bool(request) else LIMITS[element]
 
     def step(slots: tuple[Slot, ...], buffers: tuple[int, ...], shares: int, mode: str) -> Step:
         defines = (
             (f"SCHEDULE_{launch.entry.upper()}", "1"), *launch.defines, *(((mode, "1"),) if mode else ()),
-            ("BUFFERS", str(len(slots))), ("KEPT", str(len(lines.kept))), ("REVERSED", str(int(lines.backwards))),
-            ("LOWEST", lowest), ("HIGHEST", highest),
+            ("BUFFERS", str(len(slots))), ("KEPT", str(len(lines.outer_sizes))),
+            ("REVERSED", str(int(lines.is_reversed))), ("LOWEST", lowest), ("HIGHEST", highest),
         )  # fmt: skip
         name = f"{record.name}_{launch.entry}"
-        made = Instance(record.name, text.source, name, element, launch.lanes, slots, defines, text.functions)
+        kernel = Instance(record.name, text.source, name, element, launch.lanes, slots, defines, text.functions)
         work = lines.number * lines.count
-        return Step(made, buffers, geometry, (*launch.size, shares), launch.local, work, numbers)
+        return Step(kernel, buffers, geometry, (*launch.size, shares), launch.local, work, scalars)
 
-    first, count = len(inputs), len(inputs) + len(results)
-    everything = tuple(range(count))
+    input_count, count = len(inputs), len(inputs) + len(results)
+    io_buffers = tuple(range(count))
     if launch.shares == 1:
-        return (step(inputs + results, everything, 1, ""),), ()
+        return (step(inputs + results, io_buffers, 1, ""),), ()
     totals = tuple(range(count, count + len(states)))
-    before = step(inputs + states, (*everything[:first], *totals), launch.shares - 1, "TOTALS")
-    after = step(inputs + results + states, (*everything, *totals), launch.shares, "CARRIED")
+    totals_step = step(inputs + states, (*io_buffers[:input_count], *totals), launch.shares - 1, "TOTALS")
+    results_step = step(inputs + results + states, (*io_buffers, *totals), launch.shares, "CARRIED")
     bytes_each = [state_bytes(t, element) * (launch.shares - 1) * lines.number for t in record.detail["fields"]]
-    return (before, after), tuple(bytes_each)
+    return (totals_step, results_step), tuple(bytes_each)
 
 
 def _lanes(request: Request, lines: Lines, element: str) -> int:
-    """Width of this op's vectors; 1 where they cannot hold its states."""
+    """Return the vector width in elements; 1 if vectors cannot hold the states."""
     lanes = request.capabilities.lanes
     if element in ("double", "long"):
         lanes //= 2
     record = request.record
-    indexed = record.detail["indexed"] or "index" in record.detail["fields"]
-    indexed = indexed or any(o.type == "index" for o, _ in request.tensors)
-    return 1 if indexed and (element not in WIDE or lines.count >= 2**31) else lanes
+    has_index = record.detail["indexed"] or "index" in record.detail["fields"]
+    has_index = has_index or any(o.type == "index" for o, _ in request.tensors)
+    return 1 if has_index and (element not in WIDE or lines.count >= 2**31) else lanes
 
 
-def _shares(lines: Lines, wanted: int, least: int, quantum: int = 64) -> tuple[int, int]:
-    """(elements, number) of the shares into which lines are cut."""
-    return split(lines.count, max(1, min(wanted, lines.count // least)), quantum)
+def _split_lines(lines: Lines, target_shares: int, min_share: int, quantum: int = 64) -> tuple[int, int]:
+    """Return the elements of a share, and the number of shares that lines are split into."""
+    return split(lines.count, max(1, min(target_shares, lines.count // min_share)), quantum)
 
 
 def _cpu(
     request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    able = request.capabilities
-    chosen = schedule(request, lines)
-    least = chosen["least"]
+    """Choose a CPU schedule and build its launches."""
+    caps = request.capabilities
+    params = schedule(request, lines)
+    min_share = params["least"]
     lanes = _lanes(request, lines, element)
-    parts = elementwise_parts(lines.number * lines.count, able.cores, chosen["parts"])
-    given = len(request.tensors)
-    beside = [s[-1] for s in lines.kept_strides]
-    ways = [abs(a) for a in lines.along]
-    one = (1, 1, 1)
-    if _are_short(lines):
+    parts = elementwise_parts(lines.number * lines.count, caps.cores, params["parts"])
+    input_count = len(request.tensors)
+    neighbour_strides = [s[-1] for s in lines.outer_strides]
+    line_strides = [abs(s) for s in lines.strides]
+    local_size = (1, 1, 1)
+    if _use_short_schedule(lines):
         chunk, items = split(lines.number, parts)
-        row = (("ROW", str(lines.count)), ("FRESH", str(int(request.into is None))))
-        launch = _Launch("short", (chunk, 0, lines.count), 1, (items,), one[:2], 1, row)
+        row_defines = (("ROW", str(lines.count)), ("FRESH", str(int(request.into is None))))
+        launch = _Launch("short", (chunk, 0, lines.count), 1, (items,), local_size[:2], 1, row_defines)
         return _steps(request, outputs, lines, element, launch)
-    if lanes > 1 and lines.count >= lanes and ways[lines.main] <= 1 and ways[given] == 1:
-        forward = -1 if lines.backwards else 1
+    if lanes > 1 and lines.count >= lanes and line_strides[lines.main_input] <= 1 and line_strides[input_count] == 1:
+        unit_stride = -1 if lines.is_reversed else 1
         chunk, items = split(lines.number, parts)
-        run, shares = _shares(lines, -(-min(parts, able.cores) // items), least, lanes)
-        classes = [0 if a == 0 else 1 if a == forward else 2 for a in lines.along]  # a flipped operand is strided
-        defines = [*_vectors(lanes, lines.backwards), *((f"CLASS{i}", str(c)) for i, c in enumerate(classes))]
-        if lines.count % lanes == 0:  # every line begins at a whole vector, as such stores do
-            defines += _streamed(request, outputs, element, given)
-        launch = _Launch("rows", (chunk, 0, run), shares, (items,), one[:2], lanes, tuple(defines))
+        share_size, shares = _split_lines(lines, -(-min(parts, caps.cores) // items), min_share, lanes)
+        # Class 2 is any other stride, such as that of a flipped operand.
+        classes = [0 if s == 0 else 1 if s == unit_stride else 2 for s in lines.strides]
+        defines = [*_vector_defines(lanes, lines.is_reversed), *((f"CLASS{i}", str(c)) for i, c in enumerate(classes))]
+        if lines.count % lanes == 0:  # non-temporal stores need lines that begin at a vector boundary
+            defines += _stream_defines(request, outputs, element, input_count)
+        launch = _Launch("rows", (chunk, 0, share_size), shares, (items,), local_size[:2], lanes, tuple(defines))
         return _steps(request, outputs, lines, element, launch)
-    width = lines.kept[-1]
-    flat = all(b == 1 for b in beside[given:]) and all(b in (0, 1) for b in beside[:given])
-    if lanes > 1 and width >= lanes and flat:
-        chunk, items = split(lines.number // width, parts)
-        columns, pieces = split(width, -(-min(parts, able.cores) // items), 4 * lanes)
-        run, shares = _shares(lines, -(-min(parts, able.cores) // (items * pieces)), max(least // width, 64))
-        defines = [*_vectors(lanes, False), *((f"CLASS{i}", str(b)) for i, b in enumerate(beside[:given]))]
-        defines += [("TILE", str(chosen["tile"]))]
-        launch = _Launch("columns", (chunk, columns, run), shares, (items, pieces), one, lanes, tuple(defines))
+    row_width = lines.outer_sizes[-1]
+    is_flat = all(s == 1 for s in neighbour_strides[input_count:]) and all(
+        s in (0, 1) for s in neighbour_strides[:input_count]
+    )
+    if lanes > 1 and row_width >= lanes and is_flat:
+        chunk, items = split(lines.number // row_width, parts)
+        columns, column_items = split(row_width, -(-min(parts, caps.cores) // items), 4 * lanes)
+        share_size, shares = _split_lines(
+            lines, -(-min(parts, caps.cores) // (items * column_items)), max(min_share // row_width, 64)
+        )
+        defines = [
+            *_vector_defines(lanes, False),
+            *((f"CLASS{i}", str(b)) for i, b in enumerate(neighbour_strides[:input_count])),
+        ]
+        defines += [("TILE", str(params["tile"]))]
+        launch = _Launch(
+            "columns", (chunk, columns, share_size), shares, (items, column_items), local_size, lanes, tuple(defines)
+        )
         return _steps(request, outputs, lines, element, launch)
-    along_first = lines.number == 1 or ways[lines.main] <= abs(beside[lines.main])
-    tile = 1 if along_first else chosen["tile"]
+    is_contiguous_along_line = lines.number == 1 or line_strides[lines.main_input] <= abs(
+        neighbour_strides[lines.main_input]
+    )
+    tile = 1 if is_contiguous_along_line else params["tile"]
     chunk, items = split(lines.number, parts, tile)
-    run, shares = _shares(lines, -(-min(parts, able.cores) // items), max(least // lines.number, 64))
-    general = (("TILE", str(tile)), ("GROUP", "1"))
-    launch = _Launch("general", (chunk, 0, run), shares, (items,), one[:2], 1, general)
+    share_size, shares = _split_lines(lines, -(-min(parts, caps.cores) // items), max(min_share // lines.number, 64))
+    general_defines = (("TILE", str(tile)), ("GROUP", "1"))
+    launch = _Launch("general", (chunk, 0, share_size), shares, (items,), local_size[:2], 1, general_defines)
     return _steps(request, outputs, lines, element, launch)
 
 
-def _are_short(lines: Lines) -> bool:
-    """Whether lines are few elements each and lie one after the other."""
+def _use_short_schedule(lines: Lines) -> bool:
+    """Return True if there are many short lines and all tensors are contiguous."""
     return (
-        1 < lines.count <= _SHORT
-        and lines.number >= _LEAST_SHORT
-        and all(s == (lines.count,) for s in lines.kept_strides)
-        and set(lines.along) == {-1 if lines.backwards else 1}
+        1 < lines.count <= _SHORT_MAX_ELEMENTS
+        and lines.number >= _SHORT_MIN_LINES
+        and all(s == (lines.count,) for s in lines.outer_strides)
+        and set(lines.strides) == {-1 if lines.is_reversed else 1}
     )
 
 
-def _vectors(lanes: int, backwards: bool) -> list[tuple[str, str]]:
-    turned = f"(v).{_TURNED[lanes]}" if backwards else "(v)"
-    return [*vector_defines(lanes)[:2], ("LAST", _LAST[lanes]), ("TURN(v)", turned)]
+def _vector_defines(lanes: int, is_reversed: bool) -> list[tuple[str, str]]:
+    """Return the macros of a kernel with vectors, including the one that reverses a vector (TURN)."""
+    reversed_vector = f"(v).{_REVERSED_LANES[lanes]}" if is_reversed else "(v)"
+    return [*vector_defines(lanes)[:2], ("LAST", _LAST_LANE[lanes]), ("TURN(v)", reversed_vector)]
 
 
-def _streamed(request: Request, outputs: tuple[Meta, ...], element: str, first: int) -> list[tuple[str, str]]:
-    """The results that are stored past the caches: those that these would not hold anyway."""
-    found = []
+def _stream_defines(
+    request: Request, outputs: tuple[Meta, ...], element: str, first_output: int
+) -> list[tuple[str, str]]:
+    """Return a macro for each result to write with non-temporal stores: results too large for the caches anyway."""
+    stream_defines = []
     for i, layout in enumerate(outputs):
-        plain = layout.dtype.storage == element and layout.dtype is not dtypes.bool_ and layout.contiguous
-        if request.into is None and plain and layout.nbytes >= request.capabilities.stream:
-            found.append((f"STREAM{first + i}", "1"))
-    return found
+        is_plain = layout.dtype.storage == element and layout.dtype is not dtypes.bool_ and layout.contiguous
+        if request.into is None and is_plain and layout.nbytes >= request.capabilities.stream:
+            stream_defines.append((f"STREAM{first_output + i}", "1"))
+    return stream_defines
 
 
 def _gpu(
     request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    able = request.capabilities
-    chosen = schedule(request, lines)
-    number, count = lines.number, lines.count
-    beside = lines.kept_strides[lines.main][-1] == 1 and lines.kept[-1] >= 16 and abs(lines.along[lines.main]) != 1
-    if beside or count < 4:
-        group = min(64, able.max_group)
-        run, shares = _shares(lines, able.cores * chosen["items"] // number, 64, 1)
+    """Choose a GPU schedule and build its launches."""
+    caps = request.capabilities
+    params = schedule(request, lines)
+    line_count, line_length = lines.number, lines.count
+    lines_are_adjacent = (
+        lines.outer_strides[lines.main_input][-1] == 1
+        and lines.outer_sizes[-1] >= 16
+        and abs(lines.strides[lines.main_input]) != 1
+    )
+    if lines_are_adjacent or line_length < 4:
+        group = min(64, caps.max_group)
+        share_size, shares = _split_lines(lines, caps.cores * params["items"] // line_count, 64, 1)
         defines = (("TILE", "1"), ("GROUP", str(group)))
-        size = (-(-number // group) * group,)
+        size = (-(-line_count // group) * group,)
         return _steps(
-            request, outputs, lines, element, _Launch("general", (1, 0, run), shares, size, (group, 1), 1, defines)
-        )
-    state = sum(state_bytes(t, element) for t in request.record.detail["fields"])
+            request, outputs, lines, element,
+            _Launch("general", (1, 0, share_size), shares, size, (group, 1), 1, defines),
+        )  # fmt: skip
+    state_nbytes = sum(state_bytes(t, element) for t in request.record.detail["fields"])
     group = 1
-    while group * 2 <= min(chosen["group"], able.max_group) and group * 2 * state <= able.local_memory:
+    while group * 2 <= min(params["group"], caps.max_group) and group * 2 * state_nbytes <= caps.local_memory:
         group *= 2
-    deep = 1
-    while deep < group and deep < count:
-        deep *= 2
-    groups = -(-number // (group // deep))
-    run, shares = _shares(lines, max(1, 4 * able.cores // groups), 8 * deep, deep)
-    defines = (("DEEP", str(deep)), ("GROUP", str(group)))
-    launch = _Launch("group", (1, 0, run), shares, (groups * group,), (group, 1), 1, defines)
+    threads_per_line = 1
+    while threads_per_line < group and threads_per_line < line_length:
+        threads_per_line *= 2
+    groups = -(-line_count // (group // threads_per_line))
+    share_size, shares = _split_lines(lines, max(1, 4 * caps.cores // groups), 8 * threads_per_line, threads_per_line)
+    defines = (("DEEP", str(threads_per_line)), ("GROUP", str(group)))
+    launch = _Launch("group", (1, 0, share_size), shares, (groups * group,), (group, 1), 1, defines)
     return _steps(request, outputs, lines, element, launch)

@@ -1,10 +1,18 @@
-"""Sort ops: rows in order, the first few of them, and places found in rows that are in order.
+"""Plan sort ops: `sort`, `topk` and `searchsorted` along one dimension. Elements are copied as raw bits.
 
-CPU. Many rows, or short ones: a work-item sorts whole rows (`rows`). A few long ones: radix sort by bytes, whose passes
-(`count`, `scan`, `scatter`) share every row among the cores. The first k of a long row: every core finds the first k of
-its part, and one sorts what they found. GPU: rows of up to `RANKED` elements by counting, for each, what comes before
-it (`rank`), longer ones by radix sort with digits of 4 bits; the first k by ranks of parts, of what is left of them,
-and so on. Elements are moved as raw bits.
+CPU:
+
+- `rows`: many rows, or short ones. A work-item sorts whole rows.
+- `count`, `scan`, `scatter`: a few long rows. Radix sort with digits of 8 bits; the cores share every row.
+- Top k of a long row: every core finds the top k of its part, then one work-item sorts the candidates.
+
+GPU:
+
+- `rank`: rows of up to `RANK_MAX` elements. For each element, count the elements that come before it.
+- Radix sort with digits of 4 bits for longer rows.
+- Top k: ranks within parts of `RANK_MAX` elements, then within the remaining candidates, until one part is left.
+
+`triton/sort.py` plans the same for Triton.
 """
 
 from __future__ import annotations
@@ -23,21 +31,25 @@ from ..schedules import Choice, choose
 from . import Planned, Request, slot
 from .pointwise import elementwise_parts
 
-__all__ = ["RANKED", "Rows", "levels", "plan"]
+__all__ = ["RANK_MAX", "Rows", "plan", "rank_levels"]
 
-RANKED = 512  # elements of a row or part in which an element's rank is counted
-_LEAST_PART = 16384  # elements of a row that are worth a core of their own
-_SEPARATE = 4096  # elements up to which rows are sorted whole, however few there are
-_GPU_LEAST = 256
-_INFINITE = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+RANK_MAX = 512  # longest row, or part of a row, that is sorted by ranks
+_MIN_PART = 16384  # elements of a row per core, at least
+_WHOLE_ROW_MAX = 4096  # longest row that one work-item sorts, even if there are few rows
+_GPU_MIN_PART = 256
+_INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What is to be sorted: `rows` rows of n elements of `bits` bits, of which the first k are wanted.
+    """The rows of one sort call.
 
-    sizes, strides: the dimensions beside the rows, and how far apart input's and result's elements are along them.
-    steps: the same along the row. form: of the keys: 0 unsigned, 1 signed, 2 floating. infinite: the bits of infinity.
+    Attributes:
+        rows, n: number of rows, and elements of a row.
+        k: number of elements of each sorted row to return.
+        sizes: sizes of the dimensions other than the sorted one.
+        strides: strides of the input and of the results along `sizes`.
+        steps: strides of the input and of the results along a row.
     """
 
     request: Request
@@ -52,94 +64,105 @@ class Rows:
 
     @property
     def raw(self) -> DType:
-        return self.dtype if self.dtype.kind == "i" else dtypes.raw(self.dtype)
+        """The dtype in which elements are copied."""
+        return self.dtype if self.dtype.kind == "i" else dtypes.bits_dtype(self.dtype)
 
     @property
     def bits(self) -> int:
+        """Bits of an element."""
         return 8 * self.dtype.itemsize
 
     @property
     def form(self) -> int:
+        """How to compare keys: 0 unsigned, 1 signed, 2 floating."""
         return {"b": 0, "u": 0, "i": 1, "f": 2}[self.dtype.kind]
 
     def schedule(self) -> Choice:
-        """What is chosen for it."""
+        """Return the schedule parameters."""
         sizes = {"rows": self.rows, "n": self.n, "k": self.k}
         return choose(self.request, "sort", sizes, self.dtype.name, "sort")
 
     @property
-    def infinite(self) -> int:
-        return _INFINITE.get(self.dtype.name, 0)
+    def infinity_bits(self) -> int:
+        """The bits of infinity, to recognise NaN; 0 for integers."""
+        return _INFINITY_BITS.get(self.dtype.name, 0)
 
 
 def plan(request: Request) -> Planned:
-    """Results' layouts and the launches of a sort op."""
-    for operand, given in zip(request.record.operands, request.operands, strict=True):
-        if not isinstance(given, Meta):
+    """Plan a sort op: the layouts of its results, its launches and scratch.
+
+    Raises:
+        ArgumentError: if an operand is not a tensor, or the call has `out=`.
+        IndexOutOfRange: if k exceeds the size of the dimension.
+        DTypeError, ShapeError: if the operands of a search do not fit together.
+    """
+    for operand, layout in zip(request.record.operands, request.operands, strict=True):
+        if not isinstance(layout, Meta):
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
     if request.into is not None:
-        raise ArgumentError(f"{request.where()}: has no form that writes into a given tensor")
+        raise ArgumentError(f"{request.where()}: does not support out=")
     if request.record.detail["sort"] in ("search", "bins"):
         return _search(request)
     return _order(request)
 
 
 def _order(request: Request) -> Planned:
-    whole = request.operands[0]
-    assert isinstance(whole, Meta)
-    dim = normalize_dim(request.static("dim"), whole.ndim, request.where())  # type: ignore[arg-type]
-    n = whole.shape[dim] if whole.ndim else 1
-    top = request.record.detail["sort"] == "top"
-    k = request.static("k") if top else n
-    descending = request.static("largest" if top else "descending")
+    """Plan `sort` or `topk`: values and indices."""
+    source = request.operands[0]
+    assert isinstance(source, Meta)
+    dim = normalize_dim(request.static("dim"), source.ndim, request.where())  # type: ignore[arg-type]
+    n = source.shape[dim] if source.ndim else 1
+    is_top_k = request.record.detail["sort"] == "top"
+    k = request.static("k") if is_top_k else n
+    descending = request.static("largest" if is_top_k else "descending")
     assert isinstance(k, int)
     if not 0 <= k <= n:
         raise IndexOutOfRange(f"{request.where()}: k is {k}, and dimension {dim} has {n} elements")
-    shape = whole.shape[:dim] + (k,) + whole.shape[dim + 1 :] if whole.ndim else ()
-    outputs = (meta(whole.dtype, shape, None, request.device), meta(dtypes.int64, shape, None, request.device))
+    shape = source.shape[:dim] + (k,) + source.shape[dim + 1 :] if source.ndim else ()
+    outputs = (meta(source.dtype, shape, None, request.device), meta(dtypes.int64, shape, None, request.device))
     if 0 in shape:
         return Planned(outputs)
-    beside = [d for d in range(whole.ndim) if d != dim]
+    outer_dims = [d for d in range(source.ndim) if d != dim]
     sizes, strides = collapse(
-        tuple(shape[d] for d in beside), [tuple(m.strides[d] for d in beside) for m in (whole, outputs[0])]
+        tuple(shape[d] for d in outer_dims), [tuple(m.strides[d] for d in outer_dims) for m in (source, outputs[0])]
     )
-    steps = (whole.strides[dim], outputs[0].strides[dim]) if whole.ndim else (1, 1)
+    steps = (source.strides[dim], outputs[0].strides[dim]) if source.ndim else (1, 1)
     rows = Rows(
-        request, prod(sizes), n, k, bool(descending), sizes, (strides[0], strides[1]), steps, whole.dtype
+        request, prod(sizes), n, k, bool(descending), sizes, (strides[0], strides[1]), steps, source.dtype
     )  # fmt: skip
     style = request.capabilities.style
     if style == "triton":
         from .triton.sort import launch
 
-        steps_of, scratch = launch(rows)
+        launches, scratch = launch(rows)
     else:
-        steps_of, scratch = (_Cpu if style == "cpu" else _Gpu)(rows).launches()
-    return Planned(outputs, tuple(steps_of), tuple(scratch))
+        launches, scratch = (_Cpu if style == "cpu" else _Gpu)(rows).launches()
+    return Planned(outputs, tuple(launches), tuple(scratch))
 
 
-def levels(n: int, k: int) -> list[tuple[int, int]]:
-    """How the first k of n are found by ranks: (elements there are, how many parts of RANKED they make) a level."""
-    found = []
-    while n > RANKED:
-        parts = -(-n // RANKED)
-        found.append((n, parts))
+def rank_levels(n: int, k: int) -> list[tuple[int, int]]:
+    """Return the levels of a top-k by ranks: for each, the number of elements, and of parts of `RANK_MAX` elements."""
+    levels_above = []
+    while n > RANK_MAX:
+        parts = -(-n // RANK_MAX)
+        levels_above.append((n, parts))
         n = parts * k
-    return [*found, (n, 1)]
+    return [*levels_above, (n, 1)]
 
 
 class _Launches:
-    """Collects launches of OpenCL kernels, which all take the same geometry."""
+    """Collect the launches of OpenCL kernels. All kernels take the same geometry struct."""
 
     group = 1
     digit = 8
 
     def __init__(self, rows: Rows):
         self.rows = rows
-        self.able = rows.request.capabilities
-        self.chosen = rows.schedule()
-        self.least = self.chosen.get("part") or _LEAST_PART
-        self.wide = rows.bits > 32 or rows.n >= 1 << 32
-        self.item = 16 if self.wide else 8
+        self.caps = rows.request.capabilities
+        self.params = rows.schedule()
+        self.min_part = self.params.get("part") or _MIN_PART
+        self.has_wide_keys = rows.bits > 32 or rows.n >= 1 << 32
+        self.item_nbytes = 16 if self.has_wide_keys else 8
         self.steps: list[Step] = []
         self.scratch: list[int] = []
 
@@ -147,113 +170,121 @@ class _Launches:
         self, entry: str, size: int, work: int, defines: Mapping[str, int], *, n: int | None = None, parts: int = 1,
         part: int = 0, units: int = 1, shift: int = 0, capacity: int = 0, scratch: tuple[int, int] = (3, 3),
     ) -> None:  # fmt: skip
-        """One launch of `size` work-items. scratch: the fourth and the fifth buffer."""
+        """Append a launch of `size` work-items. scratch: positions of the fourth and the fifth buffer."""
         r = self.rows
-        suffix = "UL" if self.wide else "U"
-        given = {
+        suffix = "UL" if self.has_wide_keys else "U"
+        all_defines = {
             f"SCHEDULE_{entry.upper()}": 1, "OUTER": len(r.sizes), "BITS": r.bits, "FORM": r.form,
-            "WIDE": int(self.wide), "INFINITE": f"{r.infinite:#x}{suffix}", "GROUP": self.group,
+            "WIDE": int(self.has_wide_keys), "INFINITE": f"{r.infinity_bits:#x}{suffix}", "GROUP": self.group,
             "RADIX": 1 << self.digit, **defines,
         }  # fmt: skip
-        flip = (1 << r.bits) - 1 if r.descending else 0
-        flip -= 1 << 64 if flip >> 63 else 0
+        key_mask = (1 << r.bits) - 1 if r.descending else 0
+        key_mask -= 1 << 64 if key_mask >> 63 else 0
         geometry = pack_longs((
-            r.rows, n or r.n, r.k, flip, parts, part or r.n, units, shift, capacity, *r.steps,
-            *(s for each in r.strides for s in each), *r.sizes,
+            r.rows, n or r.n, r.k, key_mask, parts, part or r.n, units, shift, capacity, *r.steps,
+            *(s for tensor_strides in r.strides for s in tensor_strides), *r.sizes,
         ))  # fmt: skip
         slots = (Slot(r.raw.name, "raw"), Slot(r.raw.name, "raw"), Slot("int64", "raw"), Slot("int64", "raw"),
                  Slot("int64", "raw"))  # fmt: skip
         text = r.request.record.texts[r.request.device.driver.target]
-        named = tuple((name, str(value)) for name, value in given.items())
-        # Named for the kind, not the op: the ops share kernels.
-        instance = Instance("sort", text.source, f"sort_{entry}", r.raw.compute, 1, slots, named)
+        define_pairs = tuple((name, str(value)) for name, value in all_defines.items())
+        # Named after the kind and not the op, because the ops share kernels.
+        instance = Instance("sort", text.source, f"sort_{entry}", r.raw.compute, 1, slots, define_pairs)
         size = -(-size // self.group) * self.group
         self.steps.append(Step(instance, (0, 1, 2, *scratch), geometry, (size,), (self.group,), work))
 
     def allocate(self, nbytes: int) -> int:
+        """Reserve scratch memory and return its buffer position."""
         self.scratch.append(nbytes)
         return 2 + len(self.scratch)
 
-    def passes(self, parts_wanted: int) -> None:
-        """Radix sort: three launches a digit."""
+    def add_radix_passes(self, target_parts: int) -> None:
+        """Append a radix sort: three launches per digit."""
         r = self.rows
-        part, parts = split(r.n, parts_wanted)
-        items = self.allocate(2 * r.rows * r.n * self.item)
+        part, parts = split(r.n, target_parts)
+        items = self.allocate(2 * r.rows * r.n * self.item_nbytes)
         counts = self.allocate(8 * r.rows * ((parts << self.digit) + 2))
         units, total = r.rows * parts, r.rows * r.n
         for shift in range(0, r.bits, self.digit):
-            first = {"FIRST": int(shift == 0)}
-            last = {"LAST": int(shift + self.digit == r.bits)}
+            first_define = {"FIRST": int(shift == 0)}
+            last_define = {"LAST": int(shift + self.digit == r.bits)}
             for entry, size, work, defines in (
-                ("count", units, total, first), ("scan", r.rows * self.group, units << self.digit, {}),
-                ("scatter", units, total, first | last),
+                ("count", units, total, first_define), ("scan", r.rows * self.group, units << self.digit, {}),
+                ("scatter", units, total, first_define | last_define),
             ):  # fmt: skip
                 self.add(entry, size, work, defines, parts=parts, part=part, shift=shift, scratch=(items, counts))
 
 
 class _Cpu(_Launches):
-    """Schedules with a work-item a core."""
+    """Schedules with about one work-item per core."""
 
     def launches(self) -> tuple[list[Step], list[int]]:
-        r, cores = self.rows, self.able.cores
-        few = 8 * r.k + 256 <= r.n  # so that most elements are only looked at
-        if r.rows >= cores or r.n <= (self.chosen["separate"] or _SEPARATE):
-            self._whole(r.n, r.rows, 0, few)
-        elif few:
-            part, parts = split(r.n, max(1, min(cores // r.rows, r.n // max(self.least, 4 * r.k))))
+        """Choose the kernels; return their launches, and the bytes of each scratch buffer."""
+        r, cores = self.rows, self.caps.cores
+        is_selection = 8 * r.k + 256 <= r.n  # k is so small that most elements are compared once and dropped
+        if r.rows >= cores or r.n <= (self.params["separate"] or _WHOLE_ROW_MAX):
+            self._add_whole_rows(r.n, r.rows, 0, is_selection)
+        elif is_selection:
+            part, parts = split(r.n, max(1, min(cores // r.rows, r.n // max(self.min_part, 4 * r.k))))
             if parts == 1:
-                self._whole(r.n, r.rows, 0, few)
+                self._add_whole_rows(r.n, r.rows, 0, is_selection)
             else:
-                kept = self.allocate(r.rows * parts * r.k * self.item)
-                self._rows(r.n, parts, part, r.rows * parts, kept, few, SOURCE=0, TARGET=1)
-                self._rows(parts * r.k, 1, parts * r.k, r.rows, kept, False, SOURCE=1, TARGET=0)
+                candidates = self.allocate(r.rows * parts * r.k * self.item_nbytes)
+                self._add_rows(r.n, parts, part, r.rows * parts, candidates, is_selection, SOURCE=0, TARGET=1)
+                self._add_rows(parts * r.k, 1, parts * r.k, r.rows, candidates, False, SOURCE=1, TARGET=0)
         else:
-            self.passes(max(1, min(cores // r.rows, r.n // self.least)))
+            self.add_radix_passes(max(1, min(cores // r.rows, r.n // self.min_part)))
         return self.steps, self.scratch
 
-    def _whole(self, n: int, units: int, kept: int, few: bool) -> None:
-        self._rows(n, 1, n, units, kept, few, SOURCE=0, TARGET=0)
+    def _add_whole_rows(self, n: int, units: int, candidates: int, is_selection: bool) -> None:
+        """Append a launch that sorts whole rows straight into the results."""
+        self._add_rows(n, 1, n, units, candidates, is_selection, SOURCE=0, TARGET=0)
 
-    def _rows(self, n: int, parts: int, part: int, units: int, kept: int, few: bool, **defines: int) -> None:
+    def _add_rows(
+        self, n: int, parts: int, part: int, units: int, candidates: int, is_selection: bool, **defines: int
+    ) -> None:
+        """Append a launch of `rows`: sort parts of rows, or only select their first k (`is_selection`)."""
         total = units * part
-        most = self.able.cores * (4 if part < self.least else 1)  # each has scratch of its own
-        chunk, items = split(units, min(elementwise_parts(total * 8, self.able.cores), most))
-        capacity = (min(part, 2 * self.rows.k + 192) if few else part) + 64  # they are read 64 at a time
-        work = self.allocate(items * 2 * capacity * self.item)
+        max_items = self.caps.cores * (4 if part < self.min_part else 1)  # each work-item has its own scratch
+        chunk, items = split(units, min(elementwise_parts(total * 8, self.caps.cores), max_items))
+        capacity = (min(part, 2 * self.rows.k + 192) if is_selection else part) + 64  # elements are read 64 at a time
+        work_buffer = self.allocate(items * 2 * capacity * self.item_nbytes)
         defines["ONE"] = int(self.rows.steps[0] == 1)
         self.add(
             "rows", items, total * 8, defines, n=n, parts=parts, part=part, units=chunk, capacity=capacity,
-            scratch=(kept or work, work),
+            scratch=(candidates or work_buffer, work_buffer),
         )  # fmt: skip
 
 
 class _Gpu(_Launches):
-    """Schedules with a work-item an element, or a short part of a row."""
+    """Schedules with one work-item per element, or per short part of a row."""
 
     digit = 4
 
     def launches(self) -> tuple[list[Step], list[int]]:
-        r, able = self.rows, self.able
-        self.group = min(self.chosen["group"], able.max_group)
-        if r.n <= RANKED or 4 * r.k <= RANKED:
-            self._ranked()
+        """Choose the kernels; return their launches, and the bytes of each scratch buffer."""
+        r, caps = self.rows, self.caps
+        self.group = min(self.params["group"], caps.max_group)
+        if r.n <= RANK_MAX or 4 * r.k <= RANK_MAX:
+            self._add_ranks()
         else:
-            wanted = able.cores * self.chosen["parts"] // r.rows
-            self.passes(max(1, min(wanted, r.n // _GPU_LEAST)))
+            target_parts = caps.cores * self.params["parts"] // r.rows
+            self.add_radix_passes(max(1, min(target_parts, r.n // _GPU_MIN_PART)))
         return self.steps, self.scratch
 
-    def _ranked(self) -> None:
+    def _add_ranks(self) -> None:
+        """Append a launch of `rank` per level."""
         r = self.rows
         source = 0
-        every = levels(r.n, r.k)
-        for level, (n, parts) in enumerate(every):
-            last = level + 1 == len(every)
-            target = 0 if last else self.allocate(r.rows * parts * r.k * self.item)
-            part = RANKED if parts > 1 else n
-            defines = {"SOURCE": int(level > 0), "TARGET": int(not last)}
+        levels = rank_levels(r.n, r.k)
+        for level, (n, parts) in enumerate(levels):
+            is_last = level + 1 == len(levels)
+            target = 0 if is_last else self.allocate(r.rows * parts * r.k * self.item_nbytes)
+            part = RANK_MAX if parts > 1 else n
+            defines = {"SOURCE": int(level > 0), "TARGET": int(not is_last)}
             size = r.rows * parts * part
-            used = (source or target or 2, target or source or 2)
-            self.add("rank", size, size * min(part, 64), defines, n=n, parts=parts, part=part, scratch=used)
+            buffers = (source or target or 2, target or source or 2)
+            self.add("rank", size, size * min(part, 64), defines, n=n, parts=parts, part=part, scratch=buffers)
             source = target
 
 
@@ -261,37 +292,38 @@ class _Gpu(_Launches):
 
 
 def _search(request: Request) -> Planned:
+    """Plan `searchsorted` and `bucketize` (`search`), or the bin numbers of a histogram (`bins`)."""
     sequence, values = request.operands
     assert isinstance(sequence, Meta)
     assert isinstance(values, Meta)
     if sequence.dtype is not values.dtype:
         raise DTypeError(f"{request.where()}: both must be of one dtype; convert one with .to()")
-    alone = sequence.ndim == 1
-    if not sequence.ndim or not (alone or (values.ndim and sequence.shape[:-1] == values.shape[:-1])):
+    is_shared_sequence = sequence.ndim == 1
+    if not sequence.ndim or not (is_shared_sequence or (values.ndim and sequence.shape[:-1] == values.shape[:-1])):
         raise ShapeError(f"{request.where()}: needs a sequence for all values, or one for each row of them")
     if not (sequence.contiguous and values.contiguous):
         raise ShapeError(f"{request.where()}: takes contiguous tensors")
     out = meta(dtypes.int64, values.shape, None, request.device)
     if not out.numel:
         return Planned((out,))
-    n, m = sequence.shape[-1], values.numel if alone else values.shape[-1]
-    stride = 0 if alone else n
-    able, record = request.capabilities, request.record
+    n, m = sequence.shape[-1], values.numel if is_shared_sequence else values.shape[-1]
+    stride = 0 if is_shared_sequence else n
+    caps, record = request.capabilities, request.record
     slots = (slot(sequence, "value"), slot(values, "value"), slot(out, "index"))
     bins = record.detail["sort"] == "bins"
-    if bins and not (alone and n):
+    if bins and not (is_shared_sequence and n):
         raise ShapeError(f"{request.where()}: needs one sequence that is not empty")
     right, total = (True, False) if bins else (bool(request.static("right")), bool(request.static("total")))
     flags = {"RIGHT": int(right), "TOTAL": int(total), "BINS": int(bins)}
-    buffers = (0, 1, 2) if n else (1, 1, 2)  # an empty tensor has no memory that a kernel could be given
-    steps = 2 if bins and able.style == "cpu" else n.bit_length() + 1
-    if able.style == "triton":
+    buffers = (0, 1, 2) if n else (1, 1, 2)  # an empty tensor has no memory to pass to a kernel
+    steps = 2 if bins and caps.style == "cpu" else n.bit_length() + 1
+    if caps.style == "triton":
         from .triton.sort import search_step
 
         return Planned((out,), (search_step(request, slots, buffers, (out.numel, n, m, stride, steps), flags),))
     text = record.texts[request.device.driver.target]
-    group = 1 if able.style == "cpu" else min(128, able.max_group)
-    parts = elementwise_parts(out.numel * steps, able.cores) if group == 1 else out.numel
+    group = 1 if caps.style == "cpu" else min(128, caps.max_group)
+    parts = elementwise_parts(out.numel * steps, caps.cores) if group == 1 else out.numel
     chunk, items = split(out.numel, parts)
     defines = (("GROUP", str(group)), *((k, str(v)) for k, v in flags.items()))
     instance = Instance("search", text.source, "search", sequence.dtype.compute, 1, slots, defines, text.functions)

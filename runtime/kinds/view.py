@@ -1,7 +1,7 @@
-"""Views: other geometry over the same memory. No kernel runs.
+"""Plan views: another shape, strides and offset over the same memory. No kernel runs.
 
-Each function takes the layout and the static arguments and gives (shape, strides, offset in elements). Their
-gradients are in `runtime.autograd.view_rules`.
+Each function takes the layout and the static arguments, and returns (shape, strides, offset in elements). Gradients
+are in `runtime.autograd.view_rules`.
 """
 
 from __future__ import annotations
@@ -20,61 +20,62 @@ Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def plan(request: Request) -> Planned:
-    """The view's layout and how many bytes it starts behind its operand."""
+    """Plan a view: its layout, and its offset in bytes from the operand's first element."""
     layout = request.operands[0]
     assert isinstance(layout, Meta)
     shape, strides, offset = GEOMETRY[str(request.record.detail["view"])](layout, *request.statics)
-    made = meta(layout.dtype, shape, strides, layout.device)
-    return Planned((made,), view=offset * layout.dtype.itemsize)
+    view = meta(layout.dtype, shape, strides, layout.device)
+    return Planned((view,), view=offset * layout.dtype.itemsize)
 
 
 def view_strides(layout: Meta, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides that make `layout` look like `shape` without copying, or None where there are none.
+    """Return strides that view `layout` as `shape` without a copy, or None if there are none.
 
-    Dimensions of the new shape are matched to runs of old ones that are contiguous among themselves.
+    Dimensions of the new shape are matched to runs of old dimensions that are contiguous with each other.
     """
     if layout.contiguous:
         return contiguous_strides(shape)
     if layout.numel == 0:
         return contiguous_strides(shape)
-    old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
-    runs: list[list[int]] = []  # [size, innermost stride] of maximal contiguous runs
-    for n, s in old:
+    old_dims = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
+    runs: list[list[int]] = []  # [size, innermost stride] of each maximal contiguous run
+    for n, s in old_dims:
         if runs and runs[-1][1] == n * s:
             runs[-1] = [runs[-1][0] * n, s]
         else:
             runs.append([n, s])
     strides = [0] * len(shape)
-    at = len(runs) - 1
-    left, step = runs[at] if runs else [1, 1]
+    run = len(runs) - 1
+    remaining, step = runs[run] if runs else [1, 1]
     for d in range(len(shape) - 1, -1, -1):
         if shape[d] == 1:
             strides[d] = step
             continue
-        if left == 1:
-            at -= 1
-            if at < 0:
+        if remaining == 1:
+            run -= 1
+            if run < 0:
                 return None
-            left, step = runs[at]
-        if left % shape[d]:
+            remaining, step = runs[run]
+        if remaining % shape[d]:
             return None
         strides[d] = step
         step *= shape[d]
-        left //= shape[d]
+        remaining //= shape[d]
     return tuple(strides)
 
 
 def _view(layout: Meta, shape: tuple[int, ...]) -> Geometry:
+    """Return the geometry of `Tensor.view`; raise `ShapeError` if it needs a copy."""
     from ..views import infer_shape
 
-    wanted = infer_shape(tuple(shape), layout.numel, "view")
-    strides = view_strides(layout, wanted)
+    target_shape = infer_shape(tuple(shape), layout.numel, "view")
+    strides = view_strides(layout, target_shape)
     if strides is None:
         raise ShapeError(
             f"view: a tensor of shape {list(layout.shape)} with strides {list(layout.strides)} cannot be seen as "
-            f"{list(wanted)} without copying; use .reshape()"
+            f"{list(target_shape)} without copying; use .reshape()"
         )
-    return wanted, strides, 0
+    return target_shape, strides, 0
 
 
 def _permute(layout: Meta, dims: tuple[int, ...]) -> Geometry:
@@ -94,22 +95,23 @@ def _transpose(layout: Meta, dim0: int, dim1: int) -> Geometry:
 
 
 def _expand(layout: Meta, shape: tuple[int, ...]) -> Geometry:
-    lead = len(shape) - layout.ndim
-    if lead < 0:
+    """Return the geometry of `Tensor.expand`: stride 0 along dimensions that are repeated."""
+    num_new_dims = len(shape) - layout.ndim
+    if num_new_dims < 0:
         raise ShapeError(f"expand: shape {list(shape)} has fewer dimensions than the tensor's {list(layout.shape)}")
     sizes, strides = list(shape), [0] * len(shape)
-    for d, (size, stride) in enumerate(zip(layout.shape, layout.strides, strict=True), lead):
-        wanted = size if sizes[d] == -1 else sizes[d]
-        if size not in (1, wanted):
+    for d, (size, stride) in enumerate(zip(layout.shape, layout.strides, strict=True), num_new_dims):
+        target_size = size if sizes[d] == -1 else sizes[d]
+        if size not in (1, target_size):
             raise ShapeError(
                 f"expand: a tensor of shape {list(layout.shape)} does not expand to {list(shape)}: "
-                f"size {size} in dimension {d - lead} is neither 1 nor {wanted}"
+                f"size {size} in dimension {d - num_new_dims} is neither 1 nor {target_size}"
             )
-        sizes[d] = wanted
-        strides[d] = stride if size == wanted else 0
+        sizes[d] = target_size
+        strides[d] = stride if size == target_size else 0
     if any(n < 0 for n in sizes):
         raise ShapeError(
-            f"expand: invalid shape {list(shape)}: -1 keeps a size and stands only for dimensions there are"
+            f"expand: invalid shape {list(shape)}: -1 keeps a size, so it is valid only for existing dimensions"
         )
     return tuple(sizes), tuple(strides), 0
 
@@ -119,75 +121,80 @@ def _squeeze(layout: Meta, dim: int | tuple[int, ...] | None = None) -> Geometry
         dims = set(range(layout.ndim))
     else:
         dims = {normalize_dim(d, layout.ndim, "squeeze") for d in ((dim,) if isinstance(dim, int) else dim)}
-    kept = [d for d in range(layout.ndim) if d not in dims or layout.shape[d] != 1]
-    return tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept), 0
+    remaining_dims = [d for d in range(layout.ndim) if d not in dims or layout.shape[d] != 1]
+    return tuple(layout.shape[d] for d in remaining_dims), tuple(layout.strides[d] for d in remaining_dims), 0
 
 
 def _unsqueeze(layout: Meta, dim: int) -> Geometry:
-    at = normalize_dim(dim, layout.ndim + 1, "unsqueeze")
-    stride = layout.shape[at] * layout.strides[at] if at < layout.ndim else 1
-    shape = (*layout.shape[:at], 1, *layout.shape[at:])
-    return shape, (*layout.strides[:at], stride, *layout.strides[at:]), 0
+    """Insert a dimension of size 1 before `dim`."""
+    position = normalize_dim(dim, layout.ndim + 1, "unsqueeze")
+    stride = layout.shape[position] * layout.strides[position] if position < layout.ndim else 1
+    shape = (*layout.shape[:position], 1, *layout.shape[position:])
+    return shape, (*layout.strides[:position], stride, *layout.strides[position:]), 0
 
 
 def _select(layout: Meta, dim: int, index: int) -> Geometry:
     if not layout.ndim:
         raise IndexOutOfRange("select: a 0-d tensor has no dimension to select from; use .item()")
-    at = normalize_dim(dim, layout.ndim, "select")
-    size = layout.shape[at]
+    axis = normalize_dim(dim, layout.ndim, "select")
+    size = layout.shape[axis]
     if not -size <= index < size:
         raise IndexOutOfRange(f"select: index {index} is out of range for dimension {dim} of size {size}")
-    offset = (index % size) * layout.strides[at]
-    return layout.shape[:at] + layout.shape[at + 1 :], layout.strides[:at] + layout.strides[at + 1 :], offset
+    offset = (index % size) * layout.strides[axis]
+    return layout.shape[:axis] + layout.shape[axis + 1 :], layout.strides[:axis] + layout.strides[axis + 1 :], offset
 
 
 def _slice(layout: Meta, dim: int, start: int | None, end: int | None, step: int) -> Geometry:
-    at = normalize_dim(dim, layout.ndim, "slice")
+    axis = normalize_dim(dim, layout.ndim, "slice")
     if step < 1:
         raise ShapeError(f"slice: the step must be positive, not {step}; use flip()")
-    begin, stop, _ = slice(start, end, step).indices(layout.shape[at])
+    begin, stop, _ = slice(start, end, step).indices(layout.shape[axis])
     count = max(0, -(-(stop - begin) // step))
-    shape = (*layout.shape[:at], count, *layout.shape[at + 1 :])
-    strides = (*layout.strides[:at], layout.strides[at] * step, *layout.strides[at + 1 :])
-    return shape, strides, begin * layout.strides[at] if count else 0
+    shape = (*layout.shape[:axis], count, *layout.shape[axis + 1 :])
+    strides = (*layout.strides[:axis], layout.strides[axis] * step, *layout.strides[axis + 1 :])
+    return shape, strides, begin * layout.strides[axis] if count else 0
 
 
 def _narrow(layout: Meta, dim: int, start: int, length: int) -> Geometry:
-    at = normalize_dim(dim, layout.ndim, "narrow")
-    size = layout.shape[at]
+    axis = normalize_dim(dim, layout.ndim, "narrow")
+    size = layout.shape[axis]
     begin = start + size if start < 0 else start
     if not 0 <= begin <= size:
         raise IndexOutOfRange(f"narrow: start {start} is out of range for dimension {dim} of size {size}")
     if length < 0 or begin + length > size:
         raise ShapeError(f"narrow: start {start} with length {length} leaves dimension {dim} of size {size}")
-    return _slice(layout, at, begin, begin + length, 1)
+    return _slice(layout, axis, begin, begin + length, 1)
 
 
-def _index(layout: Meta, *items: Any) -> Geometry:
-    """Basic indexing at once: ints, (start, stop, step), None for a new dimension, `...` already spelled out."""
+def _index(layout: Meta, *keys: Any) -> Geometry:
+    """Apply basic indexing in one step.
+
+    Args:
+        keys: per dimension an int, a (start, stop, step) or None for a new dimension; `...` is already expanded.
+    """
     shape: list[int] = []
     strides: list[int] = []
-    offset, at = 0, 0
-    for item in items:
-        if item is None:
+    offset, dim = 0, 0
+    for key in keys:
+        if key is None:
             shape.append(1)
-            strides.append(0 if at >= layout.ndim else layout.shape[at] * layout.strides[at])
+            strides.append(0 if dim >= layout.ndim else layout.shape[dim] * layout.strides[dim])
             continue
-        size, stride = layout.shape[at], layout.strides[at]
-        if isinstance(item, int):
-            if not -size <= item < size:
-                raise IndexOutOfRange(f"index {item} is out of range for dimension {at} of size {size}")
-            offset += (item % size) * stride
+        size, stride = layout.shape[dim], layout.strides[dim]
+        if isinstance(key, int):
+            if not -size <= key < size:
+                raise IndexOutOfRange(f"index {key} is out of range for dimension {dim} of size {size}")
+            offset += (key % size) * stride
         else:
-            begin, stop, step = slice(*item).indices(size)
+            begin, stop, step = slice(*key).indices(size)
             if step < 1:
-                raise ShapeError(f"indexing: the step of a slice must be positive, not {item[2]}; use flip()")
+                raise ShapeError(f"indexing: the step of a slice must be positive, not {key[2]}; use flip()")
             count = max(0, -(-(stop - begin) // step))
             shape.append(count)
             strides.append(stride * step)
             offset += begin * stride if count else 0
-        at += 1
-    return (*shape, *layout.shape[at:]), (*strides, *layout.strides[at:]), offset
+        dim += 1
+    return (*shape, *layout.shape[dim:]), (*strides, *layout.strides[dim:]), offset
 
 
 def _as_strided(layout: Meta, size: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> Geometry:
@@ -199,42 +206,45 @@ def _as_strided(layout: Meta, size: tuple[int, ...], stride: tuple[int, ...], of
 
 
 def _flip(layout: Meta, dims: tuple[int, ...]) -> Geometry:
-    at = {normalize_dim(d, layout.ndim, "flip") for d in dims}
-    if len(at) != len(dims):
+    """Negate the strides of `dims`, and start at their last elements."""
+    flipped_dims = {normalize_dim(d, layout.ndim, "flip") for d in dims}
+    if len(flipped_dims) != len(dims):
         raise ShapeError(f"flip: a dimension appears twice in dims={list(dims)}")
-    strides = tuple(-s if d in at else s for d, s in enumerate(layout.strides))
-    offset = sum((layout.shape[d] - 1) * layout.strides[d] for d in at if layout.shape[d])
+    strides = tuple(-s if d in flipped_dims else s for d, s in enumerate(layout.strides))
+    offset = sum((layout.shape[d] - 1) * layout.strides[d] for d in flipped_dims if layout.shape[d])
     return layout.shape, strides, offset if layout.numel else 0
 
 
 def _diagonal(layout: Meta, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Geometry:
+    """Return the diagonals of two dimensions as a new last dimension."""
     a, b = (normalize_dim(d, layout.ndim, "diagonal") for d in (dim1, dim2))
     if a == b:
         raise ShapeError(f"diagonal: the two dimensions must differ, got {dim1} and {dim2}")
     rows, cols = layout.shape[a], layout.shape[b]
     count = max(0, min(rows, cols - offset) if offset >= 0 else min(rows + offset, cols))
-    kept = [d for d in range(layout.ndim) if d not in (a, b)]
+    other_dims = [d for d in range(layout.ndim) if d not in (a, b)]
     start = (offset * layout.strides[b] if offset >= 0 else -offset * layout.strides[a]) if count else 0
-    shape = (*(layout.shape[d] for d in kept), count)
-    return shape, (*(layout.strides[d] for d in kept), layout.strides[a] + layout.strides[b]), start
+    shape = (*(layout.shape[d] for d in other_dims), count)
+    return shape, (*(layout.strides[d] for d in other_dims), layout.strides[a] + layout.strides[b]), start
 
 
 def _unfold(layout: Meta, dim: int, size: int, step: int) -> Geometry:
-    at = normalize_dim(dim, layout.ndim, "unfold")
-    if size > layout.shape[at] or size < 0 or step < 1:
-        raise ShapeError(f"unfold: size {size}, step {step} do not fit dimension {dim} of size {layout.shape[at]}")
-    count = (layout.shape[at] - size) // step + 1
-    shape = (*layout.shape[:at], count, *layout.shape[at + 1 :], size)
-    strides = (*layout.strides[:at], layout.strides[at] * step, *layout.strides[at + 1 :], layout.strides[at])
+    """Return the windows of `size` elements, `step` apart, as a new last dimension."""
+    axis = normalize_dim(dim, layout.ndim, "unfold")
+    if size > layout.shape[axis] or size < 0 or step < 1:
+        raise ShapeError(f"unfold: size {size}, step {step} do not fit dimension {dim} of size {layout.shape[axis]}")
+    count = (layout.shape[axis] - size) // step + 1
+    shape = (*layout.shape[:axis], count, *layout.shape[axis + 1 :], size)
+    strides = (*layout.strides[:axis], layout.strides[axis] * step, *layout.strides[axis + 1 :], layout.strides[axis])
     return shape, strides, 0
 
 
-def _same(layout: Meta) -> Geometry:
+def _alias(layout: Meta) -> Geometry:
     return layout.shape, layout.strides, 0
 
 
 GEOMETRY: dict[str, Callable[..., Geometry]] = {
     "view": _view, "permute": _permute, "transpose": _transpose, "expand": _expand, "squeeze": _squeeze,
     "unsqueeze": _unsqueeze, "select": _select, "slice": _slice, "narrow": _narrow, "index": _index,
-    "as_strided": _as_strided, "flip": _flip, "diagonal": _diagonal, "unfold": _unfold, "alias": _same,
+    "as_strided": _as_strided, "flip": _flip, "diagonal": _diagonal, "unfold": _unfold, "alias": _alias,
 }  # fmt: skip

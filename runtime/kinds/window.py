@@ -1,10 +1,17 @@
-"""Window ops: results from the elements of windows over one to three spatial dimensions (see `codegen.kinds.window`).
+"""Plan window ops (pooling, unfold, fold) over one to three spatial dimensions (see `codegen.kinds.window`).
 
-Operands are (N, C, spatial…) or (C, spatial…), at any strides; columns are (N, C * elements of a window, windows).
-Results are contiguous. Schedules: `rows` (CPU: a work-item a run of rows; vectors of columns where windows are whole,
-for strides 1 and 2, an element at a time at the edges and elsewhere) and `grid` (GPU: an element a work-item). A sum
-over the windows that an element is in is gathered, in the windows' order: no atomics, and the same bits every time.
-On a CPU the gradient of a maximum is written where it goes instead, by the kernel of `spread`, in the same order.
+Operands are `(N, C, spatial…)` or `(C, spatial…)` with any strides. Columns (unfold, fold) are
+`(N, C * window elements, windows)`. Results are contiguous.
+
+Schedules:
+
+- `rows` (CPU): a work-item takes a run of rows. Where windows lie inside the input and the stride is 1 or 2, it uses
+  vectors along the row; at the edges and for other strides it computes one element at a time.
+- `grid` (GPU): one work-item per element.
+
+A gradient that sums over all windows around an element is a gather in the order of the windows: no atomics, and the
+same call gives the same bits. On a CPU the gradient of max pooling is a scatter instead (the kernel of `spread`), which
+adds in the same order.
 """
 
 from __future__ import annotations
@@ -23,185 +30,210 @@ from . import Planned, Request, planner, slot
 from .pointwise import compute_dtype, elementwise_parts, result_dtype
 from .reduction import LIMITS, WIDE, vector_defines
 
-__all__ = ["Walk", "chosen", "plan"]
+__all__ = ["Windows", "choose_schedule", "plan"]
 
 Sizes = tuple[int, int, int]
-_LEAST_LANES = 4
-_COLUMNS = 256  # sums of columns that a work-item keeps
+_MIN_LANES = 4
+_MAX_COLUMN_SUMS = 256  # sums of columns in a work-item's private memory
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """One call, in three spatial dimensions.
+class Windows:
+    """Geometry of one call, extended to three spatial dimensions.
 
-    planes, channels: of the result, and of an image. cells, source: sizes of the result and of what is read.
-    beyond: padding that counts as elements. strides: of each input along image, channel and the spatial dimensions.
-    taps: under `taps`, the sizes of a window; of columns, their strides along a window's dimensions.
+    Attributes:
+        planes: spatial planes of the result.
+        channels: channels of an image.
+        output_size: spatial size of the result.
+        source_size: spatial size of the input.
+        kernel, stride, padding, dilation: as in PyTorch.
+        counted_padding: padding that average pooling counts as elements.
+        divisor: divisor of average pooling; 0 means the number of elements.
+        strides: strides of each input along image, channel and the spatial dimensions.
+        taps: for ops that produce columns, the kernel size; for ops that read columns, their strides along the
+            dimensions of a window; otherwise 0.
+        adaptive: the windows differ in size (adaptive pooling).
+        covering: a result combines all windows that cover an element (gradients); otherwise all elements of a window.
+        from_columns: the input is columns.
     """
 
     planes: int
     channels: int
-    cells: Sizes
-    source: Sizes
+    output_size: Sizes
+    source_size: Sizes
     kernel: Sizes
     stride: Sizes
     padding: Sizes
     dilation: Sizes
-    beyond: Sizes
+    counted_padding: Sizes
     divisor: int
     strides: tuple[tuple[int, ...], ...]
     taps: Sizes
     adaptive: bool
     covering: bool
-    tapped: bool
+    from_columns: bool
 
     @property
     def numel(self) -> int:
-        return self.planes * prod(self.cells)
+        """Elements of the result."""
+        return self.planes * prod(self.output_size)
 
     @property
-    def dilated(self) -> bool:
-        """Whether a window has not every element that it reaches past."""
+    def is_dilated(self) -> bool:
+        """True if windows have gaps between their elements."""
         return any(d > 1 and k > 1 for d, k in zip(self.dilation, self.kernel, strict=True))
 
 
 def plan(request: Request) -> Planned:
-    """Results' layouts and the launch of a window op."""
+    """Plan a window op: the layouts of its results, and its launch.
+
+    Raises:
+        ArgumentError: if an operand is not a tensor, a static argument is invalid, or the call has `out=`.
+        DTypeError: if indices are not integers.
+        ShapeError: if shapes do not fit.
+    """
     record = request.record
-    for operand, given in zip(record.operands, request.operands, strict=True):
-        if not isinstance(given, Meta):
+    for operand, layout in zip(record.operands, request.operands, strict=True):
+        if not isinstance(layout, Meta):
             raise ArgumentError(f"{request.where()}: {operand.name} must be a tensor; make one with tensor()")
-        if operand.type == "index" and given.dtype.kind not in "ui":
-            raise DTypeError(f"{request.where()}: {operand.name} must hold integers, not {given.dtype.name}")
+        if operand.type == "index" and layout.dtype.kind not in "ui":
+            raise DTypeError(f"{request.where()}: {operand.name} must hold integers, not {layout.dtype.name}")
     if request.into is not None:
-        raise ArgumentError(f"{request.where()}: has no form that writes into a given tensor")
-    computed = compute_dtype(request)
-    walk, shape = _walk(request)
-    if (placed := _placed(request, shape)) is not None:
-        return placed
-    outputs = tuple(meta(result_dtype(o, computed, request), shape, None, request.device) for o in record.outputs)
+        raise ArgumentError(f"{request.where()}: does not support out=")
+    common_dtype = compute_dtype(request)
+    windows, shape = _windows(request)
+    if (scatter_plan := _plan_scatter(request, shape)) is not None:
+        return scatter_plan
+    outputs = tuple(meta(result_dtype(o, common_dtype, request), shape, None, request.device) for o in record.outputs)
     if not outputs[0].numel:
         return Planned(outputs)
-    element = "uchar" if computed.kind == "b" else computed.compute
+    element = "uchar" if common_dtype.kind == "b" else common_dtype.compute
     layouts = [m for _, m in request.tensors]
     slots = tuple(slot(m, o.type) for o, m in request.tensors)
     slots += tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
-    # An empty tensor owns no memory: where nothing is read, a result stands in for it.
+    # An empty tensor owns no memory. The kernel does not read it, so pass a result's buffer instead.
     inputs = tuple(range(len(layouts))) if all(m.numel for m in layouts) else (len(layouts),) * len(layouts)
     buffers = (*inputs, *range(len(layouts), len(slots)))
     if request.capabilities.style == "triton":
         from .triton.window import step
 
-        return Planned(outputs, (step(request, walk, element, slots, buffers),))
-    made = (_grid if request.capabilities.style == "gpu" else _rows)(request, walk, element, slots, buffers)
-    return Planned(outputs, (made,))
+        return Planned(outputs, (step(request, windows, element, slots, buffers),))
+    launch = (_grid if request.capabilities.style == "gpu" else _rows)(request, windows, element, slots, buffers)
+    return Planned(outputs, (launch,))
 
 
-def _placed(request: Request, shape: tuple[int, ...]) -> Planned | None:
-    """On CPUs, where each window names the one element that it adds to: the indices' writes to planes of zeros, in the
-    windows' order as well, which look at each window once."""
+def _plan_scatter(request: Request, shape: tuple[int, ...]) -> Planned | None:
+    """Plan the gradient of max pooling on a CPU as a scatter into zeros, or return None if that does not apply.
+
+    Each window has the index of the one element that it adds to, so a scatter visits each window once. It adds in the
+    order of the windows, like the gather.
+    """
     if request.record.detail["gradient"] != "gather" or request.capabilities.style != "cpu":
         return None
     grad, indices = (m for _, m in request.tensors)
     rank = len(cast(tuple[int, ...], request.static("size")))
-    flat = [_flat(m, rank) for m in (grad, indices)]
-    if grad.dtype.itemsize < 4 or not grad.numel or not prod(shape) or None in flat:
+    flattened = [_flatten_spatial(m, rank) for m in (grad, indices)]
+    if grad.dtype.itemsize < 4 or not grad.numel or not prod(shape) or None in flattened:
         return None
-    lead = shape[:-rank]
-    if prod(lead) < 2 * request.capabilities.cores:  # planes are what work-items share
+    batch_dims = shape[:-rank]
+    if prod(batch_dims) < 2 * request.capabilities.cores:  # too few planes to share among the cores
         return None
-    inner = Request(registry["spread"], tuple(flat), ((*lead, prod(shape[-rank:])), len(lead)), request.device)
-    made = planner("index")(inner)
-    return replace(made, outputs=(meta(grad.dtype, shape, None, request.device),))
+    scatter_request = Request(
+        registry["spread"], tuple(flattened), ((*batch_dims, prod(shape[-rank:])), len(batch_dims)), request.device
+    )
+    planned = planner("index")(scatter_request)
+    return replace(planned, outputs=(meta(grad.dtype, shape, None, request.device),))
 
 
-def _flat(layout: Meta, rank: int) -> Meta | None:
-    """The layout with its last `rank` dimensions as one, where they lie like one."""
+def _flatten_spatial(layout: Meta, rank: int) -> Meta | None:
+    """Return the layout with its last `rank` dimensions merged, or None if their strides do not allow it."""
     sizes, strides = layout.shape[-rank:], layout.strides[-rank:]
     if any(a != b * n for a, b, n in zip(strides, strides[1:], sizes[1:], strict=False)):
         return None
     lead = layout.ndim - rank
-    return meta(
-        layout.dtype, (*layout.shape[:lead], prod(sizes)), (*layout.strides[:lead], strides[-1]), layout.device
-    )
+    return meta(layout.dtype, (*layout.shape[:lead], prod(sizes)), (*layout.strides[:lead], strides[-1]), layout.device)
 
 
 # Geometry
 
 
-def _three(values: tuple[int, ...], fill: int) -> Sizes:
+def _extend(values: tuple[int, ...], fill: int) -> Sizes:
+    """Prepend `fill` until there are three values."""
     return cast(Sizes, (fill,) * (3 - len(values)) + values)
 
 
-def _static(request: Request, name: str, rank: int, default: int, least: int) -> tuple[int, ...]:
-    """A static argument, one integer a spatial dimension."""
+def _static_sizes(request: Request, name: str, rank: int, default: int, minimum: int) -> tuple[int, ...]:
+    """Return the static argument `name`: one integer per spatial dimension, each at least `minimum`."""
     if name not in request.record.statics:
         return (default,) * rank
     value = request.static(name)
-    if not isinstance(value, tuple) or len(value) != rank or any(type(n) is not int or n < least for n in value):
-        raise ArgumentError(f"{request.where()}: {name} must be {rank} integers of at least {least}, not {value!r}")
+    if not isinstance(value, tuple) or len(value) != rank or any(type(n) is not int or n < minimum for n in value):
+        raise ArgumentError(f"{request.where()}: {name} must be {rank} integers of at least {minimum}, not {value!r}")
     return value
 
 
-def _walk(request: Request) -> tuple[Walk, tuple[int, ...]]:
-    """What there is to do, and the shape of the results. Raises `ShapeError`, `ArgumentError`."""
+def _windows(request: Request) -> tuple[Windows, tuple[int, ...]]:
+    """Return the call's geometry and the shape of its results. Raise `ShapeError` or `ArgumentError`."""
     detail, layouts = request.record.detail, [m for _, m in request.tensors]
-    over, first = detail["over"], layouts[0]
-    given = request.static("size")
-    rank = len(given) if isinstance(given, tuple) else 0
+    mode, first = detail["over"], layouts[0]
+    size_argument = request.static("size")
+    rank = len(size_argument) if isinstance(size_argument, tuple) else 0
     columns = "columns" in (o.name for o, _ in request.tensors)
-    least = 2 if columns else rank + 1
-    if not 1 <= rank <= 3 or first.ndim not in (least, least + 1) or any(m.shape != first.shape for m in layouts):
-        raise ShapeError(f"{request.where()}: 1 to 3 spatial dimensions, behind channels and perhaps a batch")
-    size = _static(request, "size", rank, 0, 0)
+    min_ndim = 2 if columns else rank + 1
+    if not 1 <= rank <= 3 or first.ndim not in (min_ndim, min_ndim + 1) or any(m.shape != first.shape for m in layouts):
+        raise ShapeError(f"{request.where()}: needs 1 to 3 spatial dimensions after the channels and an optional batch")
+    size = _static_sizes(request, "size", rank, 0, 0)
     adaptive = request.static("kernel") is None
-    kernel = (1,) * rank if adaptive else _static(request, "kernel", rank, 1, 1)
-    stride, padding = _static(request, "stride", rank, 1, 1), _static(request, "padding", rank, 0, 0)
-    dilation = _static(request, "dilation", rank, 1, 1)
+    kernel = (1,) * rank if adaptive else _static_sizes(request, "kernel", rank, 1, 1)
+    stride, padding = _static_sizes(request, "stride", rank, 1, 1), _static_sizes(request, "padding", rank, 0, 0)
+    dilation = _static_sizes(request, "dilation", rank, 1, 1)
     if columns:
-        whole, tapped = _columns(request, first, size, kernel, stride, padding, dilation)
-        image = first.strides[0] if first.ndim > 2 else 0
-        area = first.strides[-1]
-        spatial = tuple(prod(whole[d + 1 :]) * area for d in range(rank))
-        strides: tuple[tuple[int, ...], ...] = ((image, first.strides[-2] * prod(kernel), *_three(spatial, 0)),)
+        source_size, tap_strides = _column_layout(request, first, size, kernel, stride, padding, dilation)
+        image_stride = first.strides[0] if first.ndim > 2 else 0
+        window_stride = first.strides[-1]
+        spatial = tuple(prod(source_size[d + 1 :]) * window_stride for d in range(rank))
+        strides: tuple[tuple[int, ...], ...] = ((image_stride, first.strides[-2] * prod(kernel), *_extend(spatial, 0)),)
     else:
-        whole, tapped = first.shape[-rank:], (0,) * rank
+        source_size, tap_strides = first.shape[-rank:], (0,) * rank
         strides = tuple(
-            (m.strides[0] if m.ndim > rank + 1 else 0, m.strides[-rank - 1], *_three(m.strides[-rank:], 0))
+            (m.strides[0] if m.ndim > rank + 1 else 0, m.strides[-rank - 1], *_extend(m.strides[-rank:], 0))
             for m in layouts
         )
     channels = first.shape[-2] // prod(kernel) if columns else first.shape[-rank - 1]
-    batch = first.shape[: first.ndim - least]
+    batch = first.shape[: first.ndim - min_ndim]
     lead: tuple[int, ...] = (*batch, channels)
     shape = (*lead, *size)
-    if over == "taps":
+    if mode == "taps":
         shape = (*batch, channels * prod(kernel), prod(size))
     if adaptive:
-        kernel, stride, adaptive = _fitting(over, size, whole, kernel)
-    counted = bool(request.static("counted")) if "counted" in request.record.statics else False
+        kernel, stride, adaptive = _adaptive_kernel(mode, size, source_size, kernel)
+    counts_padding = bool(request.static("counted")) if "counted" in request.record.statics else False
     divisor = request.static("divisor") if "divisor" in request.record.statics else 0
-    taps = over == "taps"
-    walk = Walk(
-        prod(lead) * (prod(kernel) if taps else 1), channels, _three(size, 1), _three(whole, 1),
-        (1, 1, 1) if taps else _three(kernel, 1), _three(stride, 1), _three(padding, 0), _three(dilation, 1),
-        _three(padding if counted else (0,) * rank, 0), cast(int, divisor), strides,
-        _three(kernel, 1) if taps else _three(tapped, 0), adaptive, over == "covering", columns,
+    to_columns = mode == "taps"
+    windows = Windows(
+        prod(lead) * (prod(kernel) if to_columns else 1), channels, _extend(size, 1), _extend(source_size, 1),
+        (1, 1, 1) if to_columns else _extend(kernel, 1), _extend(stride, 1), _extend(padding, 0), _extend(dilation, 1),
+        _extend(padding if counts_padding else (0,) * rank, 0), cast(int, divisor), strides,
+        _extend(kernel, 1) if to_columns else _extend(tap_strides, 0), adaptive, mode == "covering", columns,
     )  # fmt: skip
-    return walk, shape
+    return windows, shape
 
 
-def _fitting(
-    over: str, size: tuple[int, ...], whole: tuple[int, ...], kernel: tuple[int, ...]
+def _adaptive_kernel(
+    over: str, size: tuple[int, ...], source_size: tuple[int, ...], kernel: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """Kernel and stride of an adaptive pool, and whether its windows differ: they do not where sizes divide."""
-    elements, windows = (size, whole) if over == "covering" else (whole, size)
+    """Return kernel size and stride of an adaptive pool, and whether windows differ in size.
+
+    They are equal, and the pool is an ordinary one, if one size is a multiple of the other in every dimension.
+    """
+    elements, windows = (size, source_size) if over == "covering" else (source_size, size)
     if all(w and e and e % w == 0 for e, w in zip(elements, windows, strict=True)):
-        each = tuple(e // w for e, w in zip(elements, windows, strict=True))
-        return each, each, False
+        window_size = tuple(e // w for e, w in zip(elements, windows, strict=True))
+        return window_size, window_size, False
     return kernel, (1,) * len(kernel), True
 
 
-def _columns(
+def _column_layout(
     request: Request,
     first: Meta,
     size: tuple[int, ...],
@@ -210,7 +242,7 @@ def _columns(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many windows there are along each dimension, and the columns' strides along a window's dimensions."""
+    """Return the number of windows along each dimension, and the columns' strides along a window's dimensions."""
     windows = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
@@ -223,25 +255,27 @@ def _columns(
     return windows, tuple(prod(kernel[d + 1 :]) * first.strides[-2] for d in range(len(kernel)))
 
 
-def chosen(request: Request, walk: Walk, slots: tuple[Slot, ...]) -> Choice:
-    """The schedule where a work-item or a program takes elements, whatever they are made from."""
-    return choose(request, "window", {"numel": walk.numel, "taps": prod(walk.kernel)}, slots[0].dtype)
+def choose_schedule(request: Request, windows: Windows, slots: tuple[Slot, ...]) -> Choice:
+    """Return the schedule parameters of `grid`, and of the Triton kernel."""
+    return choose(request, "window", {"numel": windows.numel, "taps": prod(windows.kernel)}, slots[0].dtype)
 
 
 # OpenCL
 
 
-def _pack(walk: Walk, chunk: int, first: int, last: int) -> bytes:
+def _pack(windows: Windows, chunk: int, first: int, last: int) -> bytes:
+    """Pack the kernel's geometry. first, last: range of columns that are computed in vectors."""
     return pack_longs((
-        walk.channels, walk.planes * walk.cells[0] * walk.cells[1], chunk, *walk.cells, *walk.source, *walk.kernel,
-        *walk.stride, *walk.padding, *walk.dilation, *walk.beyond, walk.divisor, first, last,
-        *(s for own in walk.strides for s in own), *walk.taps,
+        windows.channels, windows.planes * windows.output_size[0] * windows.output_size[1], chunk,
+        *windows.output_size, *windows.source_size, *windows.kernel, *windows.stride, *windows.padding,
+        *windows.dilation, *windows.counted_padding, windows.divisor, first, last,
+        *(s for row in windows.strides for s in row), *windows.taps,
     ))  # fmt: skip
 
 
 def _step(
     request: Request,
-    walk: Walk,
+    windows: Windows,
     element: str,
     slots: tuple[Slot, ...],
     buffers: tuple[int, ...],
@@ -252,109 +286,135 @@ def _step(
     local: int,
     defines: tuple[tuple[str, str], ...] = (),
 ) -> Step:
+    """Build the launch of the kernel `entry`."""
     name = request.record.name
     text = request.record.texts[request.device.driver.target]
     lowest, highest = LIMITS[element]
-    most = max(abs(walk.divisor), prod(o + 2 * p for o, p in zip(walk.source, walk.padding, strict=True)))
-    reach = max(
-        max(c, o) * s + k * d + 2 * p + max(c, o)
-        for c, o, k, s, p, d in zip(
-            walk.cells, walk.source, walk.kernel, walk.stride, walk.padding, walk.dilation, strict=True
-        )
+    max_count = max(
+        abs(windows.divisor), prod(i + 2 * p for i, p in zip(windows.source_size, windows.padding, strict=True))
     )
-    every = (
-        (f"SCHEDULE_{entry.upper()}", "1"), ("AXIS", "int" if reach < 2**31 else "long"),
-        ("COUNT", "int" if most < 2**31 else "long"),  # compilers may call a function to convert a long
-        ("ADAPTIVE", str(int(walk.adaptive))), ("DILATED", str(int(walk.dilated))), ("TAPPED", str(int(walk.tapped))),
-        ("LOWEST", lowest), ("HIGHEST", highest), *defines,
+    max_position = max(
+        max(o, i) * s + k * d + 2 * p + max(o, i)
+        for o, i, k, s, p, d in zip(
+            windows.output_size, windows.source_size, windows.kernel, windows.stride, windows.padding, windows.dilation,
+            strict=True,
+        )
     )  # fmt: skip
-    instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, every, text.functions)
-    return Step(instance, buffers, geometry, (size,), (local,), _work(walk))
+    all_defines = (
+        (f"SCHEDULE_{entry.upper()}", "1"), ("AXIS", "int" if max_position < 2**31 else "long"),
+        ("COUNT", "int" if max_count < 2**31 else "long"),  # converting a long to float may be a function call
+        ("ADAPTIVE", str(int(windows.adaptive))), ("DILATED", str(int(windows.is_dilated))),
+        ("TAPPED", str(int(windows.from_columns))), ("LOWEST", lowest), ("HIGHEST", highest), *defines,
+    )  # fmt: skip
+    instance = Instance(name, text.source, f"{name}_{entry}", element, lanes, slots, all_defines, text.functions)
+    return Step(instance, buffers, geometry, (size,), (local,), _work(windows))
 
 
-def _work(walk: Walk) -> int:
-    return max(walk.numel, walk.planes * prod(walk.source))
+def _work(windows: Windows) -> int:
+    """Return the work (see `Step`): elements of the result or of the input, whichever are more."""
+    return max(windows.numel, windows.planes * prod(windows.source_size))
 
 
-def _grid(
-    request: Request, walk: Walk, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
-) -> Step:
-    local = min(chosen(request, walk, slots)["group"], request.capabilities.max_group)
-    size = -(-walk.numel // local) * local
-    return _step(request, walk, element, slots, buffers, "grid", 1, _pack(walk, 0, 0, 0), size, local)
+def _grid(request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]) -> Step:
+    """Build the launch of `grid`."""
+    local = min(choose_schedule(request, windows, slots)["group"], request.capabilities.max_group)
+    size = -(-windows.numel // local) * local
+    return _step(request, windows, element, slots, buffers, "grid", 1, _pack(windows, 0, 0, 0), size, local)
 
 
-def _rows(
-    request: Request, walk: Walk, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
-) -> Step:
-    rows = walk.planes * walk.cells[0] * walk.cells[1]
-    chunk, items = split(rows, elementwise_parts(_work(walk), request.capabilities.cores))
-    first, last = _whole(request, walk)
-    lanes = _lanes(request, walk, element, last - first)
-    down = _down(request, walk, element) if lanes == 1 else 1
-    if down > 1:
+def _rows(request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]) -> Step:
+    """Build the launch of `rows`."""
+    rows = windows.planes * windows.output_size[0] * windows.output_size[1]
+    chunk, items = split(rows, elementwise_parts(_work(windows), request.capabilities.cores))
+    first, last = _vector_range(request, windows)
+    lanes = _lanes(request, windows, element, last - first)
+    column_lanes = _column_sum_lanes(request, windows, element) if lanes == 1 else 1
+    if column_lanes > 1:
         defines = (
-            *vector_defines(down), ("STEP", "1"), ("CLASS0", "1"), ("DOWN", str(_COLUMNS)), ("VU", f"{element}{down}_u")
+            *vector_defines(column_lanes), ("STEP", "1"), ("CLASS0", "1"), ("DOWN", str(_MAX_COLUMN_SUMS)),
+            ("VU", f"{element}{column_lanes}_u"),
         )  # fmt: skip
-        return _step(request, walk, element, slots, buffers, "rows", down, _pack(walk, chunk, 0, 0), items, 1, defines)
+        return _step(
+            request,
+            windows,
+            element,
+            slots,
+            buffers,
+            "rows",
+            column_lanes,
+            _pack(windows, chunk, 0, 0),
+            items,
+            1,
+            defines,
+        )
     if lanes == 1:
-        return _step(request, walk, element, slots, buffers, "rows", 1, _pack(walk, chunk, 0, 0), items, 1)
+        return _step(request, windows, element, slots, buffers, "rows", 1, _pack(windows, chunk, 0, 0), items, 1)
     defines = (
-        *vector_defines(lanes), ("STEP", str(walk.stride[2])), *(_orders(lanes) if walk.stride[2] == 2 else ()),
-        *((f"CLASS{k}", str(own[4])) for k, own in enumerate(walk.strides)),
+        *vector_defines(lanes), ("STEP", str(windows.stride[2])),
+        *(_shuffle_orders(lanes) if windows.stride[2] == 2 else ()),
+        *((f"CLASS{k}", str(s[4])) for k, s in enumerate(windows.strides)),
     )  # fmt: skip
-    geometry = _pack(walk, chunk, first, last)
-    return _step(request, walk, element, slots, buffers, "rows", lanes, geometry, items, 1, defines)
+    geometry = _pack(windows, chunk, first, last)
+    return _step(request, windows, element, slots, buffers, "rows", lanes, geometry, items, 1, defines)
 
 
-def _down(request: Request, walk: Walk, element: str) -> int:
-    """The width of vectors in which sums are made down the columns of windows first; 1 where that is no use."""
-    rows = prod(walk.source[:2]) // max(prod(walk.cells[:2]), 1) if walk.adaptive else prod(walk.kernel[:2])
-    apart = not walk.adaptive and (walk.kernel[2] < walk.stride[2] or walk.dilation[2] > 1)
-    if not request.record.detail["summed"] or rows < 2 or apart or walk.strides[0][4] != 1:
+def _column_sum_lanes(request: Request, windows: Windows, element: str) -> int:
+    """Return the vector width for sums that first add the rows of a window column by column; 1 if that does not pay."""
+    rows = (
+        prod(windows.source_size[:2]) // max(prod(windows.output_size[:2]), 1)
+        if windows.adaptive
+        else prod(windows.kernel[:2])
+    )
+    has_gaps_across = not windows.adaptive and (windows.kernel[2] < windows.stride[2] or windows.dilation[2] > 1)
+    if not request.record.detail["summed"] or rows < 2 or has_gaps_across or windows.strides[0][4] != 1:
         return 1
     lanes = request.capabilities.lanes // (2 if element in ("double", "long") else 1)
-    while lanes > walk.source[2]:
+    while lanes > windows.source_size[2]:
         lanes //= 2
-    return lanes if lanes >= _LEAST_LANES else 1
+    return lanes if lanes >= _MIN_LANES else 1
 
 
-def _orders(lanes: int) -> list[tuple[str, str]]:
-    """Orders of two vectors: every other element of what they overlap in by one, and both zipped."""
+def _shuffle_orders(lanes: int) -> list[tuple[str, str]]:
+    """Return the shuffles for stride 2, of two overlapping vectors: every other element, and both interleaved."""
     pairs = [i // 2 + i % 2 * lanes for i in range(2 * lanes)]
     evens = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
     orders = {"EVENS": evens, "LOWS": pairs[:lanes], "HIGHS": pairs[lanes:]}
     return [(k, ", ".join(map(str, v))) for k, v in orders.items()]
 
 
-def _lanes(request: Request, walk: Walk, element: str, columns: int) -> int:
-    """The width of vectors; 1 where they are no use."""
+def _lanes(request: Request, windows: Windows, element: str, columns: int) -> int:
+    """Return the vector width for `columns` columns; 1 if the geometry does not allow vectors."""
     lanes = request.capabilities.lanes // (2 if element in ("double", "long") else 1)
-    if walk.adaptive or walk.stride[2] > 2 or any(own[4] not in (0, 1) for own in walk.strides):
+    if windows.adaptive or windows.stride[2] > 2 or any(s[4] not in (0, 1) for s in windows.strides):
         return 1
-    indexed = request.record.detail["indexed"]
-    if walk.covering and walk.stride[2] == 2 and walk.dilation[2] > 1 and walk.kernel[2] > 1:
+    has_index = request.record.detail["indexed"]
+    if windows.covering and windows.stride[2] == 2 and windows.dilation[2] > 1 and windows.kernel[2] > 1:
         return 1
-    if indexed and (element not in WIDE or max(prod(walk.source), prod(walk.cells)) >= 2**31):
+    if has_index and (element not in WIDE or max(prod(windows.source_size), prod(windows.output_size)) >= 2**31):
         return 1
     while lanes > columns:
         lanes //= 2
-    return lanes if lanes >= _LEAST_LANES else 1
+    return lanes if lanes >= _MIN_LANES else 1
 
 
-def _whole(request: Request, walk: Walk) -> tuple[int, int]:
-    """Where vectors go: windows that lie inside; under `covering` those of which all that reach elements do."""
+def _vector_range(request: Request, windows: Windows) -> tuple[int, int]:
+    """Return the range of columns to compute in vectors: those whose windows lie inside the input.
+
+    With `covering`, those for which every window that covers the element exists.
+    """
     over, sized = request.record.detail["over"], request.record.detail["sized"]
-    (kernel, stride, padding, dilation, beyond) = (
-        v[2] for v in (walk.kernel, walk.stride, walk.padding, walk.dilation, walk.beyond)
+    (kernel, stride, padding, dilation, counted_padding) = (
+        v[2] for v in (windows.kernel, windows.stride, windows.padding, windows.dilation, windows.counted_padding)
     )
     reach = (kernel - 1) * dilation
-    if over == "taps":  # the kernel looks at every tap
-        return 0, walk.cells[2]
+    if over == "taps":  # the kernel checks the bounds of every element
+        return 0, windows.output_size[2]
     if over == "windows":
-        return -(-padding // stride), min((walk.source[2] - 1 - reach + padding) // stride + 1, walk.cells[2])
-    first, last = 0, walk.source[2]
-    if sized and not walk.divisor:  # windows that count as many elements as they have
-        first = -(-(padding - beyond) // stride)
-        last = min(last, (walk.cells[2] + beyond - 1 - reach + padding) // stride + 1)
-    return max(-(-padding // stride), first + reach // stride), min((walk.cells[2] + padding) // stride, last)
+        return -(-padding // stride), min(
+            (windows.source_size[2] - 1 - reach + padding) // stride + 1, windows.output_size[2]
+        )
+    first, last = 0, windows.source_size[2]
+    if sized and not windows.divisor:  # only windows with the full number of counted elements: they share one divisor
+        first = -(-(padding - counted_padding) // stride)
+        last = min(last, (windows.output_size[2] + counted_padding - 1 - reach + padding) // stride + 1)
+    return max(-(-padding // stride), first + reach // stride), min((windows.output_size[2] + padding) // stride, last)

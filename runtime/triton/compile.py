@@ -1,7 +1,7 @@
-"""From a planned launch to machine code: Triton's compiler, and a cache of ours in front of it.
+"""Compile planned launches to machine code with Triton, and cache the machine code on disk.
 
-Triton is imported by the first kernel that no cache has (0.2 s, and 0.6 s more in which it hashes itself), so a warm
-start never imports it. It compiles for any target on any machine.
+Triton is imported when the first kernel is missing from the cache, so a start with a full cache never imports it. The
+import takes 0.2 s, and Triton then hashes its own files for 0.6 s. It compiles for any target on any machine.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = [
     "Binary", "Compiled", "Target", "binary", "compile_for", "compiler_installed", "compiler_version", "is_cached",
 ]  # fmt: skip
 
-# a * b + c in one rounding, as C compilers for GPUs have it; its default differs between Triton's versions. Functions
-# of libdevice (floor is one) keep subnormal numbers, as all else does.
+# enable_fp_fusion: fuse a * b + c, as C compilers for GPUs do; the default differs between Triton versions.
+# enable_reflect_ftz=False: libdevice functions (such as floor) keep subnormal numbers, as all other operations do.
 _OPTIONS = {"enable_fp_fusion": True, "enable_reflect_ftz": False}
-_REGISTERS = 65536  # of a multiprocessor, which one block may have to itself
+_REGISTERS = 65536  # per multiprocessor; one block may use all of them
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is compiled for: `cuda` and 90, or `hip` and `gfx942`. warp: threads of a warp."""
+    """A compilation target. (backend, arch) is such as (`cuda`, 90) or (`hip`, `gfx942`). warp: threads per warp."""
 
     backend: str
     arch: int | str
@@ -45,7 +45,7 @@ class Target:
 
     @staticmethod
     def named(name: str) -> Target:
-        """The target `sm_90` or `gfx942`."""
+        """Return the target with the name `sm_90` or `gfx942`."""
         return Target("cuda", int(name[3:])) if name.startswith("sm_") else Target("hip", name, 64)
 
     def __str__(self) -> str:
@@ -54,9 +54,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled kernel. name: of the function in `image`. threads: of a block. shared: bytes of shared memory.
+    """A compiled kernel.
 
-    scratch: bytes of global memory that each program needs for itself. ctas: blocks of a cluster.
+    name: the function in `image`. threads: per block. shared: bytes of shared memory per block.
+    scratch: bytes of global scratch memory per program. ctas: blocks per cluster.
     """
 
     name: str
@@ -69,9 +70,10 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compilation with all that can be told about it. registers: a thread. spills: bytes a thread (AMD: registers).
+    """A compiled kernel with details.
 
-    asm: text of every stage, by Triton's names (`ttgir`, `ptx`, `amdgcn`, …).
+    asm: the text of every compilation stage, by Triton's names (`ttgir`, `ptx`, `amdgcn`, …).
+    registers: per thread. spills: spilled bytes per thread (on AMD: spilled registers).
     """
 
     binary: Binary
@@ -82,13 +84,13 @@ class Compiled:
 
 
 def compiler_installed() -> bool:
-    """Whether triton can be imported; without importing it."""
+    """Return True if triton is installed, without importing it."""
     return importlib.util.find_spec("triton") is not None
 
 
 @cache
 def compiler_version() -> str:
-    """Triton's version, without importing it; empty where it is not installed."""
+    """Return Triton's version without importing it; empty if it is not installed."""
     try:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
@@ -100,44 +102,50 @@ def _cache(version: str) -> BinaryCache:
     return BinaryCache(f"triton {version}")
 
 
-def _key(step: Step, found: Signature, target: Target) -> str:
-    return "\0".join((source.module_text(step.instance), found.key, str(target), repr(sorted(_OPTIONS.items()))))
+def _key(step: Step, sig: Signature, target: Target) -> str:
+    return "\0".join((source.module_text(step.instance), sig.key, str(target), repr(sorted(_OPTIONS.items()))))
 
 
 def is_cached(step: Step, aligned: bool, target: Target) -> bool:
-    """Whether `binary` would not have to compile."""
-    return _cached(_key(step, signature(step, aligned), target)) is not None
+    """Return True if the cache on disk has the machine code of a launch; see `binary` for the arguments."""
+    return _load_cached(_key(step, signature(step, aligned), target)) is not None
 
 
 def binary(step: Step, aligned: bool, target: Target) -> Binary:
-    """The machine code of a launch: from the cache on disk, else compiled and kept there.
+    """Return the machine code of a launch from the cache on disk. If it is not cached, compile and store it.
 
-    aligned: for buffers whose first elements all lie at multiples of 16 bytes. Raises `CompileError` with the
-    compiler's words, `DriverNotFound` where triton would be needed and is not installed.
+    Args:
+        step: the launch.
+        aligned: compile for buffers whose first elements are all at multiples of 16 bytes.
+        target: the architecture.
+
+    Raises:
+        CompileError: the kernel does not compile. The message contains the compiler's.
+        DriverNotFound: the kernel is not cached, and triton is not installed.
     """
-    found = signature(step, aligned)
-    key = _key(step, found, target)
-    made = _cached(key)
-    if made is None:
-        made = _compile(step, found, target)[0]
-        head = {**asdict(made), "image": ""}
-        _cache(compiler_version()).store(key, json.dumps(head).encode() + b"\n" + made.image)
-    return made
+    sig = signature(step, aligned)
+    key = _key(step, sig, target)
+    kernel = _load_cached(key)
+    if kernel is None:
+        kernel = _compile(step, sig, target)[0]
+        header = {**asdict(kernel), "image": ""}
+        _cache(compiler_version()).store(key, json.dumps(header).encode() + b"\n" + kernel.image)
+    return kernel
 
 
-def _cached(key: str) -> Binary | None:
+def _load_cached(key: str) -> Binary | None:
     data = _cache(compiler_version()).load(key)
     if data is None:
         return None
-    head, _, image = data.partition(b"\n")
-    return Binary(**{**json.loads(head), "image": image})
+    header, _, image = data.partition(b"\n")
+    return Binary(**{**json.loads(header), "image": image})
 
 
 def compile_for(step: Step, aligned: bool, target: Target) -> Compiled:
-    """Compile anew, whatever is cached, and tell all about it. Needs no GPU."""
-    made, asm = _compile(step, signature(step, aligned), target)
-    used = _usage(made, asm) if target.backend == "cuda" else _usage_amd(asm["amdgcn"])
-    return Compiled(made, target, {k: v for k, v in asm.items() if isinstance(v, str)}, *used)
+    """Compile without the cache, and return the kernel with details. Needs no GPU."""
+    kernel, asm = _compile(step, signature(step, aligned), target)
+    usage = _nvidia_usage(kernel, asm) if target.backend == "cuda" else _usage_amd(asm["amdgcn"])
+    return Compiled(kernel, target, {k: v for k, v in asm.items() if isinstance(v, str)}, *usage)
 
 
 def _triton() -> Any:
@@ -146,9 +154,10 @@ def _triton() -> Any:
             "a kernel has to be compiled, which needs triton, and that is not installed: pip install 'weftgrad[cuda]'"
         )
     with _lock:
-        if "TRITON_CACHE_DIR" not in os.environ:  # its own cache goes where ours is, and nowhere if ours is off
+        # Triton's own cache goes beside ours, or into a temporary folder if ours is off.
+        if "TRITON_CACHE_DIR" not in os.environ:
             folder = cache_folder()
-            os.environ["TRITON_CACHE_DIR"] = str(folder / "triton") if folder is not None else _temporary().name
+            os.environ["TRITON_CACHE_DIR"] = str(folder / "triton") if folder is not None else _temporary_folder().name
         import triton
 
     return triton
@@ -156,7 +165,7 @@ def _triton() -> Any:
 
 @cache
 def _source_class() -> Any:
-    """Triton's source class, with its parsing in one thread at a time; the passes behind it run side by side."""
+    """Return a subclass of Triton's `ASTSource` that parses under a lock. Later compiler passes run in parallel."""
     from triton.compiler import ASTSource
 
     class Source(ASTSource):
@@ -164,63 +173,63 @@ def _source_class() -> Any:
             with source.parsing:
                 return str(super().hash())
 
-        def make_ir(self, *given: Any, **named: Any) -> Any:
+        def make_ir(self, *args: Any, **kwargs: Any) -> Any:
             with source.parsing:
-                return super().make_ir(*given, **named)
+                return super().make_ir(*args, **kwargs)
 
     return Source
 
 
 @cache
-def _temporary() -> tempfile.TemporaryDirectory[str]:
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="weftgrad-triton-")
 
 
-def _compile(step: Step, found: Signature, target: Target) -> tuple[Binary, dict[str, Any]]:
+def _compile(step: Step, sig: Signature, target: Target) -> tuple[Binary, dict[str, Any]]:
     triton = _triton()
     from triton.backends.compiler import GPUTarget
 
     name = step.instance.name
-    kernel = source.functions(source.module_text(step.instance))[found.entry]
-    constants = resolve(found.constants, triton.language)
-    given = _source_class()(kernel, dict(found.types), constants, found.attributes)
+    kernel = source.functions(source.module_text(step.instance))[sig.entry]
+    constants = resolve(sig.constants, triton.language)
+    ast_source = _source_class()(kernel, dict(sig.types), constants, sig.attributes)
     try:
-        made = triton.compile(
-            given, target=GPUTarget(target.backend, target.arch, target.warp), options={**_OPTIONS, **found.options}
+        compiled = triton.compile(
+            ast_source, target=GPUTarget(target.backend, target.arch, target.warp), options={**_OPTIONS, **sig.options}
         )
-    except Exception as error:  # Triton's errors have no base, and its passes raise RuntimeError
+    except Exception as error:  # Triton's errors have no common base class, and its passes raise RuntimeError
         raise CompileError(
-            f"{name}: {found.entry} does not compile for {target} with Triton {compiler_version()}\n{error}"
+            f"{name}: {sig.entry} does not compile for {target} with Triton {compiler_version()}\n{error}"
         ) from error
-    about = made.metadata
-    image = made.asm["cubin" if target.backend == "cuda" else "hsaco"]
-    scratch = int(getattr(about, "global_scratch_size", 0) or 0)
-    threads = target.warp * about.num_warps  # not the option: warp specialisation raises it
-    return Binary(about.name, image, threads, about.shared, scratch, about.num_ctas), dict(made.asm)
+    metadata = compiled.metadata
+    image = compiled.asm["cubin" if target.backend == "cuda" else "hsaco"]
+    scratch = int(getattr(metadata, "global_scratch_size", 0) or 0)
+    threads = target.warp * metadata.num_warps  # not the num_warps option: warp specialisation may increase it
+    return Binary(metadata.name, image, threads, metadata.shared, scratch, metadata.num_ctas), dict(compiled.asm)
 
 
-def _usage(made: Binary, asm: dict[str, Any]) -> tuple[int, int]:
-    """Registers a thread of a cubin, and bytes it spills, by NVIDIA's cuobjdump (which is in Triton's wheel).
+def _nvidia_usage(compiled: Binary, asm: dict[str, Any]) -> tuple[int, int]:
+    """Return a cubin's registers and spilled bytes per thread, as reported by cuobjdump (part of Triton's wheel).
 
-    What is told is the stack. It holds spilled registers only where a thread has all that it can have; otherwise it
-    holds tables that a function indexes (sine's reduction of large angles), or what is kept around a call.
+    cuobjdump reports only the stack size. The stack holds spilled registers only if a thread uses the maximum number of
+    registers; otherwise it holds tables (for the argument reduction of sine) or values saved around a call.
     """
     from triton import knobs
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(made.image)
+        file.write(compiled.image)
         file.flush()
         command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(rf"Function {re.escape(made.name)}:\s*REG:(\d+) STACK:(\d+)", said)
-    if found is None:
-        raise CompileError(f"{made.name}: cuobjdump says nothing about its registers:\n{said}")
-    registers, stack = int(found[1]), int(found[2])
-    most = min(255, _REGISTERS // made.threads)
-    return registers, stack if registers >= most - 7 else 0  # they are handed out in eights
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    match = re.search(rf"Function {re.escape(compiled.name)}:\s*REG:(\d+) STACK:(\d+)", report)
+    if match is None:
+        raise CompileError(f"{compiled.name}: cuobjdump says nothing about its registers:\n{report}")
+    registers, stack = int(match[1]), int(match[2])
+    max_registers = min(255, _REGISTERS // compiled.threads)
+    return registers, stack if registers >= max_registers - 7 else 0  # registers are allocated in units of eight
 
 
 def _usage_amd(text: str) -> tuple[int, int]:
-    """Vector registers of AMD's assembly, and how many are spilled. (Scalar ones spill to vector registers.)"""
+    """Return the numbers of used and of spilled vector registers in AMD assembly; scalar ones spill to vector ones."""
     counts = {k: int(v) for k, v in re.findall(r"\.(vgpr_count|vgpr_spill_count):\s+(\d+)", text)}
     return counts["vgpr_count"], counts["vgpr_spill_count"]

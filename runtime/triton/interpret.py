@@ -1,7 +1,7 @@
-"""Triton kernels on host memory, run by Triton's interpreter: no GPU, no compiler, no torch.
+"""Run Triton kernels on host memory by Triton's interpreter, without a GPU, a compiler or torch.
 
-For triton 3.6 to 3.9. `language` says how kernels are bound to arrays, `builder` what operations do on them and how
-memory is guarded. What is private to Triton and used here is pinned by `tests/test_interpreter.py`.
+For triton 3.6 to 3.9. `language` binds kernels to arrays; `builder` implements the operations and checks memory
+accesses. `tests/test_interpreter.py` checks the private parts of Triton that are used here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .signature import resolve
 __all__ = ["Region", "launch"]
 
 _ALIGNMENT = 16
-_LOCK = threading.Lock()  # the builder holds the running program's place in the grid
+_LOCK = threading.Lock()  # the builder is global and holds the running program's grid index
 _TYPES = {
     "i1": tl.int1, "i8": tl.int8, "i16": tl.int16, "i32": tl.int32, "i64": tl.int64,
     "u8": tl.uint8, "u16": tl.uint16, "u32": tl.uint32, "u64": tl.uint64,
@@ -38,37 +38,43 @@ def launch(
     *,
     constants: Mapping[str, Any] | None = None,
     divisible: Sequence[str] = (),
-    reach: Sequence[Region] = (),
+    reachable: Sequence[Region] = (),
     name: str = "",
 ) -> None:
-    """Run `function`, a kernel with `@triton.jit` or without, once a program of `grid` (1 to 3 numbers).
+    """Run a kernel once for each program of a grid.
 
-    types: of every parameter in order, as Triton's compiler takes them: `*fp32`, `i64`, a tuple of these, `constexpr`.
-    arguments: for those that are no constexpr, a `Region` (its name is given here), a number, or a tuple of numbers.
-    constants: values of the others; a string that is a dtype's name means that dtype. divisible: parameters that are
-    promised to be multiples of 16. reach: memory that the kernel may follow addresses to.
+    Args:
+        function: the kernel, with `@triton.jit` or without.
+        grid: 1 to 3 numbers of programs.
+        types: of every parameter in order, as for Triton's compiler: `*fp32`, `i64`, a tuple of these, `constexpr`.
+        arguments: for each parameter that is no constexpr, a `Region`, a number, or a tuple of numbers.
+        constants: values of the constexpr parameters; a string that is a dtype's name means that dtype.
+        divisible: parameters that must be multiples of 16.
+        reachable: further memory that the kernel may access through addresses in a table.
+        name: the op's name, for errors.
 
-    Raises `LaunchError`, naming the kernel (`name`, the op's, in front) and the argument, for an access outside of an
-    argument's memory, a promise not kept, a number that does not fit its type, and whatever the kernel raises.
+    Raises:
+        LaunchError: an access outside an argument's memory, a parameter in `divisible` that is no multiple of 16, a
+            number that does not fit its type, or any error of the kernel. The message names the kernel and argument.
     """
     run = interpreted(function)
     title = f"{name}: {run.function.__name__}" if name else run.function.__name__
-    regions: list[Region] = [*reach]
-    given: dict[str, Any] = {}
+    regions: list[Region] = [*reachable]
+    kernel_args: dict[str, Any] = {}
     expected = sum(type != "constexpr" for type in types.values())
     if expected != len(arguments):
         raise LaunchError(f"{title}: takes {expected} arguments apart from constants, was given {len(arguments)}")
-    known = resolve(constants or {}, tl)
+    constant_values = resolve(constants or {}, tl)
     values = iter(arguments)
     with _LOCK, np.errstate(all="ignore"):
         for parameter, type in types.items():
             if type == "constexpr":
-                given[parameter] = known[parameter]
+                kernel_args[parameter] = constant_values[parameter]
                 continue
             argument = next(values)
             if parameter in divisible:
                 _check_divisible(title, parameter, argument)
-            given[parameter] = _argument(title, parameter, type, argument, regions)
+            kernel_args[parameter] = _argument(title, parameter, type, argument, regions)
         x, y, z = (*grid, 1, 1)[:3]
         BUILDER.begin(title, regions, (x, y, z))
         try:
@@ -76,7 +82,7 @@ def launch(
                 for j in range(y):
                     for i in range(x):
                         BUILDER.set_grid_idx(i, j, k)
-                        run(**given)
+                        run(**kernel_args)
         except WeftgradError:
             raise
         except Exception as error:
@@ -87,7 +93,7 @@ def launch(
 
 
 def _argument(title: str, parameter: str, type: str | tuple[str, ...], argument: Any, regions: list[Region]) -> Any:
-    """What the kernel is given: a pointer, a scalar of the declared type, or a tuple of scalars."""
+    """Convert an argument to a pointer, a scalar of the declared type, or a tuple of scalars."""
     if isinstance(type, tuple):
         return tuple(_scalar(title, parameter, t, a) for t, a in zip(type, argument, strict=True))
     if not type.startswith("*"):
@@ -114,10 +120,10 @@ def _scalar(title: str, parameter: str, type: str, number: Any) -> Value:
 def _check_divisible(title: str, parameter: str, argument: Any) -> None:
     numbers = argument if isinstance(argument, tuple) else (argument,)
     for number in numbers:
-        what = number.address if isinstance(number, Region) else number
-        if what % _ALIGNMENT:
-            shown = f"address {what:#x}" if isinstance(number, Region) else str(what)
+        value = number.address if isinstance(number, Region) else number
+        if value % _ALIGNMENT:
+            text = f"address {value:#x}" if isinstance(number, Region) else str(value)
             raise LaunchError(
-                f"{title}: {parameter} was promised to be a multiple of {_ALIGNMENT}, and is {shown} "
-                f"({what % _ALIGNMENT} more than one)"
+                f"{title}: {parameter} was promised to be a multiple of {_ALIGNMENT}, and is {text} "
+                f"({value % _ALIGNMENT} more than one)"
             )

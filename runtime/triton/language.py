@@ -1,10 +1,10 @@
-"""triton.language as interpreted kernels see it: the same names, bound to `Builder` in place of a compiler's builder.
+"""triton.language for interpreted kernels: the same operations, computed on NumPy arrays by `Builder`.
 
-Triton's own interpreter replaces attributes of triton.language while a kernel runs. Here nothing of Triton is replaced:
-a kernel is compiled from its source into globals in which modules of triton.language are stand-ins (`Namespace`), JIT
-functions are `Interpreted`, and operations return `Value`s, tensors whose methods and operators work on arrays. So
-other threads may compile kernels meanwhile, and it does not matter whether TRITON_INTERPRET was set. One attribute is
-wrapped for good, when this module is imported: `dtype.to_ir`, which does what it did for every builder but ours.
+Triton's own interpreter replaces attributes of triton.language while a kernel runs. This module replaces none. It
+recompiles a kernel from its Python source with translated globals: a module of triton.language becomes a `Namespace`, a
+JIT function becomes an `Interpreted`, and operations return `Value`s, which are tensors that hold an array. So other
+threads may compile kernels at the same time, and TRITON_INTERPRET has no effect. The only change to Triton is a wrapper
+around `dtype.to_ir`, installed when this module is imported; it changes the result for our builder only.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _SEMANTIC = TritonSemantic(BUILDER)
 
 
 def _patch_to_ir() -> None:
-    plain = core.dtype.to_ir
+    original = core.dtype.to_ir
 
-    @functools.wraps(plain)
+    @functools.wraps(original)
     def to_ir(self: Any, builder: Any) -> Any:
-        return builder.element_type(self) if isinstance(builder, Builder) else plain(self, builder)
+        return builder.element_type(self) if isinstance(builder, Builder) else original(self, builder)
 
     core.dtype.to_ir = to_ir
 
@@ -54,7 +54,7 @@ _patch_to_ir()
 
 
 class Value(tl.tensor):
-    """A tensor that holds an array. Its operators and methods are those of `tl.tensor`, bound below."""
+    """A tensor that holds an array. `_bind` adds the operators and methods of `tl.tensor`."""
 
     @property
     def array(self) -> Array:
@@ -79,99 +79,105 @@ class Value(tl.tensor):
 
 
 class Descriptor(tl.tensor_descriptor):
-    """A tensor descriptor; its methods are bound below."""
+    """A tensor descriptor; `_bind` adds its methods."""
 
 
 def value(array: Array, dtype: Any) -> Value:
-    """A block of `array`'s shape; a scalar, if that has no dimension."""
-    kind = tl.block_type(dtype, list(array.shape)) if array.shape else dtype
-    return Value(TensorHandle(array if array.shape else array.reshape(1), dtype), kind)
+    """Wrap an array in a block tensor of type `dtype`; in a scalar tensor if the array has no dimensions."""
+    value_type = tl.block_type(dtype, list(array.shape)) if array.shape else dtype
+    return Value(TensorHandle(array if array.shape else array.reshape(1), dtype), value_type)
 
 
 def scalar(number: Any, dtype: Any) -> Value:
-    """A scalar of type `dtype`. Raises `OverflowError` for an integer that does not fit it."""
+    """Return a scalar tensor of type `dtype`. Raise `OverflowError` for an integer that does not fit."""
     if dtype == tl.bfloat16:
         return Value(BUILDER.get_bf16(number), dtype)
-    kind = dtype_of(dtype)
-    if kind.kind in "iu" and not np.iinfo(kind).min <= number <= np.iinfo(kind).max:
+    numpy_dtype = dtype_of(dtype)
+    if numpy_dtype.kind in "iu" and not np.iinfo(numpy_dtype).min <= number <= np.iinfo(numpy_dtype).max:
         raise OverflowError(f"{number} does not fit {dtype}")
-    return Value(TensorHandle(np.array([number]).astype(kind), dtype), dtype)
+    return Value(TensorHandle(np.array([number]).astype(numpy_dtype), dtype), dtype)
 
 
-def _adopt(made: Any) -> Any:
-    """`made` by an operation of Triton's, as what kernels here are given."""
-    kind = type(made)
-    if kind is tl.tensor:
-        made.__class__ = Value
-    elif kind is tl.tensor_descriptor:
-        made.__class__ = Descriptor
-    elif kind in (tuple, list, tl.tuple):
-        for each in made:
-            _adopt(each)
-    return made
+def _to_value_class(result: Any) -> Any:
+    """Change the class of a Triton operation's results (also in tuples) to `Value` or `Descriptor`."""
+    result_class = type(result)
+    if result_class is tl.tensor:
+        result.__class__ = Value
+    elif result_class is tl.tensor_descriptor:
+        result.__class__ = Descriptor
+    elif result_class in (tuple, list, tl.tuple):
+        for item in result:
+            _to_value_class(item)
+    return result
 
 
-def _number(item: Any) -> Any:
+def _constant_value(item: Any) -> Any:
     return item.value if isinstance(item, tl.constexpr) else item
 
 
-# What takes the place of what
+# Translation of triton.language's functions and modules
 
 
 @functools.cache
 def _builtin(function: Any) -> Callable[..., Any]:
+    """Wrap an operation of triton.language so that it runs with our builder and returns `Value`s."""
+
     @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        named["_semantic"] = _SEMANTIC
-        return _adopt(function(*arguments, **named))
+    def call(*arguments: Any, **kwargs: Any) -> Any:
+        kwargs["_semantic"] = _SEMANTIC
+        return _to_value_class(function(*arguments, **kwargs))
 
     return call
 
 
 def _method(run: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, *arguments, **named: run(self, *arguments, **named)
+    return lambda self, *arguments, **kwargs: run(self, *arguments, **kwargs)
 
 
-def _bind(made: type, plain: type) -> None:
-    """Give `made` the operators and methods of `plain`. JIT functions do not bind, so they are found by name."""
-    for name, member in inspect.getmembers(plain):
+def _bind(value_class: type, triton_class: type) -> None:
+    """Add the operators and methods of a Triton class to our subclass.
+
+    Methods that are JIT functions do not bind to `self`; the function of the same name in triton.language is used.
+    """
+    for name, member in inspect.getmembers(triton_class):
         function = getattr(tl, name, None)
         if isinstance(function, (JITFunction, InterpretedFunction)) or id(function) in _REPLACED:
-            setattr(made, name, _method(_translate(function)))
+            setattr(value_class, name, _method(_translate(function)))
         elif core.is_builtin(member):
-            setattr(made, name, _builtin(member))
+            setattr(value_class, name, _builtin(member))
 
 
 class Namespace:
-    """The stand-in for a module of triton.language; names are translated when first used."""
+    """Stands in for a module of triton.language. An attribute is translated when it is first read."""
 
     def __init__(self, module: ModuleType):
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        found = _translate(getattr(self._module, name))
-        setattr(self, name, found)
-        return found
+        translated = _translate(getattr(self._module, name))
+        setattr(self, name, translated)
+        return translated
 
 
 class _Libdevice:
-    """NVIDIA's math library by the NumPy bodies of `libdevice.py`."""
+    """NVIDIA's math library, implemented by the NumPy functions of `libdevice.py`."""
 
     def __getattr__(self, name: str) -> Any:
         body = libdevice.FUNCTIONS.get(name)
         if body is None:
             raise LaunchError(f"libdevice.{name} has no NumPy body: add one to runtime/triton/libdevice.py")
 
-        def call(*operands: Any, **named: Any) -> Value:
+        def call(*operands: Any, **kwargs: Any) -> Value:
             first, *others = (_SEMANTIC.to_tensor(o) for o in operands)
+            # Promote `first` with all others; then every other operand with the result, to one shape and dtype.
             for k, other in enumerate(others):
                 first, others[k] = _SEMANTIC.binary_op_type_checking_impl(first, other)
             others = [_SEMANTIC.binary_op_type_checking_impl(first, other)[1] for other in others]
             if first.dtype in (tl.float16, tl.bfloat16):
                 raise TypeError(f"libdevice.{name} takes float32 and float64, not {first.dtype}")
-            found = np.asarray(body(first.handle.data, *(o.handle.data for o in others)))
-            dtype = first.dtype if found.dtype.kind == "f" else _INTEGERS[found.dtype.name]
-            array = found.astype(dtype_of(dtype), copy=False)
+            result = np.asarray(body(first.handle.data, *(o.handle.data for o in others)))
+            dtype = first.dtype if result.dtype.kind == "f" else _INTEGERS[result.dtype.name]
+            array = result.astype(dtype_of(dtype), copy=False)
             return value(array if first.type.is_block() else array.reshape(()), dtype)
 
         setattr(self, name, call)
@@ -182,19 +188,19 @@ _INTEGERS = {"bool": tl.int1, "int32": tl.int32, "uint32": tl.uint32, "int64": t
 
 
 class Interpreted:
-    """A JIT function that runs on arrays, as a kernel or called by another."""
+    """A JIT function that runs on arrays, as a kernel or called by another kernel."""
 
     def __init__(self, function: Callable[..., Any]):
         self.function = function
         self._body: Callable[..., Any] | None = None
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        named.pop("_semantic", None)
-        named.pop("_generator", None)
+    def __call__(self, *arguments: Any, **kwargs: Any) -> Any:
+        kwargs.pop("_semantic", None)
+        kwargs.pop("_generator", None)
         if self._body is None:
             with parsing:
                 self._body = _compile(self.function)
-        return self._body(*arguments, **named)
+        return self._body(*arguments, **kwargs)
 
 
 @functools.cache
@@ -203,7 +209,7 @@ def _interpreted(function: Callable[..., Any]) -> Interpreted:
 
 
 def interpreted(function: Any) -> Interpreted:
-    """`function` (with `@triton.jit` or plain) to be run on arrays; one object a function."""
+    """Return the `Interpreted` of a function (with `@triton.jit` or without); the same object at every call."""
     return _interpreted(function.fn if isinstance(function, (JITFunction, InterpretedFunction)) else function)
 
 
@@ -213,7 +219,7 @@ def _namespace(module: ModuleType) -> Any:
 
 
 def _translate(item: Any) -> Any:
-    """What `item`, a global or an attribute of triton.language, is to an interpreted kernel."""
+    """Return what an interpreted kernel sees in place of a global, or of an attribute of triton.language."""
     if isinstance(item, ModuleType):
         return _namespace(item) if item.__name__.startswith("triton.language") else item
     if isinstance(item, (JITFunction, InterpretedFunction)):
@@ -228,8 +234,8 @@ def _translate(item: Any) -> Any:
 
 
 def _range(start: Any, end: Any = None, step: Any = None, **hints: Any) -> Iterator[Value]:
-    """A loop's counter, of the type that the compiler gives it."""
-    start, end, step = (_number(i) for i in (start, end, step))
+    """Yield the values of a loop counter as scalars of the integer type that the compiler would infer."""
+    start, end, step = (_constant_value(i) for i in (start, end, step))
     bounds = (0, start) if end is None else (start, end)
     tensors = [_SEMANTIC.to_tensor(i) for i in (*bounds, 1 if step is None else step)]
     dtype = functools.reduce(_SEMANTIC.integer_promote_impl, [t.dtype for t in tensors])
@@ -237,9 +243,9 @@ def _range(start: Any, end: Any = None, step: Any = None, **hints: Any) -> Itera
         yield scalar(number, dtype)
 
 
-def _static_range(*bounds: Any, **named: Any) -> range:
-    steps = [named[k] for k in ("step",) if k in named]
-    return range(*(int(_number(b)) for b in bounds), *(int(_number(s)) for s in steps))
+def _static_range(*bounds: Any, **kwargs: Any) -> range:
+    steps = [kwargs[k] for k in ("step",) if k in kwargs]
+    return range(*(int(_constant_value(b)) for b in bounds), *(int(_constant_value(s)) for s in steps))
 
 
 def _static_assert(condition: Any, message: str = "", **_: Any) -> None:
@@ -247,93 +253,97 @@ def _static_assert(condition: Any, message: str = "", **_: Any) -> None:
 
 
 def _multiple_of(input: Any, values: Any, **_: Any) -> Any:
-    """The hint, held to: the first element must be such a multiple."""
+    """Return `input`. Raise `LaunchError` if its first element is not a multiple of `values`."""
     if isinstance(input, tl.tensor):
         first = int(input.handle.data.reshape(-1)[0])
         for number in values if isinstance(values, (list, tuple)) else [values]:
-            if first % _number(number):
-                raise LaunchError(f"{BUILDER.kernel}: {first} was said to be a multiple of {_number(number)}")
+            if first % _constant_value(number):
+                raise LaunchError(f"{BUILDER.kernel}: {first} was said to be a multiple of {_constant_value(number)}")
     return input
 
 
 def _reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: Any) -> Any:
-    """`combine_fn` over neighbours, in as many rounds as halve the axis: the order of elements is kept."""
-    many = isinstance(input, (tuple, list, tl.tuple))
-    given = tuple(input) if many else (input,)
-    axis, keep = _number(axis), _number(keep_dims)
-    shape = given[0].handle.data.shape if given[0].type.is_block() else (1,)
-    dtypes = [g.dtype for g in given]
-    arrays = [g.handle.data.reshape(shape if axis is not None else -1) for g in given]
+    """Reduce by combining neighbours until the axis has one element; `combine_fn` need not be commutative."""
+    is_tuple = isinstance(input, (tuple, list, tl.tuple))
+    operands = tuple(input) if is_tuple else (input,)
+    axis, keeps_dims = _constant_value(axis), _constant_value(keep_dims)
+    shape = operands[0].handle.data.shape if operands[0].type.is_block() else (1,)
+    dtypes = [o.dtype for o in operands]
+    arrays = [o.handle.data.reshape(shape if axis is not None else -1) for o in operands]
     arrays = [np.moveaxis(a, axis if axis is not None else 0, -1) for a in arrays]
     while arrays[0].shape[-1] > 1:
         arrays, dtypes = _combine(combine_fn, [a[..., 0::2] for a in arrays], [a[..., 1::2] for a in arrays], dtypes)
     arrays = [a[..., 0] for a in arrays]
-    if keep:
-        kept = tuple(1 if axis is None or k == axis % len(shape) else n for k, n in enumerate(shape))
-        arrays = [a.reshape(kept) for a in arrays]
-    found = tuple(value(np.asarray(a), d) for a, d in zip(arrays, dtypes, strict=True))
-    return found if many else found[0]
+    if keeps_dims:
+        keepdim_shape = tuple(1 if axis is None or k == axis % len(shape) else n for k, n in enumerate(shape))
+        arrays = [a.reshape(keepdim_shape) for a in arrays]
+    results = tuple(value(np.asarray(a), d) for a, d in zip(arrays, dtypes, strict=True))
+    return results if is_tuple else results[0]
 
 
 def _reduce_with_indices(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: Any) -> Any:
-    array, axis = input.handle.data, _number(axis)
-    places = np.arange(array.size, dtype=np.int32).reshape(array.shape)
+    array, axis = input.handle.data, _constant_value(axis)
+    indices = np.arange(array.size, dtype=np.int32).reshape(array.shape)
     if axis is not None:
         shape = [n if k == axis % array.ndim else 1 for k, n in enumerate(array.shape)]
-        places = np.broadcast_to(np.arange(array.shape[axis], dtype=np.int32).reshape(shape), array.shape)
-    return _reduce((input, value(places, tl.int32)), axis, combine_fn, keep_dims)
+        indices = np.broadcast_to(np.arange(array.shape[axis], dtype=np.int32).reshape(shape), array.shape)
+    return _reduce((input, value(indices, tl.int32)), axis, combine_fn, keep_dims)
 
 
 def _combine(function: Any, left: list[Array], right: list[Array], dtypes: list[Any]) -> tuple[list[Array], list[Any]]:
+    """Apply a kernel's `combine_fn` elementwise to arrays, and return the arrays and dtypes of its results."""
     operands = [value(np.ascontiguousarray(a), d) for side in (left, right) for a, d in zip(side, dtypes, strict=True)]
-    made = function(*operands)
-    made = made if isinstance(made, (tuple, list, tl.tuple)) else (made,)
-    made = [m if m.type.is_block() else _SEMANTIC.splat(m, list(left[0].shape)) for m in map(_SEMANTIC.to_tensor, made)]
-    return [m.handle.data for m in made], [m.dtype for m in made]
+    results = function(*operands)
+    results = results if isinstance(results, (tuple, list, tl.tuple)) else (results,)
+    results = [
+        r if r.type.is_block() else _SEMANTIC.splat(r, list(left[0].shape)) for r in map(_SEMANTIC.to_tensor, results)
+    ]
+    return [r.handle.data for r in results], [r.dtype for r in results]
 
 
 def _scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any) -> Any:
-    """Every prefix combined, by recursion over pairs of neighbours."""
-    many = isinstance(input, (tuple, list, tl.tuple))
-    given = tuple(input) if many else (input,)
-    axis, backwards = _number(axis), _number(reverse)
-    dtypes = [g.dtype for g in given]
+    """Compute an inclusive scan: combine pairs of neighbours, scan these recursively, then fill the even positions."""
+    is_tuple = isinstance(input, (tuple, list, tl.tuple))
+    operands = tuple(input) if is_tuple else (input,)
+    axis, is_reversed = _constant_value(axis), _constant_value(reverse)
+    dtypes = [o.dtype for o in operands]
 
     def prefixes(arrays: list[Array]) -> list[Array]:
         if arrays[0].shape[-1] == 1:
             return arrays
         even, odd = [a[..., 0::2] for a in arrays], [a[..., 1::2] for a in arrays]
         pairs, _ = _combine(combine_fn, even, odd, dtypes)
-        through = prefixes(pairs)
-        before, _ = _combine(combine_fn, [np.roll(t, 1, -1) for t in through], even, dtypes)
+        pair_prefixes = prefixes(pairs)
+        # The prefix at an even position combines the prefix of the pair before it with the element there.
+        even_prefixes, _ = _combine(combine_fn, [np.roll(p, 1, -1) for p in pair_prefixes], even, dtypes)
         out = [np.empty_like(a, order="C") for a in arrays]
         for k, a in enumerate(out):
-            a[..., 0::2], a[..., 1::2] = before[k], through[k]
-            a[..., 0] = arrays[k][..., 0]
+            a[..., 0::2], a[..., 1::2] = even_prefixes[k], pair_prefixes[k]
+            a[..., 0] = arrays[k][..., 0]  # no pair is before it: `roll` moved the last one there
         return out
 
-    arrays = [np.moveaxis(np.flip(g.handle.data, axis) if backwards else g.handle.data, axis, -1) for g in given]
+    arrays = [np.moveaxis(np.flip(o.handle.data, axis) if is_reversed else o.handle.data, axis, -1) for o in operands]
     out = [np.moveaxis(a, -1, axis) for a in prefixes(arrays)]
-    out = [np.ascontiguousarray(np.flip(a, axis) if backwards else a) for a in out]
-    found = tuple(value(a, d) for a, d in zip(out, dtypes, strict=True))
-    return found if many else found[0]
+    out = [np.ascontiguousarray(np.flip(a, axis) if is_reversed else a) for a in out]
+    results = tuple(value(a, d) for a, d in zip(out, dtypes, strict=True))
+    return results if is_tuple else results[0]
 
 
-def _same(input: Any, *_: Any, **__: Any) -> Any:
+def _identity(input: Any, *_: Any, **__: Any) -> Any:
     return input
 
 
 _REPLACED: dict[int, Any] = {
-    id(plain): ours
-    for plain, ours in (
+    id(original): replacement
+    for original, replacement in (
         (range, _range),
         (tl.range, _range),
         (tl.static_range, _static_range),
         (tl.static_assert, _static_assert),
         (tl.static_print, print),
         (tl.multiple_of, _multiple_of),
-        (tl.max_contiguous, _same),
-        (tl.max_constancy, _same),
+        (tl.max_contiguous, _identity),
+        (tl.max_constancy, _identity),
         (tl.reduce, _reduce),
         (core._reduce_with_indices, _reduce_with_indices),
         (tl.associative_scan, _scan),
@@ -346,25 +356,25 @@ _bind(Descriptor, tl.tensor_descriptor)
 # From a kernel's source to a function on arrays
 
 
-def _carried(item: Any) -> Any:
-    """A variable that a loop changes: a number becomes a tensor, as it does for the compiler."""
-    return _adopt(_SEMANTIC.to_tensor(item)) if isinstance(item, (bool, int, float)) else item
+def _loop_variable(item: Any) -> Any:
+    """Return the value with which a loop starts for a variable that its body assigns: numbers become tensors."""
+    return _to_value_class(_SEMANTIC.to_tensor(item)) if isinstance(item, (bool, int, float)) else item
 
 
 def _logical(disjunction: bool, *parts: Callable[[], Any]) -> Any:
-    """`and` and `or`: constants decide early, tensors are combined element by element."""
-    found: Any = None
+    """Evaluate `or` (if `disjunction`) or `and`: constants short-circuit, tensors are combined elementwise."""
+    combined: Any = None
     for part in parts:
         item = part()
         if not isinstance(item, tl.tensor):
             if bool(item) is disjunction:
                 return item
-            found = item if found is None else found
-        elif isinstance(found, tl.tensor):
-            found = found.logical_or(item) if disjunction else found.logical_and(item)
+            combined = item if combined is None else combined
+        elif isinstance(combined, tl.tensor):
+            combined = combined.logical_or(item) if disjunction else combined.logical_and(item)
         else:
-            found = item
-    return found
+            combined = item
+    return combined
 
 
 def _not(item: Any) -> Any:
@@ -372,19 +382,22 @@ def _not(item: Any) -> Any:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """`and`, `or` and `not` as Triton has them. Numbers stay numbers, which promote as constants do, until a loop that
-    is not unrolled assigns them."""
+    """Give `and`, `or`, `not` and loop variables the semantics that Triton's compiler gives them.
+
+    A Python number promotes like a constant. Before a loop that is not unrolled, the numbers that its body assigns are
+    converted to tensors, because the compiler carries them through the loop as tensors.
+    """
 
     def _loop(self, node: Any) -> Any:
         self.generic_visit(node)
         names = {
             n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
-        lines = []
+        conversions = []
         for name in sorted(names):
             text = f"try: {name} = __wg_carried({name})\nexcept NameError: pass"
-            lines += ast.parse(text).body
-        return [*[ast.copy_location(line, node) for line in lines], node]
+            conversions += ast.parse(text).body
+        return [*[ast.copy_location(statement, node) for statement in conversions], node]
 
     visit_While = _loop
 
@@ -409,19 +422,26 @@ class _Rewriter(ast.NodeTransformer):
 _GLOBALS: dict[int, dict[str, Any]] = {}
 
 
-def _space(function: Any) -> dict[str, Any]:
-    """The translated globals of a function's module, one dict a module."""
-    plain = function.__globals__
-    own = {"range": _range, "__wg_carried": _carried, "__wg_logical": _logical, "__wg_not": _not, "__wg_module": plain}
-    space = _GLOBALS.setdefault(id(plain), own)
-    for name, item in {**plain, **inspect.getclosurevars(function).nonlocals}.items():
-        if name not in space:
-            space[name] = _translate(item)
-    return space
+def _translated_globals(function: Any) -> dict[str, Any]:
+    """Return the translated globals of a function's module, with the function's closure; one dict per module."""
+    module_globals = function.__globals__
+    helpers = {
+        "range": _range,
+        "__wg_carried": _loop_variable,
+        "__wg_logical": _logical,
+        "__wg_not": _not,
+        "__wg_module": module_globals,  # keeps the dict alive, so that its id stays unique
+    }
+    namespace = _GLOBALS.setdefault(id(module_globals), helpers)
+    for name, item in {**module_globals, **inspect.getclosurevars(function).nonlocals}.items():
+        if name not in namespace:
+            namespace[name] = _translate(item)
+    return namespace
 
 
 def _compile(function: Any) -> Callable[..., Any]:
-    lines, first = inspect.getsourcelines(function)
+    """Compile a function's source, rewritten by `_Rewriter`, with translated globals."""
+    lines, first_line = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
@@ -431,7 +451,7 @@ def _compile(function: Any) -> Callable[..., Any]:
         if isinstance(argument, ast.arg):
             argument.annotation = None
     tree = ast.fix_missing_locations(_Rewriter().visit(tree))
-    ast.increment_lineno(tree, first - 1)
-    made: dict[str, Any] = {}
-    exec(compile(tree, function.__code__.co_filename, "exec"), _space(function), made)
-    return made[function.__name__]
+    ast.increment_lineno(tree, first_line - 1)
+    namespace: dict[str, Any] = {}
+    exec(compile(tree, function.__code__.co_filename, "exec"), _translated_globals(function), namespace)
+    return namespace[function.__name__]

@@ -1,7 +1,7 @@
-"""NumPy bodies of the libdevice functions that kernels call, for the interpreter.
+"""NumPy implementations of the libdevice functions that kernels call, for the interpreter.
 
-A body gets arrays of float32 or float64 and gives one; a float32 result is that of float64, rounded. Most functions of
-`templates/triton/math` are plain arithmetic and need none.
+Each takes and returns float32 or float64 arrays. Most functions of `templates/triton/math` are plain arithmetic and
+need no implementation here.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 __all__ = ["FUNCTIONS"]
 
 
-def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` computed in float64: NumPy's own of float32 may be off by several units in the last place."""
+def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute `function` in float64 and round: NumPy's float32 version may have an error of several ulp."""
 
-    def body(*operands: Any) -> Any:
+    def float64_body(*operands: Any) -> Any:
         return function(*(o.astype(np.float64) for o in operands)).astype(operands[0].dtype)
 
-    return body
+    return float64_body
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cos": _wide(np.cos),
+    "cos": _in_float64(np.cos),
     "fmod": np.fmod,
     "isnan": np.isnan,
     "nearbyint": np.rint,
-    "sin": _wide(np.sin),
-    "tan": _wide(np.tan),
-    "tanh": _wide(np.tanh),
+    "sin": _in_float64(np.sin),
+    "tan": _in_float64(np.tan),
+    "tanh": _in_float64(np.tanh),
 }

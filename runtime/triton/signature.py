@@ -1,9 +1,9 @@
-"""What a launch passes and what a compilation fixes: a kernel's parameters, typed. Pure: no triton here.
+"""The typed signature of a kernel: the parameters that a launch passes, and the constants that a compilation fixes.
 
-The order of a kernel's parameters is: a pointer a buffer; the geometry; `numbers` and `integers`, where it has them;
-constants. Constants are `C`, the compute type, `ALIGNED`, whether every buffer begins at a multiple of 16 bytes (for
-kernels that then do something else), and the step's `defines`; the defines `num_warps`, `num_stages` and
-`num_ctas` are options of the compiler instead.
+A kernel's parameters are, in order: one pointer per buffer; the geometry; `numbers` and `integers`, if it has them;
+constants. The constants are `C` (the compute type), `ALIGNED` (whether every buffer begins at a multiple of 16 bytes,
+for kernels that use this) and the step's `defines`. The defines `num_warps`, `num_stages` and `num_ctas` are options of
+the compiler instead. This module does not import triton.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _DTYPES = frozenset((*COMPUTE.values(), "float16", "bfloat16", "int1"))
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A kernel with everything fixed but the values of its arguments.
+    """A kernel with everything fixed except the values of its arguments.
 
     types: Triton's signature, every parameter in order (`*fp32`, `i32`, a tuple of them, `constexpr`).
-    constants: the constexpr parameters' values; a string that is a dtype's name means that Triton dtype (`resolve`).
-    divisible: parameters whose values are multiples of 16: pointers, integers, and tuples of such integers.
-    options: of the compiler. codes: `struct` codes of what a launch passes, in order, tuples flattened.
+    constants: values of the constexpr parameters; a string that is a dtype's name means that Triton dtype (`resolve`).
+    divisible: parameters whose values are multiples of 16: pointers, integers, and tuples of integers.
+    options: compiler options. codes: `struct` codes of the passed arguments in order, tuples flattened.
     """
 
     entry: str
@@ -52,26 +52,31 @@ class Signature:
 
     @property
     def key(self) -> str:
-        """Text that names everything the compiler sees apart from the source."""
+        """A cache key of everything that the compiler gets besides the source."""
         parts = (self.entry, *(tuple(m.items()) for m in (self.types, self.constants, self.options)), self.divisible)
         return repr(parts)
 
     @property
     def attributes(self) -> dict[tuple[int, ...], list[list[Any]]]:
-        """`divisible` as Triton's compiler takes it, by position (and by position within a tuple)."""
-        found: dict[tuple[int, ...], list[list[Any]]] = {}
+        """`divisible` in the form of Triton's compiler, by position (and position within a tuple)."""
+        divisibility: dict[tuple[int, ...], list[list[Any]]] = {}
         for position, (name, type) in enumerate(self.types.items()):
             if name in self.divisible:
-                inside = range(len(type)) if isinstance(type, tuple) else None
-                places = [(position,)] if inside is None else [(position, i) for i in inside]
-                found.update({place: [["tt.divisibility", _ALIGNMENT]] for place in places})
-        return found
+                indices = range(len(type)) if isinstance(type, tuple) else None
+                positions = [(position,)] if indices is None else [(position, i) for i in indices]
+                divisibility.update({path: [["tt.divisibility", _ALIGNMENT]] for path in positions})
+        return divisibility
 
 
 def signature(step: Step, aligned: bool) -> Signature:
-    """The signature of one launch; `aligned` says that every buffer's first element lies at a multiple of 16 bytes.
+    """Return the signature of one launch.
 
-    Sizes are no part of it, only how many they are and whether 16 divides them: a new shape rarely compiles anything.
+    It depends on the number of sizes and on their divisibility by 16, but not on their values, so a new shape rarely
+    needs a compilation.
+
+    Args:
+        step: the launch.
+        aligned: every buffer's first element is at a multiple of 16 bytes.
     """
     assert isinstance(step.geometry, tuple)
     classes = tuple((len(v) if isinstance(v, tuple) else -1, _divides(v)) for v in step.geometry)
@@ -108,23 +113,23 @@ def _signature(
             constants[name] = None
         elif divides:
             divisible.append(name)
-    given = {
+    number_types = {
         "numbers": (_NUMBERS.get(instance.element, "i64"),) * scalars,
         "integers": ("i64",) * integers,
     }
     ordered: dict[str, str | tuple[str, ...]] = {}
     for parameter in declared:
         name = parameter.name
-        if name in given:
-            ordered[name] = given[name] or "constexpr"
-            if not given[name]:
+        if name in number_types:
+            ordered[name] = number_types[name] or "constexpr"
+            if not number_types[name]:
                 constants[name] = None
         elif parameter.constexpr:
             ordered[name] = "constexpr"
-            known = {"C": COMPUTE[instance.element], "ALIGNED": int(aligned), **defines}
-            if name not in known:
+            constant_values = {"C": COMPUTE[instance.element], "ALIGNED": int(aligned), **defines}
+            if name not in constant_values:
                 raise ValueError(f"{instance.entry}: nothing gives the constant {name}")
-            constants[name] = known[name]
+            constants[name] = constant_values[name]
         else:
             ordered[name] = types[name]
     flat = [t for type in ordered.values() for t in (type if isinstance(type, tuple) else (type,)) if t != "constexpr"]
@@ -134,5 +139,5 @@ def _signature(
 
 
 def resolve(constants: Mapping[str, Any], language: Any) -> dict[str, Any]:
-    """`constants` with dtypes of `language` (triton.language) in place of their names."""
+    """Return `constants` with names of dtypes replaced by the dtypes of `language` (triton.language)."""
     return {k: getattr(language, v) if isinstance(v, str) and v in _DTYPES else v for k, v in constants.items()}

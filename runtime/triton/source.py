@@ -1,6 +1,6 @@
-"""From a kernel's text to a module that Triton can compile: its imports, the math functions it calls, itself.
+"""From a kernel's text to a module that Triton can compile: imports, the math functions that it calls, the kernel.
 
-Text is generic in dtype (pointers carry element types), so one module serves every instance of one op.
+The text is generic in dtype (pointers carry element types), so one module serves all instances of an op.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..backends.protocol import Instance
 
 __all__ = ["Parameter", "functions", "module_text", "parameters", "parsing"]
 
-# Held while Python parses text to a tree: in several threads at once, CPython 3.11 to 3.12 may raise SystemError
-# ("AST constructor recursion depth mismatch"), because a count that belongs to one call is shared by all.
+# Held while Python parses source to an AST. CPython 3.11 and 3.12 may raise SystemError ("AST constructor recursion
+# depth mismatch") if several threads parse at once, because they share a recursion counter.
 parsing = threading.RLock()
 
 _HEAD = "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n"
@@ -29,7 +29,7 @@ _HEAD = "import triton\nimport triton.language as tl\nfrom triton.language.extra
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a kernel, as its text declares it."""
+    """One parameter of a kernel as declared in its text."""
 
     name: str
     constexpr: bool
@@ -37,23 +37,23 @@ class Parameter:
 
 @cache
 def _math() -> dict[str, str]:
-    """The math functions' texts by name."""
+    """Return the texts of the math functions by name."""
     return _texts(resources.files("weftgrad.templates") / "triton" / "math")
 
 
 def _texts(folder: Any) -> dict[str, str]:
-    """The texts of a folder by file stem. An installer that compiles modules ahead leaves `__pycache__` beside them."""
+    """Return a folder's texts by file stem. Other entries, such as an installer's `__pycache__`, are skipped."""
     files = [f for f in folder.iterdir() if f.name.endswith(".py")]
-    found = {f.name.removesuffix(".py"): f.read_text(encoding="utf-8") for f in files}
-    return {name: text for name, text in sorted(found.items()) if text.startswith("# needs:")}
+    texts = {f.name.removesuffix(".py"): f.read_text(encoding="utf-8") for f in files}
+    return {name: text for name, text in sorted(texts.items()) if text.startswith("# needs:")}
 
 
 def _closure(names: Iterable[str]) -> list[str]:
-    """`names` and all they need, in an order in which every function follows what it calls."""
-    texts, done, path = _math(), {}, []  # type: ignore[var-annotated]
+    """Return `names` with all their dependencies, ordered so that every function follows those it calls."""
+    texts, ordered, path = _math(), {}, []  # type: ignore[var-annotated]
 
     def visit(name: str) -> None:
-        if name in done:
+        if name in ordered:
             return
         if name in path:
             raise ValueError(f"the math functions {' -> '.join([*path, name])} need each other")
@@ -65,41 +65,43 @@ def _closure(names: Iterable[str]) -> list[str]:
             if other.strip():
                 visit(other.strip())
         path.pop()
-        done[name] = None
+        ordered[name] = None
 
     for name in sorted(names):
         visit(name)
-    return list(done)
+    return list(ordered)
 
 
 @cache
 def _module_text(text: str, names: tuple[str, ...]) -> str:
     texts = _math()
-    # Only names that have a file: most of the vocabulary is Triton's own.
-    wanted = {n for n in names if n in texts} | {n for n in re.findall(r"\bwg_(\w+)", text) if n in texts}
-    parts = [texts[name].partition("\n")[2].strip() for name in _closure(wanted)]
+    # Only names that have a file: most functions are Triton's own.
+    needed = {n for n in names if n in texts} | {n for n in re.findall(r"\bwg_(\w+)", text) if n in texts}
+    parts = [texts[name].partition("\n")[2].strip() for name in _closure(needed)]
     return "\n\n\n".join([_HEAD, *parts, text.strip()]) + "\n"
 
 
 def module_text(instance: Instance) -> str:
-    """The module that holds the kernel of `instance`: the same for all its dtypes, shapes and schedules."""
+    """Return the module text with an instance's kernel; it is the same for all dtypes, shapes and schedules."""
     return _module_text(instance.text, instance.functions)
 
 
 @cache
 def functions(text: str) -> dict[str, Any]:
-    """What a module's text defines, executed once a process. Its lines stay in `linecache`, where `triton.jit` reads
-    them."""
+    """Execute a module's text, once per process, and return its globals.
+
+    The text stays in `linecache`, from which `triton.jit` reads source lines.
+    """
     name = f"<weftgrad triton {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": name}
-    exec(compile(text, name, "exec"), space)  # text that the generator made, or a trusted caller's template
+    exec(compile(text, name, "exec"), space)  # text from the generator, or from a trusted caller's template
     return space
 
 
 @cache
 def parameters(text: str, entry: str) -> tuple[Parameter, ...]:
-    """The parameters of the kernel `entry` of a text, read without importing it."""
+    """Return the parameters of the kernel `entry` in a text, without executing the text."""
     with parsing:
         tree = ast.parse(text)
     for node in tree.body:

@@ -1,8 +1,9 @@
-"""Whether one of two ways is faster: samples taken in turns, and what they are evidence of.
+"""Decide from interleaved timing samples whether a candidate is faster than a baseline.
 
-A machine that others use too makes samples longer, never shorter, by bursts. So samples of both ways come in turns, and
-what is compared is the least of each in a stretch of turns: one turn without a burst is enough to know it. What counts
-is how many stretches one wins (a sign test, which asks nothing of how times are distributed) and by how much.
+Other programs on the machine slow some samples down, in bursts; they never speed one up. So the baseline and the
+candidate are timed alternately, and both series are cut into blocks of consecutive samples. Only the minimum of each
+block counts, because one undisturbed sample per block is enough. A faster candidate must reach a minimum speedup and
+pass a sign test over the blocks (which assumes nothing about the distribution of the times).
 """
 
 from __future__ import annotations
@@ -12,50 +13,79 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Evidence", "chance", "weigh"]
+__all__ = ["Evidence", "compare_samples", "sign_test_p_value"]
 
-_STRETCHES = 12  # into which many samples are cut
+_BLOCKS = 12  # minimum per series (the maximum is 23); a series with fewer samples has one sample per block
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What samples in turns tell. before, after: seconds, the least of each way. gain: times that the second is faster,
-    the lesser of the ratio of these and the median ratio of stretches. wins: stretches, of so many, in which its least
-    was less. noise: the part by which the first way differs from itself, where it was there twice in each turn."""
+    """The comparison of a baseline with a candidate.
 
-    before: float
-    after: float
+    Attributes:
+        baseline_seconds: The shortest sample of the baseline.
+        candidate_seconds: The shortest sample of the candidate.
+        gain: Speedup of the candidate, such as 1.03. It is the smaller of two ratios of baseline to candidate: of their
+            shortest samples, and the median over blocks of the ratio of block minima.
+        wins: Number of blocks in which the candidate's minimum was shorter.
+        blocks: Number of blocks.
+        noise: Relative difference between two series of the baseline; 0 if there is only one series.
+    """
+
+    baseline_seconds: float
+    candidate_seconds: float
     gain: float
     wins: int
-    stretches: int
+    blocks: int
     noise: float = 0.0
 
-    def faster(self, least: float, doubt: float) -> bool:
-        """Whether it is faster at least by the part `least`, and by more than noise, and would win as many stretches
-        by chance with a probability of `doubt` at most."""
-        return self.gain >= 1 + max(least, self.noise) and chance(self.wins, self.stretches) <= doubt
+    def is_faster(self, min_gain: float, max_p_value: float) -> bool:
+        """Return True if the candidate is significantly faster than the baseline.
+
+        Args:
+            min_gain: Required relative speedup, such as 0.03 for 3%. If `noise` is larger, `noise` is required.
+            max_p_value: Largest accepted p-value of the sign test.
+        """
+        return self.gain >= 1 + max(min_gain, self.noise) and sign_test_p_value(self.wins, self.blocks) <= max_p_value
 
 
-def chance(wins: int, stretches: int) -> float:
-    """The probability of that many wins or more where both are equally fast."""
-    return sum(math.comb(stretches, k) for k in range(wins, stretches + 1)) / 2**stretches
+def sign_test_p_value(wins: int, blocks: int) -> float:
+    """Return the probability of at least `wins` wins in `blocks` blocks if baseline and candidate are equally fast."""
+    return sum(math.comb(blocks, k) for k in range(wins, blocks + 1)) / 2**blocks
 
 
-def weigh(one: Sequence[float], other: Sequence[float], again: Sequence[float] = ()) -> Evidence:
-    """What samples of two ways tell that were taken in turns; again: the first way's once more, in the same turns."""
-    pairs = list(zip(_least(one), _least(other), strict=True))
-    before, after = min(one), min(other)
-    ratio = statistics.median(a / b for a, b in pairs)
+def compare_samples(
+    baseline: Sequence[float], candidate: Sequence[float], baseline_repeat: Sequence[float] = ()
+) -> Evidence:
+    """Compare samples, in seconds, that were taken alternately.
+
+    Args:
+        baseline: Samples of the baseline.
+        candidate: Samples of the candidate; as many as of the baseline.
+        baseline_repeat: A second series of the baseline, measured in the same alternation, to estimate the noise.
+    """
+    minima = list(zip(_block_minima(baseline), _block_minima(candidate), strict=True))
+    baseline_seconds, candidate_seconds = min(baseline), min(candidate)
+    median_ratio = statistics.median(a / b for a, b in minima)
     noise = 0.0
-    if again:
-        between = statistics.median(a / c for a, c in zip(_least(one), _least(again), strict=True))
-        noise = max(abs(between - 1), abs(before / min(again) - 1))
-        before = min(before, *again)
-    return Evidence(before, after, min(before / after, ratio), sum(b < a for a, b in pairs), len(pairs), noise)
+    if baseline_repeat:
+        repeat_ratio = statistics.median(
+            a / c for a, c in zip(_block_minima(baseline), _block_minima(baseline_repeat), strict=True)
+        )
+        noise = max(abs(repeat_ratio - 1), abs(baseline_seconds / min(baseline_repeat) - 1))
+        baseline_seconds = min(baseline_seconds, *baseline_repeat)
+    return Evidence(
+        baseline_seconds,
+        candidate_seconds,
+        min(baseline_seconds / candidate_seconds, median_ratio),
+        sum(b < a for a, b in minima),
+        len(minima),
+        noise,
+    )
 
 
-def _least(times: Sequence[float]) -> list[float]:
-    """The least of each stretch."""
-    size = max(1, len(times) // _STRETCHES)
+def _block_minima(times: Sequence[float]) -> list[float]:
+    """Return the minimum of each block of consecutive samples. The last block also has the remainder."""
+    size = max(1, len(times) // _BLOCKS)
     count = len(times) // size
     return [min(times[i * size : (i + 1) * size if i + 1 < count else None]) for i in range(count)]

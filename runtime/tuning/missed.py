@@ -1,11 +1,12 @@
-"""`WEFTGRAD_TUNE=1`: a call whose schedule is not known yet is tuned when it is first planned, for half a second at
-most (`WEFTGRAD_TUNE_SECONDS`).
+"""Tune calls on their first plan (`WEFTGRAD_TUNE=1`).
 
-What was found goes to the user's file, so that the next process need not search, and is used from the next call on: the
-one that missed runs as it was planned. Nothing is tuned while a graph is captured, a profiler records or a benchmark
-runs (`schedules.frozen`), on a stream that is not the device's default one, or while another thread tunes; such a call
-runs by what is known, and is tuned when it is next planned. The first such call says on stderr what goes on, the
-process's end what came of it.
+A call without a tuned schedule is tuned when it is first planned, for at most half a second
+(`WEFTGRAD_TUNE_SECONDS`). The result is stored in the user's file, so the next process need not search. It is used from
+the next call on; the call that was tuned runs with the plan it has.
+
+Nothing is tuned while a graph is captured, a profiler records, a benchmark runs (`schedules.frozen`), another thread
+tunes, or if the stream is not the device's default one. Such a call runs with the schedules that are known, and is
+tuned when it is next planned. A message on stderr announces the first tuning, and another one at exit sums up.
 """
 
 from __future__ import annotations
@@ -31,55 +32,60 @@ __all__ = ["may_tune", "seconds", "tune"]
 _lock = threading.Lock()
 
 
-class _Told:
-    """What is said of it: a program that stands still for seconds at its first step should not do so in silence."""
+class _ProgressReport:
+    """Messages on stderr: a program that stands still for seconds in its first step should say why."""
 
     def __init__(self) -> None:
-        self.begun = False
-        self.calls = self.better = 0
-        self.spent = 0.0
+        self.has_started = False
+        self.calls = self.improved = 0
+        self.seconds_spent = 0.0
 
     def begin(self) -> None:
-        if self.begun:
+        if self.has_started:
             return
-        self.begun = True
-        atexit.register(self.done)
-        where = store.path()
+        self.has_started = True
+        atexit.register(self.print_summary)
+        cache_path = store.path()
         print(
             f"weftgrad: WEFTGRAD_TUNE=1: calls are tuned when they are first planned, up to {seconds():g} s each and "
-            f"what building takes; what is found is kept in {where or 'this process alone, as the cache is off'}",
+            f"what building takes; what is found is kept in {cache_path or 'this process alone, as the cache is off'}",
             file=sys.stderr, flush=True,
         )  # fmt: skip
 
-    def add(self, found: search.Outcome, spent: float) -> None:
+    def add(self, outcome: search.Outcome, seconds: float) -> None:
         self.calls += 1
-        self.better += any(found.choices.values())
-        self.spent += spent
+        self.improved += any(outcome.choices.values())
+        self.seconds_spent += seconds
 
-    def done(self) -> None:
+    def print_summary(self) -> None:
         print(
-            f"weftgrad: tuned {self.calls} calls in {self.spent:.1f} s; of {self.better} something faster was found",
+            f"weftgrad: tuned {self.calls} calls in {self.seconds_spent:.1f} s; "
+            f"of {self.improved} something faster was found",
             file=sys.stderr,
         )
 
 
-_told = _Told()
+_report = _ProgressReport()
 
 
 def seconds() -> float:
-    """How long a miss may take. Raises `ArgumentError` where the environment names no time."""
-    named = os.environ.get("WEFTGRAD_TUNE_SECONDS", "0.5")
+    """Return the time limit of one search, in seconds (`WEFTGRAD_TUNE_SECONDS`).
+
+    Raises:
+        ArgumentError: The environment variable is not a positive number.
+    """
+    setting = os.environ.get("WEFTGRAD_TUNE_SECONDS", "0.5")
     try:
-        found = float(named)
+        limit = float(setting)
     except ValueError:
-        found = -1.0
-    if not 0 < found < float("inf"):
-        raise ArgumentError(f"WEFTGRAD_TUNE_SECONDS={named}: give seconds, as in 0.5")
-    return found
+        limit = -1.0
+    if not 0 < limit < float("inf"):
+        raise ArgumentError(f"WEFTGRAD_TUNE_SECONDS={setting}: give seconds, as in 0.5")
+    return limit
 
 
 def may_tune(driver: Any) -> bool:
-    """Whether this thread's work may be held up now to time kernels on a device."""
+    """Return True if this thread may be interrupted now to time kernels on the device."""
     if schedules.is_frozen() or tracing.current is not None or getattr(driver, "captures", False):
         return False
     streams = state().streams
@@ -87,23 +93,23 @@ def may_tune(driver: Any) -> bool:
 
 
 def tune(plan: Any, request: Request, operands: Sequence[Any]) -> None:
-    """Tune the call that a plan was just made for, if it has something to choose that was not looked at."""
+    """Tune the call of a fresh plan if it has schedules to choose that were not tuned before."""
     driver: Any = request.device.driver
     if not plan.planned.steps or not may_tune(driver) or not _lock.acquire(blocking=False):
         return
     try:
-        call = Call.of(request, operands)
-        _, asked = call.plan(tuned=True)
-        known = schedules.known(schedules.device_key(driver))
-        if all(question.key in known for question in asked):
+        call = Call.from_request(request, operands)
+        _, questions = call.plan(tuned=True)
+        tuned = schedules.tuned_choices(schedules.device_key(driver))
+        if all(question.key in tuned for question in questions):
             return
-        # Memory that there is not beside the program's own, or a device that lost its context: the call itself says so.
+        # Ignore a lack of memory for the trials, or a lost device context: the call itself raises the latter.
         with contextlib.suppress(WeftgradError, MemoryError):
-            _told.begin()
+            _report.begin()
             begin = time.perf_counter()
-            found = search.tune(call, seconds())
-            if found is not None:
-                search.keep([found])
-                _told.add(found, time.perf_counter() - begin)
+            outcome = search.tune(call, seconds())
+            if outcome is not None:
+                search.keep_outcomes([outcome])
+                _report.add(outcome, time.perf_counter() - begin)
     finally:
         _lock.release()

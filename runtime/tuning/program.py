@@ -1,4 +1,4 @@
-"""A program that is run to see what it calls, or whether what was found makes its calls faster."""
+"""Run a user's Python program, to record its calls or to time tuned against shipped schedules in it."""
 
 from __future__ import annotations
 
@@ -13,46 +13,58 @@ from ..errors import ArgumentError
 from .record import Recording, Use
 from .trial import Trial
 
-__all__ = ["trial_of", "uses_of"]
+__all__ = ["record_uses", "run_trial"]
 
 
-def uses_of(command: Sequence[str]) -> list[Use]:
-    """What `command` (a Python file and its arguments) calls, run in this process as `python FILE …` would run it.
+def record_uses(command: Sequence[str]) -> list[Use]:
+    """Run a program in this process, as `python FILE …` would, and return the op calls that it makes.
 
-    A program that ends by `sys.exit` ends the recording. Raises `ArgumentError` where there is no such file, and what
-    the program raises.
+    Args:
+        command: A Python file and its arguments.
+
+    Raises:
+        ArgumentError: There is no such file, or the program exits with a status other than 0.
+        Exception: Whatever the program raises.
     """
     recording = Recording()
     _run(command, recording)
     return recording.uses()
 
 
-def trial_of(command: Sequence[str], keys: Collection[str]) -> Trial:
-    """The kept choices of `keys` and the shipped ones by turns in `command`, which is run as `uses_of` runs it."""
+def run_trial(command: Sequence[str], keys: Collection[str]) -> Trial:
+    """Run a program as `record_uses` does, and time tuned and shipped schedules in it.
+
+    Args:
+        command: A Python file and its arguments.
+        keys: Keys of the tuned schedules to time. Calls that use one alternate between it and the shipped schedule.
+    """
     trial = Trial(keys)
     _run(command, trial)
     return trial
 
 
-def _run(command: Sequence[str], watched: AbstractContextManager[Any]) -> None:
+def _run(command: Sequence[str], observer: AbstractContextManager[Any]) -> None:
+    """Run a Python file with its arguments inside `observer`; then unload the modules that it imported."""
     path = Path(command[0])
     if not path.is_file():
         raise ArgumentError(f"tune: there is no program {command[0]!r}")
-    arguments, places, modules = sys.argv, list(sys.path), set(sys.modules)
+    previous_argv, previous_path, previous_modules = sys.argv, list(sys.path), set(sys.modules)
     sys.argv = list(command)
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        with watched:
+        with observer:
             try:
                 runpy.run_path(str(path), run_name="__main__")
-            except SystemExit as ended:
-                if ended.code not in (None, 0):
-                    raise ArgumentError(f"tune: {command[0]} ended with status {ended.code}") from None
+            except SystemExit as error:
+                if error.code not in (None, 0):
+                    raise ArgumentError(f"tune: {command[0]} ended with status {error.code}") from None
     finally:
-        sys.argv = arguments
-        sys.path[:] = places
-        for name in set(sys.modules) - modules:  # the program's own: a second run imports them anew
+        sys.argv = previous_argv
+        sys.path[:] = previous_path
+        for name in set(sys.modules) - previous_modules:  # a second run must import the program's modules again
             file = getattr(sys.modules[name], "__file__", None)
-            own = file and Path(file).is_relative_to(path.resolve().parent) and "site-packages" not in file
-            if own and name.partition(".")[0] != __name__.partition(".")[0]:
+            is_program_module = (
+                file and Path(file).is_relative_to(path.resolve().parent) and "site-packages" not in file
+            )
+            if is_program_module and name.partition(".")[0] != __name__.partition(".")[0]:
                 del sys.modules[name]

@@ -1,15 +1,15 @@
-"""What a program really calls: which layouts, how often, and what share of the time they take.
+"""Record the calls that a program makes: their layouts, how often each is made, and how long it takes.
 
     with Recording() as recording:
         run()
     for use in recording.uses(): ...
 
-Every plan made meanwhile counts its launches, whoever launches it (also what keeps plans of its own, as recurrent
-layers do), and now and then waits to time one. That a device is waited for makes the program slower, not other.
+Every plan made during a recording counts its launches, also those of plans that recurrent layers cache themselves. Some
+launches are timed, and for these the host waits for the device: the program gets slower, its results stay the same.
 
-Tuning for what was recorded is the idea of Adaptive Neural Compilation (Bunel, Desmaison, Kohli, Torr and Kumar 2016):
-adapt a program to the distribution of its inputs. There, a program is learned that is right on the inputs that occur
-and fast on them; here every schedule is right on all inputs, and which is fast on those that occur is measured.
+Tuning for the recorded calls is the idea of Adaptive Neural Compilation (Bunel, Desmaison, Kohli, Torr and Kumar 2016):
+adapt a program to the distribution of its inputs. They learn a program that is correct and fast on the inputs that
+occur. Here every schedule is correct on all inputs, and measurements show which is fastest on those that occur.
 """
 
 from __future__ import annotations
@@ -32,22 +32,27 @@ __all__ = ["Recording", "Use"]
 
 @dataclass(slots=True)
 class Use:
-    """One call of a program. count: how often it was made. seconds: what one takes, the least of those timed; 0
-    where none was. asked: what may be chosen for it."""
+    """One call of a program.
+
+    Attributes:
+        count: How often the program made the call.
+        seconds: The shortest timed launch; 0 if none was timed.
+        questions: The schedules that can be chosen for it.
+    """
 
     call: Call
     count: int = 0
     seconds: float = 0.0
-    asked: tuple[Question, ...] = field(default=())
+    questions: tuple[Question, ...] = field(default=())
 
     @property
     def total(self) -> float:
-        """Seconds of all of them."""
+        """Estimated seconds of all launches together."""
         return self.count * self.seconds
 
 
 class Recording:
-    """While it lasts, plans of all threads are made anew and counted."""
+    """A context in which the launches of all threads are counted. Existing plans are made anew."""
 
     def __init__(self) -> None:
         self._uses: dict[tuple[Any, ...], Use] = {}
@@ -56,51 +61,51 @@ class Recording:
     def __enter__(self) -> Self:
         if schedules.on_plan is not None and not schedules.tunes_misses():
             raise ArgumentError("a recording of calls goes on already; one at a time")
-        self._before = schedules.on_plan
-        schedules.on_plan = self._seen
+        self._previous_hook = schedules.on_plan
+        schedules.on_plan = self._on_plan
         forget_plans()
         return self
 
     def __exit__(self, *_: object) -> None:
-        schedules.on_plan = self._before
+        schedules.on_plan = self._previous_hook
         forget_plans()
 
     def uses(self) -> list[Use]:
-        """What was called at least once, with what takes the most time in front."""
+        """Return the recorded calls, those that take the most time first."""
         with self._lock:
-            found = [use for use in self._uses.values() if use.count]
-        return sorted(found, key=lambda use: -use.total)
+            uses = [use for use in self._uses.values() if use.count]
+        return sorted(uses, key=lambda use: -use.total)
 
-    def _seen(self, plan: Any, request: Request, operands: Sequence[Any]) -> None:
+    def _on_plan(self, plan: Any, request: Request, operands: Sequence[Any]) -> None:
         if plan.run is None:
             return
-        call = Call.of(request, operands)
-        key = (call.record, tuple(map(_part, call.operands)), call.statics, call.into)
+        call = Call.from_request(request, operands)
+        key = (call.record, tuple(map(_operand_key, call.operands)), call.statics, call.into)
         with self._lock:
             use = self._uses.get(key)
             if use is None:
-                _, asked = call.plan(tuned=True)
-                use = self._uses[key] = Use(call, asked=tuple(asked))
-        plan.run = _counted(plan.run, use, request.device.driver)
+                _, questions = call.plan(tuned=True)
+                use = self._uses[key] = Use(call, questions=tuple(questions))
+        plan.run = _count_launches(plan.run, use, request.device.driver)
 
 
-def _part(operand: Any) -> Any:
-    """Numbers of one type are one call: plans do not depend on their values."""
+def _operand_key(operand: Any) -> Any:
+    """Return the type of a number, any other operand itself: plans do not depend on the values of numbers."""
     return type(operand) if isinstance(operand, int | float) else operand
 
 
-def _counted(run: Callable[..., None], use: Use, driver: Any) -> Callable[..., None]:
-    def counted(tensors: list[Any], numbers: Iterable[Any], stream: Any) -> None:
+def _count_launches(run: Callable[..., None], use: Use, driver: Any) -> Callable[..., None]:
+    def launch(tensors: list[Any], numbers: Iterable[Any], stream: Any) -> None:
         use.count += 1
-        timed = use.count <= 4 or use.count & (use.count - 1) == 0  # a few, and then ever fewer
-        if not timed or getattr(driver, "captures", False):
+        is_timed = use.count <= 4 or use.count & (use.count - 1) == 0  # the first four, then at powers of two
+        if not is_timed or getattr(driver, "captures", False):
             return run(tensors, numbers, stream)
         stream.synchronize()
         begin = time.perf_counter()
         run(tensors, numbers, stream)
         stream.synchronize()
-        took = time.perf_counter() - begin
-        use.seconds = min(use.seconds, took) if use.count > 2 else took  # the first call of all may build
+        elapsed = time.perf_counter() - begin
+        use.seconds = min(use.seconds, elapsed) if use.count > 2 else elapsed  # the first call may build kernels
         return None
 
-    return counted
+    return launch

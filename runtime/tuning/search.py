@@ -1,11 +1,13 @@
-"""The search of a call's schedules: from the shipped choice, ever further as long as that is faster.
+"""Search the schedule space of one call, starting from the shipped schedule.
 
-Around the best choice so far, all that differ from it in one parameter are candidates; then, while the budget lasts,
-some drawn from the whole space. Those whose plans are alike are one candidate. Candidates race by successive halving
-(Jamieson and Talwalkar 2016): a few samples each, the clearly slower ones drop out, the others get twice as many, until
-one is left. What wins is believed if its results are those of the shipped schedule, and kept if fresh samples confirm
-it: the shipped schedule, the best and the shipped one once more in turns, in the memory of the search and in other. It
-must win turns significantly often, and by more than the shipped one differs from itself (`evidence`).
+1.  Hill climbing: the candidates are all schedules that differ from the best one so far in a single parameter. This
+    repeats while it finds faster ones. Then random candidates from the whole space follow until the time is up.
+    Schedules that lead to equal plans count as one candidate.
+2.  Candidates race by successive halving (Jamieson and Talwalkar 2016): each gets a few samples, clearly slower ones
+    drop out, the others get twice as many, until one is left. A winner must give the results of the shipped schedule.
+3.  Fresh samples must confirm the final winner. The shipped schedule, the winner and the shipped schedule again
+    alternate, first in the memory of the search and then in newly allocated memory. The winner must be faster
+    significantly often, and by more than the two series of the shipped schedule differ (`evidence`).
 """
 
 from __future__ import annotations
@@ -24,66 +26,77 @@ from ..errors import WeftgradError
 from ..kinds import Planned
 from ..schedules import Choice, Question, Space
 from . import store
-from .evidence import weigh
+from .evidence import compare_samples
 from .measure import Call, Trials, differ
 
-__all__ = ["Outcome", "candidates", "keep", "neighbours", "tune"]
+__all__ = ["Outcome", "candidates", "keep_outcomes", "neighbours", "tune"]
 
-_GAIN = 0.03  # the part by which the best choice must be faster at least
-_DOUBT = 0.002  # the probability at most that it wins so many turns by chance: of many calls, some will be lucky
-_DROP = (1.6, 1.25, 1.12, 1.06)  # times the best from which a candidate is dropped, by round
-_FIRST = 3  # samples of a candidate in the first round
-_LAST = 10  # samples of what is shipped where nothing better was found
-_TURNS = 40  # of samples in each of two places that confirm a choice
-_HOPE = 6  # turns of which a choice that is to be confirmed wins one at least
-_DRAWN = 24  # candidates from the whole space
-_BATCH = 6  # kernels that are built together
+_MIN_GAIN = 0.03  # relative speedup that the winner must have
+_MAX_P_VALUE = 0.002  # of the sign test; small, because among many calls some candidates win by luck
+_DROP_RATIOS = (1.6, 1.25, 1.12, 1.06)  # by round: candidates slower than this multiple of the best are dropped
+_FIRST_ROUND_SAMPLES = 3  # samples per candidate in the first round
+_SHIPPED_SAMPLES = 10  # samples of the shipped schedule if nothing faster was found
+_CONFIRMING_TURNS = 40  # turns of samples in each of the two memories that confirm a winner
+_HOPELESS_TURNS = 6  # a winner that wins none of the first turns is given up
+_RANDOM_CANDIDATES = 24  # random candidates per race
+_BUILD_BATCH = 6  # plans whose kernels are built together
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found for one call. choices: by key, what to keep (None: the shipped one). before, after: seconds a
-    call. tried: candidates that ran; wrong: whose results differed; failed: that could not be planned or built."""
+    """The result of one search.
+
+    Attributes:
+        call: The call.
+        choices: By key, the schedule to use; None for the shipped one.
+        baseline_seconds: Time per call with the shipped schedule.
+        candidate_seconds: Time per call with `choices`.
+        tried: Number of candidates that ran.
+        wrong: Number of candidates whose results differed.
+        failed: Number of candidates that could not be planned, built or run.
+    """
 
     call: Call
     choices: Mapping[str, Choice | None]
-    before: float
-    after: float
+    baseline_seconds: float
+    candidate_seconds: float
     tried: int
     wrong: int
     failed: int
 
     @property
     def gain(self) -> float:
-        """How many times faster it got."""
-        return self.before / self.after
+        """The speedup over the shipped schedule."""
+        return self.baseline_seconds / self.candidate_seconds
 
 
 @dataclass(slots=True, eq=False)
 class _Contender:
-    choices: Mapping[str, Choice]  # by space
+    choices: Mapping[str, Choice]  # by name of the space
     run: Callable[..., None]
     times: list[float] = field(default_factory=list)
-    right: bool | None = None
+    is_correct: bool | None = None
 
     @property
-    def least(self) -> float:
+    def min_seconds(self) -> float:
         return min(self.times)
 
 
 def neighbours(space: Space, choice: Choice, names: Mapping[str, Any]) -> Iterator[Choice]:
-    """Every allowed choice that differs from `choice` in one parameter: in turns over the parameters, so that a search
-    that ends early has looked at all of them."""
-    others = [[(name, v) for v in values if v != choice[name]] for name, (_, values) in space.parameters.items()]
-    for turn in itertools.zip_longest(*others):
-        for name, value in filter(None, turn):
-            changed = {**choice, name: value}
-            if space.allows(changed, names):
-                yield changed
+    """Yield every allowed choice that differs from `choice` in one parameter.
+
+    The parameters take turns, so that a search that ends early has varied all of them.
+    """
+    alternatives = [[(name, v) for v in values if v != choice[name]] for name, (_, values) in space.parameters.items()]
+    for changes in itertools.zip_longest(*alternatives):
+        for name, value in filter(None, changes):
+            neighbour = {**choice, name: value}
+            if space.allows(neighbour, names):
+                yield neighbour
 
 
 def candidates(space: Space, names: Mapping[str, Any]) -> Iterator[Choice]:
-    """Every allowed choice of a space."""
+    """Yield every allowed choice of a space."""
     parameters = list(space.parameters)
     for values in itertools.product(*(values for _, values in space.parameters.values())):
         choice = dict(zip(parameters, values, strict=True))
@@ -92,122 +105,134 @@ def candidates(space: Space, names: Mapping[str, Any]) -> Iterator[Choice]:
 
 
 def tune(call: Call, seconds: float) -> Outcome | None:
-    """Search for `seconds` at most (building one more kernel may go over it); None where there is nothing to choose.
+    """Search the schedules of `call`. The caller makes sure that nothing else runs on the device.
 
-    The caller sees to it that nothing else runs on the device.
+    Args:
+        call: The call.
+        seconds: Time limit. The build of a last kernel and the confirmation may exceed it.
+
+    Returns:
+        The outcome, or None if the call has no schedule to choose.
     """
-    planned, asked = call.plan()
-    if not asked or not planned.steps:
+    planned, questions = call.plan()
+    if not questions or not planned.steps:
         return None
-    return _Search(call, planned, asked, seconds).outcome()
+    return _Search(call, planned, questions, seconds).outcome()
 
 
 class _Search:
-    def __init__(self, call: Call, planned: Planned, asked: Sequence[Question], seconds: float):
-        self.call, self.asked, self.shipped_plan = call, asked, planned
-        self.spaces = {q.space.name: q for q in reversed(asked)}
+    def __init__(self, call: Call, planned: Planned, questions: Sequence[Question], seconds: float):
+        self.call, self.questions, self.shipped_plan = call, questions, planned
+        self.spaces = {q.space.name: q for q in reversed(questions)}
         self.trials = Trials(call, planned)
-        self.seen = {planned}
-        self.built = {step.instance for step in planned.steps}
+        self.known_plans = {planned}
+        self.built_instances = {step.instance for step in planned.steps}
         self.wrong = self.failed = 0
         self.shipped = _Contender({name: q.answer for name, q in self.spaces.items()}, self.trials.prepare(planned))
         self.layouts = planned.outputs
         self.expected = self.trials.results(self.shipped.run)
-        self.shipped.right = True
-        self.calls = self.trials.calls(self.shipped.run)
+        self.shipped.is_correct = True
+        self.calls_per_sample = self.trials.calls_per_sample(self.shipped.run)
         self.tried = 1
-        self.building = 0.2  # seconds that a kernel takes to be built: what the last ones took, once that is known
-        self.timed = False
-        self.grace = max(seconds, 1.0)  # seconds behind the deadline that confirming may take
-        self.deadline = time.perf_counter() + seconds  # what is shipped had to be built anyway
+        self.build_seconds = 0.2  # build time of a kernel: a guess, replaced by the time of the last batch
+        self.has_build_time = False
+        self.grace_seconds = max(seconds, 1.0)  # the confirmation may exceed the deadline by this
+        self.deadline = time.perf_counter() + seconds  # set here: the shipped kernels had to be built anyway
 
-    def late(self) -> bool:
+    def is_late(self) -> bool:
         return time.perf_counter() >= self.deadline
 
-    def overdue(self) -> bool:
-        return time.perf_counter() >= self.deadline + self.grace
+    def is_overdue(self) -> bool:
+        return time.perf_counter() >= self.deadline + self.grace_seconds
 
     def outcome(self) -> Outcome:
         best = self.shipped
-        while not self.late():
-            better = self._race([best, *self._around(best)])
-            if better is best:
+        while not self.is_late():
+            winner = self._race([best, *self._neighbours_of(best)])
+            if winner is best:
                 break
-            best = better
-        while not self.late():
-            drawn = self._drawn(best)
-            if not drawn:
+            best = winner
+        while not self.is_late():
+            contenders = self._random_contenders(best)
+            if not contenders:
                 break
-            best = self._race([best, *drawn])
-        before, after = self._confirmed(best)
-        kept = best if best is not self.shipped and after is not None else self.shipped
+            best = self._race([best, *contenders])
+        baseline_seconds, tuned_seconds = self._confirm(best)
+        accepted = best if best is not self.shipped and tuned_seconds is not None else self.shipped
         choices: dict[str, Choice | None] = {}
-        for q in self.asked:
-            chosen = kept.choices[q.space.name]
-            choices[q.key] = None if chosen == self.shipped.choices[q.space.name] else chosen
-        return Outcome(self.call, choices, before, after or before, self.tried, self.wrong, self.failed)
+        for q in self.questions:
+            choice = accepted.choices[q.space.name]
+            choices[q.key] = None if choice == self.shipped.choices[q.space.name] else choice
+        return Outcome(
+            self.call, choices, baseline_seconds, tuned_seconds or baseline_seconds, self.tried, self.wrong, self.failed
+        )
 
     # candidates
 
-    def _around(self, best: _Contender) -> list[_Contender]:
-        wanted = [
+    def _neighbours_of(self, best: _Contender) -> list[_Contender]:
+        choice_sets = [
             {**best.choices, name: choice}
             for name, q in self.spaces.items()
             for choice in neighbours(q.space, best.choices[name], q.names)
         ]
-        return self._contenders(wanted)
+        return self._contenders(choice_sets)
 
-    def _drawn(self, best: _Contender) -> list[_Contender]:
-        """Some that were not tried, in an order that is the same every time."""
-        wanted: list[Mapping[str, Choice]] = []
+    def _random_contenders(self, best: _Contender) -> list[_Contender]:
+        """Return random candidates that were not tried; the order is the same in every process."""
+        choice_sets: list[Mapping[str, Choice]] = []
         for name, q in self.spaces.items():
-            every = list(candidates(q.space, q.names))
-            order = np.random.default_rng(zlib.crc32(q.key.encode())).permutation(len(every))
-            wanted += [{**best.choices, name: every[i]} for i in order[: 20 * _DRAWN]]
-        return self._contenders(wanted, _DRAWN)
+            all_choices = list(candidates(q.space, q.names))
+            order = np.random.default_rng(zlib.crc32(q.key.encode())).permutation(len(all_choices))
+            choice_sets += [{**best.choices, name: all_choices[i]} for i in order[: 20 * _RANDOM_CANDIDATES]]
+        return self._contenders(choice_sets, _RANDOM_CANDIDATES)
 
-    def _contenders(self, wanted: Sequence[Mapping[str, Choice]], most: int | None = None) -> list[_Contender]:
-        """Those whose plans are new, the ones that need no kernel built first, as many as there is time to build."""
+    def _contenders(
+        self, choice_sets: Sequence[Mapping[str, Choice]], max_count: int | None = None
+    ) -> list[_Contender]:
+        """Return contenders for the choices whose plans are new, as many as there is time to build.
+
+        Those that need no new kernel come first.
+        """
         plans: list[tuple[bool, Mapping[str, Choice], Planned]] = []
-        for choices in wanted:
+        for choices in choice_sets:
             try:
                 planned, _ = self.call.plan(choices)
             except (WeftgradError, ArithmeticError, AssertionError):
                 self.failed += 1
                 continue
-            if planned not in self.seen:
-                self.seen.add(planned)
-                builds = not {step.instance for step in planned.steps} <= self.built
-                plans.append((builds, choices, planned))
-                if len(plans) == most:
+            if planned not in self.known_plans:
+                self.known_plans.add(planned)
+                needs_build = not {step.instance for step in planned.steps} <= self.built_instances
+                plans.append((needs_build, choices, planned))
+                if len(plans) == max_count:
                     break
-        found: list[_Contender] = []
-        plans.sort(key=lambda each: each[0])
-        ready = [each for each in plans if not each[0]]
+        contenders: list[_Contender] = []
+        plans.sort(key=lambda plan: plan[0])
+        ready = [plan for plan in plans if not plan[0]]
         waiting = plans[len(ready) :]
         while ready or waiting:
             if not ready:
-                left = self.deadline - time.perf_counter()
-                if left < self.building:  # the next kernel would not be done in time
+                seconds_left = self.deadline - time.perf_counter()
+                if seconds_left < self.build_seconds:  # the next kernel would not be ready in time
                     break
-                # One alone at first, to see what building takes here.
-                size = max(1, min(_BATCH, int(left / self.building))) if self.timed else 1
+                # The first batch is a single plan, to measure the build time.
+                size = max(1, min(_BUILD_BATCH, int(seconds_left / self.build_seconds))) if self.has_build_time else 1
                 ready, waiting = waiting[:size], waiting[size:]
                 begin = time.perf_counter()
                 self.trials.build([planned for _, _, planned in ready])
-                found += self._warmed(ready)
-                self.building = (time.perf_counter() - begin) / len(ready)
-                self.timed = True
+                contenders += self._warm_up(ready)
+                self.build_seconds = (time.perf_counter() - begin) / len(ready)
+                self.has_build_time = True
             else:
-                found += self._warmed(ready)
+                contenders += self._warm_up(ready)
             ready = []
-        self.seen.difference_update(planned for _, _, planned in waiting)
-        return found
+        self.known_plans.difference_update(planned for _, _, planned in waiting)
+        return contenders
 
-    def _warmed(self, plans: Sequence[tuple[bool, Mapping[str, Choice], Planned]]) -> Iterator[_Contender]:
-        """Contenders that have run once: a driver may do a part of building at the first launch."""
+    def _warm_up(self, plans: Sequence[tuple[bool, Mapping[str, Choice], Planned]]) -> Iterator[_Contender]:
+        """Yield contenders that have run once: drivers may finish a build at the first launch."""
         for _, choices, planned in plans:
-            self.built |= {step.instance for step in planned.steps}
+            self.built_instances |= {step.instance for step in planned.steps}
             try:
                 run = self.trials.prepare(planned)
                 self.trials.sample(run, 1)
@@ -219,73 +244,82 @@ class _Search:
     # races
 
     def _race(self, contenders: list[_Contender]) -> _Contender:
-        """The fastest whose results are right; the first of them is, and stays unless another is faster."""
+        """Return the fastest contender with correct results.
+
+        The first one, the incumbent, is known to be correct. It stays unless another is at least 1% faster.
+        """
         ranked = list(contenders)
         rounds = 0
-        while len(ranked) > 1 and rounds < len(_DROP):
-            for _ in range(_FIRST << rounds):
-                for each in list(ranked):
-                    # What was built for this race is looked at once, even if building took all the time.
-                    if self.late() and contenders[0].times and (each.times or self.overdue()):
+        while len(ranked) > 1 and rounds < len(_DROP_RATIOS):
+            for _ in range(_FIRST_ROUND_SAMPLES << rounds):
+                for contender in list(ranked):
+                    # A contender that was built for this race gets one sample even if the build used up the time.
+                    if self.is_late() and contenders[0].times and (contender.times or self.is_overdue()):
                         continue
                     try:
-                        each.times.append(self.trials.sample(each.run, self.calls))
+                        contender.times.append(self.trials.sample(contender.run, self.calls_per_sample))
                     except (WeftgradError, RuntimeError):
-                        if each is contenders[0]:  # which ran before: it is the device that has failed
+                        if contender is contenders[0]:  # the incumbent ran before: the device itself has failed
                             raise
                         self.failed += 1
-                        ranked.remove(each)
-                        contenders.remove(each)
-            ranked = [each for each in ranked if each.times]
+                        ranked.remove(contender)
+                        contenders.remove(contender)
+            ranked = [contender for contender in ranked if contender.times]
             self.tried += len(ranked) - 1 if rounds == 0 else 0
-            best = min(each.least for each in ranked)
-            ranked = [c for c in ranked if c.least <= _DROP[rounds] * best or c is contenders[0]]
-            ranked.sort(key=lambda c: c.least)
+            best = min(contender.min_seconds for contender in ranked)
+            ranked = [c for c in ranked if c.min_seconds <= _DROP_RATIOS[rounds] * best or c is contenders[0]]
+            ranked.sort(key=lambda c: c.min_seconds)
             ranked = [c for i, c in enumerate(ranked) if i < max(2, (len(ranked) + 1) // 2) or c is contenders[0]]
             rounds += 1
-        first = contenders[0]
-        for each in sorted(contenders, key=lambda c: c.least if c.times else float("inf")):
-            if each is first or not each.times or each.least * 1.01 >= first.least:
+        incumbent = contenders[0]
+        for contender in sorted(contenders, key=lambda c: c.min_seconds if c.times else float("inf")):
+            if contender is incumbent or not contender.times or contender.min_seconds * 1.01 >= incumbent.min_seconds:
                 break
-            if self._is_right(each):
-                return each
-        return first
+            if self._is_correct(contender):
+                return contender
+        return incumbent
 
-    def _is_right(self, contender: _Contender) -> bool:
-        if contender.right is None:
-            found = self.trials.results(contender.run)
-            contender.right = not differ(self.expected, found, self.layouts)
-            self.wrong += not contender.right
-        return contender.right
+    def _is_correct(self, contender: _Contender) -> bool:
+        if contender.is_correct is None:
+            actual = self.trials.results(contender.run)
+            contender.is_correct = not differ(self.expected, actual, self.layouts)
+            self.wrong += not contender.is_correct
+        return contender.is_correct
 
-    def _confirmed(self, best: _Contender) -> tuple[float, float | None]:
-        """Seconds of the shipped choice, and of the best if it is faster beyond noise, by fresh samples."""
+    def _confirm(self, best: _Contender) -> tuple[float, float | None]:
+        """Time the shipped choice and the best one with fresh samples.
+
+        Returns:
+            Seconds of the shipped choice, and seconds of the best one, or None if it is not significantly faster.
+        """
         if best is self.shipped:
-            while len(best.times) < _FIRST or (len(best.times) < _LAST and not self.late()):
-                best.times.append(self.trials.sample(best.run, self.calls))
-            return best.least, None
-        end = max(time.perf_counter(), self.deadline) + self.grace
-        shipped: list[float] = []
-        other: list[float] = []
-        again: list[float] = []
-        for trials in self._places():
-            runs = [(shipped, self.shipped.run), (other, best.run), (again, self.shipped.run)]
+            while len(best.times) < _FIRST_ROUND_SAMPLES or (len(best.times) < _SHIPPED_SAMPLES and not self.is_late()):
+                best.times.append(self.trials.sample(best.run, self.calls_per_sample))
+            return best.min_seconds, None
+        deadline = max(time.perf_counter(), self.deadline) + self.grace_seconds
+        shipped_times: list[float] = []
+        best_times: list[float] = []
+        shipped_repeat: list[float] = []
+        for trials in self._confirming_trials():
+            runs = [(shipped_times, self.shipped.run), (best_times, best.run), (shipped_repeat, self.shipped.run)]
             for _, run in runs:
                 trials.sample(run, 1)
-            for turn in range(_TURNS):
-                # Whichever comes first has what the one before left in the caches, and the device as it left it.
+            for turn in range(_CONFIRMING_TURNS):
+                # The order alternates, because each run finds the caches and the device as the previous one left them.
                 for times, run in runs if turn % 2 else reversed(runs):
-                    times.append(trials.sample(run, self.calls))
-                hopeless = len(other) == _HOPE and weigh(shipped, other).wins == 0
-                if hopeless or time.perf_counter() > end:  # too few turns are no evidence
+                    times.append(trials.sample(run, self.calls_per_sample))
+                hopeless = len(best_times) == _HOPELESS_TURNS and compare_samples(shipped_times, best_times).wins == 0
+                if hopeless or time.perf_counter() > deadline:  # `is_faster` rejects too few turns
                     break
-            if hopeless or time.perf_counter() > end:
+            if hopeless or time.perf_counter() > deadline:
                 break
-        found = weigh(shipped, other, again)
-        return found.before, found.after if found.faster(_GAIN, _DOUBT) else None
+        evidence = compare_samples(shipped_times, best_times, shipped_repeat)
+        return evidence.baseline_seconds, evidence.candidate_seconds if evidence.is_faster(
+            _MIN_GAIN, _MAX_P_VALUE
+        ) else None
 
-    def _places(self) -> Iterator[Trials]:
-        """Where to confirm what was found: here, and if there is room, where operands and results lie elsewhere."""
+    def _confirming_trials(self) -> Iterator[Trials]:
+        """Yield the trials of the search, then trials in newly allocated memory if the device has room."""
         yield self.trials
         try:
             yield Trials(self.call, self.shipped_plan)
@@ -294,21 +328,29 @@ class _Search:
 
 
 def entries_of(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """What the user's file keeps of an outcome (`store`)."""
-    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    facts = {"before": outcome.before, "after": outcome.after, "when": when, "call": str(outcome.call)}
-    return {key: {"choice": choice, **facts} for key, choice in outcome.choices.items()}
+    """Return the entries of an outcome for the user's file (see `store`)."""
+    timestamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    fields = {
+        "before": outcome.baseline_seconds,
+        "after": outcome.candidate_seconds,
+        "when": timestamp,
+        "call": str(outcome.call),
+    }
+    return {key: {"choice": choice, **fields} for key, choice in outcome.choices.items()}
 
 
-def keep(outcomes: Sequence[Outcome]) -> bool:
-    """Have outcomes used from now on, by this process and, unless the cache is off, by later ones; whether they could
-    be written."""
+def keep_outcomes(outcomes: Sequence[Outcome]) -> bool:
+    """Use the outcomes from now on, in this process and, unless the cache is off, in later ones.
+
+    Returns:
+        True if all could be written to the user's file.
+    """
     written = True
     by_device: dict[str, dict[str, dict[str, Any]]] = {}
     for outcome in outcomes:
         device = schedules.device_key(outcome.call.device.driver)
         by_device.setdefault(device, {}).update(entries_of(outcome))
-    for device, found in by_device.items():
-        written = store.merge(device, found) and written
-        schedules.keep(device, {key: entry["choice"] for key, entry in found.items()})
+    for device, entries in by_device.items():
+        written = store.merge(device, entries) and written
+        schedules.add_tuned_choices(device, {key: entry["choice"] for key, entry in entries.items()})
     return written

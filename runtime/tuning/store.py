@@ -1,13 +1,13 @@
-"""What the user's devices were tuned to: one JSON file in the cache, shared by processes.
+"""Keep the tuned schedules of the user's devices in one JSON file in the cache, shared by processes.
 
     {"version": 1, "devices": {DEVICE: {KEY: {"choice": {…} or null, "before": 1.2e-4, "after": 1e-4, "when": "…"}}}}
 
-DEVICE names class, platform, driver version and cores; KEY template, op, dtype, shape class and layout (`schedules`).
-`choice` is null where nothing was found that beats what is shipped; `before` and `after` are seconds.
+DEVICE names the class, platform, driver version and core count; KEY names the space, op, dtype, shape class and layout
+(see `schedules`). `choice` is null if no schedule beats the shipped one; `before` and `after` are seconds.
 
-Writers take a lock on a file beside it, read what others wrote meanwhile, and put the new text in place by renaming, so
-a reader sees one whole state or another. What cannot be read as this is put aside under another name, with one warning.
-Where the cache is off or cannot be written, what was found lasts as long as the process.
+A writer locks a file beside it, reads the current content, and replaces the file by renaming a new one. So readers
+always see a complete file. A file that cannot be parsed is renamed, with one warning. If the cache is off or cannot be
+written, tuned schedules last as long as the process.
 """
 
 from __future__ import annotations
@@ -28,108 +28,119 @@ __all__ = ["Entry", "choices", "clear", "entries", "merge", "path"]
 
 Entry = dict[str, Any]
 _VERSION = 1
-_PATIENCE = 10.0  # seconds that a writer waits for the lock
+_LOCK_TIMEOUT_SECONDS = 10.0
 
 
 def path() -> Path | None:
-    """Where choices are kept; None where the cache is off."""
+    """Return the path of the file, or None if the cache is off."""
     folder = cache_folder()
     return None if folder is None else folder / "schedules.json"
 
 
 def choices(device: str) -> dict[str, Mapping[str, Any] | None]:
-    """The choices kept for a device, by key."""
-    return {key: _choice(entry["choice"]) for key, entry in entries().get(device, {}).items()}
+    """Return the tuned choices of a device, by key; None stands for the shipped choice."""
+    return {key: _lists_to_tuples(entry["choice"]) for key, entry in entries().get(device, {}).items()}
 
 
 def entries() -> dict[str, dict[str, Entry]]:
-    """Everything that is kept, by device and key."""
-    place = path()
-    return {} if place is None else _read(place)
+    """Return all entries, by device and key."""
+    file_path = path()
+    return {} if file_path is None else _read(file_path)
 
 
-def merge(device: str, found: Mapping[str, Entry]) -> bool:
-    """Keep `found` beside what is there, in place of entries of the same keys; whether it could be written."""
+def merge(device: str, new_entries: Mapping[str, Entry]) -> bool:
+    """Add `new_entries` to the entries of a device; entries of the same keys are replaced.
 
-    def change(every: dict[str, dict[str, Entry]]) -> None:
-        every.setdefault(device, {}).update(found)
+    Returns:
+        True if the file could be written.
+    """
+
+    def change(devices: dict[str, dict[str, Entry]]) -> None:
+        devices.setdefault(device, {}).update(new_entries)
 
     return _write(change)
 
 
 def clear(device: str | None = None) -> int:
-    """Forget what is kept, for one device or all of them; how many choices that was. Raises `OSError`."""
-    gone = 0
+    """Remove the entries of one device, or of all of them.
 
-    def change(every: dict[str, dict[str, Entry]]) -> None:
-        nonlocal gone
-        for name in [name for name in every if device in (None, name)]:
-            gone += len(every.pop(name))
+    Returns:
+        The number of entries removed.
 
-    place = path()
-    if place is not None and place.exists() and not _write(change):
-        raise OSError(f"{place} cannot be written")
-    return gone
+    Raises:
+        OSError: The file cannot be written.
+    """
+    removed = 0
+
+    def change(devices: dict[str, dict[str, Entry]]) -> None:
+        nonlocal removed
+        for name in [name for name in devices if device in (None, name)]:
+            removed += len(devices.pop(name))
+
+    file_path = path()
+    if file_path is not None and file_path.exists() and not _write(change):
+        raise OSError(f"{file_path} cannot be written")
+    return removed
 
 
-def _choice(kept: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """JSON has lists where choices have tuples."""
-    return None if kept is None else {k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
+def _lists_to_tuples(choice: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Turn the lists of a choice read from JSON into tuples."""
+    return None if choice is None else {k: tuple(v) if isinstance(v, list) else v for k, v in choice.items()}
 
 
-def _read(place: Path) -> dict[str, dict[str, Entry]]:
+def _read(file_path: Path) -> dict[str, dict[str, Entry]]:
     try:
-        text = place.read_bytes()
+        text = file_path.read_bytes()
     except OSError:
         return {}
     try:
-        found = json.loads(text)
-        if found["version"] != _VERSION:
-            raise ValueError(f"version {found['version']!r}, not {_VERSION}")
-        every = found["devices"]
-        for device in every.values():
+        content = json.loads(text)
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']!r}, not {_VERSION}")
+        devices = content["devices"]
+        for device in devices.values():
             for entry in device.values():
                 if entry["choice"] is not None and not isinstance(entry["choice"], dict):
                     raise ValueError("a choice that is no mapping")
-        return dict(every)
+        return dict(devices)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        _put_aside(place, text, error)
+        _set_aside(file_path, text, error)
         return {}
 
 
-def _put_aside(place: Path, text: bytes, error: Exception) -> None:
-    """Out of the way, unless another process has put a good one there meanwhile."""
-    aside = place.with_suffix(".unreadable")
-    moved = ""
+def _set_aside(file_path: Path, text: bytes, error: Exception) -> None:
+    """Rename an unreadable file, unless another process has replaced it in the meantime."""
+    renamed_path = file_path.with_suffix(".unreadable")
+    note = ""
     with contextlib.suppress(OSError):
-        if place.read_bytes() == text:
-            os.replace(place, aside)
-            moved = f"; it is now {aside.name}"
+        if file_path.read_bytes() == text:
+            os.replace(file_path, renamed_path)
+            note = f"; it is now {renamed_path.name}"
     reason = str(error) or type(error).__name__
     warnings.warn(
-        f"{place} holds no tuned schedules that this version reads ({reason}){moved}: the shipped ones are used; "
+        f"{file_path} holds no tuned schedules that this version reads ({reason}){note}: the shipped ones are used; "
         "run `weftgrad tune` again", stacklevel=2,
     )  # fmt: skip
 
 
 def _write(change: Callable[[dict[str, dict[str, Entry]]], None]) -> bool:
-    place = path()
-    if place is None:
+    file_path = path()
+    if file_path is None:
         return False
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(place.with_suffix(".lock")):
-            every = _read(place)
-            change(every)
-            text = json.dumps({"version": _VERSION, "devices": every}, indent=1, sort_keys=True)
-            handle, name = tempfile.mkstemp(dir=place.parent, prefix="schedules", suffix=".part")
+        file_path.parent.mkdir(parents=True, exist_ok=True)
+        with _file_lock(file_path.with_suffix(".lock")):
+            devices = _read(file_path)
+            change(devices)
+            text = json.dumps({"version": _VERSION, "devices": devices}, indent=1, sort_keys=True)
+            handle, part_name = tempfile.mkstemp(dir=file_path.parent, prefix="schedules", suffix=".part")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     file.write(text + "\n")
-                os.replace(name, place)
+                os.replace(part_name, file_path)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.unlink(name)
+                    os.unlink(part_name)
                 raise
     except OSError:
         return False
@@ -137,21 +148,21 @@ def _write(change: Callable[[dict[str, dict[str, Entry]]], None]) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """Alone among processes, by the system's lock on a file, which goes with a process that ends. Raises `OSError`."""
+def _file_lock(lock_path: Path) -> Iterator[None]:
+    """Hold an exclusive `flock` on a file; the system releases it if the process dies. Raises `OSError`."""
     try:
         import fcntl
-    except ImportError:  # no such locks: writers still replace whole files, and the last one wins
+    except ImportError:  # no `flock` here: writers still replace whole files, and the last one wins
         yield
         return
-    with place.open("a") as file:
-        until = time.monotonic() + _PATIENCE
+    with lock_path.open("a") as file:
+        deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
         yield

@@ -1,11 +1,13 @@
-"""What was found, tried in the program it was found for: there, operands lie in the caches or not as other calls left
-them, and other work is about.
+"""Compare tuned with shipped schedules inside the program they were tuned for.
 
-    with Trial(keys) as trial:                 # keys: of choices that are kept
+The search times a call alone. In the program, other calls decide which operands are in the caches, and other work runs
+beside it.
+
+    with Trial(keys) as trial:                 # keys of tuned choices
         run()
-    for key, evidence in trial.evidence().items(): ...
+    for key, evidence in trial.evidence(8).items(): ...
 
-Calls take the shipped schedule and the kept one by turns, each timed; so the program is run once, not once for each.
+Each call alternates between the shipped and the tuned schedule, and is timed. So one run of the program is enough.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ from typing import Any, Self
 from .. import schedules
 from ..context import forget_plans
 from ..kinds import Request
-from .evidence import Evidence, weigh
+from .evidence import Evidence, compare_samples
 from .measure import Call
 
 __all__ = ["Trial"]
 
-_WARM = 4  # calls before the first that counts: they build, and touch memory first
-_MOST = 400  # calls of one kind that are timed
+_WARM_UP_CALLS = 4  # untimed: they build kernels and touch memory for the first time
+_MAX_TIMED_CALLS = 400  # per kind of call
 
 
 @dataclass(slots=True)
-class _Turns:
-    """One call's turns. times: of the shipped schedule and of the kept one. count: calls so far, timed or not."""
+class _Alternation:
+    """The timings of one call. times: seconds with the shipped and with the tuned schedule. count: calls so far."""
 
     keys: frozenset[str]
     times: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
@@ -38,70 +40,89 @@ class _Turns:
 
 
 class Trial:
-    """While it lasts, calls with a kept choice of one of `keys` take turns. One thread at a time is timed."""
+    """A context in which calls with a tuned choice of one of `keys` alternate. One thread at a time is timed."""
 
     def __init__(self, keys: Collection[str]):
         self._keys = frozenset(keys)
-        self._turns: list[_Turns] = []
+        self._alternations: list[_Alternation] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        self._before = schedules.on_plan
-        schedules.on_plan = self._seen
+        self._previous_hook = schedules.on_plan
+        schedules.on_plan = self._on_plan
         forget_plans()
         return self
 
     def __exit__(self, *_: object) -> None:
-        schedules.on_plan = self._before
+        schedules.on_plan = self._previous_hook
         forget_plans()
 
-    def evidence(self, fewest: int) -> dict[str, list[tuple[Evidence, float]]]:
-        """By key, for each call that it is kept for and that was made often enough for `fewest` pairs: what its turns
-        tell, and the seconds that all such calls would take as shipped."""
-        found: dict[str, list[tuple[Evidence, float]]] = {}
-        for turns in self._turns:
-            one, other = turns.times
-            pairs = min(len(one), len(other))
-            if pairs >= fewest:
-                what = weigh(one[:pairs], other[:pairs])
-                for key in turns.keys:
-                    found.setdefault(key, []).append((what, what.before * turns.count))
-        return found
+    def evidence(self, min_pairs: int) -> dict[str, list[tuple[Evidence, float]]]:
+        """Return the evidence for each key.
 
-    def _seen(self, plan: Any, request: Request, operands: Sequence[Any]) -> None:
+        Args:
+            min_pairs: Calls with fewer pairs of shipped and tuned timings are left out.
+
+        Returns:
+            By key, for each call that uses it: the evidence, and the estimated seconds that all its launches take with
+            the shipped schedule.
+        """
+        evidence_by_key: dict[str, list[tuple[Evidence, float]]] = {}
+        for alternation in self._alternations:
+            shipped_times, tuned_times = alternation.times
+            pairs = min(len(shipped_times), len(tuned_times))
+            if pairs >= min_pairs:
+                evidence = compare_samples(shipped_times[:pairs], tuned_times[:pairs])
+                for key in alternation.keys:
+                    evidence_by_key.setdefault(key, []).append(
+                        (evidence, evidence.baseline_seconds * alternation.count)
+                    )
+        return evidence_by_key
+
+    def _on_plan(self, plan: Any, request: Request, operands: Sequence[Any]) -> None:
         if plan.run is None:
             return
-        call = Call.of(request, operands)
+        call = Call.from_request(request, operands)
         shipped, _ = call.plan()
-        kept, asked = call.plan(tuned=True)
-        keys = self._keys & {question.key for question in asked}
-        if not keys or shipped == kept or shipped.outputs != kept.outputs:
+        tuned, questions = call.plan(tuned=True)
+        keys = self._keys & {question.key for question in questions}
+        if not keys or shipped == tuned or shipped.outputs != tuned.outputs:
             return
-        turns = _Turns(keys)
+        alternation = _Alternation(keys)
         with self._lock:
-            self._turns.append(turns)
+            self._alternations.append(alternation)
         driver = request.device.driver
-        plan.run = _by_turns(driver.launcher(shipped.steps, shipped.scratch), plan.run, turns, self._lock, driver)
+        plan.run = _alternate(
+            driver.launcher(shipped.steps, shipped.scratch), plan.run, alternation, self._lock, driver
+        )
 
 
-def _by_turns(
-    shipped: Callable[..., None], kept: Callable[..., None], turns: _Turns, lock: threading.Lock, driver: Any
+def _alternate(
+    shipped: Callable[..., None],
+    tuned: Callable[..., None],
+    alternation: _Alternation,
+    lock: threading.Lock,
+    driver: Any,
 ) -> Callable[..., None]:
     def run(tensors: list[Any], numbers: Iterable[Any], stream: Any) -> None:
-        number = turns.count
-        turns.count += 1
-        # Shipped, kept, kept, shipped: pairs of calls one after the other, with either in front.
-        turn = (number + 1) // 2 % 2
-        chosen = (shipped, kept)[turn]
-        if number >= _WARM + _MOST or getattr(driver, "captures", False) or not lock.acquire(blocking=False):
-            return chosen(tensors, numbers, stream)
+        call_index = alternation.count
+        alternation.count += 1
+        # The order is shipped, tuned, tuned, shipped: consecutive calls form pairs, and each schedule leads in half.
+        turn = (call_index + 1) // 2 % 2
+        launch = (shipped, tuned)[turn]
+        if (
+            call_index >= _WARM_UP_CALLS + _MAX_TIMED_CALLS
+            or getattr(driver, "captures", False)
+            or not lock.acquire(blocking=False)
+        ):
+            return launch(tensors, numbers, stream)
         try:
             stream.synchronize()
             begin = time.perf_counter()
-            chosen(tensors, numbers, stream)
+            launch(tensors, numbers, stream)
             stream.synchronize()
-            if number >= _WARM:
-                turns.times[turn].append(time.perf_counter() - begin)
+            if call_index >= _WARM_UP_CALLS:
+                alternation.times[turn].append(time.perf_counter() - begin)
         finally:
             lock.release()
         return None

@@ -1,6 +1,6 @@
-// Makes OpenCL C of the project's kernels C with clang's vector extensions. Included before header.cl when `cpu` compiles
-// kernels with clang. A kernel becomes a static function that has the work-item's position as three more parameters and
-// the launch's size as a fourth (runtime/program.py adds them, and the exported function that loops over work-items).
+// Lets clang compile the project's OpenCL C kernels as C with vector extensions, for the device `cpu`. Included before
+// header.cl. A kernel becomes a static function with four more parameters: the work-item's position (three) and the
+// launch size (runtime/program.py adds them, and the exported function that loops over work-items).
 #define WG_AS_C 1
 typedef unsigned char uchar;
 typedef unsigned short ushort;
@@ -37,14 +37,14 @@ WG_VECTORS(long, long)
 WG_VECTORS(ulong, ulong)
 WG_VECTORS(float, float)
 WG_VECTORS(double, double)
-// The functions that a shared library of kernels is loaded for.
+// The functions that a shared library of kernels exports.
 #ifdef _WIN32
 #define WG_EXPORT __attribute__((dllexport))
 #else
 #define WG_EXPORT __attribute__((visibility("default")))
 #endif
-// Code that clang generates calls functions that no source names. Elsewhere the process has them from its C library. On
-// Windows nothing resolves a library's undefined symbols at load, so they are here.
+// Code that clang generates calls library functions implicitly. Elsewhere the C library of the process provides them.
+// On Windows nothing resolves a library's undefined symbols at load, so they are defined here.
 #ifdef _WIN32
 #define WG_RUNTIME static __attribute__((used, no_builtin))
 WG_RUNTIME void *memset(void *to, int value, size_t count) {
@@ -60,15 +60,15 @@ WG_RUNTIME void *memmove(void *to, const void *from, size_t count) {
     while (count--) ((uchar *)to)[count] = ((const uchar *)from)[count];
     return to;
 }
-// Functions whose variables take more than a page call this first, to touch each page of the stack in order: Windows adds
-// a page when the one before it is touched. The size is in rax; on ARM, in units of 16 bytes, in x15. Callers expect no
-// register to change but, on ARM, x16 and x17.
+// Functions with more than a page of locals call this first, to touch each page of the stack in order: Windows commits
+// a page when its guard page is touched. The size is in rax; on ARM, in units of 16 bytes, in x15. No register may
+// change except, on ARM, x16 and x17.
 #ifdef __x86_64__
 __asm__(".p2align 4\n"
         "___chkstk_ms:\n"
         "    push %rcx\n"
         "    push %rax\n"
-        "    lea 24(%rsp), %rcx\n" // where the stack ended before the call
+        "    lea 24(%rsp), %rcx\n" // end of the stack before the call
         "1:  cmp $4096, %rax\n"
         "    jb 2f\n"
         "    sub $4096, %rcx\n"
@@ -92,7 +92,7 @@ __asm__(".p2align 2\n"
         "    ret\n");
 #endif
 #endif
-// All memory is the host's.
+// All address spaces are host memory.
 #define kernel
 #define __kernel
 #define global
@@ -134,10 +134,10 @@ __asm__(".p2align 2\n"
 #define as_double8(x) __builtin_bit_cast(double8, (x))
 #define as_double16(x) __builtin_bit_cast(double16, (x))
 #define as_ushort16(x) __builtin_bit_cast(ushort16, (x))
-// A vector of listed elements: braces in C, where OpenCL has parentheses.
+// A vector literal has braces in C, parentheses in OpenCL C.
 #define WG_LIST {
 #define WG_LIST_END }
-// Work-groups have one work-item, so it waits for nobody.
+// Work-groups have one work-item, so a barrier does nothing.
 #define barrier(fence)
 #define reqd_work_group_size(x, y, z)
 #define get_global_id(d) ((d) == 0 ? wg_x : (d) == 1 ? wg_y : wg_z)

@@ -1,4 +1,4 @@
-// Every program begins with this: what OpenCL compilers spell differently, and unaligned vectors.
+// Every program begins with this header: differences between OpenCL compilers, and unaligned vectors.
 #ifndef __has_builtin
 #define __has_builtin(x) 0
 #endif
@@ -13,18 +13,18 @@
 #else
 #define WG_STREAM(place, v) (*(place) = (v))
 #endif
-#ifdef WG_PREFETCH // taken away by build options for simulators that do not know it
+#ifdef WG_PREFETCH // build options disable it for simulators without prefetch
 #elif __has_builtin(__builtin_prefetch)
 #define WG_PREFETCH(place) __builtin_prefetch((const void *)(size_t)(place))
 #else
 #define WG_PREFETCH(place)
 #endif
-// Vectors of more than a register are no mistake: no function is called from elsewhere.
+// Vectors wider than a register are intended: the ABI does not matter, because no other code calls these functions.
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpsabi"
 #endif
 #define WG_UNROLL _Pragma("unroll")
-#ifdef WG_DECLARE // the compiler was told to leave out its own declarations: these are all that kernels here call
+#ifdef WG_DECLARE // the compiler runs without its built-in declarations: these are all that our kernels call
 #define WG_OF_A_WORK_ITEM size_t __attribute__((overloadable, const))
 WG_OF_A_WORK_ITEM get_global_id(uint);
 WG_OF_A_WORK_ITEM get_local_id(uint);
@@ -38,10 +38,10 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #define WG_LIST (
 #define WG_LIST_END )
 #endif
-// Every bit inverted; where a kernel calculates with truth values, 0 and 1 exchanged (pointwise.cl.j2).
+// Bitwise not; a kernel that computes with truth values redefines it to swap 0 and 1 (pointwise.cl.j2).
 #define WG_NOT(x) (~(x))
-// One work-item a work-group: what CPU schedules want, and what lets the compiler drop the work-item loop. Intel's makes
-// a version for many work-items at once all the same, which takes minutes where there are many vectors of bytes.
+// One work-item per work-group, for CPU schedules: the compiler can drop the work-item loop. Intel's compiler still
+// builds a version that vectorises over work-items, which takes minutes for kernels with many vectors of bytes.
 #ifndef __has_attribute
 #define __has_attribute(x) 0
 #endif
@@ -53,20 +53,20 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #define WG_ALONE __attribute__((reqd_work_group_size(1, 1, 1)))
 #endif
 #define WG_ONE WG_ALONE
-// Tensors start anywhere that suits their element, so vectors are read with the alignment of one element.
+// Tensors are only aligned to their element, so vectors are loaded with the alignment of one element.
 #define WG_UNALIGNED(T) \
     typedef T##2 __attribute__((aligned(sizeof(T)))) T##2_u; \
     typedef T##4 __attribute__((aligned(sizeof(T)))) T##4_u; \
     typedef T##8 __attribute__((aligned(sizeof(T)))) T##8_u; \
     typedef T##16 __attribute__((aligned(sizeof(T)))) T##16_u;
-// A tensor's first element: its buffer, moved by the bytes the call gave.
+// A tensor's first element: its buffer plus the byte offset of the call.
 #define WG_AT(S, p, bytes) ((global S *)((global char *)(p) + (bytes)))
-#ifndef WG_INLINE // taken away by build options for simulators that cannot run what the inliner leaves behind
+#ifndef WG_INLINE // build options disable it for simulators that cannot run the inliner's output
 #define WG_INLINE __attribute__((always_inline))
 #endif
-// Rows and columns of a square exchanged: t, an array of LANES vectors of type T, of LANES elements each. Within 16 bytes,
-// a chunk of a vector, elements of two rows are zipped until columns are there, then the chunks are sorted: so every step
-// is one instruction of x86's that keeps its operands, and needs no register of indices.
+// Transpose t, an array of LANES vectors of type T with LANES elements each. First interleave the elements of two rows
+// within 16-byte chunks until the chunks hold columns, then permute the chunks. So every step is one non-destructive
+// x86 instruction without a register for indices.
 #if __has_builtin(__builtin_shufflevector) && !defined(WG_NO_SHUFFLES)
 #define WG_ALL_2(F, T, h) F(T, h, 0), F(T, h, 1)
 #define WG_ALL_4(F, T, h) WG_ALL_2(F, T, h), F(T, h, 2), F(T, h, 3)
@@ -77,7 +77,8 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 #define WG_PASTED(a, b) WG_PASTED_(a, b)
 #define WG_CHUNK(T) (int)(sizeof(T) > 16 ? LANES * 16 / sizeof(T) : LANES)
 #define WG_CHUNKS(T) (LANES / WG_CHUNK(T))
-// The element of two vectors that comes to place i: of zipped lower or upper halves (h) of chunks; of even or odd chunks.
+// Index of the element of two vectors that moves to position i: for interleaved lower or upper halves (h) of chunks;
+// for even or odd chunks.
 #define WG_ZIPPED(T, h, i) (i / WG_CHUNK(T) * WG_CHUNK(T) + i % WG_CHUNK(T) / 2 + h * (WG_CHUNK(T) / 2) + i % 2 * LANES)
 #define WG_SORTED(T, h, i) ((i / WG_CHUNK(T) * 2 + h) * WG_CHUNK(T) + i % WG_CHUNK(T))
 #define WG_MIXED(F, T, h, a, b) __builtin_shufflevector(a, b, WG_PASTED(WG_ALL_, LANES)(F, T, h))
@@ -101,8 +102,8 @@ void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);
 }
 #else
 #define WG_TRANSPOSE(T, t) { \
-    T turned[LANES]; \
-    WG_UNROLL for (int l = 0; l < LANES; l++) WG_UNROLL for (int m = 0; m < LANES; m++) turned[l][m] = t[m][l]; \
-    WG_UNROLL for (int l = 0; l < LANES; l++) t[l] = turned[l]; \
+    T transposed[LANES]; \
+    WG_UNROLL for (int l = 0; l < LANES; l++) WG_UNROLL for (int m = 0; m < LANES; m++) transposed[l][m] = t[m][l]; \
+    WG_UNROLL for (int l = 0; l < LANES; l++) t[l] = transposed[l]; \
 }
 #endif

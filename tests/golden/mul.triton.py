@@ -11,7 +11,7 @@ def mul_flat(
     CLASS0: tl.constexpr, NUMBER0: tl.constexpr,
     CLASS1: tl.constexpr, NUMBER1: tl.constexpr,
 ):
-    """BLOCK elements a program: results are contiguous, operands contiguous, one element, or a number."""
+    """BLOCK elements per program: results are contiguous; operands are contiguous, one element, or a number."""
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
     v0 = wg_read(x0, i, inside, numbers, CLASS0, NUMBER0, C)
@@ -29,7 +29,7 @@ def mul_rows(
     CLASS1: tl.constexpr, BESIDE1: tl.constexpr, NUMBER1: tl.constexpr,
     CLASS2: tl.constexpr,
 ):
-    """A tile of ROWS by COLUMNS a program, of operands with any strides; `across` tiles lie side by side."""
+    """One tile of ROWS by COLUMNS per program, for operands with any strides; `across` tiles per row of tiles."""
     tile = tl.program_id(0)
     row = (tile // across).to(INDEX) * ROWS + tl.arange(0, ROWS)
     column = (tile % across).to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)

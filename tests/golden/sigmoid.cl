@@ -27,16 +27,16 @@ static inline void NAME(sigmoid_scalar)(C input, C *out) {
 #if defined(SCHEDULE_GRID) || defined(WG_NO_AHEAD)
 #define WG_AHEAD(place)
 #else
-// A core that calculates much looks ahead too late for what comes from memory, and stores past the caches take the
-// buffers that this needs: 64 lines ahead, and once more 16 lines (measured: gelu of 4M in half the time). Vectors of
-// half a line ask often enough once; for shorter ones, which are many, asking takes longer than it saves.
+// With many operations per element, the out-of-order window is too short to hide memory latency, and non-temporal
+// stores occupy the line-fill buffers. So prefetch 64 cache lines ahead, and again 16 ahead (gelu of 4M elements takes
+// half the time). Vectors of half a line prefetch once; for shorter vectors prefetching costs more than it saves.
 #define WG_AHEAD(place) \
     if (sizeof(*(place)) * LANES >= 32) WG_PREFETCH((global const char *)(place) + 4096); \
     if (sizeof(*(place)) * LANES > 32) WG_PREFETCH((global const char *)(place) + 1024);
 #endif
 
 #if defined(SCHEDULE_CONTIGUOUS) || defined(SCHEDULE_GRID)
-// One run of elements: operands of class 1 are contiguous, those of class 0 a single element.
+// One run of elements: operands of class 1 are contiguous, operands of class 0 have a single element.
 typedef struct { long n, chunk; } NAME(Geometry);
 #ifdef SCHEDULE_CONTIGUOUS
 WG_ONE kernel void NAME(sigmoid_contiguous)(global const S0 *p0, global S1 *p1, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
@@ -58,7 +58,7 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
 #define GETV0 READV0(x0 + i)
 #define GET0 READ0(x0 + i)
 #endif
-#ifdef STREAM // the vectors that follow are aligned: a tensor that is copied to may start anywhere, within an element too
+#ifdef STREAM // align the vector stores: the destination of a copy may start anywhere, even inside an element
     const size_t place = (size_t)(x1 + i), element = sizeof(S1);
     const long whole = place % element ? end : i + (long)(-place % sizeof(V) / element);
     for (; i < whole && i < end; i++) {
@@ -89,7 +89,7 @@ kernel void NAME(sigmoid_grid)(global const S0 *p0, global S1 *p1, const NAME(Ge
 #endif
 
 #if defined(SCHEDULE_ROWS) || defined(SCHEDULE_GRID_STRIDED)
-// Any strides: OUTER dimensions counted by an odometer, the innermost walked in place.
+// Any strides: an odometer counts the OUTER dimensions; a loop runs over the innermost one.
 typedef struct {
     long rows, n;
 #ifdef SCHEDULE_ROWS
@@ -190,11 +190,11 @@ WG_ONE kernel void NAME(sigmoid_rows)(global const S0 *p0, global S1 *p1, const 
 #endif
 
 #ifdef SCHEDULE_TILES
-// Operands that are contiguous across rows (TURNk) beside results that are so within them: tiles of LANES rows and
-// columns are read as they lie and turned in registers, within blocks of BLOCK for the sake of caches and pages.
+// Operands that are contiguous across rows (TURNk), with results that are contiguous within rows: tiles of LANES rows
+// and columns are loaded as stored and transposed in registers, in blocks of BLOCK for caches and TLB.
 #define BLOCK (4 * LANES)
-// across: rows that lie side by side in what is turned, the last but one dimension. A work-item has chunk blocks of them
-// and as many columns as columns.
+// across: size of the last but one dimension, along which transposed operands are contiguous. A work-item computes
+// `chunk` blocks of it by `columns` columns.
 typedef struct {
     long across, n, blocks, chunk, columns;
     long size[OUTER], stride[2][OUTER + 1];
@@ -230,7 +230,7 @@ WG_ONE kernel void NAME(sigmoid_tiles)(global const S0 *p0, global S1 *p1, const
                     WG_UNROLL for (int l = 0; l < LANES; l++) t0[l] = READV0(x0 + o0 + row + (i + l) * geo.stride[0][OUTER]);
                     WG_TRANSPOSE(V, t0)
 #endif
-#ifdef LIGHT // what was turned is still in registers; most functions would take long to compile so often
+#ifdef LIGHT // use the transposed tile from registers; unrolling an expensive function this often compiles slowly
                     WG_UNROLL
 #endif
                     for (int l = 0; l < LANES; l++) {
@@ -253,7 +253,7 @@ WG_ONE kernel void NAME(sigmoid_tiles)(global const S0 *p0, global S1 *p1, const
                         STOREV1(x1 + o1 + (row + l) * geo.stride[1][OUTER - 1] + i, y0);
                     }
                 }
-                // What fills no tile.
+                // The remainder that fills no tile.
                 for (long r = row; r < row + LANES && r < to; r++) {
                     for (long c = i; c < right; c++) {
                         const long q0 = o0 + r * geo.stride[0][OUTER - 1] + c * geo.stride[0][OUTER];

@@ -39,8 +39,8 @@ typedef struct {
     C number[NUMBERS];
 #endif
 } NAME(Dynamic);
-// rows of n, chunk a work-item. parts: partial rows to add up, or elements from one kept row to the next. stride: from row
-// to row; step: inside a row; across: between lanes.
+// `rows` rows of n elements, `chunk` rows per work-item. parts: number of partial rows to add, or stride of cached
+// rows. stride: from row to row; step: inside a row; across: between lanes.
 typedef struct {
     long rows, n, chunk, parts;
     long size[OUTER], stride[2][OUTER];
@@ -70,9 +70,9 @@ static inline long NAME(place)(long i, const long *size, const long *step) {
 }
 #define PLACE(k, i) NAME(place)(i, geo.inner, geo.step[k])
 #if SCRATCH
-#define KEEP_PARAMETER global S2 *p2,
+#define CACHE_PARAMETER global S2 *p2,
 #else
-#define KEEP_PARAMETER
+#define CACHE_PARAMETER
 #endif
 
 #ifndef SCHEDULE_FINISH
@@ -142,7 +142,7 @@ static inline C NAME(total_sum)(V v) {
 }
 #endif
 
-// Elements of any stride, as a vector: the first m lanes.
+// Load or store the first m lanes of a vector with any stride.
 #if CLASS0 == 2 || defined(SCHEDULE_SHORT)
 static inline V NAME(gather0)(global const S0 *x, long i, const long *size, const long *step, int mA) {
     V v = (V)(0);
@@ -198,7 +198,7 @@ static inline V NAME(line0)(global const S0 *x, long across, int mA) {
 #endif
 
 #ifdef SCHEDULE_LONG
-#define FETCHED 4096 // positions a row: longer ones the processor fetches ahead by itself
+#define FETCHED 4096 // positions per row; for longer rows the hardware prefetcher is enough
 #if CLASS0 == 1 && OUTER == 1
 #define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0][0] + (i))
 #else
@@ -206,21 +206,21 @@ static inline V NAME(line0)(global const S0 *x, long across, int mA) {
 #endif
 #endif
 #if defined(SCHEDULE_SHORT)
-#define KEEP_VALUE(i, v) keptA = v
-#define KEPT(i) keptA
+#define CACHE_VALUE(i, v) cachedA = v
+#define CACHED(i) cachedA
 #elif defined(SCHEDULE_COLUMNS)
-#define KEEP_VALUE(i, v) STOREV2(keptA + (i) * LANES, v)
-#define KEPT(i) LOADV2(keptA + (i) * LANES)
+#define CACHE_VALUE(i, v) STOREV2(cachedA + (i) * LANES, v)
+#define CACHED(i) LOADV2(cachedA + (i) * LANES)
 #else
-#define KEEP_VALUE(i, v) STOREV2(keptA + (i), v)
-#define KEPT(i) LOADV2(keptA + (i))
+#define CACHE_VALUE(i, v) STOREV2(cachedA + (i), v)
+#define CACHED(i) LOADV2(cachedA + (i))
 #endif
 
 #if defined(SCHEDULE_LONG) || defined(SCHEDULE_SHORT)
 #ifdef SCHEDULE_LONG
-WG_ONE kernel void NAME(softmax_long)(global const S0 *p0, global S1 *p1, KEEP_PARAMETER const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+WG_ONE kernel void NAME(softmax_long)(global const S0 *p0, global S1 *p1, CACHE_PARAMETER const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
 #else
-WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_PARAMETER const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, CACHE_PARAMETER const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
 #endif
     global const S0 *base0A = WG_AT(const S0, p0, dyn.offset[0]);
     global S1 *base1A = WG_AT(S1, p1, dyn.offset[1]);
@@ -231,8 +231,8 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_
 #ifdef SCHEDULE_LONG
     const int raggedA = n % LANES != 0;
     const M freshA = LANE >= (L)(LANES - (int)(n % LANES));
-    global S2 *keptA = WG_AT(S2, p2, dyn.offset[2]) + (long)get_global_id(0) * geo.parts;
-    V keptTailA = (V)(0);
+    global S2 *cachedA = WG_AT(S2, p2, dyn.offset[2]) + (long)get_global_id(0) * geo.parts;
+    V cachedTailA = (V)(0);
     for (; row < end; row++) {
         global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
         global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
@@ -272,12 +272,12 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_
             long i = 0;
             for (; i + LANES <= n; i += LANES) {
                 V y0;
-                NAME(softmax_sweep1)(READ0(i), r0, &y0); KEEP_VALUE(i, y0); AHEAD0(i);
+                NAME(softmax_sweep1)(READ0(i), r0, &y0); CACHE_VALUE(i, y0); AHEAD0(i);
                  acc0A[0] = WG_FOLD_sum(acc0A[0], y0);
             }
             if (i < n) {
                 V y0;
-                NAME(softmax_sweep1)(READ0(n - LANES), r0, &y0); keptTailA = y0;
+                NAME(softmax_sweep1)(READ0(n - LANES), r0, &y0); cachedTailA = y0;
                  acc0A[0] = WG_FOLD_sum(acc0A[0], (freshA ? y0 : (V)(0)));
             }
             WG_UNROLL for (int uA = 1; uA < 1; uA++) acc0A[0] = WG_FOLD_sum(acc0A[0], acc0A[uA]);
@@ -285,12 +285,12 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_
         }
         const ROW_V w0 = (C)(1) / r1;
         {
-            // The last vector overlaps the one before it; it is computed first, for a result may be its own operand.
+            // The last vector overlaps the one before it. Compute it first, because a result may overwrite an operand.
             V last_y0A; 
-            if (raggedA) { NAME(softmax_result)(keptTailA, w0, &last_y0A); }
+            if (raggedA) { NAME(softmax_result)(cachedTailA, w0, &last_y0A); }
             for (long i = 0; i + LANES <= n; i += LANES) {
                 V y0;
-                NAME(softmax_result)(KEPT(i), w0, &y0);
+                NAME(softmax_result)(CACHED(i), w0, &y0);
                  WRITE1(i, y0);
             }
             if (raggedA) {  WRITE1(n - LANES, last_y0A); }
@@ -298,7 +298,7 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_
     }
 #else
     const M filledA = LANE < (L)((int)n);
-    V keptA;
+    V cachedA;
     for (; row < end; row++) {
         global const S0 *x0 = base0A + NAME(start)(row, geo.size, geo.stride[0]);
         global S1 *x1 = base1A + NAME(start)(row, geo.size, geo.stride[1]);
@@ -314,13 +314,13 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_
         ROW_V r1;
         {
             V y0;
-            NAME(softmax_sweep1)(READ0(0), r0, &y0); KEEP_VALUE(0, y0);
+            NAME(softmax_sweep1)(READ0(0), r0, &y0); CACHE_VALUE(0, y0);
             r1 = NAME(total_sum)(filledA ? y0 : (V)(0));
         }
         const ROW_V w0 = (C)(1) / r1;
         {
             V y0;
-            NAME(softmax_result)(KEPT(0), w0, &y0);
+            NAME(softmax_result)(CACHED(0), w0, &y0);
              WRITE1(0, y0);
         }
     }
@@ -329,7 +329,7 @@ WG_ONE kernel void NAME(softmax_short)(global const S0 *p0, global S1 *p1, KEEP_
 #endif
 
 #ifdef SCHEDULE_COLUMNS
-WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, KEEP_PARAMETER const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, CACHE_PARAMETER const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
     global const S0 *base0A = WG_AT(const S0, p0, dyn.offset[0]);
     global S1 *base1A = WG_AT(S1, p1, dyn.offset[1]);
     const C n_ = (C)geo.n;
@@ -338,7 +338,7 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, KEE
     const long end = slabA + geo.chunk < geo.rows ? slabA + geo.chunk : geo.rows;
     const long begin = (long)get_global_id(1) * geo.block;
     const long stopA = begin + geo.block < geo.width ? begin + geo.block : geo.width;
-    global S2 *keptA = WG_AT(S2, p2, dyn.offset[2])
+    global S2 *cachedA = WG_AT(S2, p2, dyn.offset[2])
         + ((long)get_global_id(0) * get_global_size(1) + get_global_id(1)) * n * LANES;
     for (; slabA < end; slabA++) for (long at = begin; at < stopA; at += LANES) {
         global const S0 *x0 = base0A + NAME(start)(slabA, geo.size, geo.stride[0]);
@@ -367,7 +367,7 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, KEE
             long i = 0;
             for (; i + 1 <= n; i += 1) {
                 V y0;
-                NAME(softmax_sweep1)(READ0(i), r0, &y0); KEEP_VALUE(i, y0);
+                NAME(softmax_sweep1)(READ0(i), r0, &y0); CACHE_VALUE(i, y0);
                  acc0A[0] = WG_FOLD_sum(acc0A[0], y0);
             }
             WG_UNROLL for (int uA = 1; uA < 1; uA++) acc0A[0] = WG_FOLD_sum(acc0A[0], acc0A[uA]);
@@ -377,7 +377,7 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, KEE
         {
             for (long i = 0; i < n; i++) {
                 V y0;
-                NAME(softmax_result)(KEPT(i), w0, &y0);
+                NAME(softmax_result)(CACHED(i), w0, &y0);
                  WRITE1(i, y0);
             }
         }
@@ -403,7 +403,7 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, KEE
             long i = 0;
             for (; i + 1 <= n; i += 1) {
                 V y0;
-                NAME(softmax_sweep1)(READ0(i), r0, &y0); KEEP_VALUE(i, y0);
+                NAME(softmax_sweep1)(READ0(i), r0, &y0); CACHE_VALUE(i, y0);
                  acc0A[0] = WG_FOLD_sum(acc0A[0], y0);
             }
             WG_UNROLL for (int uA = 1; uA < 1; uA++) acc0A[0] = WG_FOLD_sum(acc0A[0], acc0A[uA]);
@@ -413,7 +413,7 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, KEE
         {
             for (long i = 0; i < n; i++) {
                 V y0;
-                NAME(softmax_result)(KEPT(i), w0, &y0);
+                NAME(softmax_result)(CACHED(i), w0, &y0);
                  WRITE1(i, y0);
             }
         }
@@ -424,7 +424,7 @@ WG_ONE kernel void NAME(softmax_columns)(global const S0 *p0, global S1 *p1, KEE
 
 #ifdef SCHEDULE_GROUP
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, KEEP_PARAMETER const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
+kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, CACHE_PARAMETER const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
     local C treeA[GROUP];
     const int lidA = get_local_id(0);
     global const S0 *base0A = WG_AT(const S0, p0, dyn.offset[0]);
@@ -493,8 +493,8 @@ kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, KEEP_PARAMET
 #undef AHEAD1
 #undef FETCHED
 #undef INDEX
-#undef KEPT
-#undef KEEP_VALUE
+#undef CACHED
+#undef CACHE_VALUE
 #endif
 #undef ROW_V
 #undef ROW_M
@@ -504,4 +504,4 @@ kernel void NAME(softmax_group)(global const S0 *p0, global S1 *p1, KEEP_PARAMET
 #undef SPREAD_L
 #undef LANE
 #undef PLACE
-#undef KEEP_PARAMETER
+#undef CACHE_PARAMETER

@@ -27,17 +27,17 @@ def softmax_whole(
     INNER: tl.constexpr,
     BESIDE0: tl.constexpr, STEP0: tl.constexpr, BESIDE1: tl.constexpr, STEP1: tl.constexpr,
 ):
-    """ROWS rows a program, each read once and as a whole: BLOCK is at least its length."""
+    """ROWS rows per program, each loaded once as a whole: BLOCK is at least its length."""
     column = tl.arange(0, BLOCK).to(INDEX)
     length = n.to(C)
     q0 = wg_line_start(column, inner, step0, INNER, STEP0)
     q1 = wg_line_start(column, inner, step1, INNER, STEP1)
     position = column[None, :].to(tl.int64)
     row = tl.program_id(0).to(INDEX) * ROWS + tl.arange(0, ROWS)
-    there = row < rows
+    in_bounds = row < rows
     o0 = wg_line_start(row, size, stride0, OUTER, BESIDE0)
     o1 = wg_line_start(row, size, stride1, OUTER, BESIDE1)
-    inside = there[:, None] & (column < n)[None, :]
+    inside = in_bounds[:, None] & (column < n)[None, :]
     v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
     a_r0 = softmax_sweep0(v0, C)
     r0 = tl.reduce(tl.where(inside, a_r0, float("-inf")), 1, wg_fold_max)[:, None]
@@ -56,10 +56,10 @@ def softmax_swept(
     INNER: tl.constexpr,
     BESIDE0: tl.constexpr, STEP0: tl.constexpr, BESIDE1: tl.constexpr, STEP1: tl.constexpr,
 ):
-    """Long rows: one a program, swept BLOCK elements at a time."""
+    """Long rows: one per program, BLOCK elements at a time."""
     length = n.to(C)
     row = tl.program_id(0).to(INDEX) + tl.arange(0, ROWS)
-    there = row < rows
+    in_bounds = row < rows
     o0 = wg_line_start(row, size, stride0, OUTER, BESIDE0)
     o1 = wg_line_start(row, size, stride1, OUTER, BESIDE1)
     s_r0 = tl.full((ROWS, BLOCK), float("-inf"), C)
@@ -68,7 +68,7 @@ def softmax_swept(
         q0 = wg_line_start(column, inner, step0, INNER, STEP0)
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)
         position = column[None, :].to(tl.int64)
-        inside = there[:, None] & (column < n)[None, :]
+        inside = in_bounds[:, None] & (column < n)[None, :]
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
         a_r0 = softmax_sweep0(v0, C)
         s_r0 = wg_fold_max(s_r0, tl.where(inside, a_r0, float("-inf")))
@@ -79,7 +79,7 @@ def softmax_swept(
         q0 = wg_line_start(column, inner, step0, INNER, STEP0)
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)
         position = column[None, :].to(tl.int64)
-        inside = there[:, None] & (column < n)[None, :]
+        inside = in_bounds[:, None] & (column < n)[None, :]
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
         a_r1 = softmax_sweep1(v0, r0, C)
         s_r1 = wg_fold_sum(s_r1, tl.where(inside, a_r1, 0))
@@ -90,7 +90,7 @@ def softmax_swept(
         q0 = wg_line_start(column, inner, step0, INNER, STEP0)
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)
         position = column[None, :].to(tl.int64)
-        inside = there[:, None] & (column < n)[None, :]
+        inside = in_bounds[:, None] & (column < n)[None, :]
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
         z1 = softmax_value(v0, r0, w0, C)
         wg_store(y1 + (o1[:, None] + q1[None, :]), z1, inside)

@@ -39,8 +39,8 @@ typedef struct {
     C number[NUMBERS];
 #endif
 } NAME(Dynamic);
-// rows of n, chunk a work-item. parts: partial rows to add up, or elements from one kept row to the next. stride: from row
-// to row; step: inside a row; across: between lanes.
+// `rows` rows of n elements, `chunk` rows per work-item. parts: number of partial rows to add, or stride of cached
+// rows. stride: from row to row; step: inside a row; across: between lanes.
 typedef struct {
     long rows, n, chunk, parts;
     long size[OUTER], stride[3][OUTER];
@@ -111,7 +111,7 @@ static inline C NAME(total_sum)(V v) {
 }
 #endif
 
-// Elements of any stride, as a vector: the first m lanes.
+// Load or store the first m lanes of a vector with any stride.
 #if CLASS0 == 2 || defined(SCHEDULE_SHORT)
 static inline V NAME(gather0)(global const S0 *x, long i, const long *size, const long *step, int mA) {
     V v = (V)(0);
@@ -202,7 +202,7 @@ static inline V NAME(line1)(global const S1 *x, long across, int mA) {
 #endif
 
 #ifdef SCHEDULE_LONG
-#define FETCHED 4096 // positions a row: longer ones the processor fetches ahead by itself
+#define FETCHED 4096 // positions per row; for longer rows the hardware prefetcher is enough
 #if CLASS0 == 1 && OUTER == 1
 #define AHEAD0(i) WG_PREFETCH(x0 + aheadA * geo.stride[0][0] + (i))
 #else
@@ -268,7 +268,7 @@ WG_ONE kernel void NAME(softmax_grad_input_short)(global const S0 *p0, global co
             r0 = NAME(total_sum)(acc0A[0]);
         }
         {
-            // The last vector overlaps the one before it; it is computed first, for a result may be its own operand.
+            // The last vector overlaps the one before it. Compute it first, because a result may overwrite an operand.
             V last_y0A; 
             if (raggedA) { NAME(softmax_grad_input_result)(READ0(n - LANES), READ1(n - LANES), r0, &last_y0A); }
             for (long i = 0; i + LANES <= n; i += LANES) {
@@ -436,8 +436,8 @@ kernel void NAME(softmax_grad_input_group)(global const S0 *p0, global const S1 
 #undef AHEAD2
 #undef FETCHED
 #undef INDEX
-#undef KEPT
-#undef KEEP_VALUE
+#undef CACHED
+#undef CACHE_VALUE
 #endif
 #undef ROW_V
 #undef ROW_M
@@ -447,4 +447,4 @@ kernel void NAME(softmax_grad_input_group)(global const S0 *p0, global const S1 
 #undef SPREAD_L
 #undef LANE
 #undef PLACE
-#undef KEEP_PARAMETER
+#undef CACHE_PARAMETER

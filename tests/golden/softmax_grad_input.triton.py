@@ -17,7 +17,7 @@ def softmax_grad_input_whole(
     INNER: tl.constexpr,
     BESIDE0: tl.constexpr, STEP0: tl.constexpr, BESIDE1: tl.constexpr, STEP1: tl.constexpr, BESIDE2: tl.constexpr, STEP2: tl.constexpr,
 ):
-    """ROWS rows a program, each read once and as a whole: BLOCK is at least its length."""
+    """ROWS rows per program, each loaded once as a whole: BLOCK is at least its length."""
     column = tl.arange(0, BLOCK).to(INDEX)
     length = n.to(C)
     q0 = wg_line_start(column, inner, step0, INNER, STEP0)
@@ -25,11 +25,11 @@ def softmax_grad_input_whole(
     q2 = wg_line_start(column, inner, step2, INNER, STEP2)
     position = column[None, :].to(tl.int64)
     row = tl.program_id(0).to(INDEX) * ROWS + tl.arange(0, ROWS)
-    there = row < rows
+    in_bounds = row < rows
     o0 = wg_line_start(row, size, stride0, OUTER, BESIDE0)
     o1 = wg_line_start(row, size, stride1, OUTER, BESIDE1)
     o2 = wg_line_start(row, size, stride2, OUTER, BESIDE2)
-    inside = there[:, None] & (column < n)[None, :]
+    inside = in_bounds[:, None] & (column < n)[None, :]
     v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
     v1 = tl.load(x1 + (o1[:, None] + q1[None, :]), mask=inside, other=0).to(C)
     a_r0 = softmax_grad_input_sweep0(v0, v1, C)
@@ -46,10 +46,10 @@ def softmax_grad_input_swept(
     INNER: tl.constexpr,
     BESIDE0: tl.constexpr, STEP0: tl.constexpr, BESIDE1: tl.constexpr, STEP1: tl.constexpr, BESIDE2: tl.constexpr, STEP2: tl.constexpr,
 ):
-    """Long rows: one a program, swept BLOCK elements at a time."""
+    """Long rows: one per program, BLOCK elements at a time."""
     length = n.to(C)
     row = tl.program_id(0).to(INDEX) + tl.arange(0, ROWS)
-    there = row < rows
+    in_bounds = row < rows
     o0 = wg_line_start(row, size, stride0, OUTER, BESIDE0)
     o1 = wg_line_start(row, size, stride1, OUTER, BESIDE1)
     o2 = wg_line_start(row, size, stride2, OUTER, BESIDE2)
@@ -60,7 +60,7 @@ def softmax_grad_input_swept(
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)
         q2 = wg_line_start(column, inner, step2, INNER, STEP2)
         position = column[None, :].to(tl.int64)
-        inside = there[:, None] & (column < n)[None, :]
+        inside = in_bounds[:, None] & (column < n)[None, :]
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
         v1 = tl.load(x1 + (o1[:, None] + q1[None, :]), mask=inside, other=0).to(C)
         a_r0 = softmax_grad_input_sweep0(v0, v1, C)
@@ -72,7 +72,7 @@ def softmax_grad_input_swept(
         q1 = wg_line_start(column, inner, step1, INNER, STEP1)
         q2 = wg_line_start(column, inner, step2, INNER, STEP2)
         position = column[None, :].to(tl.int64)
-        inside = there[:, None] & (column < n)[None, :]
+        inside = in_bounds[:, None] & (column < n)[None, :]
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
         v1 = tl.load(x1 + (o1[:, None] + q1[None, :]), mask=inside, other=0).to(C)
         z2 = softmax_grad_input_value(v0, v1, r0, C)

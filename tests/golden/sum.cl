@@ -1,11 +1,11 @@
 // sum(input, dim, keepdim, dtype): map acc = input, combine acc = a + b, finish out = acc
 typedef struct { long offset[BUFFERS]; } NAME(Dynamic);
 typedef struct {
-    long outputs, count;  // results, and elements that each is made from
-    long splits;          // partial states a result
+    long outputs, count;  // number of results, and of reduced elements per result
+    long splits;          // partial states per result
     long outer;           // rows: `count` without the innermost reduced dimension
-    long chunk[3];        // what one work-item does of each dimension of the launch
-    long across;          // tree: neighbouring results a work-group
+    long chunk[3];        // share of one work-item in each dimension of the launch
+    long across;          // tree: neighbouring results per work-group
     long kept[KEPT], reduced[REDUCED];
     long kept_stride[2][KEPT], stride[1][REDUCED];
 } NAME(Geometry);
@@ -50,8 +50,8 @@ static inline WG_INLINE NAME(States) NAME(sum_combine_vector)(NAME(States) first
 static inline WG_INLINE void NAME(sum_finish_vector)(NAME(States) state, C n, V *y0) {
     *y0 = state.acc;
 }
-// One state from one a lane: each lane is joined with the one that lies opposite in a half, a quarter, and so on, so the
-// order is fixed and the rounding errors of a sum stay small.
+// Combine the lanes of a state by halving the vector repeatedly: the order is fixed and rounding errors of a sum stay
+// small.
 static inline WG_INLINE NAME(State) NAME(sum_fold)(NAME(States) states) {
     NAME(States) other;
 #if LANES == 16
@@ -89,7 +89,7 @@ static inline WG_INLINE NAME(State) NAME(sum_fold)(NAME(States) states) {
 #endif
 
 #ifdef SCHEDULE_ROWS
-// The innermost reduced dimension in vectors: 4 states of a lane each, joined after every BLOCK elements.
+// Vectorised along the innermost reduced dimension: 4 vector states, combined after every BLOCK elements.
 WG_ONE kernel void NAME(sum_rows)(global const S0 *p0, 
 #ifdef SPLIT
     global S1 *p1, 
@@ -199,7 +199,7 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
                 total = NAME(sum_combine_vector)(total, acc0);
             }
             if (i < end && end - begin >= LANES) {
-                // The last vector overlaps what is done already: those lanes count as the identity.
+                // The last vector overlaps the one before it: repeated lanes count as the identity.
                 const long done = i - (end - LANES);
                 i = end - LANES;
 #if CLASS0 == 0
@@ -235,8 +235,8 @@ WG_ONE kernel void NAME(sum_rows)(global const S0 *p0,
 #endif
 
 #ifdef SCHEDULE_ABREAST
-// LANES rows at once, each in a state of lanes of its own. Lane by lane of all rows they are joined as `fold` joins the
-// lanes of one, in as many steps for all of them as they are.
+// LANES rows at once, each with its own vector state. The lanes are combined in the same order as in `fold`, but for
+// all rows together.
 WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0, 
 #ifdef SPLIT
     global S1 *p1, 
@@ -254,7 +254,7 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
     long out = (long)get_global_id(0) * geo.chunk[0];
     const long last = out + geo.chunk[0] < geo.outputs ? out + geo.chunk[0] : geo.outputs;
     const NAME(States) none = NAME(sum_identity_vector)();
-    const M fresh = ROW_IOTA >= (M)((int)(LANES - n % LANES));  // of a last vector that overlaps what is done
+    const M fresh = ROW_IOTA >= (M)((int)(LANES - n % LANES));  // lanes of the last vector that are not repeated
     for (; out + LANES <= last; out += LANES) {
         NAME(States) states[LANES];
         WG_UNROLL for (int j = 0; j < LANES; j++) states[j] = none;
@@ -290,10 +290,10 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
             tail.acc = fresh ? tail.acc : none.acc;
             states[j] = NAME(sum_combine_vector)(states[j], tail);
         }
-        V turned0[LANES];
-        WG_UNROLL for (int j = 0; j < LANES; j++) turned0[j] = states[j].acc;
-        WG_TRANSPOSE(V, turned0)
-        WG_UNROLL for (int j = 0; j < LANES; j++) states[j].acc = turned0[j];
+        V transposed0[LANES];
+        WG_UNROLL for (int j = 0; j < LANES; j++) transposed0[j] = states[j].acc;
+        WG_TRANSPOSE(V, transposed0)
+        WG_UNROLL for (int j = 0; j < LANES; j++) states[j].acc = transposed0[j];
         WG_UNROLL for (int reach = LANES / 2; reach > 0; reach /= 2)
         WG_UNROLL for (int j = 0; j < reach; j++) states[j] = NAME(sum_combine_vector)(states[j], states[j + reach]);
         V y0;
@@ -344,7 +344,7 @@ WG_ONE kernel void NAME(sum_abreast)(global const S0 *p0,
 #endif
 
 #ifdef SCHEDULE_SHORT
-// Rows of ROW elements that lie one after the other, a result each: what the compiler makes vectors of, ROW elements apart.
+// Contiguous rows of ROW elements, one result each. The compiler vectorises across rows, with a stride of ROW elements.
 WG_ONE kernel void NAME(sum_short)(global const S0 *p0, 
 #ifdef SPLIT
     global S1 *p1, 
@@ -376,7 +376,7 @@ WG_ONE kernel void NAME(sum_short)(global const S0 *p0,
 #endif
 
 #ifdef SCHEDULE_COLUMNS
-// The innermost kept dimension in vectors, several side by side, down the reduced elements.
+// Vectorised along the innermost kept dimension, several vectors at a time; a loop runs over the reduced elements.
 WG_ONE kernel void NAME(sum_columns)(global const S0 *p0, 
 #ifdef SPLIT
     global S1 *p1, 
@@ -633,7 +633,7 @@ WG_ONE kernel void NAME(sum_columns)(global const S0 *p0,
 #endif
         }
         for (; column < right; column += LANES) {
-            // The chunk is at least a vector wide: its last one may overlap what is done already.
+            // The chunk is at least a vector wide: the last vector may overlap the one before it.
             column = column + LANES <= right ? column : right - LANES;
         {
             NAME(States) total0 = NAME(sum_identity_vector)();
@@ -690,7 +690,7 @@ WG_ONE kernel void NAME(sum_columns)(global const S0 *p0,
 #endif
 
 #ifdef SCHEDULE_GENERAL
-// Any strides, an element at a time: short rows, and states that vectors cannot hold.
+// Any strides, one element at a time: for short rows, and states that vectors cannot hold.
 WG_ONE kernel void NAME(sum_general)(global const S0 *p0, 
 #ifdef SPLIT
     global S1 *p1, 
@@ -764,7 +764,7 @@ WG_ONE kernel void NAME(sum_general)(global const S0 *p0,
 #endif
 
 #ifdef SCHEDULE_TREE
-// A work-group makes `across` neighbouring results, GROUP / across members each.
+// A work-group computes `across` neighbouring results, with GROUP / across work-items each.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) kernel void NAME(sum_tree)(global const S0 *p0, 
 #ifdef SPLIT
     global S1 *p1, 
@@ -835,7 +835,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) kernel void NAME(sum_tree)(gl
 #endif
 
 #ifdef SCHEDULE_FINISH
-// Results from their partial states, which lie result by result, split after split.
+// Results from partial states, stored as [result][split].
 WG_ONE kernel void NAME(sum_finish)(global const S0 *p0, global S1 *p1, const NAME(Geometry) geo, const NAME(Dynamic) dyn) {
     global const S0 *x0 = WG_AT(const S0, p0, dyn.offset[0]);
     global S1 *x1 = WG_AT(S1, p1, dyn.offset[1]);

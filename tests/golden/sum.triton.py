@@ -22,14 +22,14 @@ def sum_tiles(
     KEPT: tl.constexpr, REDUCED: tl.constexpr,
     BESIDE0: tl.constexpr, ALONG0: tl.constexpr,
 ):
-    """RESULTS results a program, BLOCK elements of each at a time."""
+    """RESULTS results per program, BLOCK elements of each at a time."""
     out = tl.program_id(0).to(INDEX) * RESULTS + tl.arange(0, RESULTS)
-    there = out < results
+    in_bounds = out < results
     o0 = wg_line_start(out, kept, at0, KEPT, BESIDE0)
     s0 = tl.full((RESULTS, BLOCK), 0, C)
     for first in range(0, count, BLOCK):
         place = first + tl.arange(0, BLOCK)
-        inside = there[:, None] & (place < count)[None, :]
+        inside = in_bounds[:, None] & (place < count)[None, :]
         q0 = wg_line_start(place, reduced, along0, REDUCED, ALONG0)
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
         m0 = sum_map(v0, place[None, :].to(tl.int64), C)
@@ -38,7 +38,7 @@ def sum_tiles(
     s0 = tl.reduce(s0, 1, sum_combine)
     r0 = sum_result(s0, count.to(C), C)
     o1 = wg_line_start(out, kept, at1, KEPT, 0)
-    wg_store(y0 + o1, r0, there)
+    wg_store(y0 + o1, r0, in_bounds)
 
 
 @triton.jit
@@ -49,23 +49,23 @@ def sum_partial(
     KEPT: tl.constexpr, REDUCED: tl.constexpr,
     BESIDE0: tl.constexpr, ALONG0: tl.constexpr,
 ):
-    """Partial states: RESULTS results a program, of the elements that are program 1's share of those reduced."""
+    """Partial states: RESULTS results per program, over the share of the reduced elements of program id 1."""
     out = tl.program_id(0).to(INDEX) * RESULTS + tl.arange(0, RESULTS)
-    there = out < results
+    in_bounds = out < results
     begin = tl.program_id(1).to(INDEX) * run
     end = tl.minimum(begin + run, count)
     o0 = wg_line_start(out, kept, at0, KEPT, BESIDE0)
     s0 = tl.full((RESULTS, BLOCK), 0, C)
     for first in range(begin, end, BLOCK):
         place = first + tl.arange(0, BLOCK)
-        inside = there[:, None] & (place < end)[None, :]
+        inside = in_bounds[:, None] & (place < end)[None, :]
         q0 = wg_line_start(place, reduced, along0, REDUCED, ALONG0)
         v0 = tl.load(x0 + (o0[:, None] + q0[None, :]), mask=inside, other=0).to(C)
         m0 = sum_map(v0, place[None, :].to(tl.int64), C)
         m0 = tl.where(inside, m0, tl.full((RESULTS, BLOCK), 0, C))
         s0 = sum_combine(s0, m0)
     s0 = tl.reduce(s0, 1, sum_combine)
-    wg_store(p0 + (tl.program_id(1).to(INDEX) * results + out), s0, there)
+    wg_store(p0 + (tl.program_id(1).to(INDEX) * results + out), s0, in_bounds)
 
 
 @triton.jit
@@ -74,13 +74,13 @@ def sum_finish(
     at0, numbers,
     C: tl.constexpr, INDEX: tl.constexpr, RESULTS: tl.constexpr, BLOCK: tl.constexpr, KEPT: tl.constexpr,
 ):
-    """Results from their partial states, which lie split after split."""
+    """Results from partial states, which are stored split by split."""
     out = tl.program_id(0).to(INDEX) * RESULTS + tl.arange(0, RESULTS)
-    there = out < results
+    in_bounds = out < results
     s0 = tl.full((RESULTS, BLOCK), 0, C)
     for first in range(0, splits, BLOCK):
         place = first + tl.arange(0, BLOCK)
-        inside = there[:, None] & (place < splits)[None, :]
+        inside = in_bounds[:, None] & (place < splits)[None, :]
         q = place[None, :] * results + out[:, None]
         m0 = tl.load(p0 + q, mask=inside, other=0).to(C)
         m0 = tl.where(inside, m0, tl.full((RESULTS, BLOCK), 0, C))
@@ -88,4 +88,4 @@ def sum_finish(
     s0 = tl.reduce(s0, 1, sum_combine)
     r0 = sum_result(s0, count.to(C), C)
     o0 = wg_line_start(out, kept, at0, KEPT, 0)
-    wg_store(y0 + o0, r0, there)
+    wg_store(y0 + o0, r0, in_bounds)

@@ -1,4 +1,4 @@
-"""The layers under the path that PyTorch has them at: `nn.modules.Linear` is `nn.Linear`."""
+"""The layers under PyTorch's module paths: `nn.modules.Linear` is `nn.Linear`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import module
 
 __all__ = ["module"]
 
-_PLACES = (
+_SUBMODULES = (
     "activation", "batchnorm", "container", "conv", "dropout", "instancenorm", "linear", "loss", "normalization",
     "pooling", "rnn", "sparse", "transformer", "utils",
 )  # fmt: skip
@@ -18,7 +18,7 @@ _PLACES = (
 def __getattr__(name: str) -> Any:
     from ... import nn
 
-    if name in _PLACES:
+    if name in _SUBMODULES:
         return import_module(f".{name}", __name__)
     try:
         return getattr(nn, name)

@@ -1,4 +1,4 @@
-"""Activations, under the path that PyTorch has them at."""
+"""Activations, under PyTorch's module path."""
 
 from __future__ import annotations
 

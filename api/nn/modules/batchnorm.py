@@ -1,4 +1,4 @@
-"""Batch normalization, under the path that PyTorch has it at."""
+"""Batch normalization, under PyTorch's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers, under the path that PyTorch has them at."""
+"""Containers, under PyTorch's module path."""
 
 from __future__ import annotations
 

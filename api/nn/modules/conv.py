@@ -1,4 +1,4 @@
-"""Convolutions, under the path that PyTorch has them at."""
+"""Convolutions, under PyTorch's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropout, under the path that PyTorch has it at."""
+"""Dropout, under PyTorch's module path."""
 
 from __future__ import annotations
 

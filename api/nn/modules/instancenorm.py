@@ -1,4 +1,4 @@
-"""Instance normalization, under the path that PyTorch has it at."""
+"""Instance normalization, under PyTorch's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear layers, under the path that PyTorch has them at."""
+"""Linear layers, under PyTorch's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses, under the path that PyTorch has them at."""
+"""Losses, under PyTorch's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Module` and the hooks of all modules, under the path that PyTorch has them at."""
+"""`Module` and the global module hooks, under PyTorch's module path."""
 
 from ..module import (
     Module,

@@ -1,4 +1,4 @@
-"""Normalizations of samples, under the path that PyTorch has them at."""
+"""Layer, group and RMS normalization, under PyTorch's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling, under the path that PyTorch has it at."""
+"""Pooling, under PyTorch's module path."""
 
 from __future__ import annotations
 

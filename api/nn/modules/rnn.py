@@ -1,4 +1,4 @@
-"""Recurrent layers, under the path that PyTorch has them at."""
+"""Recurrent layers, under PyTorch's module path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables, under the path that PyTorch has them at."""
+"""Embedding tables, under PyTorch's module path."""
 
 from __future__ import annotations
 

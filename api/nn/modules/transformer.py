@@ -1,4 +1,4 @@
-"""Transformers, under the path that PyTorch has them at."""
+"""Transformers, under PyTorch's module path."""
 
 from __future__ import annotations
 

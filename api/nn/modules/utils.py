@@ -1,4 +1,4 @@
-"""Numbers repeated for as many dimensions, under the path that PyTorch has them at."""
+"""Functions that repeat a number once per dimension, under PyTorch's module path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["_ntuple", "_pair", "_quadruple", "_single", "_triple"]
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """The function that repeats a number n times, and makes a tuple of what has several."""
+    """Return a function that repeats a number `n` times and converts other iterables to tuples."""
 
     def parse(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))

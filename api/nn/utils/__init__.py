@@ -1,4 +1,4 @@
-"""Parameters as a whole (limits of gradients, one vector of all), weights computed from others, layers fused."""
+"""Utilities for modules: gradient clipping, parametrized weights, layer fusion, parameters as one vector."""
 
 from . import parametrizations, parametrize, stateless
 from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm

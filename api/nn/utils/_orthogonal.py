@@ -1,4 +1,4 @@
-"""Matrices with orthonormal columns as a function of any matrix, which can be differentiated."""
+"""Differentiable maps from any matrix to one with orthonormal columns, for `parametrizations.orthogonal`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from ..module import Module
 __all__ = ["MAPS", "Orthogonal", "matrix_exp"]
 
 MAPS = ("matrix_exp", "cayley", "householder")
-_TERMS = 14  # of the series: for a norm of 1/2, what is left out is below 2e-17
+_SERIES_TERMS = 14  # of the exponential series; at norm 1/2 the truncation error is below 2e-17
 
 
 class Orthogonal(Module):
-    """X of shape (…, n, k) to Q of that shape, with orthonormal columns (rows, if n < k). `base`: the Q of X = -1."""
+    """Map X of shape (..., n, k) to Q of that shape with orthonormal columns (rows if n < k).
+
+    With `use_trivialization`, the buffer `base` holds the Q of X = -1, so that Q can start at any orthogonal matrix
+    (Lezcano-Casado 2019, arXiv 1909.09501).
+    """
 
     def __init__(self, weight: Any, orthogonal_map: str, use_trivialization: bool = True):
         super().__init__()
@@ -32,70 +36,76 @@ class Orthogonal(Module):
             self.register_buffer("base", None)
 
     def forward(self, X: Any) -> Any:
-        wide = X.meta.shape[-2] < X.meta.shape[-1]
-        X = X.mT if wide else X
-        Q = _householder(X) if self.orthogonal_map == "householder" else self._of_skew(X)
+        is_wide = X.meta.shape[-2] < X.meta.shape[-1]
+        X = X.mT if is_wide else X
+        Q = _householder(X) if self.orthogonal_map == "householder" else self._map_skew_part(X)
         if hasattr(self, "base"):
             Q = self.base @ Q
-        return Q.mT if wide else Q
+        return Q.mT if is_wide else Q
 
-    def _of_skew(self, X: Any) -> Any:
+    def _map_skew_part(self, X: Any) -> Any:
         n, k = X.meta.shape[-2:]
         X = X.tril()
         if n != k:
-            X = cat([X, _like(zeros(*X.meta.shape[:-1], n - k), X)], -1)
+            X = cat([X, _match_layout(zeros(*X.meta.shape[:-1], n - k), X)], -1)
         A: Any = ops.sub(X, X.mT)
         if self.orthogonal_map == "matrix_exp":
             return matrix_exp(A)[..., :k]
-        one = _like(eye(n), A)
-        return _solve(ops.sub(one, A * 0.5), ops.add(one, A * 0.5))[..., :k]
+        identity = _match_layout(eye(n), A)
+        return _solve_by_newton(ops.sub(identity, A * 0.5), ops.add(identity, A * 0.5))[..., :k]
 
     def right_inverse(self, Q: Any) -> Any:
-        """The X of a matrix: with a base, minus the identity, and `Q`, made orthonormal if it is not, in the base."""
+        """Return an X whose image is `Q`.
+
+        With a base, `Q` becomes the base (after orthonormalization) and X is minus the identity.
+        """
         if tuple(Q.meta.shape) != self.shape:
             raise ShapeError(f"orthogonal: takes shape {list(self.shape)}, not {list(Q.meta.shape)}")
-        wide = Q.meta.shape[-2] < Q.meta.shape[-1]
-        tall = Q.mT if wide else Q
+        is_wide = Q.meta.shape[-2] < Q.meta.shape[-1]
+        tall_matrix = Q.mT if is_wide else Q
         if not hasattr(self, "base"):
             if self.orthogonal_map != "householder":
                 raise NotSupported(f"orthogonal: {self.orthogonal_map} without a base cannot be set to a value")
-            packed, tau = np.linalg.qr(_hosting.host_array(tall).astype(np.float64), mode="raw")
+            packed, tau = np.linalg.qr(_hosting.host_array(tall_matrix).astype(np.float64), mode="raw")
             packed = np.swapaxes(packed, -1, -2).copy()
             rows = np.arange(packed.shape[-1])
             signs = np.sign(packed[..., rows, rows])
             packed[..., rows, rows] = np.where(tau == 0, -signs, signs)
-            made = _from_host(packed, Q)
-            return made.mT.contiguous() if wide else made
-        n, k = tall.meta.shape[-2:]
+            matrix = _from_host(packed, Q)
+            return matrix.mT.contiguous() if is_wide else matrix
+        n, k = tall_matrix.meta.shape[-2:]
         if n != k:
-            extra = _like(randn(*tall.meta.shape[:-1], n - k), Q)
-            tall = cat([tall, extra], -1)
-        q, r = np.linalg.qr(_hosting.host_array(tall).astype(np.float64))
+            random_columns = _match_layout(randn(*tall_matrix.meta.shape[:-1], n - k), Q)
+            tall_matrix = cat([tall_matrix, random_columns], -1)
+        q, r = np.linalg.qr(_hosting.host_array(tall_matrix).astype(np.float64))
         signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))
         self.base = _from_host(q * signs[..., None, :], Q)
-        made = np.zeros(self.shape)
+        matrix = np.zeros(self.shape)
         rows = np.arange(k)
-        made[..., rows, rows] = -1
-        return _from_host(made, Q)
+        matrix[..., rows, rows] = -1
+        return _from_host(matrix, Q)
 
 
-def _like(tensor: Any, like: Any) -> Any:
-    return tensor.to(device=like.meta.device, dtype=like.meta.dtype)
+def _match_layout(tensor: Any, reference: Any) -> Any:
+    return tensor.to(device=reference.meta.device, dtype=reference.meta.dtype)
 
 
-def _from_host(array: Any, like: Any) -> Any:
-    return _hosting.from_host(np.ascontiguousarray(array), like.meta.dtype, like.meta.device)
+def _from_host(array: Any, reference: Any) -> Any:
+    return _hosting.from_host(np.ascontiguousarray(array), reference.meta.dtype, reference.meta.device)
 
 
 def _householder(X: Any) -> Any:
-    """The first k columns of H_1 … H_k, H_i = 1 - tau_i v_i v_iᵀ, with v_i the columns below the diagonal of `X` under
-    a 1, and tau_i = 2 / |v_i|²; columns take the signs of the diagonal (Golub and Van Loan, section 5.1)."""
+    """Return the first k columns of H_1 ... H_k, with H_i = 1 - tau_i v_i v_i^T (Golub and Van Loan, section 5.1).
+
+    v_i is column i of `X` below the diagonal, with a 1 above, and tau_i = 2 / |v_i|^2. The columns get the signs of the
+    diagonal.
+    """
     n, k = X.meta.shape[-2:]
-    one = _like(eye(n, k), X)
+    identity = _match_layout(eye(n, k), X)
     below: Any = X.tril(-1)
-    vectors: Any = ops.add(below, one)
+    vectors: Any = ops.add(below, identity)
     tau: Any = ops.mul(ops.reciprocal(ops.add(ops.sum(ops.square(below), -2), 1.0)), 2.0)
-    Q: Any = one.expand(X.meta.shape) if X.meta.ndim > 2 else one
+    Q: Any = identity.expand(X.meta.shape) if X.meta.ndim > 2 else identity
     for i in reversed(range(k)):
         v = vectors[..., i : i + 1]
         Q = ops.sub(Q, ops.mul(tau[..., i : i + 1].unsqueeze(-1) * v, v.mT @ Q))
@@ -104,27 +114,27 @@ def _householder(X: Any) -> Any:
 
 
 def matrix_exp(A: Any) -> Any:
-    """e^A of square matrices (…, n, n): the series at A / 2^s, squared s times (Higham, Functions of Matrices, ch. 10).
+    """Return e^A of square matrices (..., n, n), by scaling and squaring (Higham, "Functions of Matrices", chapter 10).
 
-    The host reads the matrices' norm, for s.
+    The host reads the norm of A to choose the number of squarings.
     """
-    size = float(A.detach().abs().sum(-1).max()) if A.meta.numel else 0.0
-    squarings = max(0, math.ceil(math.log2(size)) + 1) if math.isfinite(size) and size > 0 else 0
+    norm = float(A.detach().abs().sum(-1).max()) if A.meta.numel else 0.0
+    squarings = max(0, math.ceil(math.log2(norm)) + 1) if math.isfinite(norm) and norm > 0 else 0
     scaled: Any = A * 0.5**squarings
-    one = _like(eye(A.meta.shape[-1]), A)
-    found: Any = ops.add(one, scaled * (1.0 / _TERMS))
-    for term in range(_TERMS - 1, 0, -1):  # Horner: 1 + x (1 + x / 2 (1 + x / 3 …))
-        found = ops.add(one, (scaled @ found) * (1.0 / term))
+    identity = _match_layout(eye(A.meta.shape[-1]), A)
+    exponential: Any = ops.add(identity, scaled * (1.0 / _SERIES_TERMS))
+    for term in range(_SERIES_TERMS - 1, 0, -1):  # Horner: 1 + x (1 + x / 2 (1 + x / 3 …))
+        exponential = ops.add(identity, (scaled @ exponential) * (1.0 / term))
     for _ in range(squarings):
-        found = found @ found
-    return found
+        exponential = exponential @ exponential
+    return exponential
 
 
-def _solve(left: Any, right: Any) -> Any:
-    """left⁻¹ right for left = 1 - A, A skew: by the series of the inverse, Newton's way (Schulz 1933)."""
-    one = _like(eye(left.meta.shape[-1]), left)
-    size = float(left.detach().abs().sum(-1).max()) ** 2  # of |L|²: the guess's error is at most 1 - 1 / size
-    guess: Any = left.mT * (1.0 / size)
-    for _ in range(math.ceil(math.log2(max(2.0, size))) + 6):  # which every step squares
-        guess = guess @ (one * 2.0 - left @ guess)
-    return guess @ right
+def _solve_by_newton(left: Any, right: Any) -> Any:
+    """Return left^-1 right for left = 1 - A with skew A, by Newton's iteration for the inverse (Schulz 1933)."""
+    identity = _match_layout(eye(left.meta.shape[-1]), left)
+    norm_squared = float(left.detach().abs().sum(-1).max()) ** 2  # first residual <= 1 - 1 / norm_squared
+    inverse: Any = left.mT * (1.0 / norm_squared)
+    for _ in range(math.ceil(math.log2(max(2.0, norm_squared))) + 6):  # each step squares the residual
+        inverse = inverse @ (identity * 2.0 - left @ inverse)
+    return inverse @ right

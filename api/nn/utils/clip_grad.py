@@ -1,6 +1,6 @@
-"""Limits of gradients: by their norm as one vector (Pascanu et al. 2013), or element by element.
+"""Gradient clipping, by the norm of all gradients together (Pascanu et al. 2013, arXiv 1211.5063) or by element.
 
-Nothing here waits for the device, unless `error_if_nonfinite` asks for the norm's value.
+Nothing here waits for the device, except with `error_if_nonfinite`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ...runtime.tensor import Tensor
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
-def _parameters(parameters: Any, where: str) -> list[Any]:
+def _parameters(parameters: Any, caller: str) -> list[Any]:
     if isinstance(parameters, Tensor):
         return [parameters]
-    found = list(parameters)
-    if not found and isinstance(parameters, Iterator):
-        warnings.warn(f"{where}: the iterator of parameters is empty, so nothing is clipped", stacklevel=3)
-    return found
+    params = list(parameters)
+    if not params and isinstance(parameters, Iterator):
+        warnings.warn(f"{caller}: the iterator of parameters is empty, so nothing is clipped", stacklevel=3)
+    return params
 
 
 def _grads(parameters: list[Any]) -> list[Any]:
@@ -39,24 +39,36 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of all `tensors` as one vector: a 0-d tensor on the first one's device.
+    """Return the norm of all tensors, taken as one vector.
 
-    norm_type: 2, 1, inf, -inf, 0 or any number. Raises `GradientError` for a norm that is not finite, if asked to look.
+    Args:
+        tensors: The tensors, usually gradients.
+        norm_type: Order of the norm: 2, 1, inf, -inf, 0 or any number.
+        error_if_nonfinite: Read the norm and check it.
+        foreach: Accepted for compatibility.
+
+    Returns:
+        A 0-d tensor on the first tensor's device.
+
+    Raises:
+        GradientError: If the norm is not finite and `error_if_nonfinite`.
     """
-    found: list[Any] = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    tensor_list: list[Any] = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     order = float(norm_type)
-    if not found:
+    if not tensor_list:
         return zeros(())
-    place = found[0].meta.device
+    device = tensor_list[0].meta.device
     with no_grad():
-        if order == 2.0 and all(t.meta.device is place and t.meta.dtype is found[0].meta.dtype for t in found):
-            total: Any = _groups.norms(found).norm(2.0)  # type: ignore[attr-defined]
+        if order == 2.0 and all(
+            t.meta.device is device and t.meta.dtype is tensor_list[0].meta.dtype for t in tensor_list
+        ):
+            total: Any = _groups.euclidean_norms(tensor_list).norm(2.0)  # type: ignore[attr-defined]
         else:
-            norms = [t.norm(order) for t in found]
-            total = stack([n if n.meta.device is place else n.to(place) for n in norms]).norm(order)  # type: ignore[attr-defined]
+            norms = [t.norm(order) for t in tensor_list]
+            total = stack([n if n.meta.device is device else n.to(device) for n in norms]).norm(order)  # type: ignore[attr-defined]
     if error_if_nonfinite and not bool(total.isfinite()):
         raise GradientError(
-            f"get_total_norm: the norm of order {norm_type} of {len(found)} tensors is {total.item()}; "
+            f"get_total_norm: the norm of order {norm_type} of {len(tensor_list)} tensors is {total.item()}; "
             "pass error_if_nonfinite=False to clip all the same"
         )
     return total  # type: ignore[no-any-return]
@@ -65,7 +77,7 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale the gradients, in place, by `max_norm / (total_norm + 1e-6)` where that is less than 1."""
+    """Multiply the gradients by `min(1, max_norm / (total_norm + 1e-6))`, in place."""
     _scale(_grads(_parameters(parameters, "clip_grads_with_norm_")), max_norm, total_norm)
 
 
@@ -73,14 +85,14 @@ def _scale(grads: list[Any], max_norm: float, total_norm: Tensor) -> None:
     if not grads:
         return
     with no_grad():
-        most = ops.mul(ops.reciprocal(ops.add(total_norm, 1e-6)), float(max_norm))
-        factor: Any = ops.clamp_max(most, 1.0, out=_groups.place(most))
-        places = {factor.meta.device: factor}
+        unclamped_factor = ops.mul(ops.reciprocal(ops.add(total_norm, 1e-6)), float(max_norm))
+        factor: Any = ops.clamp_max(unclamped_factor, 1.0, out=_groups.factor_slot(unclamped_factor))
+        factor_by_device = {factor.meta.device: factor}
         for grad in grads:
-            place = grad.meta.device
-            if place not in places:
-                places[place] = factor.to(place)
-        _groups.scale(grads, [places[grad.meta.device] for grad in grads])
+            device = grad.meta.device
+            if device not in factor_by_device:
+                factor_by_device[device] = factor.to(device)
+        _groups.scale(grads, [factor_by_device[grad.meta.device] for grad in grads])
 
 
 def clip_grad_norm_(
@@ -90,9 +102,20 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale all gradients, in place, so that their norm as one vector is at most `max_norm`.
+    """Scale all gradients in place so that their norm, taken as one vector, is at most `max_norm`.
 
-    Returns what the norm was, a 0-d tensor. Raises `GradientError` for one that is not finite if `error_if_nonfinite`.
+    Args:
+        parameters: Parameters whose gradients are clipped.
+        max_norm: Largest norm.
+        norm_type: Order of the norm.
+        error_if_nonfinite: Read the norm and check it.
+        foreach: Accepted for compatibility.
+
+    Returns:
+        The norm before clipping, a 0-d tensor.
+
+    Raises:
+        GradientError: If the norm is not finite and `error_if_nonfinite`.
     """
     grads = _grads(_parameters(parameters, "clip_grad_norm_"))
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
@@ -107,13 +130,13 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The old name of `clip_grad_norm_`."""
+    """Deprecated alias of `clip_grad_norm_`."""
     warnings.warn("clip_grad_norm is deprecated: use clip_grad_norm_", FutureWarning, stacklevel=2)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Limit every element of the gradients, in place, to [-clip_value, clip_value]."""
+    """Clamp every gradient element to [-clip_value, clip_value], in place."""
     limit = float(clip_value)
     with no_grad():
-        _groups.limit(_grads(_parameters(parameters, "clip_grad_value_")), limit)
+        _groups.clamp_elements(_grads(_parameters(parameters, "clip_grad_value_")), limit)

@@ -1,7 +1,7 @@
-"""Batch normalisation folded into the layer before it, for evaluation: one multiplication an output is saved.
+"""Batch normalization folded into the preceding layer, which saves its kernel in evaluation.
 
-(W x + b - mean) / sqrt(var + eps) * gamma + beta is W' x + b' with W' = W s and b' = (b - mean) s + beta, where
-s = gamma / sqrt(var + eps) is one number a channel (Jacob et al. 2018, section 3.2).
+(W x + b - mean) / sqrt(var + eps) * gamma + beta = W' x + b' with W' = W s and b' = (b - mean) s + beta, where
+s = gamma / sqrt(var + eps) is one number per channel (Jacob et al. 2018, section 3.2).
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A copy of `conv` that does what `conv` and then `bn` do. `transpose`: it is a transposed convolution.
+    """Return a copy of `conv` that computes `bn(conv(x))`.
 
-    Raises `ArgumentError` unless both are in evaluation mode and `bn` has running statistics.
+    Args:
+        conv: The convolution.
+        bn: The batch normalization after it.
+        transpose: Whether `conv` is a transposed convolution.
+
+    Raises:
+        ArgumentError: Unless both are in evaluation mode and `bn` has running statistics.
     """
-    _check("fuse_conv_bn_eval", conv, bn)
+    _check_foldable("fuse_conv_bn_eval", conv, bn)
     fused = copy.deepcopy(conv)
     fused.weight, fused.bias = fuse_conv_bn_weights(
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
@@ -32,11 +38,11 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A copy of `linear` that does what `linear` and then `bn` do; see `fuse_conv_bn_eval`."""
-    _check("fuse_linear_bn_eval", linear, bn)
+    """Return a copy of `linear` that computes `bn(linear(x))`; see `fuse_conv_bn_eval`."""
+    _check_foldable("fuse_linear_bn_eval", linear, bn)
     if bn.num_features not in (1, linear.out_features):
         raise ArgumentError(
-            f"fuse_linear_bn_eval: {linear.out_features} outputs do not go with {bn.num_features} normalised features"
+            f"fuse_linear_bn_eval: {linear.out_features} outputs do not match {bn.num_features} normalized features"
         )
     fused = copy.deepcopy(linear)
     fused.weight, fused.bias = fuse_linear_bn_weights(
@@ -55,20 +61,31 @@ def fuse_conv_bn_weights(
     bn_b: Any = None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the folded convolution, from those of both layers and the running mean and variance."""
+    """Return weight and bias of the fused convolution.
+
+    Args:
+        conv_w: The convolution's weight.
+        conv_b: Its bias, or None.
+        bn_rm: Running mean.
+        bn_rv: Running variance.
+        bn_eps: Added to the variance.
+        bn_w: The normalization's weight; None means 1.
+        bn_b: Its bias; None means 0.
+        transpose: Whether it is a transposed convolution.
+    """
     shape = [1] * conv_w.meta.ndim
     shape[1 if transpose else 0] = -1
-    return _fused(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, shape)
+    return _fold_batch_norm(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, shape)
 
 
 def fuse_linear_bn_weights(
     linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any = None, bn_b: Any = None
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the folded linear layer."""
-    return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
+    """Return weight and bias of the fused linear layer; see `fuse_conv_bn_weights`."""
+    return _fold_batch_norm(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 
 
-def _fused(
+def _fold_batch_norm(
     weight: Any, bias: Any, mean: Any, var: Any, eps: float, gamma: Any, beta: Any, shape: list[int]
 ) -> tuple[Parameter, Parameter]:
     dtype, needs = weight.meta.dtype, weight.requires_grad
@@ -76,14 +93,14 @@ def _fused(
     with no_grad():
         gamma = ones_like(mean) if gamma is None else gamma
         scale: Any = ops.mul(gamma, ops.rsqrt(ops.add(var, eps)))
-        made: Any = ops.mul(weight, scale.reshape(shape))
-        shifted = ops.mul(ops.sub(zeros_like(mean) if bias is None else bias, mean), scale)
-        moved: Any = shifted if beta is None else ops.add(shifted, beta)
-        return Parameter(made.to(dtype), needs), Parameter(moved.to(bias_dtype), bias_needs)
+        fused_weight: Any = ops.mul(weight, scale.reshape(shape))
+        scaled_bias = ops.mul(ops.sub(zeros_like(mean) if bias is None else bias, mean), scale)
+        fused_bias: Any = scaled_bias if beta is None else ops.add(scaled_bias, beta)
+        return Parameter(fused_weight.to(dtype), needs), Parameter(fused_bias.to(bias_dtype), bias_needs)
 
 
-def _check(where: str, layer: Any, bn: Any) -> None:
+def _check_foldable(where: str, layer: Any, bn: Any) -> None:
     if layer.training or bn.training:
         raise ArgumentError(f"{where}: for evaluation only; call eval() on both modules first")
     if bn.running_mean is None or bn.running_var is None:
-        raise ArgumentError(f"{where}: {type(bn).__name__} keeps no running statistics to fold in")
+        raise ArgumentError(f"{where}: {type(bn).__name__} has no running statistics to fold in")

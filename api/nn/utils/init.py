@@ -1,4 +1,4 @@
-"""Modules made without drawing their initial values."""
+"""Construction of modules without initializing their parameters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
-    """`module_cls(*args, **kwargs)` whose `nn.init` calls do nothing: for values that are loaded anyway. No random
-    number is drawn. Raises `DomainError`, a `RuntimeError` and a `ValueError`, for a class without `device=`."""
+    """Return `module_cls(*args, **kwargs)` without running `nn.init`, for parameters that are loaded afterwards.
+
+    No random number is drawn.
+
+    Raises:
+        DomainError: For a class without a `device` argument. It is also a `RuntimeError` and a `ValueError`.
+    """
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         raise DomainError(f"skip_init: takes a class of modules, not {module_cls!r}")
     if "device" not in inspect.signature(module_cls).parameters:
-        raise DomainError(f"skip_init: {module_cls.__name__} takes no device=, as a module must to be made this way")
-    with init.skipped():
+        raise DomainError(f"skip_init: {module_cls.__name__} has no device argument, which skip_init needs")
+    with init.skip_initialization():
         return module_cls(*args, **kwargs)

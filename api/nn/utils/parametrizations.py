@@ -1,4 +1,4 @@
-"""Ready-made parametrizations: weights of a length and a direction, of spectral norm 1, with orthogonal columns."""
+"""Ready-made parametrizations: weight normalization, spectral normalization, orthogonal weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..functional import normalize
 from ..module import Module
 from ._orthogonal import MAPS, Orthogonal
 from .parametrize import register_parametrization
-from .spectral_norm import first_dim, matrix_of, unit
-from .weight_norm import norm_except_dim, normed
+from .spectral_norm import default_output_dim, random_unit_vector, weight_as_matrix
+from .weight_norm import apply_weight_norm, norm_except_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
@@ -24,26 +24,33 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Any, weight_v: Any) -> Any:
-        return normed(weight_v, weight_g, self.dim)
+        return apply_weight_norm(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Any) -> Any:
-        """The length and the direction of a weight."""
+        """Return (norm, direction) of a weight."""
         return norm_except_dim(weight, self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn a weight as w = g v / ||v|| (Salimans and Kingma 2016). Returns the module.
+    """Learn a weight as w = g v / ||v|| (Salimans and Kingma 2016, arXiv 1602.07868).
 
-    g (`parametrizations.NAME.original0`) has a length for each position of `dim`, one for None; v (`original1`) has the
-    weight's shape. State dicts of `nn.utils.weight_norm` are loaded too.
+    g is `parametrizations.NAME.original0` and v is `original1`. State dicts of `nn.utils.weight_norm` can be loaded.
+
+    Args:
+        module: The module.
+        name: Its parameter.
+        dim: Dimension along which g has one norm per index; None for a single norm.
+
+    Returns:
+        The module.
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def rename(state_dict: Any, prefix: str, *_: Any) -> None:
-        old = f"{prefix}{name}_g", f"{prefix}{name}_v"
-        if all(key in state_dict for key in old):
-            for number, key in enumerate(old):
-                state_dict[f"{prefix}parametrizations.{name}.original{number}"] = state_dict.pop(key)
+        old_keys = f"{prefix}{name}_g", f"{prefix}{name}_v"
+        if all(key in state_dict for key in old_keys):
+            for index, key in enumerate(old_keys):
+                state_dict[f"{prefix}parametrizations.{name}.original{index}"] = state_dict.pop(key)
 
     module._register_load_state_dict_pre_hook(rename)
     return module
@@ -62,10 +69,10 @@ class _SpectralNorm(Module):
         if ndim > 1:
             self.n_power_iterations = n_power_iterations
             with no_grad():
-                matrix = matrix_of(weight, self.dim)
+                matrix = weight_as_matrix(weight, self.dim)
                 height, width = matrix.meta.shape
-                self.register_buffer("_u", unit(height, matrix, eps))
-                self.register_buffer("_v", unit(width, matrix, eps))
+                self.register_buffer("_u", random_unit_vector(height, matrix, eps))
+                self.register_buffer("_v", random_unit_vector(width, matrix, eps))
             self._power_method(matrix, 15)
 
     def _power_method(self, matrix: Any, count: int) -> None:
@@ -77,51 +84,70 @@ class _SpectralNorm(Module):
     def forward(self, weight: Any) -> Any:
         if weight.meta.ndim == 1:
             return normalize(weight, dim=0, eps=self.eps)
-        matrix = matrix_of(weight, self.dim)
+        matrix = weight_as_matrix(weight, self.dim)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
-        u, v = self._u.clone(), self._v.clone()  # the next call writes the buffers, and backward reads these
+        u, v = self._u.clone(), self._v.clone()  # backward needs these values, and the next call overwrites the buffers
         return ops.true_divide(weight, u.dot(matrix.mv(v)))
 
     def right_inverse(self, value: Any) -> Any:
-        """The value: its norm may be anything."""
+        """Return the value itself, whatever its norm is."""
         return value
 
 
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide a weight by its largest singular value, found by power iteration in training (Miyato et al. 2018).
+    """Divide a weight by its largest singular value (Miyato et al. 2018, arXiv 1802.05957).
 
-    dim: the dimension of outputs (default: 1 for transposed convolutions, else 0); all others count as one. A vector is
-    divided by its length. Returns the module.
+    The singular value is estimated by power iteration, which runs in training mode. A vector is divided by its norm.
+
+    Args:
+        module: The module.
+        name: Its parameter.
+        n_power_iterations: Iterations per forward.
+        eps: Smallest norm to divide by.
+        dim: Output dimension; all others are flattened. None means 1 for transposed convolutions, otherwise 0.
+
+    Returns:
+        The module.
     """
-    weight = _tensor(module, name, "spectral_norm")
-    made = _SpectralNorm(weight, n_power_iterations, first_dim(module, dim), eps)
-    return register_parametrization(module, name, made)
+    weight = _get_tensor(module, name, "spectral_norm")
+    parametrization = _SpectralNorm(weight, n_power_iterations, default_output_dim(module, dim), eps)
+    return register_parametrization(module, name, parametrization)
 
 
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """Keep a matrix's columns (rows, if it is wide) orthonormal. Returns the module.
+    """Keep the columns of a matrix (rows if it is wide) orthonormal.
 
-    orthogonal_map: `matrix_exp` (default for square ones), `householder` (default for others) or `cayley`.
-    use_trivialization: the map is applied around the present value, which it then starts at (Lezcano-Casado 2019); else
-    around the identity. Raises `ArgumentError` for no matrix.
+    Args:
+        module: The module.
+        name: Its parameter, a matrix or a batch of matrices.
+        orthogonal_map: `"matrix_exp"` (default for square matrices), `"householder"` (default for others) or
+            `"cayley"`.
+        use_trivialization: Apply the map around the current value (Lezcano-Casado 2019, arXiv 1909.09501); False
+            applies it around the identity.
+
+    Returns:
+        The module.
+
+    Raises:
+        ArgumentError: If the parameter has fewer than 2 dimensions, or the map is unknown.
     """
-    weight = _tensor(module, name, "orthogonal")
+    weight = _get_tensor(module, name, "orthogonal")
     if weight.meta.ndim < 2:
         raise ArgumentError(f"orthogonal: {name!r} must be a matrix or a batch of them, not {list(weight.meta.shape)}")
-    square = weight.meta.shape[-2] == weight.meta.shape[-1]
-    chosen = orthogonal_map or ("matrix_exp" if square else "householder")
-    if chosen not in MAPS:
+    is_square = weight.meta.shape[-2] == weight.meta.shape[-1]
+    map_name = orthogonal_map or ("matrix_exp" if is_square else "householder")
+    if map_name not in MAPS:
         raise ArgumentError(f"orthogonal: orthogonal_map is one of {', '.join(MAPS)}, not {orthogonal_map!r}")
-    return register_parametrization(module, name, Orthogonal(weight, chosen, use_trivialization), unsafe=True)
+    return register_parametrization(module, name, Orthogonal(weight, map_name, use_trivialization), unsafe=True)
 
 
-def _tensor(module: Module, name: str, where: str) -> Any:
-    found = getattr(module, name, None)
-    if not isinstance(found, Tensor):
-        raise ArgumentError(f"{where}: {type(module).__name__} has no parameter or buffer {name!r}")
-    return found
+def _get_tensor(module: Module, name: str, caller: str) -> Any:
+    tensor = getattr(module, name, None)
+    if not isinstance(tensor, Tensor):
+        raise ArgumentError(f"{caller}: {type(module).__name__} has no parameter or buffer {name!r}")
+    return tensor

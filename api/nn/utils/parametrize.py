@@ -1,7 +1,7 @@
-"""Parameters and buffers that are computed from others: `module.weight` becomes `f(original)`, computed when read.
+"""Parametrizations: a parameter or buffer that is computed from other tensors whenever it is read.
 
-A module that has such a tensor is of a class of its own, a subclass of what it was, with a property for each of them;
-the functions and the originals are in `module.parametrizations`.
+`register_parametrization` changes the module's class to a subclass of its own, with a property for each parametrized
+tensor. `module.parametrizations` holds the functions and the original tensors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class _Cache:
-    """Tensors computed inside `cached()`, by module and name; `depth` counts the contexts that are open."""
+    """Tensors computed inside `cached()`, by module id and name. `depth` counts the open contexts."""
 
     depth = 0
     tensors: dict[tuple[int, str], Any] = {}  # noqa: RUF012
@@ -38,7 +38,7 @@ class _Cache:
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside, every parametrized tensor is computed once, when it is first read."""
+    """Compute each parametrized tensor only once inside the context, when it is first read."""
     _Cache.depth += 1
     try:
         yield
@@ -49,10 +49,18 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """The functions of one tensor, applied in order, and what they are applied to.
+    """The functions of one parametrized tensor, applied in order, and the original tensors.
 
-    That is `original`, or `original0`, `original1`, … if the first function's `right_inverse` gives several tensors.
-    unsafe: dtype and shape of the tensor may change. Raises `ArgumentError` where they do otherwise.
+    The original is `original`, or `original0`, `original1`, ... if the first function's `right_inverse` returns
+    several.
+
+    Args:
+        modules: The functions.
+        original: The tensor before parametrization.
+        unsafe: Allow the functions to change dtype and shape.
+
+    Raises:
+        ArgumentError: If dtype or shape changes without `unsafe`.
     """
 
     def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False):
@@ -62,119 +70,143 @@ class ParametrizationList(ModuleList):
         self.unsafe = unsafe
         layout = original.meta
         with no_grad():
-            new: Any = original
+            original_value: Any = original
             for module in reversed(list(self)):
-                new = _inverted(module, new)
-        if not isinstance(new, (Tensor, list, tuple)):
-            raise ArgumentError(f"right_inverse gives a tensor or a sequence of tensors, not {type(new).__name__}")
-        self.is_tensor = isinstance(new, Tensor)
-        self.ntensors = 1 if self.is_tensor else len(new)
+                original_value = _apply_right_inverse(module, original_value)
+        if not isinstance(original_value, (Tensor, list, tuple)):
+            raise ArgumentError(
+                f"right_inverse gives a tensor or a sequence of tensors, not {type(original_value).__name__}"
+            )
+        self.is_tensor = isinstance(original_value, Tensor)
+        self.ntensors = 1 if self.is_tensor else len(original_value)
         if self.is_tensor:
-            _same(layout, new, "right_inverse", shape=False)
-            _become(original, new)
-            _register(self, "original", original)
+            _check_same_layout(layout, original_value, "right_inverse", shape=False)
+            _set_data(original, original_value)
+            _register_tensor(self, "original", original)
         else:
-            for i, each in enumerate(new):
-                if not isinstance(each, Tensor):
-                    raise ArgumentError(f"right_inverse gave {type(each).__name__} as tensor {i}")
-                made: Any = Parameter(each.detach()) if isinstance(original, Parameter) else each  # type: ignore[attr-defined]
-                _register(self, f"original{i}", made.requires_grad_(original.needs))
+            for i, tensor in enumerate(original_value):
+                if not isinstance(tensor, Tensor):
+                    raise ArgumentError(f"right_inverse gave {type(tensor).__name__} as tensor {i}")
+                parameter: Any = Parameter(tensor.detach()) if isinstance(original, Parameter) else tensor  # type: ignore[attr-defined]
+                _register_tensor(self, f"original{i}", parameter.requires_grad_(original.needs))
         if not unsafe:
-            _same(layout, self(), "a parametrization")
+            _check_same_layout(layout, self(), "a parametrization")
 
     def _originals(self) -> list[Any]:
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
     def right_inverse(self, value: Any) -> None:
-        """Set the originals so that the tensor becomes `value`. Raises `DomainError` where a function cannot."""
+        """Set the originals so that the tensor becomes `value`. Raise `DomainError` if a function has no
+        `right_inverse`.
+        """
         with no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
                     raise DomainError(f"{type(module).__name__} has no right_inverse(...), so its tensor cannot be set")
                 value = module.right_inverse(value)
-            given = [value] if self.is_tensor else value
-            if not isinstance(given, (list, tuple)) or len(given) != self.ntensors:
+            values = [value] if self.is_tensor else value
+            if not isinstance(values, (list, tuple)) or len(values) != self.ntensors:
                 raise ArgumentError(f"right_inverse must give {self.ntensors} tensors, not {type(value).__name__}")
-            for original, new in zip(self._originals(), given, strict=True):
-                _same(original.meta, new, "right_inverse", shape=False)
-                _become(original, new)
+            for original, new_value in zip(self._originals(), values, strict=True):
+                _check_same_layout(original.meta, new_value, "right_inverse", shape=False)
+                _set_data(original, new_value)
 
     def forward(self) -> Any:
-        """The tensor now."""
+        """Compute the tensor from the originals."""
         functions = list(self)
-        found = functions[0](*self._originals())
+        output = functions[0](*self._originals())
         for function in functions[1:]:
-            found = function(found)
-        return found
+            output = function(output)
+        return output
 
 
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Make `module.tensor_name`, a parameter or a buffer, `parametrization(original)`. Returns the module.
+    """Replace a parameter or buffer by `parametrization(original)`.
 
-    A second call adds a function that is applied to the first one's result. A `right_inverse` method, if there is one,
-    gives the original(s) of the tensor's present value, and lets the tensor be assigned to. Raises `ArgumentError` if
-    there is no such tensor, or its dtype or shape would change (unless `unsafe`).
+    A second call adds a function that is applied to the result of the first. If the function has a `right_inverse`, it
+    computes the original from the current value, and values can be assigned to the tensor.
+
+    Args:
+        module: The module.
+        tensor_name: Name of the parameter or buffer.
+        parametrization: Module that maps the original(s) to the tensor.
+        unsafe: Allow it to change dtype and shape.
+
+    Returns:
+        The module.
+
+    Raises:
+        ArgumentError: If there is no such tensor, or dtype or shape changes without `unsafe`.
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         if not unsafe:
-            before = getattr(module, tensor_name)
-            after = parametrization(before)
-            _same(before.meta, after, "a parametrization")
-            back = _inverted(parametrization, after)
-            _same(before.meta, back, "right_inverse")
-        found = module.parametrizations[tensor_name]
-        found.append(parametrization)
-        found.unsafe |= unsafe
+            current = getattr(module, tensor_name)
+            parametrized = parametrization(current)
+            _check_same_layout(current.meta, parametrized, "a parametrization")
+            inverted = _apply_right_inverse(parametrization, parametrized)
+            _check_same_layout(current.meta, inverted, "right_inverse")
+        parametrization_list = module.parametrizations[tensor_name]
+        parametrization_list.append(parametrization)
+        parametrization_list.unsafe |= unsafe
         return module
     if tensor_name not in module._buffers and tensor_name not in module._parameters:
         raise ArgumentError(f"{type(module).__name__} has no parameter, buffer or parametrized tensor {tensor_name!r}")
-    made = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe)
+    new_list = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe)
     delattr(module, tensor_name)
     if not is_parametrized(module):
-        _subclass(module)
+        _specialize_class(module)
         module.parametrizations = ModuleDict()
     _add_property(module, tensor_name)
-    module.parametrizations[tensor_name] = made
+    module.parametrizations[tensor_name] = new_list
     return module
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module has a parametrized tensor, or this one."""
-    found = getattr(module, "parametrizations", None)
-    if not isinstance(found, ModuleDict):
+    """Return whether `module` has any parametrized tensor, or the one named `tensor_name`."""
+    parametrizations = getattr(module, "parametrizations", None)
+    if not isinstance(parametrizations, ModuleDict):
         return False
-    return len(found) > 0 if tensor_name is None else tensor_name in found
+    return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Make the tensor a plain parameter or buffer again: with its present value, or its original's. Returns the module.
+    """Make a parametrized tensor a plain parameter or buffer again.
 
-    Raises `ArgumentError` where there is none, or `leave_parametrized` is False and there are several originals.
+    Args:
+        module: The module.
+        tensor_name: Name of the tensor.
+        leave_parametrized: Keep the current value; False restores the original.
+
+    Returns:
+        The module.
+
+    Raises:
+        ArgumentError: If the tensor is not parametrized, or has several originals and `leave_parametrized` is False.
     """
     if not is_parametrized(module, tensor_name):
         raise ArgumentError(f"{type(module).__name__} has no parametrization of {tensor_name!r}")
-    found = module.parametrizations[tensor_name]
-    if not found.is_tensor and not leave_parametrized:
+    parametrization_list = module.parametrizations[tensor_name]
+    if not parametrization_list.is_tensor and not leave_parametrized:
         raise ArgumentError(
-            f"{tensor_name!r} is computed from {found.ntensors} tensors, none of which can stand for it; "
+            f"{tensor_name!r} is computed from {parametrization_list.ntensors} tensors, none of which can replace it; "
             "use leave_parametrized=True"
         )
-    if not found.is_tensor:
-        needs = any(o.needs for o in found._originals())
+    if not parametrization_list.is_tensor:
+        needs_grad = any(o.needs for o in parametrization_list._originals())
         with no_grad():
             value = getattr(module, tensor_name)
-        original: Any = Parameter(value.detach()) if needs else value.detach()
+        original: Any = Parameter(value.detach()) if needs_grad else value.detach()
     else:
-        original = found.original
+        original = parametrization_list.original
         if leave_parametrized:
             with no_grad():
-                _become(original, getattr(module, tensor_name))
+                _set_data(original, getattr(module, tensor_name))
     delattr(module.__class__, tensor_name)
     del module.parametrizations[tensor_name]
-    _register(module, tensor_name, original)
+    _register_tensor(module, tensor_name, original)
     if not is_parametrized(module):
         del module.parametrizations
         module.__class__ = module.__class__.__bases__[0]
@@ -182,32 +214,32 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class a module had."""
+    """Return the module's class before parametrization."""
     return module.__class__.__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Give `to_module` the functions and the originals of one tensor of `from_module`, or of all. Returns it."""
+    """Copy the parametrizations and originals of one tensor (or of all) to `to_module`, and return `to_module`."""
     if not is_parametrized(from_module):
         return to_module
     for name in list(from_module.parametrizations) if tensor_name is None else [tensor_name]:
-        theirs = from_module.parametrizations[name]
+        source = from_module.parametrizations[name]
         if not hasattr(to_module, name):
             setattr(to_module, name, Parameter(getattr(from_module, name).detach()))
-        for function in theirs:
+        for function in source:
             register_parametrization(to_module, name, function)
-        mine = to_module.parametrizations[name]
-        for kind in ("_parameters", "_buffers"):
-            for key, tensor in getattr(theirs, kind).items():
-                mine._forget(key)
-                getattr(mine, kind)[key] = tensor
+        target = to_module.parametrizations[name]
+        for member_dict in ("_parameters", "_buffers"):
+            for key, tensor in getattr(source, member_dict).items():
+                target._remove_member(key)
+                getattr(target, member_dict)[key] = tensor
     return to_module
 
 
-def _inverted(function: Any, value: Any) -> Any:
-    """What `right_inverse` gives, or the value itself where there is none, or none that can."""
+def _apply_right_inverse(function: Any, value: Any) -> Any:
+    """Return `function.right_inverse(value)`, or `value` if the function has none or does not implement it."""
     if not hasattr(function, "right_inverse"):
         return value
     try:
@@ -216,27 +248,27 @@ def _inverted(function: Any, value: Any) -> Any:
         return value
 
 
-def _same(layout: Any, new: Any, who: str, shape: bool = True) -> None:
-    if not isinstance(new, Tensor):
-        raise ArgumentError(f"{who} must give a tensor, not {type(new).__name__}")
-    if new.meta.dtype is not layout.dtype or new.meta.device is not layout.device:
+def _check_same_layout(layout: Any, tensor: Any, source: str, shape: bool = True) -> None:
+    if not isinstance(tensor, Tensor):
+        raise ArgumentError(f"{source} must give a tensor, not {type(tensor).__name__}")
+    if tensor.meta.dtype is not layout.dtype or tensor.meta.device is not layout.device:
         raise ArgumentError(
-            f"{who} gave {new.meta.dtype.name} on {new.meta.device}, and the tensor is {layout.dtype.name} on "
+            f"{source} gave {tensor.meta.dtype.name} on {tensor.meta.device}, and the tensor is {layout.dtype.name} on "
             f"{layout.device}; pass unsafe=True if that is meant"
         )
-    if shape and new.meta.shape != layout.shape:
+    if shape and tensor.meta.shape != layout.shape:
         raise ArgumentError(
-            f"{who} gave shape {list(new.meta.shape)}, and the tensor has {list(layout.shape)}; "
+            f"{source} gave shape {list(tensor.meta.shape)}, and the tensor has {list(layout.shape)}; "
             "pass unsafe=True if that is meant"
         )
 
 
-def _become(tensor: Any, new: Any) -> None:
-    if new is not tensor:
-        tensor.data = new.detach()
+def _set_data(tensor: Any, value: Any) -> None:
+    if value is not tensor:
+        tensor.data = value.detach()
 
 
-def _register(module: Module, name: str, tensor: Any) -> None:
+def _register_tensor(module: Module, name: str, tensor: Any) -> None:
     if isinstance(tensor, Parameter):
         module.register_parameter(name, tensor)
     else:
@@ -244,7 +276,7 @@ def _register(module: Module, name: str, tensor: Any) -> None:
 
 
 def _add_property(module: Module, name: str) -> None:
-    def get(self: Any) -> Any:
+    def getter(self: Any) -> Any:
         function = self.parametrizations[name]
         if not _Cache.depth:
             return function()
@@ -253,30 +285,33 @@ def _add_property(module: Module, name: str) -> None:
             _Cache.tensors[key] = function()
         return _Cache.tensors[key]
 
-    def put(self: Any, value: Any) -> None:
+    def setter(self: Any, value: Any) -> None:
         self.parametrizations[name].right_inverse(value)
 
-    setattr(module.__class__, name, property(get, put))
+    setattr(module.__class__, name, property(getter, setter))
 
 
-def _subclass(module: Module) -> None:
-    """Make a module's class its own."""
-    kind = module.__class__
-    own: dict[str, Callable[..., Any]] = {"__getstate__": _not_pickled, "__deepcopy__": _copied}
-    if hasattr(kind, "__deepcopy__"):
-        del own["__deepcopy__"]
-    module.__class__ = type(f"Parametrized{kind.__name__}", (kind,), own)
+def _specialize_class(module: Module) -> None:
+    """Give the module a class of its own, to which properties can be added."""
+    cls = module.__class__
+    class_members: dict[str, Callable[..., Any]] = {
+        "__getstate__": _raise_not_picklable,
+        "__deepcopy__": _deepcopy_parametrized,
+    }
+    if hasattr(cls, "__deepcopy__"):
+        del class_members["__deepcopy__"]
+    module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), class_members)
 
 
-def _not_pickled(self: Any) -> Any:
+def _raise_not_picklable(self: Any) -> Any:
     raise DomainError(
-        f"{type(self).__name__} cannot be pickled, as its class exists here only; save its state_dict() instead"
+        f"{type(self).__name__} cannot be pickled: its class was created at run time; save its state_dict() instead"
     )
 
 
-def _copied(self: Any, memo: dict[int, Any]) -> Any:
-    kind = self.__class__
-    made = kind.__new__(type(kind.__name__, kind.__bases__, dict(vars(kind))))
-    memo[id(self)] = made
-    made.__dict__.update(copy.deepcopy(self.__dict__, memo))
-    return made
+def _deepcopy_parametrized(self: Any, memo: dict[int, Any]) -> Any:
+    cls = self.__class__
+    new_module = cls.__new__(type(cls.__name__, cls.__bases__, dict(vars(cls))))
+    memo[id(self)] = new_module
+    new_module.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return new_module

@@ -1,8 +1,8 @@
-"""Sequences of different lengths for recurrent networks: padded to one tensor, or packed step by step.
+"""Batches of sequences of different lengths for recurrent networks, padded or packed.
 
-Packed, sequences are sorted by falling length, so that step t has `batch_sizes[t]` rows, those of the sequences that
-are still going on. Names and arguments are PyTorch's. What is packed is gathered by one kernel, and what is padded is
-written by one; sizes and lengths lie on the host.
+A packed batch stores the sequences sorted by decreasing length, step by step: step t has `batch_sizes[t]` rows, one for
+each sequence that is longer than t. Packing is one gather kernel, padding one scatter kernel. Batch sizes and lengths
+are on the host.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..._checks import only_tensors
 from ..._generated import ops
-from ...assembling import assembled
+from ...assembling import assemble
 from ...factories import arange, empty_like, full, tensor
 from ...runtime import dtypes, views
 from ...runtime.device import meta
@@ -35,11 +35,18 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """Sequences packed step by step: what `pack_padded_sequence` and `pack_sequence` give, and networks take and give.
+    """Sequences packed step by step, as recurrent layers accept and return them.
 
-    data: (rows, ...), the rows of step t behind those of step t - 1. batch_sizes: int64 on the host, how many rows each
-    step has. sorted_indices: which sequence of the batch comes first, second, ...; None where they were in order;
-    unsorted_indices: the way back. Raises `ArgumentError`, a `ValueError`, for batch sizes that are not on the host.
+    Create it with `pack_padded_sequence` or `pack_sequence`.
+
+    Args:
+        data: `(rows, ...)`; the rows of step t follow those of step t - 1.
+        batch_sizes: int64 on the host; rows of each step.
+        sorted_indices: For each position, the index of the sequence in the original batch; None if it was sorted.
+        unsorted_indices: The inverse permutation.
+
+    Raises:
+        ArgumentError: If `batch_sizes` is not on the host. It is also a `ValueError`.
     """
 
     def __new__(
@@ -57,7 +64,7 @@ class PackedSequence(_Fields):
         assert batch_sizes is not None
         if batch_sizes.meta.device.type != "cpu":
             raise ArgumentError(
-                f"PackedSequence: batch_sizes must be on the host, not on {batch_sizes.meta.device}; make packed "
+                f"PackedSequence: batch_sizes must be on the host, not on {batch_sizes.meta.device}; create packed "
                 "sequences with pack_padded_sequence() or pack_sequence()"
             )
         if unsorted_indices is None:
@@ -65,60 +72,60 @@ class PackedSequence(_Fields):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """With data in another dtype or on another device, and indices there; itself where nothing changes."""
+        """Convert data to another dtype or device, with the indices; return itself if nothing changes."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
-        place = data.meta.device
-        order, back = (None if i is None else i.to(place) for i in (self.sorted_indices, self.unsorted_indices))
-        return type(self)(data, self.batch_sizes, order, back)
+        device = data.meta.device
+        order, inverse = (None if i is None else i.to(device) for i in (self.sorted_indices, self.unsorted_indices))
+        return type(self)(data, self.batch_sizes, order, inverse)
 
     def cuda(self, device: Any = None, **_: Any) -> PackedSequence:
-        """On a CUDA device, the first by default."""
+        """Move to a CUDA device, by default the first."""
         return self.to("cuda:0" if device is None else device)
 
     def cpu(self) -> PackedSequence:
-        """On the host."""
+        """Move to the CPU."""
         return self.to("cpu")
 
     def double(self) -> PackedSequence:
-        """With float64 data."""
+        """Convert data to float64."""
         return self.to(dtypes.float64)
 
     def float(self) -> PackedSequence:
-        """With float32 data."""
+        """Convert data to float32."""
         return self.to(dtypes.float32)
 
     def half(self) -> PackedSequence:
-        """With float16 data."""
+        """Convert data to float16."""
         return self.to(dtypes.float16)
 
     def long(self) -> PackedSequence:
-        """With int64 data."""
+        """Convert data to int64."""
         return self.to(dtypes.int64)
 
     def int(self) -> PackedSequence:
-        """With int32 data."""
+        """Convert data to int32."""
         return self.to(dtypes.int32)
 
     def short(self) -> PackedSequence:
-        """With int16 data."""
+        """Convert data to int16."""
         return self.to(dtypes.int16)
 
     def char(self) -> PackedSequence:
-        """With int8 data."""
+        """Convert data to int8."""
         return self.to(dtypes.int8)
 
     def byte(self) -> PackedSequence:
-        """With uint8 data."""
+        """Convert data to uint8."""
         return self.to(dtypes.uint8)
 
     def pin_memory(self) -> PackedSequence:
-        """With data in memory from which devices copy without waiting."""
+        """Copy data to pinned memory, from which devices copy asynchronously."""
         return type(self)(self.data.pin_memory(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 
     def is_pinned(self) -> bool:
-        """Whether data lies in such memory."""
+        """Return whether data is in pinned memory."""
         return bool(self.data.is_pinned())
 
     @property
@@ -128,179 +135,212 @@ class PackedSequence(_Fields):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes `permutation`, int64 of one dimension; None for None."""
+    """Return the inverse of a 1-D int64 permutation; None for None."""
     if permutation is None:
         return None
     only_tensors("invert_permutation", permutation)
-    places = arange(permutation.meta.numel, device=permutation.meta.device)
-    return empty_like(permutation).scatter_(0, permutation, places)
+    positions = arange(permutation.meta.numel, device=permutation.meta.device)
+    return empty_like(permutation).scatter_(0, permutation, positions)
 
 
-def _lengths(lengths: Any, where: str) -> list[int]:
-    """Lengths as integers; reading a tensor's waits for it."""
-    given = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
-    if not all(float(n).is_integer() for n in given):
-        raise ArgumentError(f"{where}: lengths must be whole numbers, not {given[:10]}")
-    return [int(n) for n in given]
+def _as_int_lengths(lengths: Any, caller: str) -> list[int]:
+    """Return the lengths as ints. Reading a tensor waits for its device."""
+    values = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    if not all(float(n).is_integer() for n in values):
+        raise ArgumentError(f"{caller}: lengths must be whole numbers, not {values[:10]}")
+    return [int(n) for n in values]
 
 
 def _batch_sizes(lengths: Sequence[int]) -> list[int]:
-    """How many of the sequences, whose lengths fall, each step has."""
+    """Return the number of sequences that are longer than t, for each step t. `lengths` must be decreasing."""
     sizes = []
-    going = len(lengths)
+    active = len(lengths)
     for step in range(lengths[0]):
-        while lengths[going - 1] <= step:
-            going -= 1
-        sizes.append(going)
+        while lengths[active - 1] <= step:
+            active -= 1
+        sizes.append(active)
     return sizes
 
 
-def _index(values: Sequence[int], like: Tensor) -> Tensor:
-    return tensor(list(values), dtype="int64", device=like.meta.device)
+def _index_tensor(values: Sequence[int], reference: Tensor) -> Tensor:
+    return tensor(list(values), dtype="int64", device=reference.meta.device)
 
 
-def _two_dimensions(where: str, input: Tensor) -> None:
-    only_tensors(where, input)
+def _check_at_least_2d(caller: str, input: Tensor) -> None:
+    only_tensors(caller, input)
     if input.meta.ndim < 2:
-        raise IndexOutOfRange(f"{where}: a batch of sequences has 2 dimensions or more, not {list(input.meta.shape)}")
+        raise IndexOutOfRange(f"{caller}: a batch of sequences has 2 dimensions or more, not {list(input.meta.shape)}")
 
 
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """A batch of padded sequences, packed.
+    """Pack a batch of padded sequences.
 
-    input: (length, batch, ...), or with `batch_first` (batch, length, ...), of any dtype. lengths: of every sequence, a
-    list or a tensor on the host. enforce_sorted: lengths fall already; without, sequences are sorted, and
-    `pad_packed_sequence` and the networks restore their order.
+    Args:
+        input: `(length, batch, ...)`, or `(batch, length, ...)` with `batch_first`; any dtype.
+        lengths: Length of each sequence; a list or a tensor on the host.
+        batch_first: Whether the batch is the first dimension.
+        enforce_sorted: Require decreasing lengths. False sorts the sequences; `pad_packed_sequence` and the recurrent
+            layers restore the original order.
 
-    Raises `ShapeError`, a `RuntimeError`, for lengths that are not one for each sequence, not positive, longer than the
-    input, or not in order.
+    Raises:
+        ShapeError: If there is not one length per sequence, or a length is not positive, longer than the input, or out
+            of order. It is also a `RuntimeError`.
     """
-    where = "pack_padded_sequence"
-    _two_dimensions(where, input)
+    caller = "pack_padded_sequence"
+    _check_at_least_2d(caller, input)
     if batch_first:
         input = ops.transpose(input, 0, 1)
     shape = input.meta.shape
-    sizes = _lengths(lengths, where)
-    if len(sizes) != shape[1]:
+    sequence_lengths = _as_int_lengths(lengths, caller)
+    if len(sequence_lengths) != shape[1]:
         raise ShapeError(
-            f"{where}: {len(sizes)} lengths for a batch of {shape[1]}; there must be one for each sequence"
+            f"{caller}: {len(sequence_lengths)} lengths for a batch of {shape[1]}; there must be one for each sequence"
         )
-    if not sizes or min(sizes) <= 0:
-        raise ShapeError(f"{where}: every sequence must have a step at least; lengths are {sizes[:20]}")
-    if max(sizes) > shape[0]:
-        raise ShapeError(f"{where}: a length of {max(sizes)}, in an input of {shape[0]} steps")
-    order = list(range(len(sizes)))
+    if not sequence_lengths or min(sequence_lengths) <= 0:
+        raise ShapeError(f"{caller}: every sequence must have a step at least; lengths are {sequence_lengths[:20]}")
+    if max(sequence_lengths) > shape[0]:
+        raise ShapeError(f"{caller}: a length of {max(sequence_lengths)}, in an input of {shape[0]} steps")
+    order = list(range(len(sequence_lengths)))
     if not enforce_sorted:
-        order.sort(key=lambda i: -sizes[i])
-    elif any(later > earlier for earlier, later in pairwise(sizes)):
-        raise ShapeError(f"{where}: lengths must fall, not {sizes[:20]}; pass enforce_sorted=False to have them sorted")
-    counts = _batch_sizes([sizes[i] for i in order])
+        order.sort(key=lambda i: -sequence_lengths[i])
+    elif any(later > earlier for earlier, later in pairwise(sequence_lengths)):
+        raise ShapeError(
+            f"{caller}: lengths must decrease, not {sequence_lengths[:20]}; pass enforce_sorted=False to sort"
+        )
+    step_sizes = _batch_sizes([sequence_lengths[i] for i in order])
     flat = views.reshape(input, (shape[0] * shape[1], *shape[2:]))
-    rows = [t * shape[1] + i for t, n in enumerate(counts) for i in order[:n]]
+    rows = [t * shape[1] + i for t, n in enumerate(step_sizes) for i in order[:n]]
     data = (
         ops.contiguous_copy(flat)
         if rows == list(range(flat.meta.shape[0]))
-        else flat.index_select(0, _index(rows, input))
+        else flat.index_select(0, _index_tensor(rows, input))
     )
-    batch_sizes = tensor(counts, dtype="int64")
+    batch_sizes = tensor(step_sizes, dtype="int64")
     if enforce_sorted:
         return PackedSequence(data, batch_sizes)
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return PackedSequence(data, batch_sizes, _index(order, input), _index(back, input))
+    inverse_order = sorted(range(len(order)), key=order.__getitem__)
+    return PackedSequence(data, batch_sizes, _index_tensor(order, input), _index_tensor(inverse_order, input))
 
 
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What was packed, padded with `padding_value`, in its first order, and the lengths.
+    """Unpack sequences into one padded tensor, in their original order.
 
-    Gives (length, batch, ...), or with `batch_first` (batch, length, ...), `total_length` long if given, and int64
-    lengths on the host. Raises `ShapeError`, a `ValueError`, for a `total_length` that is too short.
+    Args:
+        sequence: The packed sequences.
+        batch_first: Return `(batch, length, ...)` instead of `(length, batch, ...)`.
+        padding_value: Value of the padding.
+        total_length: Length of the result; None means the longest sequence's.
+
+    Returns:
+        (padded tensor, lengths as an int64 tensor on the host).
+
+    Raises:
+        ShapeError: If `total_length` is too short. It is also a `ValueError`.
     """
-    where = "pad_packed_sequence"
+    caller = "pad_packed_sequence"
     if not isinstance(sequence, PackedSequence):
-        raise ArgumentError(f"{where}: takes a PackedSequence, not {type(sequence).__name__}")
+        raise ArgumentError(f"{caller}: takes a PackedSequence, not {type(sequence).__name__}")
     data = sequence.data
-    counts: list[int] = sequence.batch_sizes.tolist()
-    length, batch = len(counts), counts[0]
+    step_sizes: list[int] = sequence.batch_sizes.tolist()
+    length, batch = len(step_sizes), step_sizes[0]
     if total_length is not None and total_length < length:
-        raise ShapeError(f"{where}: total_length is {total_length}, and the longest sequence has {length} steps")
+        raise ShapeError(f"{caller}: total_length is {total_length}, and the longest sequence has {length} steps")
     order = list(range(batch)) if sequence.sorted_indices is None else sequence.sorted_indices.tolist()
-    sizes = [0] * batch
-    for place, i in enumerate(order):
-        sizes[i] = sum(n > place for n in counts)
-    whole = (total_length or length, batch, *data.meta.shape[1:])
-    rows = [t * batch + i for t, n in enumerate(counts) for i in order[:n]]
-    flat = (whole[0] * batch, *whole[2:])
+    sequence_lengths = [0] * batch
+    for rank, i in enumerate(order):
+        sequence_lengths[i] = sum(n > rank for n in step_sizes)
+    padded_shape = (total_length or length, batch, *data.meta.shape[1:])
+    rows = [t * batch + i for t, n in enumerate(step_sizes) for i in order[:n]]
+    flat = (padded_shape[0] * batch, *padded_shape[2:])
     padded = full(flat, padding_value, dtype=data.meta.dtype, device=data.meta.device)
-    found = views.reshape(padded.index_copy(0, _index(rows, data), data), whole)
-    return ops.transpose(found, 0, 1) if batch_first else found, tensor(sizes, dtype="int64")
+    output = views.reshape(padded.index_copy(0, _index_tensor(rows, data), data), padded_shape)
+    return ops.transpose(output, 0, 1) if batch_first else output, tensor(sequence_lengths, dtype="int64")
 
 
 def pad_sequence(
     sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Sequences, each (length, ...) with its own length, in one tensor, padded on the `padding_side`.
+    """Pad sequences of different lengths into one tensor.
 
-    Gives (length, batch, ...), or with `batch_first` (batch, length, ...), of the first one's dtype. Raises
-    `ShapeError`, a `RuntimeError`, for no sequences, and for ones that differ behind the first dimension.
+    Args:
+        sequences: Tensors of shape `(length, ...)` with equal trailing dimensions.
+        batch_first: Return `(batch, length, ...)` instead of `(length, batch, ...)`.
+        padding_value: Value of the padding.
+        padding_side: `"right"` or `"left"`.
+
+    Returns:
+        A tensor of the first sequence's dtype.
+
+    Raises:
+        ShapeError: If there are no sequences, or trailing dimensions differ. It is also a `RuntimeError`.
     """
-    where = "pad_sequence"
-    given = _sequences(where, sequences)
+    caller = "pad_sequence"
+    sequence_list = _as_sequence_list(caller, sequences)
     if padding_side not in ("left", "right"):
-        raise ShapeError(f"{where}: padding_side is 'left' or 'right', not {padding_side!r}")
-    first = given[0].meta
-    for each in given:
-        if not each.meta.ndim or each.meta.shape[1:] != first.shape[1:]:
+        raise ShapeError(f"{caller}: padding_side is 'left' or 'right', not {padding_side!r}")
+    first_layout = sequence_list[0].meta
+    for sequence in sequence_list:
+        if not sequence.meta.ndim or sequence.meta.shape[1:] != first_layout.shape[1:]:
             raise ShapeError(
-                f"{where}: sequences must be alike behind their first dimension: {list(first.shape)} and "
-                f"{list(each.meta.shape)}"
+                f"{caller}: sequences must be alike behind their first dimension: {list(first_layout.shape)} and "
+                f"{list(sequence.meta.shape)}"
             )
-    length = max(each.meta.shape[0] for each in given)
-    shape = (len(given), length) if batch_first else (length, len(given))
-    parts = []
-    for i, each in enumerate(given):
-        size = each.meta.shape[0]
-        start = length - size if padding_side == "left" else 0
-        parts.append((each, [("select", (int(not batch_first), i)), ("narrow", (0, start, size))]))
-    whole = (*shape, *first.shape[1:])
-    base = full((), padding_value, dtype=first.dtype, device=first.device).expand(whole) if padding_value else None
-    return assembled(where, empty(meta(first.dtype, whole, None, first.device)), parts, base=base)
+    length = max(sequence.meta.shape[0] for sequence in sequence_list)
+    shape = (len(sequence_list), length) if batch_first else (length, len(sequence_list))
+    placements = []
+    for i, sequence in enumerate(sequence_list):
+        sequence_length = sequence.meta.shape[0]
+        start = length - sequence_length if padding_side == "left" else 0
+        placements.append((sequence, [("select", (int(not batch_first), i)), ("narrow", (0, start, sequence_length))]))
+    padded_shape = (*shape, *first_layout.shape[1:])
+    padding = (
+        full((), padding_value, dtype=first_layout.dtype, device=first_layout.device).expand(padded_shape)
+        if padding_value
+        else None
+    )
+    return assemble(
+        caller, empty(meta(first_layout.dtype, padded_shape, None, first_layout.device)), placements, base=padding
+    )
 
 
-def _sequences(where: str, given: Any) -> list[Tensor]:
-    if isinstance(given, Tensor):
-        return list(given.unbind(0))
-    if not isinstance(given, Iterable):
-        raise ShapeError(f"{where}: takes a list of tensors, not {type(given).__name__}")
-    found = list(given)
-    if not found:
-        raise ShapeError(f"{where}: takes at least one sequence")
-    only_tensors(where, *found)
-    return found
+def _as_sequence_list(caller: str, sequences: Any) -> list[Tensor]:
+    if isinstance(sequences, Tensor):
+        return list(sequences.unbind(0))
+    if not isinstance(sequences, Iterable):
+        raise ShapeError(f"{caller}: takes a list of tensors, not {type(sequences).__name__}")
+    sequence_list = list(sequences)
+    if not sequence_list:
+        raise ShapeError(f"{caller}: takes at least one sequence")
+    only_tensors(caller, *sequence_list)
+    return sequence_list
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded batch, without their padding: views, each (length, ...)."""
-    where = "unpad_sequence"
-    _two_dimensions(where, padded_sequences)
-    turned = padded_sequences if batch_first else ops.transpose(padded_sequences, 0, 1)
-    sizes = _lengths(lengths, where)
-    if len(sizes) > turned.meta.shape[0]:
-        raise ShapeError(f"{where}: {len(sizes)} lengths for a batch of {turned.meta.shape[0]}")
-    return [ops.narrow(ops.select(turned, 0, i), 0, 0, min(n, turned.meta.shape[1])) for i, n in enumerate(sizes)]
+    """Return the sequences of a padded batch without padding: views of shape `(length, ...)`."""
+    caller = "unpad_sequence"
+    _check_at_least_2d(caller, padded_sequences)
+    batch_first_view = padded_sequences if batch_first else ops.transpose(padded_sequences, 0, 1)
+    sequence_lengths = _as_int_lengths(lengths, caller)
+    if len(sequence_lengths) > batch_first_view.meta.shape[0]:
+        raise ShapeError(f"{caller}: {len(sequence_lengths)} lengths for a batch of {batch_first_view.meta.shape[0]}")
+    return [
+        ops.narrow(ops.select(batch_first_view, 0, i), 0, 0, min(n, batch_first_view.meta.shape[1]))
+        for i, n in enumerate(sequence_lengths)
+    ]
 
 
 def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
-    """Sequences, each (length, ...) with its own length, packed; see `pack_padded_sequence`."""
-    given = _sequences("pack_sequence", sequences)
-    lengths = [each.meta.shape[0] if each.meta.ndim else 0 for each in given]
-    return pack_padded_sequence(pad_sequence(given), lengths, enforce_sorted=enforce_sorted)
+    """Pack sequences of shape `(length, ...)`; see `pack_padded_sequence`."""
+    sequence_list = _as_sequence_list("pack_sequence", sequences)
+    lengths = [sequence.meta.shape[0] if sequence.meta.ndim else 0 for sequence in sequence_list]
+    return pack_padded_sequence(pad_sequence(sequence_list), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed, in their first order: each (length, ...)."""
+    """Return the packed sequences in their original order, each of shape `(length, ...)`."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -1,5 +1,6 @@
-"""Weights divided by their largest singular value, found by power iteration (Miyato et al. 2018), by a hook before
-`forward`. `parametrizations.spectral_norm` does the same by a parametrization.
+"""Spectral normalization by a forward pre-hook (Miyato et al. 2018, arXiv 1802.05957).
+
+`parametrizations.spectral_norm` does the same by a parametrization.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from ..parameter import Parameter, is_lazy
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
 
-def matrix_of(weight: Any, dim: int) -> Any:
-    """`weight` with dimension `dim` first and all others as one: (height, width)."""
+def weight_as_matrix(weight: Any, dim: int) -> Any:
+    """Return `weight` as a matrix (height, width): dimension `dim` first, all others flattened."""
     if dim % weight.meta.ndim:
         weight = weight.transpose(0, dim) if weight.meta.ndim == 2 else weight.movedim(dim, 0)
     return weight.reshape(weight.meta.shape[0], -1)
 
 
-def unit(count: int, like: Any, eps: float) -> Any:
-    """A random vector of length 1."""
-    return normalize(randn(count, dtype=like.meta.dtype, device=like.meta.device), dim=0, eps=eps)
+def random_unit_vector(length: int, reference: Any, eps: float) -> Any:
+    """Return a random vector of norm 1."""
+    return normalize(randn(length, dtype=reference.meta.dtype, device=reference.meta.device), dim=0, eps=eps)
 
 
-def first_dim(module: Module, dim: int | None) -> int:
-    """The dimension of outputs: 1 in transposed convolutions, else 0."""
+def default_output_dim(module: Module, dim: int | None) -> int:
+    """Return `dim`, or for None the output dimension: 1 in transposed convolutions, otherwise 0."""
     return (1 if getattr(module, "transposed", False) else 0) if dim is None else dim
 
 
 class SpectralNorm:
-    """The hook that computes `name` from `name_orig` and the singular vectors `name_u`, `name_v`."""
+    """The hook that computes the weight `name` from `name_orig` and the singular vectors `name_u` and `name_v`."""
 
     _version = 1
 
@@ -45,76 +46,87 @@ class SpectralNorm:
         self.name, self.n_power_iterations, self.dim, self.eps = name, n_power_iterations, dim, eps
 
     def compute_weight(self, module: Any, do_power_iteration: bool) -> Any:
-        """The weight now, after `n_power_iterations` steps towards the singular vectors if asked for."""
-        weight, u, v = (getattr(module, self.name + end) for end in ("_orig", "_u", "_v"))
-        matrix = matrix_of(weight, self.dim)
+        """Return the normalized weight; with `do_power_iteration`, improve the singular vectors first."""
+        weight, u, v = (getattr(module, self.name + suffix) for suffix in ("_orig", "_u", "_v"))
+        matrix = weight_as_matrix(weight, self.dim)
         if do_power_iteration:
             with no_grad():
                 for _ in range(self.n_power_iterations):
                     v.copy_(normalize(matrix.t().mv(u), dim=0, eps=self.eps))
                     u.copy_(normalize(matrix.mv(v), dim=0, eps=self.eps))
-                u, v = u.clone(), v.clone()  # the next call writes the buffers, and backward reads these
+                u, v = u.clone(), v.clone()  # backward needs these values, and the next call overwrites the buffers
         return ops.true_divide(weight, u.dot(matrix.mv(v)))
 
     def remove(self, module: Any) -> None:
-        """Make the weight, as it is now, a parameter again."""
+        """Make the current weight a plain parameter again."""
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
-        for end in ("", "_u", "_v", "_orig"):
-            delattr(module, self.name + end)
+        for suffix in ("", "_u", "_v", "_orig"):
+            delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
     def __call__(self, module: Any, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
-    def note(self, module: Any, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
-        """A state dict hook: the version goes into the metadata."""
+    def save_version(self, module: Any, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
+        """Add the version to the metadata of a state dict. This is a state dict hook."""
         local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
 
     @staticmethod
     def apply(module: Any, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
-        """Put the hook on a module. Raises `DomainError` if it has one for `name`, or the weight has no shape yet."""
+        """Register the hook on a module.
+
+        Raises:
+            DomainError: If the weight has this hook already, or no shape yet.
+        """
         if any(isinstance(h, SpectralNorm) and h.name == name for h in module._forward_pre_hooks.values()):
             raise DomainError(f"spectral_norm: {type(module).__name__} has one on {name!r} already")
-        made = SpectralNorm(name, n_power_iterations, dim, eps)
+        hook = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters.get(name)
         if weight is None:
             raise ArgumentError(f"spectral_norm: {type(module).__name__} has no parameter {name!r}")
         if is_lazy(weight):
             raise DomainError(f"spectral_norm: {name!r} has no shape yet; call the module with an input first")
         with no_grad():
-            height, width = matrix_of(weight, dim).meta.shape
-            u, v = unit(height, weight, eps), unit(width, weight, eps)
+            height, width = weight_as_matrix(weight, dim).meta.shape
+            u, v = random_unit_vector(height, weight, eps), random_unit_vector(width, weight, eps)
         del module._parameters[name]
         module.register_parameter(name + "_orig", weight)
-        setattr(module, name, weight.detach())  # an attribute until the first forward: data, no parameter
+        setattr(module, name, weight.detach())  # a plain attribute, not a parameter, until the first forward
         module.register_buffer(name + "_u", u)
         module.register_buffer(name + "_v", v)
-        module.register_forward_pre_hook(made)
-        module._register_state_dict_hook(made.note)
-        return made
+        module.register_forward_pre_hook(hook)
+        module._register_state_dict_hook(hook.save_version)
+        return hook
 
 
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide `name` by its largest singular value in every `forward`; training moves the estimate of it.
+    """Divide a weight by its largest singular value in every `forward`; training mode improves the estimate.
 
-    dim: the dimension of outputs (default: 1 for transposed convolutions, else 0); all others are one. Returns the
-    module, which has `name_orig`, `name_u` and `name_v` from then on.
+    Args:
+        module: The module, which gets `name_orig`, `name_u` and `name_v`.
+        name: Its parameter.
+        n_power_iterations: Iterations per forward.
+        eps: Smallest norm to divide by.
+        dim: Output dimension; all others are flattened. None means 1 for transposed convolutions, otherwise 0.
+
+    Returns:
+        The module.
     """
-    SpectralNorm.apply(module, name, n_power_iterations, first_dim(module, dim), eps)
+    SpectralNorm.apply(module, name, n_power_iterations, default_output_dim(module, dim), eps)
     return module
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Undo `spectral_norm`. Returns the module. Raises `ArgumentError` where there is none."""
+    """Undo `spectral_norm` and return the module. Raise `ArgumentError` if `name` has no such hook."""
     for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, SpectralNorm) and hook.name == name:
             hook.remove(module)
             del module._forward_pre_hooks[key]
-            for number, other in list(module._state_dict_hooks.items()):
-                if getattr(other, "__self__", None) is hook:
-                    del module._state_dict_hooks[number]
+            for hook_id, state_dict_hook in list(module._state_dict_hooks.items()):
+                if getattr(state_dict_hook, "__self__", None) is hook:
+                    del module._state_dict_hooks[hook_id]
             return module
     raise ArgumentError(f"remove_spectral_norm: {type(module).__name__} has none on {name!r}")

@@ -1,4 +1,7 @@
-"""A module called with other parameters and buffers than its own, which stay as they are."""
+"""Call a module with other tensors in place of its parameters and buffers.
+
+The public function is `weftgrad.func.functional_call`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 from ...runtime.errors import ArgumentError
 from ...runtime.tensor import Tensor
-from .._errors import NoSuchPart, StateDictError
+from .._errors import NoSuchMember, StateDictError
 from ..module import Module
 
 __all__ = ["functional_call"]
@@ -24,81 +27,102 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """The old place of `func.functional_call`."""
+    """Deprecated alias of `func.functional_call`."""
     warnings.warn("nn.utils.stateless is deprecated: use func.functional_call", FutureWarning, stacklevel=2)
-    return called(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
+    return call_with_tensors(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
 
 
-def called(
-    module: Module, given: Any, args: Any, kwargs: dict[str, Any] | None, tie_weights: bool, strict: bool
+def call_with_tensors(
+    module: Module,
+    parameters_and_buffers: Any,
+    args: Any,
+    kwargs: dict[str, Any] | None,
+    tie_weights: bool,
+    strict: bool,
 ) -> Any:
-    """`module(*args, **kwargs)` while its parameters and buffers are those of `given`; see `func.functional_call`."""
-    tensors = _merged(given)
+    """Return `module(*args, **kwargs)`, computed with `parameters_and_buffers`; see `func.functional_call`."""
+    tensors = _merge_mappings(parameters_and_buffers)
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _swapped(module, tensors, tie_weights, strict):
+    with _swap_tensors(module, tensors, tie_weights, strict):
         result = module(*positional, **(kwargs or {}))
-    if isinstance(given, dict):  # what forward assigned anew is the caller's, not the module's
-        given.update((path, tensor) for path, tensor in tensors.items() if given[path] is not tensor)
+    if isinstance(parameters_and_buffers, dict):  # report tensors that forward assigned to the module
+        parameters_and_buffers.update(
+            (path, tensor) for path, tensor in tensors.items() if parameters_and_buffers[path] is not tensor
+        )
     return result
 
 
-def _merged(given: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for each in [given] if isinstance(given, Mapping) else list(given) if isinstance(given, Sequence) else [None]:
-        if not isinstance(each, Mapping):
-            raise ArgumentError(f"functional_call: takes a mapping from paths to tensors, or several, not {given!r}")
-        for path, tensor in each.items():
-            if path in found:
+def _merge_mappings(mappings: Any) -> dict[str, Any]:
+    """Return one dict from path to tensor; `mappings` is one mapping, or a sequence of them without common paths."""
+    tensor_by_path: dict[str, Any] = {}
+    for mapping in (
+        [mappings] if isinstance(mappings, Mapping) else list(mappings) if isinstance(mappings, Sequence) else [None]
+    ):
+        if not isinstance(mapping, Mapping):
+            raise ArgumentError(f"functional_call: takes a mapping from paths to tensors, or several, not {mappings!r}")
+        for path, tensor in mapping.items():
+            if path in tensor_by_path:
                 raise ArgumentError(f"functional_call: {path!r} is given twice")
             if not isinstance(tensor, Tensor):
                 raise ArgumentError(f"functional_call: {path!r} must be a tensor, not {type(tensor).__name__}")
-            found[path] = tensor
-    return found
+            tensor_by_path[path] = tensor
+    return tensor_by_path
 
 
 @contextmanager
-def _swapped(module: Module, tensors: dict[str, Any], tie_weights: bool, strict: bool) -> Iterator[None]:
-    own: dict[str, Any] = dict(module.named_parameters(remove_duplicate=False))
-    own.update(module.named_buffers(remove_duplicate=False))
-    wanted = dict(tensors)
+def _swap_tensors(module: Module, tensors: dict[str, Any], tie_weights: bool, strict: bool) -> Iterator[None]:
+    """Put `tensors` into the module inside the `with` block, then restore the module's own tensors.
+
+    If forward assigns a new tensor to one of the paths in `tensors`, it replaces the entry in `tensors`.
+    """
+    own_tensors: dict[str, Any] = dict(module.named_parameters(remove_duplicate=False))
+    own_tensors.update(module.named_buffers(remove_duplicate=False))
+    replacements = dict(tensors)
     if tie_weights:
-        _tie(wanted, own)
-    missing, unexpected = [k for k in own if k not in wanted], [k for k in wanted if k not in own]
+        _tie(replacements, own_tensors)
+    missing, unexpected = (
+        [k for k in own_tensors if k not in replacements],
+        [k for k in replacements if k not in own_tensors],
+    )
     if strict and (missing or unexpected):
         raise StateDictError(
             f"functional_call of {type(module).__name__}: missing: {', '.join(missing) or 'nothing'}; "
             f"unexpected: {', '.join(unexpected) or 'nothing'}"
         )
     if unexpected:
-        raise NoSuchPart(f"{type(module).__name__} has no parameter or buffer {', '.join(map(repr, unexpected))}")
-    holders = []
-    for path, tensor in wanted.items():
-        place, _, name = path.rpartition(".")
-        holder = module.get_submodule(place)
-        held = holder._parameters if name in holder._parameters else holder._buffers
-        holders.append((held, name, path, held[name]))
-        held[name] = tensor
+        raise NoSuchMember(f"{type(module).__name__} has no parameter or buffer {', '.join(map(repr, unexpected))}")
+    slots = []
+    originals = {}
+    for path, tensor in replacements.items():
+        module_path, _, name = path.rpartition(".")
+        owner = module.get_submodule(module_path)
+        members = owner._parameters if name in owner._parameters else owner._buffers
+        slots.append((members, name, path))
+        # A module that is registered twice has two paths to one slot; its own tensor is the first that was there.
+        originals.setdefault((id(members), name), members[name])
+        members[name] = tensor
     try:
         yield
     finally:
-        for held, name, path, before in holders:
-            if path in tensors and held[name] is not tensors[path]:
-                tensors[path] = held[name]
-            held[name] = before
+        for members, name, path in slots:
+            if path in tensors and members[name] is not tensors[path]:
+                tensors[path] = members[name]
+        for members, name, _ in slots:
+            members[name] = originals[id(members), name]
 
 
-def _tie(wanted: dict[str, Any], own: dict[str, Any]) -> None:
-    """Give every path of a shared tensor what one of its paths is given."""
-    same: dict[int, list[str]] = {}
-    for path, tensor in own.items():
-        same.setdefault(id(tensor), []).append(path)
-    for paths in same.values():
-        named = [p for p in paths if p in wanted]
-        if not named:
+def _tie(replacements: dict[str, Any], own_tensors: dict[str, Any]) -> None:
+    """If one path of a tensor that has several paths is replaced, replace its other paths by the same tensor."""
+    paths_by_id: dict[int, list[str]] = {}
+    for path, tensor in own_tensors.items():
+        paths_by_id.setdefault(id(tensor), []).append(path)
+    for paths in paths_by_id.values():
+        replaced_paths = [p for p in paths if p in replacements]
+        if not replaced_paths:
             continue
-        if any(wanted[p] is not wanted[named[0]] for p in named):
+        if any(replacements[p] is not replacements[replaced_paths[0]] for p in replaced_paths):
             raise ArgumentError(
-                f"functional_call: {', '.join(map(repr, named))} are one tensor in the module, and several here; "
-                "pass the same, or tie_weights=False"
+                f"functional_call: {', '.join(map(repr, replaced_paths))} are one tensor in the module; "
+                "pass one tensor for all, or tie_weights=False"
             )
-        wanted.update(dict.fromkeys(paths, wanted[named[0]]))
+        replacements.update(dict.fromkeys(paths, replacements[replaced_paths[0]]))

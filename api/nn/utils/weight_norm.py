@@ -1,4 +1,4 @@
-"""Weights as a length and a direction: w = g v / ||v|| (Salimans and Kingma 2016), by a hook before `forward`.
+"""Weight normalization, w = g v / ||v||, by a forward pre-hook (Salimans and Kingma 2016, arXiv 1602.07868).
 
 `parametrizations.weight_norm` does the same by a parametrization.
 """
@@ -17,32 +17,36 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
 def norm_except_dim(v: Any, dim: int | None) -> Any:
-    """Lengths of `v` along all dimensions but `dim`, which keep size 1; one length, 0-d, for None (or -1)."""
+    """Return the norms of `v` over all dimensions except `dim`, with size 1 there; one 0-d norm for None or -1."""
     if dim in (None, -1):
         return v.norm(2)
     dims = tuple(d for d in range(v.meta.ndim) if d != dim % v.meta.ndim)
     return v.norm(2, dims, True) if dims else v.abs()
 
 
-def normed(v: Any, g: Any, dim: int | None) -> Any:
-    """v g / ||v||."""
+def apply_weight_norm(v: Any, g: Any, dim: int | None) -> Any:
+    """Return v g / ||v||."""
     return ops.mul(v, ops.true_divide(g, norm_except_dim(v, dim)))
 
 
 class WeightNorm:
-    """The hook that computes `name` from `name_g` and `name_v` before each `forward`."""
+    """The hook that computes the weight `name` from `name_g` and `name_v` before each `forward`."""
 
     def __init__(self, name: str, dim: int | None):
         self.name = name
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module: Any) -> Any:
-        """The weight now."""
-        return normed(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
+        """Return the current weight."""
+        return apply_weight_norm(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     @staticmethod
     def apply(module: Any, name: str, dim: int | None) -> WeightNorm:
-        """Put the hook on a module. Raises `DomainError` if it has one for `name`, or the weight has no shape yet."""
+        """Register the hook on a module.
+
+        Raises:
+            DomainError: If the weight has this hook already, or no shape yet.
+        """
         if any(isinstance(h, WeightNorm) and h.name == name for h in module._forward_pre_hooks.values()):
             raise DomainError(f"weight_norm: {type(module).__name__} has one on {name!r} already")
         weight = module._parameters.get(name)
@@ -50,17 +54,17 @@ class WeightNorm:
             raise ArgumentError(f"weight_norm: {type(module).__name__} has no parameter {name!r}")
         if is_lazy(weight):
             raise DomainError(f"weight_norm: {name!r} has no shape yet; call the module with an input first")
-        made = WeightNorm(name, dim)
+        hook = WeightNorm(name, dim)
         del module._parameters[name]
         with no_grad():
-            module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, made.dim).detach()))
+            module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, hook.dim).detach()))
         module.register_parameter(name + "_v", Parameter(weight.detach()))
-        setattr(module, name, made.compute_weight(module))
-        module.register_forward_pre_hook(made)
-        return made
+        setattr(module, name, hook.compute_weight(module))
+        module.register_forward_pre_hook(hook)
+        return hook
 
     def remove(self, module: Any) -> None:
-        """Make the weight, as it is now, a parameter again."""
+        """Make the current weight a plain parameter again."""
         with no_grad():
             weight = self.compute_weight(module)
         delattr(module, self.name)
@@ -73,16 +77,22 @@ class WeightNorm:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn `name` as `name_g` (lengths along all dimensions but `dim`; one length for None) and `name_v`.
+    """Learn a weight as a norm `name_g` and a direction `name_v`.
 
-    Returns the module.
+    Args:
+        module: The module.
+        name: Its parameter.
+        dim: Dimension along which `name_g` has one norm per index; None for a single norm.
+
+    Returns:
+        The module.
     """
     WeightNorm.apply(module, name, dim)
     return module
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Undo `weight_norm`. Returns the module. Raises `ArgumentError` where there is none."""
+    """Undo `weight_norm` and return the module. Raise `ArgumentError` if `name` has no such hook."""
     for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, WeightNorm) and hook.name == name:
             hook.remove(module)

@@ -1,7 +1,7 @@
-"""How a loader and its workers talk: packets over a Unix socket, memory beside them.
+"""Message channel between a loader and its workers: packets over a Unix socket.
 
-A packet is a pickle of a few hundred bytes, and file descriptors. Whatever is larger lies in shared memory whose
-descriptor comes along, so a packet never fills the socket, and sending one does not wait for the other side.
+A packet is a pickle of a few hundred bytes, plus file descriptors. A larger message goes into shared memory whose
+descriptor is sent instead. So a packet never fills the socket buffer, and sending does not wait for the receiver.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from ...runtime.shared import Segment
 
 __all__ = ["Channel", "pair"]
 
-_LARGEST = 4096  # bytes of a packet
-_MOST_FDS = 64
+_MAX_PACKET_BYTES = 4096  # larger messages go into shared memory
+_MAX_DESCRIPTORS = 64
 
 
 class Channel:
-    """One end. `receive` raises `EOFError` once the other end is closed, or its process gone."""
+    """One end of a channel. `receive` raises `EOFError` once the other end is closed or its process has ended."""
 
-    def __init__(self, made: socket.socket):
-        self.socket = made
+    def __init__(self, connected_socket: socket.socket):
+        self.socket = connected_socket
 
     def fileno(self) -> int:
-        """For `poll`."""
+        """Return the socket's file descriptor, for `poll`."""
         return self.socket.fileno()
 
     def send(self, message: Any, fds: list[int] | None = None) -> None:
-        """Send what pickles, and up to 63 descriptors. Raises `OSError` where nobody is there."""
-        data = pickle.dumps(message, protocol=5)
-        given = list(fds or ())
-        if len(data) <= _LARGEST:
-            self._send(b"." + data, given)
+        """Send a picklable message and up to 63 file descriptors. Raises `OSError` if the other end is closed."""
+        payload = pickle.dumps(message, protocol=5)
+        descriptors = list(fds or ())
+        if len(payload) <= _MAX_PACKET_BYTES:
+            self._send(b"." + payload, descriptors)
             return
-        beside = Segment(len(data), what="a message to or from a worker")
-        beside.array[:] = memoryview(data)
-        self._send(b"+%d" % len(data), [*given, beside.fd])
+        segment = Segment(len(payload), purpose="a message to or from a worker")
+        segment.array[:] = memoryview(payload)
+        self._send(b"+%d" % len(payload), [*descriptors, segment.fd])
 
     def _send(self, packet: bytes, fds: list[int]) -> None:
         if fds:
@@ -47,23 +47,28 @@ class Channel:
             self.socket.send(packet)
 
     def receive(self, wait: bool = True) -> tuple[Any, list[int]]:
-        """A message and the descriptors that came with it, which are the caller's to close.
+        """Return a message and its file descriptors, which the caller must close.
 
-        Raises `BlockingIOError` if there is none and it is not to be waited for.
+        Args:
+            wait: Wait for a message.
+
+        Raises:
+            BlockingIOError: There is no message, and `wait` is False.
+            EOFError: The other end is closed.
         """
         flags = 0 if wait else socket.MSG_DONTWAIT
         try:
-            packet, fds, _, _ = socket.recv_fds(self.socket, _LARGEST + 1, _MOST_FDS, flags)
-        except ConnectionError:  # the other end was closed with messages unread; what it sent before is still here
-            packet, fds, _, _ = socket.recv_fds(self.socket, _LARGEST + 1, _MOST_FDS, flags)
+            packet, fds, _, _ = socket.recv_fds(self.socket, _MAX_PACKET_BYTES + 1, _MAX_DESCRIPTORS, flags)
+        except ConnectionError:  # the other end closed with unread messages; what it sent before can still be read
+            packet, fds, _, _ = socket.recv_fds(self.socket, _MAX_PACKET_BYTES + 1, _MAX_DESCRIPTORS, flags)
         if not packet:
             raise EOFError
         for fd in fds:
             os.set_inheritable(fd, False)
         if packet[:1] == b".":
             return pickle.loads(memoryview(packet)[1:]), fds
-        beside = Segment.opened(fds.pop(), int(packet[1:]))
-        return pickle.loads(beside.array.data), fds
+        segment = Segment.from_fd(fds.pop(), int(packet[1:]))
+        return pickle.loads(segment.array.data), fds
 
     def close(self) -> None:
         """Close this end."""
@@ -71,6 +76,6 @@ class Channel:
 
 
 def pair() -> tuple[Channel, socket.socket]:
-    """A channel and the socket of its other end, to be sent to a process and made a `Channel` there."""
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return Channel(here), there
+    """Return a channel and the socket of its other end, which another process wraps in a `Channel`."""
+    local_socket, remote_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return Channel(local_socket), remote_socket

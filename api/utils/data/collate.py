@@ -1,6 +1,6 @@
-"""Samples as one batch, by plain copies on the host: no kernel is launched and no driver opened.
+"""Combine samples into a batch by copies on the host. No kernel is launched and no driver opened.
 
-`room` is where a worker has batches put (see `worker`): straight into the memory that the parent reads them from.
+A worker sets `allocate` so that batches are written directly into the shared memory that the parent reads (`worker`).
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from ...runtime.dtypes import DType
 from ...runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
 
-__all__ = ["adopted", "collate", "default_collate", "default_collate_fn_map", "default_convert", "rows"]
+__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "select_rows", "wrap_bytes"]
 
-room: Callable[[int], np.ndarray[Any, Any] | None] | None = None
-"""In a worker: so many bytes of the memory that is handed over, None where none are left."""
+allocate: Callable[[int], np.ndarray[Any, Any] | None] | None = None
+"""Set in a worker: returns an array of so many bytes of shared memory, or None if there is not enough left."""
 
 
-def adopted(flat: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -> Tensor:
-    """A `cpu` tensor over the bytes of `flat`."""
+def wrap_bytes(flat: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    """Return a `cpu` tensor over the bytes of `flat`, without a copy."""
     cpu = device("cpu")
     storage = cpu.driver.adopt(flat)
     return Tensor(storage, meta(dtype, shape, None, cpu), storage.start)
 
 
 def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, np.ndarray[Any, Any]]:
-    """A new `cpu` tensor, and its memory as an array."""
+    """Return a new `cpu` tensor, and its memory as an array."""
     layout = meta(dtype, shape, None, device("cpu"))
-    if room is not None and layout.numel:
-        flat = room(layout.nbytes)
+    if allocate is not None and layout.numel:
+        flat = allocate(layout.nbytes)
         if flat is None:
             flat = np.empty(layout.nbytes, np.uint8)
-        return adopted(flat, dtype, shape), flat.view(dtype.numpy).reshape(shape)
-    made = empty(layout)
-    return made, _hosting.to_host(made)
+        return wrap_bytes(flat, dtype, shape), flat.view(dtype.numpy).reshape(shape)
+    tensor = empty(layout)
+    return tensor, _hosting.to_host(tensor)
 
 
-def _stacked(arrays: Sequence[np.ndarray[Any, Any]], dtype: DType) -> Tensor:
+def _stack_arrays(arrays: Sequence[np.ndarray[Any, Any]], dtype: DType) -> Tensor:
     shape = arrays[0].shape
-    made, out = _new(dtype, (len(arrays), *shape))
+    batch, out = _new(dtype, (len(arrays), *shape))
     for i, array in enumerate(arrays):
         if array.shape != shape:
             raise ShapeError(
@@ -56,13 +56,13 @@ def _stacked(arrays: Sequence[np.ndarray[Any, Any]], dtype: DType) -> Tensor:
                 f"{list(array.shape)}; pad them in a collate_fn of your own"
             )
         out[i] = array
-    return made
+    return batch
 
 
-def _whole(array: np.ndarray[Any, Any]) -> Tensor:
-    made, out = _new(dtypes.from_numpy(array.dtype), array.shape)
+def _to_tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    tensor, out = _new(dtypes.from_numpy(array.dtype), array.shape)
     out[...] = array
-    return made
+    return tensor
 
 
 def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
@@ -70,14 +70,14 @@ def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     if any(t.meta.device.type != "cpu" or (t.needs and grad) for t in batch):
         return stack(list(batch))
     dtype = batch[0].meta.dtype
-    for other in batch:
-        if other.meta.dtype is not dtype:
-            dtype = dtypes.promote(dtype, other.meta.dtype)
+    for sample in batch:
+        if sample.meta.dtype is not dtype:
+            dtype = dtypes.promote(dtype, sample.meta.dtype)
     read = _hosting.to_host if all(t.meta.dtype is dtype for t in batch) else _hosting.host_array
     arrays = [read(t) for t in batch]
     if dtype is dtypes.bfloat16 and read is _hosting.host_array:
         arrays = [_hosting.to_bfloat16(a) for a in arrays]
-    return _stacked(arrays, dtype)
+    return _stack_arrays(arrays, dtype)
 
 
 def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
@@ -85,27 +85,29 @@ def _arrays(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     if first.kind in "USOV":
         raise DTypeError(f"default_collate: arrays of {first} have no tensor's dtype; pass collate_fn=")
     common = first if all(a.dtype == first for a in batch) else np.result_type(*[a.dtype for a in batch])
-    return _placed(_stacked(batch, dtypes.from_numpy(common)))
+    return _to_default_device(_stack_arrays(batch, dtypes.from_numpy(common)))
 
 
 def _scalars(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    return _placed(_whole(np.array(batch)))
+    return _to_default_device(_to_tensor(np.array(batch)))
 
 
 def _floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    return _placed(_whole(np.array(batch, np.float64)))
+    return _to_default_device(_to_tensor(np.array(batch, np.float64)))
 
 
 def _ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     values = np.array(batch)
     if values.dtype.kind not in "bif" or not all(isinstance(v, (int, float, np.number)) for v in batch):
-        return tensor(list(batch))  # beyond int64, or no numbers: its errors
-    return tensor(list(batch)) if values.dtype.kind == "f" else _placed(_whole(values))  # some floats: their default
+        return tensor(list(batch))  # values beyond int64, or no numbers: `tensor` raises the error
+    return (
+        tensor(list(batch)) if values.dtype.kind == "f" else _to_default_device(_to_tensor(values))
+    )  # a mix with floats: the default float dtype
 
 
-def _placed(made: Tensor) -> Tensor:
-    """On the default device, where `tensor` would have put it; in a worker that is `cpu`."""
-    return made if room is not None else made.to(device=default_device())  # type: ignore[no-any-return]
+def _to_default_device(tensor: Tensor) -> Tensor:
+    """Move a tensor to the default device, as `tensor` would create it; in a worker that is `cpu`."""
+    return tensor if allocate is not None else tensor.to(device=default_device())  # type: ignore[no-any-return]
 
 
 def _same(batch: Any, *, collate_fn_map: Any = None) -> Any:
@@ -116,26 +118,33 @@ default_collate_fn_map: dict[Any, Callable[..., Any]] = {
     Tensor: _tensors, np.ndarray: _arrays, (np.bool_, np.number): _scalars, float: _floats, int: _ints, str: _same,
     bytes: _same,
 }  # fmt: skip
-"""What makes a batch of samples of a type: `function(batch, *, collate_fn_map)`. Add entries for types of your own."""
+"""The collate function of each sample type: `function(batch, *, collate_fn_map)`. Add entries for your own types."""
 
 
 def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Any:
-    """A batch of samples by the functions of `collate_fn_map`; containers are gone into, and keep their type (a tuple
-    becomes a list, as in PyTorch, unless it is a named one)."""
+    """Combine samples into a batch with the functions of `collate_fn_map`.
+
+    Containers are collated recursively and keep their type. As in PyTorch, a tuple becomes a list, unless it is a
+    named tuple.
+
+    Raises:
+        ShapeError: Samples are sequences of different lengths.
+        ArgumentError: There is no function for the type of the samples.
+    """
     first = batch[0]
     kind = type(first)
     functions = collate_fn_map or {}
-    found = functions.get(kind)
-    if found is None:
-        found = next((function for each, function in functions.items() if isinstance(first, each)), None)
-    if found is not None:
-        return found(batch, collate_fn_map=functions)
+    collate_fn = functions.get(kind)
+    if collate_fn is None:
+        collate_fn = next((function for each, function in functions.items() if isinstance(first, each)), None)
+    if collate_fn is not None:
+        return collate_fn(batch, collate_fn_map=functions)
 
     def inner(samples: Any) -> Any:
         return collate(samples, collate_fn_map=functions)
 
     if isinstance(first, Mapping):
-        return _like(first, {key: inner([sample[key] for sample in batch]) for key in first})
+        return _make_container(first, {key: inner([sample[key] for sample in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return kind(*(inner(part) for part in zip(*batch, strict=True)))
     if isinstance(first, Sequence):
@@ -144,71 +153,75 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
                 f"default_collate: samples of a batch must have as many parts each, not {[len(s) for s in batch]}"
             )
         parts = [inner(part) for part in zip(*batch, strict=True)]
-        return parts if isinstance(first, tuple) else _like(first, parts)
+        return parts if isinstance(first, tuple) else _make_container(first, parts)
     raise ArgumentError(
         f"default_collate: cannot make a batch of {kind.__name__}: it takes tensors, arrays, numbers, strings, and "
         "mappings and sequences of these; pass collate_fn="
     )
 
 
-def _like(sample: Any, parts: Any) -> Any:
-    """`parts`, a dict or a list, as a container of the type of `sample`; as it is where that type cannot be made."""
+def _make_container(sample: Any, parts: Any) -> Any:
+    """Convert `parts`, a dict or a list, to the type of `sample`; return it unchanged if that is not possible."""
     kind = type(sample)
     if kind in (dict, list):
         return parts
     try:
         if isinstance(sample, (MutableMapping, MutableSequence)):
-            made: Any = copy.copy(sample)  # it may know more than its items
+            container: Any = copy.copy(sample)  # keeps attributes beside the items
             for key, part in parts.items() if isinstance(parts, dict) else enumerate(parts):
-                made[key] = part
-            return made
+                container[key] = part
+            return container
         return kind(parts)
     except TypeError:
         return parts
 
 
 def default_collate(batch: list[Any]) -> Any:
-    """Samples as one batch, with a new dimension in front.
+    """Combine samples into a batch, with a new first dimension.
 
-    Tensors and arrays of one shape are stacked and keep their dtype; ints become int64, floats float64, bools bool;
-    strings and bytes stay a list. Mappings and sequences are gone into. Arrays and numbers become tensors on the
-    default device, and in a loader's worker on `cpu`. Raises `ShapeError` where samples differ in shape or length,
-    `ArgumentError` for other types.
+    Tensors and arrays of one shape are stacked and keep their dtype. Ints become int64, floats float64, bools bool.
+    Strings and bytes stay a list. Mappings and sequences are collated recursively. Arrays and numbers become tensors on
+    the default device, in a loader's worker on `cpu`.
+
+    Raises:
+        ShapeError: Samples differ in shape or length.
+        ArgumentError: Samples have another type.
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
 def default_convert(data: Any) -> Any:
-    """A sample with its arrays and NumPy scalars as tensors; everything else, Python's numbers too, as it is."""
+    """Convert the arrays and NumPy scalars of a sample to tensors. All else, also Python numbers, stays as it is."""
     if isinstance(data, Tensor):
         return data
     if isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
         if array.dtype.kind in "USOV":
             return data
-        return _placed(_whole(array))
+        return _to_default_device(_to_tensor(array))
     if isinstance(data, Mapping):
-        return _like(data, {key: default_convert(value) for key, value in data.items()})
+        return _make_container(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(part) for part in data))
     if isinstance(data, tuple):
         return [default_convert(part) for part in data]
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _like(data, [default_convert(part) for part in data])
+        return _make_container(data, [default_convert(part) for part in data])
     return data
 
 
-def rows(tensors: Iterable[Tensor], indices: Sequence[int]) -> list[Tensor]:
-    """The rows of these numbers of every tensor: a batch of a `TensorDataset` without its samples."""
+def select_rows(tensors: Iterable[Tensor], indices: Sequence[int]) -> list[Tensor]:
+    """Return the rows `indices` of every tensor: a batch of a `TensorDataset`, without building single samples."""
     index = np.asarray(indices, np.int64)
-    if room is None:
+    if allocate is None:
         return [t[index] for t in tensors]
-    found = []
-    for each in tensors:
-        count = each.meta.shape[0]
+    batches = []
+    for column in tensors:
+        count = column.meta.shape[0]
         if len(index) and not -count <= index.min() <= index.max() < count:
             raise IndexOutOfRange(f"indices {index.min()} to {index.max()} leave a data set of {count} samples")
-        made, out = _new(each.meta.dtype, (len(index), *each.meta.shape[1:]))
-        np.take(_hosting.to_host(each), index, axis=0, out=out, mode="wrap")  # the mode that fills `out` directly
-        found.append(made)
-    return found
+        batch, out = _new(column.meta.dtype, (len(index), *column.meta.shape[1:]))
+        # The mode "wrap" makes NumPy write to `out` without a buffer; the indices were checked above.
+        np.take(_hosting.to_host(column), index, axis=0, out=out, mode="wrap")
+        batches.append(batch)
+    return batches

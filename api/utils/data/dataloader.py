@@ -1,4 +1,4 @@
-"""`DataLoader`: batches of a data set, as tensors."""
+"""`DataLoader`: iterate over a data set in batches of tensors. `iterating` makes an epoch, `workers` runs processes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .workers import start_context
 
 __all__ = ["DataLoader"]
 
-_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+_READ_ONLY_ATTRIBUTES = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-class _Forever(Sampler):
-    """The numbers of an iterable data set's samples, which have none."""
+class _InfiniteSampler(Sampler):
+    """A sampler for iterable data sets, whose samples have no index: yields None without end."""
 
     def __iter__(self) -> Iterator[None]:
         while True:
@@ -31,31 +31,39 @@ class _Forever(Sampler):
 
 
 class DataLoader:
-    """Batches of `dataset`, in order or shuffled, collated into tensors, made here or by worker processes.
+    """Iterate over `dataset` in batches, in order or shuffled, in this process or with worker processes.
 
-    dataset: with `__getitem__` and `__len__`, or an `IterableDataset`.
-    batch_size: samples a batch; None gives samples one by one, through `default_convert`.
-    shuffle, sampler, batch_sampler: the order, at most one of them. drop_last: leave out a last batch that is shorter.
-    collate_fn: makes a batch of a list of samples (`default_collate`).
-    generator: draws the order and the workers' seeds; without it the default generator does. With the same state, the
-        order is the same in every run and for every number of workers.
+    Worker processes start by `forkserver` unless `multiprocessing_context` names another method; `fork` is refused,
+    because drivers do not survive it. Batches return in shared memory, without a copy, as `cpu` tensors. Each worker
+    gets the data set once, when iteration begins: tensors of 64 KiB and more are shared, so do not write to them; all
+    else is copied. Worker i seeds the random generators of weftgrad, Python and NumPy with base + i, where base is
+    drawn from `generator`, and then calls `worker_init_fn(i)`.
 
-    Worker processes (`num_workers` > 0) start by `forkserver`, or as `multiprocessing_context` says ("spawn"; "fork" is
-    refused: drivers do not survive it). Batches come back in shared memory, without a copy, as `cpu` tensors.
-    A worker is sent the data set once, when iteration begins: tensors of 64 KiB and more are shared with it, so write
-    to none of them; all else is copied. Worker i draws its random numbers from seed base + i, where base is drawn
-    from `generator`: weftgrad's, Python's and NumPy's generators start from it, before `worker_init_fn(i)` is called.
-    prefetch_factor: batches that a worker has ahead (2). persistent_workers: keep them for the next epoch.
-    in_order: give batches in their order; False gives each as it comes.
-    timeout: seconds to wait for a batch before `WorkerTimeout`; 0 waits as long as the workers live.
-    pin_memory: put batches into page-locked memory where there is a CUDA device, for fast copies to it; elsewhere
-    nothing happens. pin_memory_device: the device to lock memory for (the first).
+    An exception in a worker is raised here in place of its batch, with the worker's traceback, and iteration can
+    continue. A worker that is killed or exits raises `WorkerError` at once, with its pid and signal, and the other
+    workers are ended. Workers also end with the iterator, and with this process, however it ends.
 
-    What a worker raises is raised here in the turn of its batch, with the worker's traceback, and iteration may go on.
-    A worker that is killed or exits raises `WorkerError` at once, naming pid and signal; the others are ended. They
-    also end with the iterator, and with this process, however it ends.
+    `state_dict()` returns the position within an epoch, to continue exactly there.
 
-    `state_dict()` is the position within an epoch, to go on exactly there (see there).
+    Args:
+        dataset: A data set with `__getitem__` and `__len__`, or an `IterableDataset`.
+        batch_size: Samples per batch; None yields single samples, through `default_convert`.
+        shuffle: Draw a random order.
+        sampler: The order, as an iterable of indices. At most one of shuffle, sampler and batch_sampler may be used.
+        batch_sampler: The order, as an iterable of lists of indices.
+        num_workers: The number of worker processes; 0 makes the batches in this process.
+        collate_fn: Makes a batch of a list of samples; None: `default_collate`.
+        pin_memory: Put batches into page-locked memory for fast copies to a CUDA device, if there is one.
+        drop_last: Leave out a last batch that is shorter.
+        timeout: Seconds to wait for a batch before `WorkerTimeout`; 0 waits as long as the workers live.
+        worker_init_fn: Called in each worker with its number.
+        multiprocessing_context: A start method or a context of multiprocessing.
+        generator: Draws the order and the workers' seeds; None: the default generator. The same state gives the same
+            order in every run and for every number of workers.
+        prefetch_factor: Batches that each worker makes ahead (2).
+        persistent_workers: Keep the workers for the next epoch.
+        pin_memory_device: The device to lock memory for; "": the first.
+        in_order: Yield batches in order; False yields each batch as soon as it is ready.
     """
 
     __initialized = False
@@ -104,7 +112,7 @@ class DataLoader:
             raise ArgumentError("DataLoader: batch_size=None makes no batches, so drop_last does not apply")
         if sampler is None:
             if self.iterable:
-                sampler = _Forever()
+                sampler = _InfiniteSampler()
             else:
                 sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         if batch_size is not None:
@@ -120,7 +128,7 @@ class DataLoader:
         self._iterator: WorkerIterator | None = None
         self._progress: Progress | None = None
         self._resume: dict[str, Any] | None = None
-        self._length_told: int | None = None
+        self._expected_length: int | None = None
         self.__initialized = True
         self.check_worker_number_rationality()
 
@@ -128,35 +136,35 @@ class DataLoader:
         return cls
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self.__initialized and name in _FIXED:
+        if self.__initialized and name in _READ_ONLY_ATTRIBUTES:
             raise ArgumentError(f"DataLoader: {name} cannot be changed; make a new loader")
         super().__setattr__(name, value)
 
     @property
     def multiprocessing_context(self) -> Any:
-        """The context that workers are started by; None for the default."""
+        """The multiprocessing context that starts workers; None for the default."""
         return self._context
 
     @multiprocessing_context.setter
-    def multiprocessing_context(self, given: Any) -> None:
-        if given is not None:
+    def multiprocessing_context(self, context: Any) -> None:
+        if context is not None:
             if not self.num_workers:
                 raise ArgumentError("DataLoader: multiprocessing_context applies to workers; set num_workers")
-            if isinstance(given, str):
+            if isinstance(context, str):
                 methods = multiprocessing.get_all_start_methods()
-                if given not in methods:
-                    raise ArgumentError(f"DataLoader: multiprocessing_context {given!r} is none of {methods}")
-                given = multiprocessing.get_context(given)
-            if not isinstance(given, BaseContext):
+                if context not in methods:
+                    raise ArgumentError(f"DataLoader: multiprocessing_context {context!r} is none of {methods}")
+                context = multiprocessing.get_context(context)
+            if not isinstance(context, BaseContext):
                 raise ArgumentError(
                     "DataLoader: multiprocessing_context is a start method's name or a context of multiprocessing, "
-                    f"not {type(given).__name__}"
+                    f"not {type(context).__name__}"
                 )
-            start_context(given)
-        self._context = given
+            start_context(context)
+        self._context = context
 
     def check_worker_number_rationality(self) -> None:
-        """Warn of more workers than there are cores for this process."""
+        """Warn if there are more workers than cores available to this process."""
         if self.num_workers > cores():
             warnings.warn(
                 f"DataLoader: {self.num_workers} workers, but this process may use {cores()} cores: more workers than "
@@ -169,16 +177,16 @@ class DataLoader:
             return self._iterator
         if not self.num_workers:
             return SingleIterator(self)
-        made = WorkerIterator(self)
+        iterator = WorkerIterator(self)
         if self.persistent_workers:
-            self._iterator = made
-        return made
+            self._iterator = iterator
+        return iterator
 
     def __len__(self) -> int:
-        """Batches an epoch. For an iterable data set, what follows from its `__len__`: true if workers share it out."""
+        """Return the batches per epoch. For an iterable data set, it is right if the workers share the samples."""
         if not self.iterable:
             return len(self.batch_sampler if self.together else self.sampler)  # type: ignore[arg-type]
-        count = self._length_told = len(self.dataset)
+        count = self._expected_length = len(self.dataset)
         if self.batch_size is None:
             return count
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
@@ -186,13 +194,16 @@ class DataLoader:
     # position
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, with which another loader of the same arguments goes on with the next batch.
+        """Return the position, from which another loader with the same arguments continues with the next batch.
 
-        {"yielded": batches given in the epoch that was begun last, 0 once it is over; "generators": the states, when
-        that epoch began, of `generator` and those of the samplers; "default": of the default generator; "sampler": the
-        sampler's own `state_dict()` then, if it has one}. Nothing but ints, lists and dicts, so that `save` takes it.
-        Random numbers that a data set draws in workers are no part of it: they begin anew. Those drawn in this process
-        are the default generators' of weftgrad, Python and NumPy, whose states are saved on their own.
+        It contains only ints, lists and dicts, so that `save` accepts it. It does not include random numbers that the
+        data set draws: in workers these start again; in this process they come from the default generators of
+        weftgrad, Python and NumPy, whose states you save separately.
+
+        Returns:
+            {"yielded": number of batches yielded in the current epoch, 0 once it is over; "generators": the states of
+            `generator` and of the samplers' generators at the start of that epoch; "default": the same of the default
+            generator; "sampler": the same of the sampler's own `state_dict()`, if it has one}.
         """
         progress = self._progress
         if progress is not None and progress.yielded and not progress.over:
@@ -202,10 +213,10 @@ class DataLoader:
         return {"yielded": 0, **self._position()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Have the next iteration go on from a position of `state_dict`.
+        """Let the next iteration continue from a position returned by `state_dict`.
 
-        Samples in front of it are not made again if samples have numbers; those of an iterable data set are, and are
-        dropped. The default generator is not moved, so its own state may be restored before or after.
+        Earlier samples are skipped if samples have indices; those of an iterable data set are made again and dropped.
+        The default generator is not changed, so its own state can be restored before or after.
         """
         if not isinstance(state, dict) or not {"yielded", "generators", "default"} <= set(state):
             raise ArgumentError("DataLoader.load_state_dict: takes what state_dict() gave")
@@ -220,51 +231,51 @@ class DataLoader:
             self._restore(state)
 
     def _begin(self) -> tuple[Iterator[Any], int, int]:
-        """Begin an epoch: the numbers of its batches, the workers' seed, and how many batches were given before."""
-        resume, self._resume = self._resume, None
-        skipped = resume["yielded"] if resume is not None else 0
-        before = default_generator.initial_seed(), default_generator.offset
+        """Begin an epoch. Return its batches of indices, the workers' seed, and the number of batches to skip."""
+        position, self._resume = self._resume, None
+        skipped = position["yielded"] if position is not None else 0
+        saved_state = default_generator.initial_seed(), default_generator.offset
         if skipped:
-            assert resume is not None
-            self._restore(resume)
-            default_generator.manual_seed(resume["default"][0]).offset = resume["default"][1]
+            assert position is not None
+            self._restore(position)
+            default_generator.manual_seed(position["default"][0]).offset = position["default"][1]
         self._progress = Progress(self._position(), skipped)
         seed = draw_seed(self.generator)
-        numbers = iter(self.batch_sampler if self.batch_sampler is not None else self.sampler)
+        indices = iter(self.batch_sampler if self.batch_sampler is not None else self.sampler)
         if skipped:
             if not self.iterable:
                 for _ in range(skipped):
-                    next(numbers, None)
-            default_generator.manual_seed(before[0]).offset = before[1]
-        return numbers, seed, skipped if self.iterable else 0
+                    next(indices, None)
+            default_generator.manual_seed(saved_state[0]).offset = saved_state[1]
+        return indices, seed, skipped if self.iterable else 0
 
     def _position(self) -> dict[str, Any]:
-        """What an epoch that begins now depends on."""
-        found: dict[str, Any] = {
+        """Return the states that an epoch beginning now depends on."""
+        position: dict[str, Any] = {
             "generators": [[g.initial_seed(), g.offset] for g in self._generators()],
             "default": [default_generator.initial_seed(), default_generator.offset],
         }
-        stateful = self._stateful()
-        if stateful is not None:
-            found["sampler"] = stateful.state_dict()
-        return found
+        stateful_sampler = self._stateful()
+        if stateful_sampler is not None:
+            position["sampler"] = stateful_sampler.state_dict()
+        return position
 
     def _restore(self, state: dict[str, Any]) -> None:
         for generator, (seed, offset) in zip(self._generators(), state["generators"], strict=True):
             generator.manual_seed(seed).offset = offset
-        stateful = self._stateful()
-        if stateful is not None and "sampler" in state:
-            stateful.load_state_dict(state["sampler"])
+        stateful_sampler = self._stateful()
+        if stateful_sampler is not None and "sampler" in state:
+            stateful_sampler.load_state_dict(state["sampler"])
 
     def _samplers(self) -> list[Any]:
         return [self.batch_sampler, getattr(self.batch_sampler, "sampler", None), self.sampler]
 
     def _generators(self) -> list[Generator]:
-        found = [getattr(each, "generator", None) for each in (self, *self._samplers())]
-        return list({id(each): each for each in found if isinstance(each, Generator)}.values())
+        generators = [getattr(owner, "generator", None) for owner in (self, *self._samplers())]
+        return list({id(owner): owner for owner in generators if isinstance(owner, Generator)}.values())
 
     def _stateful(self) -> Any:
-        return next((each for each in self._samplers() if hasattr(each, "load_state_dict")), None)
+        return next((sampler for sampler in self._samplers() if hasattr(sampler, "load_state_dict")), None)
 
 
 def _check_numbers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:

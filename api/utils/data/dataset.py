@@ -1,4 +1,4 @@
-"""Data sets: anything with `__getitem__` and `__len__`, or with `__iter__`."""
+"""Data sets: objects with `__getitem__` and `__len__`, or with `__iter__`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = [
 
 
 class Dataset:
-    """Samples by number: define `__getitem__(index)` and `__len__()`.
+    """Samples by index: define `__getitem__(index)` and `__len__()`.
 
-    A data set that can fetch many samples faster at once also defines `__getitems__(indices)`, a list of samples.
+    A data set that fetches many samples faster at once also defines `__getitems__(indices)`, which returns a list.
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -36,10 +36,10 @@ class Dataset:
 
 
 class IterableDataset(Dataset, Iterable[Any]):
-    """Samples in the order in which they come: define `__iter__()`.
+    """A stream of samples: define `__iter__()`.
 
-    Every worker of a loader has a copy and would give all samples: let `__iter__` take its share by
-    `get_worker_info()`, whose `id` counts `num_workers` workers.
+    Every worker of a loader has a copy, and would yield all samples. So let `__iter__` yield the share of its worker:
+    `get_worker_info()` returns its `id` and `num_workers`.
     """
 
     def __add__(self, other: Dataset) -> ChainDataset:  # type: ignore[override]
@@ -47,7 +47,7 @@ class IterableDataset(Dataset, Iterable[Any]):
 
 
 class TensorDataset(Dataset):
-    """Sample i is row i of every tensor. Raises `ShapeError` unless all have as many rows."""
+    """Sample i is the tuple of row i of every tensor. Raises `ShapeError` unless all have the same number of rows."""
 
     def __init__(self, *tensors: Tensor):
         sizes = {t.meta.shape[0] if t.meta.ndim else None for t in tensors}
@@ -66,7 +66,7 @@ class TensorDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Data sets side by side: sample i is the tuple of their samples i, or the dict if they were given by name."""
+    """Data sets in parallel: sample i is the tuple of their samples i, or a dict if they are keyword arguments."""
 
     datasets: Any
 
@@ -74,41 +74,43 @@ class StackDataset(Dataset):
         if bool(args) == bool(kwargs):
             raise ArgumentError("StackDataset: takes at least one data set, and all by position or all by name")
         self.datasets = kwargs or args
-        lengths = [len(each) for each in (args or kwargs.values())]
+        lengths = [len(dataset) for dataset in (args or kwargs.values())]
         if len(set(lengths)) > 1:
             raise ArgumentError(f"StackDataset: data sets of one length are wanted, not {lengths}")
         self._length = lengths[0]
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(self.datasets, dict):
-            return {name: each[index] for name, each in self.datasets.items()}
-        return tuple(each[index] for each in self.datasets)
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple(dataset[index] for dataset in self.datasets)
 
     def __getitems__(self, indices: list[Any]) -> list[Any]:
-        """The samples of these numbers, each data set asked once if it can."""
-        named = isinstance(self.datasets, dict)
-        columns = [_items(each, indices) for each in (self.datasets.values() if named else self.datasets)]
+        """Return the samples with these indices, with one call per data set if it defines `__getitems__`."""
+        is_named = isinstance(self.datasets, dict)
+        columns = [
+            _fetch_samples(dataset, indices) for dataset in (self.datasets.values() if is_named else self.datasets)
+        ]
         rows = zip(*columns, strict=True)
-        return [dict(zip(self.datasets, row, strict=True)) for row in rows] if named else list(rows)
+        return [dict(zip(self.datasets, row, strict=True)) for row in rows] if is_named else list(rows)
 
     def __len__(self) -> int:
         return self._length
 
 
-def _items(dataset: Any, indices: list[Any]) -> list[Any]:
+def _fetch_samples(dataset: Any, indices: list[Any]) -> list[Any]:
     fetch = getattr(dataset, "__getitems__", None)
     if not callable(fetch):
         return [dataset[i] for i in indices]
-    found = fetch(indices)
-    if len(found) != len(indices):
+    samples = fetch(indices)
+    if len(samples) != len(indices):
         raise ArgumentError(
-            f"{type(dataset).__name__}.__getitems__: {len(indices)} samples were asked for, and {len(found)} came"
+            f"{type(dataset).__name__}.__getitems__: {len(indices)} samples were asked for, and {len(samples)} came"
         )
-    return found  # type: ignore[no-any-return]
+    return samples  # type: ignore[no-any-return]
 
 
 class Subset(Dataset):
-    """Some samples of another data set. A subclass with its own `__getitem__` needs its own `__getitems__` too."""
+    """A subset of another data set. A subclass that defines `__getitem__` must define `__getitems__` too."""
 
     def __init__(self, dataset: Any, indices: Sequence[int]):
         self.dataset = dataset
@@ -126,21 +128,21 @@ class Subset(Dataset):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        """The samples of these numbers."""
-        return _items(self.dataset, [self.indices[i] for i in indices])
+        """Return the samples with these indices."""
+        return _fetch_samples(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)
 
 
 class ConcatDataset(Dataset):
-    """Data sets one after the other."""
+    """The concatenation of data sets."""
 
     def __init__(self, datasets: Iterable[Any]):
         self.datasets = list(datasets)
         if not self.datasets:
             raise ArgumentError("ConcatDataset: takes at least one data set")
-        if any(isinstance(each, IterableDataset) for each in self.datasets):
+        if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
             raise ArgumentError("ConcatDataset: an IterableDataset has no numbers to find samples by; use ChainDataset")
         self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))
 
@@ -149,45 +151,53 @@ class ConcatDataset(Dataset):
         if not -count <= index < count:
             raise IndexOutOfRange(f"index {index} is out of range of {count} samples")
         index %= count
-        which = bisect_right(self.cumulative_sizes, index)
-        return self.datasets[which][index - (self.cumulative_sizes[which - 1] if which else 0)]
+        dataset_index = bisect_right(self.cumulative_sizes, index)
+        return self.datasets[dataset_index][index - (self.cumulative_sizes[dataset_index - 1] if dataset_index else 0)]
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
 
 class ChainDataset(IterableDataset):
-    """Iterable data sets one after the other."""
+    """The concatenation of iterable data sets."""
 
     def __init__(self, datasets: Iterable[Any]):
         self.datasets = datasets
 
     def __iter__(self) -> Iterator[Any]:
-        for each in self.datasets:
-            yield from _iterable(each)
+        for dataset in self.datasets:
+            yield from _check_iterable(dataset)
 
     def __len__(self) -> int:
-        return sum(len(_iterable(each)) for each in self.datasets)
+        return sum(len(_check_iterable(dataset)) for dataset in self.datasets)
 
 
-def _iterable(dataset: Any) -> Any:
+def _check_iterable(dataset: Any) -> Any:
     if not isinstance(dataset, IterableDataset):
         raise ArgumentError(f"ChainDataset: chains IterableDatasets, not {type(dataset).__name__}")
     return dataset
 
 
 def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset]:
-    """Disjoint random subsets of given lengths, or of fractions that add up to 1.
+    """Split a data set into disjoint random subsets, and warn if one is empty.
 
-    Fractions are rounded down, and what is left goes one each to the first ones. Raises `ArgumentError` for lengths
-    that do not add up, and warns of an empty subset.
+    Args:
+        dataset: The data set.
+        lengths: The lengths of the subsets, or fractions that add up to 1. Fractions of the length are rounded down;
+            the remaining samples go to the first subsets, one each.
+        generator: Draws the order; None: the default generator.
+
+    Raises:
+        ArgumentError: The lengths do not add up to the number of samples.
     """
     count = len(dataset)
     sizes = list(lengths)
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
-        wrong = [(i, n) for i, n in enumerate(sizes) if not 0 <= n <= 1]
-        if wrong:
-            raise ArgumentError(f"random_split: fraction {wrong[0][1]} (number {wrong[0][0]}) is not between 0 and 1")
+        invalid = [(i, n) for i, n in enumerate(sizes) if not 0 <= n <= 1]
+        if invalid:
+            raise ArgumentError(
+                f"random_split: fraction {invalid[0][1]} (number {invalid[0][0]}) is not between 0 and 1"
+            )
         sizes = [math.floor(count * n) for n in sizes]
         for i in range(count - int(sum(sizes))):
             sizes[i % len(sizes)] += 1

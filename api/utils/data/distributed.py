@@ -1,4 +1,4 @@
-"""A share of the samples for each of several training processes."""
+"""Split the samples of a data set between training processes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(Sampler):
-    """Every `num_replicas`-th sample, from number `rank` on, of an order that is the same for all ranks.
+    """Every `num_replicas`-th sample, starting at `rank`, of an order that all ranks share.
 
-    The order is drawn from `seed` and the epoch that `set_epoch` told: call it before every epoch, or all are alike.
-    Ranks get as many samples each: the first ones of the order come again at the end, or with `drop_last` its tail is
-    left out. There is no process group to ask, so `num_replicas` and `rank` have to be given; `NotSupported` otherwise.
+    The order depends on `seed` and the epoch: call `set_epoch` before every epoch, or all epochs have the same order.
+    All ranks get the same number of samples: the order is padded with its first samples or, with `drop_last`, cut.
+    There are no process groups, so `num_replicas` and `rank` are required; `NotSupported` is raised without them.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class DistributedSampler(Sampler):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the order of this epoch when iteration next begins."""
+        """Set the epoch whose order the next iteration draws."""
         self.epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch, which a `DataLoader` keeps with its position."""
+        """Return the epoch, which a `DataLoader` saves with its position."""
         return {"epoch": self.epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on in the epoch of `state_dict`."""
+        """Set the epoch from a `state_dict`."""
         self.epoch = int(state["epoch"])

@@ -1,4 +1,4 @@
-"""One epoch of a loader: batches made here, or by workers."""
+"""One epoch of a loader, whose batches are made in this process or by workers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ __all__ = ["Progress", "SingleIterator", "WorkerIterator", "pin"]
 
 
 class Progress:
-    """How far an epoch is. start: what it depended on when it began. The loader keeps it when the iterator is gone."""
+    """The progress of an epoch, which the loader keeps after the iterator is deleted.
+
+    Attributes:
+        start: The states that the epoch depends on, when it began.
+        yielded: The number of batches yielded.
+        over: Whether the epoch is complete.
+    """
 
     def __init__(self, start: dict[str, Any], yielded: int):
         self.start, self.yielded, self.over = start, yielded, False
 
 
 class _Iterator:
-    """What both kinds share."""
+    """The common base of both iterators."""
 
     def __init__(self, loader: DataLoader):
         self._pins = loader.pin_memory
@@ -35,10 +41,10 @@ class _Iterator:
         self._begin(loader)
 
     def _begin(self, loader: DataLoader) -> None:
-        self._numbers, self.seed, self._dropping = loader._begin()
+        self._numbers, self.seed, self._batches_to_skip = loader._begin()
         assert loader._progress is not None
         self.progress = loader._progress
-        self._length_told = loader._length_told
+        self._expected_length = loader._expected_length
         self._workers_count = loader.num_workers
 
     def __iter__(self) -> Any:
@@ -51,19 +57,20 @@ class _Iterator:
             except StopIteration:
                 self.progress.over = not self._broken
                 raise
-            except Exception:  # this batch is none, and the next one's turn comes
+            except Exception:  # this batch failed; iteration can continue with the next one
                 self.progress.yielded += 1
                 raise
-            if not self._dropping:
+            if not self._batches_to_skip:
                 break
-            self._dropping -= 1
+            self._batches_to_skip -= 1
         self.progress.yielded += 1
-        told = self._length_told
-        if told is not None and self._recipe.iterable and self.progress.yielded > told:
-            self._length_told = None
+        expected_length = self._expected_length
+        if expected_length is not None and self._recipe.iterable and self.progress.yielded > expected_length:
+            self._expected_length = None
             hint = "" if not self._workers_count else ": each worker gives all samples unless __iter__ takes its share"
             warnings.warn(
-                f"DataLoader: the data set's length is {told}, and more samples or batches came{hint}", stacklevel=2
+                f"DataLoader: the data set's length is {expected_length}, and more samples or batches came{hint}",
+                stacklevel=2,
             )
         return pin(batch, self._pin_device) if self._pins else batch
 
@@ -86,18 +93,18 @@ class SingleIterator(_Iterator):
 
 
 class WorkerIterator(_Iterator):
-    """An epoch whose batches workers make.
+    """An epoch whose batches are made by workers.
 
-    Task n is the n-th batch. Tasks go round the workers in turn, so that which worker makes which batch does not depend
-    on time; each has `prefetch_factor` tasks ahead on average. Every task is answered once: by a batch, an error, or
-    the end of that worker's share of an iterable data set.
+    Task n is the n-th batch. Tasks go to the workers in turn, so the assignment does not depend on timing. Each worker
+    has `prefetch_factor` pending tasks on average. Every task gets one answer: a batch, an error, or the end of that
+    worker's share of an iterable data set.
     """
 
     def __init__(self, loader: DataLoader):
         super().__init__(loader)
         assert loader.prefetch_factor is not None
         self._count = loader.num_workers
-        self._ahead = loader.prefetch_factor
+        self._prefetch_factor = loader.prefetch_factor
         self._ordered = loader.in_order
         self._persistent = loader.persistent_workers
         self._epoch = 0
@@ -105,22 +112,22 @@ class WorkerIterator(_Iterator):
         options = (recipe.iterable, recipe.together, recipe.drop_last)
         value = (recipe.dataset, recipe.collate_fn, loader.worker_init_fn, options)
         self._workers: Workers | None = Workers(
-            value, self._count, self._ahead, self.seed, loader.timeout, loader.multiprocessing_context
+            value, self._count, self._prefetch_factor, self.seed, loader.timeout, loader.multiprocessing_context
         )
         self._start()
 
     def _start(self) -> None:
-        self._asked = self._given = 0  # tasks
-        self._turn = 0
-        self._share = [True] * self._count  # which workers have samples left
-        self._at: dict[int, int] = {}  # tasks not answered yet, and their workers
-        self._come: dict[int, tuple[str, Any]] = {}  # answers not given yet
+        self._next_task = self._next_answer = 0  # tasks
+        self._next_worker = 0
+        self._has_samples = [True] * self._count  # whether each worker has samples left
+        self._workers_by_task: dict[int, int] = {}  # worker of each task without an answer
+        self._answers: dict[int, tuple[str, Any]] = {}  # answers that were not returned yet
         self._exhausted = False
-        for _ in range(self._ahead * self._count):
+        for _ in range(self._prefetch_factor * self._count):
             self._ask()
 
     def reset(self, loader: DataLoader) -> bool:
-        """Begin another epoch with the same workers; False if they are gone."""
+        """Begin another epoch with the same workers. Return False if they have ended."""
         if self._workers is None:
             return False
         self._begin(loader)
@@ -130,86 +137,86 @@ class WorkerIterator(_Iterator):
         return True
 
     def pids(self) -> list[int]:
-        """The workers' process ids; empty once they have ended."""
+        """Return the workers' process ids; empty once they have ended."""
         return [] if self._workers is None else self._workers.pids()
 
     def _ask(self) -> None:
-        if self._exhausted or self._workers is None or not any(self._share):
+        if self._exhausted or self._workers is None or not any(self._has_samples):
             return
         try:
             index = next(self._numbers)
         except StopIteration:
             self._exhausted = True
             return
-        while not self._share[self._turn]:
-            self._turn = (self._turn + 1) % self._count
-        self._at[self._asked] = self._turn
-        self._workers.ask(self._turn, self._epoch, self._asked, index)
-        self._asked += 1
-        self._turn = (self._turn + 1) % self._count
+        while not self._has_samples[self._next_worker]:
+            self._next_worker = (self._next_worker + 1) % self._count
+        self._workers_by_task[self._next_task] = self._next_worker
+        self._workers.ask(self._next_worker, self._epoch, self._next_task, index)
+        self._next_task += 1
+        self._next_worker = (self._next_worker + 1) % self._count
 
     def _next(self) -> Any:
         try:
-            return self._awaited_next()
+            return self._wait_for_next()
         except KeyboardInterrupt:
             self._broken = True
             self.close(0.0)
             raise
 
-    def _awaited_next(self) -> Any:
+    def _wait_for_next(self) -> Any:
         if self._workers is None:
             raise StopIteration
         self._listen(False)
         while True:
-            found = self._due()
-            if found is not None:
+            answer = self._take_answer()
+            if answer is not None:
                 self._ask()
-                kind, value = found
+                kind, value = answer
                 if kind == "error":
                     assert isinstance(value, Failure)
                     value.reraise()
                 return value
-            if not self._at:
+            if not self._workers_by_task:
                 if not self._persistent:
                     self.close()
                 raise StopIteration
             self._listen(True)
 
-    def _due(self) -> tuple[str, Any] | None:
-        """The answer whose turn it is, if it has come."""
+    def _take_answer(self) -> tuple[str, Any] | None:
+        """Remove and return the answer that is next, if it has arrived."""
         if not self._ordered:
-            while self._come:
-                found = self._come.pop(next(iter(self._come)))
-                if found[0] != "end":
-                    return found
+            while self._answers:
+                answer = self._answers.pop(next(iter(self._answers)))
+                if answer[0] != "end":
+                    return answer
                 self._ask()
             return None
-        while self._given in self._come:
-            found = self._come.pop(self._given)
-            self._given += 1
-            if found[0] != "end":
-                return found
+        while self._next_answer in self._answers:
+            answer = self._answers.pop(self._next_answer)
+            self._next_answer += 1
+            if answer[0] != "end":
+                return answer
             self._ask()
         return None
 
     def _listen(self, wait: bool) -> None:
         assert self._workers is not None
         try:
-            for number, epoch, task, kind, value in self._workers.answers(wait, self._awaited):
+            for number, epoch, task, kind, value in self._workers.answers(wait, self._describe_wait):
                 if epoch != self._epoch:
                     continue
-                del self._at[task]
-                self._come[task] = kind, value
+                del self._workers_by_task[task]
+                self._answers[task] = kind, value
                 if kind == "end":
-                    self._share[number] = False
+                    self._has_samples[number] = False
         except Exception:
             self._workers, self._broken = None, True
             raise
 
-    def _awaited(self) -> str:
+    def _describe_wait(self) -> str:
         assert self._workers is not None
-        task = self._given if self._given in self._at else min(self._at)
-        number = self._at[task]
+        task = self._next_answer if self._next_answer in self._workers_by_task else min(self._workers_by_task)
+        number = self._workers_by_task[task]
         return f"batch {task} of worker {number} (pid {self._workers.pids()[number]}) has not come"
 
     def close(self, grace: float | None = None) -> None:
@@ -220,38 +227,38 @@ class WorkerIterator(_Iterator):
 
 
 def pin(data: Any, device: Any = None) -> Any:
-    """`data` with its `cpu` tensors in page-locked memory for a CUDA device; as it is where there is none to use.
+    """Copy the `cpu` tensors of `data` into page-locked memory; return it unchanged without a usable CUDA device.
 
-    Containers are gone into; other objects are asked by their `pin_memory()`, if they have it.
+    Containers are copied recursively. Other objects are replaced by the result of their `pin_memory()`, if any.
     """
     from ...runtime.backends import cuda_devices
 
     if not cuda_devices():
         return data
     try:
-        return _pinned(data, device)
+        return _pin(data, device)
     except NotSupported:  # the GPU is too old for kernels
         return data
 
 
-def _pinned(data: Any, device: Any) -> Any:
+def _pin(data: Any, device: Any) -> Any:
     if isinstance(data, Tensor):
         return data.pin_memory(device) if data.meta.device.type == "cpu" else data
     if isinstance(data, dict):
-        pairs = {key: _pinned(value, device) for key, value in data.items()}
-        return pairs if type(data) is dict else _updated(data, pairs)
+        pairs = {key: _pin(value, device) for key, value in data.items()}
+        return pairs if type(data) is dict else _copy_with(data, pairs)
     if isinstance(data, tuple):
-        parts = [_pinned(part, device) for part in data]
+        parts = [_pin(part, device) for part in data]
         return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
     if isinstance(data, list):
-        return [_pinned(part, device) for part in data]
-    own = getattr(data, "pin_memory", None)
-    return own() if callable(own) else data
+        return [_pin(part, device) for part in data]
+    pin_method = getattr(data, "pin_memory", None)
+    return pin_method() if callable(pin_method) else data
 
 
-def _updated(data: Any, pairs: Any) -> Any:
+def _copy_with(data: Any, pairs: Any) -> Any:
     import copy
 
-    made = copy.copy(data)
-    made.update(pairs)
-    return made
+    copied = copy.copy(data)
+    copied.update(pairs)
+    return copied

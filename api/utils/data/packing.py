@@ -1,8 +1,8 @@
-"""What loaders and workers hand over: pickles whose arrays and tensors lie in shared memory.
+"""Transfer data sets and batches between loader and workers: pickles whose arrays and tensors are in shared memory.
 
-Memory is left out of the pickle (protocol 5's out-of-band buffers). A worker puts it into one of its `slots`: shared
-memory that the loader has mapped too, and that is used again when the last tensor over the batch in it is gone. So a
-batch costs no copy in the parent, no new mapping and, once the slots are there, no memory that was not touched before.
+The memory of arrays and tensors is not part of the pickle (out-of-band buffers of protocol 5). A worker writes it into
+one of its slots: shared memory that the loader has mapped too. A slot is reused when the last tensor over its batch is
+deleted. So a batch costs no copy in the parent, no new mapping and, once the slots exist, no page faults.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ...runtime import dtypes
 from ...runtime.errors import DeviceError, GradientError
 from ...runtime.shared import PAGE, Segment
 from ...runtime.tensor import Tensor
-from .collate import adopted
+from .collate import wrap_bytes
 
 __all__ = ["Arena", "Lease", "Parcel", "pack", "unpack"]
 
 _ALIGNMENT = 128
-_SHARED_FROM = 64 * 1024  # bytes of a storage from which on a data set's tensors are shared and not copied
+_MIN_SHARED_BYTES = 64 * 1024  # tensors of a data set with larger storages are shared, smaller ones copied
 
 
-def _aligned(nbytes: int) -> int:
+def _align(nbytes: int) -> int:
     return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
-def _value(tensor: Tensor) -> tuple[Any, ...]:
-    """A tensor as its values."""
+def _reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
+    """Return the pickle reduction of a tensor by value, with its memory as an out-of-band buffer."""
     if tensor.node is not None:
         raise GradientError("a worker's batch holds a tensor with a history; return x.detach()")
     layout = tensor.meta
@@ -47,26 +47,26 @@ def _value(tensor: Tensor) -> tuple[Any, ...]:
         )
     array: Any = np.ascontiguousarray(_hosting.to_host(tensor))
     memory = pickle.PickleBuffer(array) if layout.numel else None
-    return _tensor, (memory, type(tensor), layout.dtype.name, layout.shape, tensor.needs)
+    return _rebuild_tensor, (memory, type(tensor), layout.dtype.name, layout.shape, tensor.needs)
 
 
-def _tensor(memory: Any, kind: type, dtype: str, shape: tuple[int, ...], needs: bool) -> Any:
+def _rebuild_tensor(memory: Any, kind: type, dtype: str, shape: tuple[int, ...], needs: bool) -> Any:
     if memory is None:
         return reductions.rebuild(None, kind, dtype, shape, None, 0, needs, None)
     flat = np.frombuffer(memory, np.uint8)
-    made = adopted(flat, dtypes.parse(dtype), shape)
-    return made if kind is Tensor and not needs else reductions.rebuild(
-        made.storage, kind, dtype, shape, made.meta.strides, 0, needs, None
+    tensor = wrap_bytes(flat, dtypes.parse(dtype), shape)
+    return tensor if kind is Tensor and not needs else reductions.rebuild(
+        tensor.storage, kind, dtype, shape, tensor.meta.strides, 0, needs, None
     )  # fmt: skip
 
 
 class _Packer(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
-        return _value(value) if reductions.has_memory(type(value)) else NotImplemented
+        return _reduce_tensor(value) if reductions.has_memory(type(value)) else NotImplemented
 
 
 def pack(value: Any) -> tuple[bytes, list[np.ndarray[Any, Any]]]:
-    """A pickle of `value`, and the memory of its arrays and tensors, which `unpack` wants again."""
+    """Return a pickle of `value`, and the buffers of its arrays and tensors; `unpack` needs both."""
     out = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
     _Packer(out, protocol=5, buffer_callback=buffers.append).dump(value)
@@ -79,7 +79,7 @@ def _bytes(buffer: pickle.PickleBuffer) -> np.ndarray[Any, Any]:
 
 
 def unpack(data: Any, buffers: list[np.ndarray[Any, Any]]) -> Any:
-    """What was packed, over the memory of `buffers`."""
+    """Return the packed value, over the memory of `buffers`."""
     return pickle.loads(data, buffers=buffers)
 
 
@@ -87,9 +87,9 @@ def unpack(data: Any, buffers: list[np.ndarray[Any, Any]]) -> Any:
 
 
 class Arena:
-    """A worker's slots. `begin` before a batch is made, `take` for memory in it, `place` when it is packed.
+    """A worker's slots. Call `begin` before a batch, `take` for memory in it, `place` when it is packed, then `settle`.
 
-    keep: how many free slots are held; more are given up.
+    keep: the maximum number of free slots; further ones are freed.
     """
 
     def __init__(self, keep: int):
@@ -102,7 +102,7 @@ class Arena:
         self.dropped: list[int] = []
 
     def release(self, slots: list[int]) -> None:
-        """Nothing in the parent uses these slots any more."""
+        """Mark slots as free that the parent no longer uses."""
         self._free += [s for s in slots if s in self._slots]
         while len(self._free) > self._keep:
             self._drop(min(self._free, key=lambda s: len(self._slots[s])))
@@ -113,74 +113,79 @@ class Arena:
         self.dropped.append(slot)
 
     def begin(self) -> None:
-        """A batch is about to be made: choose the largest free slot for it."""
+        """Begin a batch in the largest free slot."""
         self._slot = max(self._free, key=lambda s: len(self._slots[s]), default=None)
         self._used = 0
 
     def take(self, nbytes: int) -> np.ndarray[Any, Any] | None:
-        """Memory of the batch's slot, None where it has no more."""
-        at = self._used
-        if self._slot is None or at + nbytes > len(self._slots[self._slot]):
+        """Return memory in the batch's slot, or None if there is not enough left."""
+        offset = self._used
+        if self._slot is None or offset + nbytes > len(self._slots[self._slot]):
             return None
-        self._used = at + _aligned(nbytes)
-        return self._slots[self._slot][at : at + nbytes]
+        self._used = offset + _align(nbytes)
+        return self._slots[self._slot][offset : offset + nbytes]
 
     def settle(self) -> None:
-        """The batch is sent. If something still points to its memory (a data set that keeps what it gave), the slot is
-        not used again."""
+        """Finish a batch after sending it. If the data set still holds its memory, the slot is not reused."""
         slot, self._slot = self._slot, None
         if slot in self._slots and slot not in self._free and sys.getrefcount(self._slots[slot]) > 2:
             del self._slots[slot]
             self.dropped.append(slot)
 
     def place(self, buffers: list[np.ndarray[Any, Any]]) -> tuple[int | None, Segment | None, list[tuple[int, int]]]:
-        """Where the buffers are, after copying those that are not in the slot yet: slot, its segment if it is a new
-        one, and (offset, size) of each. Raises `SharedMemoryError`."""
+        """Copy buffers that are not in the slot yet into it, or into a new slot if they do not fit.
+
+        Returns:
+            The slot (None: no buffers), its segment if it is new, and the (offset, size) of each buffer.
+
+        Raises:
+            SharedMemoryError: There is not enough memory for a new slot.
+        """
         if not buffers:
             return None, None, []
-        places = self._fitted(buffers)
-        made = None
+        places = self._copy_into_slot(buffers)
+        new_segment = None
         if places is None:
-            made, places = self._grown(buffers)
+            new_segment, places = self._allocate_slot(buffers)
         slot = self._slot
         assert slot is not None
         if slot in self._free:
             self._free.remove(slot)
-        return slot, made, places
+        return slot, new_segment, places
 
-    def _fitted(self, buffers: list[np.ndarray[Any, Any]]) -> list[tuple[int, int]] | None:
+    def _copy_into_slot(self, buffers: list[np.ndarray[Any, Any]]) -> list[tuple[int, int]] | None:
         if self._slot is None:
             return None
         memory = self._slots[self._slot]
         first = _address(memory)
         places = []
-        for each in buffers:
-            at = _address(each) - first
-            if not 0 <= at <= len(memory) - each.nbytes:
-                target = self.take(each.nbytes)
+        for buffer in buffers:
+            offset = _address(buffer) - first
+            if not 0 <= offset <= len(memory) - buffer.nbytes:
+                target = self.take(buffer.nbytes)
                 if target is None:
                     return None
-                target[:] = each
-                at = _address(target) - first
-            places.append((at, each.nbytes))
+                target[:] = buffer
+                offset = _address(target) - first
+            places.append((offset, buffer.nbytes))
         return places
 
-    def _grown(self, buffers: list[np.ndarray[Any, Any]]) -> tuple[Segment, list[tuple[int, int]]]:
-        need = sum(_aligned(b.nbytes) for b in buffers)
+    def _allocate_slot(self, buffers: list[np.ndarray[Any, Any]]) -> tuple[Segment, list[tuple[int, int]]]:
+        needed_bytes = sum(_align(b.nbytes) for b in buffers)
         if self._slot is not None:
-            need += need // 4  # sizes vary
-        made = Segment(max(-(-need // PAGE) * PAGE, PAGE), what="a batch")
-        places, at = [], 0
-        for each in buffers:
-            made.array[at : at + each.nbytes] = each
-            places.append((at, each.nbytes))
-            at += _aligned(each.nbytes)
+            needed_bytes += needed_bytes // 4  # batch sizes vary: leave some room
+        segment = Segment(max(-(-needed_bytes // PAGE) * PAGE, PAGE), purpose="a batch")
+        places, offset = [], 0
+        for buffer in buffers:
+            segment.array[offset : offset + buffer.nbytes] = buffer
+            places.append((offset, buffer.nbytes))
+            offset += _align(buffer.nbytes)
         if self._slot is not None:
             self._drop(self._slot)
         self._serial += 1
         self._slot = self._serial
-        self._slots[self._slot] = made.array
-        return made, places
+        self._slots[self._slot] = segment.array
+        return segment, places
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
@@ -188,7 +193,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 class Lease:
-    """A batch's hold on its slot: arrays over it keep it, and with the last of them the slot is free again."""
+    """Keeps a batch's slot in use: arrays over it hold a reference, and deleting the last one frees the slot."""
 
     __slots__ = ("__array_interface__", "_freed", "_memory", "_slot")
 
@@ -197,7 +202,7 @@ class Lease:
         self.__array_interface__ = memory.__array_interface__
 
     def array(self) -> np.ndarray[Any, Any]:
-        """The slot's bytes."""
+        """Return the slot's bytes."""
         return np.asarray(self)
 
     def __del__(self) -> None:
@@ -208,7 +213,7 @@ class Lease:
 
 
 class _ParcelPickler(ForkingPickler):
-    """Tensors by place if they are shared or large, which makes them shared; by value if they are small."""
+    """Pickles large or already shared tensors as locations in shared memory, and small ones by value."""
 
     def __init__(self, out: io.BytesIO, parcel: Parcel, callback: Callable[[Any], Any] | None):
         pickle.Pickler.__init__(self, out, protocol=5, buffer_callback=callback)
@@ -218,14 +223,19 @@ class _ParcelPickler(ForkingPickler):
     def reducer_override(self, value: Any) -> Any:
         if not reductions.has_memory(type(value)):
             return NotImplemented
-        if not sharing.is_shared(value) and value.storage.nbytes < _SHARED_FROM:
-            return _value(value)
-        told = reductions.describe(value)
+        if not sharing.is_shared(value) and value.storage.nbytes < _MIN_SHARED_BYTES:
+            return _reduce_tensor(value)
+        description = reductions.describe(value)
         sharing.share([value.storage])
-        place = sharing.place_of(value.storage)
-        assert place is not None
-        number = self._parcel.segments.setdefault(place.token, (len(self._parcel.segments), place.segment))[0]
-        return _placed, (_Reference(number, place.token), place.offset, place.nbytes, told)
+        location = sharing.find_location(value.storage)
+        assert location is not None
+        number = self._parcel.segments.setdefault(location.token, (len(self._parcel.segments), location.segment))[0]
+        return _rebuild_shared_tensor, (
+            _Reference(number, location.token),
+            location.offset,
+            location.nbytes,
+            description,
+        )
 
     def persistent_id(self, value: Any) -> Any:
         return (value.number, value.token) if isinstance(value, _Reference) else None
@@ -236,43 +246,50 @@ class _Reference:
         self.number, self.token = number, token
 
 
-def _placed(source: tuple[Segment, bytes], offset: int, nbytes: int, told: tuple[Any, ...]) -> Any:
-    return reductions.rebuild(sharing.storage_at(*source, offset, nbytes), *told)
+def _rebuild_shared_tensor(
+    source: tuple[Segment, bytes], offset: int, nbytes: int, description: tuple[Any, ...]
+) -> Any:
+    return reductions.rebuild(sharing.storage_at(*source, offset, nbytes), *description)
 
 
 class Parcel:
-    """What every worker is sent once: pickled, its memory in one segment for all, mapped so that writes stay private.
+    """The pickled data set and functions that every worker gets, with one shared segment for all workers.
 
-    data: the pickle. memory: the segment of its small tensors and arrays, if any, and their `places` in it. segments:
-    the shared memory of its large tensors, by token.
+    Workers map the segment privately, so that their writes do not reach the others.
+
+    Attributes:
+        data: The pickle.
+        memory: The segment of small tensors and arrays; None if there are none.
+        places: The (offset, size) of each of them in `memory`.
+        segments: (number, segment) of the large tensors, by token.
     """
 
     def __init__(self, value: Any):
         self.segments: dict[bytes, tuple[int, Segment]] = {}
         out = io.BytesIO()
-        found: list[pickle.PickleBuffer] = []
-        _ParcelPickler(out, self, found.append).dump(value)
+        pickle_buffers: list[pickle.PickleBuffer] = []
+        _ParcelPickler(out, self, pickle_buffers.append).dump(value)
         self.data = out.getvalue()
-        buffers = [_bytes(b) for b in found]
+        buffers = [_bytes(b) for b in pickle_buffers]
         self.places: list[tuple[int, int]] = []
-        at = 0
-        for each in buffers:
-            self.places.append((at, each.nbytes))
-            at += _aligned(each.nbytes)
-        content = [(start, each) for (start, _), each in zip(self.places, buffers, strict=True)]
-        self.memory = Segment(at, what="the data set's arrays", content=content) if at else None
+        offset = 0
+        for buffer in buffers:
+            self.places.append((offset, buffer.nbytes))
+            offset += _align(buffer.nbytes)
+        content = [(position, buffer) for (position, _), buffer in zip(self.places, buffers, strict=True)]
+        self.memory = Segment(offset, purpose="the data set's arrays", content=content) if offset else None
 
     @staticmethod
     def open(
         data: Any, memory: tuple[int, int] | None, places: list[tuple[int, int]], segments: list[tuple[int, int]]
     ) -> Any:
-        """The value, in a worker; memory and segments are (descriptor, size)."""
+        """Unpickle the value in a worker. memory and segments are (file descriptor, size)."""
         buffers: list[Any] = []
         if memory is not None:
-            whole = Segment.opened(*memory, private=True)
-            whole.forget()
-            buffers = [whole.array[at : at + nbytes] for at, nbytes in places]
-        return _Opener(io.BytesIO(data), buffers, [Segment.opened(*each) for each in segments]).load()
+            segment = Segment.from_fd(*memory, private=True)
+            segment.forget()
+            buffers = [segment.array[at : at + nbytes] for at, nbytes in places]
+        return _Opener(io.BytesIO(data), buffers, [Segment.from_fd(*descriptor) for descriptor in segments]).load()
 
 
 class _Opener(pickle.Unpickler):

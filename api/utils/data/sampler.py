@@ -1,7 +1,7 @@
-"""In which order samples are taken, and how they are grouped.
+"""Samplers: the order of samples, and their grouping into batches.
 
-An order is drawn on the host from a `Generator`, without a kernel: the same state gives the same order on every
-machine. (The numbers are not those that PyTorch draws from the same seed.)
+Random orders are drawn on the host from a `Generator`, without a kernel. The same state gives the same order on every
+machine, but not the order that PyTorch draws from the same seed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def draw_seed(generator: Generator | None) -> int:
-    """An integer of 63 bits from a generator (None: the default one), as seed for others."""
+    """Draw a 63-bit integer from a generator (None: the default one), to seed other generators."""
     return int(philox(1, *(generator or default_generator).take(1))[0]) >> 1
 
 
@@ -35,7 +35,7 @@ def _permutation(count: int, generator: Generator | None) -> list[int]:
 
 
 class Sampler:
-    """Numbers of samples: define `__iter__()`, and `__len__()` where it is known."""
+    """The base of samplers: define `__iter__()`, which yields indices, and `__len__()` if it is known."""
 
     def __init__(self, data_source: Any = None):
         pass
@@ -48,7 +48,7 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """0, 1, 2, …."""
+    """All indices in order: 0, 1, 2, …."""
 
     def __init__(self, data_source: Any):
         self.data_source = data_source
@@ -61,10 +61,10 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """All samples in random order, or `num_samples` of them, each drawn from all if `replacement`.
+    """All samples in random order, or `num_samples` of them, drawn with or without `replacement`.
 
-    Without a generator, a seed for the whole order is drawn from the default one when iteration begins, so that what
-    else is drawn meanwhile does not matter.
+    Without a generator, the default generator draws one seed for the whole order when iteration begins. So other
+    random draws during the iteration do not change the order.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class RandomSampler(Sampler):
         self.generator = generator
         if not isinstance(replacement, bool):
             raise ArgumentError(f"RandomSampler: replacement must be a bool, not {replacement!r}")
-        _positive(self.num_samples, "RandomSampler: num_samples")
+        _check_positive(self.num_samples, "RandomSampler: num_samples")
 
     @property
     def num_samples(self) -> int:
-        """How many are drawn: as given, else the length of the data set now."""
+        """The number of samples drawn; by default the current length of the data set."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -93,24 +93,24 @@ class RandomSampler(Sampler):
         if generator is None:
             generator = Generator().manual_seed(draw_seed(None))
         if self.replacement:
-            left = self.num_samples
-            while left > 0:  # piece by piece: there may be no end in sight
-                words = philox(min(left, 1024), *generator.take(1))
+            remaining = self.num_samples
+            while remaining > 0:  # in blocks: num_samples may be huge
+                words = philox(min(remaining, 1024), *generator.take(1))
                 yield from (words % np.uint64(count)).tolist()
-                left -= len(words)
+                remaining -= len(words)
             return
         for _ in range(self.num_samples // count):
             yield from _permutation(count, generator)
-        rest = self.num_samples % count
-        if rest:
-            yield from _permutation(count, generator)[:rest]
+        remainder = self.num_samples % count
+        if remainder:
+            yield from _permutation(count, generator)[:remainder]
 
     def __len__(self) -> int:
         return self.num_samples
 
 
 class SubsetRandomSampler(Sampler):
-    """Given numbers in random order."""
+    """The given indices in random order."""
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None):
         self.indices = indices
@@ -125,10 +125,10 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """`num_samples` of the numbers 0 to len(weights) - 1, with probabilities in proportion to `weights`.
+    """Draws `num_samples` indices from 0 to len(weights) - 1, with probabilities proportional to `weights`.
 
-    weights: a sequence of numbers that are not negative, kept in float64. Without `replacement` no number comes twice.
-    Raises `ArgumentError` for more samples than can be drawn without replacement.
+    weights: nonnegative numbers, stored as float64. Without `replacement`, no index is drawn twice, and `ArgumentError`
+    is raised if there are too few of them.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class WeightedRandomSampler(Sampler):
         replacement: bool = True,
         generator: Generator | None = None,
     ):
-        _positive(num_samples, "WeightedRandomSampler: num_samples")
+        _check_positive(num_samples, "WeightedRandomSampler: num_samples")
         if not isinstance(replacement, bool):
             raise ArgumentError(f"WeightedRandomSampler: replacement must be a bool, not {replacement!r}")
         values = _hosting.host_array(weights.detach()) if isinstance(weights, Tensor) else np.asarray(weights)
@@ -150,18 +150,18 @@ class WeightedRandomSampler(Sampler):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn: Any = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
-        yield from drawn.tolist()
+        indices: Any = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        yield from indices.tolist()
 
     def __len__(self) -> int:
         return self.num_samples
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` numbers of another sampler; the last one is shorter, or left out with `drop_last`."""
+    """Groups the indices of another sampler into lists of `batch_size`. `drop_last` leaves out a shorter last one."""
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool):
-        _positive(batch_size, "BatchSampler: batch_size")
+        _check_positive(batch_size, "BatchSampler: batch_size")
         if not isinstance(drop_last, bool):
             raise ArgumentError(f"BatchSampler: drop_last must be a bool, not {drop_last!r}")
         self.sampler = sampler
@@ -180,6 +180,6 @@ class BatchSampler(Sampler):
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 
-def _positive(number: Any, what: str) -> None:
+def _check_positive(number: Any, name: str) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ArgumentError(f"{what} must be a positive int, not {number!r}")
+        raise ArgumentError(f"{name} must be a positive int, not {number!r}")

@@ -1,7 +1,7 @@
-"""What runs in a loader's worker process: it makes the batches that it is told to, and nothing else.
+"""The main function of a loader's worker process, which makes the batches that the loader requests.
 
-Nothing here launches a kernel or opens a driver; a data set that does so itself gets one thread. The forkserver imports
-this module ahead (see `multiprocessing`), so that a new worker has little left to do.
+Nothing here launches a kernel or opens a driver. If the data set does, it gets one thread. The forkserver imports this
+module ahead (see `multiprocessing`), so that a new worker starts quickly. `workers` is the loader's side.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-import numpy.random  # NumPy imports it when it is first named, which would be in each worker
+import numpy.random  # imported lazily by NumPy, which would happen in each worker
 
 from ...random import manual_seed
-from ...runtime.backends import cpu  # noqa: F401  # the same: the driver of `cpu`, which imports no OpenCL
+from ...runtime.backends import cpu  # noqa: F401  # imported here for the same reason; it does not import OpenCL
 from ...runtime.device import set_default_device
 from ...runtime.errors import NotPicklable
 from . import collate
@@ -33,14 +33,14 @@ from .packing import Arena, Parcel, pack
 __all__ = ["GRACE", "Failure", "WorkerInfo", "get_worker_info", "run"]
 
 GRACE = 2.0
-"""Seconds that a worker has for its last batch once it is told to end, or its parent is gone."""
+"""Seconds that a worker has to finish its batch after a request to end, or after the death of its parent."""
 
-_INLINE = 2048  # bytes of a batch's pickle that go beside the memory
+_INLINE = 2048  # larger pickles of a batch go into the slot too
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """Which worker this is: `id` of `num_workers`, the `seed` of its random numbers, and its copy of the `dataset`."""
+    """The current worker: `id` of `num_workers`, the `seed` of its random numbers, and its copy of the `dataset`."""
 
     id: int
     num_workers: int
@@ -52,12 +52,12 @@ _info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """In a worker of a `DataLoader`, which one it is; None in any other process."""
+    """Return the current `DataLoader` worker; None in any other process."""
     return _info
 
 
 class Failure:
-    """An exception on its way to another process: its class and its traceback as text."""
+    """An exception to send to another process: its class, and its traceback as text."""
 
     def __init__(self, error: BaseException, where: str):
         self.kind: Any = type(error)
@@ -66,7 +66,7 @@ class Failure:
         self.message = f"Caught {name} in {where}.\nOriginal {text}"
 
     def reraise(self) -> None:
-        """Raise it here: as its own class where that takes a message, else as `RuntimeError`."""
+        """Raise the exception as its own class if that accepts a message, else as `RuntimeError`."""
         message: str = _Verbatim(self.message) if issubclass(self.kind, KeyError) else self.message
         try:
             error = self.kind(message)
@@ -75,20 +75,20 @@ class Failure:
         raise error from None
 
     def plain(self) -> Failure:
-        """The same for a class that cannot be pickled."""
+        """Replace the class, which cannot be pickled, by `RuntimeError`."""
         self.kind = RuntimeError
         return self
 
 
 class _Verbatim(str):
-    """A `KeyError` shows the repr of its message, which would put a traceback on one line."""
+    """A message whose repr is itself: `KeyError` shows the repr, which would put the traceback on one line."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 class _Inbox:
-    """Messages of the loader, read by a thread, so that its end is noticed whatever the data set is doing."""
+    """Messages of the loader, read by a thread, so that its end is noticed even while the data set is busy."""
 
     def __init__(self, channel: Channel):
         self.messages: SimpleQueue[Any] = SimpleQueue()
@@ -114,23 +114,31 @@ class _Inbox:
             os._exit(1)
 
     def done(self) -> None:
-        """The last batch is made: the process may end by itself."""
+        """Report that the last batch is done, and the process can end by itself."""
         self._idle.set()
 
 
-def run(end: socket.socket, number: int, count: int, seed: int, late: Any) -> None:
-    """A worker process, from its start to its end. late: what could only be pickled while the process was started."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends the workers
+def run(end: socket.socket, number: int, count: int, seed: int, deferred: Any) -> None:
+    """Run a worker process.
+
+    Args:
+        end: The worker's end of the channel.
+        number: The worker's number.
+        count: The number of workers.
+        seed: The base seed.
+        deferred: The `Parcel` pickle, if it could be pickled only while the process was started; else None.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the workers
     channel = Channel(end)
     try:
-        told, fds = channel.receive()
+        setup, fds = channel.receive()
         inbox = None
         try:
-            recipe, keep = _prepared(told, fds, channel, number, count, seed, late)
+            recipe, keep = _set_up_worker(setup, fds, channel, number, count, seed, deferred)
             arena = Arena(keep)
-            collate.room = arena.take
+            collate.allocate = arena.take
             inbox = _Inbox(channel)
-            _work(channel, inbox, recipe, arena, number)
+            _make_batches(channel, inbox, recipe, arena, number)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except Exception as error:
@@ -138,57 +146,57 @@ def run(end: socket.socket, number: int, count: int, seed: int, late: Any) -> No
         if inbox is not None:
             inbox.done()
     except (EOFError, OSError):
-        pass  # the loader is gone
+        pass  # the loader has ended
 
 
-def _prepared(
-    told: Any, fds: list[int], channel: Channel, number: int, count: int, seed: int, late: Any
+def _set_up_worker(
+    setup: Any, fds: list[int], channel: Channel, number: int, count: int, seed: int, deferred: Any
 ) -> tuple[Recipe, int]:
-    """The recipe and how many free slots to keep, with the process set up as a worker."""
+    """Set up the process as a worker. Return the recipe, and the number of free slots to keep."""
     global _info
     for name in ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("POCL_AFFINITY", "0")
     set_default_device("cpu")
-    data, sizes, places, segment_sizes, keep = told
+    data, sizes, places, segment_sizes, keep = setup
     while len(fds) < (sizes is not None) + len(segment_sizes):
         fds += channel.receive()[1]
     memory = (fds.pop(0), sizes) if sizes is not None else None
-    data = late.data if late is not None else data
+    data = deferred.data if deferred is not None else data
     segments = list(zip(fds, segment_sizes, strict=True))
     try:
-        dataset, collate_fn, init, options = Parcel.open(data, memory, places, segments)
+        dataset, collate_fn, worker_init_fn, options = Parcel.open(data, memory, places, segments)
     except (AttributeError, ImportError) as error:
         raise NotPicklable(
             f"a worker cannot find what the loader uses ({error}): workers are new processes, which import the modules "
             "of the data set, collate_fn and worker_init_fn. Define these in a module, or in a script that starts its "
             'work under `if __name__ == "__main__":`; not in an interactive session'
         ) from error
-    own = (seed + number) & ((1 << 64) - 1)
-    random.seed(own)
-    manual_seed(own)
+    worker_seed = (seed + number) & ((1 << 64) - 1)
+    random.seed(worker_seed)
+    manual_seed(worker_seed)
     np.random.seed(np.random.SeedSequence([seed & ((1 << 64) - 1), number]).generate_state(4))
-    _info = WorkerInfo(number, count, own, dataset)
-    if init is not None:
-        init(number)
+    _info = WorkerInfo(number, count, worker_seed, dataset)
+    if worker_init_fn is not None:
+        worker_init_fn(number)
     return Recipe(dataset, collate_fn, *options), keep
 
 
-def _work(channel: Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number: int) -> None:
+def _make_batches(channel: Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number: int) -> None:
     fetcher: Fetcher | None = None
-    ended = False
+    is_exhausted = False
     while True:
         message = inbox.messages.get()
         if message[0] == "stop":
             return
         if message[0] == "epoch":
-            fetcher, ended = None, False
+            fetcher, is_exhausted = None, False
             continue
-        _, epoch, task, index, freed = message
-        arena.release(freed)
+        _, epoch, task, index, free_slots = message
+        arena.release(free_slots)
         if epoch != inbox.epoch:
             continue
-        if ended:
+        if is_exhausted:
             channel.send(("end", epoch, task))
             continue
         try:
@@ -200,7 +208,7 @@ def _work(channel: Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number:
             except StopIteration:
                 if not recipe.iterable:
                     raise
-                ended = True
+                is_exhausted = True
                 channel.send(("end", epoch, task))
                 continue
             data, buffers = pack(batch)
@@ -208,16 +216,19 @@ def _work(channel: Channel, inbox: _Inbox, recipe: Recipe, arena: Arena, number:
             if len(data) > _INLINE:
                 buffers.append(np.frombuffer(data, np.uint8))
                 data = b""
-            slot, made, places = arena.place(buffers)
+            slot, new_segment, places = arena.place(buffers)
         except Exception as error:
             _send_failure(channel, ("error", epoch, task), error, number)
             continue
         dropped, arena.dropped = arena.dropped, []
-        size = made.nbytes if made is not None else 0
-        channel.send(("batch", epoch, task, data, slot, size, places, dropped), [made.fd] if made is not None else [])
-        if made is not None:
-            made.forget()
-        del buffers, data, made
+        size = new_segment.nbytes if new_segment is not None else 0
+        channel.send(
+            ("batch", epoch, task, data, slot, size, places, dropped),
+            [new_segment.fd] if new_segment is not None else [],
+        )
+        if new_segment is not None:
+            new_segment.forget()
+        del buffers, data, new_segment
         arena.settle()
 
 
@@ -227,6 +238,6 @@ def _send_failure(channel: Channel, head: tuple[Any, ...], error: Exception, num
         channel.send((*head, failure))
     except (OSError, EOFError):
         raise
-    except Exception:  # its class lives where pickles do not find it
+    except Exception:  # the class of the error cannot be pickled
         channel.send((*head, failure.plain()))
     sys.stderr.flush()

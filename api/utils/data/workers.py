@@ -1,7 +1,7 @@
-"""A loader's worker processes, seen from the loader: what is asked of them, what comes back, and how they may end.
+"""The loader's side of its worker processes: start them, send tasks, receive batches, and end them.
 
-Each worker has a channel of its own. There is no lock, queue or thread that processes share, so that nothing waits for
-a worker that died: the loader waits on all channels and all processes at once, and knows at once.
+Each worker has its own channel. Processes share no lock, queue or thread, so nothing blocks if a worker dies: the
+loader waits on all channels and all processes at once, and notices immediately. `worker` runs in the processes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _HINTS = {
 }
 
 
-def start_context(given: Any) -> Any:
-    """The multiprocessing context for workers: as given, else `forkserver`. Raises `ArgumentError` for `fork`."""
-    context = multiprocessing.get_context("forkserver") if given is None else given
+def start_context(user_context: Any) -> Any:
+    """Return the multiprocessing context for workers (None: `forkserver`). Raises `ArgumentError` for `fork`."""
+    context = multiprocessing.get_context("forkserver") if user_context is None else user_context
     if context.get_start_method() == "fork":
         raise ArgumentError(
             "DataLoader: workers cannot be started by 'fork': OpenCL and CUDA do not work in a forked process, and "
@@ -48,25 +48,26 @@ def start_context(given: Any) -> Any:
     return context
 
 
-class _Quiet(str):
-    """A process's name that has the process ignore Ctrl-C from the moment it learns the name.
+class _NameIgnoringInterrupt(str):
+    """A process name whose unpickling makes the new process ignore Ctrl-C.
 
-    The name is the first thing of ours that a new process unpickles, before it imports the main module, which may take
-    long; a Ctrl-C meanwhile would have every worker print a traceback. Only the standard library is there by then.
-    The millisecond between the fork and the name is the standard library's: a Ctrl-C ends the process there.
+    The name is the first of our objects that a new process unpickles, before it imports the main module. That import
+    may take long, and a Ctrl-C during it would make every worker print a traceback. Only the standard library is
+    imported at that point, so the pickle uses nothing else. In the millisecond between the fork and the name, a Ctrl-C
+    ends the process.
     """
 
     def __reduce__(self) -> Any:
-        return operator.getitem, ((str(self), _Ignoring()), 0)
+        return operator.getitem, ((str(self), _IgnoreInterrupt()), 0)
 
 
-class _Ignoring:
+class _IgnoreInterrupt:
     def __reduce__(self) -> Any:
         return signal.signal, (signal.SIGINT, signal.SIG_IGN)
 
 
-class _Late:
-    """What holds locks or queues of multiprocessing, which pickle only while a process is being started."""
+class _DeferredParcel:
+    """A value with locks or queues of multiprocessing, which can be pickled only while a process is being started."""
 
     def __init__(self, value: Any):
         self._value = value
@@ -75,10 +76,10 @@ class _Late:
 
     def __reduce__(self) -> Any:
         self.parcel = Parcel(self._value)
-        return _Packed, (self.parcel.data,)
+        return _PickledParcel, (self.parcel.data,)
 
 
-class _Packed:
+class _PickledParcel:
     def __init__(self, data: bytes):
         self.data = data
 
@@ -88,91 +89,99 @@ class _Worker:
 
     def __init__(self, context: Any, arguments: tuple[Any, ...], value: Any, parcel: Parcel | None, keep: int):
         self.channel, end = pair()
-        self.freed: deque[int] = deque()
+        self.free_slots: deque[int] = deque()
         self.slots: dict[int, np.ndarray[Any, Any]] = {}
-        late = _Late(value) if parcel is None else None
+        deferred = _DeferredParcel(value) if parcel is None else None
         self.number = arguments[0]
-        name = _Quiet(f"DataLoader-worker-{self.number}")
-        self.process = context.Process(target=worker.run, args=(end, *arguments, late), name=name, daemon=True)
+        name = _NameIgnoringInterrupt(f"DataLoader-worker-{self.number}")
+        self.process = context.Process(target=worker.run, args=(end, *arguments, deferred), name=name, daemon=True)
         with end:
             self.process.start()
         self.process.name = str(name)
-        sent = parcel if late is None else late.parcel
-        assert sent is not None
-        self._hand_over(sent, keep)
+        shared_parcel = parcel if deferred is None else deferred.parcel
+        assert shared_parcel is not None
+        self._hand_over(shared_parcel, keep)
 
     def _hand_over(self, parcel: Parcel, keep: int) -> None:
-        segments = [segment for _, segment in sorted(parcel.segments.values(), key=lambda each: each[0])]
-        fds = ([parcel.memory.fd] if parcel.memory is not None else []) + [each.fd for each in segments]
+        segments = [segment for _, segment in sorted(parcel.segments.values(), key=lambda piece: piece[0])]
+        fds = ([parcel.memory.fd] if parcel.memory is not None else []) + [piece.fd for piece in segments]
         size = parcel.memory.nbytes if parcel.memory is not None else None
-        message: Any = (parcel.data, size, parcel.places, [each.nbytes for each in segments], keep)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; the loader will see how
+        message: Any = (parcel.data, size, parcel.places, [piece.nbytes for piece in segments], keep)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
             self.channel.send(message, fds[:_FDS])
-            for at in range(_FDS, len(fds), _FDS):
-                self.channel.send(None, fds[at : at + _FDS])
+            for start in range(_FDS, len(fds), _FDS):
+                self.channel.send(None, fds[start : start + _FDS])
 
     def open(self, message: tuple[Any, ...], fds: list[int]) -> Any:
-        """The batch of a message, over its slot's memory."""
+        """Return the batch of a message, over its slot's memory."""
         _, _, _, data, slot, size, places, dropped = message
-        for each in dropped:
-            self.slots.pop(each, None)
+        for old_slot in dropped:
+            self.slots.pop(old_slot, None)
         if slot is None:
             return unpack(data, [])
         if fds:
-            made = Segment.opened(fds.pop(), size)
-            made.forget()
-            self.slots[slot] = made.array
-        whole = Lease(slot, self.slots[slot], self.freed).array()
-        buffers = [whole[at : at + nbytes] for at, nbytes in places]
+            segment = Segment.from_fd(fds.pop(), size)
+            segment.forget()
+            self.slots[slot] = segment.array
+        memory = Lease(slot, self.slots[slot], self.free_slots).array()
+        buffers = [memory[at : at + nbytes] for at, nbytes in places]
         return unpack(data or buffers.pop(), buffers)
 
-    def taken(self) -> list[int]:
-        """The slots that nothing uses any more."""
-        found = []
-        while self.freed:
-            found.append(self.freed.popleft())
-        return found
+    def take_free_slots(self) -> list[int]:
+        """Remove and return the slots whose batches were deleted."""
+        slots = []
+        while self.free_slots:
+            slots.append(self.free_slots.popleft())
+        return slots
 
-    def ended(self, wanted: str) -> WorkerError:
-        """The error of a worker that is gone."""
+    def exit_error(self, situation: str) -> WorkerError:
+        """Return the error for a worker that has ended."""
         self.process.join(5)
         code, pid = self.process.exitcode, self.process.pid
-        who = f"DataLoader worker {self.number} (pid {pid})"
+        worker_name = f"DataLoader worker {self.number} (pid {pid})"
         if code is not None and code < 0:
             try:
                 name = signal.Signals(-code).name
             except ValueError:
                 name = "signal"
-            return WorkerError(f"{who} was killed by {name} (signal {-code}) {wanted}.{_HINTS.get(-code, '')}")
+            return WorkerError(
+                f"{worker_name} was killed by {name} (signal {-code}) {situation}.{_HINTS.get(-code, '')}"
+            )
         return WorkerError(
-            f"{who} ended with exit code {code} {wanted}; what it printed tells more. Does the data set exit the "
-            'process, or the main module start work when it is imported, not under `if __name__ == "__main__":`?'
+            f"{worker_name} ended with exit code {code} {situation}; what it printed tells more. Does the data set "
+            'exit the process, or does the main module start work outside of `if __name__ == "__main__":`?'
         )
 
 
 def _end(workers: list[_Worker], pid: int, grace: float) -> None:
-    """Tell workers to end, and see that they do: at once, within `grace` seconds, or by force."""
-    if os.getpid() != pid:  # a forked copy of the loader has no say
+    """End workers: ask them, wait `grace` seconds, then terminate and kill."""
+    if os.getpid() != pid:  # a forked copy of the loader must not end them
         return
-    for each in workers:
-        each.channel.close()
+    for child in workers:
+        child.channel.close()
     end = monotonic() + grace
-    for each in workers:
-        each.process.join(max(0.0, end - monotonic()))
-    left = [each.process for each in workers if each.process.is_alive()]
+    for child in workers:
+        child.process.join(max(0.0, end - monotonic()))
+    alive = [child.process for child in workers if child.process.is_alive()]
     for step in ("terminate", "kill"):
-        for each in left:
-            getattr(each, step)()
+        for child in alive:
+            getattr(child, step)()
         end = monotonic() + 1.0
-        for each in left:
-            each.join(max(0.0, end - monotonic()))
-        left = [each for each in left if each.is_alive()]
+        for child in alive:
+            child.join(max(0.0, end - monotonic()))
+        alive = [child for child in alive if child.is_alive()]
 
 
 class Workers:
-    """Processes that make the batches of a loader, numbered tasks each, and answer every task once.
+    """The worker processes of a loader. They make batches as numbered tasks, and answer every task once.
 
-    value: (dataset, collate_fn, worker_init_fn, options of `Recipe`). ahead: tasks that a worker has at a time.
+    Args:
+        value: (dataset, collate_fn, worker_init_fn, options of `Recipe`).
+        count: The number of workers.
+        ahead: Pending tasks per worker.
+        seed: The base seed.
+        timeout: Seconds to wait for an answer; 0: no limit.
+        context: A multiprocessing context; None: the default.
     """
 
     def __init__(self, value: Any, count: int, ahead: int, seed: int, timeout: float, context: Any):
@@ -197,82 +206,89 @@ class Workers:
             raise
         self._poll = select.poll()
         self._by_fd: dict[int, _Worker] = {}
-        for each in self._workers:
-            for fd in (each.channel.fileno(), each.process.sentinel):
+        for child in self._workers:
+            for fd in (child.channel.fileno(), child.process.sentinel):
                 self._poll.register(fd, select.POLLIN)
-                self._by_fd[fd] = each
+                self._by_fd[fd] = child
 
     def pids(self) -> list[int]:
-        """The processes' ids."""
-        return [each.process.pid for each in self._workers]
+        """Return the process ids."""
+        return [child.process.pid for child in self._workers]
 
     def ask(self, number: int, epoch: int, task: int, index: Any) -> None:
-        """Have worker `number` make a batch."""
-        each = self._workers[number]
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; waiting will tell
-            each.channel.send(("task", epoch, task, index, each.taken()))
+        """Send a task to worker `number`."""
+        child = self._workers[number]
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died; `answers` raises the error
+            child.channel.send(("task", epoch, task, index, child.take_free_slots()))
 
     def renew(self, epoch: int) -> None:
-        """Begin another pass over the data set; answers of the one before do not count any more."""
-        for each in self._workers:
+        """Begin another pass over the data set. Answers of earlier passes are ignored."""
+        for child in self._workers:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                each.channel.send(("epoch", epoch))
+                child.channel.send(("epoch", epoch))
 
-    def answers(self, wait: bool, awaited: Callable[[], str]) -> Iterator[tuple[int, int, int, str, Any]]:
-        """What has come: (worker, epoch, task, "batch" or "error" or "end", the batch or the `Failure`).
+    def answers(self, wait: bool, describe_wait: Callable[[], str]) -> Iterator[tuple[int, int, int, str, Any]]:
+        """Yield the answers that have arrived: (worker, epoch, task, "batch" or "error" or "end", batch or `Failure`).
 
-        With `wait`, at least one. awaited: what for, for messages. Raises `WorkerError` for a worker that is gone,
-        `WorkerTimeout` after the timeout, and what a worker raised while it was set up; the workers are ended then.
+        All workers are ended before an error is raised, also one that a worker raised during its setup.
+
+        Args:
+            wait: Wait for at least one answer.
+            describe_wait: Describes the pending batch, for the timeout message.
+
+        Raises:
+            WorkerError: A worker has ended.
+            WorkerTimeout: No answer arrived within the timeout.
         """
         end = monotonic() + self.timeout if self.timeout > 0 else None
         while True:
-            left = 0 if not wait else -1 if end is None else max(0, int((end - monotonic()) * 1000) + 1)
-            found = self._poll.poll(left)
-            if not found:
+            timeout_ms = 0 if not wait else -1 if end is None else max(0, int((end - monotonic()) * 1000) + 1)
+            ready = self._poll.poll(timeout_ms)
+            if not ready:
                 if not wait:
                     return
                 if end is None or monotonic() < end:
                     continue
-                who = awaited()
+                description = describe_wait()
                 self.close(0.0)
                 raise WorkerTimeout(
-                    f"DataLoader timed out after {self.timeout:g} seconds: {who}. Does the data set hang? Raise "
-                    "timeout= if batches may take that long; workers were ended"
+                    f"DataLoader timed out after {self.timeout:g} seconds: {description}. Does the data set hang? "
+                    "Raise timeout= if batches may take that long; workers were ended"
                 )
-            gone = None
-            for each in dict.fromkeys(self._by_fd[fd] for fd, _ in found):
+            dead_worker = None
+            for child in dict.fromkeys(self._by_fd[fd] for fd, _ in ready):
                 try:
-                    answer = self._answer(each)
+                    answer = self._answer(child)
                 except (EOFError, BlockingIOError):
-                    gone = gone or each
+                    dead_worker = dead_worker or child
                     continue
                 wait = False
                 yield answer
-            if gone is not None:
-                error = gone.ended("before its work was done")
+            if dead_worker is not None:
+                error = dead_worker.exit_error("before its work was done")
                 self.close(0.0)
                 raise error
 
-    def _answer(self, each: _Worker) -> Any:
-        """A worker's next answer. Raises `EOFError` or `BlockingIOError` where there is none: its process ended."""
-        message, fds = each.channel.receive(wait=False)
+    def _answer(self, child: _Worker) -> Any:
+        """Return a worker's next answer. Raises `EOFError` or `BlockingIOError` if its process has ended."""
+        message, fds = child.channel.receive(wait=False)
         kind = message[0]
         if kind == "failed":
             self.close()
             message[1].reraise()
         if kind == "batch":
-            return each.number, message[1], message[2], kind, each.open(message, fds)
-        return each.number, message[1], message[2], kind, message[3] if kind == "error" else None
+            return child.number, message[1], message[2], kind, child.open(message, fds)
+        return child.number, message[1], message[2], kind, message[3] if kind == "error" else None
 
     def close(self, grace: float | None = None) -> None:
-        """End all workers."""
+        """End all workers, and allow them `grace` seconds (default: `worker.GRACE`)."""
         if self._finish.alive:
             self._finish.detach()
             _end(self._workers, os.getpid(), worker.GRACE if grace is None else grace)
 
 
 def _parcel(value: Any) -> Parcel | None:
-    """What is sent to every worker; None if it has to be pickled while a process is started."""
+    """Return the parcel for every worker; None if it can only be pickled while a process is started."""
     try:
         return Parcel(value)
     except RuntimeError as error:

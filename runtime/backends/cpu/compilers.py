@@ -2,15 +2,15 @@
 
 Candidates, in this order:
 
-1. the program that WEFTGRAD_CLANG names (`WEFTGRAD_CLANG=off` leaves out all of them),
-2. the clang in the `ziglang` wheel, which the base installation brings,
+1. the program that WEFTGRAD_CLANG names (`WEFTGRAD_CLANG=off` disables all candidates),
+2. the clang in the `ziglang` wheel, which is a base dependency,
 3. a `clang` of version 15 or later on PATH.
 
-Each must compile, link and run a probe kernel. The probe runs in a process of its own the first time that a compiler
-and its flags are seen, because wrong machine code can end the process; the object cache remembers that it passed.
+Each must compile, link and run a probe kernel. The first time that a compiler and its flags are used, the probe runs in
+a separate process, because wrong machine code can end the process. The object cache remembers that it passed.
 
-No compiler has to know the processor's name: flags name instruction set levels (x86-64-v2, v3, v4; NEON), chosen by
-what the processor says it has (`processor.instruction_set`).
+The compiler need not know the processor's name: flags name instruction set levels (x86-64-v2, v3, v4; NEON), chosen by
+the processor's features (`processor.instruction_set`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ...errors import DriverNotFound
 __all__ = ["Compiler", "candidates", "flags", "link_command", "target_triple"]
 
 _MIN_VERSION = 15  # `ext_vector_type` in conditional expressions of C, `-march=x86-64-v4`, `__builtin_bit_cast`
-_TIMEOUT = 60.0  # seconds, of a version query
-_MACOS = "11.0"  # the first that ARM Macs had
+_TIMEOUT = 60.0  # seconds, for a version query
+_MACOS = "11.0"  # the first version for ARM Macs
 
 _MARCH = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"}
-# A vector literal as OpenCL has it, `(int2)(0, 1)`, is a comma expression in C and would be a wrong value: an error.
+# OpenCL's vector literal `(int2)(0, 1)` is a comma expression in C, with a wrong value: make its warning an error.
 _COMMON = (
     "-x", "c", "-std=gnu2x", "-ffp-contract=on", "-fno-math-errno", "-fno-stack-protector", "-fvisibility=hidden",
     "-fsigned-char", "-fno-asynchronous-unwind-tables", "-fno-ident", "-Wno-everything", "-Werror=unused-value",
@@ -47,10 +47,10 @@ class Compiler:
     """A clang and a linker.
 
     Attributes:
-        name: What a person calls it: `clang 22.1.8 (ziglang 0.17.1)`.
-        compile: The command that is clang.
-        linker: The command that is lld, or empty: clang links by the system's linker.
-        identity: What objects in the cache depend on: the same text is the same compiler.
+        name: Display name: `clang 22.1.8 (ziglang 0.17.1)`.
+        compile: The command that runs clang.
+        linker: The command that runs lld; empty if clang uses the system's linker.
+        identity: Part of the cache key of compiled objects: equal for equal compilers.
     """
 
     name: str
@@ -60,18 +60,24 @@ class Compiler:
 
 
 def candidates(notes: list[str]) -> Iterator[Compiler]:
-    """Yield compilers to try, best first; why one is missing or unfit goes to `notes`."""
-    named = os.environ.get("WEFTGRAD_CLANG", "")
-    if named.lower() in ("off", "0"):
+    """Yield compilers to try, best first. Append to `notes` why a candidate is missing or unfit.
+
+    Raises:
+        DriverNotFound: WEFTGRAD_CLANG names no usable clang.
+    """
+    clang_name = os.environ.get("WEFTGRAD_CLANG", "")
+    if clang_name.lower() in ("off", "0"):
         notes.append("WEFTGRAD_CLANG=off")
         return
-    if named:
-        path = shutil.which(named)
+    if clang_name:
+        path = shutil.which(clang_name)
         if path is None:
-            raise DriverNotFound(f"WEFTGRAD_CLANG={named}: no such program; unset it, or name a clang {_MIN_VERSION}+")
+            raise DriverNotFound(
+                f"WEFTGRAD_CLANG={clang_name}: no such program; unset it, or name a clang {_MIN_VERSION}+"
+            )
         compiler = _from_program(path, notes)
         if compiler is None:
-            raise DriverNotFound(f"WEFTGRAD_CLANG={named}: {notes[-1]}")
+            raise DriverNotFound(f"WEFTGRAD_CLANG={clang_name}: {notes[-1]}")
         yield compiler
         return
     wheel = _from_wheel(notes)
@@ -87,7 +93,7 @@ def candidates(notes: list[str]) -> Iterator[Compiler]:
 
 
 def _from_wheel(notes: list[str]) -> Compiler | None:
-    """The clang in the ziglang wheel. Not imported: its location and version are read from the folders on sys.path."""
+    """Return the clang of the ziglang wheel, found through sys.path without importing the package."""
     for folder in sys.path:
         zig = Path(folder or ".", "ziglang", "zig.exe" if os.name == "nt" else "zig")
         if not zig.is_file():
@@ -118,7 +124,7 @@ def _from_program(path: str, notes: list[str]) -> Compiler | None:
 
 @cache
 def target_triple(machine: str, system: str) -> str:
-    """Return LLVM's name of a target: `x86_64-linux-gnu`, `arm64-apple-macos11.0`, `x86_64-windows-gnu`."""
+    """Return LLVM's target triple: `x86_64-linux-gnu`, `arm64-apple-macos11.0`, `x86_64-windows-gnu`."""
     cpu = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(machine, machine)
     if system == "Darwin":
         return f"{'arm64' if cpu == 'aarch64' else cpu}-apple-macos{_MACOS}"
@@ -132,13 +138,13 @@ def flags(instruction_set: str, machine: str, system: str, optimize: bool, prefe
         instruction_set: `avx512`, `avx2`, `sse` or `neon`.
         machine: The processor's architecture as `platform.machine()` names it.
         system: The operating system as `platform.system()` names it.
-        optimize: Whether kernels are optimised; without it they compile in half of the time.
+        optimize: Whether kernels are optimised; without optimisation they compile in half of the time.
         prefetch: Whether elementwise kernels prefetch their inputs.
     """
     result = ["-target", target_triple(machine, system), *_COMMON, "-O3" if optimize else "-O1"]
     if instruction_set in _MARCH:
         result.append(f"-march={_MARCH[instruction_set]}")
-    if instruction_set == "avx512":  # else LLVM splits vectors of 512 bits, as if they slowed the clock down
+    if instruction_set == "avx512":  # else LLVM splits 512-bit vectors, to avoid lower clock rates
         result.append("-mprefer-vector-width=512")
     if system != "Windows":
         result.append("-fPIC")
@@ -160,8 +166,8 @@ def link_command(compiler: Compiler, objects: Sequence[str], output: str, machin
         return [*command, "-o", output, *objects]
     is_zig = Path(compiler.linker[0]).stem == "zig"
     if system == "Darwin" and is_zig:
-        # zig has no ld64.lld, but a linker of its own. It writes the signature without which ARM Macs load nothing, and
-        # knows what libSystem has.
+        # zig has no ld64.lld, but its own linker. That linker writes the code signature that ARM Macs require, and
+        # knows the symbols of libSystem.
         cpu = "aarch64" if triple.startswith("arm64") else "x86_64"
         cache = str(Path(output).parent)
         options = ["-target", f"{cpu}-macos.{_MACOS}-none", "-OReleaseFast", "-fno-compiler-rt", "-fstrip"]

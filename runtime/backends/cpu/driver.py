@@ -1,13 +1,13 @@
-"""The driver of `cpu`: streams and events over host memory, and the road by which kernels run.
+"""The driver of `cpu`: streams and events over host memory, and the executor that runs kernels.
 
-A road is where launches go, `launching.ClangRoad` or `fallback.OpenCLRoad`:
+An executor is a `launching.ClangExecutor` or a `fallback.OpenCLExecutor`. Its interface:
 
     prepare(step)        `run(tensors, scalars, stream)` for a planned step
     build(instances)     compile kernels and wait for them
     is_cached(instance)  whether the cache on disk has a kernel
     synchronize()        wait until every launch so far is done
     wait_for(storage)    wait until none of them uses a storage
-    identity, name       what its timings hold for; what a person calls it
+    identity, name       the key of stored timings; the display name
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..host import HostDriver
 from ..overrides import override
 from ..protocol import Capabilities, Instance, Step
 from ..queues import QueueStream
-from .launching import ClangRoad
+from .launching import ClangExecutor
 from .objects import open_store
 
 __all__ = ["CpuDriver", "CpuEvent", "CpuStream", "capabilities_here"]
@@ -37,7 +37,7 @@ _MAX_GROUP = 4096
 
 
 class CpuEvent:
-    """A point in the program: everything launched before it is done when it is recorded."""
+    """A point in the program. Recording waits until everything launched before is done."""
 
     def __init__(self, timing: bool = False):
         self.timing = timing
@@ -50,7 +50,7 @@ class CpuEvent:
         return True
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: recording has waited."""
 
     def elapsed_time(self, end: CpuEvent) -> float:
         """Return the milliseconds from this event to `end`; both must be timing events that were recorded."""
@@ -60,7 +60,7 @@ class CpuEvent:
 
 
 class CpuStream(QueueStream):
-    """A pool of its own. Work is done in the order of calls, whatever the stream: waiting for one waits for all."""
+    """A stream with its own memory pool. All streams share one order of work: waiting for one waits for all."""
 
     __slots__ = ("driver",)
 
@@ -77,47 +77,47 @@ class CpuStream(QueueStream):
 
     def query(self) -> bool:
         """Return whether everything launched so far is done."""
-        return not getattr(self.driver.road, "has_queued_launches", False)
+        return not getattr(self.driver.executor, "has_queued_launches", False)
 
     def record_event(self, event: CpuEvent | None = None) -> CpuEvent:
-        """Wait for what was launched, also for its kernels to be compiled, and note the time."""
+        """Wait for all launches, including the compilation of their kernels, and record the time."""
         event = event or CpuEvent()
         self.driver.synchronize()
         event.time = time.perf_counter()
         return event
 
     def wait_event(self, event: CpuEvent) -> None:
-        """Work that was recorded is done."""
+        """Do nothing: recording the event has waited for the work."""
 
     def wait_stream(self, other: CpuStream) -> None:
-        """Work is done in the order of calls."""
+        """Do nothing: all streams run in the order of calls."""
 
 
 def capabilities_here() -> Capabilities:
-    """Return what schedules are chosen by; `WEFTGRAD_CAPABILITIES` overrides fields for tests, as in `lanes=8`."""
+    """Return this processor's capabilities; `WEFTGRAD_CAPABILITIES` overrides fields for tests, as in `lanes=8`."""
     lanes, registers = processor.vectors(processor.best_instruction_set())
-    here = Capabilities(
+    caps = Capabilities(
         style="cpu",
         cores=processor.cores(),
         lanes=lanes,
         max_group=_MAX_GROUP,
         stream=processor.stream_threshold(),
         stream_rows=processor.stream_rows_threshold(),
-        ahead=not processor.from_amd(),
+        ahead=not processor.is_amd(),
         registers=registers,
     )
-    return override(here, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
+    return override(caps, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
 
 
 class CpuDriver(HostDriver):
-    """The `cpu` device. Memory needs nothing; `require()` finds what runs kernels, or raises `DriverNotFound`."""
+    """The `cpu` device. Memory works without an executor; `require()` finds one or raises `DriverNotFound`."""
 
-    target = "opencl"  # whose kernel texts it runs
+    target = "opencl"  # kernels use OpenCL's source texts
 
     def __init__(self, device: Device):
         super().__init__(device)
         self.name = processor.model_name()
-        self.road: Any = None
+        self.executor: Any = None
         self._capabilities: Capabilities | None = None
         self._lock = threading.RLock()
         self.default_stream = self.new_stream()
@@ -126,38 +126,38 @@ class CpuDriver(HostDriver):
 
     @property
     def opened(self) -> bool:
-        return self.road is not None
+        return self.executor is not None
 
     def require(self) -> None:
-        """Find a compiler, or an OpenCL CPU driver, if that has not happened.
+        """Find a compiler or an OpenCL CPU driver, unless one was found before.
 
         Raises:
-            DriverNotFound: There is neither; the error names the processor, the causes and the remedy.
+            DriverNotFound: There is neither. The message names the processor, the causes and the remedy.
         """
-        if self.road is None:
+        if self.executor is None:
             with self._lock:
-                if self.road is None:
-                    self.road = self._open()
+                if self.executor is None:
+                    self.executor = self._open()
 
     def _open(self) -> Any:
         notes: list[str] = []
         if self.capabilities.style == "cpu":
             store = open_store(self.capabilities, notes)
             if store is not None:
-                return ClangRoad(store, self.counter)
+                return ClangExecutor(store, self.counter)
         try:
-            from .fallback import OpenCLRoad
+            from .fallback import OpenCLExecutor
 
-            road = OpenCLRoad(self.counter)
-        except (DriverNotFound, AttributeError, OSError) as error:  # an OpenCL library without what is needed
+            executor = OpenCLExecutor(self.counter)
+        except (DriverNotFound, AttributeError, OSError) as error:  # an OpenCL library without the required functions
             notes.append(str(error))
             causes = "; ".join(notes)
             raise DriverNotFound(
                 f"nothing compiles kernels for 'cpu' ({self.name}, {processor.best_instruction_set()}): {causes}. "
                 "Remedy: pip install ziglang; `weftgrad doctor` shows more"
             ) from error
-        self._capabilities = road.capabilities
-        return road
+        self._capabilities = executor.capabilities
+        return executor
 
     @property
     def capabilities(self) -> Capabilities:
@@ -167,19 +167,19 @@ class CpuDriver(HostDriver):
 
     @property
     def identity(self) -> str:
-        """What timings hold for: the compiler, its target and the processor."""
+        """The key of stored timings: the compiler, its target and the processor."""
         self.require()
-        return self.road.identity  # type: ignore[no-any-return]
+        return self.executor.identity  # type: ignore[no-any-return]
 
     # memory
 
     def retire(self, owner: Any, buffer: Any) -> None:
-        """Foreign memory may go: launches that use it are done."""
+        """Do nothing: launches that use this foreign memory are done."""
 
     def wait_for(self, storage: Storage) -> None:
         """Wait until nothing that was launched uses `storage`."""
-        if self.road is not None:
-            self.road.wait_for(storage)
+        if self.executor is not None:
+            self.executor.wait_for(storage)
 
     # streams
 
@@ -190,30 +190,35 @@ class CpuDriver(HostDriver):
         return CpuEvent(timing)
 
     def synchronize(self) -> None:
-        if self.road is not None:
-            self.road.synchronize()
+        if self.executor is not None:
+            self.executor.synchronize()
 
     # launching
 
     def build(self, instances: Sequence[Instance]) -> int:
         self.require()
-        return self.road.build(instances)  # type: ignore[no-any-return]
+        return self.executor.build(instances)  # type: ignore[no-any-return]
 
     def is_cached(self, instance: Instance) -> bool:
         """Return whether the cache on disk has a kernel."""
         self.require()
-        return self.road.is_cached(instance)  # type: ignore[no-any-return]
+        return self.executor.is_cached(instance)  # type: ignore[no-any-return]
 
     def launcher(self, steps: Sequence[Step], scratch: Sequence[int]) -> Callable[..., None]:
-        """Return `run(tensors, scalars, stream)` that launches `steps` in order, with memory of these sizes for it."""
+        """Return `run(tensors, scalars, stream)` that launches `steps` in order.
+
+        Args:
+            steps: the planned launches.
+            scratch: sizes in bytes of temporary buffers, allocated at each call.
+        """
         self.require()
-        runs = [self.road.prepare(step) for step in steps]
+        runs = [self.executor.prepare(step) for step in steps]
         if len(runs) == 1 and not scratch:
             return runs[0]  # type: ignore[no-any-return]
 
         def run(tensors: list[Any], scalars: Sequence[Any], stream: CpuStream) -> None:
             operands = [*tensors, *[Scratch(self.allocate(n, stream)) for n in scratch]]
-            for each in runs:
-                each(operands, scalars, stream)
+            for launch in runs:
+                launch(operands, scalars, stream)
 
         return run

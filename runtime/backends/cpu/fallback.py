@@ -1,10 +1,10 @@
-"""`cpu` without a clang: kernels go to an installed OpenCL CPU driver (PoCL, Intel's runtime), one launch at a time.
+"""`cpu` without a clang: run kernels by an installed OpenCL CPU driver (PoCL, Intel's runtime), one launch at a time.
 
-The driver is given the tensors' addresses by `clSetKernelArgSVMPointer`, so no memory belongs to it. The standard
-allows that where a device has fine-grained system SVM (OpenCL 2.0, section 3.3.3). PoCL's CPU does not say that it
-has, but works so; each driver is tried with a kernel that copies a number. Every launch is waited for, which makes
-small ops some ten times slower than on the usual road. Work-groups may have several work-items, so tests of schedules
-for GPUs take this road too.
+Kernels get the tensors' host addresses by `clSetKernelArgSVMPointer`, so the driver owns no memory. The standard allows
+this for devices with fine-grained system SVM (OpenCL 2.0, section 3.3.3). PoCL's CPU device does not report it, but
+supports it; each driver is tested with a kernel that copies a number. Every launch is waited for, which makes small ops
+about ten times slower than with `ClangExecutor`. Work-groups may have several work-items, so tests of GPU schedules use
+this executor too.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from ..overrides import override
 from ..protocol import Capabilities, Instance, Step
 from ..queues import Counter, launch_error
 
-__all__ = ["OpenCLRoad"]
+__all__ = ["OpenCLExecutor"]
 
 cl = opencl.cl
 _set_pointer = ctypes.CDLL(cl._cl.__file__).clSetKernelArgSVMPointer
 _set_pointer.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p)
 
 
-class OpenCLRoad:
+class OpenCLExecutor:
     """Kernels that an OpenCL CPU driver compiled and runs.
 
     Args:
-        counter: Of the launches.
-        capabilities: What to claim instead of what the device says (tests).
+        counter: Counts launches.
+        capabilities: Replaces the device's capabilities in tests.
 
     Raises:
-        DriverNotFound: No CPU driver is installed, or none that reaches the host's memory.
+        DriverNotFound: No CPU driver is installed, or none that can access host memory.
     """
 
     def __init__(self, counter: Counter, capabilities: Capabilities | None = None):
         info = _cpu_device()
-        here = replace(opencl.capabilities_of(info), memory=0)
-        self.capabilities = capabilities or override(here, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
+        caps = replace(opencl.capabilities_of(info), memory=0)
+        self.capabilities = capabilities or override(caps, os.environ.get("WEFTGRAD_CAPABILITIES", ""))
         self.identity, self.name = opencl.identity_of(info), f"{info.platform} (OpenCL)"
         self._counter = counter
         self._device_name = info.name
@@ -56,13 +56,13 @@ class OpenCLRoad:
         self.compiler = opencl.Compiler(self._context, info.handle, self.capabilities)
 
     def _check_memory(self, info: opencl.DeviceInfo) -> None:
-        """Raise `DriverNotFound` if a kernel that copies a number of the host's to the host does not."""
+        """Raise `DriverNotFound` unless a kernel can copy a number in host memory."""
         text = "kernel void copy(global const int *a, global int *b, long offset) { b[offset] = a[get_global_id(0)]; }"
         numbers = np.array([7, 8, 9, 0], np.int32)
         try:
             kernel = cl.Program(self._context, text).build(cache_dir=False).copy
             _set_pointer(kernel.int_ptr, 0, numbers.ctypes.data)
-            _set_pointer(kernel.int_ptr, 1, 0)  # an address may be all in the offset
+            _set_pointer(kernel.int_ptr, 1, 0)  # a null pointer whose address is entirely in the offset
             kernel.set_arg(2, np.int64(numbers.ctypes.data // 4 + 3))
             cl.enqueue_nd_range_kernel(self._queue, kernel, (1,), (1,))
             self._queue.finish()
@@ -72,7 +72,7 @@ class OpenCLRoad:
             raise DriverNotFound(f"{info.platform} does not reach the host's memory")
 
     def build(self, instances: Sequence[Instance]) -> int:
-        """Build those that are missing, as one program. Returns how many there were."""
+        """Build the missing kernels as one program. Return their number."""
         return self.compiler.build(instances)
 
     def is_cached(self, instance: Instance) -> bool:
@@ -80,7 +80,7 @@ class OpenCLRoad:
         return self.compiler.is_cached(instance)
 
     def prepare(self, step: Step) -> Callable[..., None]:
-        """Return `run(tensors, scalars, stream)` for a step, for the calling thread: arguments are a kernel's state."""
+        """Return `run(tensors, scalars, stream)` for a step and the calling thread: a kernel holds its arguments."""
         opencl.check_fork()
         kernel = self.compiler.kernel(step.instance)
         handle, count = kernel.int_ptr, len(step.buffers)
@@ -103,19 +103,19 @@ class OpenCLRoad:
         return run
 
     def synchronize(self) -> None:
-        """Launches are waited for one by one."""
+        """Do nothing: each launch is waited for."""
 
     def wait_for(self, storage: Storage) -> None:
-        """Launches are waited for one by one."""
+        """Do nothing: each launch is waited for."""
 
 
 def _cpu_device() -> opencl.DeviceInfo:
-    """The CPU of the platform that WEFTGRAD_CPU_PLATFORM names a part of, or of PoCL, or of any other."""
+    """Return the OpenCL CPU device: on the platform that contains WEFTGRAD_CPU_PLATFORM, on PoCL, or on any other."""
     infos = [info for info in opencl.devices() if info.handle.type & cl.device_type.CPU]
-    named = os.environ.get("WEFTGRAD_CPU_PLATFORM", "").lower()
-    matching = [i for i in infos if named in f"{i.platform} {i.handle.platform.version}".lower()]
+    platform_name = os.environ.get("WEFTGRAD_CPU_PLATFORM", "").lower()
+    matching = [i for i in infos if platform_name in f"{i.platform} {i.handle.platform.version}".lower()]
     if not matching:
         platforms = ", ".join(dict.fromkeys(info.platform for info in infos)) or "none"
-        condition = f" whose platform's name has {named!r}" if named else ""
+        condition = f" whose platform's name has {platform_name!r}" if platform_name else ""
         raise DriverNotFound(f"no OpenCL CPU driver{condition} is installed (platforms with a CPU: {platforms})")
     return min(matching, key=lambda info: "Portable" not in info.platform)

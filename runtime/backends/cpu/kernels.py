@@ -1,8 +1,8 @@
 """Compile the kernels of `cpu` in the background, and map instances to compiled kernels.
 
-Up to one thread a core is started when kernels are requested, and ends when none are left. A thread takes its share of
-the kernels that nobody compiles yet, as one translation unit: the first kernel is compiled alone at once, and those
-that were requested meanwhile are compiled together, which costs half of what they cost alone.
+Up to one thread per core is started when kernels are requested, and ends when none are left. A thread takes its share
+of the requested kernels as one translation unit. The first kernel is compiled alone and at once; kernels that were
+requested in the meantime are compiled together, which takes half of the time of compiling them one by one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .objects import ObjectStore
 
 __all__ = ["ClangKernels", "Kernel"]
 
-MAX_BATCH = 16  # kernels in one translation unit: more would keep one core busy while the others have nothing
-MAX_INTERRUPTIONS = 2  # signals that may end a kernel's compiler, before that is an error
+MAX_BATCH = 16  # kernels per translation unit; larger batches would leave other cores idle
+MAX_INTERRUPTIONS = 2  # times that a signal may end a kernel's compiler before that is an error
 PROGRESS_DELAY = 0.5  # seconds of waiting before a progress bar is shown
 JOIN_TIMEOUT = 5.0  # seconds that the end of the process waits for a compilation
 
 
 class Kernel:
-    """Stand-in for `_native.Kernel` where there is no C path; `address` is 0 until the kernel is compiled."""
+    """Replacement for `_native.Kernel` without the C extension; `address` is 0 until the kernel is compiled."""
 
     __slots__ = ("address", "name")
 
@@ -43,7 +43,7 @@ class ClangKernels:
     """Map instances to compiled kernels; compile missing ones in background threads. Thread-safe.
 
     Args:
-        store: Where compiled kernels are kept, and what compiles them.
+        store: Compiles kernels and caches them.
     """
 
     def __init__(self, store: ObjectStore):
@@ -53,7 +53,7 @@ class ClangKernels:
         atexit.register(self._stop)
 
     def restart(self) -> None:
-        """Begin with no thread and no request, as the child of a fork must. `wait` requests what it needs again."""
+        """Reset to no threads and no requests, for the child of a fork. `wait` requests the missing kernels again."""
         self._changed = threading.Condition()
         self._requested: dict[Instance, None] = {}
         self._failures: dict[Instance, CompileError] = {}
@@ -63,7 +63,7 @@ class ClangKernels:
         self._stopped = False
 
     def kernel(self, instance: Instance) -> Any:
-        """Return the kernel of an instance; if it is not compiled, that begins now."""
+        """Return the kernel of an instance, and start to compile it if necessary."""
         kernel = self._kernels.get(instance)
         if kernel is None:
             kernel = native.kernel(program.entry_name(instance)) if native.present else Kernel(instance.entry)
@@ -96,7 +96,7 @@ class ClangKernels:
         bar, begin = None, time.monotonic()
         with self._changed:
             for instance in unique:
-                self._failures.pop(instance, None)  # it may have been for want of memory or room: try again
+                self._failures.pop(instance, None)  # memory or disk space may have been short: try again
         try:
             while True:
                 batch: list[Instance] = []
@@ -107,10 +107,10 @@ class ClangKernels:
                     num_pending = sum(not self._kernels[i].address for i in unique)
                     if not num_pending:
                         return
-                    self._request(unique)  # each time: another thread that waits may have raised what failed
+                    self._request(unique)  # each time: another waiting thread may have popped a failure
                     if self._threads or not self._requested:
                         self._changed.wait(0.1)
-                    else:  # no thread can be started: there are too many, or the interpreter is about to end
+                    else:  # no thread can be started: too many threads, or the interpreter is shutting down
                         batch = self._take_batch()
                 if batch:
                     self._compile(batch)
@@ -133,7 +133,7 @@ class ClangKernels:
                 thread = threading.Thread(target=self._work, name="weftgrad-compile", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # the system allows no more: `wait` compiles in its own thread if it must
+                except RuntimeError:  # thread limit reached: `wait` compiles in its own thread if necessary
                     break
                 self._threads.append(thread)
 
@@ -143,14 +143,14 @@ class ClangKernels:
             with self._changed:
                 batch = [] if self._stopped else self._take_batch()
                 if not batch:
-                    with suppress(ValueError):  # Ctrl-C has kept `_request` from listing it
+                    with suppress(ValueError):  # Ctrl-C interrupted `_request` before it listed the thread
                         self._threads.remove(threading.current_thread())
                     self._changed.notify_all()
                     return
             self._compile(batch)
 
     def _compile(self, batch: Sequence[Instance]) -> None:
-        """Compile a batch that `_take_batch` returned, and note addresses and failures."""
+        """Compile a batch from `_take_batch`, and record addresses and failures."""
         failures: dict[Instance, CompileError] = {}
         addresses: dict[Instance, int | None] = {}
         try:
@@ -170,7 +170,7 @@ class ClangKernels:
                 self._changed.notify_all()
 
     def _after_interruption(self, batch: Sequence[Instance], error: InterruptedError) -> dict[Instance, CompileError]:
-        """Request a batch again whose compiler was ended by a signal, but not for ever: memory may be short."""
+        """Request a batch again whose compiler was ended by a signal, a limited number of times."""
         failures = {}
         with self._changed:
             for instance in batch:
@@ -185,7 +185,7 @@ class ClangKernels:
     def _take_batch(self) -> list[Instance]:
         size = min(-(-len(self._requested) // cores()), MAX_BATCH)
         if any(self._interruptions.get(i) for i in self._requested):
-            size = 1  # a smaller translation unit takes less memory
+            size = 1  # a smaller translation unit needs less memory
         batch = list(self._requested)[:size]
         for instance in batch:
             del self._requested[instance]
@@ -193,7 +193,7 @@ class ClangKernels:
         return batch
 
     def _stop(self) -> None:
-        """The interpreter ends: compile only what somebody waits for, in the thread that waits."""
+        """At interpreter shutdown: stop background threads. `wait` then compiles in the waiting thread."""
         with self._changed:
             self._stopped = True
             self._requested.clear()

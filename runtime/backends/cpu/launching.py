@@ -1,17 +1,17 @@
 """Launch kernels that are C functions, and queue launches whose kernel is still being compiled.
 
-If every kernel has been compiled, `csrc/call.c` does the whole launch: it takes the addresses of the tensors, packs
-offsets and numbers, and calls the function. Once a launch has to wait, `native.detour` sends all of them here.
+If all kernels have been compiled, `csrc/call.c` does the whole launch: it reads the tensors' addresses, packs offsets
+and numbers, and calls the function. While launches are queued, `native.route_through_python` routes all launches here.
 
-A queued launch holds addresses and not tensors. Its memory may be freed and used again before it runs: the pool hands
-blocks out in launch order, as it does on devices that are asynchronous. A launch that uses memory shared with NumPy
-runs before the call returns, with all launches queued before it, because NumPy reads without synchronizing.
+A queued launch holds addresses, not tensors. Its memory may be freed and reused before it runs, because the pool reuses
+blocks in launch order, as on asynchronous devices. A launch that uses memory shared with NumPy runs before the call
+returns, together with all launches queued before it, because NumPy reads without synchronizing.
 
-One thread that waits for kernels holds the queue's lock; launches of other threads wait with it.
+A thread that waits for kernels holds the queue's lock; launches of other threads wait with it.
 
-Kernels of ops that a program loaded itself are compiled before the first call returns, so that a mistake in a spec or a
-template is an error of that call. A kernel of the package that cannot be compiled (no memory, no room) leaves the queue
-as it is: every wait tries again.
+Kernels of ops that a program loaded itself are compiled before the first call returns, so that an error in a spec or
+template is raised by that call. If a kernel of the package cannot be compiled (no memory, no disk space), the launches
+stay queued and every wait tries again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from ..queues import Counter
 from .kernels import ClangKernels
 from .objects import ObjectStore
 
-__all__ = ["ClangRoad", "CpuTracer"]
+__all__ = ["ClangExecutor", "CpuTracer"]
 
-# Elements of work (see `Step`) up to which the interpreter's lock is held while a kernel runs: at most a millisecond.
+# Up to this much work (see `Step`), the interpreter's lock is held while a kernel runs: at most a millisecond.
 MAX_WORK_UNDER_LOCK = 1024 * 1024
-MAX_QUEUED = 4096  # launches, before a program that never looks at a value has to wait
-MAX_NATIVE_BUFFERS = 40  # MOST_BUFFERS of csrc/native.h
+MAX_QUEUED = 4096  # launches; limits the queue of a program that never reads a value
+MAX_NATIVE_BUFFERS = 40  # MAX_BUFFERS of csrc/native.h
 
 _FUNCTION = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.c_size_t, ctypes.c_size_t
@@ -51,10 +51,10 @@ _FUNCTION = ctypes.CFUNCTYPE(
 
 
 class _Launcher:
-    """One planned step, ready to be called: everything but the tensors' addresses and the call's numbers.
+    """One planned step with everything but the tensors' addresses and the call's numbers.
 
-    size: work-items in three dimensions. helpers: threads that may share them with the calling one. work: see `Step`.
-    releases: whether other Python threads go on meanwhile.
+    size: work-items in three dimensions. helpers: maximum number of helper threads. work: see `Step`.
+    releases: whether the interpreter's lock is released while the kernel runs.
     """
 
     __slots__ = ("geometry", "helpers", "instance", "kernel", "releases", "size", "work")
@@ -71,10 +71,10 @@ class _Launcher:
     def call(
         self, buffers: tuple[int, ...], dynamic: bytes, trace: Launch | None, queued: _QueuedLaunch | None = None
     ) -> None:
-        """Call the kernel, which is compiled, on memory at these addresses; `trace` gets the times.
+        """Call the compiled kernel on memory at these addresses; `trace` gets the times.
 
-        `queued` is marked right before, so that a launch runs once although a signal handler raises or synchronizes:
-        between that mark and the kernel Python handles no signal.
+        `queued.has_run` is set right before the kernel runs, so that the launch runs exactly once even if a signal
+        handler raises or synchronizes: Python handles no signal between that assignment and the kernel.
         """
         if trace is not None:
             trace.begin = time.perf_counter_ns()
@@ -92,8 +92,8 @@ class _Launcher:
         count = len(buffers)
         pointers = (ctypes.c_void_p * count)(*buffers)
         start, width = ctypes.addressof(pointers), ctypes.sizeof(ctypes.c_void_p)
-        structs = [ctypes.create_string_buffer(each, len(each)) for each in (self.geometry, dynamic)]
-        addresses = [start + i * width for i in range(count)] + [ctypes.addressof(each) for each in structs]
+        structs = [ctypes.create_string_buffer(packed, len(packed)) for packed in (self.geometry, dynamic)]
+        addresses = [start + i * width for i in range(count)] + [ctypes.addressof(packed) for packed in structs]
         size = (ctypes.c_size_t * 3)(*self.size)
         items = self.size[0] * self.size[1] * self.size[2]
         function, arguments = _FUNCTION(self.kernel.address), (ctypes.c_void_p * (count + 2))(*addresses)
@@ -102,7 +102,7 @@ class _Launcher:
 
 
 class CpuTracer:
-    """Note launches by the host's clock (`runtime.tracing`): when each was asked for, and when its kernel ran."""
+    """Record launches by the host's clock (`runtime.tracing`): when each was requested, and when its kernel ran."""
 
     launches: ClassVar[list[Launch] | None] = None
 
@@ -133,12 +133,12 @@ class _QueuedLaunch:
     has_run: bool = False
 
 
-class ClangRoad:
-    """Kernels that clang compiled, called as functions. One a driver; threads share it.
+class ClangExecutor:
+    """Runs kernels that clang compiled by calling them as functions. One per driver; thread-safe.
 
     Args:
-        store: Of compiled kernels.
-        counter: Of the driver's launches.
+        store: Compiles kernels and caches them.
+        counter: Counts the driver's launches.
     """
 
     def __init__(self, store: ObjectStore, counter: Counter):
@@ -148,14 +148,14 @@ class ClangRoad:
         self._helpers = cores() - 1
         self._queue: deque[_QueuedLaunch] = deque()
         self._lock = threading.RLock()
-        _roads.add(self)
+        _executors.add(self)
 
     @property
     def has_queued_launches(self) -> bool:
         return bool(self._queue)
 
     def build(self, instances: Sequence[Instance]) -> int:
-        """Compile kernels that are missing, and wait for them; return how many there were."""
+        """Compile missing kernels, and wait for them. Return their number."""
         return self.kernels.build(instances)
 
     def is_cached(self, instance: Instance) -> bool:
@@ -163,11 +163,11 @@ class ClangRoad:
         return self.kernels.store.is_cached(instance)
 
     def prepare(self, step: Step) -> Callable[..., None]:
-        """Return `run(tensors, scalars, stream)` for a step; its kernel is compiled in the background from now on.
+        """Return `run(tensors, scalars, stream)` for a step, and start to compile its kernel in the background.
 
         Raises:
-            CompileError: The step's work-groups have several work-items, which only OpenCL devices can run; or it is
-                of an op that the program loaded itself, and does not compile.
+            CompileError: The step's work-groups have several work-items, which only OpenCL devices can run; or the op
+                was loaded by the program itself, and does not compile.
             LaunchError: The step has no geometry or no work-items.
         """
         size = _size_of(step)
@@ -204,22 +204,22 @@ class ClangRoad:
         storages: Sequence[Any],
         trace: Launch | None,
     ) -> None:
-        own = [storage for storage in storages if isinstance(storage, Storage)]
-        owners = tuple([storage.owner for storage in own if storage.owner is not None])
+        pool_storages = [storage for storage in storages if isinstance(storage, Storage)]
+        owners = tuple([storage.owner for storage in pool_storages if storage.owner is not None])
         with self._lock:
             if not self._queue and launcher.kernel.address:  # another thread has just run the queue
                 launcher.call(buffers, dynamic, trace)
                 return
-            native.detour(True)
-            for storage in own:
+            native.route_through_python(True)
+            for storage in pool_storages:
                 storage.pending = True
             self._queue.append(_QueuedLaunch(launcher, buffers, dynamic, owners, trace))
-            # A `Base` names a whole buffer; its storages cannot be marked.
-            if owners or len(own) < len(storages) or len(self._queue) > MAX_QUEUED:
+            # A `Base` stands for a whole buffer; the storages in it cannot be marked as pending.
+            if owners or len(pool_storages) < len(storages) or len(self._queue) > MAX_QUEUED:
                 self.synchronize()
 
     def synchronize(self) -> None:
-        """Wait for the kernels of queued launches, and run those in order.
+        """Wait for the kernels of queued launches, and run the launches in order.
 
         Raises:
             CompileError: One of the kernels cannot be compiled. The launches stay queued.
@@ -230,40 +230,41 @@ class ClangRoad:
             self.kernels.wait([queued.launcher.instance for queued in self._queue])
             try:
                 while self._queue:
-                    queued = self._queue[0]  # it stays until it has run: other threads look whether the queue is empty
-                    if not queued.launcher.kernel.address:  # a signal handler or a finalizer has just queued it
+                    queued = self._queue[0]  # removed only after it has run: other threads check for an empty queue
+                    if not queued.launcher.kernel.address:  # a signal handler or a finalizer queued it just now
                         self.kernels.wait([queued.launcher.instance])
                     if not queued.has_run:
                         queued.launcher.call(queued.buffers, queued.dynamic, queued.trace, queued)
-                    if self._queue and self._queue[0] is queued:  # no handler has synchronized meanwhile
+                    if self._queue and self._queue[0] is queued:  # unless a signal handler has synchronized
                         self._queue.popleft()
             finally:
                 _update_detour()
 
     def wait_for(self, storage: Storage) -> None:
-        """Wait until no queued launch uses `storage`. Raises `CompileError` as `synchronize` does."""
+        """Wait until no queued launch uses `storage`. Raise `CompileError` as `synchronize` does."""
         if storage.pending is not None:
             with self._lock:
                 self.synchronize()
                 storage.pending = None
 
     def restart(self) -> None:
-        """Forget who holds locks, as the child of a fork must; what is queued stays so."""
+        """Replace the locks, for the child of a fork; launches stay queued."""
         self._lock = threading.RLock()
         self.kernels.restart()
 
 
-_roads: weakref.WeakSet[ClangRoad] = weakref.WeakSet()
+_executors: weakref.WeakSet[ClangExecutor] = weakref.WeakSet()
 
 
 def _update_detour() -> None:
-    """Let C launch again, unless launches are queued or traced."""
-    native.detour(CpuTracer.launches is not None or any(road.has_queued_launches for road in _roads))
+    """Enable launches from C again, unless launches are queued or traced."""
+    has_queued_launches = any(executor.has_queued_launches for executor in _executors)
+    native.route_through_python(CpuTracer.launches is not None or has_queued_launches)
 
 
 def _restart_after_fork() -> None:
-    for road in _roads:
-        road.restart()
+    for executor in _executors:
+        executor.restart()
 
 
 if hasattr(os, "register_at_fork"):
@@ -271,7 +272,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _size_of(step: Step) -> tuple[int, int, int]:
-    """Return a launch's work-items as three numbers. Raises `CompileError` for work-groups of several."""
+    """Return a launch's work-items in three dimensions. Raise `CompileError` for work-groups of several work-items."""
     if step.local_size is not None and any(n != 1 for n in step.local_size):
         raise CompileError(
             f"{step.instance.name}: {step.instance.entry} has work-groups of {step.local_size}, and on 'cpu' each "

@@ -1,8 +1,8 @@
-"""Shared objects of kernels: compile one, keep it in the cache, check it, load it.
+"""Shared objects of kernels: compile, cache, check, load.
 
-The cache keeps the bytes of a shared object behind a checksum (`runtime.cache`). Loading copies the checked bytes to a
-file in memory, or else to a private temporary file, so that nothing can change what is loaded between the check and the
-load, or under a process that runs it.
+The cache stores the bytes of a shared object with a checksum (`runtime.cache`). Loading copies the checked bytes to a
+file in memory, or else to a private temporary file, so that no other process can change them between the check and the
+load, or while the kernels run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .compilers import Compiler, candidates, flags, link_command
 
 __all__ = ["ObjectStore", "open_store"]
 
-_TIMEOUT = 600.0  # seconds, of one compilation
-_INTERRUPTED = (-2, -9, -15)  # statuses of a compiler that somebody ended: no fault of the text
+_TIMEOUT = 600.0  # seconds, for one compilation
+_INTERRUPTED = (-2, -9, -15)  # exit statuses of a compiler that a signal ended: not an error in the source
 
 _PROBE = """
 typedef struct { int numerator; } NAME(Geometry);
@@ -60,13 +60,13 @@ sys.exit(list(results) != [0.0, *[0.25 * i + 1.5 for i in range(2 * lanes)]])
 
 
 class ObjectStore:
-    """Compiled kernels of one compiler and one set of flags: on disk for every process, loaded in this one.
+    """Compiled kernels of one compiler and one set of flags: cached on disk, loaded in this process.
 
-    Threads share it without a lock, which a signal handler that computes could meet in its own thread: two of them may
-    load the same object twice, and no more.
+    Threads share it without a lock, because a signal handler that computes could deadlock on a lock held by its own
+    thread. At worst, two threads load the same object twice.
 
     Attributes:
-        compiler: The compiler that makes what is missing.
+        compiler: Compiles missing kernels.
         identity: Key of stored timings: compiler, instruction set, processor model.
     """
 
@@ -83,7 +83,7 @@ class ObjectStore:
         self.compiled = self.loaded = 0  # shared objects
 
     def load(self, instance: Instance) -> int | None:
-        """Return the address of a kernel that this process has, or that the cache has and is loaded now, or None."""
+        """Return a kernel's address, loading it from the cache if necessary, or None if it is not cached."""
         address = self._addresses.get(instance)
         if address is not None:
             return address
@@ -95,7 +95,7 @@ class ObjectStore:
         return None
 
     def _library(self, key: str) -> ctypes.CDLL | None:
-        """The shared object of that name, from this process or the cache; None where it is missing or damaged."""
+        """Return the shared object of a cache key, loading it if necessary; None if it is missing or damaged."""
         library = self._batches.get(key)
         if library is None:
             content = self._cache.load_key(key)
@@ -103,7 +103,7 @@ class ObjectStore:
                 return None
             try:
                 library = self._batches.setdefault(key, _load(content))
-            except OSError:  # of another system that shares the folder
+            except OSError:  # compiled on another system that shares the cache folder
                 return None
             self.loaded += 1
         return library
@@ -115,11 +115,12 @@ class ObjectStore:
         return any(key is not None and self._cache.load_key(key) is not None for key in keys)
 
     def compile(self, instances: Sequence[Instance]) -> dict[Instance, CompileError]:
-        """Compile kernels as one shared object, keep it in the cache, and load it.
+        """Compile kernels as one shared object, store it in the cache, and load it.
+
+        If one of several kernels does not compile, they are compiled one by one.
 
         Returns:
-            The compiler's message for each kernel that does not compile. Several kernels of which one does not are
-            compiled one by one.
+            The compiler's message for each kernel that does not compile.
 
         Raises:
             InterruptedError: A signal ended the compiler.
@@ -137,9 +138,9 @@ class ObjectStore:
             name = instances[0].name
             return {instances[0]: CompileError(f"{name}: does not compile for cpu with {self.compiler.name}\n{error}")}
         self._cache.store(source, content)
-        alone = [self._source([i]) for i in instances]
+        single_sources = [self._source([i]) for i in instances]
         if len(instances) > 1 or self._cache.find(source) is not None:  # the index may name an object that is damaged
-            self._cache.index(alone, source)
+            self._cache.index(single_sources, source)
         library = _load(content)
         self.compiled += 1
         for instance in instances:
@@ -147,7 +148,7 @@ class ObjectStore:
         return {}
 
     def probe(self) -> str:
-        """Compile and run a probe kernel; return what is wrong, or "". The cache remembers a success."""
+        """Compile and run a probe kernel. Return the problem, or "". The cache remembers a success."""
         lanes = self._capabilities.lanes
         slot = ("float32", "value")
         instance = Instance("probe", _PROBE, "probe", "float", lanes, (program.Slot(*slot), program.Slot(*slot)))
@@ -160,7 +161,7 @@ class ObjectStore:
             with _scratch_folder() as folder:
                 path = Path(folder, "probe" + _suffix(self._system))
                 path.write_bytes(content)
-                if not sys.executable or getattr(sys, "frozen", False):  # a program that is no interpreter
+                if not sys.executable or getattr(sys, "frozen", False):  # sys.executable is not a Python interpreter
                     return ""
                 command = [sys.executable, "-I", "-c", _RUN_PROBE, str(path), program.entry_name(instance), str(lanes)]
                 completed = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, text=True)
@@ -182,7 +183,7 @@ class ObjectStore:
         return address
 
     def _shared_object(self, source: str) -> bytes:
-        """Compile and link a text. Raises `CompileError` with the compiler's message."""
+        """Compile and link a source text. Raise `CompileError` with the compiler's message."""
         with _scratch_folder() as folder:
             object_file, library = str(Path(folder, "kernels.o")), str(Path(folder, "kernels" + _suffix(self._system)))
             text = Path(folder, "kernels.c")
@@ -194,7 +195,7 @@ class ObjectStore:
 
 
 def open_store(capabilities: Capabilities, notes: list[str]) -> ObjectStore | None:
-    """Return the store of the first compiler whose probe works; None if there is none. `notes` gets the reasons."""
+    """Return the store of the first compiler whose probe passes, or None. Append the problems to `notes`."""
     for compiler in candidates(notes):
         store = ObjectStore(compiler, capabilities)
         problem = store.probe()
@@ -210,19 +211,22 @@ def _suffix(system: str) -> str:
     return {"Darwin": ".dylib", "Windows": ".dll"}.get(system, ".so")
 
 
-# Held while a compiler is started, and by a fork: a child that inherits the writing end of a pipe keeps its reader, the
-# compiler or this process, waiting as long as the child lives. The compiler's input is a file for the same reason.
-_starting = threading.RLock()
+# Held while a compiler is started, and during a fork. Otherwise a forked child could inherit the write end of a pipe,
+# and the pipe's reader (the compiler or this process) would wait until that child exits. The compiler's input is a file
+# for the same reason.
+_start_lock = threading.RLock()
 _scratch_folders: set[str] = set()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release)
+    os.register_at_fork(
+        before=_start_lock.acquire, after_in_parent=_start_lock.release, after_in_child=_start_lock.release
+    )
     os.register_at_fork(after_in_child=_scratch_folders.clear)
 
 
 def _run(command: Sequence[str], source: Any) -> None:
-    # In a process group of its own: Ctrl-C reaches Python only, and the compilation finishes and is cached.
+    # In its own process group: Ctrl-C reaches Python only, and the compilation finishes and is cached.
     group = {"process_group": 0} if os.name == "posix" else {}
-    with _starting:
+    with _start_lock:
         process = subprocess.Popen(
             command, stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8",
             errors="replace", **group,  # type: ignore[call-overload]
@@ -244,7 +248,7 @@ def _run(command: Sequence[str], source: Any) -> None:
 
 @contextmanager
 def _scratch_folder() -> Iterator[str]:
-    """A temporary folder: where the system has them, or in the cache folder, or in shared memory, if those are full."""
+    """Yield a temporary folder with free space: in the system's place, else in the cache folder, else in /dev/shm."""
     problem: OSError | None = None
     for parent in (None, cache_folder(), Path("/dev/shm")):
         try:
@@ -254,33 +258,33 @@ def _scratch_folder() -> Iterator[str]:
             continue
         _scratch_folders.add(folder)
         try:
-            room = Path(folder, "room")
+            test_file = Path(folder, "room")
             try:
-                room.write_bytes(bytes(1 << 20))
-                room.unlink()
+                test_file.write_bytes(bytes(1 << 20))
+                test_file.unlink()
             except OSError as error:
                 problem = error
                 continue
             yield folder
             return
         finally:
-            shutil.rmtree(folder, ignore_errors=True)  # Windows keeps the files of what is loaded
+            shutil.rmtree(folder, ignore_errors=True)  # Windows does not delete files of loaded libraries
             _scratch_folders.discard(folder)
     raise OSError(f"no room for temporary files: {problem}; set TMPDIR to a folder with 10 MiB free")
 
 
 @atexit.register
 def _remove_scratch_folders() -> None:
-    """Remove those of compilations that the end of the process interrupts; in a fork's child, not its parent's."""
+    """Remove the folders of compilations that the end of this process interrupts; not a parent's after a fork."""
     for folder in list(_scratch_folders):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-_names = itertools.count()
+_load_numbers = itertools.count()
 
 
 def _load(content: bytes) -> ctypes.CDLL:
-    """Load a shared object from its bytes. Raises `OSError` where the system refuses it."""
+    """Load a shared object from its bytes. Raise `OSError` if the system refuses it."""
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         with suppress(OSError):  # some sandboxes refuse one of the two
             return _load_from_memory(content)
@@ -292,9 +296,9 @@ def _load_from_memory(content: bytes) -> ctypes.CDLL:
     try:
         with os.fdopen(os.dup(handle), "wb") as file:
             file.write(content)
-        # The loader takes a name that it has seen for the same object, and numbers of files come again: so each name is
-        # another spelling of its path.
-        number = next(_names)
+        # The loader treats a path that it has seen as the same object, and file descriptor numbers are reused. So each
+        # load writes the path with a different sequence of redundant "/." and "//".
+        number = next(_load_numbers)
         spelling = "".join("/." if number >> bit & 1 else "//" for bit in range(24))
         return ctypes.CDLL(f"/proc/self{spelling}/fd/{handle}")
     finally:

@@ -1,7 +1,7 @@
-"""Schedules of the Triton target, one module a kind: the steps that compute what a planner has laid out.
+"""Schedules of the Triton target, one module per kind of op. The planners of `runtime.kinds` call them to build steps.
 
-Block sizes are powers of two. Constants (`Instance.defines`) are what a kernel is compiled for, so sizes of tensors
-appear in them only as the power of two above.
+Block sizes are powers of two. A kernel is compiled for its constants (`Instance.defines`), so a tensor's size appears
+in them only rounded up to a power of two: otherwise each new size would compile a new kernel.
 """
 
 from __future__ import annotations
@@ -21,24 +21,28 @@ _INT32 = 2**31 - 1
 
 
 def next_power(n: int) -> int:
-    """The smallest power of two that is at least `n`, and at least 1."""
+    """Return the smallest power of two that is at least `n`, and at least 1."""
     return 1 << max(n - 1, 0).bit_length()
 
 
 def strided_extent(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """How far from its first element an operand reaches, in elements."""
+    """Return the distance, in elements, from an operand's first element to one past its last."""
     return sum((n - 1) * abs(s) for n, s in zip(sizes, strides, strict=True)) + 1
 
 
 def index_type(extents: Iterable[int]) -> str:
-    """The integers in which a kernel computes places up to `extents`, with room for one block more (define INDEX)."""
+    """Return the integer type for offsets up to `extents`, with room for one more block (the constant INDEX)."""
     return "int32" if max(extents, default=0) < _INT32 - (1 << 20) else "int64"
 
 
 def instance(
     request: Request, entry: str, element: str, slots: tuple[Slot, ...], defines: Mapping[str, str | int | float]
 ) -> Instance:
-    """The kernel `NAME_entry` of the op's text."""
+    """Return the kernel `NAME_entry` of the op's source.
+
+    Raises:
+        NotSupported: if the op has no Triton kernel.
+    """
     name = request.record.name
     text = request.record.texts.get(request.device.driver.target)
     if text is None:

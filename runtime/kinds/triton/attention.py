@@ -1,4 +1,4 @@
-"""Attention's schedules: a program takes a block of one side's positions, and goes over the other side's in blocks."""
+"""Plan attention for Triton: a program computes a block of one side's positions, and iterates over the other side's."""
 
 from __future__ import annotations
 
@@ -13,68 +13,73 @@ if TYPE_CHECKING:
 
 __all__ = ["launch"]
 
-_LEAST = 16  # the smallest side of a tensor core's tile
-# Of forward, query and key_value, by features up to a power of two: a program's positions, those of a block of the
-# other side, and warps. No kernel spills registers on any target (of 256 features beside a mask, 16 bytes on sm_80).
+_MIN_SIDE = 16  # smallest side of a tensor core's tile
+# Maximal features: for forward, query and key_value, a program's positions, those of a block of the other side, and
+# warps. No kernel spills registers on any target, except 16 bytes on sm_80 for 256 features with a mask.
 _HALF = {
     64: ((128, 64, 8), (64, 64, 4), (64, 32, 4)), 128: ((128, 32, 8), (64, 32, 8), (64, 32, 8)),
     256: ((64, 32, 8), (32, 32, 8), (32, 32, 8)),
 }  # fmt: skip
 # Masks and dropout take registers as well.
-_LADEN = {
+_HALF_WITH_MASK = {
     64: ((128, 64, 8), (64, 32, 4), (32, 32, 4)), 128: ((128, 32, 8), (32, 32, 8), (32, 32, 8)),
     256: ((64, 32, 8), (32, 16, 8), (16, 32, 8)),
 }  # fmt: skip
 _SINGLE = {64: ((64, 32, 8), (32, 32, 8), (32, 32, 8)), 128: ((32, 32, 8), (16, 32, 8), (16, 16, 8))}
 _DOUBLE = {16: ((16, 16, 8), (16, 16, 8), (16, 16, 8))}
 _KINDS = ("forward", "query", "key_value")
-_ROWS = 4096  # elements of a program that sums rows
+_ROW_SUM_ELEMENTS = 4096  # elements of a program of `delta`, which sums rows
 
 
 def launch(builder: Builder) -> None:
     """Add the launch of one call to `builder`."""
-    s, able = builder.sizes, builder.able
+    s, caps = builder.sizes, builder.caps
     names = ["result", "grad_output"] if builder.kind == "delta" else ["query", "key", "value", "mask", "grad_output"]
     strides = {name: builder.strides(name) for name in names}
     steps = tuple(strides[name][3] for name in names if name != "mask")
     layouts = [m for m in builder.layouts.values() if m.ndim == 4]
     extents = [strided_extent(m.shape, m.strides) for m in layouts] + [2 * r.numel for r in builder.results]
-    depth = max(_LEAST, next_power(s.depth))
+    depth = max(_MIN_SIDE, next_power(s.depth))
     defines: Defines = {"INDEX": index_type(extents), "UNIT": int(set(steps) <= {0, 1} and 0 not in steps)}
     if builder.kind == "delta":
         total = s.batch * s.heads * s.rows
-        block = max(1, min(_ROWS // depth, next_power(total)))
+        block = max(1, min(_ROW_SUM_ELEMENTS // depth, next_power(total)))
         geometry: Geometry = (s.heads, total, s.rows, s.depth, strides["result"][:3], strides["grad_output"][:3], steps)
         grid: tuple[int, ...] = (-(-total // block),)
         _add(builder, geometry, grid, {**defines, "DEPTH": depth, "BM": block}, (), ())
         return
     present = [strides[n][3] for n in names if n != "mask" and n in builder.layouts]
     defines["UNIT"] = int(set(present) == {1})
-    mine, other, warps = _blocks(builder)
+    block_rows, other_block, warps = _blocks(builder)
     query = builder.layouts["query"].dtype
     defines.update({
-        "D": query.name if query.itemsize == 2 else builder.element.name, "PRECISION": input_precision(able.sm),
-        "WIDTH": max(_LEAST, next_power(s.width)), "DEPTH": depth, "BM": mine, "BN": other,
-        "CAUSAL": int(builder.causal), "MASK": builder.mask, "DROPOUT": int(builder.dropping), "num_warps": warps,
-        "num_stages": builder.chosen["stages"],
+        "D": query.name if query.itemsize == 2 else builder.element.name, "PRECISION": input_precision(caps.sm),
+        "WIDTH": max(_MIN_SIDE, next_power(s.width)), "DEPTH": depth, "BM": block_rows, "BN": other_block,
+        "CAUSAL": int(builder.causal), "MASK": builder.mask, "DROPOUT": int(builder.has_dropout), "num_warps": warps,
+        "num_stages": builder.params["stages"],
     })  # fmt: skip
     count, heads = builder.side()
     tables = [strides[n][:3] if n != "mask" else strides[n] for n in names]
     geometry = (s.heads, s.group, s.rows, s.keys, s.width, s.depth, *tables, steps)
-    _add(builder, geometry, (-(-count // mine), heads), defines, (0, 1, 2), (3, 4))
+    _add(builder, geometry, (-(-count // block_rows), heads), defines, (0, 1, 2), (3, 4))
 
 
 def _blocks(builder: Builder) -> tuple[int, int, int]:
-    """A program's positions, those of a block of the other side, and warps."""
+    """Return a program's positions, those of a block of the other side, and warps."""
     s = builder.sizes
     features = next_power(max(s.width, s.depth))
-    half = builder.layouts["query"].dtype.itemsize == 2
-    laden = bool(builder.mask) or builder.dropping
-    table = (_LADEN if laden else _HALF) if half else _DOUBLE if builder.element.itemsize == 8 else _SINGLE
-    tabled = next(sizes for most, sizes in table.items() if features <= most)[_KINDS.index(builder.kind)]
-    mine, other, warps = builder.chosen["blocks"] or tabled
+    is_half = builder.layouts["query"].dtype.itemsize == 2
+    has_mask_or_dropout = bool(builder.mask) or builder.has_dropout
+    table = (
+        (_HALF_WITH_MASK if has_mask_or_dropout else _HALF) if is_half
+        else _DOUBLE if builder.element.itemsize == 8 else _SINGLE
+    )  # fmt: skip
+    default = next(sizes for max_features, sizes in table.items() if features <= max_features)[
+        _KINDS.index(builder.kind)
+    ]
+    block, other_block, warps = builder.params["blocks"] or default
     rows, keys = (s.keys, s.rows) if builder.kind == "key_value" else (s.rows, s.keys)
-    return min(mine, max(_LEAST, next_power(rows))), min(other, max(_LEAST, next_power(keys))), warps
+    return min(block, max(_MIN_SIDE, next_power(rows))), min(other_block, max(_MIN_SIDE, next_power(keys))), warps
 
 
 def _add(
@@ -83,9 +88,9 @@ def _add(
 ) -> None:  # fmt: skip
     text = builder.request.record.texts[builder.request.device.driver.target]
     buffers, slots = builder.buffers()
-    # Named for the kind, not the op: the ops share a text.
-    made = Instance(
+    # The name is that of the kind, not of the op: the ops share kernel source.
+    instance = Instance(
         "attention", text.source, f"attention_{builder.kind}", builder.element.compute, 1, slots,
         tuple(defines.items()),
     )  # fmt: skip
-    builder.steps.append(Step(made, buffers, geometry, grid, None, builder.work, numbers, integers))
+    builder.steps.append(Step(instance, buffers, geometry, grid, None, builder.work, numbers, integers))

@@ -1,14 +1,15 @@
-"""Matrix products for the Triton target: which kernel, with which blocks.
+"""Plan matrix products for the Triton target: choose the kernel and its blocks.
 
-    tile      tensor cores, operands of any strides; k in parts where the result has too few tiles for the device
-    tma       sm_90 and later: the same for large half-precision operands, which the copy engine moves
-    multiply  products and their sums, block by block: integers, and k too short for tensor cores
+    tile      tensor cores, operands of any strides; k is cut in parts if the result has too few tiles for the device
+    tma       sm_90 and later: the same for large half-precision operands, which the copy engine (TMA) loads
+    multiply  elementwise products and their sums, block by block: integers, and k too short for tensor cores
     dots      one row times a matrix, or one row times one column
-    move      a copy from any strides to any
+    move      a copy from any strides to any strides
     finish    the sum of parts, always in the same order
 
-`tile`, `tma` and `multiply` store through the op's epilogue; behind `dots` and `finish` a `move` does.
-A choice is a pure function of the problem and the device (`tiles`).
+`tile`, `tma` and `multiply` apply the op's epilogue when they store. After `dots` and `finish`, a `move` applies it.
+The choice is a pure function of the problem and the device; `tiles.py` chooses the blocks. The kernels are in
+templates/triton/contraction.py.j2.
 """
 
 from __future__ import annotations
@@ -26,357 +27,391 @@ from ...precision import input_precision
 from ...schedules import Choice
 from ...schedules import choose as choose_schedule
 from . import index_type, next_power, strided_extent
-from .tiles import TMA, WHOLE, Tile, choose, largest, tiles_for
+from .tiles import INTEGER_TILES, TMA_TILES, Tile, choose, least_idle_tile, tiles_for
 
 if TYPE_CHECKING:
     from ..contraction import _Builder
-    from ..contraction_terms import Beside, Gemm, Place
+    from ..contraction_terms import EpilogueInputs, Gemm, TensorView
 
-__all__ = ["move", "product"]
+__all__ = ["add_copy", "add_product"]
 
-_SHALLOW = 4  # k up to which products are summed without tensor cores
-_ALONE = 4096  # elements that a program of `dots` holds
-_PACKED = 64  # rows or columns that read an operand again, from which one that is contiguous neither way is copied
-_ODD = 512  # m, n and k from which operands are copied to rows that the copy engine takes
-_TMA_DEPTH = 256  # k from which programs of `tma` make up for the time that its descriptors take
+_MAX_K_WITHOUT_TENSOR_CORES = 4
+_DOTS_ELEMENTS = 4096  # elements that a program of `dots` holds
+# An operand that is contiguous along neither dimension is copied if at least this many rows or columns read it again.
+_MIN_REUSE_TO_COPY = 64
+_MIN_SIZE_TO_ALIGN = 512  # from such m, n and k on, operands are copied to rows that the copy engine takes
+_TMA_MIN_K = 256  # from this k on, `tma` makes up for the time of creating its descriptors
 
 
-def product(builder: _Builder, gemm: Gemm, a: Place, b: Place, c: Place) -> None:
-    """Append the steps of C = A B to the builder's."""
+def add_product(builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView) -> None:
+    """Append the steps of C = A B to those of `builder`."""
     _Product(builder, gemm, a, b, c).plan()
 
 
 class _Product:
-    """One product, while it is planned."""
+    """Plans one product."""
 
-    def __init__(self, builder: _Builder, gemm: Gemm, a: Place, b: Place, c: Place):
+    def __init__(self, builder: _Builder, gemm: Gemm, a: TensorView, b: TensorView, c: TensorView):
         self.builder, self.gemm, self.a, self.b, self.c = builder, gemm, a, b, c
-        self.able = builder.able
+        self.caps = builder.caps
         self.dtype: DType = builder.element
-        self.summed = dtypes.float32 if self.dtype.itemsize == 2 and self.dtype.kind == "f" else self.dtype
+        self.accumulator = dtypes.float32 if self.dtype.itemsize == 2 and self.dtype.kind == "f" else self.dtype
         if self.dtype.kind != "f" and self.dtype.itemsize < 4:
-            self.summed = dtypes.int32  # the same modulo the type's range, and the type that multipliers have
-        self.extra: Beside | None = builder.beside
-        self.behind: tuple[list[tuple[int, ...]], Place] | None = None
+            self.accumulator = dtypes.int32  # equal modulo the type's range, and what the hardware multiplies
+        self.epilogue: EpilogueInputs | None = builder.epilogue
+        self.deferred_copy: tuple[list[tuple[int, ...]], TensorView] | None = None
 
     def plan(self) -> None:
-        self.chosen = self._chosen()
+        self.params = self._schedule_params()
         self._pack()
         m, k = self.gemm.m[0], self.gemm.k[0]
         if m == 1:
-            self._aside()
-            self._dots()
-        elif self.dtype.kind != "f" or k <= _SHALLOW:
-            self._tiles("multiply", WHOLE, "whole")
-        elif not self._tma():
-            kind = {2: "half", 8: "double"}.get(self.dtype.itemsize) or input_precision(self.able.sm)
-            tiles = tiles_for(self.dtype.itemsize, self.able.sm, self._even())
-            self._tiles("tile", (Tile(*self.chosen["tile"]),) if self.chosen["tile"] else tiles, kind)
-        if self.behind is not None:
-            dims, target = self.behind
-            move(self.builder, dims, self.c, target, last=True)
+            self._defer_epilogue()
+            self._add_dots()
+        elif self.dtype.kind != "f" or k <= _MAX_K_WITHOUT_TENSOR_CORES:
+            self._add_tiles("multiply", INTEGER_TILES, "whole")
+        elif not self._try_add_tma():
+            kind = {2: "half", 8: "double"}.get(self.dtype.itemsize) or input_precision(self.caps.sm)
+            tiles = tiles_for(self.dtype.itemsize, self.caps.sm, self._is_aligned())
+            self._add_tiles("tile", (Tile(*self.params["tile"]),) if self.params["tile"] else tiles, kind)
+        if self.deferred_copy is not None:
+            dims, target = self.deferred_copy
+            add_copy(self.builder, dims, self.c, target, last=True)
 
-    def _aside(self) -> None:
-        """Where there is an epilogue, let the product go to scratch, and from there through the epilogue to C."""
-        if self.extra is None:
+    def _defer_epilogue(self) -> None:
+        """If there is an epilogue, write the product to scratch, from which a later copy applies the epilogue."""
+        if self.epilogue is None:
             return
-        g, target = self.gemm, self.c
-        step, batch = g.m[0] * g.n[0], []
-        dims: list[tuple[int, ...]] = [(g.m[0], g.n[0], g.m[2], *(e[0] for e in g.beside))]
-        dims.append((g.n[0], 1, g.n[2], *(e[1] for e in g.beside)))
-        for i in reversed(range(len(g.batch))):
-            size, s, t, u = g.batch[i]
-            batch.append((size, s, t, step))
-            dims.insert(0, (size, step, u, *(e[2][i] for e in g.beside)))
-            step *= size
-        self.gemm = replace(g, m=(*g.m[:2], g.n[0]), n=(*g.n[:2], 1), batch=tuple(reversed(batch)), beside=())
-        self.c = replace(target, buffer=self._allocate(step, self.summed), dtype=self.summed, strides={})
-        self.extra, self.behind = None, (dims, target)
+        gemm, target = self.gemm, self.c
+        size_so_far, batch = gemm.m[0] * gemm.n[0], []
+        dims: list[tuple[int, ...]] = [(gemm.m[0], gemm.n[0], gemm.m[2], *(e[0] for e in gemm.epilogue_strides))]
+        dims.append((gemm.n[0], 1, gemm.n[2], *(e[1] for e in gemm.epilogue_strides)))
+        for i in reversed(range(len(gemm.batch))):
+            size, s, t, u = gemm.batch[i]
+            batch.append((size, s, t, size_so_far))
+            dims.insert(0, (size, size_so_far, u, *(e[2][i] for e in gemm.epilogue_strides)))
+            size_so_far *= size
+        self.gemm = replace(
+            gemm, m=(*gemm.m[:2], gemm.n[0]), n=(*gemm.n[:2], 1), batch=tuple(reversed(batch)), epilogue_strides=()
+        )
+        self.c = replace(
+            target, buffer=self._allocate(size_so_far, self.accumulator), dtype=self.accumulator, strides={}
+        )
+        self.epilogue, self.deferred_copy = None, (dims, target)
 
-    def _chosen(self) -> Choice:
+    def _schedule_params(self) -> Choice:
         (m, am, _), (n, bn, _), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
         sizes = {"m": m, "n": n, "k": k, "batch": self.gemm.entries}
         layout = "TNX"[_unit((m, am), (k, ak))] + "TNX"[_unit((k, bk), (n, bn))]
         return choose_schedule(self.builder.request, "contraction", sizes, self.dtype.name, "product", layout)
 
-    # layouts
+    # Copy operands that cannot be read fast.
 
     def _pack(self) -> None:
-        """Copy an operand that is contiguous along neither dimension, or not as the copy engine wants it, if it is
-        read many times."""
+        """Copy an operand that is read many times, if it is contiguous along neither dimension, or if its rows are not
+        aligned as the copy engine requires."""
         (m, am, cm), (n, bn, cn), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
-        if n >= _PACKED and k > 1 and self._unfit(self.a, (m, am), (k, ak), 1):
-            self.a, am, ak = self._copied(self.a, (m, am), (k, ak), 1)
-        if m >= _PACKED and n > 1 and self._unfit(self.b, (k, bk), (n, bn), 2):
-            self.b, bk, bn = self._copied(self.b, (k, bk), (n, bn), 2)
+        if n >= _MIN_REUSE_TO_COPY and k > 1 and self._needs_copy(self.a, (m, am), (k, ak), 1):
+            self.a, am, ak = self._copy_operand(self.a, (m, am), (k, ak), 1)
+        if m >= _MIN_REUSE_TO_COPY and n > 1 and self._needs_copy(self.b, (k, bk), (n, bn), 2):
+            self.b, bk, bn = self._copy_operand(self.b, (k, bk), (n, bn), 2)
         self.gemm = replace(self.gemm, m=(m, am, cm), n=(n, bn, cn), k=(k, ak, bk))
 
-    def _unfit(self, place: Place, first: tuple[int, int], second: tuple[int, int], which: int) -> bool:
-        unit = _unit(first, second)
-        if unit == 2:
+    def _needs_copy(self, view: TensorView, first: tuple[int, int], second: tuple[int, int], stride_index: int) -> bool:
+        unit_dim = _unit(first, second)
+        if unit_dim == 2:
             return True
         batch = self.gemm.batch
-        if not self._engine or len(batch) > 1 or min(self.gemm.m[0], self.gemm.n[0], self.gemm.k[0]) < _ODD:
+        if (
+            not self._has_copy_engine or len(batch) > 1
+            or min(self.gemm.m[0], self.gemm.n[0], self.gemm.k[0]) < _MIN_SIZE_TO_ALIGN
+        ):  # fmt: skip
             return False
-        row = first[1] if unit else second[1]
-        return place.dtype is not self.dtype or not _descriptor(row, batch[0][which] if batch else 0)
+        row_stride = first[1] if unit_dim else second[1]
+        return view.dtype is not self.dtype or not _descriptor(row_stride, batch[0][stride_index] if batch else 0)
 
     @property
-    def _engine(self) -> bool:
-        """Whether the device has an engine that copies blocks, and operands are of a type that `tma` takes."""
-        return self.able.sm >= 90 and self.dtype.itemsize == 2 and self.dtype.kind == "f"
+    def _has_copy_engine(self) -> bool:
+        """Return whether the device has a copy engine (TMA), and `tma` takes the operands' dtype."""
+        return self.caps.sm >= 90 and self.dtype.itemsize == 2 and self.dtype.kind == "f"
 
-    def _copied(self, place: Place, first: tuple[int, int], second: tuple[int, int], which: int) -> Any:
-        """(copy, its strides along both dimensions): the contiguous one stays that, or else it is the second; rows at
-        multiples of 16 elements; once for entries that share it."""
-        turned = _unit(first, second) == 0
-        outer, inner = (second, first) if turned else (first, second)
-        row = -(-inner[0] // 16) * 16
-        step, batch = outer[0] * row, []
-        dims = [(*outer, row), (*inner, 1)]
+    def _copy_operand(
+        self, view: TensorView, first: tuple[int, int], second: tuple[int, int], stride_index: int
+    ) -> Any:
+        """Append a step that copies an operand; return the copy and its strides along both dimensions.
+
+        A dimension that is contiguous stays so; if none is, the second one becomes it. Rows start at multiples of 16
+        elements. Batch entries that share the operand share the copy.
+        """
+        first_is_unit = _unit(first, second) == 0
+        outer, inner = (second, first) if first_is_unit else (first, second)
+        row_stride = -(-inner[0] // 16) * 16
+        size_so_far, batch = outer[0] * row_stride, []
+        dims = [(*outer, row_stride), (*inner, 1)]
         for entry in reversed(self.gemm.batch):
             strides = list(entry)
-            if entry[which]:
-                strides[which] = step
-                dims.insert(0, (entry[0], entry[which], step))
-                step *= entry[0]
+            if entry[stride_index]:
+                strides[stride_index] = size_so_far
+                dims.insert(0, (entry[0], entry[stride_index], size_so_far))
+                size_so_far *= entry[0]
             batch.append(tuple(strides))
         self.gemm = replace(self.gemm, batch=tuple(reversed(batch)))  # type: ignore[arg-type]
-        made = replace(place, buffer=self._allocate(step, self.dtype), dtype=self.dtype, strides={})
-        move(self.builder, dims, place, made)
-        return (made, 1, row) if turned else (made, row, 1)
+        copied = replace(view, buffer=self._allocate(size_so_far, self.dtype), dtype=self.dtype, strides={})
+        add_copy(self.builder, dims, view, copied)
+        return (copied, 1, row_stride) if first_is_unit else (copied, row_stride, 1)
 
     def _allocate(self, count: int, dtype: DType) -> int:
         self.builder.scratch.append(count * dtype.itemsize)
         return len(self.builder.request.tensors) + len(self.builder.scratch)
 
-    def _index(self, parts: int) -> str:
-        g = self.gemm
-        sizes = [d[0] for d in g.batch]
+    def _index_type(self, parts: int) -> str:
+        gemm = self.gemm
+        sizes = [d[0] for d in gemm.batch]
         extents = [
-            strided_extent((*sizes, x[0], y[0]), (*(d[i] for d in g.batch), x[s], y[t]))
-            for i, (x, s, y, t) in enumerate(((g.m, 1, g.k, 1), (g.n, 1, g.k, 2), (g.m, 2, g.n, 2)), 1)
+            strided_extent((*sizes, x[0], y[0]), (*(d[i] for d in gemm.batch), x[s], y[t]))
+            for i, (x, s, y, t) in enumerate(
+                ((gemm.m, 1, gemm.k, 1), (gemm.n, 1, gemm.k, 2), (gemm.m, 2, gemm.n, 2)), 1
+            )
         ]
-        for em, en, e in g.beside:
-            extents.append(strided_extent((*sizes, g.m[0], g.n[0]), (*e, em, en)))
-        return index_type([*extents, parts * g.entries * g.m[0] * g.n[0]])
+        for em, en, e in gemm.epilogue_strides:
+            extents.append(strided_extent((*sizes, gemm.m[0], gemm.n[0]), (*e, em, en)))
+        return index_type([*extents, parts * gemm.entries * gemm.m[0] * gemm.n[0]])
 
-    # results in parts
+    # Sum results that are computed in parts of k.
 
-    def _split(self, parts: int) -> tuple[Gemm, Place, int]:
-        """Where a product of so many parts writes, with what strides, and how far from part to part."""
+    def _choose_target(self, parts: int) -> tuple[Gemm, TensorView, int]:
+        """Return the product with the strides of its target, the target, and the elements from one part to the next."""
         if parts == 1:
             return self.gemm, self.c, 0
         m, n = self.gemm.m, self.gemm.n
-        step, batch = m[0] * n[0], []
+        size_so_far, batch = m[0] * n[0], []
         for size, s, t, _ in reversed(self.gemm.batch):
-            batch.append((size, s, t, step))
-            step *= size
-        there = replace(self.gemm, m=(*m[:2], n[0]), n=(*n[:2], 1), batch=tuple(reversed(batch)))
-        place = replace(self.c, buffer=self._allocate(step * parts, self.summed), dtype=self.summed, strides={})
-        return there, place, step
+            batch.append((size, s, t, size_so_far))
+            size_so_far *= size
+        target = replace(self.gemm, m=(*m[:2], n[0]), n=(*n[:2], 1), batch=tuple(reversed(batch)))
+        target_view = replace(
+            self.c, buffer=self._allocate(size_so_far * parts, self.accumulator), dtype=self.accumulator, strides={}
+        )
+        return target, target_view, size_so_far
 
-    def _finish(self, place: Place, parts: int) -> None:
+    def _add_parts_sum(self, parts_view: TensorView, parts: int) -> None:
         if parts > 1:
-            g = self.gemm
-            dims = [(size, u) for size, _, _, u in g.batch] + [(g.m[0], g.m[2]), (g.n[0], g.n[2])]
-            _finish(self.builder, self.summed, dims, place, self.c, parts)
+            gemm = self.gemm
+            dims = [(size, u) for size, _, _, u in gemm.batch] + [(gemm.m[0], gemm.m[2]), (gemm.n[0], gemm.n[2])]
+            _add_parts_sum(self.builder, self.accumulator, dims, parts_view, self.c, parts)
 
-    # schedules
+    # Choose and append the kernels.
 
-    def _even(self) -> bool:
-        """Whether operands are read 16 bytes at a time: all rows begin and end at multiples of 16 elements."""
+    def _is_aligned(self) -> bool:
+        """Return whether all rows of the operands begin and end at multiples of 16 elements, for 16-byte loads."""
         (m, am, _), (n, bn, _), (k, ak, bk) = self.gemm.m, self.gemm.n, self.gemm.k
         if self.a.dtype is not self.dtype or self.b.dtype is not self.dtype:
             return False
-        rows = [s for _, *steps, _ in self.gemm.batch for s in steps]
+        strides = [s for _, *steps, _ in self.gemm.batch for s in steps]
         for first, second in (((m, am), (k, ak)), ((k, bk), (n, bn))):
-            unit = _unit(first, second)
-            rows += [first[1], second[0]] if unit == 1 else [first[0], second[1]] if unit == 0 else [1]
-        return all(s % 16 == 0 for s in rows)
+            unit_dim = _unit(first, second)
+            strides += [first[1], second[0]] if unit_dim == 1 else [first[0], second[1]] if unit_dim == 0 else [1]
+        return all(s % 16 == 0 for s in strides)
 
-    def _tiles(self, entry: str, tiles: tuple[Tile, ...], kind: str) -> None:
-        g = self.gemm
-        tile, depth, parts = choose(tiles, kind, g.m[0], g.n[0], g.k[0], g.entries, self.dtype.itemsize, self.able)
+    def _add_tiles(self, entry: str, tiles: tuple[Tile, ...], kind: str) -> None:
+        gemm = self.gemm
+        tile, depth, parts = choose(
+            tiles, kind, gemm.m[0], gemm.n[0], gemm.k[0], gemm.entries, self.dtype.itemsize, self.caps
+        )
         if entry == "multiply":
-            deep = 1 if self.summed.itemsize == 8 else tile.bk  # steps at a time: their operands stay in registers
-            tile = replace(tile, bk=min(next_power(self.gemm.k[0]), deep))
+            max_bk = 1 if self.accumulator.itemsize == 8 else tile.bk  # the operands of one step stay in registers
+            tile = replace(tile, bk=min(next_power(self.gemm.k[0]), max_bk))
         if parts > 1:
-            self._aside()
-        there, place, part_step = self._split(parts)
-        (m, am, cm), (n, bn, cn), (k, ak, bk) = there.m, there.n, there.k
+            self._defer_epilogue()
+        target, target_view, part_step = self._choose_target(parts)
+        (m, am, cm), (n, bn, cn), (k, ak, bk) = target.m, target.n, target.k
         defines: dict[str, str | int] = {
             "A": _unit((m, am), (k, ak)), "B": _unit((k, bk), (n, bn)), "R": _unit((m, cm), (n, cn)),
-            "BATCH": len(there.batch), "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
-            "GROUP": self.chosen["group"], "num_warps": tile.warps, "num_stages": tile.stages,
+            "BATCH": len(target.batch), "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
+            "GROUP": self.params["group"], "num_warps": tile.warps, "num_stages": tile.stages,
         }  # fmt: skip
         if entry == "tile":
             precision = kind if self.dtype is dtypes.float32 else "ieee"
             defines.update(D=self.dtype.name, EVEN=int(k % tile.bk == 0), PRECISION=precision)
-        geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, there.entries, *_tables(there))
-        programs = _ceil(m, tile.bm) * _ceil(n, tile.bn) * there.entries * parts
-        self._enqueue(entry, place, defines, geometry, programs, parts)
-        self._finish(place, parts)
+        geometry = (m, n, k, am, ak, bk, bn, cm, cn, depth, part_step, target.entries, *_tables(target))
+        programs = _ceil(m, tile.bm) * _ceil(n, tile.bn) * target.entries * parts
+        self._add_step(entry, target_view, defines, geometry, programs, parts)
+        self._add_parts_sum(target_view, parts)
 
-    def _dots(self) -> None:
-        n, k, cores = self.gemm.n[0], self.gemm.k[0], self.able.cores
+    def _add_dots(self) -> None:
+        n, k, cores = self.gemm.n[0], self.gemm.k[0], self.caps.cores
         bk, bn = self.gemm.k[2], self.gemm.n[1]
-        alone = _ALONE // 2 if self.summed.itemsize == 8 else _ALONE
+        max_elements = _DOTS_ELEMENTS // 2 if self.accumulator.itemsize == 8 else _DOTS_ELEMENTS
         b = _unit((k, bk), (n, bn))
-        along = next_power(k) if b != 1 else 16  # what is contiguous is read in runs
-        block = min(along, alone // 4 if n > 1 else alone)
-        width = min(next_power(n), max(1, alone // block), 256)
-        block = min(next_power(k), max(1, alone // width))
-        if k <= _SHALLOW:
-            block, width = next_power(k), min(next_power(n), alone // 4)
+        k_elements = next_power(k) if b != 1 else 16  # a contiguous operand is read in runs
+        block = min(k_elements, max_elements // 4 if n > 1 else max_elements)
+        width = min(next_power(n), max(1, max_elements // block), 256)
+        block = min(next_power(k), max(1, max_elements // width))
+        if k <= _MAX_K_WITHOUT_TENSOR_CORES:
+            block, width = next_power(k), min(next_power(n), max_elements // 4)
         count = _ceil(n, width) * self.gemm.entries
         parts = min(4 * cores // count, k // (4 * max(block, 16)))
         depth = _ceil(_ceil(k, parts), max(block, 16)) * max(block, 16) if parts > 1 else k
         parts = _ceil(k, depth)
-        there, place, part_step = self._split(parts)
+        target, target_view, part_step = self._choose_target(parts)
         defines: dict[str, str | int] = {
-            "A": 1 if there.k[1] == 1 else 2, "B": b, "R": 1 if there.n[2] == 1 else 2,
-            "BATCH": len(there.batch), "BN": width, "BK": block, "num_warps": 4,
+            "A": 1 if target.k[1] == 1 else 2, "B": b, "R": 1 if target.n[2] == 1 else 2,
+            "BATCH": len(target.batch), "BN": width, "BK": block, "num_warps": 4,
         }  # fmt: skip
-        (_, bn, cn), (_, ak, bk) = there.n, there.k
-        geometry = (n, k, ak, bk, bn, cn, depth, part_step, there.entries, *_tables(there))
-        self._enqueue("dots", place, defines, geometry, count * parts, parts)
-        self._finish(place, parts)
+        (_, bn, cn), (_, ak, bk) = target.n, target.k
+        geometry = (n, k, ak, bk, bn, cn, depth, part_step, target.entries, *_tables(target))
+        self._add_step("dots", target_view, defines, geometry, count * parts, parts)
+        self._add_parts_sum(target_view, parts)
 
-    def _tma(self) -> bool:
-        """Plan the schedule of that name where the operands allow it and there is enough to do; whether it is so."""
-        g = self.gemm
-        if not self.chosen["tma"] or not self._engine or len(g.batch) > 1 or g.k[0] < _TMA_DEPTH:
+    def _try_add_tma(self) -> bool:
+        """Append `tma` if the operands allow it and there are enough tiles; return whether it was appended."""
+        gemm = self.gemm
+        if not self.params["tma"] or not self._has_copy_engine or len(gemm.batch) > 1 or gemm.k[0] < _TMA_MIN_K:
             return False
         if self.a.dtype is not self.dtype or self.b.dtype is not self.dtype:
             return False
-        (m, am, cm), (n, bn, cn), (k, ak, bk) = g.m, g.n, g.k
+        (m, am, cm), (n, bn, cn), (k, ak, bk) = gemm.m, gemm.n, gemm.k
         a_unit, b_unit = _unit((m, am), (k, ak)), _unit((k, bk), (n, bn))
-        entries, *steps = g.batch[0] if g.batch else (1, 0, 0, 0)
-        rows = (am if a_unit == 1 else ak, bn if b_unit == 0 else bk, cm)
-        if 2 in (a_unit, b_unit) or not all(map(_descriptor, rows[:2], steps[:2])):
+        entries, *entry_strides = gemm.batch[0] if gemm.batch else (1, 0, 0, 0)
+        row_strides = (am if a_unit == 1 else ak, bn if b_unit == 0 else bk, cm)
+        if 2 in (a_unit, b_unit) or not all(map(_descriptor, row_strides[:2], entry_strides[:2])):
             return False
-        writes = cn == 1 and self.c.dtype is self.dtype and _descriptor(cm, steps[2])
-        found = largest(TMA, m, n, entries, self.able)
-        if found is None or found[1] < self.able.cores // 2:
+        stores_by_engine = cn == 1 and self.c.dtype is self.dtype and _descriptor(cm, entry_strides[2])
+        choice = least_idle_tile(TMA_TILES, m, n, entries, self.caps)
+        if choice is None or choice[1] < self.caps.cores // 2:
             return False
-        tile, count = found
+        tile, count = choice
         defines: dict[str, str | int] = {
-            "D": self.dtype.name, "A": a_unit, "B": b_unit, "R": _unit((m, cm), (n, cn)), "WRITES": int(writes),
+            "D": self.dtype.name, "A": a_unit, "B": b_unit, "R": _unit((m, cm), (n, cn)),
+            "WRITES": int(stores_by_engine),
             "EVEN": int(k % tile.bk == 0), "PRECISION": "ieee", "BM": tile.bm, "BN": tile.bn, "BK": tile.bk,
-            "GROUP": self.chosen["group"], "num_warps": tile.warps, "num_stages": tile.stages,
+            "GROUP": self.params["group"], "num_warps": tile.warps, "num_stages": tile.stages,
         }  # fmt: skip
-        # An operand that all entries share has one entry, and a step that a descriptor can have.
-        shared = [entries if s else 1 for s in steps]
-        steps = [s or 16 for s in steps]
-        geometry = (m, n, k, *rows, cn, *steps, *shared[:2], entries)
-        self._enqueue("tma", self.c, defines, geometry, min(count, self.able.cores), 1)
+        # An operand that all entries share has one entry; any step that a descriptor accepts will do.
+        shared_entries = [entries if s else 1 for s in entry_strides]
+        entry_strides = [s or 16 for s in entry_strides]
+        geometry = (m, n, k, *row_strides, cn, *entry_strides, *shared_entries[:2], entries)
+        self._add_step("tma", self.c, defines, geometry, min(count, self.caps.cores), 1)
         return True
 
-    def _enqueue(
-        self, entry: str, place: Place, defines: dict[str, str | int], geometry: tuple[Any, ...], programs: int,
-        parts: int,
+    def _add_step(
+        self, entry: str, target_view: TensorView, defines: dict[str, str | int], geometry: tuple[Any, ...],
+        programs: int, parts: int,
     ) -> None:  # fmt: skip
-        defines["INDEX"] = self._index(parts)
-        g, extra = self.gemm, self.extra
-        for i, (em, en, e) in enumerate(g.beside):
+        defines["INDEX"] = self._index_type(parts)
+        gemm, epilogue = self.gemm, self.epilogue
+        for i, (em, en, e) in enumerate(gemm.epilogue_strides):
             row = 1 if en == 1 and em == 0 and not any(e) else 2 if en == 1 else 3
-            defines[f"EXTRA{i}"] = 0 if en == 0 or g.n[0] == 1 else row
+            defines[f"EXTRA{i}"] = 0 if en == 0 or gemm.n[0] == 1 else row
             geometry = (*geometry, em, en, (e[0] if e else 0) if entry == "tma" else e)
-        places = (self.a, self.b, place, *(extra.places if extra else ()))
-        instance = _instance(self.builder, entry, self.summed, places, defines, extra)
-        work = g.entries * max(g.m[0] * g.n[0] * g.k[0] // 64, 1)
-        buffers = tuple(p.buffer for p in places)
-        self.builder.steps.append(Step(instance, buffers, geometry, (programs,), None, work, _numbers(extra)))
+        views = (self.a, self.b, target_view, *(epilogue.tensors if epilogue else ()))
+        instance = _instance(self.builder, entry, self.accumulator, views, defines, epilogue)
+        work = gemm.entries * max(gemm.m[0] * gemm.n[0] * gemm.k[0] // 64, 1)
+        buffers = tuple(v.buffer for v in views)
+        self.builder.steps.append(
+            Step(instance, buffers, geometry, (programs,), None, work, _scalar_positions(epilogue))
+        )
 
 
-# copies
+# Copies and sums of parts.
 
 
-def move(
-    builder: _Builder, dims: Sequence[tuple[int, ...]], source: Place, target: Place, parts: int = 1, last: bool = False
-) -> None:
-    """Append a step that copies dimensions (size, source's stride, target's); no parts: that stores zeros.
+def add_copy(
+    builder: _Builder, dims: Sequence[tuple[int, ...]], source: TensorView, target: TensorView, parts: int = 1,
+    last: bool = False,
+) -> None:  # fmt: skip
+    """Append a step that copies `source` to `target`.
 
-    last: it stores the result, through the epilogue, whose operands' strides follow in `dims`.
+    Args:
+        builder: Collects the steps.
+        dims: For each dimension its size, its strides in both views and, if `last`, its stride in each tensor of the
+            epilogue.
+        source: The tensor to read.
+        target: The tensor to write.
+        parts: 1 to copy, 0 to store zeros.
+        last: The step stores the op's result, through the epilogue.
     """
-    extra = builder.beside if last else None
-    if not parts and extra is not None:  # the epilogue of zeros
-        step, zeros = 1, []
+    epilogue = builder.epilogue if last else None
+    if not parts and epilogue is not None:  # apply the epilogue to zeros
+        size_so_far, contiguous_dims = 1, []
         for size, *_ in reversed(dims):
-            zeros.append((size, step))
-            step *= size
-        builder.scratch.append(step * builder.element.itemsize)
-        made = replace(target, buffer=len(builder.request.tensors) + len(builder.scratch), dtype=builder.element)
-        _finish(builder, made.dtype, zeros[::-1], source, made, 0)
-        dims = [(size, s, *d[2:]) for d, (size, s) in zip(dims, zeros[::-1], strict=True)]
-        return move(builder, dims, made, target, last=True)
+            contiguous_dims.append((size, size_so_far))
+            size_so_far *= size
+        builder.scratch.append(size_so_far * builder.element.itemsize)
+        zeros_view = replace(target, buffer=len(builder.request.tensors) + len(builder.scratch), dtype=builder.element)
+        _add_parts_sum(builder, zeros_view.dtype, contiguous_dims[::-1], source, zeros_view, 0)
+        dims = [(size, s, *d[2:]) for d, (size, s) in zip(dims, contiguous_dims[::-1], strict=True)]
+        return add_copy(builder, dims, zeros_view, target, last=True)
     if not parts:
-        return _finish(builder, target.dtype, [(d[0], d[2]) for d in dims], source, target, 0)
-    width = 3 + (len(extra.places) if extra else 0)
+        return _add_parts_sum(builder, target.dtype, [(d[0], d[2]) for d in dims], source, target, 0)
+    width = 3 + (len(epilogue.tensors) if epilogue else 0)
     sizes, strides = collapse(tuple(d[0] for d in dims), [tuple(d[i] for d in dims) for i in range(1, width)])
     if not sizes:
         sizes, strides = (1,), [(1,)] * (width - 1)
-    given, taken, *beside = strides
-    numel, block = prod(sizes), builder.able.block
+    source_strides, target_strides, *epilogue_strides = strides
+    numel, block = prod(sizes), builder.caps.block
     columns = min(next_power(sizes[-1]), block)
     rows = numel // sizes[-1]
-    tall = min(block // columns, next_power(rows))
-    across = _ceil(sizes[-1], columns)
-    computed = dtypes.int32 if target.dtype.kind != "f" and target.dtype.itemsize < 4 else target.dtype
-    if extra is not None and computed.kind == "f" and computed.itemsize == 2:
-        computed = dtypes.float32
+    tile_rows = min(block // columns, next_power(rows))
+    column_tiles = _ceil(sizes[-1], columns)
+    compute_type = dtypes.int32 if target.dtype.kind != "f" and target.dtype.itemsize < 4 else target.dtype
+    if epilogue is not None and compute_type.kind == "f" and compute_type.itemsize == 2:
+        compute_type = dtypes.float32
     defines: dict[str, str | int] = {
-        "OUTER": len(sizes) - 1, "X": 1 if given[-1] == 1 else 2, "Y": 1 if taken[-1] == 1 else 2,
-        "ROWS": tall, "COLUMNS": columns,
+        "OUTER": len(sizes) - 1, "X": 1 if source_strides[-1] == 1 else 2, "Y": 1 if target_strides[-1] == 1 else 2,
+        "ROWS": tile_rows, "COLUMNS": columns,
     }  # fmt: skip
-    defines |= {f"EXTRA{i}": e[-1] if e[-1] in (0, 1) else 2 for i, e in enumerate(beside)}
+    defines |= {f"EXTRA{i}": e[-1] if e[-1] in (0, 1) else 2 for i, e in enumerate(epilogue_strides)}
     defines["INDEX"] = index_type([numel, *(strided_extent(sizes, s) for s in strides)])
-    own = (rows, sizes[-1], across, sizes[:-1], given[:-1], taken[:-1], given[-1], taken[-1])
-    geometry = (*own, *(part for e in beside for part in (e[:-1], e[-1])))
-    places = (source, target, *(extra.places if extra else ()))
-    instance = _instance(builder, "move", computed, places, defines, extra)
-    grid, buffers = (_ceil(rows, tall) * across,), tuple(p.buffer for p in places)
-    builder.steps.append(Step(instance, buffers, geometry, grid, None, numel, _numbers(extra)))
+    copy_geometry = (
+        rows, sizes[-1], column_tiles, sizes[:-1], source_strides[:-1], target_strides[:-1], source_strides[-1],
+        target_strides[-1],
+    )  # fmt: skip
+    geometry = (*copy_geometry, *(part for e in epilogue_strides for part in (e[:-1], e[-1])))
+    views = (source, target, *(epilogue.tensors if epilogue else ()))
+    instance = _instance(builder, "move", compute_type, views, defines, epilogue)
+    grid, buffers = (_ceil(rows, tile_rows) * column_tiles,), tuple(v.buffer for v in views)
+    builder.steps.append(Step(instance, buffers, geometry, grid, None, numel, _scalar_positions(epilogue)))
 
 
-def _finish(
-    builder: _Builder, summed: DType, dims: list[tuple[int, int]], source: Place, target: Place, parts: int
-) -> None:
-    """A step that sums `parts` results, contiguous and one after the other, into dimensions (size, stride)."""
+def _add_parts_sum(
+    builder: _Builder, accumulator: DType, dims: list[tuple[int, int]], source: TensorView, target: TensorView,
+    parts: int,
+) -> None:  # fmt: skip
+    """Append a step that sums `parts` contiguous results, stored one after the other, into dims (size, stride)."""
     contiguous, step = [], 1
     for size, _ in reversed(dims):
         contiguous.append(step)
         step *= size
     sizes = tuple(d[0] for d in dims)
-    merged, (taken, _) = collapse(sizes, [tuple(d[1] for d in dims), tuple(reversed(contiguous))])
-    if merged in ((), (step,)) and taken in ((), (1,)):
-        merged, taken = (), ()
-    together = min(next_power(parts), 16 if step >= 64 else 256)
-    block = min(next_power(step), max(1, builder.able.block // together))
-    defines: dict[str, str | int] = {"OUTER": len(merged), "BLOCK": block, "PARTS": together}
-    defines["INDEX"] = index_type([step * max(parts, 1), strided_extent(merged, taken)])
-    instance = _instance(builder, "finish", summed, (source, target), defines)
-    geometry = (step, parts, merged, taken)
+    merged, (target_strides, _) = collapse(sizes, [tuple(d[1] for d in dims), tuple(reversed(contiguous))])
+    if merged in ((), (step,)) and target_strides in ((), (1,)):
+        merged, target_strides = (), ()
+    block_parts = min(next_power(parts), 16 if step >= 64 else 256)
+    block = min(next_power(step), max(1, builder.caps.block // block_parts))
+    defines: dict[str, str | int] = {"OUTER": len(merged), "BLOCK": block, "PARTS": block_parts}
+    defines["INDEX"] = index_type([step * max(parts, 1), strided_extent(merged, target_strides)])
+    instance = _instance(builder, "finish", accumulator, (source, target), defines)
+    geometry = (step, parts, merged, target_strides)
     grid = (_ceil(step, block),)
     builder.steps.append(Step(instance, (source.buffer, target.buffer), geometry, grid, None, step * max(parts, 1)))
 
 
 def _instance(
-    builder: _Builder, entry: str, summed: DType, places: Iterable[Place], defines: dict[str, str | int],
-    extra: Beside | None = None,
+    builder: _Builder, entry: str, accumulator: DType, views: Iterable[TensorView], defines: dict[str, str | int],
+    epilogue: EpilogueInputs | None = None,
 ) -> Instance:  # fmt: skip
-    """Named for the kind, not the op: the text is the same for all, and so are compiled kernels."""
-    text = builder.text(extra)
-    slots = tuple(Slot(p.dtype.name) for p in places)
+    """Return the kernel `entry`, named for the kind and not the op: all contractions share source and kernels."""
+    text = builder.text(epilogue)
+    slots = tuple(Slot(v.dtype.name) for v in views)
     return Instance(
-        "contraction", text.source, f"contraction_{entry}", summed.compute, 1, slots, tuple(defines.items()),
+        "contraction", text.source, f"contraction_{entry}", accumulator.compute, 1, slots, tuple(defines.items()),
         text.functions,
     )  # fmt: skip
 
 
-def _numbers(extra: Beside | None) -> tuple[int, ...]:
-    return tuple(range(extra.numbers)) if extra is not None else ()
+def _scalar_positions(epilogue: EpilogueInputs | None) -> tuple[int, ...]:
+    return tuple(range(epilogue.scalars)) if epilogue is not None else ()
 
 
 def _tables(gemm: Gemm) -> tuple[tuple[int, ...], ...]:
@@ -384,13 +419,13 @@ def _tables(gemm: Gemm) -> tuple[tuple[int, ...], ...]:
 
 
 def _unit(first: tuple[int, int], second: tuple[int, int]) -> int:
-    """Along which of two dimensions (size, stride) an operand is contiguous: 0, 1, or 2 for neither."""
+    """Return along which of two dimensions (size, stride) an operand is contiguous: 0, 1, or 2 for neither."""
     return 1 if second[1] == 1 else 0 if first[1] == 1 else 2
 
 
-def _descriptor(row: int, step: int) -> bool:
-    """Whether the copy engine takes an operand of half precision with these strides of rows and of entries."""
-    return row > 0 and row % 8 == 0 and step >= 0 and step % 8 == 0
+def _descriptor(row_stride: int, entry_stride: int) -> bool:
+    """Return whether the copy engine takes a half-precision operand with these strides of rows and batch entries."""
+    return row_stride > 0 and row_stride % 8 == 0 and entry_stride >= 0 and entry_stride % 8 == 0
 
 
 def _ceil(a: int, b: int) -> int:

@@ -1,4 +1,8 @@
-"""Index kernels: tiles of the result for reading; for writing, tiles of the coordinates beside what is indexed."""
+"""Plan index ops for Triton.
+
+A reading program takes a tile of the result. A writing program takes a tile of the coordinates outside the indexed
+dimensions, and a range of positions along the indexed ones; see `..index` for why that is deterministic.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,24 @@ from ...schedules import choose
 from .. import Request
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
-__all__ = ["bag_sums_step", "bags_step", "count_steps", "list_step", "read_step", "write_step"]
+__all__ = ["bag_index_step", "bag_sums_step", "count_steps", "list_step", "read_step", "write_step"]
 
 Strides = tuple[int, ...]
 _MASK_BLOCK = 1024
 
 
 def _tile(block: int, sizes: tuple[int, ...], strides: list[Strides]) -> tuple[Defines, int, int]:
-    """Constants of a tile over collapsed `sizes`, how many tiles there are, and how many lie side by side."""
+    """Return the constants of a tile over collapsed `sizes`, the number of tiles, and the number of tiles in a row."""
     rows = 1
     for size in sizes[:-1]:
         rows *= size
-    columns = min(next_power(sizes[-1]), block)
-    tall = min(block // columns, next_power(rows))
-    across = -(-sizes[-1] // columns)
-    defines: Defines = {"ROWS": tall, "COLUMNS": columns, "OUTER": len(sizes) - 1}
-    for k, own in enumerate(strides):
-        defines[f"CLASS{k}"] = own[-1] if own[-1] in (0, 1) else 2
-    return defines, -(-rows // tall) * across, across
+    tile_columns = min(next_power(sizes[-1]), block)
+    tile_rows = min(block // tile_columns, next_power(rows))
+    tiles_per_row = -(-sizes[-1] // tile_columns)
+    defines: Defines = {"ROWS": tile_rows, "COLUMNS": tile_columns, "OUTER": len(sizes) - 1}
+    for k, buffer_strides in enumerate(strides):
+        defines[f"CLASS{k}"] = buffer_strides[-1] if buffer_strides[-1] in (0, 1) else 2
+    return defines, -(-rows // tile_rows) * tiles_per_row, tiles_per_row
 
 
 def read_step(
@@ -36,24 +40,31 @@ def read_step(
     slots: tuple[Slot, ...],
     sizes: tuple[int, ...],
     strides: list[Strides],
-    along: tuple[tuple[int, ...], Strides],
+    indexed_dims: tuple[tuple[int, ...], Strides],
     total: int,
 ) -> Step:
-    """The launch that reads. strides: of input, index and result; along: the indexed dimensions."""
+    """Plan the launch that reads.
+
+    Args:
+        sizes: collapsed sizes of the result.
+        strides: strides of input, index and result along `sizes`.
+        indexed_dims: sizes and input strides of the indexed dimensions.
+        total: number of positions that an index can name.
+    """
     numel = prod(sizes)
-    chosen = choose(request, "index", {"numel": numel, "total": total}, slots[2].dtype)
-    defines, tiles, across = _tile(chosen["block"] or request.capabilities.block, sizes, strides)
+    params = choose(request, "index", {"numel": numel, "total": total}, slots[2].dtype)
+    defines, tiles, tiles_per_row = _tile(params["block"] or request.capabilities.block, sizes, strides)
     for k in (0, 2):
         defines[f"CLASS{k}"] = defines[f"CLASS{k}"] or 2
     extents = [strided_extent(sizes, s) for s in strides]
-    defines["INDEX"] = index_type([sum(extents) + strided_extent(*along) + total])
-    defines["ALONG"] = len(along[0])
+    defines["INDEX"] = index_type([sum(extents) + strided_extent(*indexed_dims) + total])
+    defines["ALONG"] = len(indexed_dims[0])
     geometry: Geometry = (
-        numel // sizes[-1], sizes[-1], across, total, sizes[:-1], *(s[:-1] for s in strides), *(s[-1] for s in strides),
-        *along,
+        numel // sizes[-1], sizes[-1], tiles_per_row, total, sizes[:-1], *(s[:-1] for s in strides),
+        *(s[-1] for s in strides), *indexed_dims,
     )  # fmt: skip
-    made = instance(request, "read", element, slots, defines)
-    return Step(made, (0, 1, 2), geometry, (tiles,), None, numel)
+    kernel = instance(request, "read", element, slots, defines)
+    return Step(kernel, (0, 1, 2), geometry, (tiles,), None, numel)
 
 
 def write_step(
@@ -62,35 +73,42 @@ def write_step(
     slots: tuple[Slot, ...],
     sizes: tuple[int, ...],
     strides: list[Strides],
-    along: tuple[tuple[int, ...], Strides],
-    walk: tuple[tuple[int, ...], Strides, Strides],
+    indexed_dims: tuple[tuple[int, ...], Strides],
+    index_dims: tuple[tuple[int, ...], Strides, Strides],
     total: int,
     buffers: tuple[int, ...],
 ) -> Step:
-    """The launch that writes or adds. strides: of index, source and result beside what is indexed; walk: sizes of the
-    index's own dimensions, and strides of index and source along them."""
-    beside, walked = prod(sizes), prod(walk[0])
-    chosen = choose(request, "index", {"numel": beside * walked, "total": total}, slots[1].dtype)
-    defines, tiles, across = _tile(chosen["block"] or request.capabilities.block, sizes, strides)
+    """Plan the launch that writes, or combines with the result.
+
+    Args:
+        sizes: collapsed sizes outside the indexed dimensions.
+        strides: strides of index, source and result along `sizes`.
+        indexed_dims: sizes and result strides of the indexed dimensions.
+        index_dims: sizes of the index's own dimensions, and strides of index and source along them.
+        total: number of positions that an index can name.
+    """
+    num_results, index_count = prod(sizes), prod(index_dims[0])
+    params = choose(request, "index", {"numel": num_results * index_count, "total": total}, slots[1].dtype)
+    defines, tiles, tiles_per_row = _tile(params["block"] or request.capabilities.block, sizes, strides)
     defines["CLASS2"] = 1 if strides[2][-1] == 1 else 2
-    reach, ranges = split(total, max(1, min(chosen["programs"] * request.capabilities.cores // tiles, total)))
-    extents = [strided_extent(sizes, s) for s in strides] + [strided_extent(walk[0], s) for s in walk[1:]]
-    defines["INDEX"] = index_type([sum(extents) + strided_extent(*along) + total + walked])
-    defines |= {"ALONG": len(along[0]), "STEPS": len(walk[0]), "SHARED": int(not any(strides[0]))}
-    defines["CHUNK"] = chosen["chunk"]
+    range_size, ranges = split(total, max(1, min(params["programs"] * request.capabilities.cores // tiles, total)))
+    extents = [strided_extent(sizes, s) for s in strides] + [strided_extent(index_dims[0], s) for s in index_dims[1:]]
+    defines["INDEX"] = index_type([sum(extents) + strided_extent(*indexed_dims) + total + index_count])
+    defines |= {"ALONG": len(indexed_dims[0]), "STEPS": len(index_dims[0]), "SHARED": int(not any(strides[0]))}
+    defines["CHUNK"] = params["chunk"]
     geometry: Geometry = (
-        beside // sizes[-1], sizes[-1], across, total, reach, walked, sizes[:-1], *(s[:-1] for s in strides),
-        *(s[-1] for s in strides), *along, *walk,
+        num_results // sizes[-1], sizes[-1], tiles_per_row, total, range_size, index_count, sizes[:-1],
+        *(s[:-1] for s in strides), *(s[-1] for s in strides), *indexed_dims, *index_dims,
     )  # fmt: skip
-    made = instance(request, "write", element, slots, defines)
-    return Step(made, buffers, geometry, (tiles, ranges), None, beside * walked)
+    kernel = instance(request, "write", element, slots, defines)
+    return Step(kernel, buffers, geometry, (tiles, ranges), None, num_results * index_count)
 
 
-def bags_step(request: Request, slots: tuple[Slot, ...], total: int, bags: int, step: int) -> Step:
-    """The launch that finds which bag each of `total` positions lies in; step: between two offsets."""
-    index = index_type([total + _MASK_BLOCK, bags * max(step, 1)])
-    made = instance(request, "bags", "long", slots, {"INDEX": index, "BLOCK": _MASK_BLOCK})
-    return Step(made, (0, 1), (total, bags, step), (-(-total // _MASK_BLOCK),), None, total)
+def bag_index_step(request: Request, slots: tuple[Slot, ...], total: int, bags: int, offset_stride: int) -> Step:
+    """Plan the launch that finds the bag of each of `total` positions. offset_stride: elements between two offsets."""
+    index = index_type([total + _MASK_BLOCK, bags * max(offset_stride, 1)])
+    kernel = instance(request, "bags", "long", slots, {"INDEX": index, "BLOCK": _MASK_BLOCK})
+    return Step(kernel, (0, 1), (total, bags, offset_stride), (-(-total // _MASK_BLOCK),), None, total)
 
 
 def bag_sums_step(
@@ -103,23 +121,28 @@ def bag_sums_step(
     strides: tuple[int, ...],
     mean: bool,
 ) -> Step:
-    """The launch that adds up the rows of each bag. counts: rows of the table, indices, offsets, the row left out;
-    strides: of the table, the index and the offsets."""
-    columns = min(next_power(features), request.capabilities.block)
-    across = -(-features // columns)
+    """Plan the launch that sums the table rows of each bag.
+
+    Args:
+        counts: rows of the table, number of indices, number of offsets, and the row to skip (`padding_idx`).
+        strides: two strides of the table, then those of the index and the offsets.
+        mean: divide each sum by the number of rows.
+    """
+    tile_columns = min(next_power(features), request.capabilities.block)
+    tiles_per_row = -(-features // tile_columns)
     rows, indices, offsets, _ = counts
     extents = (
-        (rows + 1) * abs(strides[0]), (features + columns) * max(abs(strides[1]), 1), indices * abs(strides[2]),
+        (rows + 1) * abs(strides[0]), (features + tile_columns) * max(abs(strides[1]), 1), indices * abs(strides[2]),
         (offsets + 1) * abs(strides[3]), bags * features,
     )  # fmt: skip
-    defines: Defines = {"INDEX": index_type([sum(extents)]), "COLUMNS": columns, "MEAN": int(mean)}
-    made = instance(request, "sums", element, slots, defines)
-    geometry: Geometry = (features, *counts, across, *strides)
-    return Step(made, (0, 1, 2, 3), geometry, (bags * across,), None, max(bags, indices) * features)
+    defines: Defines = {"INDEX": index_type([sum(extents)]), "COLUMNS": tile_columns, "MEAN": int(mean)}
+    kernel = instance(request, "sums", element, slots, defines)
+    geometry: Geometry = (features, *counts, tiles_per_row, *strides)
+    return Step(kernel, (0, 1, 2, 3), geometry, (bags * tiles_per_row,), None, max(bags, indices) * features)
 
 
 def count_steps(request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int) -> tuple[Step, Step]:
-    """The launches that count a mask in chunks and add up what comes before each."""
+    """Plan the launches that count the true elements of each chunk, and compute where each chunk's positions begin."""
     defines: Defines = {"INDEX": index_type([numel]), "BLOCK": _MASK_BLOCK}
     count = instance(request, "count", "long", slots, defines)
     total = instance(request, "sum", "long", slots, defines)
@@ -130,6 +153,6 @@ def count_steps(request: Request, slots: tuple[Slot, ...], numel: int, chunk: in
 
 
 def list_step(request: Request, slots: tuple[Slot, ...], numel: int, chunk: int, chunks: int) -> Step:
-    """The launch that lists a mask's positions."""
-    made = instance(request, "list", "long", slots, {"INDEX": index_type([numel]), "BLOCK": _MASK_BLOCK})
-    return Step(made, (0, 1, 2), (numel, chunk), (chunks,), None, numel)
+    """Plan the launch that lists the positions of a mask's true elements."""
+    kernel = instance(request, "list", "long", slots, {"INDEX": index_type([numel]), "BLOCK": _MASK_BLOCK})
+    return Step(kernel, (0, 1, 2), (numel, chunk), (chunks,), None, numel)

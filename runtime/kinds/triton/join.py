@@ -1,4 +1,4 @@
-"""Tensors joined: elements of the result in order, a block a program."""
+"""Plan `cat` and `stack` of small tensors for Triton: a program copies a block of consecutive result elements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import Defines, index_type, next_power
 
 __all__ = ["step"]
 
-_LEAST_BLOCK = 1024
+_MIN_BLOCK = 1024
 
 
 def step(
@@ -22,11 +22,16 @@ def step(
     stride: int,
     inner: tuple[int, ...],
 ) -> Step:
-    """The launch; a row of the result has inner[k] elements of tensor k, and rows lie `stride` elements apart."""
+    """Plan the launch.
+
+    Args:
+        rows, width, stride: rows of the result, elements of a row, and elements between the starts of two rows.
+        inner: elements of a row that come from each tensor.
+    """
     numel = rows * width
-    block = min(request.capabilities.block, max(_LEAST_BLOCK, next_power(numel)))
+    block = min(request.capabilities.block, max(_MIN_BLOCK, next_power(numel)))
     defines: Defines = {"INDEX": index_type([rows * max(stride, width)]), "BLOCK": block}
     text = request.record.texts[request.device.driver.target]
     entry = f"join_{len(inner)}"
-    made = Instance("join", text.source, entry, raw.compute, 1, slots, tuple(defines.items()), text.functions)
-    return Step(made, buffers, (numel, width, stride, inner), (-(-numel // block),), None, numel)
+    kernel = Instance("join", text.source, entry, raw.compute, 1, slots, tuple(defines.items()), text.functions)
+    return Step(kernel, buffers, (numel, width, stride, inner), (-(-numel // block),), None, numel)

@@ -1,4 +1,4 @@
-"""Padding: elements of the result in order, a block a program."""
+"""Plan padding and its transpose for Triton: a program computes a block of consecutive elements of the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import Defines, index_type, next_power
 
 __all__ = ["copy_step", "fold_step"]
 
-_LEAST_BLOCK = 1024
+_MIN_BLOCK = 1024
 
 
 def _launch(
@@ -24,20 +24,23 @@ def _launch(
     dims: Sequence[tuple[int, int, int, int]],
     defines: Defines,
     numel: int,
-    more: tuple[int | tuple[int, ...], ...] = (),
+    extra_geometry: tuple[int | tuple[int, ...], ...] = (),
 ) -> Step:
-    outs, sizes, leads, strides = (tuple(dim[part] for dim in dims) for part in range(4))
+    """Build the launch of the kernel `entry`."""
+    outs, sizes, leads, strides = (tuple(dim[field] for dim in dims) for field in range(4))
     reach = sum((n + abs(lead)) * abs(s) for n, lead, s in zip(sizes, leads, strides, strict=True))
-    block = min(request.capabilities.block, max(_LEAST_BLOCK, next_power(numel)))
-    given: Defines = {
+    block = min(request.capabilities.block, max(_MIN_BLOCK, next_power(numel)))
+    all_defines: Defines = {
         "INDEX": index_type([numel, 2 * reach, prod(sizes)]),
         **defines,
         "RANK": len(dims),
         "BLOCK": block,
     }
     text = request.record.texts[request.device.driver.target]
-    made = Instance("pad", text.source, entry, element, 1, slots, tuple(given.items()), text.functions)
-    return Step(made, buffers, (numel, outs, sizes, leads, strides, *more), (-(-numel // block),), None, numel)
+    kernel = Instance("pad", text.source, entry, element, 1, slots, tuple(all_defines.items()), text.functions)
+    return Step(
+        kernel, buffers, (numel, outs, sizes, leads, strides, *extra_geometry), (-(-numel // block),), None, numel
+    )
 
 
 def copy_step(
@@ -50,7 +53,12 @@ def copy_step(
     filled: bool,
     numel: int,
 ) -> Step:
-    """The launch that pads; dims: of each dimension the result's size, the operand's, places in front, stride."""
+    """Plan the launch that pads.
+
+    Args:
+        dims: (result size, operand size, padding before, operand stride) of each dimension.
+        filled: whether a buffer holds the fill value; zeros otherwise.
+    """
     defines: Defines = {"MODE": mode, "FILLED": int(filled)}
     return _launch(request, "pad_copy", raw.compute, slots, buffers, dims, defines, numel)
 
@@ -63,18 +71,23 @@ def fold_step(
     mode: int,
     numel: int,
 ) -> Step:
-    """The launch that sums what was read; dims: of each dimension the result's size, the gradient's, places in front,
-    stride."""
-    most = tuple(_most(mode, *dim[:3]) for dim in dims)
-    return _launch(request, "pad_fold", element, slots, (0, 1), dims, {"MODE": mode}, numel, (most, prod(most)))
+    """Plan the launch of the transpose, which sums the gradient over the positions that read an element.
+
+    Args:
+        dims: (result size, gradient size, padding before, gradient stride) of each dimension.
+    """
+    max_sources = tuple(_max_sources(mode, *dim[:3]) for dim in dims)
+    return _launch(
+        request, "pad_fold", element, slots, (0, 1), dims, {"MODE": mode}, numel, (max_sources, prod(max_sources))
+    )
 
 
-def _most(mode: int, n: int, wide: int, lead: int) -> int:
-    """How many of `wide` places are read from one of n at most."""
-    if n == wide and not lead:
+def _max_sources(mode: int, n: int, source_size: int, lead: int) -> int:
+    """Return how many of `source_size` padded positions read the same one of `n` elements, at most."""
+    if n == source_size and not lead:
         return 1
     if mode == 1:
         return 3
     if mode == 3:
-        return -(-wide // n)
-    return wide if n == 1 else max(1, lead + 1, wide - lead - n + 1)
+        return -(-source_size // n)
+    return source_size if n == 1 else max(1, lead + 1, source_size - lead - n + 1)

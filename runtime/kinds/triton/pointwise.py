@@ -1,5 +1,8 @@
-"""Pointwise and random kernels: `flat` where every operand is contiguous or one element, else `rows`, in tiles of
-rows by columns of the innermost dimension."""
+"""Plan pointwise and random ops for Triton.
+
+The kernel `flat` is for operands that are contiguous or a single element. `rows` is for all others: a program takes a
+tile of rows by columns of the innermost dimension.
+"""
 
 from __future__ import annotations
 
@@ -12,65 +15,72 @@ from . import Defines, Geometry, index_type, instance, next_power, strided_exten
 
 __all__ = ["step"]
 
-# Functions that need so many registers that a thread should have two elements, not eight.
-_HEAVY = frozenset(("digamma", "fmod", "lgamma", "mod", "polygamma", "trigamma"))
+# Functions that need so many registers that a thread should compute two elements instead of eight.
+_HEAVY_FUNCTIONS = frozenset(("digamma", "fmod", "lgamma", "mod", "polygamma", "trigamma"))
 _HEAVY_BLOCK = 256
-_LEAST_BLOCK = 1024  # of a device whose blocks are larger (the interpreter's), so that small tensors take one program
+_MIN_BLOCK = 1024  # for the interpreter, whose blocks are larger: small tensors take one program
 
 
 def step(
     request: Request,
-    given: Operands,
+    operands: Operands,
     sizes: tuple[int, ...],
     strides: list[tuple[int, ...]],
     element: str,
     *,
-    place: tuple[int, ...] | None = None,
+    position_strides: tuple[int, ...] | None = None,
     integers: tuple[int, ...] = (),
 ) -> Step:
-    """The launch over collapsed `sizes`, with `strides` of the inputs, then the results.
+    """Plan the launch.
 
-    place: strides of the element's number in row-major order, for kernels that draw; integers: the call's seeds.
+    Args:
+        sizes: collapsed sizes of the result.
+        strides: strides along `sizes` of the inputs, then the results.
+        element: compute type, by its OpenCL name.
+        position_strides: strides of the element's row-major position, for random ops.
+        integers: positions of seed and offset among the call's numbers.
     """
     numel = 1
     for size in sizes:
         numel *= size
     results = len(request.record.outputs)
-    walked = strides if place is None else [*strides, place]
-    contiguous = [s in ((), (1,)) for s in walked]
-    written = contiguous[len(strides) - results :]
-    defines: Defines = {name: int(value) for name, value in given.defines}
-    for k, (layout, own) in enumerate(zip(given.layouts, strides, strict=True)):
-        defines[f"CLASS{k}"] = 3 if layout is None else own[-1] if own and own[-1] in (0, 1) else 2 if own else 0
+    all_strides = strides if position_strides is None else [*strides, position_strides]
+    is_contiguous = [s in ((), (1,)) for s in all_strides]
+    outputs_are_contiguous = is_contiguous[len(strides) - results :]
+    defines: Defines = {name: int(value) for name, value in operands.defines}
+    for k, (layout, s) in enumerate(zip(operands.layouts, strides, strict=True)):
+        defines[f"CLASS{k}"] = 3 if layout is None else s[-1] if s and s[-1] in (0, 1) else 2 if s else 0
         defines.setdefault(f"NUMBER{k}", -1)
-    values = [m for m, o in zip(given.layouts, request.record.operands, strict=False) if o.type == "value" and m]
+    values = [m for m, o in zip(operands.layouts, request.record.operands, strict=False) if o.type == "value" and m]
     defines["WG_BOOL"] = int(all(m.dtype is dtypes.bool_ for m in values))
-    dtype = next(m for m in given.layouts if m is not None).dtype.name
-    chosen = choose(request, "pointwise", {"numel": numel}, dtype)
-    block = min(chosen["block"] or request.capabilities.block, max(_LEAST_BLOCK, next_power(numel)))
-    if chosen["warps"] != 4:  # Triton's own default
-        defines["num_warps"] = chosen["warps"]
-    if chosen["block"] is None and _HEAVY & set(request.record.texts[request.device.driver.target].functions):
+    dtype = next(m for m in operands.layouts if m is not None).dtype.name
+    params = choose(request, "pointwise", {"numel": numel}, dtype)
+    block = min(params["block"] or request.capabilities.block, max(_MIN_BLOCK, next_power(numel)))
+    if params["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = params["warps"]
+    if params["block"] is None and _HEAVY_FUNCTIONS & set(request.record.texts[request.device.driver.target].functions):
         block = min(block, _HEAVY_BLOCK)
-    if len(sizes) <= 1 and all(written) and all(s in ((), (0,), (1,)) for s in strides):
+    if len(sizes) <= 1 and all(outputs_are_contiguous) and all(s in ((), (0,), (1,)) for s in strides):
         defines.update(INDEX=index_type([numel]), BLOCK=block)
-        made = instance(request, "flat", element, given.slots, defines)
-        return Step(made, given.buffers, (numel,), (-(-numel // block),), None, numel, given.numbers, integers)
+        kernel = instance(request, "flat", element, operands.slots, defines)
+        return Step(kernel, operands.buffers, (numel,), (-(-numel // block),), None, numel, operands.numbers, integers)
     if not sizes:
-        sizes, walked = (1,), [(0,)] * len(walked)
-    columns = min(next_power(sizes[-1]), block)
+        sizes, all_strides = (1,), [(0,)] * len(all_strides)
+    tile_columns = min(next_power(sizes[-1]), block)
     rows = numel // sizes[-1]
-    # Operands whose neighbours lie in neighbouring rows (transposed ones) are read along those: in square tiles.
-    turned = [len(s) > 1 and s[-2] == 1 and s[-1] not in (0, 1) for s in strides[: len(strides) - results]]
-    defines.update({f"BESIDE{k}": int(beside) for k, beside in enumerate(turned)})
-    if any(turned):
+    # A transposed operand is contiguous across rows. Square tiles read it in long enough runs.
+    is_transposed = [len(s) > 1 and s[-2] == 1 and s[-1] not in (0, 1) for s in strides[: len(strides) - results]]
+    defines.update({f"BESIDE{k}": int(flag) for k, flag in enumerate(is_transposed)})
+    if any(is_transposed):
         side = 1 << (block.bit_length() // 2)
-        columns = min(columns, max(side, block // next_power(sizes[-2])))
-    tall = min(block // columns, next_power(rows))
-    across = -(-sizes[-1] // columns)
-    defines.update(INDEX=index_type([numel, *(strided_extent(sizes, s) for s in walked)]))
-    defines.update(ROWS=tall, COLUMNS=columns, OUTER=len(sizes) - 1)
-    geometry: Geometry = (rows, sizes[-1], across, sizes[:-1], *(s[:-1] for s in walked), *(s[-1] for s in walked))
-    made = instance(request, "rows", element, given.slots, defines)
-    grid = (-(-rows // tall) * across,)
-    return Step(made, given.buffers, geometry, grid, None, numel, given.numbers, integers)
+        tile_columns = min(tile_columns, max(side, block // next_power(sizes[-2])))
+    tile_rows = min(block // tile_columns, next_power(rows))
+    tiles_per_row = -(-sizes[-1] // tile_columns)
+    defines.update(INDEX=index_type([numel, *(strided_extent(sizes, s) for s in all_strides)]))
+    defines.update(ROWS=tile_rows, COLUMNS=tile_columns, OUTER=len(sizes) - 1)
+    geometry: Geometry = (
+        rows, sizes[-1], tiles_per_row, sizes[:-1], *(s[:-1] for s in all_strides), *(s[-1] for s in all_strides)
+    )  # fmt: skip
+    kernel = instance(request, "rows", element, operands.slots, defines)
+    grid = (-(-rows // tile_rows) * tiles_per_row,)
+    return Step(kernel, operands.buffers, geometry, grid, None, numel, operands.numbers, integers)

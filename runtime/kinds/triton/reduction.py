@@ -1,5 +1,9 @@
-"""Reductions: `tiles` of results by elements, and where there are too few results to fill the device, `partial` states
-of shares of the elements, which `finish` joins. No atomics: the same call gives the same bits."""
+"""Plan reductions for Triton.
+
+The kernel `tiles` takes a tile of results by elements. If there are too few results to fill the device, `partial`
+reduces splits of the elements to partial states, and `finish` combines them. No kernel uses atomics, so the same call
+gives the same bits.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,18 @@ from ...backends.protocol import Slot, Step
 from ...device import Meta
 from ...layout import split
 from .. import Request, slot
-from ..reduction import Walk, is_bool, schedule, state_bytes, state_slot
+from ..reduction import IterationSpace, is_bool, schedule, state_bytes, state_slot
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
-__all__ = ["LIGHT", "LIMITS", "steps"]
+__all__ = ["LIGHT_FUNCTIONS", "LIMITS", "steps"]
 
-# Functions of few instructions. Others need registers, so a thread gets 4 elements of a tile at a time instead of 16.
-LIGHT = frozenset(
+# Functions of few instructions. Others need registers, so a thread computes 4 elements of a tile instead of 16.
+LIGHT_FUNCTIONS = frozenset(
     ("abs", "bitwise_not", "ceil", "div", "floor", "isfinite", "isinf", "isnan", "maximum", "minimum", "neg",
      "reciprocal", "round", "rsqrt", "sign", "signbit", "sqrt", "square", "trunc")
 )  # fmt: skip
-_LEAST = 4096  # elements that are worth a program of their own
-_ROW = 64  # bytes that a warp should read of each line at least
+_MIN_PROGRAM_ELEMENTS = 4096  # elements per program, at least, when elements are split
+_MIN_TILE_RESULTS = 64  # tile height where neighbouring results are contiguous: a warp reads full cache lines
 LIMITS: dict[str, tuple[float, float]] = {
     "float": (float("-inf"), float("inf")),
     "double": (float("-inf"), float("inf")),
@@ -31,71 +35,87 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 
 def steps(
-    request: Request, outputs: tuple[Meta, ...], walk: Walk, element: str
+    request: Request, outputs: tuple[Meta, ...], space: IterationSpace, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """The launch, or the two launches with the bytes of the partial states between them."""
-    record, able = request.record, request.capabilities
+    """Plan one launch, or two launches with partial states between them.
+
+    Returns:
+        The launches, and the bytes of each field of the partial states.
+    """
+    record, caps = request.record, request.capabilities
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
-    given = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
+    output_slots = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    heavy = set(record.texts[request.device.driver.target].functions) - LIGHT
-    chosen = schedule(request, walk)
-    light = chosen["elements"] * able.block
-    tall, wide = _tile(walk, (able.block // 2 if heavy else light) // max(1, len(states) // 2))
-    programs = -(-walk.results // tall)
-    wanted = chosen["programs"] * able.cores // programs
-    run, splits = split(max(walk.count, 1), max(1, min(wanted, tall * walk.count // _LEAST)), wide)
+    heavy = set(record.texts[request.device.driver.target].functions) - LIGHT_FUNCTIONS
+    params = schedule(request, space)
+    light_block = params["elements"] * caps.block
+    tile_results, tile_elements = _tile(space, (caps.block // 2 if heavy else light_block) // max(1, len(states) // 2))
+    programs = -(-space.results // tile_results)
+    target_splits = params["programs"] * caps.cores // programs
+    split_size, splits = split(
+        max(space.count, 1), max(1, min(target_splits, tile_results * space.count // _MIN_PROGRAM_ELEMENTS)),
+        tile_elements,
+    )  # fmt: skip
     lowest, highest = (0, 1) if element == "uchar" and is_bool(request) else LIMITS[element]
-    extents = [walk.results * max(walk.count, splits)]
-    extents += [strided_extent(walk.kept, s) for s in walk.kept_strides]
-    extents += [strided_extent(walk.reduced, s) for s in walk.strides]
+    extents = [space.results * max(space.count, splits)]
+    extents += [strided_extent(space.outer_sizes, s) for s in space.outer_strides]
+    extents += [strided_extent(space.reduced_sizes, s) for s in space.reduced_strides]
     defines: Defines = {
-        "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(walk.kept), "REDUCED": len(walk.reduced),
+        "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(space.outer_sizes), "REDUCED": len(space.reduced_sizes),
         "WG_BOOL": int(is_bool(request)), "INDEX": index_type([sum(extents)]),
     }  # fmt: skip
-    if chosen["warps"] != 4:  # Triton's own default
-        defines["num_warps"] = chosen["warps"]
+    if params["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = params["warps"]
     for k in range(len(inputs)):
-        defines[f"BESIDE{k}"] = int(walk.kept_strides[k] == (1,))
-        defines[f"ALONG{k}"] = int(walk.strides[k] == (1,))
+        defines[f"BESIDE{k}"] = int(space.outer_strides[k] == (1,))
+        defines[f"ALONG{k}"] = int(space.reduced_strides[k] == (1,))
     count = len(inputs) + len(outputs)
-    # An empty tensor owns no memory: where nothing is read, a result stands in for it.
-    sources = tuple(range(len(inputs))) if walk.count else (len(inputs),) * len(inputs)
-    work = walk.results * max(walk.count, 1)
+    # An empty tensor owns no memory. The kernel does not read it, so pass a result's buffer instead.
+    sources = tuple(range(len(inputs))) if space.count else (len(inputs),) * len(inputs)
+    work = space.results * max(space.count, 1)
 
     def step(
         entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], geometry: Geometry,
         grid: tuple[int, ...], tile: tuple[int, int],
     ) -> Step:  # fmt: skip
-        made = instance(request, entry, element, slots, {**defines, "RESULTS": tile[0], "BLOCK": tile[1]})
-        return Step(made, buffers, geometry, grid, None, work, numbers)
+        kernel = instance(request, entry, element, slots, {**defines, "RESULTS": tile[0], "BLOCK": tile[1]})
+        return Step(kernel, buffers, geometry, grid, None, work, numbers)
 
-    walked: Geometry = (walk.results, walk.count, run, walk.kept, walk.reduced)
+    sizes: Geometry = (space.results, space.count, split_size, space.outer_sizes, space.reduced_sizes)
     if splits == 1:
         buffers = (*sources, *range(len(inputs), count))
-        geometry: Geometry = (*walked, *walk.kept_strides, *walk.strides)
-        return (step("tiles", inputs + given, buffers, geometry, (programs,), (tall, wide)),), ()
+        geometry: Geometry = (*sizes, *space.outer_strides, *space.reduced_strides)
+        return (
+            step("tiles", inputs + output_slots, buffers, geometry, (programs,), (tile_results, tile_elements)),
+        ), ()
     partial = tuple(range(count, count + len(states)))
-    geometry = (*walked, *walk.kept_strides[: len(inputs)], *walk.strides)
-    first = step("partial", inputs + states, (*sources, *partial), geometry, (programs, splits), (tall, wide))
-    deep = min(next_power(splits), 256)
-    low = min(next_power(walk.results), max(1, 2 * able.block // deep // len(states)))
-    geometry = (walk.results, walk.count, splits, walk.kept, *walk.kept_strides[len(inputs) :])
-    joined = (*partial, *range(len(inputs), count))
-    second = step("finish", states + given, joined, geometry, (-(-walk.results // low),), (low, deep))
-    return (first, second), tuple(
-        state_bytes(t, element) * splits * walk.results for t in record.detail["fields"]
+    geometry = (*sizes, *space.outer_strides[: len(inputs)], *space.reduced_strides)
+    first = step(
+        "partial", inputs + states, (*sources, *partial), geometry, (programs, splits), (tile_results, tile_elements)
     )
+    finish_elements = min(next_power(splits), 256)
+    finish_results = min(next_power(space.results), max(1, 2 * caps.block // finish_elements // len(states)))
+    geometry = (space.results, space.count, splits, space.outer_sizes, *space.outer_strides[len(inputs) :])
+    joined = (*partial, *range(len(inputs), count))
+    second = step(
+        "finish",
+        states + output_slots,
+        joined,
+        geometry,
+        (-(-space.results // finish_results),),
+        (finish_results, finish_elements),
+    )
+    return (first, second), tuple(state_bytes(t, element) * splits * space.results for t in record.detail["fields"])
 
 
-def _tile(walk: Walk, elements: int) -> tuple[int, int]:
-    """How many results, and how many elements of each, a program takes at a time: along memory as far as it goes."""
-    beside = walk.kept_strides[walk.main][-1] == 1 and walk.kept[-1] > 1
-    if beside and walk.strides[walk.main][-1] != 1:
-        tall = min(next_power(walk.kept[-1]), _ROW)
+def _tile(space: IterationSpace, elements: int) -> tuple[int, int]:
+    """Return the tile of a program: number of results, and elements of each. It is longest along contiguous memory."""
+    is_adjacent = space.outer_strides[space.main_input][-1] == 1 and space.outer_sizes[-1] > 1
+    if is_adjacent and space.reduced_strides[space.main_input][-1] != 1:
+        tile_results = min(next_power(space.outer_sizes[-1]), _MIN_TILE_RESULTS)
     else:
-        tall = 1
-    wide = min(next_power(max(walk.count, 1)), max(elements // tall, 1))
-    tall = min(max(tall, elements // wide), next_power(walk.results))
-    return tall, wide
+        tile_results = 1
+    tile_elements = min(next_power(max(space.count, 1)), max(elements // tile_results, 1))
+    tile_results = min(max(tile_results, elements // tile_elements), next_power(space.results))
+    return tile_results, tile_elements

@@ -1,4 +1,4 @@
-"""Resampling: a block of the result a program."""
+"""Plan resampling for Triton: a program computes a block of consecutive elements of the result; see `..resample`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ __all__ = ["step"]
 
 
 def step(request: Request, slots: tuple[Slot, ...], element: str, sizes: tuple[int, int, int, int, int]) -> Step:
-    """The launch; sizes: outer, n, wide, inner, taps (see the template)."""
-    outer, n, wide, inner, taps = sizes
-    total = outer * n * inner
-    chosen = choose(request, "resample", {"numel": total, "taps": taps}, slots[0].dtype)
-    block = min(chosen["block"] or request.capabilities.block, next_power(total))
-    defines: Defines = {"INDEX": index_type([total, outer * wide * inner, taps * n]), "BLOCK": block}
-    geometry: Geometry = (total, n, wide, inner, taps)
+    """Plan the launch.
+
+    Args:
+        sizes: elements outside `dim`, along it in the result and in the input, inside it, and weights per element.
+    """
+    outer, output_size, source_size, inner, taps = sizes
+    total = outer * output_size * inner
+    params = choose(request, "resample", {"numel": total, "taps": taps}, slots[0].dtype)
+    block = min(params["block"] or request.capabilities.block, next_power(total))
+    defines: Defines = {"INDEX": index_type([total, outer * source_size * inner, taps * output_size]), "BLOCK": block}
+    geometry: Geometry = (total, output_size, source_size, inner, taps)
     text = request.record.texts[request.device.driver.target]
-    made = Instance(
+    kernel = Instance(
         request.record.name, text.source, "resample_taps", element, 1, slots, tuple(defines.items()), text.functions
     )
-    return Step(made, (0, 1, 2, 3), geometry, (-(-total // block),), None, total * taps)
+    return Step(kernel, (0, 1, 2, 3), geometry, (-(-total // block),), None, total * taps)

@@ -1,5 +1,9 @@
-"""Rows: `whole` where a row fits into one block, which is then read once, else `swept`, block after block, once a
-reduction. Sums over rows are partial rows in scratch memory first, which `finish` adds up in a fixed order."""
+"""Plan rowwise ops for Triton.
+
+The kernel `whole` is for rows that fit into one block and are read once. `swept` is for longer rows: it reads them
+block after block, once for each reduction. A sum over rows is first written as partial rows to scratch memory, which
+`finish` adds up in a fixed order.
+"""
 
 from __future__ import annotations
 
@@ -13,62 +17,67 @@ from . import Defines, Geometry, index_type, instance, next_power, strided_exten
 if TYPE_CHECKING:
     from ..rowwise import RowPlanner
 
-__all__ = ["planned"]
+__all__ = ["plan"]
 
-_BESIDE = 32  # rows that a program takes at least where neighbouring rows, and not a row's elements, lie side by side
+_MIN_TILE_ROWS = 32  # rows per program, at least, where neighbouring rows are contiguous and a row is strided
 _FINISH_ROWS, _FINISH_BLOCK = 32, 64
 
 
-def planned(rows: RowPlanner) -> Planned:
-    """The launches of a rowwise op."""
-    able = rows.able
-    most = min(rows.chosen["whole"], 16 * able.block)
-    whole = rows.n <= most
-    block = next_power(rows.n) if whole else min(most, 4 * able.block)
-    tall = 1
-    if whole:
-        apart = any(s != (1,) for s, scope in zip(rows.step, rows.scopes, strict=True) if scope == "full")
-        least = _BESIDE if apart and rows.size[-1] > 1 else 1
-        tall = max(1, min(next_power(rows.rows), max(least, able.block // block), most // block))
-    warps = max(4, min(16, tall * block // rows.chosen["warps"]))
-    programs = -(-rows.rows // tall)
-    run = tall
-    if rows.columns:
-        run, programs = split(rows.rows, 4 * able.cores, tall) if rows.rows else (0, 0)
-    pairs = zip(rows.stride, rows.step, strict=True)
-    extents = [strided_extent(rows.size, s) + strided_extent(rows.inner, t) for s, t in pairs]
+def plan(planner: RowPlanner) -> Planned:
+    """Plan the launches of a rowwise op whose buffers and strides `planner` has collected."""
+    caps = planner.caps
+    max_block = min(planner.params["whole"], 16 * caps.block)
+    is_whole = planner.n <= max_block
+    block = next_power(planner.n) if is_whole else min(max_block, 4 * caps.block)
+    tile_rows = 1
+    if is_whole:
+        is_strided = any(
+            s != (1,) for s, scope in zip(planner.inner_strides, planner.scopes, strict=True) if scope == "full"
+        )
+        min_tile_rows = _MIN_TILE_ROWS if is_strided and planner.outer_sizes[-1] > 1 else 1
+        tile_rows = max(1, min(next_power(planner.rows), max(min_tile_rows, caps.block // block), max_block // block))
+    warps = max(4, min(16, tile_rows * block // planner.params["warps"]))
+    programs = -(-planner.rows // tile_rows)
+    rows_per_program = tile_rows
+    if planner.column_outputs:
+        rows_per_program, programs = split(planner.rows, 4 * caps.cores, tile_rows) if planner.rows else (0, 0)
+    pairs = zip(planner.outer_strides, planner.inner_strides, strict=True)
+    extents = [strided_extent(planner.outer_sizes, s) + strided_extent(planner.inner_sizes, t) for s, t in pairs]
     defines: Defines = {
-        "OUTER": len(rows.size), "INNER": len(rows.inner), "num_warps": warps, "ROWS": tall, "BLOCK": block,
-        **{name: int(value) for name, value in rows.numbers},
-        "INDEX": index_type([sum(extents), rows.rows * rows.n, programs * rows.n]),
+        "OUTER": len(planner.outer_sizes), "INNER": len(planner.inner_sizes), "num_warps": warps, "ROWS": tile_rows,
+        "BLOCK": block, **{name: int(value) for name, value in planner.numbers},
+        "INDEX": index_type([sum(extents), planner.rows * planner.n, programs * planner.n]),
     }  # fmt: skip
-    for k, (stride, step) in enumerate(zip(rows.stride, rows.step, strict=True)):
+    for k, (stride, step) in enumerate(zip(planner.outer_strides, planner.inner_strides, strict=True)):
         defines[f"BESIDE{k}"] = int(stride == (1,))
         defines[f"STEP{k}"] = int(step == (1,))
-    scratch = len(rows.columns)
-    partial = Slot({"float": "float32", "double": "float64"}[rows.element], "value")
-    buffers = range(len(rows.slots) + scratch)
-    # Buffers in the kernels' order: inputs, results that are stored there, partial rows.
-    stored = [k for k in buffers if k < len(rows.slots) and k not in rows.columns]
-    slots = (*(rows.slots[k] for k in stored), *(partial,) * scratch)
-    places = (*(rows.places[k] for k in stored), *range(len(rows.slots), len(buffers)))
-    narrow = [rows.stride[k] for k, scope in enumerate(rows.scopes) if scope != "column"]
-    wide = [rows.step[k] for k, scope in enumerate(rows.scopes) if scope != "row"]
-    geometry: Geometry = (rows.rows, rows.n, run, rows.size, rows.inner, *narrow, *wide)
-    numbers = tuple(range(len(rows.numbers)))
-    work = max(rows.rows * rows.n, 1)
+    scratch = len(planner.column_outputs)
+    partial_slot = Slot({"float": "float32", "double": "float64"}[planner.element], "value")
+    buffers = range(len(planner.slots) + scratch)
+    # Buffers in the kernel's order: inputs, results that this kernel stores, partial rows.
+    stored = [k for k in buffers if k < len(planner.slots) and k not in planner.column_outputs]
+    slots = (*(planner.slots[k] for k in stored), *(partial_slot,) * scratch)
+    buffer_positions = (*(planner.buffers[k] for k in stored), *range(len(planner.slots), len(buffers)))
+    outer_strides = [planner.outer_strides[k] for k, scope in enumerate(planner.scopes) if scope != "column"]
+    inner_strides = [planner.inner_strides[k] for k, scope in enumerate(planner.scopes) if scope != "row"]
+    geometry: Geometry = (
+        planner.rows, planner.n, rows_per_program, planner.outer_sizes, planner.inner_sizes, *outer_strides,
+        *inner_strides,
+    )  # fmt: skip
+    numbers = tuple(range(len(planner.numbers)))
+    work = max(planner.rows * planner.n, 1)
     steps = []
     if programs:
-        made = instance(rows.request, "whole" if whole else "swept", rows.element, slots, defines)
-        steps.append(Step(made, places, geometry, (programs,), None, work, numbers))
+        kernel = instance(planner.request, "whole" if is_whole else "swept", planner.element, slots, defines)
+        steps.append(Step(kernel, buffer_positions, geometry, (programs,), None, work, numbers))
     if not scratch:
-        return Planned(rows.outputs, tuple(steps))
-    finish = {**defines, "ROWS": _FINISH_ROWS, "BLOCK": _FINISH_BLOCK, "num_warps": 4}
-    finish |= {f"STEP{k}": defines[f"STEP{k}"] for k in rows.columns}
-    summed = (*(partial,) * scratch, *(rows.slots[k] for k in rows.columns))
-    made = instance(rows.request, "finish", rows.element, summed, finish)
-    geometry = (rows.n, programs, rows.inner, *(rows.step[k] for k in rows.columns))
-    joined = (*range(len(rows.slots), len(buffers)), *(rows.places[k] for k in rows.columns))
-    steps.append(Step(made, joined, geometry, (-(-rows.n // _FINISH_BLOCK),), None, work))
-    nbytes = max(programs, 1) * rows.n * rows.scratch_bytes
-    return Planned(rows.outputs, tuple(steps), (nbytes,) * scratch)
+        return Planned(planner.outputs, tuple(steps))
+    finish_defines = {**defines, "ROWS": _FINISH_ROWS, "BLOCK": _FINISH_BLOCK, "num_warps": 4}
+    finish_defines |= {f"STEP{k}": defines[f"STEP{k}"] for k in planner.column_outputs}
+    finish_slots = (*(partial_slot,) * scratch, *(planner.slots[k] for k in planner.column_outputs))
+    kernel = instance(planner.request, "finish", planner.element, finish_slots, finish_defines)
+    geometry = (planner.n, programs, planner.inner_sizes, *(planner.inner_strides[k] for k in planner.column_outputs))
+    finish_buffers = (*range(len(planner.slots), len(buffers)), *(planner.buffers[k] for k in planner.column_outputs))
+    steps.append(Step(kernel, finish_buffers, geometry, (-(-planner.n // _FINISH_BLOCK),), None, work))
+    nbytes = max(programs, 1) * planner.n * planner.scratch_bytes
+    return Planned(planner.outputs, tuple(steps), (nbytes,) * scratch)

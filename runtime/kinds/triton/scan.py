@@ -1,6 +1,9 @@
-"""Scans: `lines` of elements in tiles, one after the other; where there are too few lines to fill the device, `totals`
-of shares of them, and `carried`, which begins each share with what those before it made. No atomics: the same call
-gives the same bits."""
+"""Plan scans for Triton.
+
+The kernel `lines` scans a tile of lines block after block. If there are too few lines to fill the device, they are
+split into shares: `totals` computes the total of each share, and `carried` starts each share from the totals before
+it. No kernel uses atomics, so the same call gives the same bits. See `..scan` for `Lines`.
+"""
 
 from __future__ import annotations
 
@@ -11,70 +14,87 @@ from .. import Request, slot
 from ..reduction import is_bool, state_bytes, state_slot
 from ..scan import Lines, schedule
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
-from .reduction import LIGHT, LIMITS
+from .reduction import LIGHT_FUNCTIONS, LIMITS
 
 __all__ = ["steps"]
 
-_LEAST = 4096  # elements that are worth a program of their own
-_ROW = 64  # neighbouring lines that are read together where elements of a line are apart
-_MOST = 512  # shares, which every program looks through
+_MIN_SHARE_ELEMENTS = 4096  # elements per program, at least, when lines are split
+_MIN_TILE_LINES = 64  # tile height where neighbouring lines are contiguous and a line's elements are not
+_MAX_SHARES = 512  # most shares of a line, because every program reads the totals of all shares
 
 
 def steps(
     request: Request, outputs: tuple[Meta, ...], lines: Lines, element: str
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """The launch, or the two launches with the bytes of the totals between them."""
-    record, able = request.record, request.capabilities
+    """Plan one launch, or two launches with the totals of shares between them.
+
+    Returns:
+        The launches, and the bytes of each field of the totals.
+    """
+    record, caps = request.record, request.capabilities
     inputs = tuple(slot(m, o.type) for o, m in request.tensors)
     results = tuple(slot(m, o.type) for o, m in zip(record.outputs, outputs, strict=True))
     states = tuple(state_slot(t, element) for t in record.detail["fields"])
     numbers = tuple(range(sum(1 for m in request.operands if m is not None and not isinstance(m, Meta))))
-    heavy = set(record.texts[request.device.driver.target].functions) - LIGHT
-    tall, wide = _tile(lines, (able.block // 2 if heavy else able.block) // max(1, len(states) // 2))
-    programs = -(-lines.number // tall)
-    chosen = schedule(request, lines)
-    wanted = min(chosen["programs"] * able.cores // programs, tall * lines.count // _LEAST, _MOST)
-    run, shares = split(lines.count, max(1, wanted), wide)
+    heavy = set(record.texts[request.device.driver.target].functions) - LIGHT_FUNCTIONS
+    tile_lines, tile_elements = _tile(lines, (caps.block // 2 if heavy else caps.block) // max(1, len(states) // 2))
+    programs = -(-lines.number // tile_lines)
+    params = schedule(request, lines)
+    target_shares = min(
+        params["programs"] * caps.cores // programs, tile_lines * lines.count // _MIN_SHARE_ELEMENTS, _MAX_SHARES
+    )
+    share_size, shares = split(lines.count, max(1, target_shares), tile_elements)
     lowest, highest = (0, 1) if element == "uchar" and is_bool(request) else LIMITS[element]
-    ends = [abs(b) + abs(a) * lines.count for b, a in zip(lines.begin, lines.along, strict=True)]
+    last_offsets = [abs(b) + abs(a) * lines.count for b, a in zip(lines.offsets, lines.strides, strict=True)]
     extents = [lines.number * max(lines.count, shares)]
-    extents += [e + strided_extent(lines.kept, s) for e, s in zip(ends, lines.kept_strides, strict=True)]
+    extents += [
+        e + strided_extent(lines.outer_sizes, s) for e, s in zip(last_offsets, lines.outer_strides, strict=True)
+    ]
     defines: Defines = {
-        "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(lines.kept), "WG_BOOL": int(is_bool(request)),
-        "INDEX": index_type([sum(extents)]), "RESULTS": tall, "BLOCK": wide, "REVERSED": int(lines.backwards),
+        "LOWEST": lowest, "HIGHEST": highest, "KEPT": len(lines.outer_sizes), "WG_BOOL": int(is_bool(request)),
+        "INDEX": index_type([sum(extents)]), "RESULTS": tile_lines, "BLOCK": tile_elements,
+        "REVERSED": int(lines.is_reversed),
     }  # fmt: skip
-    if chosen["warps"] != 4:  # Triton's own default
-        defines["num_warps"] = chosen["warps"]
-    for k, (a, beside) in enumerate(zip(lines.along, lines.kept_strides, strict=True)):
-        defines[f"BESIDE{k}"] = int(beside == (1,))
+    if params["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = params["warps"]
+    for k, (a, neighbour_strides) in enumerate(zip(lines.strides, lines.outer_strides, strict=True)):
+        defines[f"BESIDE{k}"] = int(neighbour_strides == (1,))
         defines[f"WAY{k}"] = a if abs(a) < 2 else 2
     count = len(inputs) + len(results)
-    everything = tuple(range(count))
+    io_buffers = tuple(range(count))
     work = lines.number * lines.count
 
-    def step(entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], grid: tuple[int, ...], tables: int) -> Step:
+    def step(
+        entry: str, slots: tuple[Slot, ...], buffers: tuple[int, ...], grid: tuple[int, ...], num_buffers: int
+    ) -> Step:
         geometry: Geometry = (
-            lines.number, lines.count, run, lines.kept, *lines.kept_strides[:tables], *lines.begin[:tables],
-            *lines.along[:tables],
+            lines.number, lines.count, share_size, lines.outer_sizes, *lines.outer_strides[:num_buffers],
+            *lines.offsets[:num_buffers], *lines.strides[:num_buffers],
         )  # fmt: skip
-        own = {**defines, "SHARES": next_power(shares)} if entry == "carried" else defines
-        return Step(instance(request, entry, element, slots, own), buffers, geometry, grid, None, work, numbers)
+        all_defines = {**defines, "SHARES": next_power(shares)} if entry == "carried" else defines
+        return Step(instance(request, entry, element, slots, all_defines), buffers, geometry, grid, None, work, numbers)
 
     if shares == 1:
-        return (step("lines", inputs + results, everything, (programs,), count),), ()
+        return (step("lines", inputs + results, io_buffers, (programs,), count),), ()
     totals = tuple(range(count, count + len(states)))
-    first = len(inputs)
-    before = step("totals", inputs + states, (*everything[:first], *totals), (programs, shares - 1), first)
-    after = step("carried", inputs + results + states, (*everything, *totals), (programs, shares), count)
-    return (before, after), tuple(
+    input_count = len(inputs)
+    totals_step = step(
+        "totals", inputs + states, (*io_buffers[:input_count], *totals), (programs, shares - 1), input_count
+    )
+    results_step = step("carried", inputs + results + states, (*io_buffers, *totals), (programs, shares), count)
+    return (totals_step, results_step), tuple(
         state_bytes(t, element) * (shares - 1) * lines.number for t in record.detail["fields"]
     )
 
 
 def _tile(lines: Lines, elements: int) -> tuple[int, int]:
-    """How many lines, and how many elements of each, a program takes at a time: along memory as far as it goes."""
-    beside = lines.kept_strides[lines.main][-1] == 1 and lines.kept[-1] > 1
-    tall = min(next_power(lines.kept[-1]), _ROW) if beside and abs(lines.along[lines.main]) != 1 else 1
-    wide = min(next_power(lines.count), max(elements // tall, 1))
-    tall = min(max(tall, elements // wide), next_power(lines.number))
-    return tall, wide
+    """Return the tile of a program: number of lines, and elements of each. It is longest along contiguous memory."""
+    is_adjacent = lines.outer_strides[lines.main_input][-1] == 1 and lines.outer_sizes[-1] > 1
+    tile_lines = (
+        min(next_power(lines.outer_sizes[-1]), _MIN_TILE_LINES)
+        if is_adjacent and abs(lines.strides[lines.main_input]) != 1
+        else 1
+    )
+    tile_elements = min(next_power(lines.count), max(elements // tile_lines, 1))
+    tile_lines = min(max(tile_lines, elements // tile_elements), next_power(lines.number))
+    return tile_lines, tile_elements

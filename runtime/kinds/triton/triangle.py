@@ -1,4 +1,4 @@
-"""Triangles: tiles of rows by columns."""
+"""Plan triangles of matrices for Triton: a program copies a tile of rows by columns."""
 
 from __future__ import annotations
 
@@ -20,26 +20,43 @@ def step(
     slots: tuple[Slot, ...],
     sizes: tuple[int, ...],
     n: int,
-    tables: list[tuple[int, ...]],
-    steps: tuple[int, int],
+    row_strides: list[tuple[int, ...]],
+    column_strides: tuple[int, int],
     diagonal: int,
     lower: bool,
 ) -> Step:
-    """The launch; sizes: of the dimensions beside the columns; tables, steps: strides of input and result."""
+    """Return the launch.
+
+    Args:
+        request: The call.
+        raw: Unsigned integer type of the elements' size.
+        slots: How the kernel reads its buffers.
+        sizes: Sizes of all dimensions but the columns.
+        n: Number of columns.
+        row_strides: Strides of input and result along `sizes`.
+        column_strides: Strides of input and result along the columns.
+        diagonal: Index of the diagonal at which the triangle ends.
+        lower: Copy the lower triangle, not the upper one.
+    """
     rows = prod(sizes)
     block = min(request.capabilities.block, max(_LEAST_BLOCK, next_power(rows * n)))
     columns = min(next_power(n), block)
-    tall = min(block // columns, next_power(rows))
-    across = -(-n // columns)
-    reach = [strided_extent((*sizes, n), (*own, one)) for own, one in zip(tables, steps, strict=True)]
+    block_rows = min(block // columns, next_power(rows))
+    column_blocks = -(-n // columns)
+    extents = [
+        strided_extent((*sizes, n), (*outer, inner))
+        for outer, inner in zip(row_strides, column_strides, strict=True)
+    ]
     limit = max(sizes[-1], n) + 1
     defines: Defines = {
-        "INDEX": index_type([rows * n, *reach]), "LOWER": int(lower), "ROWS": tall, "COLUMNS": columns,
+        "INDEX": index_type([rows * n, *extents]), "LOWER": int(lower), "ROWS": block_rows, "COLUMNS": columns,
         "OUTER": len(sizes),
     }  # fmt: skip
-    geometry: Geometry = (rows, n, across, max(-limit, min(limit, diagonal)), sizes, *tables, *steps)
+    geometry: Geometry = (
+        rows, n, column_blocks, max(-limit, min(limit, diagonal)), sizes, *row_strides, *column_strides
+    )  # fmt: skip
     text = request.record.texts[request.device.driver.target]
-    made = Instance(
+    instance = Instance(
         "triangle", text.source, "triangle_copy", raw.compute, 1, slots, tuple(defines.items()), text.functions
     )
-    return Step(made, (0, 1), geometry, (-(-rows // tall) * across,), None, rows * n)
+    return Step(instance, (0, 1), geometry, (-(-rows // block_rows) * column_blocks,), None, rows * n)

@@ -1,4 +1,4 @@
-"""Window kernels: a block of results a program, whatever they are made from."""
+"""Plan window ops for Triton: a program computes a block of consecutive results; see `..window` for `Windows`."""
 
 from __future__ import annotations
 
@@ -6,52 +6,57 @@ from math import prod
 
 from ...backends.protocol import Slot, Step
 from .. import Request
-from ..window import Walk, chosen
+from ..window import Windows, choose_schedule
 from . import Defines, Geometry, index_type, instance
 from .reduction import LIMITS
 
 __all__ = ["step"]
 
 
-def step(
-    request: Request, walk: Walk, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]
-) -> Step:
-    """The launch of a window op."""
-    choice = chosen(request, walk, slots)
-    block = min(request.capabilities.block, choice["block"])
-    most = tuple(
-        _most(walk.covering, walk.adaptive, *sizes)
-        for sizes in zip(walk.cells, walk.source, walk.kernel, walk.stride, walk.dilation, strict=True)
-    )
-    reaches = [
-        sum(n * abs(s) for n, s in zip((walk.planes, walk.channels, *walk.source), own, strict=True))
-        + sum(k * abs(s) for k, s in zip(walk.kernel, walk.taps, strict=True))
-        for own in walk.strides
-    ]
-    lines = [
-        (c + o) * s + k * d + 2 * p
-        for c, o, k, s, d, p in zip(
-            walk.cells, walk.source, walk.kernel, walk.stride, walk.dilation, walk.padding, strict=True
+def step(request: Request, windows: Windows, element: str, slots: tuple[Slot, ...], buffers: tuple[int, ...]) -> Step:
+    """Plan the launch of a window op."""
+    params = choose_schedule(request, windows, slots)
+    block = min(request.capabilities.block, params["block"])
+    max_taps = tuple(
+        _max_taps(windows.covering, windows.adaptive, *sizes)
+        for sizes in zip(
+            windows.output_size, windows.source_size, windows.kernel, windows.stride, windows.dilation, strict=True
         )
+    )
+    input_extents = [
+        sum(n * abs(s) for n, s in zip((windows.planes, windows.channels, *windows.source_size), strides, strict=True))
+        + sum(k * abs(s) for k, s in zip(windows.kernel, windows.taps, strict=True))
+        for strides in windows.strides
     ]
+    axis_extents = [
+        (o + i) * s + k * d + 2 * p
+        for o, i, k, s, d, p in zip(
+            windows.output_size, windows.source_size, windows.kernel, windows.stride, windows.dilation, windows.padding,
+            strict=True,
+        )
+    ]  # fmt: skip
     lowest, highest = LIMITS[element]
     defines: Defines = {
-        "INDEX": index_type([walk.numel, max(reaches) * 2, *lines]), "BLOCK": block, "ADAPTIVE": int(walk.adaptive),
-        "DILATED": int(walk.dilated), "TAPPED": int(walk.tapped), "LOWEST": lowest, "HIGHEST": highest,
+        "INDEX": index_type([windows.numel, max(input_extents) * 2, *axis_extents]), "BLOCK": block,
+        "ADAPTIVE": int(windows.adaptive), "DILATED": int(windows.is_dilated), "TAPPED": int(windows.from_columns),
+        "LOWEST": lowest, "HIGHEST": highest,
     }  # fmt: skip
-    if choice["warps"] != 4:  # Triton's own default
-        defines["num_warps"] = choice["warps"]
+    if params["warps"] != 4:  # Triton's own default
+        defines["num_warps"] = params["warps"]
     geometry: Geometry = (
-        walk.numel, walk.channels, walk.cells, walk.source, walk.kernel, walk.stride, walk.padding, walk.dilation,
-        walk.beyond, walk.divisor, most, *walk.strides, walk.taps,
+        windows.numel, windows.channels, windows.output_size, windows.source_size, windows.kernel, windows.stride,
+        windows.padding, windows.dilation, windows.counted_padding, windows.divisor, max_taps, *windows.strides,
+        windows.taps,
     )  # fmt: skip
-    made = instance(request, "cells", element, slots, defines)
-    programs = -(-walk.numel // block)
-    return Step(made, buffers, geometry, (programs,), None, walk.numel * prod(most))
+    kernel = instance(request, "cells", element, slots, defines)
+    programs = -(-windows.numel // block)
+    return Step(kernel, buffers, geometry, (programs,), None, windows.numel * prod(max_taps))
 
 
-def _most(covering: bool, adaptive: bool, cells: int, source: int, kernel: int, stride: int, dilation: int) -> int:
-    """How many elements the largest window has along a dimension, or how many windows have an element."""
+def _max_taps(
+    covering: bool, adaptive: bool, output_size: int, source_size: int, kernel: int, stride: int, dilation: int
+) -> int:
+    """Return the most elements that a window has along a dimension; with `covering`, the most windows of an element."""
     if adaptive:
-        return min(-(-source // cells) + 1, source)
-    return min((kernel - 1) * dilation // stride + 1, source) if covering else kernel
+        return min(-(-source_size // output_size) + 1, source_size)
+    return min((kernel - 1) * dilation // stride + 1, source_size) if covering else kernel

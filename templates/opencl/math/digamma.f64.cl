@@ -21,8 +21,8 @@ static inline __attribute__((overloadable)) F wg_digamma(F x) {
     s = s * z + -0.0083333333333333333333;
     s = s * z + 0.083333333333333333333;
     F r = (wg_log(y) - (v * 0.5 + z * s)) - sum;
-    F f = x - wg_round(x), turned = 3.14159265358979323846 * (wg_cos_turn(f * 0.5) / wg_sin_turn(f * 0.5));
-    r = minus ? ((f == 0) ? NOT_A_NUMBER : r - turned) : r;
+    F f = x - wg_round(x), reflection = 3.14159265358979323846 * (wg_cos_turn(f * 0.5) / wg_sin_turn(f * 0.5));
+    r = minus ? ((f == 0) ? NOT_A_NUMBER : r - reflection) : r;
     F pole = AS_F(AS_I(INF) | ((AS_I(x) & SIGN) ^ SIGN));
     return x == 0 ? pole : r;
 }

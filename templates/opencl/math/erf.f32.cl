@@ -1,6 +1,6 @@
 // needs: erf_table, lookup
-// Where tables are looked up by permutations: x times a polynomial of erf(a) / a around the centre next to a = |x|.
-// Elsewhere two polynomials with the same steps: up to 1.14 one of 1 - erf(a) / a in a^2, and beyond it one of the
+// With table look-ups by permutation instructions: x times a polynomial of erf(a) / a around the centre next to a = |x|.
+// Otherwise two polynomials evaluated in the same steps: up to 1.14 one of 1 - erf(a) / a in a^2, and beyond it one of the
 // fourth root of erfc(a), which needs fewer terms than erfc(a) does and no exponential: our own minimax fits.
 // Largest error measured: 1.01 ULP by tables (subnormal x; 0.70 otherwise), 1.25 elsewhere.
 static inline __attribute__((overloadable)) F wg_erf(F x) {

@@ -1,8 +1,8 @@
 // needs:
 // fixed types
-// Where polynomials for erf(a) / a stand (their centres) and their coefficients from the constant on, one column for
-// each sixteenth of 0 to 4.25: our own least-squares fits. Centres are numbers for which the constant, rounded to
-// float, is right to 2^-36 (Gal's accurate tables), which leaves no more than the last two roundings of an erf.
+// Centres and coefficients (constant term first) of polynomials for erf(a) / a, one column for each sixteenth of 0 to
+// 4.25: our own least-squares fits. Centres are chosen such that the constant, rounded to float, is accurate to 2^-36
+// (Gal's accurate tables), so that only the last two roundings contribute to the error.
 #ifndef WG_ERF_TABLE
 #define WG_ERF_TABLE
 static constant float16 wg_erf_table[7] = {

@@ -1,5 +1,5 @@
 // needs: erf_small, erfc_positive
-// 1 - erf(x) where that loses nothing.
+// 1 - erf(x) where the subtraction loses no accuracy.
 // Largest error measured: 3.85 ULP in float, 3.40 in double.
 static inline __attribute__((overloadable)) F wg_erfc(F x) {
     F a = AS_F(AS_I(x) & ~SIGN), r = wg_erfc_positive(a);

@@ -1,5 +1,5 @@
 // needs: round
-// round half to even, less 1 where that went up: exact.
+// Round half to even, minus 1 if that rounded up: exact.
 static inline __attribute__((overloadable)) F wg_floor(F x) {
     F r = wg_round(x);
     return r > x ? r - 1 : r;

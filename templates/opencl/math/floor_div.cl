@@ -1,5 +1,5 @@
 // needs: fmod, floor
-// Python's x // y as NumPy and PyTorch have it: (x - x mod y) / y set right to an integer; x / 0 as a division.
+// Python's x // y as in NumPy and PyTorch: (x - x mod y) / y, corrected to an integer; x / 0 as in a division.
 static inline __attribute__((overloadable)) F wg_floor_div(F x, F y) {
     F r = wg_fmod(x, y), plain = x / y, q = (x - r) / y;
     q = ((r != 0) & ((r < 0) != (y < 0))) ? q - 1 : q;

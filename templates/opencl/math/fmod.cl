@@ -1,7 +1,7 @@
 // needs:
-// C's fmod, exact. A round takes q b away from a, with q of at most 11 (24) bits and b in two halves, so that every
-// product is exact, and the one difference that may round leaves its error behind (Fast2Sum, Dekker 1971). Quotients
-// of up to 2^11 (2^24) take one round; larger ones go through a cold loop that removes 10 (23) bits a round.
+// C's fmod, exact. A round subtracts q b from a, with q of at most 11 (24) bits and b in two halves, so that every
+// product is exact; the only difference that may round keeps its error (Fast2Sum, Dekker 1971). Quotients up to 2^11
+// (2^24) take one round; larger ones go through a cold loop that removes 10 (23) bits per round.
 #if BITS == 64
 #define WG_KEEP ((I)(-1) << 29)
 #define WG_HIGH ((I)(-1) << 27)

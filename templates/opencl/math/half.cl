@@ -1,8 +1,8 @@
 // needs:
 // fixed types
 // IEEE half <-> float by integer operations (after F. Giesen, "half to float done quick"): subnormals, infinities and
-// NaN kept (a signalling one becomes quiet), to nearest even. Vectors of 16 by the processor's instructions, where it
-// has them.
+// NaN are preserved (a signalling NaN becomes quiet), rounding to nearest even. Vectors of 16 use the processor's
+// conversion instructions if it has them.
 static inline __attribute__((overloadable)) S wg_from_half(H x) {
 #if WIDTH == 16 && defined(__AVX512F__)
     return __builtin_ia32_vcvtph2ps512_mask(__builtin_astype(x, short16), (S)(0), (ushort)0xffff, 4);

@@ -1,5 +1,5 @@
 // needs: sqrt.f64
-// In double, where no square of a float overflows or loses bits that matter.
+// Computed in double, where no square of a float overflows or loses significant bits.
 // Largest error measured: 0.50 ULP.
 static inline __attribute__((overloadable)) F wg_hypot(F x, F y) {
     D a = TO_D(x), b = TO_D(y);

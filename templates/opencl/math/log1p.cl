@@ -1,5 +1,5 @@
 // needs: log_split, log_tail
-// As log, with the exponent of u = 1 + x but f = (x 2^-e) + (2^-e - 1) from x itself, so that no bit of x is lost.
+// Like log, with the exponent of u = 1 + x but f = (x 2^-e) + (2^-e - 1) from x itself, so that no bit of x is lost.
 // Largest error measured: 1.40 ULP in float, 1.37 in double.
 static inline __attribute__((overloadable)) F wg_log1p(F x) {
     F u = 1 + x;

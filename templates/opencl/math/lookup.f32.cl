@@ -1,5 +1,5 @@
 // needs:
-// Entry j[i] modulo 16 of a row of 16, for every lane: one permutation where the processor has it.
+// Entry j[i] modulo 16 of a row of 16, for every lane: one permutation instruction if the processor has it.
 static inline __attribute__((overloadable)) F wg_lookup(constant float16 *row, I j) {
 #if WIDTH == 16 && defined(__AVX512F__)
     return __builtin_ia32_permvarsf512(*row, j);

@@ -1,6 +1,6 @@
 // needs:
-// A NaN on either side gives NaN. The comparison alone is an instruction of x86, which gives y where either is NaN; with
-// x for the NaN the compiler would make it a comparison, another, their union and a choice.
+// NaN if either is NaN. The comparison alone maps to x86's min/max instructions, which return y if either is NaN.
+// Returning x for a NaN would need two comparisons, an or, and a select.
 static inline __attribute__((overloadable)) F wg_maximum(F x, F y) {
     const F most = x > y ? x : y;
     return x == x ? most : (F)(NAN);

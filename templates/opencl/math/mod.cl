@@ -1,5 +1,5 @@
 // needs: fmod
-// Python's remainder: the divisor's sign. Exact before the last addition, as in NumPy and PyTorch.
+// Python's remainder, with the sign of the divisor. Exact before the last addition, as in NumPy and PyTorch.
 static inline __attribute__((overloadable)) F wg_mod(F x, F y) {
     F r = wg_fmod(x, y);
     F moved = ((r < 0) != (y < 0)) ? r + y : r;

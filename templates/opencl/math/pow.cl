@@ -1,13 +1,12 @@
 // needs: pow_full, rsqrt, sqrt
-// Exponents that are mostly asked for take a few instructions: 2 and 1 (the slope of a square), 3, 1/2, -1 and -2 (its
-// slope), -1/2 and 0.
-// A square root is that of C99's pow (F.9.4.4): 0 of -0, infinite of minus infinity.
+// Fast paths for common exponents: 2 and 1 (the derivative of a square), 3, 1/2, -1 and -2 (the derivative of 1/x), -1/2
+// and 0. The square root is that of C99's pow (F.9.4.4): 0 for -0, infinite for minus infinity.
 // Largest error measured: 0.51 ULP in float; 1.26 in double, but 1.5 of x^(-1/2) and x^-2.
 #if BITS == 64
 #define WG_CUBE (x * x * x)
 #define WG_INVERSE_SQUARE wg_inverse_square(x)
 #define WG_INVERSE_ROOT wg_rsqrt(x + 0)
-// Where the square is neither lost nor inexact by more than its rounding.
+// Where the square neither underflows nor has more than its rounding error.
 static inline __attribute__((overloadable)) F wg_inverse_square(F x) {
     F s = x * x, r = 1 / s;
     M far = !((s > 0x1p-1000) & (s < 0x1p1000));
@@ -18,7 +17,7 @@ static inline __attribute__((overloadable)) F wg_inverse_square(F x) {
 #define WG_CUBE TO_F(TO_D(x) * TO_D(x) * TO_D(x))
 #define WG_INVERSE_SQUARE TO_F(1 / (TO_D(x) * TO_D(x)))
 #define WG_INVERSE_ROOT wg_inverse_root(x)
-// A step of Newton's in double, where there is something to correct.
+// One Newton step in double, if there is something to correct.
 static inline __attribute__((overloadable)) F wg_inverse_root(F x) {
     F r = wg_rsqrt(x + 0);
     D d = TO_D(r);
@@ -39,7 +38,7 @@ static inline __attribute__((overloadable)) F wg_pow(F x, F y) {
         if (LANE(y, 0) == 0) return 1;
         return wg_pow_full(x, y);
     }
-    // The same in vectors of several exponents: a value is not to depend on those beside it.
+    // The same formulas in vectors with several exponents: a value must not depend on its neighbours.
     F r = wg_pow_full(x, y);
     if (ANY((y == 2) | (y == 1) | (y == 3) | (y == -1) | (y == -2) | (y == K(0.5)) | (y == K(-0.5)))) {
         r = y == 2 ? x * x : r;

@@ -1,5 +1,5 @@
 // needs: trunc
-// The result for |x|^y becomes that for x^y: signs, and the special values of C99 (F.9.4.4).
+// Turn the result for |x|^y into x^y: signs, and the special values of C99 (F.9.4.4).
 static inline __attribute__((overloadable)) F wg_pow_ends(F x, F y, F r) {
     F a = AS_F(AS_I(x) & ~SIGN), b = AS_F(AS_I(y) & ~SIGN), h = y * K(0.5);
     M whole = wg_trunc(y) == y, odd = whole & (wg_trunc(h) != h);

@@ -1,5 +1,5 @@
 // needs: log_split, pow_ends
-// The way of fdlibm's e_pow.c without its table: log2 |x| in two doubles from s = f / (2 + f) held in two, times y, and
+// The method of fdlibm's e_pow.c without its table: log2 |x| in two doubles from s = f / (2 + f), itself in two doubles, times y, and
 // 2^ of the sum. A number ends in ..h when its low 27 bits are cleared, so that products of two such are exact.
 // The polynomials are our own minimax fits (2^-65 of log's correction, 2^-64 of 2^r).
 // Largest error measured: 1.26 ULP.

@@ -1,6 +1,6 @@
 // needs:
-// 1 / x for normal x and 1 / x, to 2^-14 where the processor has an instruction for that, the same for vectors and
-// scalars; elsewhere right to a rounding.
+// 1 / x for normal x and 1 / x, accurate to 2^-14 if the processor has an instruction for it, with the same bits in
+// vectors and scalars; otherwise with one rounding error.
 static inline __attribute__((overloadable)) F wg_reciprocal_guess(F x) {
 #if defined(__AVX512F__) && WIDTH == 16
     return __builtin_ia32_rcp14ps512_mask(x, x, (ushort)0xffff);

@@ -1,5 +1,5 @@
 // needs:
-// y 2^i for y between 1/2 and 2, rounded once: subnormal results and infinity come out right. One instruction where
+// y 2^i for y between 1/2 and 2, rounded once: subnormal results and infinity are correct. One instruction if
 // the processor has it, else two factors that are powers of two.
 static inline __attribute__((overloadable)) F wg_scale(F y, I i) {
 #if WIDTH == 16 && defined(__AVX512F__)

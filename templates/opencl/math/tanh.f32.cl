@@ -1,6 +1,6 @@
 // needs: exp, lookup, tanh_table
-// Where tables are looked up by permutations: x times a polynomial of tanh(a) / a around the centre next to a = |x|.
-// Elsewhere: |x| < 0.55: x + x^3 P(x^2), our own minimax fit (2^-30). Beyond: 1 - 2 e / (1 + e) with e = e^(-2|x|).
+// With table look-ups by permutation instructions: x times a polynomial of tanh(a) / a around the centre next to a = |x|.
+// Otherwise: |x| < 0.55: x + x^3 P(x^2), our own minimax fit (2^-30). Beyond: 1 - 2 e / (1 + e) with e = e^(-2|x|).
 // Largest error measured: 0.78 ULP by tables, 1.44 elsewhere.
 static inline __attribute__((overloadable)) F wg_tanh(F x) {
 #if defined(__AVX512F__)

@@ -21,6 +21,6 @@ static inline __attribute__((overloadable)) F wg_trigamma(F x) {
     s = s * z + -0.033333333333333333333;
     s = s * z + 0.16666666666666666667;
     F r = sum + (v + z * (0.5 + v * s));
-    F sine = wg_sin_turn((x - wg_round(x)) * 0.5), turned = 3.14159265358979323846 / sine;
-    return minus ? turned * turned - r : r;
+    F sine = wg_sin_turn((x - wg_round(x)) * 0.5), reflection = 3.14159265358979323846 / sine;
+    return minus ? reflection * reflection - r : r;
 }

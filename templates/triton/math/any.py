@@ -1,5 +1,5 @@
 # needs:
 @triton.jit
 def wg_any(mask):
-    """Whether the mask holds for any element of the program: a scalar, for the loops that few elements ask for."""
+    """Whether the mask is true for any element of the program: a scalar, for loops that few elements need."""
     return tl.max(mask.to(tl.int32), axis=None) > 0

@@ -1,7 +1,7 @@
 # needs: copysign, div, fmod, quotient
 @triton.jit
 def wg_floor_div(x, y):
-    """Python's x // y as NumPy and PyTorch have it; a float / 0 is a division, an integer // 0 gives 0."""
+    """Python's x // y as in NumPy and PyTorch; a float / 0 is a division, an integer // 0 gives 0."""
     if x.dtype.is_floating():
         r = wg_fmod(x, y)
         plain = wg_div(x, y)

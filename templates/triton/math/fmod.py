@@ -1,5 +1,5 @@
 # needs: quotient
-# float32 in float64: the remainder is the same, and no subnormal number is taken for 0.
+# float32 in float64: the remainder is the same, and subnormal numbers are not flushed to 0.
 @triton.jit
 def wg_fmod(x, y):
     """C's fmod, exact, with the sign of x; of integers 0 for y == 0."""

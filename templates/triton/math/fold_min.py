@@ -1,5 +1,5 @@
 # needs:
 @triton.jit
 def wg_fold_min(a, b):
-    """The smaller, or a NaN of either."""
+    """The smaller; NaN if either is NaN."""
     return tl.where((a < b) | (a != a), a, b)

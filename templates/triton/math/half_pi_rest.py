@@ -1,7 +1,7 @@
 # needs:
 @triton.jit
 def wg_half_pi_rest(C: tl.constexpr):
-    """What has to be added to pi/2 rounded to C."""
+    """The difference between pi/2 and pi/2 rounded to C."""
     if C == tl.float64:
         r = tl.full((), 6.123233995736766e-17, C)
     else:

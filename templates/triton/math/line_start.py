@@ -1,7 +1,7 @@
 # needs: row_start
 @triton.jit
 def wg_line_start(place, sizes, strides, RANK: tl.constexpr, UNIT: tl.constexpr):
-    """Where elements number `place` of dimensions `sizes` lie. UNIT: along the last of these, elements touch."""
+    """The offsets of elements number `place` of dimensions `sizes`. UNIT: the last dimension is contiguous."""
     if UNIT:
         if RANK == 1:
             start = place

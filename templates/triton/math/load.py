@@ -1,5 +1,5 @@
 # needs:
 @triton.jit
 def wg_load(p, mask, C: tl.constexpr):
-    """What `p` points at, as C; 0 where the mask is false. bool counts as 0 and 1."""
+    """Load from `p` as C; 0 where the mask is false. bool gives 0 and 1."""
     return tl.load(p, mask=mask, other=0).to(C)

@@ -1,6 +1,6 @@
 # needs: as_float, as_int, log_ends, log_tail, two_to
-# As log, with the exponent of u = 1 + x but f = (x 2^-e) + (2^-e - 1) from x itself, so that no bit of x is lost; where
-# 2^-e may be subnormal, u == x.
+# Like log, with the exponent of u = 1 + x but f = (x 2^-e) + (2^-e - 1) from x itself, so that no bit of x is lost;
+# where 2^-e may be subnormal, u == x.
 @triton.jit
 def wg_log1p(x):
     u = 1.0 + x

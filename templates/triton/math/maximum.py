@@ -1,5 +1,5 @@
 # needs:
 @triton.jit
 def wg_maximum(x, y):
-    """The larger; a NaN on either side gives NaN."""
+    """The larger; NaN if either is NaN."""
     return tl.where((x > y) | (x != x), x, y)

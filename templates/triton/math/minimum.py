@@ -1,5 +1,5 @@
 # needs:
 @triton.jit
 def wg_minimum(x, y):
-    """The smaller; a NaN on either side gives NaN."""
+    """The smaller; NaN if either is NaN."""
     return tl.where((x < y) | (x != x), x, y)

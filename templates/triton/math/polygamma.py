@@ -1,11 +1,11 @@
 # needs: any, as_int, digamma, pow_f64, round, two_to, zeta_sum
-# In float64. (-1)^(n + 1) n! zeta(n + 1, x), Hurwitz's zeta function (Abramowitz & Stegun 6.4.10). Below 0 the sum of
-# (x + k)^-s over all integers k is taken with f = x - round(x) in place of x, and what comes before k = 0 is taken away
-# from it, which is a zeta function of 1 - x. Infinite at 0 and negative integers. c is a power of two near e / n:
-# neither n! c^s nor the powers that it is multiplied by leave the range early.
+# In float64. (-1)^(n + 1) n! zeta(n + 1, x), Hurwitz's zeta function (Abramowitz & Stegun 6.4.10). Below 0, sum
+# (x + k)^-s over all integers k, with f = x - round(x) in place of x, and subtract the terms before k = 0, which are a
+# zeta function of 1 - x. Infinite at 0 and negative integers. c is a power of two near e / n, so that neither n! c^s
+# nor the powers it is multiplied by overflow early.
 @triton.jit
 def wg_polygamma(order, of):
-    """The derivative number `order` of digamma; NaN where that is no integer from 0 to 4096."""
+    """The derivative of digamma of order `order`; NaN if that is no integer from 0 to 4096."""
     n, x = tl.broadcast(order.to(tl.float64), of.to(tl.float64))
     valid = (n >= 1) & (n <= 4096) & (n == wg_round(n))
     itself = n == 0

@@ -1,7 +1,8 @@
 # needs: log_split, nearest, pow_ends, two_to, upper
-# The way of fdlibm's e_pow.c without its table: log2 |x| in two doubles from s = f / (2 + f) held in two, times y, and
-# 2^ of the sum. A number that ends in _h has 26 bits, so that products of two such are exact, and it does not matter
-# whether they are fused into sums. The polynomials are our own minimax fits (2^-65 of log's correction, 2^-64 of 2^r).
+# The method of fdlibm's e_pow.c without its table: log2 |x| in two doubles from s = f / (2 + f) in two doubles, times
+# y, and 2^ of the sum. A number that ends in _h has 26 bits, so that products of two such are exact, and it does not
+# matter whether they are fused into sums. The polynomials are our own minimax fits (2^-65 of log's correction, 2^-64 of
+# 2^r).
 @triton.jit
 def wg_pow_f64(x, y):
     f, e = wg_log_split(tl.abs(x))

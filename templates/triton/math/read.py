@@ -1,7 +1,7 @@
 # needs:
 @triton.jit
 def wg_read(p, offset, inside, numbers, CLASS: tl.constexpr, NUMBER: tl.constexpr, C: tl.constexpr):
-    """An operand of class 3 (a number of the call), 0 (one element) or any other (an element an offset), as C."""
+    """Load an operand as C: class 3 (a number of the call), 0 (one element) or any other (one element per offset)."""
     if CLASS == 3:
         value = numbers[NUMBER].to(C)
     elif CLASS == 0:

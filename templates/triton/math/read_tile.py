@@ -3,8 +3,8 @@
 def wg_read_tile(
     p, start, column, step, row_inside, inside, numbers, CLASS: tl.constexpr, NUMBER: tl.constexpr, C: tl.constexpr
 ):
-    """An operand over rows that begin at `start`: of class 3 (a number of the call), 0 (one element a row), 1
-    (contiguous) or 2 (`step` apart), as C."""
+    """Load an operand for rows that begin at `start`, as C: class 3 (a number of the call), 0 (one element per row),
+    1 (contiguous) or 2 (`step` apart)."""
     if CLASS == 3:
         value = numbers[NUMBER].to(C)
     elif CLASS == 0:

@@ -1,7 +1,7 @@
 # needs:
 @triton.jit
 def wg_row_start(row, sizes, strides, OUTER: tl.constexpr):
-    """Where row number `row` begins: its place in the outer dimensions `sizes`, times `strides`."""
+    """The offset of row number `row`: its position in the outer dimensions `sizes`, times `strides`."""
     start = row * 0
     for d in tl.static_range(OUTER - 1, -1, -1):
         start += row % sizes[d] * strides[d]

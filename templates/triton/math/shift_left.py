@@ -1,5 +1,5 @@
 # needs: lshift
 @triton.jit
 def wg_shift_left(x, y):
-    """x << y by any number of places."""
+    """x << y for any shift count."""
     return wg_lshift(x, y)

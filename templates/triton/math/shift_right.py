@@ -1,5 +1,5 @@
 # needs: rshift
 @triton.jit
 def wg_shift_right(x, y):
-    """x >> y by any number of places."""
+    """x >> y for any shift count."""
     return wg_rshift(x, y)

@@ -1,6 +1,6 @@
 # needs: copysign, div, exp_scaled
-# |x| < 1: x + x^3 P(x^2), our own minimax fits (2^-34 and 2^-63). Beyond: e^|x| / 2 - 1 / (2 e^|x|), the half taken
-# inside.
+# |x| < 1: x + x^3 P(x^2), our own minimax fits (2^-34 and 2^-63). Beyond: e^|x| / 2 - 1 / (2 e^|x|), with 1/2
+# inside the exponential.
 @triton.jit
 def wg_sinh(x):
     a = tl.abs(x)

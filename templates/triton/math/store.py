@@ -1,7 +1,7 @@
 # needs:
 @triton.jit
 def wg_store(p, value, mask):
-    """Store `value` as what `p` points at, to nearest even; into bool, whether it is not 0 (NaN is not)."""
+    """Store `value` at `p`, rounded to nearest even; as bool, whether it is nonzero (NaN is)."""
     if p.dtype.element_ty == tl.int1:
         tl.store(p, value != 0, mask=mask)
     else:

@@ -22,5 +22,5 @@ def wg_trigamma(of):
     s = s * z + 0.16666666666666666
     r = sum + (v + z * (0.5 + v * s))
     sine, _ = wg_turn((x - wg_round(x)) * 0.5)
-    turned = 3.141592653589793 / sine
-    return tl.where(minus, turned * turned - r, r).to(of.dtype)
+    reflection = 3.141592653589793 / sine
+    return tl.where(minus, reflection * reflection - r, r).to(of.dtype)

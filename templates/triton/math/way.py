@@ -1,7 +1,7 @@
 # needs:
 @triton.jit
 def wg_way(place, stride, WAY: tl.constexpr):
-    """How far elements number `place` of a line are from its first. WAY: the stride where it is 1, 0 or -1, else 2."""
+    """The offsets of elements number `place` of a line. WAY: the stride if it is 1, 0 or -1, else 2."""
     if WAY == 1:
         far = place
     elif WAY == -1:
