@@ -1,4 +1,4 @@
-"""Bar plots: time ratios between peers and a device, and times of several devices.
+"""Bar plots: time ratios between peers and a device by row and by group of rows, and times of several devices.
 
 Two devices are compared only by rows that both have: the same op, dtype and shapes, with correct results on both.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from statistics import geometric_mean
 from typing import Any
 
 from .plot_axes import chunks, colours, round_ticks
@@ -21,6 +22,11 @@ _WIDTH_INCHES = 9.0
 
 def plans(kernels: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float], Callable[[Any], None]]]:
     """Yield each figure's title, size in inches, and a function that draws it."""
+    our_devices = {e.device for e in kernels}
+    for hardware, device in dict.fromkeys((e.hardware, e.device) for e in kernels):
+        means = _group_means([e for e in kernels if (e.hardware, e.device) == (hardware, device)], our_devices)
+        if len(means) > 1:
+            yield from _figures(f"Overview, {hardware} ({device})", list(means.items()), _draw_ratios)
     for suite in dict.fromkeys(e.suite for e in kernels):
         suite_entries = [e for e in kernels if e.suite == suite]
         devices = list(dict.fromkeys((e.hardware, e.device) for e in suite_entries))
@@ -56,6 +62,26 @@ def _ratios(entries: Sequence[Entry], devices: set[str]) -> Ratios:
             if ratio and peer not in devices - {entry.device}:
                 ratios.setdefault(f"{entry.group}: {entry.name}", {})[peer] = ratio, peer in entry.missed
     return ratios
+
+
+def _group_means(entries: Sequence[Entry], devices: set[str]) -> Ratios:
+    """Return, by group of rows and peer, the geometric means of the ratios (minima, medians). No aim is missed here."""
+    samples: dict[str, dict[str, list[tuple[tuple[float, float], bool]]]] = {}
+    for entry in entries:
+        for values in _ratios([entry], devices).values():
+            for peer, ratio in values.items():
+                samples.setdefault(entry.group, {}).setdefault(peer, []).append(ratio)
+    return {
+        group: {
+            peer: (
+                (geometric_mean([minimum for (minimum, _), _ in ratios]),
+                 geometric_mean([median for (_, median), _ in ratios])),
+                False,
+            )
+            for peer, ratios in by_peer.items()
+        }
+        for group, by_peer in samples.items()
+    }  # fmt: skip
 
 
 def _side_by_side(entries: Sequence[Entry]) -> dict[str, dict[str, tuple[float, float]]]:

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from weftgrad.bench import command, page, plots, rows, tables
+from weftgrad.bench import bar_plots, command, page, plots, rows, tables
 from weftgrad.bench.colours import painter, plain
 from weftgrad.bench.report import host_line, kernel_line
 from weftgrad.bench.roofline import roofs, share
@@ -288,7 +288,7 @@ def test_plots(sample: dict[str, Any], tmp_path: Path) -> None:
     entries = rows.entries([sample])
     files = {path.name: path for path in plots.write(entries, tmp_path / "made")}
     stems = {name.partition(".")[0] for name in files}
-    assert {stem.partition("-")[0] for stem in stems} == {"roofline", "sizes", "ratios"}
+    assert {stem.partition("-")[0] for stem in stems} == {"roofline", "sizes", "ratios", "overview"}
     assert set(files) == {f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")}
     for name, path in files.items():
         if name.endswith("png"):
@@ -313,6 +313,18 @@ def test_plots_of_several_devices_and_of_nothing() -> None:
     assert "One (cuda:0), minima" in images["Devices, core"]
     assert all(text.startswith("<svg") for text in images.values())
     assert plots.svg(rows.entries([report()])) == {}
+
+
+def test_overviews_are_geometric_means_of_groups() -> None:
+    """Rows that take torch 2 and 8 times as long as `cpu` are a bar of 4."""
+    timings = [("add", "a", 2e-3), ("add", "b", 8e-3), ("exp", "c", 3e-3)]
+    entries = rows.entries([report(*(
+        kernel(name, group, times={"cpu": timing(1e-3), "torch": timing(seconds)}) for group, name, seconds in timings
+    ))])  # fmt: skip
+    means = bar_plots._group_means(entries, {"cpu"})
+    assert {group: ratios["torch"][0] for group, ratios in means.items()} == {
+        "add": pytest.approx((4.0, 4.0)), "exp": pytest.approx((3.0, 3.0)),
+    }  # fmt: skip
 
 
 def test_sizes_are_found_in_names() -> None:
