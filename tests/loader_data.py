@@ -211,6 +211,8 @@ def fail(index, how, at):
     if index == at:
         if how == "raise":
             raise ArithmeticError("one and one is three")
+        if how == "raise at length":
+            raise ArithmeticError("\N{SNOWMAN}" * 100_000)  # three bytes each
         os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(1000)
 

@@ -168,6 +168,8 @@ def test_products_with_vectors():
     for product in (functional.hvp, functional.vhp):
         value, product_value = product(cube, x, v)
         assert (value.item(), product_value.tolist()) == (9.0, [-12.0, -12.0])
+    factors = iter((1.0, 10.0))
+    assert functional.vhp(lambda t: next(factors) * cube(t), x, v)[0].item() == 9.0  # called once
     with pytest.raises(GradientError, match="shapes"):
         functional.jvp(cube, x, wg.ones(3))
 

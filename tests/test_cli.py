@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def run(capsys, monkeypatch):
 def test_devices(run):
     status, out, _ = run("devices")
     assert status == 0
-    assert out.splitlines()[1].startswith("cpu")
+    assert re.match(r"cpu\*? .* \d+ +[\d.]+ [KMGT]iB  float32", out.splitlines()[1])
 
 
 @pytest.mark.parametrize(

@@ -264,6 +264,8 @@ def test_spawned_processes_share_arguments_and_report_failures():
     with pytest.raises(mp.ProcessRaisedException, match=r"(?s)process 1 \(pid.*three") as excinfo:
         mp.start_processes(loader_data.fail, ("raise", 1), nprocs=2, start_method="forkserver")
     assert excinfo.value.error_index == 1
+    with pytest.raises(mp.ProcessRaisedException, match="\N{SNOWMAN}"):  # more than a pipe buffers
+        mp.spawn(loader_data.fail, ("raise at length", 0), nprocs=1)
     context = mp.spawn(loader_data.fail, ("kill", 0), nprocs=1, join=False)
     with pytest.raises(mp.ProcessExitedException, match="SIGTERM") as excinfo:
         context.join(timeout=60)

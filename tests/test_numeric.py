@@ -126,6 +126,11 @@ def test_diagonals_in_place():
         expected = np.zeros(shape, np.float32)
         np.fill_diagonal(expected, 2.5, wrap)
         np.testing.assert_array_equal(wg.zeros(*shape).fill_diagonal_(2.5, wrap).numpy(), expected)
+    for base, view in ((wg.zeros(9, 3), lambda t: t[:, :2]), (wg.zeros(2, 9), lambda t: t.t())):
+        expected = base.numpy().copy()
+        np.fill_diagonal(view(expected) if base.shape[0] == 9 else expected.T, 2.5, wrap=True)
+        view(base).fill_diagonal_(2.5, wrap=True)
+        np.testing.assert_array_equal(base.numpy(), expected)
     with pytest.raises(RuntimeError, match="one size"):
         wg.zeros(2, 3, 3).fill_diagonal_(1)
 

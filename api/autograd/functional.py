@@ -221,8 +221,14 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     """
     leaves = _make_leaves(inputs, create_graph)
     seeds = _vectors(v, leaves, "vhp")
-    product = _derivatives(_gradient_function(func, strict)(*leaves), leaves, seeds, create_graph, strict)
-    value = func(*leaves)
+    value: Any = None
+
+    def keep_value(*args: Any) -> Any:  # a second call could draw other random numbers
+        nonlocal value
+        value = func(*args)
+        return value
+
+    product = _derivatives(_gradient_function(keep_value, strict)(*leaves), leaves, seeds, create_graph, strict)
     return _format_output((value,), True, create_graph), _format_output(
         product, isinstance(inputs, Tensor), create_graph
     )

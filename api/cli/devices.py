@@ -22,6 +22,7 @@ def run(options: argparse.Namespace) -> int:
     from ..runtime.backends import available
     from ..runtime.device import default_device
     from ..runtime.errors import DeviceError, format_bytes
+    from ..runtime.memory_stats import host_memory
 
     style = Style()
     default = default_device()
@@ -36,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
             marks.append(["", "bad", "", "", "", ""])
             continue
         types = "float32" + ", float64" * caps.fp64 + ", float16" * caps.fp16
-        memory = format_bytes(caps.memory) if caps.memory else ""
+        num_bytes = caps.memory or (host_memory() if device.type == "cpu" else 0)
+        memory = format_bytes(num_bytes) if num_bytes else ""
         rows.append([f"{device}{mark}", device.driver.name, caps.style, str(caps.cores), memory, types])
         marks.append([""] * 6)
     print(table(rows, ("device", "name", "schedules", "cores", "memory", "computes in"), style, marks))

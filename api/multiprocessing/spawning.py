@@ -20,7 +20,7 @@ __all__ = [
     "start_processes",
 ]  # fmt: skip
 
-_MAX_TRACEBACK_CHARS = 32 * 1024  # a pipe buffers 64 KiB: sending must not wait for `join` to read
+_MAX_TRACEBACK_BYTES = 32 * 1024  # in UTF-8. A pipe buffers 64 KiB: sending must not wait for `join` to read
 
 
 class ProcessException(WorkerError):
@@ -71,7 +71,8 @@ def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], errors: Any)
     except KeyboardInterrupt:  # Ctrl-C reaches the parent too, which reports it
         sys.exit(130)
     except Exception:
-        errors.send(traceback.format_exc()[-_MAX_TRACEBACK_CHARS:])
+        text = traceback.format_exc().encode(errors="backslashreplace")[-_MAX_TRACEBACK_BYTES:]
+        errors.send(text.decode(errors="ignore"))
         sys.exit(1)
 
 

@@ -243,9 +243,9 @@ def _range(start: Any, end: Any = None, step: Any = None, **hints: Any) -> Itera
         yield scalar(number, dtype)
 
 
-def _static_range(*bounds: Any, **kwargs: Any) -> range:
-    steps = [kwargs[k] for k in ("step",) if k in kwargs]
-    return range(*(int(_constant_value(b)) for b in bounds), *(int(_constant_value(s)) for s in steps))
+def _static_range(start: Any, end: Any = None, step: Any = 1) -> range:
+    bounds = (0, start) if end is None else (start, end)
+    return range(*(int(_constant_value(number)) for number in (*bounds, step)))
 
 
 def _static_assert(condition: Any, message: str = "", **_: Any) -> None:

@@ -48,9 +48,10 @@ def _run(command: Sequence[str], observer: AbstractContextManager[Any]) -> None:
     path = Path(command[0])
     if not path.is_file():
         raise ArgumentError(f"tune: there is no program {command[0]!r}")
+    folder = path.resolve().parent  # before the program can change the working directory
     previous_argv, previous_path, previous_modules = sys.argv, list(sys.path), set(sys.modules)
     sys.argv = list(command)
-    sys.path.insert(0, str(path.resolve().parent))
+    sys.path.insert(0, str(folder))
     try:
         with observer:
             try:
@@ -63,8 +64,6 @@ def _run(command: Sequence[str], observer: AbstractContextManager[Any]) -> None:
         sys.path[:] = previous_path
         for name in set(sys.modules) - previous_modules:  # a second run must import the program's modules again
             file = getattr(sys.modules[name], "__file__", None)
-            is_program_module = (
-                file and Path(file).is_relative_to(path.resolve().parent) and "site-packages" not in file
-            )
+            is_program_module = file and Path(file).is_relative_to(folder) and "site-packages" not in file
             if is_program_module and name.partition(".")[0] != __name__.partition(".")[0]:
                 del sys.modules[name]
