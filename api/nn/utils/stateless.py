@@ -92,7 +92,7 @@ def _swap_tensors(module: Module, tensors: dict[str, Any], tie_weights: bool, st
     if unexpected:
         raise NoSuchMember(f"{type(module).__name__} has no parameter or buffer {', '.join(map(repr, unexpected))}")
     slots = []
-    originals = {}
+    originals: dict[tuple[int, str], Any] = {}
     for path, tensor in replacements.items():
         module_path, _, name = path.rpartition(".")
         owner = module.get_submodule(module_path)
