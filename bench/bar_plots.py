@@ -23,10 +23,10 @@ _WIDTH_INCHES = 9.0
 def plans(kernels: Sequence[Entry]) -> Iterator[tuple[str, tuple[float, float], Callable[[Any], None]]]:
     """Yield each figure's title, size in inches, and a function that draws it."""
     our_devices = {e.device for e in kernels}
-    for hardware, device in dict.fromkeys((e.hardware, e.device) for e in kernels):
-        means = _group_means([e for e in kernels if (e.hardware, e.device) == (hardware, device)], our_devices)
+    for site in dict.fromkeys((e.hardware, e.device) for e in kernels):
+        means = _group_means([e for e in kernels if (e.hardware, e.device) == site], our_devices)
         if len(means) > 1:
-            yield from _figures(f"Overview, {hardware} ({device})", list(means.items()), _draw_ratios)
+            yield from _figures(f"Overview, {site[0]} ({site[1]})", list(means.items()), _draw_ratios)
     for suite in dict.fromkeys(e.suite for e in kernels):
         suite_entries = [e for e in kernels if e.suite == suite]
         devices = list(dict.fromkeys((e.hardware, e.device) for e in suite_entries))
