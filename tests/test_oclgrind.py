@@ -19,8 +19,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from op_running import THOROUGH
 
-pytestmark = pytest.mark.skipif(shutil.which("oclgrind") is None, reason="oclgrind is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("oclgrind") is None, reason="oclgrind is not installed"),
+    pytest.mark.skipif(not THOROUGH, reason="takes two minutes; WEFTGRAD_TEST_THOROUGH=1, which .ci/run sets, runs it"),
+]
 
 PROLOGUE = """
 import weftgrad as wg
