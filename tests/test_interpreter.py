@@ -98,6 +98,12 @@ def test_the_contract_with_triton():
     assert callable(tl.sum.fn)
 
 
+def test_static_ranges_take_one_bound_or_two_and_a_step():
+    for args, options in (((8,), {}), ((8,), {"step": 2}), ((2, 8), {"step": 3}), ((8, 2, -2), {})):
+        bounds = args if len(args) > 1 else (0, *args)
+        assert list(language._static_range(*args, **options)) == list(range(*bounds, *options.values()))
+
+
 def test_nothing_of_triton_stays_replaced():
     modules = (tl, tl.core, tl.math, tl.standard)
     classes = (tl.tensor, tl.tensor_descriptor)

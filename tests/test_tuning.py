@@ -38,7 +38,7 @@ from weftgrad.runtime.records import registry
 from weftgrad.runtime.tuning import missed, search, store
 from weftgrad.runtime.tuning.evidence import Evidence, compare_samples, sign_test_p_value
 from weftgrad.runtime.tuning.measure import Call, Trials, differ
-from weftgrad.runtime.tuning.program import run_trial
+from weftgrad.runtime.tuning.program import record_uses, run_trial
 from weftgrad.runtime.tuning.record import Recording
 from weftgrad.runtime.tuning.trial import Trial
 
@@ -605,9 +605,16 @@ def program(tmp_path: Path) -> Path:
     return tmp_path / "program.py"
 
 
-def test_what_a_program_calls_is_recorded_with_its_gradients(program: Path, capsys: Any) -> None:
-    from weftgrad.runtime.tuning.program import record_uses
+def test_modules_of_a_program_that_changes_its_folder_are_unloaded(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.write_text("import os, helper\nos.mkdir('inner')\nos.chdir('inner')\n")
+    monkeypatch.chdir(tmp_path)  # also restores the working directory
+    record_uses(["program.py"])
+    assert "helper" not in sys.modules
 
+
+def test_what_a_program_calls_is_recorded_with_its_gradients(program: Path, capsys: Any) -> None:
     uses_by_call = {(u.call.record.name, str(u.call)): u for u in record_uses([str(program), "5", "--fast"])}
     assert capsys.readouterr().out == "ran ['5', '--fast']\n"
     counts = {name: use.count for (name, _), use in uses_by_call.items()}
