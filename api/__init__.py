@@ -13,30 +13,40 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any
 
-from . import counting as _counting
-from . import embeddings as _embeddings
-from . import functions as _functions
-from . import gathering as _gathering
-from . import indexing as _indexing
-from . import joining as _joining
-from . import methods as _methods
-from . import numeric as _numeric
-from . import scanning as _scanning
-from . import scattering as _scattering
-from . import shaping as _shaping
-from . import sorting as _sorting
-from ._install import OF_LAYERS as _OF_LAYERS
-from ._install import install_ops as _install_ops
+from .indexing import gathering as _gathering
+from .indexing import scattering as _scattering
+from .indexing import subscripts as _subscripts
+from .layer_functions import embeddings as _embeddings
+from .linear_algebra import products as _products
+from .linear_algebra import special_products as _special_products
+from .linear_algebra import triangles as _triangles
+from .pointwise import functions as _functions
+from .pointwise import numeric as _numeric
+from .reductions import counting as _counting
+from .reductions import scans as _scans
+from .reductions import sorting as _sorting
+from .reductions import statistics as _statistics
 from .runtime import dtypes as _dtypes
 from .runtime.dtypes import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from .runtime.dtypes import bool_ as bool
 from .runtime.tensor import Tensor
+from .shape import assembling as _assembling
+from .shape import joining as _joining
+from .shape import repeating as _repeating
+from .shape import reshaping as _reshaping
+from .shape import splitting as _splitting
+from .tensor_methods import methods as _methods
+from .tensor_methods.generated_methods import OF_LAYERS as _OF_LAYERS
+from .tensor_methods.generated_methods import install_ops as _install_ops
 
+# Methods of Tensor. Functions written in Python come first: a generated op of the same name does not replace them.
 _methods.install()
-for _source in (_functions, _gathering, _indexing, _joining, _scanning, _scattering, _sorting, _counting, _numeric):
+for _source in (
+    _functions, _products, _statistics, _reshaping, _gathering, _subscripts, _joining, _scans, _scattering, _sorting,
+    _counting, _numeric, _assembling, _splitting, _special_products, _repeating, _triangles,
+):  # fmt: skip
     for _name, _function in _source.METHODS.items():
         setattr(Tensor, _name, _function)
-_shaping.install()
 _namespaces: dict[str, dict[str, Any]] = {"torch": {}, "nn.functional": {}, "special": {}}
 _install_ops(_namespaces)
 _namespaces["nn.functional"].update(embedding=_embeddings.embedding, one_hot=_embeddings.one_hot)
@@ -52,37 +62,48 @@ from .autograd import (
     set_grad_enabled,
 )
 from .compiler import compile
-from .composed import *
-from .composed import install as _install_composed
-from .convolutions import *
-from .counting import *
-from .determinism import *
-from .factories import *
-from .functions import *
-from .gathering import *
-from .joining import *
-from .legacy import *
-from .legacy import install as _install_legacy
-from .methods import Size
-from .pooling import adaptive_avg_pool1d, avg_pool1d, max_pool1d, max_pool1d_with_indices, max_pool2d, max_pool3d
-from .pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
-from .numeric import *
-from .printing import set_printoptions
+from .creation.factories import *
+from .creation.legacy_constructors import *
+from .creation.legacy_constructors import install as _install_legacy
+from .creation.windows import *
+from .execution.determinism import *
+from .execution.streams import *
+from .execution.threads import *
+from .indexing.gathering import *
+from .indexing.scattering import *
+from .layer_functions.channel_shuffle import *
+from .layer_functions.convolutions import *
+from .layer_functions.pooling import adaptive_avg_pool1d, avg_pool1d, max_pool1d, max_pool1d_with_indices
+from .layer_functions.pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
+from .layer_functions.pooling import max_pool2d, max_pool3d
+from .layer_functions.recurrent import *
+from .linear_algebra.contractions import *
+from .linear_algebra.distances import *
+from .linear_algebra.products import *
+from .linear_algebra.special_products import *
+from .linear_algebra.triangles import *
+from .pointwise.complex_functions import *
+from .pointwise.composites import *
+from .pointwise.composites import install as _install_composed
+from .pointwise.functions import *
+from .pointwise.numeric import *
 from .random import *
 from .random import install as _install_random
-from .reals import *
-from .recurrent import *
+from .reductions.counting import *
+from .reductions.scans import *
+from .reductions.sorting import *
+from .reductions.statistics import *
 from .runtime.device import Device, device, set_default_device
 from .runtime.errors import OutOfMemoryError
 from .runtime.precision import get_float32_matmul_precision, set_float32_matmul_precision
-from .scanning import *
-from .scattering import *
 from .serialization import load, save
-from .shaping import *
-from .sorting import *
-from .streams import *
-from .threads import *
-from .windows import *
+from .shape.assembling import *
+from .shape.joining import *
+from .shape.repeating import *
+from .shape.reshaping import *
+from .shape.splitting import *
+from .tensor_methods.methods import Size
+from .tensor_methods.printing import set_printoptions
 
 _install_random()
 _install_legacy()

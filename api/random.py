@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _hosting
-from ._checks import only_tensors, to_integer
-from ._making import allocate_output, finalize_output, resolve_dtype_and_device
-from .factories import empty_like
-from .runtime import dtypes
+from .creation.factories import empty_like
+from .creation.options import allocate_output, finalize_output, resolve_dtype_and_device
+from .runtime import dtypes, host_data
 from .runtime.device import Device
 from .runtime.device import device as to_device
 from .runtime.dispatch import call, call_into
@@ -29,6 +27,7 @@ from .runtime.errors import ArgumentError, UnsupportedDType
 from .runtime.records import registry
 from .runtime.spelling import store
 from .runtime.tensor import Tensor
+from .tensor_methods.argument_checks import only_tensors, to_integer
 
 __all__ = [
     "Generator", "bernoulli", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed",
@@ -84,11 +83,11 @@ class Generator:
     def get_state(self) -> Tensor:
         """Return seed and offset as a uint8 tensor of 16 bytes, little-endian."""
         state = np.frombuffer(struct.pack("<QQ", self._seed, self.offset), np.uint8)
-        return _hosting.from_host(state, dtypes.uint8, to_device("cpu"))
+        return host_data.from_host(state, dtypes.uint8, to_device("cpu"))
 
     def set_state(self, state: Tensor) -> None:
         """Restore a state that `get_state` returned."""
-        data = _hosting.host_array(state).astype(np.uint8).tobytes()
+        data = host_data.host_array(state).astype(np.uint8).tobytes()
         if len(data) != 16:
             raise ArgumentError(f"set_state: a state has 16 bytes, this one {len(data)}")
         self._seed, self.offset = struct.unpack("<QQ", data)
@@ -349,7 +348,7 @@ def randperm(
     """Return a random permutation of 0 to n - 1: the sorting order of n random 64-bit numbers. Sorts on the host."""
     n = to_integer(n, "randperm", "n")
     order = np.argsort(philox(n, *(generator or default_generator).take(1)))  # distinct: Philox is a bijection
-    output = _hosting.from_host(order, *resolve_dtype_and_device(dtype, device, out, dtypes.int64))
+    output = host_data.from_host(order, *resolve_dtype_and_device(dtype, device, out, dtypes.int64))
     return finalize_output(output, "randperm", requires_grad, out, layout, pin_memory)
 
 
@@ -375,7 +374,7 @@ def multinomial(
     Raises:
         ArgumentError: Weights are invalid, or there are fewer than `num_samples` without replacement.
     """
-    weights = _hosting.host_array(input.detach()).astype(np.float64)  # type: ignore[attr-defined]
+    weights = host_data.host_array(input.detach()).astype(np.float64)  # type: ignore[attr-defined]
     rows = np.atleast_2d(weights)
     if (rows < 0).any() or not np.isfinite(rows).all() or not (rows.sum(-1) > 0).all():
         raise ArgumentError("multinomial: weights must be finite, not negative, and not all 0")
@@ -393,7 +392,7 @@ def multinomial(
         with np.errstate(divide="ignore"):
             indices = np.argsort(-(np.log(rows) - np.log(-np.log(uniform))), -1, kind="stable")[:, :num_samples]
     result = indices if weights.ndim == 2 else indices[0]
-    output = _hosting.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
+    output = host_data.from_host(result.astype(np.int64), dtypes.int64, input.meta.device)
     return output if out is None else store(output, out, "multinomial")
 
 

@@ -27,9 +27,8 @@ from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
-from . import _hosting
 from .random import Generator
-from .runtime import dtypes
+from .runtime import dtypes, host_data
 from .runtime.context import current_stream
 from .runtime.device import Device, Meta, meta
 from .runtime.device import device as to_device
@@ -51,13 +50,19 @@ _SAFE = {
     ("collections", "OrderedDict"), ("collections", "Counter"), ("collections", "defaultdict"),
     ("collections", "deque"), ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "complex"),
     ("builtins", "slice"), ("builtins", "bytearray"), ("builtins", "range"), ("weftgrad.runtime.dtypes", "parse"),
-    ("weftgrad.runtime.device", "device"), ("weftgrad.conversion", "_unpickle"), ("weftgrad.methods", "Size"),
+    ("weftgrad.runtime.device", "device"), ("weftgrad.tensor_methods.conversion", "_unpickle"),
+    ("weftgrad.tensor_methods.methods", "Size"),
     ("weftgrad.serialization", "_rebuild"), ("weftgrad.runtime.tensor", "Tensor"), ("weftgrad.random", "Generator"),
     ("weftgrad.nn.parameter", "Parameter"), ("weftgrad.nn.parameter", "Buffer"), ("numpy", "ndarray"),
     ("numpy", "dtype"), ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.numeric", "_frombuffer"),
     ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
     ("numpy.core.multiarray", "scalar"),
 }  # fmt: skip
+# Files of version 0.1 name the modules as they were called then.
+_MOVED_MODULES = {
+    "weftgrad.conversion": "weftgrad.tensor_methods.conversion",
+    "weftgrad.methods": "weftgrad.tensor_methods.methods",
+}
 # Types whose state a file may set: a state_dict's attributes, arrays, generators. Not Tensor: its state has addresses.
 _STATE_ALLOWED = (OrderedDict, np.ndarray, np.dtype, Generator)
 _trusted_globals: list[type | Callable[..., Any]] = []
@@ -181,7 +186,7 @@ class _Writer(pickle.Pickler):
     def _bytes(storage: Storage, low: int, top: int) -> tuple[int, np.ndarray[Any, Any]]:
         low -= low % _STORAGE_ALIGNMENT
         layout = meta(dtypes.uint8, (top - low,), None, storage.device)
-        return low, _hosting.to_host(Tensor(storage, layout, storage.start + low))
+        return low, host_data.to_host(Tensor(storage, layout, storage.start + low))
 
 
 def _extent(layout: Meta, start: int) -> tuple[int, int]:
@@ -348,6 +353,9 @@ def _assign_device(memory: _FileMemory, location: Any) -> _FileMemory:
 class _UnsafeReader(pickle.Unpickler):
     persistent_load: Any
 
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(_MOVED_MODULES.get(module, module), name)
+
 
 _InPython: Any = pickle._Unpickler  # type: ignore[attr-defined]
 
@@ -359,6 +367,7 @@ class _Reader(_InPython):  # type: ignore[misc]
     persistent_load: Any
 
     def find_class(self, module: str, name: str) -> Any:
+        module = _MOVED_MODULES.get(module, module)
         for trusted in _trusted_globals:
             if _name_of(trusted) == (module, name):
                 return trusted
@@ -388,7 +397,7 @@ def _rebuild(
     needs: bool,
 ) -> Any:
     """Build a tensor over memory of the file. Every value from the file is checked first."""
-    from .conversion import _as_type
+    from .tensor_methods.conversion import _as_type
 
     numbers = (*shape, *strides, start)
     is_well_formed = isinstance(memory, _FileMemory) and isinstance(dtype, DType) and isinstance(tensor_type, type)

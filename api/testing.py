@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _hosting
-from .runtime import dtypes
+from .runtime import dtypes, host_data
 from .runtime.device import Device
 from .runtime.device import device as to_device
 from .runtime.dtypes import DType
@@ -118,7 +117,7 @@ def _difference(actual: Any, expected: Any, options: tuple[Any, ...]) -> str | N
 def _values(value: Any) -> tuple[np.ndarray[Any, Any], DType]:
     """Return the values of a tensor, array or number as an array, and their dtype."""
     if isinstance(value, Tensor):
-        return _hosting.host_array(value), value.dtype
+        return host_data.host_array(value), value.dtype
     array = np.asarray(value)
     if array.dtype == object:
         raise ArgumentError(f"assert_close: compares tensors, arrays and numbers, not {type(value).__name__}")

@@ -24,7 +24,6 @@ from types import ModuleType
 __all__ = ["install", "link"]
 
 ROOT = Path(os.environ.get("WEFTGRAD_CHECKOUT") or Path(__file__).resolve().parent.parent)
-_ROOMS = ("codegen", "runtime", "templates", "bench")
 _GENERATE = """
 import sys
 from pathlib import Path
@@ -38,17 +37,20 @@ def link(folder: Path) -> Path:
     """Assemble the package in `folder`, and return `folder`, which must be on PYTHONPATH."""
     package = folder / "weftgrad"
     package.mkdir(parents=True)
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for entry in (ROOT / "api").iterdir():
-        if entry.name not in ("__pycache__", "_generated"):
+        is_module = entry.is_file() or (entry / "__init__.py").is_file()  # torch_modules is neither: its folders are
+        if is_module and entry.name != "_generated":
             (package / entry.name).symlink_to(entry)
-    for room in _ROOMS:
-        (package / room).symlink_to(ROOT / room)
+    for name, source in configuration["tool"]["setuptools"]["package-dir"].items():
+        if name != "weftgrad":
+            (package / name.removeprefix("weftgrad.")).symlink_to(ROOT / source)
     subprocess.run([sys.executable, "-c", _GENERATE, str(ROOT), str(package / "_generated")], check=True)
     dist_info = folder / "weftgrad-0.dist-info"  # its entry points tell the command line its further commands
     dist_info.mkdir()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: weftgrad\nVersion: 0\n")
-    lines = [f"{name} = {target}" for name, target in project["entry-points"]["weftgrad.commands"].items()]
+    commands = configuration["project"]["entry-points"]["weftgrad.commands"]
+    lines = [f"{name} = {target}" for name, target in commands.items()]
     (dist_info / "entry_points.txt").write_text("\n".join(["[weftgrad.commands]", *lines, ""]))
     return folder
 

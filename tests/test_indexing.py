@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 import weftgrad as wg
-from weftgrad.embeddings import embedding, one_hot
-from weftgrad.gradcheck import gradcheck, gradgradcheck
-from weftgrad.indexing import index_put_
+from weftgrad.autograd.gradcheck import gradcheck, gradgradcheck
+from weftgrad.indexing.assignment import masked_fill_
+from weftgrad.indexing.subscripts import index_put_
+from weftgrad.layer_functions.embeddings import embedding, one_hot
 from weftgrad.runtime.errors import (
     ArgumentError,
     DTypeError,
@@ -28,7 +29,6 @@ from weftgrad.runtime.errors import (
     ShapeError,
     VersionError,
 )
-from weftgrad.values import masked_fill_
 
 NESTED = "WEFTGRAD_TEST_INDEXING_NESTED"
 ONLY_ONCE = pytest.mark.skipif(NESTED in os.environ, reason="other tests cover these kernels")

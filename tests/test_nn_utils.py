@@ -55,7 +55,7 @@ def test_gradients_are_clipped_without_waiting(monkeypatch):
         for limit in (expected / 2, expected * 2):
             set_gradients()
             with monkeypatch.context() as patched:
-                patched.setattr("weftgrad._hosting.host_array", lambda *_: pytest.fail("the host waited"))
+                patched.setattr("weftgrad.runtime.host_data.host_array", lambda *_: pytest.fail("the host waited"))
                 norm = nn.utils.clip_grad_norm_(params, limit, order, foreach=True)
             assert_close(norm, expected)
             for param, grad in zip(params, grads, strict=False):

@@ -1,5 +1,6 @@
 """Check `save` and `load`: restored values, shared memory, other devices, and truncated, damaged or hostile files."""
 
+import base64
 import collections
 import io
 import pathlib
@@ -171,6 +172,22 @@ class StateSetter:
 class Settings:
     def __init__(self, rate):
         self.rate = rate
+
+
+# What version 0.1.0 wrote for {"w": arange(3.0), "size": ones(2, 3).shape}, when modules had other names.
+_FILE_OF_0_1 = (
+    "eNorT00rSS9KTGFkgICbUBrGbz1ixA2iG1innoMK1U7R6GEsn9IjVg7Vq1ecWpSZmJNZlViSmZ83pYcjvig1qTQzJ2XKZKBScbiyotK8kszcVL2S1Lzi"
+    "/KIpPWwhEMbkKd4MPczJBaVT2qYEYlGfUlJZkFo8pYe1ILGoOBWovIc9LSc/scTYaErrlKAp3sytU7wZgZihswTI7WEpzqxKndIjADcnN7UkIz8FaABL"
+    "MEgGaB2TN3MbUG/jlFI9qKcYeKB0wZ4TBgxw0GAPJBwArSteCw=="
+)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_files_of_version_0_1_are_read(weights_only):
+    restored = load_from_bytes(zlib.decompress(base64.b64decode(_FILE_OF_0_1)), weights_only=weights_only)
+    assert restored["w"].tolist() == [0, 1, 2]
+    assert restored["size"] == (2, 3)
+    assert type(restored["size"]) is wg.Size
 
 
 def test_code_is_refused():

@@ -148,7 +148,7 @@ def test_einsum_accepts_axis_numbers_and_broadcasts_size_1() -> None:
 
 def test_einsum_copies_no_operand_of_a_batched_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """The equation "bij,bjk->bik" is one contraction of the operands as they are, without copies."""
-    module = importlib.import_module("weftgrad.contracting")
+    module = importlib.import_module("weftgrad.linear_algebra.contractions")
     called_ops = []
     monkeypatch.setattr(module, "call", lambda record, *rest: called_ops.append(record.name) or wg.ones(1))
     module.einsum("bij,bjk->bik", wg.ones(2, 3, 4), wg.ones(2, 4, 5))

@@ -106,6 +106,8 @@ class Module:
     def package(self) -> list[str]:
         """Return the package that `from . import` refers to, as a list of its parts."""
         folders = list(PurePosixPath(self.path).parts[1:-1])
+        if folders[:1] == ["torch_modules"]:  # pyproject maps its folders to the root: `weftgrad.cuda`
+            del folders[0]
         return (["weftgrad"] if self.layer == "api" else ["weftgrad", self.layer]) + folders
 
     @property

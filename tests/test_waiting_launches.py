@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import weftgrad as wg
-from weftgrad import _hosting
+from weftgrad.runtime import host_data
 from weftgrad.runtime.backends.cpu import kernels, objects
 from weftgrad.runtime.backends.cpu.launching import ClangExecutor
 from weftgrad.runtime.context import _local
@@ -74,7 +74,7 @@ def test_memory_at_an_address_is_up_to_date(executor: Any) -> None:
 
 def test_constants_that_the_host_wrote_do_not_keep_launches_from_the_queue(executor: Any) -> None:
     x = wg.empty(4, device="cpu")
-    _hosting.fill(x, 2.0)
+    host_data.fill(x, 2.0)
     y = x * 3
     assert executor.has_queued_launches
     assert y.tolist() == [6.0] * 4

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._hosting import from_host
 from ..runtime.context import state
 from ..runtime.device import Device, meta
 from ..runtime.dispatch import call, call_into, empty
 from ..runtime.dtypes import float32
+from ..runtime.host_data import from_host
 from ..runtime.layout import is_dense
 from ..runtime.multi_tensor import MultiTensor
 from ..runtime.records import registry

@@ -11,13 +11,13 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from .._checks import only_tensors
 from ..runtime.autograd import engine
 from ..runtime.context import state
 from ..runtime.dispatch import refresh_views
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.modes import Mode
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from .grad_mode import (
     enable_grad,
     inference_mode,
@@ -130,7 +130,7 @@ def _batched_grads(
     roots: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor], retain: bool, create: bool
 ) -> list[Tensor | None]:
     """Return the gradients for every element of the seeds' first dimension, stacked."""
-    from ..joining import stack
+    from ..shape.joining import stack
 
     sizes = {seed.meta.shape[:1] for seed in seeds if seed is not None}
     if len(sizes) != 1 or () in sizes:
@@ -221,9 +221,9 @@ class set_detect_anomaly:
 anomaly_mode = detect_anomaly
 
 
-from ..gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402, F401  (they use the above)
 from . import functional  # noqa: E402, F401
 from .function import Function  # noqa: E402
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402, F401  (they use the above)
 from .variable import Variable  # noqa: E402
 
 

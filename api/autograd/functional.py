@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..factories import ones_like, zeros_like
-from ..joining import stack
+from ..creation.factories import ones_like, zeros_like
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
+from ..shape.joining import stack
 from . import enable_grad, grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

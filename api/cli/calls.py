@@ -44,7 +44,7 @@ Call = Callable[[], Any]
 
 def blank(device: Device, *shape: int, dtype: DType = dtypes.float32, grad: bool = False) -> Any:
     """Return an uninitialised tensor."""
-    from ..factories import empty
+    from ..creation.factories import empty
 
     return empty(shape, dtype=dtype, device=device, requires_grad=grad)
 

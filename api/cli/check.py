@@ -165,7 +165,7 @@ def _arguments(op: Any, device: Device, dtype: str, rng: Any, **options: Any) ->
 
 
 def _host(tensor: Any) -> Any:
-    from .._hosting import host_array
+    from ..runtime.host_data import host_array
 
     return host_array(tensor.detach())
 
@@ -180,7 +180,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _check_derivatives(row: Row, op: Any, function: Callable[..., Any], device: Device) -> None:
-    from ..gradcheck import gradcheck, gradgradcheck
+    from ..autograd.gradcheck import gradcheck, gradgradcheck
 
     arguments = _arguments(op, device, "float64", np.random.default_rng(1), grad=True)
     differentiable = [k for k, v in arguments.items() if _is_tensor(v) and v.needs]
@@ -219,7 +219,7 @@ def suspicious(
 ) -> list[str]:
     """Return the inputs at which the value is finite and a derivative is not, as `input=-100: nan`."""
     from ..autograd import grad
-    from ..factories import tensor
+    from ..creation.factories import tensor
 
     descriptions = []
     for name in differentiable:
@@ -244,6 +244,6 @@ def suspicious(
 
 
 def _ones(like: Any) -> Any:
-    from ..factories import ones_like
+    from ..creation.factories import ones_like
 
     return ones_like(like.detach())

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds import unchecked
 from ..codegen.model import MISSING, Op, Param
+from ..indexing.bounds import unchecked
 from ..runtime.autograd import engine
 from ..runtime.context import state
 from ..runtime.device import Device
@@ -101,7 +101,7 @@ def arguments(
     shape: tuple[int, ...] = SHAPE,
 ) -> dict[str, Any]:
     """Return an argument for every parameter, by name. With `grad`, value tensors require grad."""
-    from ..factories import tensor
+    from ..creation.factories import tensor
 
     tensors: dict[str, Any] = {}
     values = arrays(op, rng, shape)

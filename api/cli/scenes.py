@@ -218,8 +218,10 @@ def _average_parameters(device: Device, dtype: DType) -> None:
 @_scene("gather", "take_at", "put_at", "put_add_at", "scatter", "scatter_add", "embedding_rows", "masked_fill")
 def indexing(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield reads, writes and additions by index, masks, and one-hot classes."""
-    from .. import functions, gathering, joining, scattering
+    from ..indexing import gathering, scattering
     from ..nn import functional as F
+    from ..pointwise import functions
+    from ..shape import joining
 
     for rows, columns in SHAPES:
         index = blank(device, rows, dtype=dtypes.int64)
@@ -298,7 +300,9 @@ def norms(device: Device, dtype: DType) -> Iterator[Call]:
 )  # fmt: skip
 def creation(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield factories, random numbers, and the index arithmetic of `nonzero`, which itself needs computed values."""
-    from .. import factories, joining, random
+    from .. import random
+    from ..creation import factories
+    from ..shape import joining
 
     for shape in SHAPES:
         for fill_dtype in (dtype, dtypes.int64, dtypes.bool_):
@@ -317,17 +321,17 @@ def creation(device: Device, dtype: DType) -> Iterator[Call]:
 @_scene("sum", "mean", "max_dim", "argmax", "amax", "count_nonzero")
 def counting(device: Device, dtype: DType) -> Iterator[Call]:
     """Yield variances, norms, maxima, and the counts that compute an accuracy."""
-    from .. import reducing
+    from ..reductions import statistics
 
     for shape in SHAPES:
         make_tensor = partial(blank, device, *shape, dtype=dtype)
         for dim in (None, 0, 1):
-            yield partial(_run_backward, reducing.var, make_tensor(grad=True), dim)
-            yield partial(_run_backward, reducing.std, make_tensor(grad=True), dim)
-            yield partial(_run_backward, reducing.norm, make_tensor(grad=True), 2, dim)
+            yield partial(_run_backward, statistics.var, make_tensor(grad=True), dim)
+            yield partial(_run_backward, statistics.std, make_tensor(grad=True), dim)
+            yield partial(_run_backward, statistics.norm, make_tensor(grad=True), 2, dim)
         for dim in (0, 1):
-            yield partial(_run_backward, reducing.logsumexp, make_tensor(grad=True), dim)
-            yield partial(_run_backward, reducing.max, make_tensor(grad=True), dim)
+            yield partial(_run_backward, statistics.logsumexp, make_tensor(grad=True), dim)
+            yield partial(_run_backward, statistics.max, make_tensor(grad=True), dim)
         make_scalar = partial(blank, device, dtype=dtype, grad=True)
         yield partial(_run_backward, lambda a, b: (a + b) * 0.5 - b / 2, make_scalar(), make_scalar())
         labels = blank(device, shape[0], dtype=dtypes.int64)
@@ -340,6 +344,6 @@ def counting(device: Device, dtype: DType) -> Iterator[Call]:
 
 def _row_column_pairs(positions: Any) -> Any:
     """Return the (row, column) of flat positions in a table with three columns."""
-    from .. import joining
+    from ..shape import joining
 
     return joining.stack([positions // 3, positions % 3], 1)

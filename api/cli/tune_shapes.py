@@ -56,7 +56,7 @@ def _attention(rand: Any, shape: Shape) -> None:
 
 
 def _cross_entropy(rand: Any, shape: Shape) -> None:
-    from ..factories import zeros
+    from ..creation.factories import zeros
     from ..nn import functional as F
 
     x = rand(*shape, requires_grad=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from ..conversion import _as_type
 from ..runtime import dtypes
 from ..runtime.device import device, meta
 from ..runtime.dispatch import empty
 from ..runtime.errors import GradientError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.conversion import _as_type
 from . import sharing
 
 __all__ = ["describe", "has_memory", "install", "rebuild"]

@@ -10,7 +10,6 @@ import warnings
 from typing import Any
 
 from .. import random as _random
-from .._checks import only_tensors
 from .._generated import ops as _ops
 from .._generated.ops import log_softmax as _log_softmax
 from .._generated.ops import logsigmoid, sigmoid, softplus, tanh
@@ -21,6 +20,7 @@ from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError,
 from ..runtime.layout import normalize_dim
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = [
     "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import scanning, scattering
-from .._checks import only_tensors
 from .._generated import ops as _ops
-from ..bounds import check_bounds, check_classes
-from ..gathering import gather
+from ..indexing import scattering
+from ..indexing.bounds import check_bounds, check_classes
+from ..indexing.gathering import gather
+from ..reductions import scans
 from ..runtime import dtypes, views
 from ..runtime.autocast import autocast_operands
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, ShapeError
 from ..runtime.records import OpRecord, registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from ._reducing import broadcast_class_weights, check_tensors_of_equal_shape, reduce_losses, resolve_reduction
 
 __all__ = ["cross_entropy", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss"]
@@ -274,7 +275,7 @@ def multilabel_margin_loss(
     classes = input.meta.shape[-1] if input.meta.ndim else 1
     rows, target_rows = (views.reshape(x, (-1, classes)) for x in (input, target))
     check_classes(target_rows, classes, -1, caller)
-    is_target_slot = scanning.cumprod(_ops.ge(target_rows, 0), 1)
+    is_target_slot = scans.cumprod(_ops.ge(target_rows, 0), 1)
     target_classes = _ops.mul(target_rows, is_target_slot)  # unused slots become class 0 and have no effect
     is_target = scattering.scatter_add(_ops.zero_like(target_rows), 1, target_classes, is_target_slot)
     margins = _ops.sub(_ops.add(rows.unsqueeze(1), 1), gather(rows, 1, target_classes).unsqueeze(2))  # type: ignore[attr-defined]

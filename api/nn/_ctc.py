@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import _hosting
-from .._checks import only_tensors
 from .._generated import ops as _ops
-from ..bounds import check_bounds
-from ..factories import tensor
-from ..runtime import dtypes, views
+from ..creation.factories import tensor
+from ..indexing.bounds import check_bounds
+from ..runtime import dtypes, host_data, views
 from ..runtime.dispatch import call
 from ..runtime.errors import ArgumentError, DTypeError, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from ._reducing import check_reduction, reduce_losses
 
 __all__ = ["ctc_loss"]
@@ -96,7 +95,7 @@ def _as_length_array(lengths: Any, batch_size: int, name: str, max_length: int |
     if isinstance(lengths, Tensor):
         if lengths.meta.dtype.kind not in "iu":
             raise DTypeError(f"{_OP_NAME}: {name} must be integers, not {lengths.meta.dtype.name}; use .long()")
-        array = np.asarray(_hosting.to_host(lengths.detach()), np.int64).reshape(-1)  # type: ignore[attr-defined]
+        array = np.asarray(host_data.to_host(lengths.detach()), np.int64).reshape(-1)  # type: ignore[attr-defined]
     elif isinstance(lengths, Sequence):
         array = np.asarray([int(n) for n in lengths], np.int64)
     else:

@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 from .._generated import ops as _ops
-from ..factories import ones
+from ..creation.factories import ones
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from ._activations import _call_random_op, _require_floating

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._generated import ops as _ops
-from ..joining import cat
-from ..padding import pad
-from ..products import linear, matmul
+from ..layer_functions.padding import pad
+from ..linear_algebra.products import linear, matmul
 from ..runtime import dtypes, views
 from ..runtime.dtypes import DType
 from ..runtime.errors import AttentionShapeError, DomainError, ShapeError
 from ..runtime.tensor import Tensor
+from ..shape.joining import cat
 from .attention import scaled_dot_product_attention
 
 __all__ = ["Heads", "additive_mask", "attend_heads", "multi_head_attention_forward"]

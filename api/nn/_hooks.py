@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..autograd import Function, is_grad_enabled
-from ..methods import Handle
 from ..runtime.errors import ArgumentError, GradientError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.methods import Handle
 
 __all__ = [
     "HookTable",
@@ -343,7 +343,7 @@ class _BackwardHookCall:
 
 def _zeros(layout: Any) -> Any:
     """Return the zero gradient that hooks get for an argument without a gradient."""
-    from ..factories import zeros
+    from ..creation.factories import zeros
 
     return zeros(layout.shape, dtype=layout.dtype, device=layout.device)
 

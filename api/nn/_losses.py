@@ -10,14 +10,14 @@ import math
 import warnings
 from typing import Any
 
-from .. import factories
-from .._checks import only_tensors
 from .._generated import ops as _ops
+from ..creation import factories
 from ..runtime import views
 from ..runtime.autocast import autocast_operands
 from ..runtime.errors import ArgumentError, DomainError, ShapeError
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from ._reducing import (
     check_equal_shapes,
     check_reduction,

@@ -10,15 +10,15 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-from .. import pooling
-from .._checks import only_tensors
 from .._generated import ops as _ops
-from ..padding import pad
+from ..layer_functions import pooling
+from ..layer_functions.padding import pad
 from ..runtime import views
 from ..runtime.autocast import autocast_operands
 from ..runtime.errors import ArgumentError, DomainError, DTypeError, IndexOutOfRange, ShapeError, UnsupportedDType
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from ._standardize import Layout, Standardize, StandardizeFixed
 
 __all__ = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..runtime import views
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.layout import broadcast
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = [
     "broadcast_class_weights", "check_equal_shapes", "check_reduction", "check_tensors_of_equal_shape", "reduce_losses",

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _hosting
 from ..autograd import no_grad
-from ..methods import Handle
-from ..runtime import dtypes
+from ..runtime import dtypes, host_data
 from ..runtime.device import device
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.methods import Handle
 from ._errors import StateDictError
 from ._hooks import HookTable
 from .parameter import Parameter, is_lazy
@@ -205,7 +204,7 @@ class State:
         """Check one entry and queue its copy (or assignment)."""
         if isinstance(value, (np.ndarray, np.generic)):
             array = np.asarray(value)
-            value = _hosting.from_host(array, dtypes.parse(array.dtype), device("cpu"))
+            value = host_data.from_host(array, dtypes.parse(array.dtype), device("cpu"))
         if not isinstance(value, Tensor):
             error_msgs.append(f"{path}: must be a tensor, not {type(value).__name__}")
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._generated import ops as _ops
-from ..factories import full, zeros
+from ..creation.factories import full, zeros
 from ..runtime.dispatch import call
 from ..runtime.dtypes import int64
 from ..runtime.errors import ArgumentError

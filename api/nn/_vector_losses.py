@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._checks import only_tensors
 from .._generated import ops as _ops
-from ..distances import pairwise_distance
+from ..linear_algebra.distances import pairwise_distance
 from ..runtime.autocast import autocast_operands
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.layout import broadcast
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from ._reducing import check_reduction, reduce_losses, resolve_reduction
 
 __all__ = [

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from ..autograd import no_grad
-from ..factories import full
+from ..creation.factories import full
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from .. import gathering, joining, scattering
-from .._checks import only_tensors
 from .._generated import ops as _ops
-from ..bounds import check_bounds
-from ..factories import zeros
+from ..creation.factories import zeros
+from ..indexing import gathering, scattering
+from ..indexing.bounds import check_bounds
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
+from ..shape import joining
+from ..tensor_methods.argument_checks import only_tensors
 from . import functional as F
 from .containers import ModuleList, Sequential
 from .layers import Linear

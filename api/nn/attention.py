@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from math import prod
 
 from .. import random as _random
-from .._checks import only_tensors
 from .._generated import ops as _ops
 from ..runtime import dtypes, layout, views
 from ..runtime.autocast import autocast_operands
@@ -20,6 +19,7 @@ from ..runtime.errors import DomainError, DTypeError, IndexOutOfRange, ShapeErro
 from ..runtime.kinds.attention import is_supported
 from ..runtime.records import registry
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = ["scaled_dot_product_attention"]
 

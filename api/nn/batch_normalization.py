@@ -6,7 +6,7 @@ import warnings
 from typing import Any, ClassVar
 
 from ..autograd import no_grad
-from ..factories import ones, zeros
+from ..creation.factories import ones, zeros
 from ..runtime import dtypes, views
 from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor

@@ -9,9 +9,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..convolutions import Numbers, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
-from ..factories import empty
-from ..padding import pad
+from ..creation.factories import empty
+from ..layer_functions.convolutions import (
+    Numbers,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from ..layer_functions.padding import pad
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import init

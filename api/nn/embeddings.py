@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..factories import empty
+from ..creation.factories import empty
 from ..runtime.errors import ArgumentError, NotSupported, ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F

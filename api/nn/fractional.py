@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..fractional import fractional_max_pool2d, fractional_max_pool3d
+from ..layer_functions.fractional_pooling import fractional_max_pool2d, fractional_max_pool3d
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .module import Module

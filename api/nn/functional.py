@@ -5,20 +5,20 @@ Each op is generated from its spec. The modules collected here check arguments a
 
 from __future__ import annotations
 
-from ..columns import fold, unfold
-from ..convolutions import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
-from ..distances import cosine_similarity, pairwise_distance, pdist
-from ..embeddings import embedding, embedding_bag, one_hot
-from ..fractional import *  # noqa: F403
-from ..fractional import __all__ as _fractional_names
-from ..functions import linear
-from ..matrices import bilinear
-from ..padding import pad
-from ..pooling import *  # noqa: F403
-from ..pooling import __all__ as _pooling_names
-from ..resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
-from ..sampling import affine_grid, grid_sample
-from ..shuffling import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from ..layer_functions.channel_shuffle import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from ..layer_functions.convolutions import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from ..layer_functions.embeddings import embedding, embedding_bag, one_hot
+from ..layer_functions.fold import fold, unfold
+from ..layer_functions.fractional_pooling import *  # noqa: F403
+from ..layer_functions.fractional_pooling import __all__ as _fractional_names
+from ..layer_functions.grid_sampling import affine_grid, grid_sample
+from ..layer_functions.padding import pad
+from ..layer_functions.pooling import *  # noqa: F403
+from ..layer_functions.pooling import __all__ as _pooling_names
+from ..layer_functions.resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
+from ..linear_algebra.distances import cosine_similarity, pairwise_distance, pdist
+from ..linear_algebra.products import linear
+from ..linear_algebra.special_products import bilinear
 from . import _activations, _class_losses, _ctc, _dropout, _losses, _vector_losses
 from ._activations import *  # noqa: F403
 from ._class_losses import *  # noqa: F403

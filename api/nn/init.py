@@ -143,7 +143,7 @@ def zeros_(tensor: Any) -> Any:
 
 def eye_(tensor: Any) -> Any:
     """Fill a matrix with the identity."""
-    from ..factories import eye
+    from ..creation.factories import eye
 
     if tensor.meta.ndim != 2:
         raise ShapeError(f"eye_: takes a matrix, not shape {list(tensor.meta.shape)}")
@@ -162,7 +162,7 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     """
     import numpy as np
 
-    from ..factories import tensor as make_tensor
+    from ..creation.factories import tensor as make_tensor
 
     shape = tensor.meta.shape
     if len(shape) not in (3, 4, 5) or shape[0] % groups:
@@ -265,7 +265,7 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Generator | None = None
     import numpy as np
 
     from .. import random
-    from ..factories import tensor as make_tensor
+    from ..creation.factories import tensor as make_tensor
     from ..runtime import dtypes
 
     if tensor.meta.ndim < 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..factories import empty
+from ..creation.factories import empty
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from . import functional as F

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, ClassVar
 
-from ..convolutions import Numbers
-from ..factories import zeros
+from ..creation.factories import zeros
+from ..layer_functions.convolutions import Numbers
 from ..runtime import dtypes
 from ..runtime.errors import ArgumentError, DomainError, ShapeError
 from .batch_normalization import (

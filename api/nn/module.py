@@ -373,7 +373,7 @@ class Module(Hooks, State):
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Move to a device without copying: parameters and buffers are uninitialized there."""
-        from ..factories import empty
+        from ..creation.factories import empty
 
         def change(tensor: Any) -> Tensor:
             return empty(*tensor.meta.shape, dtype=tensor.meta.dtype, device=device)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..autograd import no_grad
-from ..factories import ones, zeros
+from ..creation.factories import ones, zeros
 from ..runtime.errors import ShapeError
 from ..runtime.tensor import Tensor
 from . import functional as F

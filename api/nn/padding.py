@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..padding import pad
+from ..layer_functions.padding import pad
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from .module import Module

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._checks import only_tensors
 from ..runtime import dtypes
 from ..runtime.device import device as to_device
 from ..runtime.errors import DomainError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
@@ -23,7 +23,7 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any = None, requires_grad: bool = True):
         if data is None:
-            from ..factories import empty
+            from ..creation.factories import empty
 
             data = empty(0)
         only_tensors("Parameter", data)
@@ -47,7 +47,7 @@ class Buffer(Tensor):
 
     def __init__(self, data: Any = None, *, persistent: bool = True):
         if data is None:
-            from ..factories import empty
+            from ..creation.factories import empty
 
             data = empty(0)
         only_tensors("Buffer", data)
@@ -62,7 +62,7 @@ class _Uninitialized:
     needs: bool
 
     def _set_placeholder(self, dtype: Any, device: Any, requires_grad: bool) -> None:
-        from ..factories import empty
+        from ..creation.factories import empty
 
         placeholder: Any = empty(0, dtype=dtype, device=device)
         self._placeholder: Any = placeholder
@@ -102,7 +102,7 @@ class _Uninitialized:
             device: The device; None leaves it.
             dtype: The dtype; None leaves it.
         """
-        from ..factories import empty
+        from ..creation.factories import empty
 
         tensor: Any = empty(
             tuple(shape),

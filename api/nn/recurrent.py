@@ -9,11 +9,11 @@ import numbers
 import warnings
 from typing import Any
 
-from .. import recurrent
-from .._checks import only_tensors
-from ..factories import empty, zeros
+from ..creation.factories import empty, zeros
+from ..layer_functions import recurrent
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from .module import Module
 from .parameter import Parameter
 from .recurrent_cells import init_uniform_by_size

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import recurrent
-from .._checks import only_tensors
-from ..factories import empty, zeros
+from ..creation.factories import empty, zeros
+from ..layer_functions import recurrent
 from ..runtime.errors import ArgumentError, ShapeError
 from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
 from . import init
 from .module import Module
 from .parameter import Parameter

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..layer_functions.channel_shuffle import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from ..runtime.tensor import Tensor
-from ..shuffling import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from .module import Module
 
 __all__ = ["ChannelShuffle", "PixelShuffle", "PixelUnshuffle"]

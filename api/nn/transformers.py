@@ -8,12 +8,12 @@ from typing import Any
 
 from .._generated import ops as _ops
 from ..amp.autocast_mode import is_autocast_enabled
-from ..factories import empty, full
+from ..creation.factories import empty, full
+from ..linear_algebra.triangles import triu
 from ..runtime import dtypes
 from ..runtime.dispatch import is_recorded
 from ..runtime.errors import ArgumentError, AttentionShapeError, DomainError, ShapeError
 from ..runtime.tensor import Tensor
-from ..triangles import triu
 from . import functional as F
 from . import init
 from ._heads import Heads, additive_mask, attend_heads

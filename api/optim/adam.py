@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ..factories import zeros_like
+from ..creation.factories import zeros_like
 from ..runtime.errors import ArgumentError
 from ..runtime.tensor import Tensor
 from ._options import check_betas, check_learning_rate, check_modes, check_not_negative, round_to_float32, to_float

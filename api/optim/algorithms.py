@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..factories import full_like, zeros_like
+from ..creation.factories import full_like, zeros_like
 from ..runtime.errors import ArgumentError
 from ._options import check_learning_rate, check_modes, check_not_negative, round_to_float32, to_float
 from .optimizer import Optimizer

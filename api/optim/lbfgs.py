@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..autograd import enable_grad, no_grad
-from ..factories import zeros
-from ..joining import cat
+from ..creation.factories import zeros
 from ..runtime.errors import ArgumentError, DomainError
 from ..runtime.tensor import Tensor
+from ..shape.joining import cat
 from ._options import check_learning_rate, to_float
 from .line_search import strong_wolfe
 from .optimizer import Optimizer

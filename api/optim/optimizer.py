@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import enable_grad, no_grad
-from ..factories import tensor
-from ..methods import Handle
+from ..creation.factories import tensor
 from ..runtime import dtypes
 from ..runtime.context import current_stream
 from ..runtime.errors import ArgumentError, CaptureError, DomainError
@@ -26,6 +25,7 @@ from ..runtime.multi_tensor import MultiTensor
 from ..runtime.records import registry
 from ..runtime.rehearsal import Rehearsal, rehearse
 from ..runtime.tensor import Tensor
+from ..tensor_methods.methods import Handle
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required"]
 

@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .. import _groups
 from .._generated import ops
 from ..autograd import no_grad
-from ..factories import zeros
+from ..creation.factories import zeros
 from ..nn.module import Module
 from ..runtime import dtypes
 from ..runtime.errors import ArgumentError
+from ..tensor_methods import multi_tensor
 from .lr_scheduler import LRScheduler
 
 __all__ = [
@@ -83,7 +83,7 @@ def _move_averages(averages: Sequence[Any], current: Sequence[Any], weight: floa
     """Move each average by `weight` times its distance to the current value, in place."""
     pairs = list(zip(averages, current, strict=True))
     float_pairs = [pair for pair in pairs if pair[0].meta.dtype.kind == "f"]
-    _groups.update_averages(
+    multi_tensor.update_averages(
         [average for average, _ in float_pairs], [current_value for _, current_value in float_pairs], weight
     )
     for average, current_value in pairs:

@@ -5,7 +5,7 @@
  * function for all other cases:
  *
  *     dispatch.c   call, empty     dispatch.call, Plan; dispatch.empty
- *     operator.c   Operator        the methods that api/_install.py adds to Tensor for `+` and other operators
+ *     operator.c   Operator        the methods that api/tensor_methods adds to Tensor for `+` and other operators
  *     into.c       call_into       dispatch.call_into, if no gradient is recorded
  *     graph.c      tensor_of ...   Tensor, Extra, autograd.node.Node and Saved; dispatch._view
  *     memory.c     storage_of ...  pool.Pool.allocate, the drivers' `allocate`, storage.Storage.__del__

@@ -5,8 +5,8 @@ result of the step before) and `weight`. The kernel computes the product a tile 
 expressions while the tile is in a first-level cache. As rows are independent, each core computes its own rows for the
 whole sequence, and no core waits between steps.
 
-Schedules: `pack` packs the weights to panels, which all steps use; `sequence` does the rest. `api/_stepping.py` makes
-the calls.
+Schedules: `pack` packs the weights to panels, which all steps use; `sequence` does the rest.
+`runtime/recurrent/steps.py` makes the calls.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import _hosting
 from ..._generated import ops
-from ...factories import eye, zeros
-from ...joining import cat
+from ...creation.factories import eye, zeros
 from ...random import randn
+from ...runtime import host_data
 from ...runtime.errors import NotSupported, ShapeError
+from ...shape.joining import cat
 from ..module import Module
 
 __all__ = ["MAPS", "Orthogonal", "matrix_exp"]
@@ -66,7 +66,7 @@ class Orthogonal(Module):
         if not hasattr(self, "base"):
             if self.orthogonal_map != "householder":
                 raise NotSupported(f"orthogonal: {self.orthogonal_map} without a base cannot be set to a value")
-            packed, tau = np.linalg.qr(_hosting.host_array(tall_matrix).astype(np.float64), mode="raw")
+            packed, tau = np.linalg.qr(host_data.host_array(tall_matrix).astype(np.float64), mode="raw")
             packed = np.swapaxes(packed, -1, -2).copy()
             rows = np.arange(packed.shape[-1])
             signs = np.sign(packed[..., rows, rows])
@@ -77,7 +77,7 @@ class Orthogonal(Module):
         if n != k:
             random_columns = _match_layout(randn(*tall_matrix.meta.shape[:-1], n - k), Q)
             tall_matrix = cat([tall_matrix, random_columns], -1)
-        q, r = np.linalg.qr(_hosting.host_array(tall_matrix).astype(np.float64))
+        q, r = np.linalg.qr(host_data.host_array(tall_matrix).astype(np.float64))
         signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))
         self.base = _from_host(q * signs[..., None, :], Q)
         matrix = np.zeros(self.shape)
@@ -91,7 +91,7 @@ def _match_layout(tensor: Any, reference: Any) -> Any:
 
 
 def _from_host(array: Any, reference: Any) -> Any:
-    return _hosting.from_host(np.ascontiguousarray(array), reference.meta.dtype, reference.meta.device)
+    return host_data.from_host(np.ascontiguousarray(array), reference.meta.dtype, reference.meta.device)
 
 
 def _householder(X: Any) -> Any:

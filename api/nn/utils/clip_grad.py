@@ -9,13 +9,13 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ... import _groups
 from ..._generated import ops
 from ...autograd import no_grad
-from ...factories import zeros
-from ...joining import stack
+from ...creation.factories import zeros
 from ...runtime.errors import GradientError
 from ...runtime.tensor import Tensor
+from ...shape.joining import stack
+from ...tensor_methods import multi_tensor
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -62,7 +62,7 @@ def get_total_norm(
         if order == 2.0 and all(
             t.meta.device is device and t.meta.dtype is tensor_list[0].meta.dtype for t in tensor_list
         ):
-            total: Any = _groups.euclidean_norms(tensor_list).norm(2.0)  # type: ignore[attr-defined]
+            total: Any = multi_tensor.euclidean_norms(tensor_list).norm(2.0)  # type: ignore[attr-defined]
         else:
             norms = [t.norm(order) for t in tensor_list]
             total = stack([n if n.meta.device is device else n.to(device) for n in norms]).norm(order)  # type: ignore[attr-defined]
@@ -86,13 +86,13 @@ def _scale(grads: list[Any], max_norm: float, total_norm: Tensor) -> None:
         return
     with no_grad():
         unclamped_factor = ops.mul(ops.reciprocal(ops.add(total_norm, 1e-6)), float(max_norm))
-        factor: Any = ops.clamp_max(unclamped_factor, 1.0, out=_groups.factor_slot(unclamped_factor))
+        factor: Any = ops.clamp_max(unclamped_factor, 1.0, out=multi_tensor.factor_slot(unclamped_factor))
         factor_by_device = {factor.meta.device: factor}
         for grad in grads:
             device = grad.meta.device
             if device not in factor_by_device:
                 factor_by_device[device] = factor.to(device)
-        _groups.scale(grads, [factor_by_device[grad.meta.device] for grad in grads])
+        multi_tensor.scale(grads, [factor_by_device[grad.meta.device] for grad in grads])
 
 
 def clip_grad_norm_(
@@ -139,4 +139,4 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     """Clamp every gradient element to [-clip_value, clip_value], in place."""
     limit = float(clip_value)
     with no_grad():
-        _groups.clamp_elements(_grads(_parameters(parameters, "clip_grad_value_")), limit)
+        multi_tensor.clamp_elements(_grads(_parameters(parameters, "clip_grad_value_")), limit)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...joining import cat
 from ...runtime.errors import ArgumentError, DeviceError
 from ...runtime.tensor import Tensor
+from ...shape.joining import cat
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._generated import ops
 from ...autograd import no_grad
-from ...factories import ones_like, zeros_like
+from ...creation.factories import ones_like, zeros_like
 from ...runtime.errors import ArgumentError
 from ..parameter import Parameter
 

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ..._checks import only_tensors
 from ..._generated import ops
-from ...assembling import assemble
-from ...factories import arange, empty_like, full, tensor
+from ...creation.factories import arange, empty_like, full, tensor
 from ...runtime import dtypes, views
 from ...runtime.device import meta
 from ...runtime.dispatch import empty
 from ...runtime.errors import ArgumentError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
+from ...shape.assembling import assemble
+from ...tensor_methods.argument_checks import only_tensors
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence",

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ... import _hosting, autograd
-from ...factories import tensor
-from ...joining import stack
-from ...runtime import dtypes
+from ... import autograd
+from ...creation.factories import tensor
+from ...runtime import dtypes, host_data
 from ...runtime.device import default_device, device, meta
 from ...runtime.dispatch import empty
 from ...runtime.dtypes import DType
 from ...runtime.errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ...runtime.tensor import Tensor
+from ...shape.joining import stack
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "select_rows", "wrap_bytes"]
 
@@ -43,7 +43,7 @@ def _new(dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, np.ndarray[Any, 
             flat = np.empty(layout.nbytes, np.uint8)
         return wrap_bytes(flat, dtype, shape), flat.view(dtype.numpy).reshape(shape)
     tensor = empty(layout)
-    return tensor, _hosting.to_host(tensor)
+    return tensor, host_data.to_host(tensor)
 
 
 def _stack_arrays(arrays: Sequence[np.ndarray[Any, Any]], dtype: DType) -> Tensor:
@@ -73,10 +73,10 @@ def _tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     for sample in batch:
         if sample.meta.dtype is not dtype:
             dtype = dtypes.promote(dtype, sample.meta.dtype)
-    read = _hosting.to_host if all(t.meta.dtype is dtype for t in batch) else _hosting.host_array
+    read = host_data.to_host if all(t.meta.dtype is dtype for t in batch) else host_data.host_array
     arrays = [read(t) for t in batch]
-    if dtype is dtypes.bfloat16 and read is _hosting.host_array:
-        arrays = [_hosting.to_bfloat16(a) for a in arrays]
+    if dtype is dtypes.bfloat16 and read is host_data.host_array:
+        arrays = [host_data.to_bfloat16(a) for a in arrays]
     return _stack_arrays(arrays, dtype)
 
 
@@ -222,6 +222,6 @@ def select_rows(tensors: Iterable[Tensor], indices: Sequence[int]) -> list[Tenso
             raise IndexOutOfRange(f"indices {index.min()} to {index.max()} leave a data set of {count} samples")
         batch, out = _new(column.meta.dtype, (len(index), *column.meta.shape[1:]))
         # The mode "wrap" makes NumPy write to `out` without a buffer; the indices were checked above.
-        np.take(_hosting.to_host(column), index, axis=0, out=out, mode="wrap")
+        np.take(host_data.to_host(column), index, axis=0, out=out, mode="wrap")
         batches.append(batch)
     return batches

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import _hosting
 from ...multiprocessing import reductions, sharing
-from ...runtime import dtypes
+from ...runtime import dtypes, host_data
 from ...runtime.errors import DeviceError, GradientError
 from ...runtime.shared import PAGE, Segment
 from ...runtime.tensor import Tensor
@@ -45,7 +44,7 @@ def _reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
             f"a batch for another process holds a tensor on {layout.device}: workers hand over cpu tensors; return "
             "x.cpu() or NumPy arrays from the data set and collate_fn, and move batches to the device in the loop"
         )
-    array: Any = np.ascontiguousarray(_hosting.to_host(tensor))
+    array: Any = np.ascontiguousarray(host_data.to_host(tensor))
     memory = pickle.PickleBuffer(array) if layout.numel else None
     return _rebuild_tensor, (memory, type(tensor), layout.dtype.name, layout.shape, tensor.needs)
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ... import _hosting
-from ...factories import tensor
+from ...creation.factories import tensor
 from ...random import Generator, default_generator, multinomial, philox, randperm
-from ...runtime import dtypes
+from ...runtime import dtypes, host_data
 from ...runtime.errors import ArgumentError, ShapeError
 from ...runtime.tensor import Tensor
 
@@ -141,7 +140,7 @@ class WeightedRandomSampler(Sampler):
         _check_positive(num_samples, "WeightedRandomSampler: num_samples")
         if not isinstance(replacement, bool):
             raise ArgumentError(f"WeightedRandomSampler: replacement must be a bool, not {replacement!r}")
-        values = _hosting.host_array(weights.detach()) if isinstance(weights, Tensor) else np.asarray(weights)
+        values = host_data.host_array(weights.detach()) if isinstance(weights, Tensor) else np.asarray(weights)
         if values.ndim != 1:
             raise ShapeError(f"WeightedRandomSampler: weights are a sequence of numbers, not of shape {values.shape}")
         self.weights = tensor(values.astype(np.float64), dtype=dtypes.float64, device="cpu")

@@ -1,0 +1,433 @@
+"""Create tensors: from data, filled with a value, or as a sequence. Names and arguments are PyTorch's."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from ..runtime import dtypes, host_data
+from ..runtime.device import device as to_device
+from ..runtime.device import meta
+from ..runtime.dispatch import call, call_into
+from ..runtime.dispatch import empty as _empty
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError, UnsupportedDType
+from ..runtime.layout import strides_like
+from ..runtime.records import registry
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors, to_dtype_number, to_integer
+from .options import allocate_output, finalize_output, resolve_dtype_and_device, shape_of
+
+__all__ = [
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy",
+    "frombuffer", "full", "full_like", "linspace", "logspace", "ones", "ones_like", "scalar_tensor", "tensor", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
+    """Create a leaf tensor with a copy of `data`.
+
+    Args:
+        data: A number, nested sequences, a NumPy array, or a tensor.
+        dtype: Dtype of the result. By default Python floats get the default dtype, ints int64; arrays and NumPy scalars
+            keep theirs.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Raises:
+        ArgumentError: The data is ragged, or a Python number does not fit the integer dtype (array elements wrap).
+    """
+    if isinstance(data, Tensor):
+        output = _copy_tensor(data, dtype, device)
+    else:
+        array = _as_array(data)
+        target_dtype = dtypes.parse(dtype) if dtype is not None else _dtype_of(array, data)
+        if target_dtype.kind in "ui" and array.size and not isinstance(data, (np.ndarray, np.generic)):
+            for extreme in (array.min(), array.max()):  # an array wraps around, a number is an error
+                to_dtype_number(extreme, target_dtype, "tensor")
+        output = host_data.from_host(array, target_dtype, to_device(device))
+    return finalize_output(output, "tensor", requires_grad, pin_memory=pin_memory)
+
+
+def _as_array(data: Any) -> np.ndarray[Any, Any]:
+    if isinstance(data, (list, tuple)) and _has_tensor(data):
+        data = _host_lists(data)
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ArgumentError(f"tensor: cannot make one from {type(data).__name__}: {error}") from None
+    numbers = array.dtype == object and array.size and all(isinstance(x, (bool, int, float)) for x in array.flat)
+    if numbers or (array.dtype == np.uint64 and not isinstance(data, (np.ndarray, np.generic))):
+        raise ArgumentError("tensor: an integer is beyond the range of int64; write it as a float")
+    if array.dtype == object or array.dtype.kind in "USV":
+        raise ArgumentError(f"tensor: cannot make one from {type(data).__name__} with elements of {array.dtype}")
+    return array
+
+
+def _has_tensor(data: Any) -> bool:
+    return any(isinstance(x, Tensor) or (isinstance(x, (list, tuple)) and _has_tensor(x)) for x in data)
+
+
+def _host_lists(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return host_data.host_array(data)
+    return [_host_lists(x) for x in data] if isinstance(data, (list, tuple)) else data
+
+
+def _dtype_of(array: np.ndarray[Any, Any], data: Any) -> DType:
+    if isinstance(data, (np.ndarray, np.generic)):
+        return dtypes.from_numpy(array.dtype)
+    if array.dtype.kind == "f":
+        float_dtypes = {
+            dtypes.from_numpy(t) if isinstance(t, np.dtype) else dtypes.default_dtype() for t in _float_types(data)
+        }
+        return reduce(dtypes.promote, float_dtypes) if float_dtypes else dtypes.default_dtype()
+    return dtypes.from_numpy(array.dtype) if array.size else dtypes.default_dtype()
+
+
+def _float_types(data: Any) -> set[Any]:
+    """Return the types of the floating numbers in nested sequences: `float`, and dtypes of NumPy scalars and arrays."""
+    if not isinstance(data, (list, tuple)):
+        return {getattr(data, "dtype", float)}
+    float_types: set[Any] = set()
+    for value_type in set(map(type, data)):
+        if issubclass(value_type, (list, tuple)):
+            float_types.update(*(_float_types(x) for x in data if isinstance(x, value_type)))
+        elif issubclass(value_type, (np.generic, np.ndarray)):
+            float_types.update(x.dtype for x in data if isinstance(x, value_type) and x.dtype.kind == "f")
+        elif issubclass(value_type, float):
+            float_types.add(float)
+    return float_types
+
+
+def _copy_tensor(source: Tensor, dtype: Any, device: Any) -> Tensor:
+    return source.detach().to(device=device, dtype=dtype, copy=True)  # type: ignore[attr-defined,no-any-return]
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """Convert `data` to a tensor; share its memory where dtype and device allow that."""
+    if isinstance(data, Tensor):
+        return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined,no-any-return]
+    on_host = to_device(device).type == "cpu"
+    if isinstance(data, np.ndarray) and dtype is None and on_host and _can_share(data):
+        return from_numpy(data)
+    return tensor(data, dtype=dtype, device=device)
+
+
+def _can_share(array: np.ndarray[Any, Any]) -> bool:
+    """Return True if a tensor can share the memory of `array`."""
+    return bool(array.flags.writeable) and all(s >= 0 and not s % array.itemsize for s in array.strides)
+
+
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
+    """Convert `obj` (a tensor, an array, nested sequences, a number) to a tensor.
+
+    Args:
+        obj: The data.
+        dtype: Dtype of the result.
+        device: Device of the result.
+        copy: True always copies, None copies where needed, False never copies.
+        requires_grad: Whether to record operations on the result.
+
+    Raises:
+        ArgumentError: `copy` is False and the memory cannot be shared.
+    """
+    output = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    if copy is False and not (output is obj or (isinstance(obj, np.ndarray) and np.shares_memory(obj, output.numpy()))):  # type: ignore[attr-defined]
+        raise ArgumentError("asarray: the memory cannot be shared; leave copy=False away")
+    return finalize_output(output, "asarray", requires_grad)
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """Create a `cpu` tensor that shares the memory of `array`. A read-only array is copied, with a warning.
+
+    Raises `ArgumentError` if the strides do not allow sharing.
+    """
+    if not isinstance(array, np.ndarray):
+        raise ArgumentError(f"from_numpy: takes a numpy.ndarray, not {type(array).__name__}")
+    if not array.flags.writeable:
+        warnings.warn("from_numpy: the array is not writable, so the tensor is a copy of it", UserWarning, stacklevel=2)
+        array = array.copy()
+    return host_data.adopt(array)
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """Create a 1-d `cpu` tensor that shares the memory of a buffer. A read-only buffer is copied, with a warning.
+
+    Args:
+        buffer: A bytearray, an array or a memoryview.
+        dtype: Dtype of the elements.
+        count: Number of elements; -1 for all.
+        offset: Bytes to skip at the start.
+        requires_grad: Whether to record operations on the result.
+
+    Raises:
+        ArgumentError: The buffer is too short.
+    """
+    target_dtype = dtypes.parse(dtype)
+    if target_dtype.name == "bfloat16":
+        return frombuffer(buffer, dtype=dtypes.int16, count=count, offset=offset).view(target_dtype)  # type: ignore[attr-defined,no-any-return]
+    try:
+        array = np.frombuffer(buffer, target_dtype.numpy, count, offset)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"frombuffer: {error}") from None
+    return finalize_output(from_numpy(array), "frombuffer", requires_grad)
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """Create a tensor that shares the memory of an object with `__dlpack__` on the host."""
+    if isinstance(source, Tensor):
+        return source
+    array = np.from_dlpack(source)
+    return host_data.adopt(array if array.flags.writeable else array.copy())
+
+
+def empty(
+    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
+) -> Tensor:  # fmt: skip
+    """Create an uninitialised tensor. Pass the shape as ints, as one sequence, or as `size=`."""
+    output = allocate_output("empty", size, named, dtype, device, out)
+    return finalize_output(output, "empty", requires_grad, None, layout, pin_memory)
+
+
+def empty_strided(
+    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Create an uninitialised tensor of shape `size` with strides `stride`, in elements."""
+    target_dtype = dtypes.parse(dtype or dtypes.default_dtype())
+    output = _empty(meta(target_dtype, shape_of((tuple(size),)), tuple(stride), to_device(device)))
+    return finalize_output(output, "empty_strided", requires_grad)
+
+
+def full(
+    size: Sequence[int], fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create a tensor of shape `size` filled with `fill_value`; without `dtype`, the number's type decides the
+    dtype."""
+    if isinstance(fill_value, (Tensor, np.generic)):
+        fill_value = fill_value.item()  # type: ignore[union-attr]
+    if not isinstance(size, (tuple, list)):
+        raise ArgumentError(f"full: size must be a tuple of ints, not {size!r}")
+    if not isinstance(fill_value, (bool, int, float)):
+        raise ArgumentError(f"full: the value must be a number, not {fill_value!r}")
+    target_dtype = dtypes.number_dtype(fill_value) if dtype is None and out is None else dtype
+    output = _fill_output(allocate_output("full", (tuple(size),), {}, target_dtype, device, out), fill_value, out)
+    return finalize_output(output, "full", requires_grad, None, layout, pin_memory)
+
+
+def _fill_output(output: Tensor, value: Any, out: Tensor | None) -> Tensor:
+    return _fill_constant(output, value) if out is None else out.fill_(value)  # type: ignore[attr-defined,no-any-return]
+
+
+def _fill_constant(output: Tensor, value: Any) -> Tensor:
+    if output.meta.numel:
+        number = to_dtype_number(value, output.meta.dtype, "full")
+        if not getattr(output.meta.device.driver, "opened", True):  # host memory: do not open a driver for a constant
+            host_data.fill(output, number)
+            return output
+        version = output.storage.version
+        call_into(registry["fill"], (output, number), (), (output,), in_place=False)
+        output.storage.version = version
+    return output
+
+
+def zeros(
+    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
+    """Create a tensor of zeros. Pass the shape as ints, as one sequence, or as `size=`."""
+    output = _fill_output(allocate_output("zeros", size, named, dtype, device, out), 0, out)
+    return finalize_output(output, "zeros", requires_grad, None, layout, pin_memory)
+
+
+def ones(
+    *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
+    """Create a tensor of ones. Pass the shape as ints, as one sequence, or as `size=`."""
+    output = _fill_output(allocate_output("ones", size, named, dtype, device, out), 1, out)
+    return finalize_output(output, "ones", requires_grad, None, layout, pin_memory)
+
+
+def empty_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Create an uninitialised tensor with the shape, dtype and device of `input`.
+
+    It has the strides of `input` if these are dense, or row-major ones with `memory_format=contiguous_format`.
+    """
+    only_tensors("empty_like", input)
+    target_dtype = input.meta.dtype if dtype is None else dtypes.parse(dtype)
+    target_device = input.meta.device if device is None else to_device(device)
+    strides = None if memory_format == "contiguous_format" else strides_like(input.meta)
+    output = _empty(meta(target_dtype, input.meta.shape, strides, target_device))
+    return finalize_output(output, "empty_like", requires_grad, None, layout, pin_memory)
+
+
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Create a tensor with the shape, dtype and device of `input`, filled with `fill_value`."""
+    only_tensors("full_like", input)
+    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), fill_value)
+    return finalize_output(output, "full_like", requires_grad, None, layout, pin_memory)
+
+
+def zeros_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Create a tensor of zeros with the shape, dtype and device of `input`."""
+    only_tensors("zeros_like", input)
+    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 0)
+    return finalize_output(output, "zeros_like", requires_grad, None, layout, pin_memory)
+
+
+def ones_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Create a tensor of ones with the shape, dtype and device of `input`."""
+    only_tensors("ones_like", input)
+    output = _fill_constant(empty_like(input, dtype=dtype, device=device, memory_format=memory_format), 1)
+    return finalize_output(output, "ones_like", requires_grad, None, layout, pin_memory)
+
+
+def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Create a 0-d tensor, of the default dtype unless `dtype` is set."""
+    return full((), value, dtype=dtype or dtypes.default_dtype(), device=device)
+
+
+def _endpoint(value: Any, where: str, finite: bool = True) -> bool | int | float:
+    """Return a Python number, from a number or a tensor or array of one element."""
+    number = value.item() if isinstance(value, (Tensor, np.generic, np.ndarray)) else value  # type: ignore[union-attr]
+    if not isinstance(number, (bool, int, float)) or not (math.isfinite(number) or not finite):
+        raise ArgumentError(f"{where}: takes {'finite ' if finite else ''}numbers, not {value!r}")
+    return number
+
+
+def _fill_progression(
+    name: str, count: int, dtype: DType, device: Any, numbers: tuple[int | float, ...], host_formula: Callable[..., Any]
+) -> Tensor:
+    """Create a vector filled by the op `name`, or by `host_formula`, which gives the same bits without a driver."""
+    output = _empty(meta(dtype, (count,), None, device))
+    if not getattr(device.driver, "opened", True):  # as for constants
+        with np.errstate(all="ignore"):
+            values = host_formula(np.arange(count), *numbers)
+            if dtype.kind == "f" and dtype.itemsize == 2:  # kernels also round doubles to half types through float32
+                values = values.astype(np.float32)
+            return host_data.from_host(values, dtype, device)
+    if count:
+        call_into(registry[name], (output, *numbers), (), (output,), in_place=False)
+        output.storage.version = 0
+    return output
+
+
+def _linspace_values(
+    i: np.ndarray[Any, Any], start: float, end: float, step: float, last: float
+) -> np.ndarray[Any, Any]:
+    return np.where(2 * i < last, start + step * i, end - step * (last - i))
+
+
+def arange(
+    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create the vector `start, start + step, ...` of the values below `end`.
+
+    Args:
+        start: First value (default 0). A single argument is the end.
+        end: Upper bound, not included.
+        step: Distance between values; not 0.
+        out: Tensor to write the result to.
+        dtype: int64 if all three numbers are integers, else the default dtype. For an integer dtype, `start` and `step`
+            are rounded towards zero first, as in PyTorch. Floats are computed in float64 where the device has it.
+        layout: Accepted for compatibility with PyTorch.
+        device: Device of the result.
+        requires_grad: Whether to record operations on the result.
+        pin_memory: Whether to use page-locked host memory.
+
+    Raises:
+        ArgumentError: The step is 0 or has the wrong sign.
+        UnsupportedDType: `dtype` is bool.
+    """
+    if start is None and end is None:
+        raise ArgumentError("arange: takes an end")
+    if end is None or start is None:
+        start, end = 0, start if end is None else end
+    integral = type(start) is type(end) is type(step) is int
+    if not integral:
+        start, end, step = (_endpoint(x, "arange") for x in (start, end, step))
+        integral = all(isinstance(x, int) for x in (start, end, step))
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out, dtypes.int64 if integral else None)
+    if target_dtype is dtypes.bool_:
+        raise UnsupportedDType("arange: counts in integers or floats, not in bool; convert with .bool()")
+    if target_dtype is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
+    if step == 0:
+        raise ArgumentError("arange: the step must not be 0")
+    if (end - start) * step < 0:
+        raise ArgumentError(f"arange: steps of {step!r} do not lead from {start!r} to {end!r}")
+    count = -(-(end - start) // step) if target_dtype is dtypes.int64 else math.ceil((end - start) / step)
+    number_dtype = dtypes.float64 if target_dtype.kind == "f" else dtypes.int64
+    numbers = (to_dtype_number(start, number_dtype, "arange"), to_dtype_number(step, number_dtype, "arange"))
+    output = _fill_progression(
+        "arange_fill", count, target_dtype, target_device, numbers, lambda i, start, step: start + step * i
+    )
+    return finalize_output(output, "arange", requires_grad, out, layout, pin_memory)
+
+
+def linspace(
+    start: float, end: float, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create `steps` evenly spaced values from `start` to `end` inclusive; integer dtypes round towards zero."""
+    count = to_integer(steps, "linspace", "steps")
+    first, last = (float(_endpoint(x, "linspace", False)) for x in (start, end))
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
+    compute_dtype = target_dtype
+    if target_dtype.kind != "f":
+        compute_dtype = dtypes.float64 if to_device(target_device).driver.capabilities.fp64 else dtypes.float32
+    numbers = (first, last, (last - first) / max(count - 1, 1), float(max(count - 1, 1)))
+    output = _fill_progression("linspace_fill", count, compute_dtype, target_device, numbers, _linspace_values)
+    if compute_dtype is not target_dtype:
+        output = output.to(target_dtype)  # type: ignore[attr-defined]
+    return finalize_output(output, "linspace", requires_grad, out, layout, pin_memory)
+
+
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create the vector `base ** linspace(start, end, steps)`."""
+    output = host_data.from_host(
+        np.logspace(start, end, steps, base=base), *resolve_dtype_and_device(dtype, device, out)
+    )
+    return finalize_output(output, "logspace", requires_grad, out, layout, pin_memory)
+
+
+def eye(
+    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Create an `(n, m)` matrix with ones on the diagonal and zeros elsewhere; `m` defaults to `n`."""
+    rows, columns = (to_integer(k, "eye", name) for k, name in ((n, "n"), (n if m is None else m, "m")))
+    target_dtype, target_device = resolve_dtype_and_device(dtype, device, out)
+    output = zeros(rows, columns, dtype=target_dtype, device=target_device)
+    _fill_constant(call(registry["diagonal"], (output,), (0, 0, 1)), 1)
+    return finalize_output(output, "eye", requires_grad, out, layout, pin_memory)

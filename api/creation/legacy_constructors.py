@@ -1,0 +1,142 @@
+"""PyTorch's legacy constructors: `Tensor(...)`, `FloatTensor(...)`, `LongTensor(...)`, one for each dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..runtime import dtypes
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
+from ..tensor_methods.methods import Size
+from . import factories
+
+__all__ = [
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+    "IntTensor", "LongTensor", "ShortTensor",
+]  # fmt: skip
+
+
+def build(args: Sequence[Any], dtype: DType, device: Any = None) -> Tensor:
+    """Create a tensor from data (a sequence, array or tensor), or an uninitialised one from sizes (ints or a
+    `Size`)."""
+    if not args:
+        return factories.empty(0, dtype=dtype, device=device)
+    if all(isinstance(a, int) and not isinstance(a, bool) for a in args):
+        return factories.empty(*args, dtype=dtype, device=device)
+    if len(args) > 1 or isinstance(args[0], (bool, float)):
+        raise ArgumentError("a tensor's constructor takes sizes (ints) or one sequence; use tensor(data) for a number")
+    if isinstance(args[0], Size):
+        return factories.empty(args[0], dtype=dtype, device=device)
+    if isinstance(args[0], Tensor):
+        if args[0].dtype is not dtype:
+            raise ArgumentError(
+                f"a constructor of {dtype.name} got a tensor of {args[0].dtype.name}; use .to({dtype!r})"
+            )
+        return args[0].detach()
+    return factories.tensor(args[0], dtype=dtype, device=device)
+
+
+def install() -> None:
+    """Let `Tensor(...)` accept sizes or data; the result has the default dtype and device."""
+
+    def read(*values: Any) -> Any:
+        args = [a for a, absent in zip(values, _INIT_DEFAULTS, strict=True) if a is not absent]
+        tensor = build(args, dtypes.default_dtype())
+        return tensor.storage, tensor.meta, tensor.start
+
+    Tensor.read = staticmethod(read)  # type: ignore[method-assign]
+
+
+_INIT_DEFAULTS: tuple[Any, ...] = Tensor.__init__.__defaults__  # type: ignore[assignment]
+
+
+class _OfDtype(type):
+    """Metaclass of `FloatTensor` and the others: a call creates a tensor; `isinstance` tests dtype and device."""
+
+    dtype: DType
+
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
+        return build(args, cls.dtype, "cpu" if device is None else device)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Tensor) and value.dtype is cls.dtype and value.device.type == "cpu"
+
+
+class FloatTensor(metaclass=_OfDtype):
+    """A float32 tensor on the host."""
+
+    dtype = dtypes.float32
+
+
+class DoubleTensor(metaclass=_OfDtype):
+    """A float64 tensor on the host."""
+
+    dtype = dtypes.float64
+
+
+class HalfTensor(metaclass=_OfDtype):
+    """A float16 tensor on the host."""
+
+    dtype = dtypes.float16
+
+
+class BFloat16Tensor(metaclass=_OfDtype):
+    """A bfloat16 tensor on the host."""
+
+    dtype = dtypes.bfloat16
+
+
+class ByteTensor(metaclass=_OfDtype):
+    """A uint8 tensor on the host."""
+
+    dtype = dtypes.uint8
+
+
+class CharTensor(metaclass=_OfDtype):
+    """An int8 tensor on the host."""
+
+    dtype = dtypes.int8
+
+
+class ShortTensor(metaclass=_OfDtype):
+    """An int16 tensor on the host."""
+
+    dtype = dtypes.int16
+
+
+class IntTensor(metaclass=_OfDtype):
+    """An int32 tensor on the host."""
+
+    dtype = dtypes.int32
+
+
+class LongTensor(metaclass=_OfDtype):
+    """An int64 tensor on the host."""
+
+    dtype = dtypes.int64
+
+
+class BoolTensor(metaclass=_OfDtype):
+    """A bool tensor on the host."""
+
+    dtype = dtypes.bool_
+
+
+_CLASSES: dict[str, Any] = {name: globals()[name] for name in __all__}
+
+
+def type_name(tensor: Tensor) -> str:
+    """Return the legacy type name of a tensor, such as `weftgrad.FloatTensor` or `weftgrad.cuda.FloatTensor`."""
+    device_type = tensor.meta.device.type
+    name = next(name for name, tensor_class in _CLASSES.items() if tensor_class.dtype is tensor.meta.dtype)
+    return f"weftgrad.{name}" if device_type == "cpu" else f"weftgrad.{device_type}.{name}"
+
+
+def dtype_of(type_or_name: Any) -> Any:
+    """Return the dtype of a legacy class or of its name; return anything else unchanged."""
+    resolved = (
+        _CLASSES.get(type_or_name.rpartition(".")[2], type_or_name) if isinstance(type_or_name, str) else type_or_name
+    )
+    return resolved.dtype if isinstance(getattr(resolved, "dtype", None), DType) else resolved

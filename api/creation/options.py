@@ -1,0 +1,96 @@
+"""Options that all factories share (`dtype`, `device`, `out`, ...), and the accepted forms of a shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime import dtypes
+from ..runtime.device import device as to_device
+from ..runtime.device import meta
+from ..runtime.dispatch import empty, fit
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError, DTypeError, ShapeError
+from ..runtime.spelling import store
+from ..runtime.tensor import Tensor
+
+__all__ = ["allocate_output", "finalize_output", "resolve_dtype_and_device", "shape_of"]
+
+
+def shape_of(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the shape from ints or one sequence. Raises `ArgumentError` or, for negative sizes, `ShapeError`."""
+    sizes = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    for n in sizes:
+        if type(n) is not int or n < 0:
+            break
+    else:
+        return sizes
+    try:
+        shape = tuple(int(n.__index__()) for n in sizes)
+    except AttributeError:
+        raise ArgumentError(f"a shape is made of ints, not {sizes!r}") from None
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"sizes must not be negative: {list(shape)}")
+    return shape
+
+
+def finalize_output(
+    output: Tensor, where: str, requires_grad: bool, out: Tensor | None = None, layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Apply the common options of factories to `output`: `layout`, `out`, `pin_memory`, `requires_grad`."""
+    if layout is not None and layout != "strided":
+        raise ArgumentError(f"{where}: every tensor is dense: layout is strided, not {layout!r}")
+    if out is not None:
+        return store(output, out, where)
+    if pin_memory:
+        output = output.pin_memory()  # type: ignore[attr-defined]
+    if requires_grad:
+        output.requires_grad_(True)  # type: ignore[attr-defined]
+    return output
+
+
+def allocate_output(
+    where: str, size_args: tuple[Any, ...], named: dict[str, Any], dtype: Any = None, device: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return an uninitialised tensor for the factory `where`, or a checked `out`.
+
+    Args:
+        where: Name of the factory, for error messages.
+        size_args: Positional arguments: the shape as ints or as one sequence.
+        named: Other keyword arguments; only `size=` is allowed.
+        dtype: Dtype of the result.
+        device: Device of the result.
+        out: Tensor to write to instead.
+
+    Raises:
+        ArgumentError: An unknown keyword argument.
+        ShapeError: `out` has another shape.
+        DTypeError: `out` has another dtype.
+    """
+    if named:
+        size = named.pop("size", None)
+        if named or size_args or size is None:
+            unexpected = next(iter(named), "size")
+            raise ArgumentError(f"{where}() got an unexpected keyword argument {unexpected!r}")
+        size_args = (size,)
+    shape = shape_of(size_args)
+    if out is None:
+        return empty(meta(dtypes.parse(dtype or dtypes.default_dtype()), shape, None, to_device(device)))
+    if not isinstance(out, Tensor):
+        raise ArgumentError(f"{where}: out must be a tensor, not {type(out).__name__}")
+    fit(out, shape)
+    if out.meta.shape != shape:
+        raise ShapeError(f"{where}: the result has shape {list(shape)}, out {list(out.meta.shape)}; make them equal")
+    if dtype is not None and dtypes.parse(dtype) is not out.meta.dtype:
+        raise DTypeError(f"{where}: dtype is {dtypes.parse(dtype).name}, that of out {out.meta.dtype.name}; give one")
+    return out
+
+
+def resolve_dtype_and_device(
+    dtype: Any, device: Any, out: Tensor | None, otherwise: DType | None = None
+) -> tuple[DType, Any]:
+    """Return dtype and device of a result: the arguments, those of `out`, or the defaults."""
+    if out is not None:
+        return dtypes.parse(out.meta.dtype if dtype is None else dtype), out.meta.device
+    return dtypes.parse(dtype or otherwise or dtypes.default_dtype()), to_device(device)

@@ -1,0 +1,81 @@
+"""Window functions for spectral analysis (Harris, "On the use of windows for harmonic analysis", 1978).
+
+A periodic window of N points (the default) is the first N points of the symmetric window of N + 1 points, as a discrete
+Fourier transform of N points needs it. A window of 0 points is empty, and a window of 1 point is 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..runtime import dtypes
+from ..runtime.errors import DTypeError
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import to_integer
+from . import factories
+
+__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
+
+
+def _window(
+    where: str, points: int, periodic: bool, cosines: tuple[float, ...], dtype: Any, layout: Any, device: Any,
+    requires_grad: bool, pin_memory: bool,
+) -> Tensor:  # fmt: skip
+    """Return the sum over k of (-1)^k * a_k * cos(2 pi k n / (N - 1)); without `cosines` the triangular window."""
+    points = to_integer(points, where, "window_length")
+    result_dtype = dtypes.parse(dtype or dtypes.default_dtype())
+    if result_dtype.kind != "f":
+        raise DTypeError(f"{where}: a window has a floating dtype, not {result_dtype.name}")
+    period = points - (not periodic)
+    if points == 1:
+        window: Any = factories.ones(1, dtype=result_dtype, device=device)
+    else:
+        compute_dtype = result_dtype if result_dtype.itemsize > 4 else dtypes.float32
+        phase: Any = factories.arange(points, dtype=compute_dtype, device=device) / max(period, 1)
+        if not cosines:
+            window = 1 - (2 * phase - 1).abs()
+        else:
+            window = sum((-1) ** k * a * (2 * math.pi * k * phase).cos() for k, a in enumerate(cosines))
+        window = window.to(result_dtype)
+    if pin_memory:
+        window = window.pin_memory()
+    return window.requires_grad_(requires_grad)  # type: ignore[no-any-return]
+
+
+def hann_window(
+    window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return the Hann window 0.5 - 0.5 cos(2 pi n / (N - 1)), of shape `(window_length,)`."""
+    return _window(
+        "hann_window", window_length, periodic, (0.5, 0.5), dtype, layout, device, requires_grad, pin_memory
+    )
+
+
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return the Hamming window alpha - beta cos(2 pi n / (N - 1)), of shape `(window_length,)`."""
+    return _window(
+        "hamming_window", window_length, periodic, (alpha, beta), dtype, layout, device, requires_grad, pin_memory
+    )
+
+
+def blackman_window(
+    window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return the Blackman window 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1)), `(window_length,)`."""
+    return _window(
+        "blackman_window", window_length, periodic, (0.42, 0.5, 0.08), dtype, layout, device, requires_grad, pin_memory
+    )
+
+
+def bartlett_window(
+    window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return the Bartlett (triangular) window 1 - |2 n / (N - 1) - 1|, of shape `(window_length,)`."""
+    return _window("bartlett_window", window_length, periodic, (), dtype, layout, device, requires_grad, pin_memory)

@@ -1,0 +1,1 @@
+"""How work runs on devices: streams and events, the number of threads, deterministic algorithms."""

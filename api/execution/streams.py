@@ -1,0 +1,192 @@
+"""Streams, events and memory statistics of a device, under PyTorch's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime import deferred
+from ..runtime.context import current_stream as _current
+from ..runtime.context import entered_device, set_stream
+from ..runtime.device import Device, known_devices
+from ..runtime.device import device as to_device
+from ..runtime.errors import ArgumentError
+
+__all__ = [
+    "Event", "Stream", "current_stream", "default_stream", "empty_cache", "launches", "max_memory_allocated",
+    "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
+    "reset_peak_memory_stats", "set_memory_limit", "stream", "synchronize",
+]  # fmt: skip
+
+
+class Stream:
+    """A queue of work on a device, executed in order, with a memory pool of its own."""
+
+    def __init__(self, device: Any = None, *, priority: int = 0, _stream: Any = None):
+        self.device = to_device(device)
+        self._stream = self.device.driver.new_stream() if _stream is None else _stream
+        self._previous_streams: list[Any] = []  # the stream to restore when a `with` block ends
+
+    def synchronize(self) -> None:
+        """Wait until all queued work is done. Raises `IndexOutOfRange` if a deferred bounds check failed."""
+        self._stream.synchronize()
+        deferred.check_ready(self.device, wait=False)
+
+    def query(self) -> bool:
+        """Return True if all queued work is done."""
+        return bool(self._stream.query())
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record `event` (a new one by default) at the end of the queued work, and return it."""
+        event = event or Event(device=self.device)
+        self._stream.record_event(event._event_on(self.device))
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Let later work on this stream wait for `event`, without blocking the host."""
+        self._stream.wait_event(event._event_on(self.device))
+
+    def wait_stream(self, other: Stream) -> None:
+        """Let later work on this stream wait for the work now queued on `other`."""
+        self.wait_event(other.record_event())
+
+    def __enter__(self) -> Stream:
+        self._previous_streams.append(set_stream(self.device, self._stream))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        set_stream(self.device, self._previous_streams.pop())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other._stream is self._stream
+
+    def __hash__(self) -> int:
+        return id(self._stream)
+
+    def __repr__(self) -> str:
+        return f"Stream(device={self.device}, id={id(self._stream):#x})"
+
+
+class Event:
+    """A point in a stream. With `enable_timing`, the time between two of them can be read."""
+
+    def __init__(self, enable_timing: bool = False, device: Any = None):
+        self.enable_timing = enable_timing
+        self.device = None if device is None else to_device(device)
+        self._event: Any = None
+
+    def _event_on(self, device: Device) -> Any:
+        if self._event is None:
+            self.device = device
+            self._event = device.driver.new_event(self.enable_timing)
+        elif self.device is not device:
+            raise ArgumentError(f"an event of {self.device} cannot be used on {device}")
+        return self._event
+
+    def _resolve_device(self) -> Device:
+        """Return the event's device; before it is recorded, the device of the stream entered last."""
+        return self.device or entered_device() or to_device(None)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Record the event at the end of the work queued on `stream` (default: the current stream of its device)."""
+        (stream or current_stream(self._resolve_device())).record_event(self)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let later work on `stream` (default: the current stream of the event's device) wait for this event."""
+        (stream or current_stream(self._resolve_device())).wait_event(self)
+
+    def query(self) -> bool:
+        """Return True if the work before the event is done."""
+        return self._event is None or bool(self._event.query())
+
+    def synchronize(self) -> None:
+        """Wait until the work before the event is done."""
+        if self._event is not None:
+            self._event.synchronize()
+            deferred.check_ready(self.device, wait=False)  # type: ignore[arg-type]
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Return the milliseconds from this event to `end_event`. Both need `enable_timing=True`."""
+        if self._event is None or end_event._event is None:
+            raise ArgumentError("elapsed_time: both events must have been recorded")
+        return float(self._event.elapsed_time(end_event._event))
+
+
+def stream(stream: Stream | None) -> Any:
+    """Return a context manager that makes `stream` the current stream: `with wg.stream(s):`."""
+    import contextlib
+
+    return contextlib.nullcontext() if stream is None else stream
+
+
+def current_stream(device: Any = None) -> Stream:
+    """Return the current stream of this thread on a device."""
+    target = to_device(device)
+    return Stream(target, _stream=_current(target))
+
+
+def default_stream(device: Any = None) -> Stream:
+    """Return the default stream of a device."""
+    target = to_device(device)
+    return Stream(target, _stream=target.driver.default_stream)
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for all work on a device (default: every device in use). Raises the errors of deferred bounds checks."""
+    for target in known_devices() if device is None else [to_device(device)]:
+        if device is not None or target._driver is not None:
+            target.driver.synchronize()
+            deferred.check_ready(target, wait=True)
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """Return counters of the device's memory pools: bytes allocated and reserved, their peaks, driver allocations,
+    ..."""
+    from dataclasses import asdict
+
+    return asdict(to_device(device).driver.budget.stats())
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Return the bytes in use by tensors."""
+    return memory_stats(device)["allocated"]
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """Return the peak of bytes in use since the last `reset_peak_memory_stats`."""
+    return memory_stats(device)["allocated_peak"]
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Return the bytes reserved from the driver."""
+    return memory_stats(device)["reserved"]
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """Return the peak of bytes reserved from the driver."""
+    return memory_stats(device)["reserved_peak"]
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Reset the peaks of the memory statistics."""
+    for pool in list(to_device(device).driver.budget.pools):
+        pool.reset_peak()
+
+
+def memory_snapshot(device: Any = None) -> list[Any]:
+    """Return every segment of the device's memory pools, with its blocks."""
+    return [segment for pool in list(to_device(device).driver.budget.pools) for segment in pool.snapshot()]
+
+
+def empty_cache(device: Any = None) -> int:
+    """Return cached memory to the driver, and return its size in bytes."""
+    return int(to_device(device).driver.budget.empty_cache())
+
+
+def set_memory_limit(limit: int | None, device: Any = None) -> None:
+    """Limit the device's memory pools to `limit` bytes; None removes the limit."""
+    to_device(device).driver.budget.set_limit(limit)
+
+
+def launches(device: Any = None) -> int:
+    """Return the number of kernels that this process has launched on the device."""
+    return int(to_device(device).driver.launches)  # type: ignore[attr-defined]

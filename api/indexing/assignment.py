@@ -1,0 +1,128 @@
+"""Helpers of index writes: convert assigned values to tensors, copy on aliasing, turn masks into positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..runtime import views
+from ..runtime.context import current_stream
+from ..runtime.device import Device, meta
+from ..runtime.dispatch import call, call_into, empty
+from ..runtime.dtypes import bool_, int64
+from ..runtime.errors import DTypeError, ShapeError
+from ..runtime.records import registry
+from ..runtime.tensor import Tensor
+
+__all__ = [
+    "assignment_value",
+    "clone",
+    "copy_if_aliased",
+    "is_single",
+    "masked_fill_",
+    "on_device",
+    "positions",
+    "tensor_value",
+    "upload",
+]
+
+
+def on_device(tensor: Tensor, device: Device) -> Tensor:
+    return tensor if tensor.meta.device is device else tensor.to(device=device)  # type: ignore[attr-defined,no-any-return]
+
+
+def upload(array: np.ndarray[Any, Any], device: Device) -> Tensor:
+    """Copy an int64 array to a new tensor on `device`."""
+    output = empty(meta(int64, array.shape, None, device))
+    if array.size:
+        device.driver.write(output.storage, 0, np.ascontiguousarray(array), current_stream(device))
+    return output
+
+
+def clone(tensor: Tensor) -> Tensor:
+    return call(registry["copy"], (tensor,), (None,))  # type: ignore[no-any-return]
+
+
+def is_single(value: Any) -> bool:
+    """Return True for a number or a 0-d tensor."""
+    if isinstance(value, Tensor):
+        return value.meta.ndim == 0
+    return isinstance(value, (bool, int, float, np.generic))
+
+
+def assignment_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Any:
+    """Return a Python number unchanged, and any other value as a tensor of `shape` on the device of `like`."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, Tensor):
+        from ..creation.factories import tensor
+
+        value = tensor(value, device=like.meta.device)
+    value = on_device(value, like.meta.device)
+    extra_dims = value.meta.ndim - len(shape)
+    if extra_dims > 0 and all(n == 1 for n in value.meta.shape[:extra_dims]):
+        value = views.reshape(value, value.meta.shape[extra_dims:])
+    if value.meta.shape == shape:
+        return value
+    try:
+        return call(registry["expand"], (value,), (shape,))
+    except ShapeError:
+        raise ShapeError(
+            f"assignment: a value of shape {list(value.meta.shape)} does not broadcast to the indexed shape "
+            f"{list(shape)}"
+        ) from None
+
+
+def tensor_value(value: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return `value` as a tensor of `shape` with the dtype and device of `like`."""
+    output = assignment_value(value, like, shape)
+    if not isinstance(output, Tensor):
+        output = call(registry["expand"], (_scalar_tensor(output, like),), (shape,))
+    if output.meta.dtype is not like.meta.dtype:
+        output = call(registry["copy"], (output,), (like.meta.dtype,))
+    return output  # type: ignore[no-any-return]
+
+
+def _scalar_tensor(value: Any, like: Tensor) -> Tensor:
+    """Create a 0-d tensor with the dtype and device of `like`."""
+    from ..creation.factories import full
+
+    return full((), value, dtype=like.meta.dtype, device=like.meta.device)
+
+
+def copy_if_aliased(value: Tensor, target: Tensor) -> Tensor:
+    """Return `value`, or a copy if it shares memory with `target`: a kernel must not read what it just wrote."""
+    return call(registry["copy"], (value,), (None,)) if value.storage is target.storage else value
+
+
+def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Set the elements where `mask` (bool, broadcast) is true to a number or a 0-d tensor, in place."""
+    if mask.meta.dtype is not bool_:
+        raise DTypeError(f"masked_fill_: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
+    if isinstance(value, Tensor):
+        if value.meta.ndim:
+            raise ShapeError(
+                f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
+            )
+        value = copy_if_aliased(on_device(value, self.meta.device), self)
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if self.meta.numel:
+        call_into(registry["masked_fill"], (self, on_device(mask, self.meta.device), value), (), (self,), in_place=True)
+    return self
+
+
+def positions(mask: Tensor) -> Tensor:
+    """Return the row-major positions of the elements that are not 0, as an ascending int64 vector.
+
+    The host waits for their number, because the shape of the result depends on it.
+    """
+    mask = views.contiguous(mask.detach())  # type: ignore[attr-defined]
+    if not mask.meta.numel:
+        return empty(meta(int64, (0,), None, mask.meta.device))
+    offsets = call(registry["mask_counts"], (mask,))
+    total = int(call(registry["select"], (offsets,), (0, -1)).item())  # type: ignore[attr-defined]
+    return call(registry["mask_positions"], (mask, offsets), (total,))  # type: ignore[no-any-return]

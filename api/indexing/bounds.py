@@ -1,0 +1,211 @@
+"""Bounds checks of index tensors: before the launch on `cpu`, deferred until the device reports on others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runtime import deferred, dtypes, host_data
+from ..runtime.device import Device
+from ..runtime.dispatch import call
+from ..runtime.errors import DTypeError, IndexOutOfRange
+from ..runtime.records import OpRecord, registry
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = ["Check", "check_bounds", "check_classes", "check_range", "prepare_check", "unchecked"]
+
+_unchecked: set[Device] = set()
+_OVERLAP_MIN_INDICES = 1 << 16  # from this many indices on, the check overlaps with the kernel
+
+
+def check_bounds(index: Tensor, size: int, where: str, *, negative: bool = False) -> int:
+    """Check that all indices are in [0, size), or in [-size, size) with `negative`.
+
+    On `cpu` the host waits for the index tensor and checks its extremes before anything is launched. On other devices
+    nothing waits: a kernel computes the extremes, and an error is raised when the host next waits for the device or
+    makes another check (`runtime.deferred`). Memory is safe meanwhile: for an index out of range, kernels read 0 and
+    write nothing.
+
+    Args:
+        index: Integer tensor.
+        size: Size of the indexed dimension.
+        where: Name of the calling function, for error messages.
+        negative: Whether negative indices are allowed.
+
+    Returns:
+        The smallest index, or a negative number if there may be negative indices.
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
+        DTypeError: The dtype is not an integer one.
+    """
+    only_tensors(where, index)
+    if index.meta.dtype.kind not in "ui":
+        raise DTypeError(f"{where}: an index must hold integers, not {index.meta.dtype.name}; convert it with .long()")
+    low = -size if negative else 0
+    if not index.meta.numel:
+        return 0
+    device = index.meta.device
+    if device.type == "cpu":
+        lowest, highest = (0, -1) if device in _unchecked else _extremes_in_memory(index, size)
+        check_range(lowest, highest, size, where, low)
+        return lowest
+    _defer(index, lambda lowest, highest: check_range(lowest, highest, size, where, low))
+    return -1 if negative and index.meta.dtype.kind == "i" else 0
+
+
+def prepare_check(index: Tensor, size: int, where: str) -> Check:
+    """Return a `Check` of indices in [0, size) for a call that uses them. Small index tensors are checked at once."""
+    if index.meta.device.type != "cpu" or index.meta.numel < _OVERLAP_MIN_INDICES or not index.meta.contiguous:
+        check_bounds(index, size, where)
+        return _CHECKED
+    only_tensors(where, index)
+    if index.meta.dtype is not dtypes.int64 or index.meta.device in _unchecked:
+        check_bounds(index, size, where)
+        return _CHECKED
+    return _OverlappedCheck(index, size, where)
+
+
+class Check:
+    """A bounds check that has already passed."""
+
+    __slots__ = ()
+
+    def __call__(self) -> None:
+        """Check now and raise `IndexOutOfRange`. Call this before an in-place write."""
+
+    def run(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> Any:
+        """Call the op `record`, which has the index among its `operands`. Raises `IndexOutOfRange`."""
+        return call(record, operands, statics)
+
+
+_CHECKED = Check()
+
+
+class _OverlappedCheck(Check):
+    """A check of many indices on `cpu` that overlaps with the kernel that uses them.
+
+    A kernel with the static argument `misses` checks by itself; for others the host checks meanwhile.
+    """
+
+    __slots__ = ("index", "size", "where")
+
+    def __init__(self, index: Tensor, size: int, where: str):
+        self.index, self.size, self.where = index, size, where
+
+    def __call__(self) -> None:
+        self._check_values(_host_values(self.index))
+
+    def _check_values(self, values: np.ndarray[Any, Any]) -> None:
+        if int(values.view(np.uint64).max()) >= self.size:
+            check_range(int(values.min()), int(values.max()), self.size, self.where, 0)
+
+    def run(self, record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...]) -> Any:
+        if "misses" in record.statics:
+            output, misses = call(record, operands, (*statics, True))
+            if _host_values(misses).any():
+                self()
+            return output
+        values = _host_values(self.index)  # wait for the index first, so as not to wait for the launch
+        output = call(record, operands, statics)
+        self._check_values(values)
+        return output
+
+
+def check_classes(target: Tensor, classes: int, ignore_index: int, where: str) -> bool:
+    """Check that all integers of `target` are in [0, classes) or equal to `ignore_index`.
+
+    The error is raised at the same time as that of `check_bounds`.
+
+    Returns:
+        True if it is known that no target equals `ignore_index`.
+
+    Raises:
+        IndexOutOfRange: A target is out of range.
+    """
+    if not target.meta.numel:
+        return False
+    device = target.meta.device
+    if device.type != "cpu":
+        checked_target = target
+        if classes and not 0 <= ignore_index < classes:
+            ignored = call(registry["eq"], (target.detach(), ignore_index))  # type: ignore[attr-defined]
+            checked_target = call(registry["masked_fill"], (target.detach(), ignored, 0))  # type: ignore[attr-defined]
+
+        def judge(lowest: int, highest: int) -> None:
+            wrong = [v for v in (lowest, highest) if not 0 <= v < classes and v != ignore_index]
+            if wrong:
+                raise _wrong_class(wrong[0], classes, ignore_index, where)
+
+        _defer(checked_target, judge)
+        return False
+    if device in _unchecked:
+        return False
+    lowest, highest = _extremes_in_memory(target, classes)
+    if lowest >= 0 and highest < classes:
+        return not lowest <= ignore_index <= highest
+    values = host_data.to_host(target.detach())  # type: ignore[attr-defined]
+    wrong = values[((values < 0) | (values >= classes)) & (values != ignore_index)]
+    if wrong.size:
+        raise _wrong_class(int(wrong[0]), classes, ignore_index, where)
+    return False
+
+
+def _wrong_class(target: int, classes: int, ignore_index: int, where: str) -> IndexOutOfRange:
+    class_range = f"numbered 0 to {classes - 1}" if classes else "so that no target is right"
+    return IndexOutOfRange(
+        f"{where}: target {target} is out of bounds: the input has {classes} classes, {class_range}; correct the "
+        f"target, or pass ignore_index={target} for targets that do not count (it is {ignore_index})"
+    )
+
+
+def _defer(index: Tensor, judge: Callable[[int, int], None]) -> None:
+    """Compute the smallest and largest index on the device, and call `judge` with them when they are known."""
+    device = index.meta.device
+    deferred.poll(device)
+    low, high = call(registry["index_bounds"], (index.detach(),))  # type: ignore[attr-defined]
+    if device not in _unchecked:
+        deferred.defer(low, high, judge)
+
+
+def _extremes_in_memory(index: Tensor, size: int) -> tuple[int, int]:
+    layout = index.meta
+    if layout.contiguous:
+        values = _host_values(index)
+        if layout.dtype is dtypes.int64:  # as unsigned, negative indices are huge: one maximum checks both bounds
+            highest = int(values.view(np.uint64).max())
+            if highest < size:
+                return 0, highest
+    else:
+        values = host_data.to_host(index)
+    return int(values.min()), int(values.max())
+
+
+def _host_values(index: Tensor) -> np.ndarray[Any, Any]:
+    """Return the values of a contiguous `cpu` tensor. Waits for this tensor only."""
+    driver: Any = index.meta.device.driver
+    driver.wait_for(index.storage)
+    start = index.start - index.storage.start
+    memory: Any = driver.host_view(index.storage)
+    return memory[start : start + index.meta.nbytes].view(index.meta.dtype.numpy)  # type: ignore[no-any-return]
+
+
+def check_range(lowest: int, highest: int, size: int, where: str, low: int) -> None:
+    if lowest < low or highest >= size:
+        wrong = lowest if lowest < low else highest
+        reason = " (negative indices are not counted from the end here)" if low == 0 and -size <= wrong < 0 else ""
+        raise IndexOutOfRange(f"{where}: index {wrong} is out of range for a dimension of size {size}{reason}")
+
+
+@contextlib.contextmanager
+def unchecked(device: Device) -> Iterator[None]:
+    """Skip index checks on `device` in a `with` block: where launches are only recorded, index values do not exist."""
+    _unchecked.add(device)
+    try:
+        yield
+    finally:
+        _unchecked.discard(device)

@@ -1,0 +1,250 @@
+"""Gather, select and mask: functions that read elements at the positions of an index tensor or a mask.
+
+Indices are checked by `bounds.check_bounds`. `scattering` has the functions that write.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .._generated import ops
+from ..layer_functions.embeddings import embedding as _embedding
+from ..layer_functions.embeddings import embedding_renorm_
+from ..runtime import dtypes, layout, views
+from ..runtime.device import meta
+from ..runtime.dispatch import call, call_into, empty
+from ..runtime.errors import ArgumentError, DTypeError, ShapeError
+from ..runtime.records import registry
+from ..runtime.spelling import resolve_axis_alias, store, with_axis
+from ..runtime.tensor import Tensor
+from ..shape.joining import stack
+from ..tensor_methods.argument_checks import only_tensors
+from .assignment import copy_if_aliased, on_device, positions, tensor_value
+from .bounds import prepare_check
+from .subscripts import get, index_put, without_negatives
+
+__all__ = [
+    "argwhere", "embedding", "embedding_renorm_", "gather", "index_put", "index_select", "masked_fill",
+    "masked_scatter", "masked_select", "narrow",
+    "nonzero", "select", "take", "take_along_dim",
+]  # fmt: skip
+
+_take_at, _put_at = registry["take_at"], registry["put_at"]
+
+
+def _at_least_1d(tensor: Tensor) -> Tensor:
+    """Return `tensor`, viewed as a vector of one element if it is 0-d."""
+    return tensor if tensor.meta.ndim else views.reshape(tensor, (1,))
+
+
+@with_axis
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """Return `out[i][j][k] = input[i][index[i][j][k]][k]` (for 3 dimensions and `dim=1`).
+
+    Args:
+        input: Any tensor.
+        dim: The dimension to index.
+        index: Integer tensor with as many dimensions as `input`, none of them longer except `dim`.
+        sparse_grad: Accepted for compatibility with PyTorch.
+        out: Tensor to write the result to.
+
+    Returns:
+        A tensor of the shape of `index`.
+
+    Raises:
+        IndexOutOfRange: An index is out of range.
+    """
+    only_tensors("gather", input, index)
+    axis_index = layout.normalize_dim(dim, input.meta.ndim, "gather")
+    source, index_vector = _at_least_1d(input), _at_least_1d(index)
+    check = prepare_check(index_vector, source.meta.shape[axis_index], "gather")
+    output = check.run(registry["gather"], (source, index_vector), (axis_index,))
+    output = views.reshape(output, index.meta.shape) if not index.meta.ndim else output
+    return output if out is None else store(output, out, "gather")
+
+
+def take_along_dim(
+    input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None, axis: int | None = None
+) -> Tensor:
+    """Gather along `dim`; the other dimensions of `input` and `indices` broadcast.
+
+    Without `dim` both are flattened. Negative indices count from the end. Raises `IndexOutOfRange`.
+    """
+    only_tensors("take_along_dim", input, indices)
+    if axis is not None:
+        dim = resolve_axis_alias("take_along_dim", dim, None, axis)
+    output = _take_along_dim(input, indices, dim)
+    return output if out is None else store(output, out, "take_along_dim")
+
+
+def _take_along_dim(input: Tensor, indices: Tensor, dim: int | None) -> Tensor:
+    if dim is None:
+        flat_indices = without_negatives(views.reshape(indices, (-1,)), input.meta.numel, 0)
+        return call(registry["gather"], (views.reshape(input, (-1,)), flat_indices), (0,))  # type: ignore[no-any-return]
+    axis = layout.normalize_dim(dim, input.meta.ndim, "take_along_dim")
+    if indices.meta.ndim != input.meta.ndim:
+        raise ShapeError(f"take_along_dim: input has {input.meta.ndim} dimensions, indices {indices.meta.ndim}")
+    a, b = input.meta.shape, indices.meta.shape
+    common_shape = layout.broadcast(
+        [a[:axis] + (1,) + a[axis + 1 :], b[:axis] + (1,) + b[axis + 1 :]], "take_along_dim"
+    )
+    input = call(registry["expand"], (input,), (common_shape[:axis] + (a[axis],) + common_shape[axis + 1 :],))
+    indices = call(registry["expand"], (indices,), (common_shape[:axis] + (b[axis],) + common_shape[axis + 1 :],))
+    indices = without_negatives(indices, a[axis], axis)  # type: ignore[assignment]
+    return call(registry["gather"], (input, indices), (axis,))  # type: ignore[no-any-return]
+
+
+@with_axis
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return the slices of `input` at the positions `index` of dimension `dim`.
+
+    Args:
+        input: Any tensor.
+        dim: The dimension to index.
+        index: Integer vector.
+        out: Tensor to write the result to.
+
+    Raises:
+        IndexOutOfRange: A position is out of range.
+        ShapeError: `index` is not a vector.
+    """
+    only_tensors("index_select", input, index)
+    axis_index = layout.normalize_dim(dim, input.meta.ndim, "index_select")
+    if index.meta.ndim > 1:
+        raise ShapeError(f"index_select: index must be a vector, not of shape {list(index.meta.shape)}")
+    source, index_vector = _at_least_1d(input), _at_least_1d(index)
+    if not input.meta.ndim and index_vector.meta.numel != 1:
+        raise ShapeError(f"index_select: a 0-d tensor has one element, and index asks for {index_vector.meta.numel}")
+    check = prepare_check(index_vector, source.meta.shape[axis_index], "index_select")
+    output = check.run(_take_at, (source, index_vector), (axis_index, 1))
+    output = views.reshape(output, ()) if not input.meta.ndim else output
+    return output if out is None else store(output, out, "index_select")
+
+
+@with_axis
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """Return a view of the slice at `index` of dimension `dim`, without that dimension."""
+    return ops.select(input, dim, index)
+
+
+@with_axis
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """Return a view of `length` elements of dimension `dim`, from `start` on.
+
+    `start` is an int or a 0-d integer tensor, whose value the host waits for.
+    """
+    return ops.narrow(input, dim, start.__index__() if isinstance(start, Tensor) else start, length)
+
+
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return elements of the flattened `input`, in the shape of `index`. Negative positions count from the end."""
+    only_tensors("take", input, index)
+    index = without_negatives(index, input.meta.numel, 0)  # type: ignore[assignment]
+    output = call(_take_at, (input, index), (0, input.meta.ndim))
+    return output if out is None else store(output, out, "take")
+
+
+def embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
+    """Call `nn.functional.embedding` with the arguments of `torch.embedding`; `padding_idx=-1` means none."""
+    padding_row = None if padding_idx == -1 else padding_idx
+    return _embedding(indices, weight, padding_row, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+
+
+# Masks ----------------------------------------------------------------------------------------------------------------
+
+
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
+    """Return the indices of the elements that are not 0. The host waits for their number.
+
+    Returns:
+        int64 `(count, ndim)`; with `as_tuple`, a tuple of `ndim` vectors.
+    """
+    only_tensors("nonzero", input)
+    linear = positions(input)
+    shape = input.meta.shape
+    step = prod(shape)
+    columns: list[Tensor] = []
+    for size in shape:
+        step = step // size if size else 1
+        column = ops.floor_divide(linear, step) if step > 1 else linear
+        columns.append(ops.remainder(column, size) if columns else column)
+    if as_tuple:
+        return tuple(columns) if shape else (linear,)
+    output = (
+        stack(columns, 1) if shape else empty(meta(dtypes.int64, (linear.meta.shape[0], 0), None, input.meta.device))
+    )
+    return output if out is None else store(output, out, "nonzero")
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """Return the indices of the elements that are not 0: int64 `(count, ndim)`."""
+    return nonzero(input)  # type: ignore[no-any-return]
+
+
+def _broadcast_mask(input: Tensor, mask: Tensor, where: str) -> tuple[Tensor, Tensor]:
+    only_tensors(where, input, mask)
+    if mask.meta.dtype is not dtypes.bool_:
+        raise DTypeError(f"{where}: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
+    shape = layout.broadcast((input.meta.shape, mask.meta.shape), where)
+    return tuple(t if t.meta.shape == shape else call(registry["expand"], (t,), (shape,)) for t in (input, mask))  # type: ignore[return-value]
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Return `input` with `value` (a number or 0-d tensor) where `mask` (bool) is true; the shapes broadcast."""
+    if not isinstance(input, Tensor):
+        raise ArgumentError("masked_fill: input must be a tensor; make one with tensor()")
+    only_tensors("masked_fill", mask)
+    if mask.meta.dtype is not dtypes.bool_:
+        raise DTypeError(f"masked_fill: the mask must be bool, not {mask.meta.dtype.name}; convert it with .bool()")
+    if isinstance(value, Tensor):
+        if value.meta.ndim:
+            raise ShapeError(
+                f"masked_fill: value must be a number or a 0-d tensor, not of shape {list(value.meta.shape)}"
+            )
+        value = on_device(value, input.meta.device)
+    return call(registry["masked_fill"], (input, mask, value))  # type: ignore[no-any-return]
+
+
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return the elements where `mask` is true as a vector; shapes broadcast. The host waits for their number."""
+    expanded, expanded_mask = _broadcast_mask(input, mask, "masked_select")
+    output = call(_take_at, (expanded, positions(expanded_mask)), (0, expanded.meta.ndim))
+    return output if out is None else store(output, out, "masked_select")
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Return `input` with the first elements of `source` where `mask` is true. The host waits for their number."""
+    expanded, expanded_mask = _broadcast_mask(input, mask, "masked_scatter")
+    if source.meta.dtype is not input.meta.dtype:
+        raise DTypeError(f"masked_scatter: input is {input.meta.dtype.name} and source {source.meta.dtype.name}")
+    mask_positions = positions(expanded_mask)
+    count = mask_positions.meta.numel
+    if source.meta.numel < count:
+        raise ShapeError(f"masked_scatter: the mask holds {count} times, source has {source.meta.numel} elements")
+    flat = get(views.reshape(source, (-1,)), slice(0, count))
+    return call(_put_at, (expanded, mask_positions, flat), (0, expanded.meta.ndim))  # type: ignore[no-any-return]
+
+
+def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Do `masked_scatter` in place."""
+    _, expanded_mask = _broadcast_mask(self, mask, "masked_scatter_")
+    mask_positions = positions(expanded_mask)
+    count = mask_positions.meta.numel
+    if source.meta.numel < count:
+        raise ShapeError(f"masked_scatter_: the mask holds {count} times, source has {source.meta.numel} elements")
+    flat = copy_if_aliased(tensor_value(get(views.reshape(source, (-1,)), slice(0, count)), self, (count,)), self)
+    if count:
+        call_into(_put_at, (self, mask_positions, flat), (0, self.meta.ndim), (self,), in_place=True)
+    return self
+
+
+METHODS = {
+    name: globals()[name]
+    for name in (
+        "argwhere", "gather", "index_select", "masked_fill", "masked_scatter", "masked_scatter_", "masked_select",
+        "narrow", "nonzero", "select", "take", "take_along_dim",
+    )
+}  # fmt: skip

@@ -1,0 +1,358 @@
+"""Recurrent networks as functions: whole networks and single cells. Names and arguments are PyTorch's.
+
+The parameters of a network are one flat list, ordered by layer and then by direction. Each direction contributes
+weight_ih, weight_hh; with biases also bias_ih, bias_hh; with a projection also weight_hr. `nn.RNN`, `nn.LSTM` and
+`nn.GRU` own such lists. `runtime.recurrent` runs one direction, `recurrent_graph` records a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from .._generated import ops
+from ..runtime import views
+from ..runtime.autocast import match_autocast_dtype
+from ..runtime.context import state
+from ..runtime.dispatch import call
+from ..runtime.dtypes import float64
+from ..runtime.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from ..runtime.records import registry
+from ..runtime.recurrent.directions import CELL_KINDS, CellKind, Weights
+from ..runtime.recurrent.steps import Geometry
+from ..runtime.tensor import Tensor
+from ..shape.joining import cat
+from ..tensor_methods.argument_checks import only_tensors
+from .recurrent_graph import layer
+
+__all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell"]
+
+
+def lstm(
+    input: Tensor,
+    hx: Any,
+    params: Any,
+    has_biases: Any,
+    num_layers: Any,
+    dropout: Any,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run a multi-layer LSTM over a batch of sequences.
+
+    The equations are those of Hochreiter and Schmidhuber, "Long short-term memory", 1997, with the forget gates of Gers
+    et al. 2000; the projection is that of Sak et al. 2014. For a `PackedSequence` call
+    `lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)`.
+
+    Args:
+        input: `(T, N, input_size)`, or `(N, T, input_size)` with `batch_first`.
+        hx: `h_0` of shape `(layers * directions, N, hidden or projected)` and `c_0` of shape
+            `(layers * directions, N, hidden)`.
+        params: Flat list of weights and biases; see the module's docstring.
+        has_biases: Whether `params` has biases.
+        num_layers: Number of layers.
+        dropout: Probability of dropout between layers, used if `train` is true.
+        train: Whether the network is being trained.
+        bidirectional: Whether each layer also runs backwards in time.
+        batch_first: Whether the batch is the first dimension of input and output.
+
+    Returns:
+        `(output, h_n, c_n)`: output `(T, N, directions * (hidden or projected))`, states shaped like `hx`.
+
+    Raises:
+        ShapeError: Shapes do not fit together.
+        DTypeError: Dtypes differ or are not floating.
+        DeviceError: Operands are on different devices.
+    """
+    out, h_n, c_n = _run_network(
+        "lstm", input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
+    )
+    return out, h_n, c_n  # type: ignore[return-value]
+
+
+def _single_state_network(name: str, kind: str) -> Any:
+    def network(
+        input: Tensor,
+        hx: Any,
+        params: Any,
+        has_biases: Any,
+        num_layers: Any,
+        dropout: Any,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        return _run_network(
+            name, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
+        )[:2]
+
+    network.__name__ = network.__qualname__ = name
+    network.__doc__ = f"""Run {kind} over a batch of sequences.
+
+    For a `PackedSequence` call `{name}(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train,
+    bidirectional)`. The arguments are those of `lstm`, except that `hx` is one tensor.
+
+    Args:
+        input: `(T, N, input_size)`, or `(N, T, input_size)` with `batch_first`.
+        hx: Initial states, `(layers * directions, N, hidden)`.
+        params: Flat list of weights and biases; see the module's docstring.
+
+    Returns:
+        `(output, h_n)`: output `(T, N, directions * hidden)`, states shaped like `hx`.
+
+    Raises:
+        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+    """
+    return network
+
+
+gru = _single_state_network("gru", "a network of gated recurrent units (Cho et al. 2014)")
+rnn_tanh = _single_state_network("rnn_tanh", "an Elman network (Elman 1990) with tanh")
+rnn_relu = _single_state_network("rnn_relu", "an Elman network (Elman 1990) with ReLU")
+
+
+def _run_network(name: str, *arguments: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Dispatch PyTorch's two call forms: with `batch_first`, or packed, with `batch_sizes` as second argument."""
+    kind = CELL_KINDS[name]
+    if isinstance(arguments[2], Tensor) or (kind.cell and isinstance(arguments[1], Tensor)):
+        data, batch_sizes, hx, params, biases, layers, dropout, train, bidirectional = arguments
+        sizes = batch_sizes.tolist() if isinstance(batch_sizes, Tensor) else list(batch_sizes)
+        return _check_and_run(kind, data, sizes, hx, params, biases, layers, dropout, train, bidirectional)
+    input, hx, params, biases, layers, dropout, train, bidirectional, batch_first = arguments
+    only_tensors(name, input)
+    if input.meta.ndim != 3:
+        raise ShapeError(f"{name}: the input must have 3 dimensions, not shape {list(input.meta.shape)}")
+    time_first = ops.transpose(input, 0, 1) if batch_first else input
+    length, batch, features = time_first.meta.shape
+    if not length:
+        raise ShapeError(f"{name}: the sequence has no steps: the input has shape {list(input.meta.shape)}")
+    rows = views.reshape(time_first, (length * batch, features))
+    out, h_n, c_n = _check_and_run(
+        kind, rows, [batch] * length, hx, params, biases, layers, dropout, train, bidirectional
+    )
+    out = views.reshape(out, (length, batch, out.meta.shape[1]))
+    return ops.transpose(out, 0, 1) if batch_first else out, h_n, c_n
+
+
+def _check_and_run(
+    kind: CellKind, x: Tensor, sizes: list[int], hx: Any, params: Any, biases: bool, layers: int, dropout: float,
+    train: bool, bidirectional: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """Check states and parameters, then run the network; step t has `sizes[t]` rows of the input."""
+    states = tuple(hx) if kind.cell else (hx,)
+    if len(states) != 1 + kind.cell:
+        raise ArgumentError(f"{kind.name}: hx must be h_0{' and c_0' if kind.cell else ''}, not {len(states)} tensors")
+    only_tensors(kind.name, x, *states)
+    directions = 1 + bool(bidirectional)
+    projected = kind.cell and states[0].meta.shape[-1] != states[1].meta.shape[-1]
+    grouped = _group_parameters(kind, list(params), bool(biases), projected, layers * directions)
+    return _run_layers(kind, x, sizes, states, grouped, layers, dropout if train else 0.0, directions)
+
+
+def _run_layers(
+    kind: CellKind, x: Tensor, sizes: list[int], states: tuple[Tensor, ...], grouped: list[Weights], layers: int,
+    dropout: float, directions: int,
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """Run all layers in order, with dropout between them."""
+    x, states, grouped = _cast_for_autocast(x, states, grouped)
+    geometry = Geometry(sizes)
+    _check(kind, x, geometry, states, grouped, directions)
+    layer_finals: list[Any] = []
+    for number in range(layers):
+        first = number * directions
+        initial = [s if layers == 1 else ops.narrow(s, 0, first, directions) for s in states]
+        initial = [s if s.meta.contiguous else ops.contiguous_copy(s) for s in initial]
+        x = x if x.meta.contiguous else ops.contiguous_copy(x)
+        x, *final_states = layer(
+            kind, geometry, x, initial[0], initial[1] if kind.cell else None, grouped[first : first + directions]
+        )
+        layer_finals.append(final_states)
+        if dropout and number < layers - 1:
+            x = _apply_dropout(x, dropout)
+    finals = [
+        parts[0] if layers == 1 else cat(parts) for parts in zip(*layer_finals, strict=True) if parts[0] is not None
+    ]
+    return x, finals[0], finals[1] if kind.cell else None
+
+
+def _apply_dropout(x: Tensor, p: float) -> Tensor:
+    from ..nn.functional import dropout  # imported late: nn imports this package
+
+    return dropout(x, p)
+
+
+def _group_parameters(kind: CellKind, params: list[Tensor], biases: bool, projected: bool, count: int) -> list[Weights]:
+    """Split the flat parameter list into one `Weights` for each layer and direction."""
+    params_per_direction = 2 + 2 * biases + projected
+    if len(params) != params_per_direction * count:
+        expected = f"{params_per_direction} parameters a layer and direction, {params_per_direction * count} in all"
+        raise ArgumentError(f"{kind.name}: takes {expected}, not {len(params)}")
+    only_tensors(kind.name, *params)
+    grouped = []
+    for i in range(0, len(params), params_per_direction):
+        chunk: list[Any] = params[i : i + params_per_direction]
+        hr = chunk.pop() if projected else None
+        grouped.append(Weights(chunk[0], chunk[1], chunk[2] if biases else None, chunk[3] if biases else None, hr))
+    return grouped
+
+
+def _cast_for_autocast(
+    x: Tensor, states: tuple[Tensor, ...], grouped: list[Weights]
+) -> tuple[Tensor, tuple[Tensor, ...], list[Weights]]:
+    """Under autocast, cast everything to the region's half dtype; gates are still computed in float32."""
+    region = state().autocast
+    half_dtype = None if region is None else region.enabled.get(x.meta.device.type)
+    if half_dtype is None or x.meta.dtype is float64:
+        return x, states, grouped
+    if x.meta.dtype is not half_dtype:
+        x = call(registry["copy"], (x,), (half_dtype,))
+    cast = [
+        Weights._make(None if w is None else match_autocast_dtype(w, x) for w in direction_weights)
+        for direction_weights in grouped
+    ]
+    return x, tuple(match_autocast_dtype(s, x) for s in states), cast
+
+
+def _check(
+    kind: CellKind, x: Tensor, geometry: Geometry, states: tuple[Tensor, ...], grouped: list[Weights], directions: int
+) -> None:
+    """Raise `ShapeError`, `DTypeError` or `DeviceError` with the name of the operand that does not fit."""
+    name, layout = kind.name, x.meta
+    if layout.dtype.kind != "f":
+        raise DTypeError(f"{name}: takes floating dtypes, not {layout.dtype.name}; convert with .to()")
+    if layout.ndim != 2 or layout.shape[0] != geometry.rows:
+        raise ShapeError(f"{name}: batch sizes add up to {geometry.rows} rows, the data has shape {list(layout.shape)}")
+    is_growing = any(later > earlier for earlier, later in pairwise(geometry.sizes))
+    if is_growing or (geometry.batch and 0 in geometry.sizes):
+        raise ShapeError(f"{name}: batch sizes must be positive and never grow, not {list(geometry.sizes)[:20]}")
+    first = grouped[0]
+    hidden_size = first.hh.meta.shape[0] // kind.gates
+    state_size = hidden_size if first.hr is None else first.hr.meta.shape[0]
+    for i, weights in enumerate(grouped):
+        features = layout.shape[1] if i < directions else state_size * directions
+        rows = kind.gates * hidden_size
+        expected_shapes: list[tuple[int, ...]] = [
+            (rows, features),
+            (rows, state_size),
+            (rows,),
+            (rows,),
+            (state_size, hidden_size),
+        ]
+        for field, tensor, shape in zip(_FIELDS, weights, expected_shapes, strict=True):
+            if tensor is not None:
+                _check_operand(name, f"{field}_l{i // directions}" + "_reverse" * (i % directions), tensor, shape, x)
+    for operand, tensor, last_size in zip(("h_0", "c_0"), states, (state_size, hidden_size), strict=False):
+        _check_operand(name, operand, tensor, (len(grouped), geometry.batch, last_size), x)
+
+
+_FIELDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+
+
+def _check_operand(name: str, operand: str, tensor: Tensor, shape: tuple[int, ...], x: Tensor) -> None:
+    layout, input_layout = tensor.meta, x.meta
+    if layout.shape != shape:
+        description = (
+            f"{operand} has shape {list(layout.shape)}; to an input of {input_layout.shape[1]} features and the other "
+            "weights"
+        )
+        raise ShapeError(f"{name}: {description}, {list(shape)} would fit")
+    if layout.dtype is not input_layout.dtype:
+        raise DTypeError(
+            f"{name}: the input is {input_layout.dtype.name} and {operand} {layout.dtype.name}; convert one with .to()"
+        )
+    if layout.device is not input_layout.device:
+        raise DeviceError(
+            f"{name}: the input is on {input_layout.device} and {operand} on {layout.device}; move one with .to()"
+        )
+
+
+# Cells ----------------------------------------------------------------------------------------------------------------
+
+
+def lstm_cell(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute one step of an LSTM; the equations are those of `lstm`.
+
+    Args:
+        input: `(N, input_size)` or `(input_size,)`.
+        hx: Previous states `(h, c)`, each `(N, hidden)` or `(hidden,)`.
+        w_ih: `(4 * hidden, input_size)`; the gates' rows in the order input, forget, cell, output.
+        w_hh: `(4 * hidden, hidden)`.
+        b_ih: `(4 * hidden,)` or None, as is `b_hh`.
+
+    Returns:
+        The new states `(h, c)`.
+
+    Raises:
+        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+    """
+    h, c = _cell("lstm", input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+    return h, c
+
+
+def gru_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
+    """Compute one step of a GRU (Cho et al. 2014).
+
+    Args:
+        input: `(N, input_size)` or `(input_size,)`.
+        hx: Previous state, `(N, hidden)` or `(hidden,)`.
+        w_ih: `(3 * hidden, input_size)`; the gates' rows in the order reset, update, new.
+        w_hh: `(3 * hidden, hidden)`.
+        b_ih: `(3 * hidden,)` or None, as is `b_hh`.
+
+    Returns:
+        The new state, of the shape of `hx`.
+
+    Raises:
+        ShapeError: Shapes do not fit together; `DTypeError` and `DeviceError` for dtypes and devices.
+    """
+    return _cell("gru", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+def rnn_tanh_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
+    """Compute one step of an Elman network: tanh(w_ih input + b_ih + w_hh hx + b_hh), for `(N, input)` or `(input,)`.
+
+    Raises `ShapeError`, `DTypeError` or `DeviceError` for operands that do not fit together.
+    """
+    return _cell("rnn_tanh", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+def rnn_relu_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
+    """Compute one step of an Elman network with ReLU; see `rnn_tanh_cell`."""
+    return _cell("rnn_relu", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+def _cell(
+    name: str, input: Tensor, states: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any
+) -> list[Tensor]:
+    """Run a one-layer network over one step."""
+    only_tensors(f"{name}_cell", input, *states, w_ih, w_hh)
+    if input.meta.ndim not in (1, 2):
+        raise ShapeError(f"{name}_cell: the input must have 1 or 2 dimensions, not shape {list(input.meta.shape)}")
+    single = input.meta.ndim == 1
+    for hidden_state in states:
+        if hidden_state.meta.ndim != input.meta.ndim:
+            raise ShapeError(
+                f"{name}_cell: hx has {hidden_state.meta.ndim} dimensions and the input {input.meta.ndim}; they must "
+                "be as many"
+            )
+    rows = ops.unsqueeze(input, 0) if single else input
+    hx = [views.reshape(s, (1, 1, *s.meta.shape) if single else (1, *s.meta.shape)) for s in states]
+    kind, weights = CELL_KINDS[name], [Weights(w_ih, w_hh, b_ih, b_hh)]
+    finals: list[Any]
+    _, *finals = _run_layers(kind, rows, [rows.meta.shape[0]], tuple(hx), weights, 1, 0.0, 1)
+    return [views.reshape(f, s.meta.shape) for f, s in zip(finals, states, strict=False)]

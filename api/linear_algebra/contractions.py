@@ -1,0 +1,299 @@
+"""Tensor contractions: einsum and tensordot.
+
+Operands are contracted in pairs. Each pair is one contraction kernel, or one multiplication if nothing is summed.
+Dimensions that only one operand has, and that are not in the result, are summed first. Pairs are chosen greedily: the
+next pair is the one whose product grows the total size of the operands least.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations
+from math import prod
+from typing import Any
+
+from .._generated import ops
+from ..runtime import layout, views
+from ..runtime.autograd.einsum_rules import contraction
+from ..runtime.dispatch import call
+from ..runtime.errors import ArgumentError, ShapeError
+from ..runtime.records import registry
+from ..runtime.spelling import store
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = ["einsum", "tensordot"]
+
+# A label is the index of a letter, or a dimension of `...`, counted from the right: -1, -2, ...
+Labels = list[int]
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+
+
+def einsum(*args: Any) -> Tensor:
+    """Evaluate an Einstein summation such as `einsum("bij,bjk->bik", a, b)`.
+
+    Each letter names a dimension. A letter that occurs twice in one operand takes its diagonal. Letters that are not in
+    the result are summed over. `...` stands for dimensions that broadcast. Without "->", the result has `...` and then
+    the letters that occur once, in alphabetical order.
+
+    Args:
+        *args: The equation, then the operands (or one list of them). Or the sublist form: each operand followed by a
+            list of its dimensions' numbers (0 to 51, or `...`), and optionally such a list for the result.
+
+    Raises:
+        ShapeError: The equation does not fit the operands, or sizes differ (a size of 1 broadcasts).
+        ArgumentError: No arguments.
+    """
+    operands, terms, result = _parse_args(args)
+    only_tensors("einsum", *operands)
+    labels = [_labels(term, x, i) for i, (term, x) in enumerate(zip(terms, operands, strict=True))]
+    dots = -min((n for operand_labels in labels for n in operand_labels if n < 0), default=0)
+    result_labels = _result_labels(labels, result, dots)
+    return _contract_all(*_prepare_operands(operands, labels), result_labels)
+
+
+def _parse_args(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[Any]], list[Any] | None]:
+    """Return (operands, symbols of each operand, symbols of the result or None if implicit).
+
+    A symbol is the index of a letter, or `...`.
+    """
+    if not args:
+        raise ArgumentError("einsum: takes an equation and operands")
+    if not isinstance(args[0], str):
+        return _sublists(args)
+    operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (list, tuple)) else list(args[1:])
+    terms, result = _terms(args[0])
+    if not operands:
+        raise ShapeError("einsum: there must be at least one operand")
+    if len(terms) != len(operands):
+        raise ShapeError(f"einsum: the equation {args[0]!r} is for {len(terms)} operands, not {len(operands)}")
+    return operands, terms, result
+
+
+@lru_cache(1024)
+def _terms(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
+    """Return the symbols of each operand and of the result. The lists are cached: do not change them."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    return [_symbols(term, equation) for term in left.split(",")], _symbols(right, equation) if arrow else None
+
+
+def _symbols(term: str, equation: str) -> list[Any]:
+    symbols: list[Any] = []
+    parts = term.split("...")
+    if len(parts) > 2:
+        raise ShapeError(f"einsum: '...' stands twice in {term!r} of {equation!r}")
+    for i, part in enumerate(parts):
+        symbols += [...] * (i > 0)
+        for letter in part:
+            if letter not in _LETTERS:
+                raise ShapeError(f"einsum: {letter!r} in {equation!r} is no letter (a-z, A-Z)")
+            symbols.append(_LETTERS.index(letter))
+    return symbols
+
+
+def _sublists(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[Any]], list[Any] | None]:
+    last = list(args[-1]) if len(args) % 2 else None
+    pairs = args[: len(args) - len(args) % 2]
+    terms = [list(sublist) for sublist in pairs[1::2]]
+    for term in (*terms, *([last] if last is not None else ())):
+        if any(n is not ... and not (type(n) is int and 0 <= n < len(_LETTERS)) for n in term) or term.count(...) > 1:
+            raise ShapeError(f"einsum: a dimension is a number from 0 to 51, or '...' once, not {term!r}")
+    return list(pairs[::2]), terms, last
+
+
+def _labels(term: list[Any], operand: Tensor, position: int) -> Labels:
+    """Return a label for each dimension of an operand."""
+    ndim = operand.meta.ndim
+    dots = ndim - (len(term) - (... in term))
+    if dots < 0 or (dots and ... not in term):
+        raise ShapeError(
+            f"einsum: operand {position} has shape {list(operand.meta.shape)}, and the equation names "
+            f"{len(term) - (... in term)} of its dimensions"
+        )
+    if ... not in term:
+        return term
+    ellipsis_index = term.index(...)
+    return [*term[:ellipsis_index], *range(-dots, 0), *term[ellipsis_index + 1 :]]
+
+
+def _result_labels(labels: list[Labels], explicit: list[Any] | None, dots: int) -> Labels:
+    all_labels = [n for operand_labels in labels for n in operand_labels]
+    if explicit is None:
+        return [*range(-dots, 0), *sorted({n for n in all_labels if n >= 0 and all_labels.count(n) == 1})]
+    result_labels: Labels = []
+    for n in explicit:
+        result_labels += range(-dots, 0) if n is ... else [n]
+    for n in result_labels:
+        if result_labels.count(n) > 1:
+            raise ShapeError(f"einsum: {_LETTERS[n]!r} stands twice in the result")
+        if n not in all_labels:
+            raise ShapeError(f"einsum: {_LETTERS[n]!r} of the result is in no operand")
+    return result_labels
+
+
+def _prepare_operands(
+    operands: Sequence[Tensor], labels: list[Labels]
+) -> tuple[list[Tensor], list[Labels], dict[int, int]]:
+    """Take diagonals of repeated labels and drop broadcast dimensions of size 1. Also return the size of each label."""
+    prepared, names = [], []
+    sizes: dict[int, int] = {}
+    for position, (x, operand_labels) in enumerate(zip(operands, labels, strict=True)):
+        operand_labels = list(operand_labels)
+        for n in dict.fromkeys(operand_labels):
+            while operand_labels.count(n) > 1:
+                first = operand_labels.index(n)
+                second = operand_labels.index(n, first + 1)
+                if x.meta.shape[first] != x.meta.shape[second]:
+                    raise ShapeError(
+                        f"einsum: {_label_name(n)} is {x.meta.shape[first]} and {x.meta.shape[second]} in operand "
+                        f"{position} of shape {list(operands[position].meta.shape)}"
+                    )
+                x = call(registry["diagonal"], (x,), (0, first, second))
+                operand_labels = [m for d, m in enumerate(operand_labels) if d not in (first, second)] + [n]
+        for n, size in zip(operand_labels, x.meta.shape, strict=True):
+            known_size = sizes.setdefault(n, size)
+            if known_size == 1:
+                sizes[n] = size
+            elif size not in (1, known_size):
+                raise ShapeError(f"einsum: {_label_name(n)} is {size} in operand {position}, and {known_size} before")
+        prepared.append(x)
+        names.append(operand_labels)
+    for i, x in enumerate(prepared):
+        ones = tuple(d for d, n in enumerate(names[i]) if x.meta.shape[d] == 1 and sizes[n] != 1)
+        if ones:
+            prepared[i] = call(registry["squeeze"], (x,), (ones,))
+            names[i] = [n for d, n in enumerate(names[i]) if d not in ones]
+    return prepared, names, sizes
+
+
+def _label_name(n: int) -> str:
+    return f"dimension {n} of '...'" if n < 0 else repr(_LETTERS[n])
+
+
+def _contract_all(operands: list[Tensor], labels: list[Labels], sizes: dict[int, int], result: Labels) -> Tensor:
+    """Contract the operands pair by pair, summing over all labels that are not in `result`."""
+    operands, labels = list(operands), [list(operand_labels) for operand_labels in labels]
+    missing = [n for n in result if all(n not in operand_labels for operand_labels in labels)]
+    assert not missing
+    while True:
+        for i, operand_labels in enumerate(labels):
+            other_labels = {n for j, other_operand in enumerate(labels) if j != i for n in other_operand} | set(result)
+            summed_dims = tuple(d for d, n in enumerate(operand_labels) if n not in other_labels)
+            if summed_dims:
+                operands[i] = call(registry["sum"], (operands[i],), (summed_dims, False, None))
+                labels[i] = [n for d, n in enumerate(operand_labels) if d not in summed_dims]
+        if len(operands) == 1:
+            break
+        i, j = _cheapest_pair(labels, sizes, result)
+        remaining = {n for k, operand_labels in enumerate(labels) if k not in (i, j) for n in operand_labels} | set(
+            result
+        )
+        target = result if len(operands) == 2 else None
+        product, operand_labels = _contract_pair(operands[i], labels[i], operands[j], labels[j], remaining, target)
+        operands = [x for k, x in enumerate(operands) if k not in (i, j)] + [product]
+        labels = [x for k, x in enumerate(labels) if k not in (i, j)] + [operand_labels]
+    x, operand_labels = operands[0], labels[0]
+    if operand_labels != result:
+        x = call(registry["permute"], (x,), (tuple(operand_labels.index(n) for n in result),))
+    return x
+
+
+def _cheapest_pair(labels: list[Labels], sizes: dict[int, int], result: Labels) -> tuple[int, int]:
+    """Return the pair with the smallest (size of product) - (sizes of both operands); the first of equal ones."""
+    if len(labels) == 2:
+        return 0, 1
+
+    def added_size(pair: tuple[int, int]) -> int:
+        a, b = (set(labels[k]) for k in pair)
+        other_labels = {n for k, operand_labels in enumerate(labels) if k not in pair for n in operand_labels} | set(
+            result
+        )
+        result_size = prod(sizes[n] for n in (a | b) & other_labels)
+        return result_size - prod(sizes[n] for n in a) - prod(sizes[n] for n in b)
+
+    return min(combinations(range(len(labels)), 2), key=added_size)
+
+
+def _contract_pair(
+    a: Tensor, first: Labels, b: Tensor, second: Labels, kept_labels: set[int], target: Labels | None
+) -> tuple[Tensor, Labels]:
+    """Contract two operands over the labels that are not kept.
+
+    Return the product and its labels, in the order of `target` if that needs no copy.
+    """
+    summed = [n for n in first if n in second and n not in kept_labels]
+    if not summed:
+        output_labels = target or _union_labels(first, second)
+        return ops.mul(_align_dims(a, first, output_labels), _align_dims(b, second, output_labels)), output_labels
+    batch_labels = [n for n in first if n in second and n in kept_labels]
+    a_only, b_only = [n for n in first if n not in second], [n for n in second if n not in first]
+    if target is not None and target == [*batch_labels, *b_only, *a_only]:
+        a, first, b, second, a_only, b_only = b, second, a, first, b_only, a_only
+    output_labels = [*batch_labels, *a_only, *b_only]
+    if target is not None and target != output_labels and set(target[: len(batch_labels)]) == set(batch_labels):
+        # Row and column labels may come in any order, as long as the last one belongs to the second operand only.
+        output_labels = target if target[-1:] and target[-1] in b_only else output_labels
+    names = {n: _LETTERS[k] for k, n in enumerate(dict.fromkeys([*first, *second]))}
+    terms = ["".join(names[n] for n in term_labels) for term_labels in (first, second, output_labels)]
+    return call(contraction(f"{terms[0]},{terms[1]}->{terms[2]}"), (a, b)), output_labels
+
+
+def _union_labels(first: Labels, second: Labels) -> Labels:
+    return first + [n for n in second if n not in first]
+
+
+def _align_dims(x: Tensor, labels: Labels, target_labels: Labels) -> Tensor:
+    """Permute the dimensions of `x` to the order of `target_labels`, with size 1 for labels that it does not have."""
+    order = [n for n in target_labels if n in labels]
+    if order != labels:
+        x = call(registry["permute"], (x,), (tuple(labels.index(n) for n in order),))
+    shape = tuple(x.meta.shape[order.index(n)] if n in labels else 1 for n in target_labels)
+    return x if shape == x.meta.shape else views.reshape(x, shape)
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
+    """Sum products over pairs of dimensions of `a` and `b`.
+
+    Args:
+        a: First operand.
+        b: Second operand.
+        dims: An int, for the last `dims` dimensions of `a` and the first ones of `b`; or two lists of dimensions.
+        out: Tensor to write the result to.
+
+    Returns:
+        A tensor with the remaining dimensions of `a`, then those of `b`.
+
+    Raises:
+        ShapeError: Sizes differ (a size of 1 broadcasts), or `dims` is invalid.
+        IndexOutOfRange: A dimension does not exist.
+    """
+    only_tensors("tensordot", a, b)
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()  # type: ignore[attr-defined]
+    if isinstance(dims, int):
+        if dims < 0:
+            raise ShapeError(f"tensordot: dims must not be negative, got {dims}")
+        if dims > min(a.meta.ndim, b.meta.ndim):
+            raise ShapeError(
+                f"tensordot: dims={dims} is more than the dimensions of {list(a.meta.shape)} or {list(b.meta.shape)}"
+            )
+        dim_pairs: list[Sequence[int]] = [range(a.meta.ndim - dims, a.meta.ndim), range(dims)]
+    else:
+        dim_pairs = [(d,) if isinstance(d, int) else tuple(d) for d in dims]
+    if len(dim_pairs) != 2 or len(dim_pairs[0]) != len(dim_pairs[1]):
+        raise ShapeError(f"tensordot: dims must name as many dimensions of one as of the other, not {dims!r}")
+    left = [layout.normalize_dim(d, a.meta.ndim, "tensordot") for d in dim_pairs[0]]
+    right = [layout.normalize_dim(d, b.meta.ndim, "tensordot") for d in dim_pairs[1]]
+    if len(set(left)) != len(left) or len(set(right)) != len(right):
+        raise ShapeError(f"tensordot: a dimension appears twice in dims={dims!r}")
+    first = list(range(a.meta.ndim))
+    second = [left[right.index(d)] if d in right else a.meta.ndim + d for d in range(b.meta.ndim)]
+    for i, j in zip(left, right, strict=True):
+        n, m = a.meta.shape[i], b.meta.shape[j]
+        if n != m and 1 not in (n, m):
+            raise ShapeError(f"tensordot: dimension {i} of the first is {n}, dimension {j} of the second {m}")
+    result = [n for n in first if n not in left] + [n for n in second if n not in left]
+    output = _contract_all(*_prepare_operands([a, b], [first, second]), result)
+    return output if out is None else store(output, out, "tensordot")

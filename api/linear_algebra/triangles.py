@@ -1,0 +1,83 @@
+"""Upper and lower triangles of matrices, and the indices of their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import ops
+from ..creation.factories import ones
+from ..runtime import dtypes
+from ..runtime.dispatch import call, call_into
+from ..runtime.errors import DTypeError, ShapeError
+from ..runtime.records import registry
+from ..runtime.spelling import store
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors, to_integer
+
+__all__ = ["tril", "tril_indices", "triu", "triu_indices"]
+
+
+def _triangle(where: str, input: Tensor, diagonal: int, lower: bool, out: Tensor | None) -> Tensor:
+    only_tensors(where, input)
+    if input.meta.ndim < 2:
+        raise ShapeError(f"{where}: takes matrices, not a tensor of shape {list(input.meta.shape)}")
+    statics = (int(diagonal.__index__()), lower)
+    if out is input:
+        return call_into(registry["triangle"], (input,), statics, (input,), in_place=True)  # type: ignore[no-any-return]
+    output = call(registry["triangle"], (input,), statics)
+    return output if out is None else store(output, out, where)  # type: ignore[no-any-return]
+
+
+def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Keep the elements on and below a diagonal of the last two dimensions; set the others to 0."""
+    return _triangle("tril", input, diagonal, True, out)
+
+
+def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Keep the elements on and above a diagonal of the last two dimensions; set the others to 0."""
+    return _triangle("triu", input, diagonal, False, out)
+
+
+def _tril_(self: Tensor, diagonal: int = 0) -> Tensor:
+    """Set the elements above a diagonal of the last two dimensions to 0, in place."""
+    return _triangle("tril_", self, diagonal, True, self)
+
+
+def _triu_(self: Tensor, diagonal: int = 0) -> Tensor:
+    """Set the elements below a diagonal of the last two dimensions to 0, in place."""
+    return _triangle("triu_", self, diagonal, False, self)
+
+
+def _size(n: Any, where: str) -> int:
+    if to_integer(n, where, "a size", -(2**63)) < 0:
+        raise ShapeError(f"{where}: a matrix has no {n} rows or columns")
+    return int(n)
+
+
+def _triangle_indices(where: str, row: int, col: int, offset: int, lower: bool, dtype: Any, device: Any) -> Tensor:
+    height, width = (_size(n, where) for n in (row, col))
+    index_dtype = dtypes.parse(dtype)
+    if index_dtype.name not in ("int32", "int64"):
+        raise DTypeError(f"{where}: places are int32 or int64, not {index_dtype.name}")
+    mask = _triangle(where, ones(height, width, dtype=dtypes.bool_, device=device), offset, lower, None)
+    indices = ops.contiguous_copy(ops.transpose(mask.nonzero(), 0, 1))  # type: ignore[attr-defined]
+    return indices if index_dtype is dtypes.int64 else indices.to(index_dtype)  # type: ignore[attr-defined,no-any-return]
+
+
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Return the row and column indices `(2, n)` of the lower triangle of a `(row, col)` matrix, row by row."""
+    return _triangle_indices("tril_indices", row, col, offset, True, dtype, device)
+
+
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Return the row and column indices `(2, n)` of the upper triangle of a `(row, col)` matrix, row by row."""
+    return _triangle_indices("triu_indices", row, col, offset, False, dtype, device)
+
+
+METHODS = {"tril": tril, "tril_": _tril_, "triu": triu, "triu_": _triu_}
+for _name in ("tril_", "triu_"):
+    METHODS[_name].__name__ = _name

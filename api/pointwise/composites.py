@@ -1,0 +1,309 @@
+"""Functions composed of other ops: covariance, matrix powers, angle conversion, resizing, and aliases of methods.
+
+They do not read values on the host, and their gradients follow from the ops they call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import random
+from .._generated import ops
+from ..creation import factories
+from ..creation.options import shape_of
+from ..linear_algebra import products
+from ..reductions import statistics
+from ..runtime import dtypes
+from ..runtime.device import meta
+from ..runtime.dispatch import empty, is_recorded
+from ..runtime.errors import ArgumentError, GradientError, NotSupported, ShapeError
+from ..runtime.spelling import store
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+from . import complex_functions
+
+__all__ = [
+    "as_strided", "clamp_", "clip_", "corrcoef", "cov", "deg2rad", "detach", "detach_", "dist", "fill_", "float_power",
+    "get_device", "index_put_", "is_nonzero", "is_same_size", "is_signed", "logit", "matrix_power", "positive",
+    "rad2deg", "resize_as_", "sgn", "unravel_index", "zero_",
+]  # fmt: skip
+
+
+def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """Return the covariance matrix of the rows.
+
+    With weights w = fweights * aweights, the weighted sum of products of deviations from the mean is divided by
+    `sum(w) - correction` (with aweights a: `sum(w) - correction * sum(w * a) / sum(w)`), clamped to at least 0.
+
+    Args:
+        input: `(variables, observations)`, or a vector, of which the result is the variance.
+        correction: Number subtracted from the number of observations (1: Bessel's correction).
+        fweights: Integer number of repetitions of each observation, `(observations,)`.
+        aweights: Weight of each observation, `(observations,)`.
+
+    Returns:
+        `(variables, variables)`, or a scalar for a vector.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        ArgumentError: `fweights` are not integers.
+    """
+    only_tensors("cov", input)
+    if input.ndim > 2:
+        raise ShapeError(f"cov: takes a matrix or a vector, not the shape {list(input.shape)}")
+    x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
+    x = x.reshape(1, -1) if x.ndim < 2 else x
+    count = x.shape[1]
+    for name, weights in (("fweights", fweights), ("aweights", aweights)):
+        if weights is not None and tuple(weights.shape) != (count,):
+            raise ShapeError(f"cov: {name} must have shape [{count}], not {list(weights.shape)}")
+    if fweights is not None and fweights.is_floating_point():
+        raise ArgumentError("cov: fweights are counts, of an integer dtype")
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    if weights is None:
+        centred = x - x.mean(1, keepdim=True)
+        covariance = products.matmul(centred, centred.mT) / max(count - correction, 0)
+    else:
+        weights = weights.to(x.dtype)
+        total = weights.sum()
+        centred = x - (x * weights).sum(1, keepdim=True) / total
+        correction_term = correction if aweights is None else correction * (weights * aweights).sum() / total
+        covariance = products.matmul(centred * weights, centred.mT) / (total - correction_term).clamp(min=0)
+    return covariance.squeeze()
+
+
+def corrcoef(input: Any) -> Any:
+    """Return Pearson's correlation coefficients of the rows: `cov` divided by both standard deviations, in [-1, 1]."""
+    covariance = cov(input)
+    if not covariance.ndim:
+        return covariance / covariance
+    deviations = covariance.diagonal().sqrt()
+    return (covariance / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
+
+
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """Return the p-norm of `input - other`; shapes broadcast."""
+    only_tensors("dist", input, other)
+    return statistics.norm(ops.sub(input, other), p)
+
+
+def logit(input: Any, eps: float | None = None, *, out: Tensor | None = None) -> Any:
+    """Return log(x / (1 - x)), with x clamped to [eps, 1 - eps] if `eps` is not None."""
+    only_tensors("logit", input)
+    x = input if input.is_floating_point() else input.to(dtypes.default_dtype())
+    if eps is not None:
+        x = x.clamp(eps, 1 - eps)
+    output = x.log() - (-x).log1p()
+    return output if out is None else store(output, out, "logit")
+
+
+def matrix_power(input: Any, n: int, *, out: Tensor | None = None) -> Any:
+    """Return the n-th power of square matrices `(..., m, m)`, n >= 0, by repeated squaring: about log2(n) products."""
+    only_tensors("matrix_power", input)
+    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
+        raise ShapeError(f"matrix_power: takes square matrices, not the shape {list(input.shape)}")
+    if n < 0:
+        raise ArgumentError("matrix_power: negative powers need an inverse, which there is no op for")
+    product = None
+    square = input
+    for bit in reversed(f"{n:b}"):
+        if bit == "1":
+            product = square if product is None else products.matmul(product, square)
+        n >>= 1
+        if n:
+            square = products.matmul(square, square)
+    if product is None:
+        product = factories.eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape).clone()  # type: ignore[attr-defined]
+    elif product is input:
+        product = input.clone()
+    return product if out is None else store(product, out, "matrix_power")
+
+
+def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Any:
+    """Return `pow(input, exponent)` computed in float64."""
+    base, power = (t.to(dtypes.float64) if isinstance(t, Tensor) else t for t in (input, exponent))  # type: ignore[attr-defined]
+    output = ops.pow(base, power)
+    return output if out is None else store(output, out, "float_power")
+
+
+def deg2rad(input: Any, *, out: Tensor | None = None) -> Any:
+    """Convert degrees to radians."""
+    output = input * (math.pi / 180)
+    return output if out is None else store(output, out, "deg2rad")
+
+
+def rad2deg(input: Any, *, out: Tensor | None = None) -> Any:
+    """Convert radians to degrees."""
+    output = input * (180 / math.pi)
+    return output if out is None else store(output, out, "rad2deg")
+
+
+def sgn(input: Any, *, out: Tensor | None = None) -> Any:
+    """Return `sign(input)`; the two are equal because there are no complex dtypes."""
+    output = input.sign()
+    return output if out is None else store(output, out, "sgn")
+
+
+def positive(input: Tensor) -> Tensor:
+    """Return `input` itself. Raises `ArgumentError` for bool."""
+    only_tensors("positive", input)
+    if input.meta.dtype is dtypes.bool_:
+        raise ArgumentError("positive: bool tensors have no sign")
+    return input
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """Convert row-major positions in a tensor of `shape` to coordinates, like `numpy.unravel_index`.
+
+    Args:
+        indices: Integer positions. They are not checked, because the host would have to wait for the device.
+        shape: The shape that the positions refer to.
+
+    Returns:
+        One int64 tensor for each dimension, of the shape of `indices`.
+
+    Raises:
+        ArgumentError: The positions are not integers.
+        ShapeError: The shape is invalid.
+    """
+    only_tensors("unravel_index", indices)
+    if indices.dtype.kind not in "ui":
+        raise ArgumentError(f"unravel_index: takes integer tensors, not {indices.dtype.name}")
+    remaining, coordinates = indices.to(dtypes.int64), []
+    for size in reversed(shape_of((shape,))):
+        coordinates.append(remaining % size)
+        remaining = remaining // size
+    return tuple(reversed(coordinates))
+
+
+def detach(input: Any) -> Any:
+    """Return a tensor without history that shares the memory of `input`."""
+    return input.detach()
+
+
+def is_nonzero(input: Any) -> bool:
+    """Return True if the single element is not 0. Raises `ShapeError` for more than one element."""
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Return True if the shapes are equal."""
+    return input.meta.shape == other.meta.shape
+
+
+def is_signed(input: Tensor) -> bool:
+    """Return True if the dtype has negative numbers."""
+    return input.meta.dtype.kind in "if"
+
+
+def _view_in_place(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.requires_grad:
+            raise GradientError(f"{name}_: changes a tensor's shape in place, which is not recorded; use {name}")
+        view = getattr(self, name)(*args, **kwargs)
+        self.meta, self.start = view.meta, view.start
+        return self
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"`{name}`, of this tensor itself. Raises `GradientError` where it requires grad."
+    return method
+
+
+def resize_(self: Any, *sizes: Any, memory_format: Any = None) -> Any:
+    """Change this tensor's shape in place. The result is contiguous.
+
+    Elements keep their order in memory, starting from the tensor's first element. If the storage is too small, the
+    tensor gets a new one, whose additional elements are uninitialised; it then shares no memory with its old views.
+
+    Raises:
+        GradientError: The tensor requires grad.
+        NotSupported: `memory_format` is not contiguous.
+    """
+    if self.requires_grad:
+        raise GradientError("resize_: changes a tensor's shape in place, which is not recorded; use reshape")
+    if memory_format not in (None, "contiguous_format", "preserve_format"):
+        raise NotSupported(f"resize_: gives contiguous tensors, not {memory_format}")
+    if shape_of(sizes) == self.meta.shape:
+        return self
+    layout = meta(self.meta.dtype, shape_of(sizes), None, self.meta.device)
+    storage = self.storage
+    available_bytes = storage.nbytes - (self.start - storage.start)
+    if layout.nbytes > available_bytes:
+        grown: Any = empty(layout)
+        count = available_bytes // layout.dtype.itemsize
+        if count:
+            flat_layout = meta(layout.dtype, (count,), None, layout.device)
+            grown.view(-1)[:count].copy_(Tensor(storage, flat_layout, self.start))
+        self.storage, self.start = grown.storage, grown.start
+    storage.version += 1  # backward of an earlier op must not read the saved tensor with the new shape
+    self.meta = layout
+    if self.extra is not None and not _lies_within(self, self.extra.base):
+        self.extra.base = None
+    return self
+
+
+def _lies_within(view: Any, base: Any) -> bool:
+    """Return True if all elements of a contiguous view lie inside the contiguous tensor `base`, which may be None."""
+    if base is None or base.storage is not view.storage or not base.meta.contiguous:
+        return False
+    return bool(base.start <= view.start and view.start + view.meta.nbytes <= base.start + base.meta.nbytes)
+
+
+def resize_as_(self: Any, other: Any, memory_format: Any = None) -> Any:
+    """Call `resize_` with the shape of `other`."""
+    return resize_(self, *other.shape, memory_format=memory_format)
+
+
+def _as_function(name: str) -> Callable[..., Any]:
+    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
+        only_tensors(name, input)
+        return getattr(input, name)(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`Tensor.{name}` of `input`."
+    return function
+
+
+# Methods that PyTorch also has as functions
+as_strided, clamp_, clip_ = _as_function("as_strided"), _as_function("clamp_"), _as_function("clip_")
+detach_, fill_, zero_ = _as_function("detach_"), _as_function("fill_"), _as_function("zero_")
+get_device, index_put_ = _as_function("get_device"), _as_function("index_put_")
+
+_METHOD_ALIASES = {
+    "absolute_": "abs_", "arccos_": "acos_", "arccosh_": "acosh_", "arcsin_": "asin_", "arcsinh_": "asinh_",
+    "arctan_": "atan_", "arctanh_": "atanh_", "clip_": "clamp_", "divide_": "div_", "multiply_": "mul_",
+    "negative_": "neg_", "ndimension": "dim", "sgn_": "sign_", "subtract_": "sub_", "arctan2_": "atan2_",
+    "fix_": "trunc_", "greater_": "gt_", "greater_equal_": "ge_", "less_": "lt_", "less_equal_": "le_",
+    "not_equal_": "ne_",
+}  # fmt: skip
+_COPIED_IN_PLACE = ("addmm", "addmv", "baddbmm", "deg2rad", "float_power", "logit", "nan_to_num", "rad2deg")
+
+
+def _copying_in_place(name: str) -> Callable[..., Any]:
+    """Return the in-place form of a method that needs several kernels: it copies the result back."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        source = self.clone() if is_recorded(self) else self  # backward may read the old values
+        return self.copy_(getattr(source, name)(*args, **kwargs))
+
+    method.__name__, method.__doc__ = f"{name}_", f"`{name}`, written into this tensor."
+    return method
+
+
+def install() -> None:
+    """Add these functions and the aliases of methods to `Tensor`."""
+    for name in (*__all__, "resize_"):
+        if name not in vars(Tensor) and name != "unravel_index":
+            setattr(Tensor, name, globals()[name])
+    for name in complex_functions.__all__:
+        setattr(Tensor, name, property(complex_functions.real) if name == "real" else getattr(complex_functions, name))
+    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
+        setattr(Tensor, f"{name}_", _view_in_place(name))
+    for name, target in _METHOD_ALIASES.items():
+        setattr(Tensor, name, getattr(Tensor, target))
+    for name in _COPIED_IN_PLACE:
+        setattr(Tensor, f"{name}_", _copying_in_place(name))
+    Tensor.bernoulli = random.bernoulli  # type: ignore[attr-defined]
+    Tensor.multinomial = random.multinomial  # type: ignore[attr-defined]

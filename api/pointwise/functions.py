@@ -1,0 +1,327 @@
+"""Functions whose arguments need control flow around the generated ops. Names and arguments are PyTorch's.
+
+This module has arithmetic, comparison and dtype information.
+`METHODS` lists the functions that are also methods of Tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._generated import ops
+from ..creation.factories import full_like
+from ..runtime import dtypes
+from ..runtime.dispatch import call, call_into
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError, DTypeError
+from ..runtime.records import registry
+from ..runtime.spelling import store
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = [
+    "add",
+    "allclose",
+    "can_cast",
+    "clamp",
+    "clip",
+    "clone",
+    "div",
+    "divide",
+    "equal",
+    "finfo",
+    "iinfo",
+    "is_floating_point",
+    "is_nonzero",
+    "is_tensor",
+    "isclose",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "nan_to_num",
+    "numel",
+    "polygamma",
+    "promote_types",
+    "result_type",
+    "round",
+    "rsub",
+    "sub",
+    "subtract",
+    "where",
+]
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """Return `input + alpha * other`."""
+    return ops.add(input, other if alpha == 1 else _scale(other, alpha), out=out)
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """Return `input - alpha * other`."""
+    return ops.sub(input, other if alpha == 1 else _scale(other, alpha), out=out)
+
+
+subtract = sub
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """Return `other - alpha * input`."""
+    return ops.sub(other, input if alpha == 1 else _scale(input, alpha))
+
+
+def _scale(value: Any, alpha: Any) -> Any:
+    return ops.mul(value, alpha) if isinstance(value, Tensor) else value * alpha
+
+
+def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """Add `alpha * other` in place."""
+    if alpha == 1:
+        return ops.add_(self, other)
+    if isinstance(other, Tensor):
+        return call_into(registry["add_scaled"], (self, other, alpha), (), (self,), in_place=True)  # type: ignore[no-any-return]
+    return ops.add_(self, other * alpha)
+
+
+def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """Subtract `alpha * other` in place."""
+    return ops.sub_(self, other) if alpha == 1 else add_(self, other, alpha=-alpha)
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """Return `input / other`, rounded as `rounding_mode` says: None (not rounded), "floor" or "trunc"."""
+    if rounding_mode is None:
+        return ops.true_divide(input, other, out=out)
+    if rounding_mode == "floor":
+        return ops.floor_divide(input, other, out=out)
+    if rounding_mode == "trunc":
+        if result_type(input, other).is_floating_point:  # trunc_divide is for integers: it gives NaN for infinities
+            quotient = ops.trunc(ops.true_divide(input, other))
+            return quotient if out is None else out.copy_(quotient)  # type: ignore[attr-defined,no-any-return]
+        return ops.trunc_divide(input, other, out=out)
+    raise ArgumentError(f"div: rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
+
+
+divide = div
+
+
+def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """Divide in place; see `div`."""
+    if rounding_mode is None:
+        return ops.true_divide_(self, other)
+    return self.copy_(div(self, other, rounding_mode=rounding_mode))  # type: ignore[attr-defined,no-any-return]
+
+
+def polygamma(n: int, input: Any, *, out: Tensor | None = None) -> Tensor:
+    """Return the n-th derivative of digamma, elementwise; n = 0 is digamma itself.
+
+    Integers become the default floating dtype. Raises `ArgumentError` if `n` is negative or not an integer.
+    """
+    order = _order(n)
+    return ops.polygamma(input, order, out=out) if order else ops.digamma(input, out=out)
+
+
+def polygamma_(self: Tensor, n: int) -> Tensor:
+    """Compute `polygamma` in place."""
+    _order(n)
+    return self.copy_(polygamma(n, self))  # type: ignore[attr-defined,no-any-return]
+
+
+def _order(n: Any) -> float:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise ArgumentError(f"polygamma: n is the order of a derivative, an integer from 0 on, not {n!r}")
+    return float(n)
+
+
+def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """Limit the elements to [min, max]; one of the bounds may be None. Bounds are numbers or tensors."""
+    if min is None and max is None:
+        raise ArgumentError("clamp: give min, max or both")
+    if min is None:
+        return ops.clamp_max(input, max, out=out)
+    return ops.clamp_min(input, min, out=out) if max is None else ops.clamp_both(input, min, max, out=out)
+
+
+clip = clamp
+
+
+def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Limit the elements to [min, max] in place; see `clamp`."""
+    if min is None and max is None:
+        raise ArgumentError("clamp_: give min, max or both")
+    if min is None:
+        return ops.clamp_max_(self, max)
+    return ops.clamp_min_(self, min) if max is None else ops.clamp_both_(self, min, max)
+
+
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    """Round to `decimals` decimals (negative: to tens, hundreds, ...), halves to even."""
+    if type(decimals) is not int:
+        raise ArgumentError(f"round: decimals must be an int, not {decimals!r}")
+    if not decimals:
+        return ops.round(input, out=out)
+    scale = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return ops.true_divide(ops.round(ops.mul(input, scale)), scale, out=out)
+    return ops.mul(ops.round(ops.true_divide(input, scale)), scale, out=out)
+
+
+def nan_to_num(
+    input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Replace NaN by `nan`, and infinities by `posinf` and `neginf` (default: the extremes of the dtype)."""
+    if input.meta.dtype.kind != "f":
+        return clone(input) if out is None else store(input, out, "nan_to_num")
+    largest = finfo(input.meta.dtype).max
+    output = ops.where(ops.eq(input, -math.inf), -largest if neginf is None else neginf, input)
+    output = ops.where(ops.eq(input, math.inf), largest if posinf is None else posinf, output)
+    return ops.where(ops.isnan(input), 0.0 if nan is None else nan, output, out=out)
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Return |input - other| <= atol + rtol * |other| as a bool tensor. NaN equals NaN only with `equal_nan`."""
+    within_tolerance = ops.le(ops.abs(ops.sub(input, other)), ops.add(ops.mul(ops.abs(other), rtol), atol))
+    close = ops.logical_or(ops.logical_and(within_tolerance, ops.isfinite(other)), ops.eq(input, other))
+    if equal_nan:
+        close = ops.logical_or(close, ops.logical_and(ops.isnan(input), ops.isnan(other)))
+    return close
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Return True if all elements are close; see `isclose`."""
+    return bool(ops.all(isclose(input, other, rtol, atol, equal_nan)))
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Return True if the shapes and all elements are equal."""
+    only_tensors("equal", input, other)
+    return input.meta.shape == other.meta.shape and bool(ops.all(ops.eq(input, other)))
+
+
+def isposinf(input: Tensor) -> Tensor:
+    """Return a bool tensor that is True where elements are +inf."""
+    return ops.eq(input, math.inf)
+
+
+def isneginf(input: Tensor) -> Tensor:
+    """Return a bool tensor that is True where elements are -inf."""
+    return ops.eq(input, -math.inf)
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Return True for every element: there are no complex dtypes."""
+    return ops.eq(input, input).fill_(True)  # type: ignore[attr-defined,no-any-return]
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """Return a copy; gradients flow back to `input`."""
+    return call(registry["copy"], (input,), (None,))  # type: ignore[no-any-return]
+
+
+def numel(input: Tensor) -> int:
+    """Return the number of elements."""
+    return input.meta.numel
+
+
+def is_tensor(value: Any) -> bool:
+    """Return True if `value` is a Tensor."""
+    return isinstance(value, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Return True if the dtype is floating."""
+    return input.meta.dtype.is_floating_point
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Return True if the single element is not 0. Raises `ShapeError` for several elements."""
+    return bool(input)
+
+
+def result_type(first: Any, second: Any) -> DType:
+    """Return the dtype that arithmetic with two operands (tensors or numbers) promotes to."""
+    for operand in (first, second):
+        if not isinstance(operand, (Tensor, bool, int, float)):
+            raise ArgumentError(f"result_type: takes tensors and numbers, not {type(operand).__name__}")
+    return dtypes.promote_operands(
+        [
+            (x.meta.dtype, 0 if x.meta.ndim else 1) if isinstance(x, Tensor) else (dtypes.number_dtype(x), 2)
+            for x in (first, second)
+        ]
+    )
+
+
+def promote_types(first: DType, second: DType) -> DType:
+    """Return the dtype that two dtypes promote to."""
+    return dtypes.promote(first, second)
+
+
+def can_cast(source: DType, target: DType) -> bool:
+    """Return True if `source` may be cast to `target` without going down in category: bool, integer, floating."""
+    order = {"b": 0, "u": 1, "i": 1, "f": 2}
+    return order[source.kind] <= order[target.kind]
+
+
+class finfo:
+    """The limits of a floating dtype."""
+
+    def __init__(self, dtype: Any = None):
+        import numpy as np
+
+        parsed = dtypes.default_dtype() if dtype is None else dtypes.parse(dtype)
+        if parsed.kind != "f":
+            raise DTypeError(f"finfo: takes floating dtypes, not {parsed.name}; use iinfo")
+        if parsed is dtypes.bfloat16:
+            self.max, self.eps, self.tiny, self.bits = 3.3895313892515355e38, 0.0078125, 1.1754943508222875e-38, 16
+        else:
+            limits = np.finfo(parsed.numpy)
+            self.max, self.eps, self.tiny = float(limits.max), float(limits.eps), float(limits.tiny)
+            self.bits = parsed.itemsize * 8
+        self.min, self.smallest_normal, self.dtype = -self.max, self.tiny, parsed.name
+        self.resolution = 10.0 ** math.ceil(math.log10(self.eps))  # the decimal resolution, 1e-6 for float32
+
+    def __repr__(self) -> str:
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{n}={getattr(self, n):.6g}' for n in names)}, dtype={self.dtype})"
+
+
+class iinfo:
+    """The limits of an integer dtype."""
+
+    def __init__(self, dtype: Any):
+        import numpy as np
+
+        parsed = dtypes.parse(dtype)
+        if parsed.kind not in "ui":
+            raise DTypeError(f"iinfo: takes integer dtypes, not {parsed.name}")
+        limits = np.iinfo(parsed.numpy)
+        self.max, self.min, self.bits, self.dtype = int(limits.max), int(limits.min), parsed.itemsize * 8, parsed.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
+    """Select elements of `input` where `condition` is true, and of `other` elsewhere; shapes broadcast.
+
+    With `condition` alone, return its nonzero indices, one vector for each dimension.
+    """
+    only_tensors("where", condition)
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        dtype = result_type(input, other)
+        return ops.where(condition, full_like(condition, input, dtype=dtype), other, out=out)
+    return ops.where(condition, input, other, out=out)
+
+
+METHODS = {
+    name: globals()[name]
+    for name in (
+        "add", "add_", "allclose", "clamp", "clamp_", "clip", "div", "div_", "divide", "equal", "isclose",
+        "isneginf", "isposinf", "nan_to_num", "polygamma_", "round", "sub", "sub_", "subtract",
+    )
+}  # fmt: skip
+METHODS["polygamma"] = lambda self, n: polygamma(n, self)
+METHODS["where"] = lambda self, condition, other: where(condition, self, other)

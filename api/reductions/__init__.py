@@ -1,0 +1,1 @@
+"""Reductions, scans, sorting and counting: functions along a dimension that need Python around the generated ops."""

@@ -1,0 +1,260 @@
+"""Reductions whose arguments need control flow: maximum and minimum, variance, logsumexp, norms.
+
+`axis` and `keepdims` are NumPy's names for `dim` and `keepdim`, which PyTorch accepts as well (`runtime.spelling`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .._generated import ops
+from ..runtime import dtypes, layout, views
+from ..runtime.errors import ArgumentError, DTypeError
+from ..runtime.spelling import REQUIRED, resolve_axis_aliases, store
+from ..runtime.tensor import Tensor
+
+__all__ = [
+    "MaxResult",
+    "MinResult",
+    "aminmax",
+    "logsumexp",
+    "max",
+    "min",
+    "norm",
+    "std",
+    "std_mean",
+    "var",
+    "var_mean",
+]
+
+
+class MaxResult(NamedTuple):
+    """The largest values and their int64 indices."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class MinResult(NamedTuple):
+    """The smallest values and their int64 indices."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class AminmaxResult(NamedTuple):
+    """The smallest and the largest values."""
+
+    min: Tensor
+    max: Tensor
+
+
+def max(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
+    keepdims: bool | None = None,
+) -> Any:  # fmt: skip
+    """Return the largest element, the maxima along a dimension, or the elementwise maximum of two tensors.
+
+    Args:
+        input: Any tensor.
+        dim: Dimension to reduce, or a second tensor; None reduces all elements.
+        keepdim: Whether to keep the dimension with size 1.
+        other: Second tensor, for the elementwise maximum.
+        out: Tensor to write the result to; two tensors for (values, indices).
+        axis: NumPy's name for `dim`, as `keepdims` for `keepdim`.
+
+    Returns:
+        A tensor; with an int `dim`, `(values, indices)`.
+    """
+    if axis is not None or keepdims is not None:
+        dim, keepdim = resolve_axis_aliases("max", dim, None, axis, keepdim, keepdims)
+    if other is None and isinstance(dim, Tensor):
+        other = dim
+    if other is not None:
+        return ops.maximum(input, other, out=out)
+    if dim is None:
+        return ops.amax(input, out=out)
+    return MaxResult(*_store_pair(ops.max_dim(input, dim, keepdim), out, "max"))
+
+
+def min(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None,
+    keepdims: bool | None = None,
+) -> Any:  # fmt: skip
+    """Return the smallest element, the minima along a dimension, or the elementwise minimum of two tensors.
+
+    For the arguments and the result see `max`.
+    """
+    if axis is not None or keepdims is not None:
+        dim, keepdim = resolve_axis_aliases("min", dim, None, axis, keepdim, keepdims)
+    if other is None and isinstance(dim, Tensor):
+        other = dim
+    if other is not None:
+        return ops.minimum(input, other, out=out)
+    if dim is None:
+        return ops.amin(input, out=out)
+    return MinResult(*_store_pair(ops.min_dim(input, dim, keepdim), out, "min"))
+
+
+def _store_pair(results: Any, out: Any, where: str) -> Any:
+    """Return two results, or copy them to the two tensors of `out`."""
+    if out is None:
+        return results
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise ArgumentError(f"{where}: has two results, so out takes two tensors, not {type(out).__name__}")
+    return [store(result, target, where) for result, target in zip(results, out, strict=True)]
+
+
+def aminmax(
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, axis: int | None = None,
+    keepdims: bool | None = None,
+) -> AminmaxResult:  # fmt: skip
+    """Return `(min, max)`: the smallest and the largest element, of the whole tensor or along `dim`."""
+    if axis is not None or keepdims is not None:
+        dim, keepdim = resolve_axis_aliases("aminmax", dim, None, axis, keepdim, keepdims)
+    return AminmaxResult(*_store_pair((ops.amin(input, dim, keepdim), ops.amax(input, dim, keepdim)), out, "aminmax"))
+
+
+def var(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Return the variance along `dim`: the sum of squared deviations from the mean, divided by n - correction.
+
+    Args:
+        input: Floating tensor.
+        dim: Dimension or dimensions to reduce; None reduces all.
+        unbiased: Older form of `correction`: True is 1, False is 0.
+        keepdim: Whether to keep the reduced dimensions with size 1.
+        correction: Number subtracted from n (default 1: Bessel's correction).
+        out: Tensor to write the result to.
+        axis: NumPy's name for `dim`, as `keepdims` for `keepdim`.
+
+    Raises:
+        DTypeError: The dtype is not floating.
+    """
+    if axis is not None or keepdims is not None:
+        dim, keepdim = resolve_axis_aliases("var", dim, None, axis, keepdim, keepdims)
+    output = _moments(input, dim, unbiased, keepdim, correction, "var")[0]
+    return output if out is None else store(output, out, "var")
+
+
+def std(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Return the standard deviation along `dim`: the square root of `var`."""
+    if axis is not None or keepdims is not None:
+        dim, keepdim = resolve_axis_aliases("std", dim, None, axis, keepdim, keepdims)
+    output = ops.sqrt(_moments(input, dim, unbiased, keepdim, correction, "std")[0])
+    return output if out is None else store(output, out, "std")
+
+
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return variance and mean along `dim`; see `var`."""
+    if axis is not None or keepdims is not None:
+        dim, keepdim = resolve_axis_aliases("var_mean", dim, None, axis, keepdim, keepdims)
+    return _moments(input, dim, unbiased, keepdim, correction, "var_mean")
+
+
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None, axis: Any = None, keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return standard deviation and mean along `dim`; see `var`."""
+    if axis is not None or keepdims is not None:
+        dim, keepdim = resolve_axis_aliases("std_mean", dim, None, axis, keepdim, keepdims)
+    variance, mean = _moments(input, dim, unbiased, keepdim, correction, "std_mean")
+    return ops.sqrt(variance), mean
+
+
+def _moments(
+    input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None, where: str
+) -> tuple[Tensor, Tensor]:
+    if isinstance(dim, bool):  # var(input, unbiased)
+        dim, unbiased = None, dim
+    if input.meta.dtype.kind != "f":
+        raise DTypeError(f"{where}: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    dims = layout.normalize_dims(None if dim == () else dim, input.meta.ndim, where)
+    count = 1
+    for d in dims:
+        count *= input.meta.shape[d]
+    mean = ops.mean(input, dims, True)
+    deviation = ops.sub(input, mean)
+    total = ops.sum(ops.square(deviation), dims, keepdim)
+    result_mean = mean if keepdim else views.reshape(mean, total.meta.shape)
+    degrees_of_freedom = count - correction
+    return ops.true_divide(total, float(degrees_of_freedom) if degrees_of_freedom > 0 else 0.0), result_mean
+
+
+def logsumexp(
+    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, out: Tensor | None = None,
+    axis: int | Sequence[int] | None = None, keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Return log(sum(exp(input))) along one or several dimensions, without overflow."""
+    if dim is None or axis is not None or keepdims is not None:
+        dim, keepdim = resolve_axis_aliases("logsumexp", dim, REQUIRED, axis, keepdim, keepdims)
+    output = _logsumexp(input, dim, keepdim)
+    return output if out is None else store(output, out, "logsumexp")
+
+
+def _logsumexp(input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    dims = layout.normalize_dims(dim, input.meta.ndim, "logsumexp")
+    if input.meta.dtype.kind != "f":
+        input = input.to(dtypes.default_dtype())  # type: ignore[attr-defined]
+    if len(dims) == 1:
+        return ops.logsumexp_row(input, dims[0], keepdim)
+    kept_dims = [d for d in range(input.meta.ndim) if d not in dims]
+    permuted = ops.permute(input, (*kept_dims, *dims))
+    flat = views.reshape(permuted, (*permuted.meta.shape[: len(kept_dims)], -1))
+    output = ops.logsumexp_row(flat, -1, False)
+    if not keepdim:
+        return output
+    return views.reshape(output, tuple(1 if d in dims else n for d, n in enumerate(input.meta.shape)))
+
+
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
+) -> Tensor:
+    """Return the p-norm along `dim`, after converting to `dtype`.
+
+    p: any number, inf, -inf, or "fro" (the same as 2).
+    """
+    if dtype is not None:
+        input = input.to(dtype)  # type: ignore[attr-defined]
+    if input.meta.dtype.kind != "f":
+        raise DTypeError(f"norm: takes floating dtypes, not {input.meta.dtype.name}; convert with .float()")
+    output = _norm(input, p, dim, keepdim)
+    return output if out is None else store(output, out, "norm")
+
+
+def _norm(input: Tensor, p: Any, dim: Any, keepdim: bool) -> Tensor:
+    if isinstance(p, str) and p != "fro":
+        raise ArgumentError(f"norm: p is a number or 'fro', not {p!r}")
+    if p in (2, 2.0, "fro", None):
+        return ops.euclidean_norm(input, dim, keepdim)
+    magnitude = ops.abs(input)
+    if p == math.inf:
+        return ops.amax(magnitude, dim, keepdim)
+    if p == -math.inf:
+        return ops.amin(magnitude, dim, keepdim)
+    if p == 1:
+        return ops.sum(magnitude, dim, keepdim)
+    if p == 0:
+        return ops.sum(ops.ne(input, 0).to(input.meta.dtype), dim, keepdim)  # type: ignore[attr-defined]
+    return ops.pow(ops.sum(ops.pow(magnitude, p), dim, keepdim), 1.0 / p)
+
+
+METHODS = {
+    name: globals()[name]
+    for name in (
+        "aminmax", "logsumexp", "max", "min", "norm", "std", "var",
+    )
+}  # fmt: skip

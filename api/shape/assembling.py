@@ -1,0 +1,235 @@
+"""Build tensors by copying parts into views of the result: diagonals, slices, blocks.
+
+One copy kernel serves all functions, because each destination is a view. The gradient of a part is the same view of the
+result's gradient, which is differentiable again, to any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._generated import ops
+from ..creation.factories import empty as new
+from ..runtime import dtypes, views
+from ..runtime.autograd.node import Node, Recipe
+from ..runtime.autograd.rules import cast_to
+from ..runtime.context import _local
+from ..runtime.device import meta
+from ..runtime.dispatch import call, call_into, empty, is_recorded
+from ..runtime.errors import DeviceError, IndexOutOfRange, ShapeError
+from ..runtime.layout import normalize_dim
+from ..runtime.records import Operand, OpRecord, Rule, registry
+from ..runtime.spelling import store
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = [
+    "block_diag", "diag", "diag_embed", "diagflat", "diagonal_scatter", "narrow_copy", "select_scatter",
+    "slice_scatter",
+]  # fmt: skip
+
+# A chain of view ops, each applied to the result of the one before: (name of the op, static arguments).
+ViewPath = Sequence[tuple[str, tuple[Any, ...]]]
+
+
+def view_at(tensor: Tensor, path: ViewPath) -> Tensor:
+    """Apply a chain of view ops to `tensor`."""
+    for name, statics in path:
+        tensor = call(registry[name], (tensor,), statics)
+    return tensor
+
+
+def assemble(
+    where: str, out: Tensor, parts: Sequence[tuple[Tensor, ViewPath]], *, base: Tensor | None = None, zeros: bool = True
+) -> Tensor:
+    """Fill the new tensor `out` and record the call for autograd.
+
+    Args:
+        where: Name of the calling function.
+        out: The tensor to fill.
+        parts: (tensor, view path) pairs; each tensor is copied to that view of `out`.
+        base: Tensor to copy to `out` first.
+        zeros: Whether to fill with zeros if there is no `base`.
+
+    Raises:
+        ShapeError: A part has another shape than its view.
+    """
+    state = _local.state
+    grad_was_enabled = state.grad
+    state.grad = False
+    try:
+        if base is not None and out.meta.numel:
+            call_into(registry["copy"], (base,), (None,), (out,), in_place=False)
+        elif zeros and out.meta.numel:
+            call_into(registry["fill"], (out, 0.0), (), (out,), in_place=False)
+        for part, path in parts:
+            target = view_at(out, path)
+            if part.meta.shape != target.meta.shape:
+                raise ShapeError(
+                    f"{where}: the source must have shape {list(target.meta.shape)}, it has {list(part.meta.shape)}"
+                )
+            if part.meta.numel:
+                call_into(registry["copy"], (part,), (None,), (target,), in_place=False)
+    finally:
+        state.grad = grad_was_enabled
+    out.storage.version = 0
+    output = Tensor(out.storage, out.meta, out.start)
+    operands = [*([base] if base is not None else []), *(part for part, _ in parts)]
+    functions: list[Callable[[Tensor], Tensor]] = []
+    if base is not None:
+        paths = [path for _, path in parts]
+        functions.append(lambda grad: _zero_at(where, grad, paths))
+    functions += [lambda grad, path=path: view_at(grad, path) for _, path in parts]  # type: ignore[misc]
+    return record_call(where, output, operands, functions)
+
+
+def _zero_at(where: str, grad: Tensor, paths: Sequence[ViewPath]) -> Tensor:
+    """Return a copy of `grad` with zeros at the views `paths`."""
+    zero = call(registry["zero_like"], (empty(meta(grad.meta.dtype, (), None, grad.meta.device)),))
+    parts = [(call(registry["expand"], (zero,), (view_at(grad, path).meta.shape,)), path) for path in paths]
+    return assemble(where, empty(meta(grad.meta.dtype, grad.meta.shape, None, grad.meta.device)), parts, base=grad)
+
+
+def record_call(
+    name: str, out: Tensor, operands: Sequence[Tensor], functions: Sequence[Callable[[Tensor], Tensor]]
+) -> Tensor:
+    """Record `out` as computed from `operands`: `functions[i]` maps the gradient of `out` to that of operand i."""
+    if out.meta.dtype.kind != "f" or not is_recorded(*operands):
+        return out
+    grad_indices = [i for i, x in enumerate(operands) if x.needs and x.meta.dtype.kind == "f"]
+    layouts = [x.meta for x in operands]
+
+    def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        grad = grads[0]
+        return [None if grad is None else cast_to(functions[i](grad), layouts[i]) for i in grad_indices]
+
+    rules: dict[str, Rule] = {"parts": Rule()}
+    record = OpRecord(name, "custom", (Operand("parts"),), gradients=rules)
+    recipe = Recipe(record, tuple(layouts), (out.meta,), [(i, Rule()) for i in grad_indices], (True,))
+    out.node = Node(recipe, operands, (out,), (), backward)
+    out.needs = True
+    return out
+
+
+# Diagonals ------------------------------------------------------------------------------------------------------------
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Return zeros with the last dimension of `input` on a diagonal of two new dimensions.
+
+    Args:
+        input: `(..., n)`.
+        offset: Which diagonal: 0 is the main one, positive ones are above.
+        dim1: First of the two dimensions of the result that have the diagonal.
+        dim2: Second of the two.
+
+    Raises:
+        IndexOutOfRange: The result does not have the dimension, or `input` is 0-d.
+        ShapeError: The two dimensions are the same.
+    """
+    only_tensors("diag_embed", input)
+    ndim = input.meta.ndim + 1
+    if not input.meta.ndim:
+        raise IndexOutOfRange("diag_embed: a 0-d tensor has no dimension to put on a diagonal")
+    first, second = normalize_dim(dim1, ndim, "diag_embed"), normalize_dim(dim2, ndim, "diag_embed")
+    if first == second:
+        raise ShapeError(f"diag_embed: the two dimensions must differ, got {dim1} and {dim2}")
+    size = input.meta.shape[-1] + abs(offset)
+    batch_sizes = iter(input.meta.shape[:-1])
+    shape = tuple(size if d in (first, second) else next(batch_sizes) for d in range(ndim))
+    out = empty(meta(input.meta.dtype, shape, None, input.meta.device))
+    return assemble("diag_embed", out, [(input, [("diagonal", (offset, first, second))])])
+
+
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Return a matrix with the vector `input` on a diagonal, or a copy of a diagonal of the matrix `input`."""
+    only_tensors("diag", input)
+    if input.meta.ndim not in (1, 2):
+        raise ShapeError(f"diag: takes a vector or a matrix, not shape {list(input.meta.shape)}")
+    if input.meta.ndim == 1:
+        output = diag_embed(input, diagonal)
+    else:
+        output = ops.contiguous_copy(ops.diagonal(input, diagonal))
+    return output if out is None else store(output, out, "diag")
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """Return a matrix with the flattened `input` on a diagonal."""
+    only_tensors("diagflat", input)
+    return diag_embed(views.reshape(input, (-1,)), offset)
+
+
+# Scattering -----------------------------------------------------------------------------------------------------------
+
+
+def _scatter_at(where: str, input: Tensor, src: Tensor, path: ViewPath) -> Tensor:
+    only_tensors(where, input, src)
+    if src.meta.device is not input.meta.device:
+        raise DeviceError(f"{where}: tensors on different devices ({input.meta.device}, {src.meta.device})")
+    out = empty(meta(input.meta.dtype, input.meta.shape, None, input.meta.device))
+    return assemble(where, out, [(src, path)], base=input)
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """Return a copy of `input` with `src` on a diagonal. `src` has the shape of that diagonal."""
+    return _scatter_at("diagonal_scatter", input, src, [("diagonal", (offset, dim1, dim2))])
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """Return a copy of `input` with `src` at `index` of dimension `dim`, which `src` does not have."""
+    return _scatter_at("select_scatter", input, src, [("select", (dim, index))])
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """Return a copy of `input` with `src` in the slice `start:end:step` of dimension `dim`."""
+    return _scatter_at("slice_scatter", input, src, [("slice", (dim, start, end, step))])
+
+
+def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
+    """Return a copy of `length` elements of dimension `dim`, from `start` on."""
+    output = ops.contiguous_copy(ops.narrow(input, dim, start, length))
+    return output if out is None else store(output, out, "narrow_copy")
+
+
+# Blocks ---------------------------------------------------------------------------------------------------------------
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Return a block-diagonal matrix.
+
+    A vector counts as a row, a 0-d tensor as a 1 by 1 matrix. Dtypes are promoted. Raises `ShapeError` for tensors of
+    more than two dimensions.
+    """
+    operands = list(tensors)
+    only_tensors("block_diag", *operands)
+    if not operands:
+        return new(1, 0)
+    dtype, device = operands[0].meta.dtype, operands[0].meta.device
+    for i, x in enumerate(operands):
+        dtype = dtypes.promote(dtype, x.meta.dtype)
+        if x.meta.ndim > 2:
+            raise ShapeError(
+                f"block_diag: takes matrices, vectors and numbers; tensor {i} has shape {list(x.meta.shape)}"
+            )
+        if x.meta.device is not device:
+            raise DeviceError(f"block_diag: tensors on different devices ({device}, {x.meta.device})")
+    blocks = [views.reshape(x, (1,) * (2 - x.meta.ndim) + x.meta.shape) for x in operands]
+    parts: list[tuple[Tensor, ViewPath]] = []
+    row = column = 0
+    for block in blocks:
+        height, width = block.meta.shape
+        parts.append((block, [("index_view", ((row, row + height, 1), (column, column + width, 1)))]))
+        row, column = row + height, column + width
+    out = empty(meta(dtype, (row, column), None, device))
+    return assemble("block_diag", out, parts)
+
+
+METHODS = {
+    name: globals()[name]
+    for name in (
+        "diag", "diag_embed", "diagflat", "diagonal_scatter", "narrow_copy", "select_scatter", "slice_scatter",
+    )
+}  # fmt: skip

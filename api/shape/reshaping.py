@@ -1,0 +1,207 @@
+"""Functions that change the shape of tensors: reshape, permute, flip, broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._generated import ops
+from ..runtime import layout, views
+from ..runtime.errors import IndexOutOfRange, ShapeError
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = [
+    "adjoint",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "broadcast_to",
+    "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
+    "moveaxis",
+    "movedim",
+    "permute",
+    "ravel",
+    "reshape",
+    "swapaxes",
+    "t",
+    "unbind",
+    "unflatten",
+    "view_as",
+]
+
+
+Dims = int | Sequence[int] | None
+
+
+def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the elements in another shape: a view where strides allow it, else a copy."""
+    return views.reshape(input, tuple(shape))
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Merge dimensions `start_dim` to `end_dim` into one."""
+    return input.flatten(start_dim, end_dim)  # type: ignore[attr-defined,no-any-return]
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Split one dimension into several; `sizes` may have one -1."""
+    return input.unflatten(dim, sizes)  # type: ignore[attr-defined,no-any-return]
+
+
+def ravel(input: Tensor) -> Tensor:
+    """Flatten to one dimension."""
+    return views.reshape(input, (-1,))
+
+
+def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
+    """Return a view with the dimensions in another order."""
+    return ops.permute(input, tuple(dims))
+
+
+def t(input: Tensor) -> Tensor:
+    """Return the transpose of a matrix; a vector is returned as it is."""
+    return input.t()  # type: ignore[attr-defined,no-any-return]
+
+
+swapaxes = ops.transpose
+
+
+def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
+    """Move dimensions from `source` to `destination` (ints or sequences); the other dimensions keep their order."""
+    only_tensors("movedim", input)
+    ndim = input.meta.ndim
+    sources = [source] if isinstance(source, int) else list(source or ())
+    destinations = [destination] if isinstance(destination, int) else list(destination or ())
+    if len(sources) != len(destinations):
+        raise ShapeError("movedim: source and destination must name as many dimensions")
+    start = [layout.normalize_dim(d, ndim, "movedim") for d in sources]
+    end = [layout.normalize_dim(d, ndim, "movedim") for d in destinations]
+    if len(set(start)) != len(start) or len(set(end)) != len(end):
+        raise ShapeError("movedim: a dimension appears twice")
+    remaining = iter([d for d in range(ndim) if d not in start])
+    order = [start[end.index(d)] if d in end else next(remaining) for d in range(ndim)]
+    return ops.permute(input, tuple(order))
+
+
+moveaxis = movedim
+
+
+def flip(input: Tensor, *along: Any, dims: Any = None) -> Tensor:
+    """Return a copy with the elements along `dims` (ints, or one sequence) in reverse order."""
+    only_tensors("flip", input)
+    along = along if dims is None else (dims,)
+    if len(along) == 1 and isinstance(along[0], (tuple, list)):
+        along = tuple(along[0])
+    if not input.meta.ndim:  # a 0-d tensor; PyTorch accepts the dimensions 0 and -1
+        if any(d not in (0, -1) for d in along):
+            raise IndexOutOfRange(f"flip: dims {list(along)} of a tensor without dimensions")
+        along = ()
+    return ops.contiguous_copy(ops.flip_view(input, along))
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """Reverse the order of columns: flip the second dimension."""
+    if input.meta.ndim < 2:
+        raise ShapeError(f"fliplr: takes two dimensions or more, not shape {list(input.meta.shape)}")
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    """Reverse the order of rows: flip the first dimension."""
+    if input.meta.ndim < 1:
+        raise ShapeError("flipud: takes one dimension or more, not a 0-d tensor")
+    return flip(input, 0)
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """Swap the last two dimensions. This is the conjugate transpose, since all dtypes are real."""
+    if input.meta.ndim == 1:
+        raise ShapeError("adjoint: takes a matrix or a batch of them, not a vector")
+    return input if not input.meta.ndim else ops.transpose(input, -2, -1)
+
+
+def _reshape_to_ndim(tensors: tuple[Any, ...], shape_of: Any, where: str) -> Any:
+    is_sequence = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    inputs = tuple(tensors[0]) if is_sequence else tensors
+    only_tensors(where, *inputs)
+    reshaped = tuple(
+        views.reshape(x, shape) if (shape := shape_of(x.meta.shape)) != x.meta.shape else x for x in inputs
+    )
+    return reshaped[0] if len(reshaped) == 1 and not is_sequence else reshaped
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """Return each tensor (or each of one sequence) as a view with at least one dimension."""
+    return _reshape_to_ndim(tensors, lambda shape: shape or (1,), "atleast_1d")
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """Return each tensor as a view with at least two dimensions; a vector `(n,)` becomes `(1, n)`."""
+    return _reshape_to_ndim(tensors, lambda shape: (1,) * (2 - len(shape)) + shape, "atleast_2d")
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """Return each tensor as a view with at least three dimensions: `(n,)` to `(1, n, 1)`, `(n, m)` to `(n, m, 1)`."""
+    leading_ones = {0: (1, 1, 1), 1: (1,)}
+    return _reshape_to_ndim(
+        tensors,
+        lambda s: s if len(s) > 2 else leading_ones.get(len(s), ()) + s + (1,) * (len(s) in (1, 2)),
+        "atleast_3d",
+    )
+
+
+def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
+    """Return the slices along a dimension, as views without it."""
+    return input.unbind(dim, axis=axis)  # type: ignore[attr-defined,no-any-return]
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """Return a view in the shape of `other`."""
+    return input.view_as(other)  # type: ignore[attr-defined,no-any-return]
+
+
+def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+    """Return a view expanded to `size` (ints, or one sequence)."""
+    return input.expand(*(sizes if size is None else (size,)))  # type: ignore[attr-defined,no-any-return]
+
+
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+    """Return the shape that all of `shapes` broadcast to."""
+    from ..tensor_methods.methods import Size
+
+    return Size(layout.broadcast([(s,) if isinstance(s, int) else tuple(s) for s in shapes], "broadcast_shapes"))
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Return views of all tensors, expanded to their common shape."""
+    shape = layout.broadcast([x.meta.shape for x in tensors], "broadcast_tensors")
+    return tuple(ops.expand(x, shape) for x in tensors)
+
+
+def _matrix_transpose(self: Tensor) -> Tensor:
+    """Swap the last two dimensions; mH is the same, since all dtypes are real."""
+    if self.meta.ndim == 1:
+        raise ShapeError("mT, mH: a vector has no last two dimensions; use .unsqueeze() first")
+    return adjoint(self)
+
+
+def _conjugate_transpose(self: Tensor) -> Tensor:
+    """Return the transpose of a matrix, which is also its conjugate transpose, since all dtypes are real."""
+    if self.meta.ndim not in (0, 2):
+        raise ShapeError(f"H: takes a matrix, not shape {list(self.meta.shape)}; use .mH for batches of matrices")
+    return adjoint(self)
+
+
+METHODS: dict[str, Any] = {
+    name: globals()[name]
+    for name in ("adjoint", "broadcast_to", "flip", "fliplr", "flipud", "moveaxis", "movedim", "ravel")
+}
+METHODS |= {
+    "H": property(_conjugate_transpose), "mH": property(_matrix_transpose), "mT": property(_matrix_transpose),
+}  # fmt: skip

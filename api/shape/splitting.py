@@ -1,0 +1,187 @@
+"""Split tensors along a dimension. The pieces are views of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from ..runtime import layout
+from ..runtime.dispatch import call
+from ..runtime.errors import ArgumentError, ShapeError
+from ..runtime.records import registry
+from ..runtime.spelling import resolve_axis_alias
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = [
+    "chunk", "dsplit", "hsplit", "split", "split_with_sizes", "tensor_split", "unsafe_chunk", "unsafe_split",
+    "unsafe_split_with_sizes", "vsplit",
+]  # fmt: skip
+
+Pieces = tuple[Tensor, ...]
+
+
+def _dimension(tensor: Tensor, dim: int, where: str) -> tuple[int, int]:
+    """Return the normalized dimension and its size."""
+    only_tensors(where, tensor)
+    if not tensor.meta.ndim:
+        raise ShapeError(f"{where}: a 0-d tensor has no dimension to cut")
+    axis = layout.normalize_dim(dim, tensor.meta.ndim, where)
+    return axis, tensor.meta.shape[axis]
+
+
+def _narrow_pieces(tensor: Tensor, dim: int, sizes: Sequence[int]) -> Pieces:
+    pieces, start = [], 0
+    for size in sizes:
+        pieces.append(call(registry["narrow"], (tensor,), (dim, start, size)))
+        start += size
+    return tuple(pieces)
+
+
+def _to_int(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ArgumentError(f"{where}: sizes are ints, not {value!r}")
+    return int(value.__index__())
+
+
+def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> Pieces:
+    """Split `tensor` along `dim` into views.
+
+    Args:
+        tensor: Any tensor with at least one dimension.
+        split_size_or_sections: Size of each piece (the last one may be shorter), or a list of sizes that add up to the
+            dimension's size.
+        dim: The dimension to split.
+
+    Raises:
+        ShapeError: Sizes are negative, or do not add up.
+        ArgumentError: A size is not an integer.
+    """
+    if isinstance(split_size_or_sections, (tuple, list)):
+        return split_with_sizes(tensor, split_size_or_sections, dim)
+    axis, length = _dimension(tensor, dim, "split")
+    size = _to_int(split_size_or_sections, "split")
+    if size < 0 or (size == 0 and length):
+        raise ShapeError(f"split: the size of a piece must be positive, not {size}")
+    sizes = [min(size, length - i) for i in range(0, length, size)] if length else [0]
+    return _narrow_pieces(tensor, axis, sizes)
+
+
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Pieces:
+    """Split `input` along `dim` into views of the given sizes, which must add up to the dimension's size."""
+    axis, length = _dimension(input, dim, "split_with_sizes")
+    sizes = [_to_int(n, "split_with_sizes") for n in split_sizes]
+    if sum(sizes) != length or any(n < 0 for n in sizes):
+        raise ShapeError(f"split: sizes {sizes} do not add up to {length}, the size of dimension {axis}")
+    return _narrow_pieces(input, axis, sizes)
+
+
+def unsafe_split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Pieces:
+    """Do the same as `split`. (PyTorch does not track in-place writes to these pieces; weftgrad does.)"""
+    return split(input, split_size, dim)
+
+
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Pieces:
+    """Do the same as `split_with_sizes`; see `unsafe_split`."""
+    return split_with_sizes(input, split_sizes, dim)
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) -> Pieces:
+    """Split `input` along `dim` into at most `chunks` views of equal size; the last one may be shorter."""
+    if axis is not None:
+        dim = resolve_axis_alias("chunk", dim, 0, axis)
+    axis_index, length = _dimension(input, dim, "chunk")
+    chunks = _to_int(chunks, "chunk")
+    if chunks < 1:
+        raise ShapeError(f"chunk: the number of chunks must be positive, not {chunks}")
+    return split(input, -(-length // chunks), axis_index) if length else _narrow_pieces(input, axis_index, [0] * chunks)
+
+
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> Pieces:
+    """Do the same as `chunk`; see `unsafe_split`."""
+    return chunk(input, chunks, dim)
+
+
+def tensor_split(
+    input: Tensor,
+    indices_or_sections: int | Sequence[int] | Tensor | None = None,
+    dim: int = 0,
+    *,
+    indices: Sequence[int] | None = None,
+    sections: int | None = None,
+    tensor_indices_or_sections: Tensor | None = None,
+    axis: int | None = None,
+) -> Pieces:
+    """Split `input` along `dim` into views: a number of nearly equal pieces, or pieces between given positions.
+
+    Args:
+        input: Any tensor with at least one dimension.
+        indices_or_sections: An int (number of pieces), a sequence of positions, or an int64 tensor with either (the
+            host waits for its values).
+        dim: The dimension to split.
+        indices: Name of `indices_or_sections` in one of PyTorch's overloads, as are `sections` and
+            `tensor_indices_or_sections`.
+
+    Raises:
+        ArgumentError: Not exactly one of the four arguments is given.
+        ShapeError: The number of pieces is not positive, or a tensor has the wrong shape or dtype.
+    """
+    if axis is not None:
+        dim = resolve_axis_alias("tensor_split", dim, 0, axis)
+    arguments = [x for x in (indices_or_sections, indices, sections, tensor_indices_or_sections) if x is not None]
+    if len(arguments) != 1:
+        raise ArgumentError("tensor_split: give either a number of pieces or the positions to cut at")
+    split_spec: Any = arguments[0]
+    axis_index, length = _dimension(input, dim, "tensor_split")
+    if isinstance(split_spec, Tensor):
+        if split_spec.meta.ndim > 1 or split_spec.meta.dtype.name != "int64":
+            raise ShapeError(
+                f"tensor_split: positions are int64, in at most one dimension, not {split_spec.meta.dtype.name} of "
+                f"shape {list(split_spec.meta.shape)}"
+            )
+        split_spec = split_spec.tolist()  # type: ignore[attr-defined]
+    if isinstance(split_spec, (tuple, list)):
+        bounds = [None, *(_to_int(n, "tensor_split") for n in split_spec), None]
+        return tuple(call(registry["slice"], (input,), (axis_index, a, b, 1)) for a, b in pairwise(bounds))
+    count = _to_int(split_spec, "tensor_split")
+    if count < 1:
+        raise ShapeError(f"tensor_split: the number of pieces must be positive, not {count}")
+    base, remainder = divmod(length, count)
+    return _narrow_pieces(input, axis_index, [base + (i < remainder) for i in range(count)])
+
+
+def _split_at(input: Tensor, split_spec: Any, dim: int, min_ndim: int, name: str) -> Pieces:
+    only_tensors(name, input)
+    if input.meta.ndim < min_ndim:
+        raise ShapeError(f"{name}: takes {min_ndim} dimensions or more, not shape {list(input.meta.shape)}")
+    if isinstance(split_spec, int) and (split_spec < 1 or input.meta.shape[dim] % split_spec):
+        raise ShapeError(
+            f"{name}: dimension {dim} of size {input.meta.shape[dim]} does not split into {split_spec} equal pieces"
+        )
+    return tensor_split(input, split_spec, dim)
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+    """Split along dimension 1 (dimension 0 of a vector) with `tensor_split`; a number of pieces must divide the
+    size."""
+    return _split_at(input, indices_or_sections, 0 if input.meta.ndim == 1 else 1, 1, "hsplit")
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+    """Split along dimension 0 with `tensor_split`; a number of pieces must divide the size."""
+    return _split_at(input, indices_or_sections, 0, 2, "vsplit")
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> Pieces:
+    """Split along dimension 2 with `tensor_split`; a number of pieces must divide the size."""
+    return _split_at(input, indices_or_sections, 2, 3, "dsplit")
+
+
+def _split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> Pieces:
+    return split(self, split_size, dim)
+
+
+_split.__name__, _split.__doc__ = "split", split.__doc__
+
+METHODS = {name: globals()[name] for name in __all__} | {"split": _split}

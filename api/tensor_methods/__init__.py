@@ -1,0 +1,1 @@
+"""Methods of Tensor that are not ops (conversion, views, printing), and the installation of generated methods."""

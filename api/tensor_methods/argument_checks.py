@@ -1,0 +1,63 @@
+"""Checks of arguments that functions run first, so that a wrong type raises a clear error."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError
+from ..runtime.tensor import Tensor
+
+__all__ = ["only_tensors", "to_dtype_number", "to_integer"]
+
+
+def only_tensors(where: str, *values: Any) -> None:
+    """Raise `ArgumentError`, a `TypeError`, unless all `values` are tensors."""
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise ArgumentError(
+                f"{where}: takes tensors, not {type(value).__name__}; make a tensor of it with tensor()"
+            )
+
+
+def to_integer(value: Any, where: str, name: str, minimum: int = 0) -> int:
+    """Return `value` as an int. Raises `ArgumentError` unless it is an integer of at least `minimum`."""
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        number = minimum - 1
+    if number < minimum or isinstance(value, bool):
+        raise ArgumentError(f"{where}: {name} must be an integer of at least {minimum}, not {value!r}")
+    return number
+
+
+def to_dtype_number(value: Any, dtype: DType, where: str) -> bool | int | float:
+    """Convert a number to `dtype`'s Python type. Raises `ArgumentError` for other types and integers out of range."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (bool, int, float)):
+        raise ArgumentError(f"{where}: the value must be a number, not {value!r}")
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.kind == "f":
+        try:
+            return float(value)
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    if not math.isfinite(value):
+        raise ArgumentError(f"{where}: {dtype.name} has no {value!r}")
+    lowest, highest = _integer_limits(dtype)
+    if not lowest <= (number := int(value)) <= highest:
+        raise ArgumentError(f"{where}: {value!r} does not fit {dtype.name}, which holds {lowest} to {highest}")
+    return number
+
+
+@cache
+def _integer_limits(dtype: DType) -> tuple[int, int]:
+    """Return the smallest and largest value of an integer dtype. Cached: `np.iinfo` takes microseconds."""
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min), int(limits.max)

@@ -1,0 +1,473 @@
+"""Tensor methods that are not ops: shape, strides, views and autograd history.
+
+`conversion` has copies, casts and Python protocols. `install` adds both to the class.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import autograd
+from ..runtime import views
+from ..runtime.autograd.inplace import Retained
+from ..runtime.autograd.rules import sum_to
+from ..runtime.dispatch import call, refresh_views
+from ..runtime.dtypes import DType
+from ..runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
+from ..runtime.layout import normalize_dim
+from ..runtime.records import registry
+from ..runtime.spelling import resolve_axis_alias
+from ..runtime.storage import Hold
+from ..runtime.tensor import Tensor
+from .conversion import Conversions
+
+__all__ = ["Size", "install"]
+
+_hook_ids = itertools.count()
+
+
+class Size(tuple[int, ...]):
+    """A shape: a tuple of ints with the method `numel`."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """Return the product of the sizes."""
+        count = 1
+        for n in self:
+            count *= n
+        return count
+
+    def __repr__(self) -> str:
+        return f"weftgrad.Size({list(self)})"
+
+    def __getitem__(self, item: Any) -> Any:
+        sizes = super().__getitem__(item)
+        return Size(sizes) if isinstance(item, slice) else sizes
+
+
+class Handle:
+    """The handle of a hook; `remove()` removes the hook."""
+
+    def __init__(self, hooks: dict[int, Any], key: int):
+        self._hooks = hooks
+        self._key = key
+
+    def remove(self) -> None:
+        self._hooks.pop(self._key, None)
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class _Methods:
+    """Methods that `install` copies to `Tensor`, so `self` is a Tensor."""
+
+    meta: Any
+    storage: Any
+    node: Any
+    extra: Any
+    needs: bool
+    start: int
+
+    # Shape and views
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of the dimensions."""
+        return Size(self.meta.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return the shape, or the size of one dimension."""
+        return Size(self.meta.shape) if dim is None else self.meta.shape[_dim(dim, self.meta.ndim, "size")]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Return the strides in elements, or that of one dimension."""
+        return self.meta.strides if dim is None else self.meta.strides[_dim(dim, self.meta.ndim, "stride")]
+
+    def storage_offset(self) -> int:
+        """Return the number of elements between the start of the storage and the first element."""
+        return (self.start - self.storage.start) // self.meta.dtype.itemsize
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        return int(self.meta.numel)
+
+    nelement = numel
+
+    def dim(self) -> int:
+        """Return the number of dimensions."""
+        return int(self.meta.ndim)
+
+    def element_size(self) -> int:
+        """Return the size of one element in bytes."""
+        return int(self.meta.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(self.meta.nbytes)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self.meta.dtype.itemsize)
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Return True if the memory is row-major without gaps, or channels-last if `memory_format` says so."""
+        if memory_format in ("channels_last", "channels_last_3d"):
+            dims = 4 if memory_format == "channels_last" else 5
+            return bool(self.meta.ndim == dims and self.movedim(1, -1).is_contiguous())  # type: ignore[attr-defined]
+        return bool(self.meta.contiguous)
+
+    def data_ptr(self) -> int:
+        """Return the address of the first element on `cpu`; on other devices, its offset in the buffer."""
+        driver: Any = self.meta.device.driver
+        if not self.meta.numel or driver.host_view(self.storage) is None:
+            return int(self.start)
+        driver.synchronize()
+        if self.storage.owner is None:  # readers of the address do not wait, so later launches must not be deferred
+            self.storage.owner = Hold()
+        return int(driver.address(self.storage)) + int(self.start)
+
+    def is_floating_point(self) -> bool:
+        """Return True if the dtype is floating."""
+        return bool(self.meta.dtype.is_floating_point)
+
+    def is_complex(self) -> bool:
+        """Return False: there are no complex dtypes."""
+        return False
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the device is `cpu`."""
+        return bool(self.meta.device.type == "cpu")
+
+    @property
+    def is_sparse(self) -> bool:
+        """False: every tensor is dense."""
+        return False
+
+    @property
+    def is_quantized(self) -> bool:
+        """False: there are no quantized dtypes."""
+        return False
+
+    @property
+    def layout(self) -> str:
+        """`weftgrad.strided`: every tensor is dense."""
+        return "strided"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the device is a CUDA device."""
+        return bool(self.meta.device.type == "cuda")
+
+    def get_device(self) -> int:
+        """Return the index of the device, -1 for `cpu`."""
+        return -1 if self.meta.device.index is None else int(self.meta.device.index)
+
+    @property
+    def T(self) -> Any:
+        """A view with the dimensions in reverse order."""
+        return call(registry["permute"], (self,), (tuple(range(self.meta.ndim - 1, -1, -1)),))
+
+    @property
+    def mT(self) -> Any:
+        """A view with the last two dimensions swapped."""
+        return call(registry["transpose"], (self,), (-2, -1))
+
+    def t(self) -> Any:
+        """Return the transpose of a matrix; vectors and scalars are returned as they are."""
+        if self.meta.ndim > 2:
+            raise ShapeError(f"t: takes at most 2 dimensions, the tensor has {self.meta.ndim}; use .transpose()")
+        return call(registry["permute"], (self,), ((1, 0)[2 - self.meta.ndim :],))
+
+    def view(self, *shape: Any) -> Any:
+        """Return a view in another shape, or with the bits read as another dtype.
+
+        Args:
+            *shape: The shape as ints or one sequence, with at most one -1; or a single dtype. If that has another
+                element size, the last dimension grows or shrinks.
+
+        Raises:
+            ShapeError: The strides do not allow a view.
+            GradientError: The dtype changes and the tensor requires grad.
+        """
+        if len(shape) == 1 and isinstance(shape[0], DType):
+            return views.view_as_dtype(self, shape[0])  # type: ignore[arg-type]
+        return call(registry["view"], (self,), (_sizes(shape),))
+
+    def view_as(self, other: Tensor) -> Any:
+        """Return a view in the shape of `other`."""
+        return call(registry["view"], (self,), (other.meta.shape,))
+
+    def sum_to_size(self, *size: Any) -> Any:
+        """Sum over the dimensions along which `size` broadcasts to this shape. Raises `ShapeError` if it does not."""
+        target_shape = _sizes(size)
+        padded = (1,) * (self.meta.ndim - len(target_shape)) + target_shape
+        if len(target_shape) > self.meta.ndim or any(
+            n not in (1, m) for n, m in zip(padded, self.meta.shape, strict=True)
+        ):
+            raise ShapeError(f"sum_to_size: {list(target_shape)} does not broadcast to {list(self.meta.shape)}")
+        return sum_to(self, target_shape)  # type: ignore[arg-type]
+
+    def reshape(self, *shape: Any) -> Any:
+        """Return the elements in another shape: a view where strides allow it, else a copy."""
+        return views.reshape(self, _sizes(shape))  # type: ignore[arg-type]
+
+    def reshape_as(self, other: Tensor) -> Any:
+        """Reshape to the shape of `other`."""
+        return views.reshape(self, other.meta.shape)  # type: ignore[arg-type]
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Any:
+        """Merge dimensions `start_dim` to `end_dim` into one."""
+        if not self.meta.ndim:
+            return views.reshape(self, (1,))  # type: ignore[arg-type]
+        a, b = (normalize_dim(d, self.meta.ndim, "flatten") for d in (start_dim, end_dim))
+        if a > b:
+            raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
+        if a == b:
+            return self
+        shape = self.meta.shape
+        merged = 1
+        for n in shape[a : b + 1]:
+            merged *= n
+        return views.reshape(self, (*shape[:a], merged, *shape[b + 1 :]))  # type: ignore[arg-type]
+
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Any:
+        """Split one dimension into several; `sizes` may have one -1."""
+        axis = normalize_dim(dim, self.meta.ndim, "unflatten")
+        shape = self.meta.shape
+        split_sizes = views.infer_shape(tuple(sizes), shape[axis], "unflatten")
+        return call(registry["view"], (self,), ((*shape[:axis], *split_sizes, *shape[axis + 1 :]),))
+
+    def permute(self, *dims: Any) -> Any:
+        """Return a view with the dimensions in another order."""
+        return call(registry["permute"], (self,), (_sizes(dims),))
+
+    def expand(self, *sizes: Any) -> Any:
+        """Return a view with dimensions of size 1 expanded; -1 keeps a size."""
+        return call(registry["expand"], (self,), (_sizes(sizes),))
+
+    def expand_as(self, other: Tensor) -> Any:
+        """Return a view expanded to the shape of `other`."""
+        return call(registry["expand"], (self,), (other.meta.shape,))
+
+    def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
+        """Return a view with any shape, strides and offset (in elements).
+
+        Raises `ShapeError` if it leaves the storage.
+        """
+        itemsize = self.meta.dtype.itemsize
+        current_offset = (self.start - self.storage.start) // itemsize
+        offset = current_offset if storage_offset is None else storage_offset
+        last_element = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=False) if n > 0)
+        if (
+            offset < 0
+            or any(s < 0 for s in stride)
+            or (0 not in size and (last_element + 1) * itemsize > self.storage.nbytes)
+        ):
+            raise ShapeError(
+                f"as_strided: size {list(size)}, stride {list(stride)}, offset {offset} leave a storage of "
+                f"{self.storage.nbytes // itemsize} elements"
+            )
+        return call(registry["as_strided"], (self,), (tuple(size), tuple(stride), offset - current_offset))
+
+    def contiguous(self, memory_format: Any = None) -> Any:
+        """Return the tensor itself if it is contiguous, else a contiguous copy."""
+        return views.contiguous(self)  # type: ignore[arg-type]
+
+    def unbind(self, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
+        """Return the slices along a dimension, as views without it."""
+        if axis is not None:
+            dim = resolve_axis_alias("unbind", dim, 0, axis)
+        return tuple(call(registry["select"], (self,), (dim, i)) for i in range(self.shape[dim]))
+
+    # Autograd history
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether autograd records operations on this tensor."""
+        refresh_views(self)
+        return bool(self.needs)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Set `requires_grad` of a leaf. Raises `GradientError` for non-leaf and integer tensors."""
+        if self.node is not None and not requires_grad:
+            raise GradientError(
+                "requires_grad_: only leaves can be changed; use .detach() for a tensor without history"
+            )
+        if requires_grad and self.meta.dtype.kind != "f":
+            raise GradientError(f"requires_grad_: only floating tensors have gradients, not {self.meta.dtype.name}")
+        self.needs = bool(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded call computed this tensor."""
+        refresh_views(self)
+        return self.node is None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The recorded call that computed this tensor, or None."""
+        refresh_views(self)
+        return self.node
+
+    @property
+    def grad(self) -> Any:
+        """The accumulated gradient of a leaf, or None."""
+        return None if self.extra is None else self.extra.grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise ArgumentError(f"grad: must be a tensor or None, not {type(value).__name__}")
+            if value.meta.shape != self.meta.shape:
+                raise ShapeError(f"grad: has shape {list(value.meta.shape)}, the tensor {list(self.meta.shape)}")
+        self.more().grad = value  # type: ignore[attr-defined]
+
+    @grad.deleter
+    def grad(self) -> None:
+        if self.extra is not None:
+            self.extra.grad = None
+
+    @property
+    def _version(self) -> int:
+        """How often the memory was written in place."""
+        return int(self.storage.version)
+
+    @property
+    def _base(self) -> Any:
+        """The tensor this is a view of, or None."""
+        return None if self.extra is None else self.extra.base
+
+    def _is_view(self) -> bool:
+        return self.extra is not None and self.extra.base is not None
+
+    @property
+    def output_nr(self) -> int:
+        """Which result of `grad_fn` this tensor is."""
+        return int(self.output)  # type: ignore[attr-defined]
+
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """Compute gradients and add them to the `grad` of every leaf that this tensor depends on.
+
+        Args:
+            gradient: Gradient of this tensor; 1 by default, for a tensor of one element.
+            retain_graph: Whether to keep saved tensors for another backward.
+            create_graph: Whether to record the computation of the gradients.
+            inputs: Tensors to compute gradients for, instead of all leaves.
+        """
+        if inputs is not None:
+            leaves: list[Any] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+            gradients = autograd.grad(self, leaves, gradient, retain_graph, create_graph, allow_unused=True)  # type: ignore[arg-type]
+            for leaf, grad in zip(leaves, gradients, strict=True):
+                if grad is not None:
+                    leaf.grad = grad if leaf.grad is None else leaf.grad + grad  # type: ignore[attr-defined]
+            return
+        autograd.backward(self, gradient, retain_graph, create_graph)  # type: ignore[arg-type]
+
+    def detach(self) -> Any:
+        """Return a tensor without history that shares this memory."""
+        out = Tensor(self.storage, self.meta, self.start)
+        return out
+
+    def detach_(self) -> Any:
+        """Drop this tensor's history in place; a view is no longer a view of its base."""
+        self.node = None
+        self.needs = False
+        if self.extra is not None:
+            self.extra.base = None
+        return self
+
+    @property
+    def data(self) -> Any:
+        """The same memory without history."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self.storage, self.meta, self.start = value.storage, value.meta, value.start
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Handle:
+        """Call `hook(grad)` when the gradient of this tensor is computed; its result, if any, replaces the gradient."""
+        refresh_views(self)
+        if not self.needs:
+            raise GradientError("register_hook: the tensor does not require grad")
+        key = next(_hook_ids)
+        if self.node is None:
+            extra = self.more()  # type: ignore[attr-defined]
+            extra.hooks = extra.hooks or {}
+            extra.hooks[key] = hook
+            return Handle(extra.hooks, key)
+        self.node.hooks = self.node.hooks or {}
+        self.node.hooks[key] = (self.output, hook)  # type: ignore[attr-defined]
+        return Handle(self.node.hooks, key)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Handle:
+        """Call `hook(tensor)` whenever a backward has added to this leaf's `grad`, for example for an optimizer step.
+
+        The hook must return None. Raises `GradientError` for tensors that are not leaves or do not require grad.
+        """
+        refresh_views(self)
+        if not self.needs or self.node is not None:
+            raise GradientError("register_post_accumulate_grad_hook: takes leaves that require grad")
+        extra = self.more()  # type: ignore[attr-defined]
+        extra.stored = extra.stored or {}
+        key = next(_hook_ids)
+        extra.stored[key] = hook
+        return Handle(extra.stored, key)
+
+    def retain_grad(self) -> None:
+        """Store the gradient of this non-leaf tensor in `grad`. Raises `GradientError` if it does not require grad."""
+        refresh_views(self)
+        if not self.needs:
+            raise GradientError("retain_grad: the tensor does not require grad, so none will be there to keep")
+        if self.node is None or self.more().retains:  # type: ignore[attr-defined]
+            return
+        retained = Retained(self.extra)
+        self.extra.retains = (self.register_hook(retained)._key, retained)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called."""
+        return self.extra is not None and bool(self.extra.retains)
+
+
+def _dim(dim: int, ndim: int, where: str) -> int:
+    if not ndim:
+        raise IndexOutOfRange(f"{where}: the tensor has no dimensions, so none is {dim!r}")
+    return normalize_dim(dim, ndim, where)
+
+
+def _sizes(args: tuple[Any, ...]) -> tuple[int, ...]:
+    sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    if any(not isinstance(n, int) for n in sizes):
+        try:
+            return tuple(n.__index__() for n in sizes)
+        except AttributeError:
+            raise ArgumentError(f"sizes and dimensions are ints, not {sizes!r}") from None
+    return sizes
+
+
+def install() -> None:
+    """Add all methods to `Tensor`."""
+    skipped_names = ("__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "__qualname__")
+    for source in (_Methods, Conversions):
+        for name, value in vars(source).items():
+            if name not in skipped_names:
+                setattr(Tensor, name, value)

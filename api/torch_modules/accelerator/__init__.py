@@ -1,0 +1,105 @@
+"""The current accelerator (GPU) and its memory statistics, under the names of `torch.accelerator`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..execution import streams
+from ..runtime.backends import accelerators, available
+from ..runtime.device import Device, current_of_type, set_current_of_type
+from ..runtime.device import device as to_device
+from ..runtime.errors import ArgumentError, DeviceError
+
+__all__ = [
+    "current_accelerator", "current_device_index", "current_stream", "device_count", "empty_cache", "is_available",
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats",
+    "reset_peak_memory_stats", "set_device_idx", "set_device_index", "synchronize",
+]  # fmt: skip
+
+
+def is_available() -> bool:
+    """Return True if there is an accelerator."""
+    return bool(accelerators())
+
+
+def device_count() -> int:
+    """Return the number of accelerators of the type of `current_accelerator`."""
+    return len(accelerators())
+
+
+def current_accelerator(check_available: bool = False) -> Device | None:
+    """Return the current accelerator, or None. It is always available, whatever `check_available` says."""
+    present = accelerators()
+    return current_of_type(present[0].type) if present else None
+
+
+def _resolve_device(device: Any) -> Device:
+    if device is not None and not isinstance(device, int):
+        resolved = to_device(device)
+        if resolved.type == "cpu":
+            raise ArgumentError(f"{resolved} is no accelerator")
+        return resolved
+    current = current_accelerator()
+    if current is None:
+        raise DeviceError("there is no accelerator: the devices are " + ", ".join(str(d) for d in available()))
+    return current if device is None else to_device(f"{current.type}:{device}")
+
+
+def current_device_index() -> int:
+    """Return the index of `current_accelerator` among the devices of its type."""
+    return int(_resolve_device(None).index or 0)
+
+
+def set_device_index(device: Any) -> None:
+    """Set the device that a bare type name such as `"cuda"` refers to. `device` is an index, a name or a device."""
+    set_current_of_type(_resolve_device(device))
+
+
+set_device_idx = set_device_index
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for all work on the accelerator."""
+    streams.synchronize(_resolve_device(device))
+
+
+def current_stream(device: Any = None) -> streams.Stream:
+    """Return the current stream of this thread on the accelerator."""
+    return streams.current_stream(_resolve_device(device))
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """Return counters of the accelerator's memory pools; see `weftgrad.memory_stats`."""
+    return streams.memory_stats(_resolve_device(device))
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Return the bytes in use by tensors."""
+    return streams.memory_allocated(_resolve_device(device))
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """Return the peak of bytes in use since the last `reset_peak_memory_stats`."""
+    return streams.max_memory_allocated(_resolve_device(device))
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Return the bytes reserved from the driver."""
+    return streams.memory_reserved(_resolve_device(device))
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """Return the peak of bytes reserved from the driver."""
+    return streams.max_memory_reserved(_resolve_device(device))
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Reset the peaks of the memory statistics."""
+    streams.reset_peak_memory_stats(_resolve_device(device))
+
+
+def empty_cache() -> None:
+    """Return the cached memory of all accelerators to their drivers."""
+    for device in accelerators():
+        if device._driver is not None:
+            streams.empty_cache(device)

@@ -1,0 +1,57 @@
+"""`torch.compiler` for compatibility. Ops are compiled kernels already, so nothing is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..runtime.errors import ArgumentError
+
+__all__ = ["allow_in_graph", "compile", "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "reset"]
+
+_Called = TypeVar("_Called", bound=Callable[..., Any])
+
+
+def compile(
+    model: _Called | None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
+) -> Any:  # fmt: skip
+    """Return `model`, a function or a module, unchanged, like PyTorch's backend "eager".
+
+    The other arguments are accepted and ignored. Without a model, return a decorator. Raises `ArgumentError` if `model`
+    is not callable.
+    """
+    if model is None:
+        return compile
+    if not callable(model):
+        raise ArgumentError(f"compile: takes a function or a module, not {type(model).__name__}")
+    return model
+
+
+def disable(fn: _Called | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Return `fn` unchanged; without it, a decorator."""
+    return disable if fn is None else fn
+
+
+def allow_in_graph(fn: _Called) -> _Called:
+    """Return `fn` unchanged."""
+    return fn
+
+
+def is_compiling() -> bool:
+    """Return False: nothing is compiled or exported."""
+    return False
+
+
+def is_dynamo_compiling() -> bool:
+    """Return False: nothing is compiled or exported."""
+    return False
+
+
+def is_exporting() -> bool:
+    """Return False: nothing is compiled or exported."""
+    return False
+
+
+def reset() -> None:
+    """Do nothing: there is no compiler cache."""

@@ -1,0 +1,31 @@
+"""`weftgrad.cpu`: the device `cpu`, with the names of `torch.cpu`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..execution import streams
+from ..runtime.device import device as to_device
+from . import amp
+
+__all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
+
+
+def is_available() -> bool:
+    """Return True: there is always a CPU."""
+    return True
+
+
+def device_count() -> int:
+    """Return 1: all cores are one device."""
+    return 1
+
+
+def current_device() -> str:
+    """Return `"cpu"`."""
+    return "cpu"
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until all work on the CPU is done. (PyTorch's CPU ops are synchronous; ours may not be.)"""
+    streams.synchronize(to_device("cpu"))

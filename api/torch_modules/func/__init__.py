@@ -1,0 +1,37 @@
+"""Call modules with other parameters (`torch.func`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..nn.utils.stateless import call_with_tensors
+
+__all__ = ["functional_call"]
+
+
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call a module with other parameters and buffers. The module itself is unchanged afterwards.
+
+    Args:
+        module: The module.
+        parameter_and_buffer_dicts: A dict from paths to tensors, or several; gradients flow to these tensors. The
+            module's own tensors are used for missing paths.
+        args: Positional arguments; a single one need not be in a tuple.
+        kwargs: Keyword arguments.
+        tie_weights: Whether a tensor that the module has under two paths is replaced under both.
+        strict: Whether missing and unknown paths are errors.
+
+    Raises:
+        ArgumentError: An argument has the wrong type.
+        NoSuchMember: The module does not have a path.
+        StateDictError: With `strict`, paths are missing or unknown.
+    """
+    return call_with_tensors(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)

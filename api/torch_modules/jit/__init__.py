@@ -1,0 +1,60 @@
+"""`torch.jit` for compatibility: functions are returned unchanged; nothing is scripted or traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from ..runtime.errors import ArgumentError
+
+__all__ = [
+    "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "script", "script_if_tracing", "unused",
+]  # fmt: skip
+
+_Called = TypeVar("_Called", bound=Callable[..., Any])
+
+
+def script(obj: _Called, optimize: Any = None, example_inputs: Any = None) -> _Called:
+    """Return `obj`, a function, class or module, unchanged.
+
+    The result has no method `save`: save a state_dict with `weftgrad.save` instead. Raises `ArgumentError` if `obj` is
+    not callable.
+    """
+    if not callable(obj):
+        raise ArgumentError(f"jit.script: takes a function, a class or a module, not {type(obj).__name__}")
+    return obj
+
+
+def script_if_tracing(fn: _Called) -> _Called:
+    """Return `fn` unchanged."""
+    return fn
+
+
+def export(fn: _Called) -> _Called:
+    """Return `fn` unchanged."""
+    return fn
+
+
+def ignore(drop: Any = False, **options: Any) -> Any:
+    """Return the decorated function unchanged; usable with or without arguments."""
+    return drop if callable(drop) else lambda fn: fn
+
+
+def unused(fn: _Called) -> _Called:
+    """Return `fn` unchanged."""
+    return fn
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """Return `the_value`."""
+    return the_value
+
+
+def is_scripting() -> bool:
+    """Return False: nothing is scripted or traced."""
+    return False
+
+
+def is_tracing() -> bool:
+    """Return False: nothing is scripted or traced."""
+    return False

@@ -1,0 +1,134 @@
+"""Linear algebra under the names of `torch.linalg`: products and norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._generated import ops
+from ..linear_algebra.products import matmul
+from ..linear_algebra.special_products import cross as _cross
+from ..linear_algebra.special_products import multi_dot
+from ..pointwise.numeric import powers_of
+from ..reductions.statistics import norm as _norm
+from ..runtime import dtypes, layout, views
+from ..runtime.errors import DomainError, DTypeError, NotSupported, ShapeError
+from ..runtime.spelling import store
+from ..runtime.tensor import Tensor
+from ..tensor_methods.argument_checks import only_tensors
+
+__all__ = ["cross", "diagonal", "matmul", "matrix_norm", "multi_dot", "norm", "vander", "vecdot", "vector_norm"]
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """Return the cross product along `dim`, which has size 3; other dimensions broadcast."""
+    return _cross(input, other, dim, out=out)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Return a view of the diagonal of two dimensions; the diagonal is its last dimension."""
+    return ops.diagonal(A, offset, dim1, dim2)
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """Return the dot products along `dim`; other dimensions broadcast."""
+    output = ops.sum(ops.mul(x, y), dim)
+    return output if out is None else store(output, out, "vecdot")
+
+
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """Return the powers 0 to N - 1 along a new last dimension: `(..., n)` to `(..., n, N)`, with N = n by default."""
+    only_tensors("vander", x)
+    if not x.meta.ndim or (N is not None and N < 2):
+        raise ShapeError(f"vander: takes at least one dimension and an N above 1, not {list(x.meta.shape)} and {N}")
+    return powers_of(x if x.meta.dtype.kind != "b" else x.to(dtypes.int64), x.meta.shape[-1] if N is None else N)  # type: ignore[attr-defined]
+
+
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """Return the vector norm (sum of |x| ** ord) ** (1 / ord) along `dim`.
+
+    Args:
+        x: Floating tensor.
+        ord: Order; inf and -inf give the largest and smallest magnitude, 0 the number of nonzero elements.
+        dim: Dimension or dimensions to reduce; None reduces all.
+        keepdim: Whether to keep the reduced dimensions with size 1.
+        dtype: Dtype to convert `x` to first.
+        out: Tensor to write the result to.
+
+    Raises:
+        DTypeError: The dtype is not floating (a `RuntimeError`).
+    """
+    return _apply_to_floating("vector_norm", x, dtype, out, lambda x: _norm(x, ord, dim, keepdim))
+
+
+def matrix_norm(
+    A: Tensor, ord: float | str = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return the norm of the matrices in two dimensions.
+
+    Args:
+        A: Floating tensor with at least two dimensions.
+        ord: "fro" (root of the sum of squares), 1 or -1 (largest or smallest absolute column sum), inf or -inf (the
+            same for rows).
+        dim: The two dimensions.
+        keepdim: Whether to keep them with size 1.
+        dtype: Dtype to convert `A` to first.
+        out: Tensor to write the result to.
+
+    Raises:
+        ShapeError: Fewer than two dimensions (a `RuntimeError`).
+        DomainError: `ord` is unknown.
+        NotSupported: `ord` needs singular values ("nuc", 2, -2).
+    """
+    only_tensors("matrix_norm", A)
+    if A.meta.ndim < 2 or len(tuple(dim)) != 2:
+        raise ShapeError(f"matrix_norm: takes at least 2 dimensions, and two for dim, not {list(A.meta.shape)}, {dim}")
+    if ord in ("nuc", 2, -2):
+        raise NotSupported(f"matrix_norm: ord={ord!r} takes singular values, which are not here yet")
+    if ord not in ("fro", 1, -1, math.inf, -math.inf):
+        raise DomainError(f"matrix_norm: ord is 'fro', 1, -1, inf or -inf, not {ord!r}")
+    rows, columns = (layout.normalize_dim(d, A.meta.ndim, "matrix_norm") for d in dim)
+    return _apply_to_floating("matrix_norm", A, dtype, out, lambda A: _matrix_norm(A, ord, rows, columns, keepdim))
+
+
+def _matrix_norm(A: Tensor, ord: float | str, rows: int, columns: int, keepdim: bool) -> Tensor:
+    if ord == "fro":
+        return _norm(A, 2, (rows, columns), keepdim)
+    summed, remaining_dim = (rows, columns) if ord in (1, -1) else (columns, rows)
+    sums = ops.sum(ops.abs(A), summed, True)
+    norms = (ops.amax if float(ord) > 0 else ops.amin)(sums, remaining_dim, True)
+    if keepdim:
+        return norms
+    return views.reshape(norms, tuple(n for d, n in enumerate(A.meta.shape) if d not in (rows, columns)))
+
+
+def norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """Return `vector_norm` for one dimension or without `ord`, and `matrix_norm` for two dimensions.
+
+    Raises `ShapeError`, a `RuntimeError`, if `ord` is used with more than two dimensions.
+    """
+    only_tensors("norm", A)
+    dims = (dim,) if isinstance(dim, int) else None if dim is None else tuple(dim)
+    if ord is None:
+        return vector_norm(A, 2, dims, keepdim, dtype=dtype, out=out)
+    count = A.meta.ndim if dims is None else len(dims)
+    if count == 1 and not isinstance(ord, str):
+        return vector_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
+    if count != 2:
+        raise ShapeError(f"norm: ord={ord!r} is for one dimension or for two; name them by dim, not {dim}")
+    return matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
+
+
+def _apply_to_floating(where: str, x: Any, dtype: Any, out: Tensor | None, function: Any) -> Tensor:
+    only_tensors(where, x)
+    if x.meta.dtype.kind != "f":
+        raise DTypeError(f"{where}: takes floating dtypes, not {x.meta.dtype.name}; convert with .float()")
+    if dtype is not None:
+        x = x.to(dtype)
+    output: Tensor = function(x)
+    return output if out is None else store(output, out, where)
