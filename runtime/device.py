@@ -1,13 +1,15 @@
 """Devices by name, and the layouts (`Meta`) of tensors.
 
 A `Device` is only a name until something has to run on it. Then its backend is imported and its driver opened. So `cpu`
-tensors can be created, viewed, pickled and exchanged without any driver.
+tensors can be created, viewed, pickled and exchanged without any driver. The package `backends` opens drivers; it
+imports this module, and tells it how by `set_backends`.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -26,6 +28,8 @@ __all__ = [
     "device",
     "known_devices",
     "meta",
+    "open_drivers",
+    "set_backends",
     "set_current_of_type",
     "set_default_device",
 ]
@@ -34,6 +38,19 @@ _lock = threading.RLock()
 _devices: dict[str, Device] = {}
 _TYPES = ("cpu", "opencl", "cuda", "interpreter")
 _default: Device | None = None
+_open_driver: Callable[[Device], Driver]
+_find_best_device: Callable[[], Device]
+
+
+def set_backends(open_driver: Callable[[Device], Driver], best_device: Callable[[], Device]) -> None:
+    """Set the functions of the backends.
+
+    Args:
+        open_driver: Opens a device's driver.
+        best_device: Returns the device of new tensors if the user has chosen none.
+    """
+    global _open_driver, _find_best_device
+    _open_driver, _find_best_device = open_driver, best_device
 
 
 class Device:
@@ -52,9 +69,7 @@ class Device:
         if self._driver is None:
             with _lock:
                 if self._driver is None:
-                    from .backends import open_driver
-
-                    self._driver = open_driver(self)
+                    self._driver = _open_driver(self)
         return self._driver
 
     def __str__(self) -> str:
@@ -137,6 +152,11 @@ def known_devices() -> list[Device]:
         return list(dict.fromkeys(_devices.values()))
 
 
+def open_drivers() -> list[Any]:
+    """Return the drivers of all devices that were opened."""
+    return [opened._driver for opened in known_devices() if opened._driver is not None]
+
+
 def default_device() -> Device:
     """Return the device of new tensors: the one that was set, else WEFTGRAD_DEVICE, else the best available."""
     global _default
@@ -148,9 +168,7 @@ def default_device() -> Device:
             except UnknownDevice as error:
                 raise UnknownDevice(f"WEFTGRAD_DEVICE={name}: {error}") from None
         else:
-            from .backends import best_device
-
-            _default = best_device()
+            _default = _find_best_device()
     return _default
 
 

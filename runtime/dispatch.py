@@ -7,30 +7,31 @@ is a `Plan`: the layouts of the results, and a function that sets the kernel arg
 Plans are cheap to make, because compiled kernels are cached separately under keys without sizes. Each thread has its
 own plans, because kernel objects are not thread-safe. The number of plans and their memory are bounded.
 
-`call`, `call_into` and `empty` are C functions from `native` that behave like `_call`, `_call_into` and `_empty` here.
-The planners are in `kinds`.
+`call`, `call_into` and `empty` are C functions from `native_dispatch` that behave like `_call`, `_call_into` and
+`_empty` here. The planners are in `kinds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from . import native, schedules
+from . import schedules
 from .autograd.node import Node, Recipe, recipe_of
 from .context import State, _local
 from .device import Device, Meta, meta
 from .errors import ArgumentError, DeviceError, GradientError, ShapeError
-from .kinds import Planned, Request, planner
+from .kinds import Planned, Request
 from .layout import are_disjoint, has_internal_overlap
+from .native_dispatch import bind
+from .planners import planner
 from .records import OpRecord, registry
 from .storage import Storage
 from .tensor import Extra, Tensor
 
-__all__ = ["Plan", "call", "call_into", "empty", "fit", "plan_for", "plan_into"]
+__all__ = ["Plan", "call", "call_into", "empty", "fit", "plan_for", "plan_into", "set_inplace_history"]
 
 _MAX_PLANS = 16384  # per thread
 _MAX_PLAN_BYTES = 64 << 20  # per thread; convolutions, with three steps per plan, reach this limit first
@@ -38,6 +39,24 @@ _PLANS_BETWEEN_CHECKS = 256
 # Estimated memory of a plan, from the growth of the process over plans of 15 ops that have 0 to 3 steps.
 _PLAN_BYTES, _STEP_BYTES, _OPERAND_BYTES = 1300, 3300, 64
 _NUMBERS = (bool, int, float)
+
+
+class InplaceHistory(Protocol):
+    """Functions that keep the autograd history of tensors written in place (`autograd.inplace`, which calls ops)."""
+
+    def check(self, record: OpRecord, out: Tensor) -> None: ...
+    def copy_before_write(self, target: Tensor) -> Tensor: ...
+    def rebase(self, out: Tensor, node: Node | None) -> None: ...
+    def refresh(self, view: Tensor) -> None: ...
+
+
+_inplace_history: InplaceHistory
+
+
+def set_inplace_history(functions: InplaceHistory) -> None:
+    """Set the functions that in-place ops call, the module `autograd.inplace`, which imports this one."""
+    global _inplace_history
+    _inplace_history = functions
 
 
 class Plan:
@@ -210,7 +229,7 @@ def _call_into(
             if isinstance(operand, Tensor) and operand.storage is out.storage and operand is not out:
                 _check_overlap(record, out, operand)
         if state.grad and needs | out.needs:
-            _inplace().check(record, out)
+            _inplace_history.check(record, out)
     key = (record, statics, *map(_key_part, operands), needs, tuple(o.meta for o in outs))
     plan = state.plans.get(key)
     if plan is None:
@@ -221,7 +240,7 @@ def _call_into(
     if (recipe := plan.recipe) is not None:
         node_operands = operands
         if in_place and any(operands[i] is outs[0] for i in recipe.saved_operands):
-            old_value = _inplace().copy_before_write(outs[0])
+            old_value = _inplace_history.copy_before_write(outs[0])
             node_operands = [old_value if operand is outs[0] else operand for operand in operands]
         node = Node(recipe, node_operands, outs, statics)
     driver = plan.driver
@@ -235,7 +254,7 @@ def _call_into(
     if node is not None:
         node.refresh_saved_outputs(outs)
     if state.grad and in_place and (node is not None or outs[0].needs):
-        _inplace().rebase(outs[0], node)
+        _inplace_history.rebase(outs[0], node)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
@@ -276,7 +295,7 @@ def plan_into(record: OpRecord, operands: Sequence[Any], statics: tuple[Any, ...
 
 def refresh(view: Tensor) -> None:
     """Update the autograd history of a view after its base was written in place."""
-    _inplace().refresh(view)
+    _inplace_history.refresh(view)
 
 
 def refresh_views(*operands: Any) -> None:
@@ -296,13 +315,6 @@ def is_recorded(*operands: Any) -> bool:
         return False
     refresh_views(*operands)
     return any(isinstance(operand, Tensor) and operand.needs for operand in operands)
-
-
-@cache
-def _inplace() -> Any:
-    from .autograd import inplace  # imported late: it imports this module
-
-    return inplace
 
 
 def _with_python_numbers(operands: Sequence[Any]) -> list[Any] | None:
@@ -467,4 +479,4 @@ def _empty(layout: Meta, stream: Any = None) -> Tensor:
 call: Callable[..., Any]
 call_into: Callable[..., Any]
 empty: Callable[..., Tensor]
-call, call_into, empty = native.bind(Plan, _call, _call_into, _empty)
+call, call_into, empty = bind(Plan, _call, _call_into, _empty)

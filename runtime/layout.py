@@ -14,6 +14,7 @@ __all__ = [
     "collapse",
     "expand_strides",
     "has_internal_overlap",
+    "infer_shape",
     "normalize_dim",
     "normalize_dims",
     "pack_longs",
@@ -114,6 +115,26 @@ def has_internal_overlap(layout: Meta) -> bool:
             return layout.numel > 0
         extent = stride * (size - 1) + extent
     return False
+
+
+def infer_shape(shape: tuple[int, ...], numel: int, where: str) -> tuple[int, ...]:
+    """Replace one -1 in `shape` by the size with which it has `numel` elements. Raises `ShapeError`."""
+    known_numel = 1
+    inferred_dim = -1
+    for i, size in enumerate(shape):
+        if size == -1 and inferred_dim < 0:
+            inferred_dim = i
+        elif size < 0:
+            raise ShapeError(f"{where}: invalid shape {list(shape)}: only one size may be -1")
+        else:
+            known_numel *= size
+    if inferred_dim >= 0:
+        if known_numel == 0 or numel % known_numel:
+            raise ShapeError(f"{where}: {numel} elements do not fill shape {list(shape)}")
+        return (*shape[:inferred_dim], numel // known_numel, *shape[inferred_dim + 1 :])
+    if known_numel != numel:
+        raise ShapeError(f"{where}: shape {list(shape)} holds {known_numel} elements, the tensor has {numel}")
+    return shape
 
 
 def normalize_dim(dim: int, ndim: int, where: str) -> int:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .backends.arguments import PACK, Base
+from .backends.arguments import PACK
 from .backends.protocol import Step
 
 _native: Any
@@ -20,8 +20,8 @@ except ImportError:  # it was not compiled at installation
     _native = None
 
 __all__ = [
-    "bind", "call_kernel", "host_launcher", "kernel", "launcher", "limit_helpers", "operator", "present",
-    "processor_features", "route_through_python", "set_opencl_library",
+    "bind", "call", "call_into", "call_kernel", "empty", "host_launcher", "kernel", "launcher", "limit_helpers",
+    "operator", "present", "processor_features", "route_through_python", "set_opencl_library",
 ]  # fmt: skip
 
 _FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")
@@ -29,36 +29,25 @@ _FUNCTIONS = ("clSetKernelArg", "clEnqueueNDRangeKernel")
 present = _native is not None and os.environ.get("WEFTGRAD_NATIVE") != "0"
 
 
-def bind(plan: type, *functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """Return the C versions of `dispatch`'s call, call_into and empty, or the Python `functions` themselves.
+def bind(classes: Mapping[str, type], local: Any, node_numbers: Any, functions: Sequence[Callable[..., Any]]) -> None:
+    """Tell the C code the classes whose slots it reads and writes, and the functions that handle all other calls.
 
-    The C code also returns storages to their pools.
+    Args:
+        classes: The classes by name.
+        local: The thread-local object whose `state` is a thread's `State`.
+        node_numbers: Iterator over the numbers of nodes.
+        functions: `dispatch`'s Python versions of call, call_into and empty.
+
+    Raises:
+        ImportError: The C code was compiled for other classes.
     """
-    if not present:
-        return functions
-    from .autograd import node
-    from .backends.arguments import Scratch
-    from .backends.host import HostSegment
-    from .backends.queues import Counter, QueueStream
-    from .context import State, _local
-    from .device import Device, Meta
-    from .pool import Block, Pool, Segment
-    from .storage import Storage
-    from .tensor import Extra, Tensor
-
-    types: tuple[type, ...] = (
-        Base, Block, Counter, Device, Extra, HostSegment, Meta, Pool, QueueStream, Scratch, Segment, State, Storage,
-        Tensor,
-        node.Node, node.Recipe, node.Saved, plan,
-    )  # fmt: skip
     try:
-        _native.bind({cls.__name__: cls for cls in types}, _local, node._numbers, *functions)
+        _native.bind(classes, local, node_numbers, *functions)
     except (AttributeError, TypeError) as error:
         raise ImportError(
             f"{_native.__file__} was compiled from other sources than these ({error}): install weftgrad anew, or set "
             "WEFTGRAD_NATIVE=0"
         ) from error
-    return _native.call, _native.call_into, _native.empty
 
 
 def operator(record: Any, method: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
@@ -79,6 +68,11 @@ def kernel(name: str) -> Any:
     """Return a kernel of `cpu` for C launchers; its `address` is set once it is compiled (csrc/call.c)."""
     return _native.Kernel(name)
 
+
+# `dispatch`'s call, call_into and empty in C, once `bind` was called (csrc/dispatch.c, csrc/into.c).
+call: Callable[..., Any] = getattr(_native, "call", None)  # type: ignore[assignment]
+call_into: Callable[..., Any] = getattr(_native, "call_into", None)  # type: ignore[assignment]
+empty: Callable[..., Any] = getattr(_native, "empty", None)  # type: ignore[assignment]
 
 # Call a `kernel` with arguments that Python has packed (csrc/call.c). It is no Python function, so that no signal
 # handler runs between the caller's note of the call and the call.

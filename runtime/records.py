@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,12 +18,6 @@ from .errors import ArgumentError, NotSupported
 __all__ = ["OpRecord", "Operand", "Output", "Registry", "Rule", "Text", "make_record", "registry"]
 
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
-# Kinds whose gradient rules are functions of the runtime: module of `autograd`, and its function of a record.
-_RUNTIME_RULES = {"view": ("view_rules", "view_rules"), "index": ("index_rules", "index_rules"),
-                  "window": ("window_rules", "window_rules"), "scan": ("scan_rules", "scan_rules")}  # fmt: skip
-
-# Ops of the package whose derived gradient is replaced by a function of the runtime: module of `autograd`.
-_RULES_OF_OPS = {"prod": "product_rules"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +173,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._records: dict[str, OpRecord] = {}
-        self._gradients: dict[OpRecord, Mapping[str, Rule]] = {}
         self._owners: dict[str, str] = {}
+        self._gradient_source: Callable[[OpRecord], Mapping[str, Rule]]
 
     def add(self, record: OpRecord) -> OpRecord:
         """Register `record`. It replaces a record of the same name (a reloaded user spec)."""
@@ -218,24 +211,13 @@ class Registry:
     def __iter__(self) -> Any:
         return iter(list(self._records.values()))
 
+    def set_gradient_source(self, source: Callable[[OpRecord], Mapping[str, Rule]]) -> None:
+        """Set the function that returns an op's gradient rules, `autograd.rule_lookup.gradient_rules`."""
+        self._gradient_source = source
+
     def gradients(self, record: OpRecord) -> Mapping[str, Rule]:
         """Return the gradient rules of `record`. They are derived from its spec if they were not generated ahead."""
-        if record.kind in _RUNTIME_RULES:
-            module, function = _RUNTIME_RULES[record.kind]
-            rules: Mapping[str, Rule] = getattr(import_module(f".autograd.{module}", __package__), function)(record)
-            return rules
-        if "rules" in record.detail:
-            return import_module(f".autograd.{record.detail['rules']}", __package__).rules(record)  # type: ignore[no-any-return]
-        if record.gradients is not None:
-            if record.name in _RULES_OF_OPS and not self.owner(record.name):
-                return import_module(f".autograd.{_RULES_OF_OPS[record.name]}", __package__).rules(record)  # type: ignore[no-any-return]
-            return record.gradients
-        derived = self._gradients.get(record)
-        if derived is None:
-            from .derive import derive_rules
-
-            derived = self._gradients[record] = derive_rules(record)
-        return derived
+        return self._gradient_source(record)
 
 
 registry = Registry()

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import dtypes
+from .context import forget_plans
 
 if TYPE_CHECKING:
     from .backends.protocol import Capabilities
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice", "Question", "Space", "add_tuned_choices", "choose", "declare", "device_class", "device_key", "forget",
-    "frozen", "is_frozen", "planning", "spaces", "tuned_choices", "tunes_misses",
+    "frozen", "is_frozen", "planning", "spaces", "tuned_choices",
 ]  # fmt: skip
 
 Choice = Mapping[str, Any]
@@ -216,7 +217,7 @@ def _load_tuned(device: str) -> Mapping[str, Choice | None]:
     if choices is None:
         if os.environ.get("WEFTGRAD_TUNE") == "off":
             return {}
-        from .tuning import store
+        from .tuning import store  # lazy: start-up
 
         with _lock:
             choices = _tuned_choices[device] = store.choices(device)
@@ -230,8 +231,6 @@ def tuned_choices(device: str) -> Mapping[str, Choice | None]:
 
 def add_tuned_choices(device: str, choices: Mapping[str, Choice | None]) -> None:
     """Add tuned choices of a device (None: the shipped one is best), and drop all plans."""
-    from .context import forget_plans
-
     with _lock:
         _tuned_choices[device] = {**_tuned_choices.get(device, {}), **choices}
     forget_plans()
@@ -239,8 +238,6 @@ def add_tuned_choices(device: str, choices: Mapping[str, Choice | None]) -> None
 
 def forget() -> None:
     """Drop the tuned choices that were read, so that the user's file is read again, and drop all plans."""
-    from .context import forget_plans
-
     with _lock:
         _tuned_choices.clear()
     forget_plans()
@@ -277,18 +274,3 @@ def frozen() -> Iterator[None]:
 def is_frozen() -> bool:
     """Return True if this thread is inside `frozen`."""
     return _local.frozen > 0
-
-
-def _tune_first(plan: Any, request: Any, operands: Any) -> None:
-    from .tuning.missed import tune
-
-    tune(plan, request, operands)
-
-
-def tunes_misses() -> bool:
-    """Return True if calls are tuned when they are first planned."""
-    return on_plan is _tune_first
-
-
-if os.environ.get("WEFTGRAD_TUNE") == "1":
-    on_plan = _tune_first

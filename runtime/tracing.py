@@ -14,47 +14,20 @@ recording. There is only one recording at a time, because it replaces the queues
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from .device import known_devices
+from .device import open_drivers
 from .errors import ArgumentError, DriverNotFound
+from .launches import Launch, Tracer, now
 
-__all__ = ["Launch", "Recording", "Span", "current", "drivers", "now"]
+__all__ = ["Level", "Recording", "Span", "current"]
 
-now = time.perf_counter_ns
 current: Recording | None = None
 """The active recording, or None."""
 _lock = threading.Lock()
-
-
-@dataclass(slots=True)
-class Launch:
-    """The launch of a kernel. Times are in nanoseconds.
-
-    Attributes:
-        name: The kernel's name.
-        device: The device's name, such as `cuda:0`.
-        stream: The number of the device's queue.
-        thread: Identifier of the host thread that launched the kernel.
-        queued: Time at which the host called the launch function.
-        returned: Time at which the launch function returned.
-        begin: Time at which the device started the kernel. None if it is unknown, for example because the device was
-            opened during the recording.
-        end: Time at which the device finished the kernel, or None.
-    """
-
-    name: str
-    device: str
-    stream: int
-    thread: int
-    queued: int
-    returned: int
-    begin: int | None = None
-    end: int | None = None
 
 
 @dataclass(slots=True)
@@ -89,13 +62,6 @@ class Level:
     reserved: int
 
 
-class Tracer(Protocol):
-    """A backend's recorder of launches. `stop` waits for the device and fills in the times."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
 @dataclass
 class Recording:
     """The launches and spans from `start` to `stop`.
@@ -125,7 +91,7 @@ class Recording:
             for tracer in _tracers(self.launches):
                 self._undo.callback(tracer.stop)
                 tracer.start()
-            for driver in drivers():
+            for driver in open_drivers():
                 self._watch(driver)
         except BaseException:
             self.stop()
@@ -192,26 +158,22 @@ class Recording:
         self._undo.callback(delattr, owner, name)
 
 
-def drivers() -> list[Any]:
-    """Return the drivers of all opened devices."""
-    return [device._driver for device in known_devices() if device._driver is not None]
-
-
 def _tracers(launches: list[Launch]) -> list[Tracer]:
     """Return the tracers of the backends that are available."""
+    # lazy: start-up
     from .backends import cuda_api
     from .backends.cpu.launching import CpuTracer
     from .backends.interpreter import InterpreterTracer
 
     tracers: list[Tracer] = [CpuTracer(launches), InterpreterTracer(launches)]
     try:
-        from .backends.opencl_tracing import OpenCLTracer
+        from .backends.opencl_tracing import OpenCLTracer  # lazy: optional dependency (pyopencl)
 
         tracers.append(OpenCLTracer(launches))
     except DriverNotFound:  # without pyopencl there are no OpenCL devices to trace
         pass
     if cuda_api.may_exist():
-        from .backends.cuda_tracing import CudaTracer
+        from .backends.cuda_tracing import CudaTracer  # lazy: optional dependency (cuda)
 
         tracers.append(CudaTracer(launches))
     return tracers

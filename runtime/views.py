@@ -10,10 +10,11 @@ from .dispatch import call, is_recorded
 from .dtypes import DType
 from .errors import GradientError, ShapeError
 from .kinds.view import view_strides
+from .layout import infer_shape
 from .records import registry
 from .tensor import Tensor
 
-__all__ = ["contiguous", "infer_shape", "reshape", "view_as_dtype"]
+__all__ = ["contiguous", "reshape", "view_as_dtype"]
 
 
 def contiguous(tensor: Tensor) -> Tensor:
@@ -21,26 +22,6 @@ def contiguous(tensor: Tensor) -> Tensor:
     if tensor.meta.contiguous:
         return tensor
     return call(registry["contiguous_copy"], (tensor,))  # type: ignore[no-any-return]
-
-
-def infer_shape(shape: tuple[int, ...], numel: int, where: str) -> tuple[int, ...]:
-    """Replace one -1 in `shape` by the size with which it has `numel` elements. Raises `ShapeError`."""
-    known_numel = 1
-    inferred_dim = -1
-    for i, size in enumerate(shape):
-        if size == -1 and inferred_dim < 0:
-            inferred_dim = i
-        elif size < 0:
-            raise ShapeError(f"{where}: invalid shape {list(shape)}: only one size may be -1")
-        else:
-            known_numel *= size
-    if inferred_dim >= 0:
-        if known_numel == 0 or numel % known_numel:
-            raise ShapeError(f"{where}: {numel} elements do not fill shape {list(shape)}")
-        return (*shape[:inferred_dim], numel // known_numel, *shape[inferred_dim + 1 :])
-    if known_numel != numel:
-        raise ShapeError(f"{where}: shape {list(shape)} holds {known_numel} elements, the tensor has {numel}")
-    return shape
 
 
 def reshape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -16,7 +16,8 @@ from weftgrad import nn
 from weftgrad.cli.compile import planning_device
 from weftgrad.runtime import dtypes, errors
 from weftgrad.runtime.device import meta
-from weftgrad.runtime.kinds import Request, convolution_cpu, planner
+from weftgrad.runtime.kinds import Request, convolution_cpu
+from weftgrad.runtime.planners import planner
 from weftgrad.runtime.records import registry
 
 F = nn.functional

@@ -302,10 +302,10 @@ def test_a_planned_call_after_a_fork() -> None:
 def test_a_mismatch_of_c_and_python_is_an_error() -> None:
     process = run_program(
         """
-        from weftgrad.runtime import native
+        from weftgrad.runtime import native_dispatch
         class Other: pass
         try:
-            native.bind(Other, *[lambda: None] * 3)
+            native_dispatch.bind(Other, *[lambda: None] * 3)
         except ImportError as error:
             print("WEFTGRAD_NATIVE=0" in str(error))
         """.replace("\n        ", "\n"),

@@ -23,7 +23,8 @@ from weftgrad.runtime.backends.protocol import Capabilities, Step
 from weftgrad.runtime.context import state
 from weftgrad.runtime.device import Device, meta
 from weftgrad.runtime.errors import ArgumentError
-from weftgrad.runtime.kinds import Request, planner
+from weftgrad.runtime.kinds import Request
+from weftgrad.runtime.planners import planner
 from weftgrad.runtime.records import registry
 from weftgrad.runtime.triton.compile import Compiled, Target, compile_for
 

@@ -13,7 +13,8 @@ import weftgrad as wg
 from weftgrad.runtime import dispatch, dtypes
 from weftgrad.runtime.backends.interpreter import InterpreterDriver
 from weftgrad.runtime.device import Device, meta
-from weftgrad.runtime.kinds import Request, planner
+from weftgrad.runtime.kinds import Request
+from weftgrad.runtime.planners import planner
 from weftgrad.runtime.records import registry
 
 

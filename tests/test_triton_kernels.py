@@ -6,7 +6,8 @@ import weftgrad  # noqa: F401
 from weftgrad._generated.records import NAMES
 from weftgrad.runtime import dtypes
 from weftgrad.runtime.device import meta
-from weftgrad.runtime.kinds import Request, planner
+from weftgrad.runtime.kinds import Request
+from weftgrad.runtime.planners import planner
 from weftgrad.runtime.records import registry
 
 KINDS_WITHOUT_KERNELS = ("view", "composite")

@@ -525,7 +525,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
         return search.Outcome(call, choices, 2e-3, 1e-3, 1, 0, 0)
 
     monkeypatch.setattr(search, "tune", tune)
-    monkeypatch.setattr(schedules, "on_plan", schedules._tune_first)
+    monkeypatch.setattr(schedules, "on_plan", missed.tune)
     monkeypatch.setattr(missed, "_report", missed._ProgressReport())
     monkeypatch.setattr(atexit, "register", lambda function: None)
     return calls
@@ -558,7 +558,7 @@ def test_nothing_is_tuned_where_it_would_disturb(asked_for: list[Call], monkeypa
     monkeypatch.setattr(CPU.driver, "captures", 1, raising=False)  # a graph is captured
     x.sin()
     monkeypatch.undo()
-    monkeypatch.setattr(schedules, "on_plan", schedules._tune_first)
+    monkeypatch.setattr(schedules, "on_plan", missed.tune)
     own_stream = set_stream(CPU, CPU.driver.new_stream())
     try:
         x.cos()

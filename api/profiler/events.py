@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.errors import ArgumentError
-from ..runtime.tracing import Launch, Recording
+from ..runtime.launches import Launch
+from ..runtime.tracing import Recording
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel", "events_from_recording"]
 

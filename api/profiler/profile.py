@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-from ..runtime import tracing
+from ..runtime.device import open_drivers
 from ..runtime.errors import ArgumentError
-from ..runtime.tracing import Launch, Recording, Span, now
+from ..runtime.launches import Launch, now
+from ..runtime.tracing import Recording, Span
 from . import chrome
 from .events import EventList, events_from_recording
 from .recording import CallRecorder
@@ -226,7 +227,7 @@ class profile:
             )
             self._calls.start()
             if self.profile_memory:
-                for driver in tracing.drivers():
+                for driver in open_drivers():
                     recording.level(driver)
 
     def _end(self, keep: bool) -> None:

@@ -10,10 +10,11 @@ from typing import Any, Self, TypeVar
 
 from ..runtime import tracing
 from ..runtime.context import State, state
+from ..runtime.launches import now
 from ..runtime.modes import Mode
 from ..runtime.records import OpRecord
 from ..runtime.tensor import Tensor
-from ..runtime.tracing import Recording, Span, now
+from ..runtime.tracing import Recording, Span
 
 __all__ = ["CallRecorder", "record_function"]
 

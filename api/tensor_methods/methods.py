@@ -16,7 +16,7 @@ from ..runtime.autograd.rules import sum_to
 from ..runtime.dispatch import call, refresh_views
 from ..runtime.dtypes import DType
 from ..runtime.errors import ArgumentError, GradientError, IndexOutOfRange, ShapeError
-from ..runtime.layout import normalize_dim
+from ..runtime.layout import infer_shape, normalize_dim
 from ..runtime.records import registry
 from ..runtime.spelling import resolve_axis_alias
 from ..runtime.storage import Hold
@@ -244,7 +244,7 @@ class _Methods:
         """Split one dimension into several; `sizes` may have one -1."""
         axis = normalize_dim(dim, self.meta.ndim, "unflatten")
         shape = self.meta.shape
-        split_sizes = views.infer_shape(tuple(sizes), shape[axis], "unflatten")
+        split_sizes = infer_shape(tuple(sizes), shape[axis], "unflatten")
         return call(registry["view"], (self,), ((*shape[:axis], *split_sizes, *shape[axis + 1 :]),))
 
     def permute(self, *dims: Any) -> Any:

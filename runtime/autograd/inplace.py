@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..context import state
 from ..device import Meta, meta
 from ..dispatch import call, call_into, empty
 from ..errors import GradientError
 from ..records import Operand, OpRecord, registry
 from ..tensor import Extra, Tensor
 from .node import Node, Recipe
+from .rules import gradients_of
 
 __all__ = ["Retained", "check", "copy_before_write", "rebase", "refresh"]
 
@@ -140,9 +142,6 @@ def _overwrite_node(out: Tensor, source: Node | None) -> Node:
     node.edges = ((out.node, out.output), *(() if source is None else source.edges))
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        from ..context import state
-        from .rules import gradients_of
-
         copied = () if source is None else gradients_of(source, grads, state())
         return [call(registry["zero_like"], (grads[0],)), *copied]
 
@@ -184,9 +183,6 @@ def _slice_node(base: Tensor, view: Tensor, inner: Node | None) -> Node:
     base_layout = base.meta
 
     def backward(_: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        from ..context import state
-        from .rules import gradients_of
-
         grad = grads[0]
         assert grad is not None
         gradients: list[Tensor | None] = []

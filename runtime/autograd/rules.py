@@ -18,6 +18,7 @@ from ..dtypes import int64
 from ..errors import AnomalyError, GradientError
 from ..records import OpRecord, registry
 from ..tensor import Tensor
+from ..views import reshape
 from .node import Application, Node
 
 __all__ = ["cast_to", "expand_to", "gradients_of", "reduction_gradient", "sum_to"]
@@ -133,8 +134,6 @@ def view_as(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return `tensor` in another shape with as many elements."""
     if tensor.meta.shape == shape:
         return tensor
-    from ..views import reshape
-
     return reshape(tensor, shape)
 
 

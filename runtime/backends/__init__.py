@@ -5,49 +5,47 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ..device import Device, device
 from ..errors import DeviceError, DriverNotFound, NotSupported
 
 if TYPE_CHECKING:
-    from ..device import Device
     from .cuda_api import DeviceInfo
     from .protocol import Driver
 
 __all__ = ["available", "best_device", "cuda_devices", "open_driver"]
 
 
-def open_driver(device: Device) -> Driver:
-    """Open `device`.
+def open_driver(target: Device) -> Driver:
+    """Open `target`.
 
     Raises:
         DriverNotFound: its driver is not installed.
         UnknownDevice: there is no device of this index.
     """
-    if device.type == "cpu":
-        from .cpu import CpuDriver
+    if target.type == "cpu":
+        from .cpu import CpuDriver  # lazy: start-up
 
-        return CpuDriver(device)
-    if device.type == "opencl":
-        from .opencl import OpenCLDriver
+        return CpuDriver(target)
+    if target.type == "opencl":
+        from .opencl import OpenCLDriver  # lazy: optional dependency (pyopencl)
 
-        return OpenCLDriver(device)
-    if device.type == "interpreter":
-        from .interpreter import InterpreterDriver
+        return OpenCLDriver(target)
+    if target.type == "interpreter":
+        from .interpreter import InterpreterDriver  # lazy: start-up
 
-        return InterpreterDriver(device)
-    if device.type == "cuda":
-        from .cuda import CudaDriver
+        return InterpreterDriver(target)
+    if target.type == "cuda":
+        from .cuda import CudaDriver  # lazy: optional dependency (cuda)
 
-        return CudaDriver(device)
-    raise NotSupported(f"the {device.type} backend is not part of this version; use 'cpu', 'opencl:<n>' or 'cuda:<n>'")
+        return CudaDriver(target)
+    raise NotSupported(f"the {target.type} backend is not part of this version; use 'cpu', 'opencl:<n>' or 'cuda:<n>'")
 
 
 def available() -> list[Device]:
     """List the available devices: `cpu`, then CUDA devices, then OpenCL devices, then `interpreter`."""
-    from ..device import device
-
     present_devices = [device("cpu"), *(device(f"cuda:{info.index}") for info in cuda_devices())]
     try:
-        from . import opencl
+        from . import opencl  # lazy: optional dependency (pyopencl)
 
         present_devices += [device(f"opencl:{i}") for i in range(len(opencl.devices()))]
     except DriverNotFound:
@@ -57,6 +55,7 @@ def available() -> list[Device]:
 
 def _has_interpreter() -> bool:
     """Return True if a Triton version that the interpreter supports is installed, without importing it."""
+    # lazy: start-up
     from ..triton.compile import compiler_version
     from .interpreter import check_version
 
@@ -69,8 +68,6 @@ def _has_interpreter() -> bool:
 
 def best_device() -> Device:
     """Return the first of `accelerators`, or `cpu` without one."""
-    from ..device import device
-
     return next(iter(accelerators()), device("cpu"))
 
 
@@ -79,17 +76,15 @@ def accelerators() -> list[Device]:
 
     A library or compiler is loaded only if the driver's files exist.
     """
-    from ..device import device
-
     gpus = []
     for info in cuda_devices():
-        from . import cuda
+        from . import cuda  # lazy: optional dependency (cuda)
 
         if cuda.runs_on(info):
             gpus.append(device(f"cuda:{info.index}"))
     if not gpus and _may_have_gpu():
         try:
-            from . import opencl
+            from . import opencl  # lazy: optional dependency (pyopencl)
 
             gpus = [device(f"opencl:{i}") for i, device_info in enumerate(opencl.devices()) if device_info.is_gpu]
         except DriverNotFound:
@@ -99,7 +94,7 @@ def accelerators() -> list[Device]:
 
 def cuda_devices() -> tuple[DeviceInfo, ...]:
     """List NVIDIA's GPUs; empty without a driver or its Python bindings."""
-    from . import cuda_api
+    from . import cuda_api  # lazy: start-up
 
     if not cuda_api.may_exist():
         return ()

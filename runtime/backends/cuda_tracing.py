@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..tracing import Launch, drivers, now
+from ..device import open_drivers
+from ..launches import Launch, now
 from . import cuda_api, cuda_launch
 from .cuda_streams import CudaEvent, CudaStream, Graph
 
@@ -95,7 +96,7 @@ class CudaTracer:
         return result
 
     def _drivers(self) -> list[Any]:
-        return [d for d in drivers() if str(d.device).startswith("cuda")]
+        return [d for d in open_drivers() if str(d.device).startswith("cuda")]
 
     def _stream(self, driver: Any, handle: Any) -> CudaStream | None:
         entry = self._streams.get(id(handle))

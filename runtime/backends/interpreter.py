@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from ..device import Device
 from ..errors import DriverNotFound, LaunchError
+from ..launches import Launch
 from ..pool import Pool
 from ..storage import Storage
-from ..tracing import Launch
 from ..triton import source
 from ..triton.signature import signature
 from .arguments import Scratch, fit

@@ -6,7 +6,8 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from ..tracing import Launch, drivers, now
+from ..device import open_drivers
+from ..launches import Launch, now
 from . import opencl
 
 __all__ = ["OpenCLTracer", "common_midpoint"]
@@ -104,7 +105,7 @@ class OpenCLTracer:
         return event
 
     def _drivers(self) -> list[Any]:
-        return [d for d in drivers() if d.target == "opencl" and getattr(d, "context", None) is not None]
+        return [d for d in open_drivers() if d.target == "opencl" and getattr(d, "context", None) is not None]
 
     def _find_stream(self, queue: Any) -> tuple[Any, int]:
         """Return a queue's driver and stream number. Streams and devices may be newer than the trace's start."""

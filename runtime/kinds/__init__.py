@@ -1,21 +1,20 @@
 """Planners, one module for each kind of op: they turn operands' layouts into results' layouts and launches.
 
 A planner is a pure function of a `Request`. It runs once for each combination of layouts and thread. After that,
-`runtime.dispatch` finds the plan by one look-up. `custom.py` is the shortest example, `triangle.py` a typical one.
+`runtime.dispatch` finds the plan by one look-up. `runtime.planners` finds the planner of a kind. `custom.py` is the
+shortest example, `triangle.py` a typical one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 
 from ..backends.protocol import Capabilities, Slot, Step
 from ..device import Device, Meta
 from ..dtypes import DType
 from ..records import Operand, OpRecord
 
-__all__ = ["Planned", "Request", "planner"]
+__all__ = ["Planned", "Request", "compute_element", "slot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +69,6 @@ class Planned:
     steps: tuple[Step, ...] = ()
     scratch: tuple[int, ...] = ()
     view: int | None = None
-
-
-_planners: dict[str, Callable[[Request], Planned]] = {}
-
-
-def planner(kind: str) -> Callable[[Request], Planned]:
-    """Return the planner of `kind`: the function `plan` of the module of that name."""
-    plan = _planners.get(kind)
-    if plan is None:
-        plan = _planners[kind] = import_module(f".{kind}", __name__).plan
-    return plan
 
 
 def slot(meta: Meta, type: str) -> Slot:

@@ -23,7 +23,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
 from ..schedules import Choice, choose
-from . import Planned, Request, planner
+from . import Planned, Request, contraction, pointwise
 from .pointwise import compute_dtype, elementwise_parts
 
 __all__ = ["Builder", "Sizes", "Triple", "plan"]
@@ -109,7 +109,7 @@ def _zero_steps(request: Request, result: Meta) -> tuple[Step, ...]:
     """Return the launch that fills the result with zeros. Empty operands have no memory to pass to a kernel."""
     fill = Request(registry["zero_like"], (result,), (), request.device, (result,))
     result_position = len(request.tensors)
-    return tuple(replace(s, buffers=(result_position, result_position)) for s in planner("pointwise")(fill).steps)
+    return tuple(replace(s, buffers=(result_position, result_position)) for s in pointwise.plan(fill).steps)
 
 
 def _int_tuple(request: Request, name: str, count: int, minimum: int) -> tuple[int, ...]:
@@ -333,10 +333,10 @@ class Builder:
         """Add the launches of a contraction of two operands."""
         record = replace(registry["bmm"], detail={**registry["bmm"].detail, "equation": equation})
         request = Request(record, layouts, (), self.request.device)
-        planned = planner("contraction")(request)
+        planned = contraction.plan(request)
         if planned.outputs[0].dtype is not dtype:  # parts of half-precision results are summed before they are rounded
             out = meta(dtype, planned.outputs[0].shape, None, self.request.device)
-            planned = planner("contraction")(replace(request, into=(out,)))
+            planned = contraction.plan(replace(request, into=(out,)))
         positions = {0: operands[0], 1: operands[1], 2: target}
         for position, nbytes in enumerate(planned.scratch):
             positions[3 + position] = self.allocate(nbytes, 1)

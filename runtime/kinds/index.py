@@ -30,7 +30,7 @@ from ..layout import collapse, pack_longs, split
 from ..program import iota
 from ..records import registry
 from ..schedules import Choice, choose
-from . import Planned, Request, planner, slot
+from . import Planned, Request, pointwise, slot
 from .index_access import Access, along_dim, check_total, lanes_of, merge_in_order, merged_dims, step
 from .index_bags import plan_bag_sums, plan_bags
 from .index_masks import plan_mask_counts, plan_mask_positions
@@ -279,7 +279,7 @@ def pointwise_steps(
 ) -> list[Step]:
     """Plan a pointwise op with one operand, and replace its buffer positions by `buffers` (operand, result)."""
     inner = Request(registry[op], (layout,), statics, request.device, (out,))
-    return [replace(s, buffers=buffers) for s in planner("pointwise")(inner).steps]
+    return [replace(s, buffers=buffers) for s in pointwise.plan(inner).steps]
 
 
 def _update(request: Request, locate: Callable[[Request, Meta, Meta], Access]) -> Planned:

@@ -17,7 +17,7 @@ from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
-from . import Planned, Request, planner
+from . import Planned, Request, pointwise
 from .pointwise import elementwise_parts
 
 __all__ = ["MODES", "merge_dims", "plan"]
@@ -131,9 +131,9 @@ def _fill_steps(request: Request, out: Meta, fill: object) -> tuple[Step, ...]:
     if isinstance(fill, Meta):
         expanded_fill = meta(fill.dtype, out.shape, (0,) * out.ndim, request.device)
         fill_request = Request(registry["copy"], (expanded_fill,), (out.dtype,), request.device, (out,))
-        return tuple(replace(s, buffers=(1, 2)) for s in planner("pointwise")(fill_request).steps)
+        return tuple(replace(s, buffers=(1, 2)) for s in pointwise.plan(fill_request).steps)
     zero_request = Request(registry["zero_like"], (out,), (), request.device, (out,))
-    return tuple(replace(s, buffers=(1, 1)) for s in planner("pointwise")(zero_request).steps)
+    return tuple(replace(s, buffers=(1, 1)) for s in pointwise.plan(zero_request).steps)
 
 
 def _fold(request: Request, source: Meta, mode: int) -> Planned:

@@ -19,7 +19,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
 from ..schedules import choose
-from . import Planned, Request, planner
+from . import Planned, Request, pointwise
 from .pointwise import elementwise_parts
 
 __all__ = ["POWERS", "plan"]
@@ -72,7 +72,7 @@ def plan(request: Request) -> Planned:
         result_position = len(request.tensors)
         return Planned(
             (out,),
-            tuple(replace(s, buffers=(result_position, result_position)) for s in planner("pointwise")(fill).steps),
+            tuple(replace(s, buffers=(result_position, result_position)) for s in pointwise.plan(fill).steps),
         )
     return _Builder(request, kind, layouts, out, POWERS[str(power)]).plan(batch, rows, columns, m)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..device import Meta, contiguous_strides, meta
 from ..errors import IndexOutOfRange, ShapeError
-from ..layout import normalize_dim
+from ..layout import infer_shape, normalize_dim
 from . import Planned, Request
 
 __all__ = ["GEOMETRY", "plan", "view_strides"]
@@ -66,8 +66,6 @@ def view_strides(layout: Meta, shape: tuple[int, ...]) -> tuple[int, ...] | None
 
 def _view(layout: Meta, shape: tuple[int, ...]) -> Geometry:
     """Return the geometry of `Tensor.view`; raise `ShapeError` if it needs a copy."""
-    from ..views import infer_shape
-
     target_shape = infer_shape(tuple(shape), layout.numel, "view")
     strides = view_strides(layout, target_shape)
     if strides is None:

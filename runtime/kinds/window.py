@@ -26,7 +26,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
 from ..schedules import Choice, choose
-from . import Planned, Request, planner, slot
+from . import Planned, Request, index, slot
 from .pointwise import compute_dtype, elementwise_parts, result_dtype
 from .reduction import LIMITS, WIDE, vector_defines
 
@@ -141,7 +141,7 @@ def _plan_scatter(request: Request, shape: tuple[int, ...]) -> Planned | None:
     scatter_request = Request(
         registry["spread"], tuple(flattened), ((*batch_dims, prod(shape[-rank:])), len(batch_dims)), request.device
     )
-    planned = planner("index")(scatter_request)
+    planned = index.plan(scatter_request)
     return replace(planned, outputs=(meta(grad.dtype, shape, None, request.device),))
 
 

@@ -21,7 +21,8 @@ from .. import schedules
 from ..device import Device, Meta
 from ..dtypes import DType
 from ..errors import WeftgradError
-from ..kinds import Planned, Request, planner
+from ..kinds import Planned, Request
+from ..planners import planner
 from ..records import OpRecord
 from ..schedules import Choice, Question
 from ..storage import Storage

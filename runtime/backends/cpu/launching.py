@@ -27,10 +27,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ... import native
+from ...device import open_drivers
 from ...errors import CompileError, LaunchError
+from ...launches import Launch
 from ...records import registry
 from ...storage import Storage
-from ...tracing import Launch, drivers
 from ..arguments import packer
 from ..processor import cores
 from ..protocol import Instance, Step
@@ -115,7 +116,7 @@ class CpuTracer:
 
     def stop(self) -> None:
         try:
-            for driver in drivers():
+            for driver in open_drivers():
                 if driver.device.type == "cpu":
                     driver.synchronize()
         finally:
