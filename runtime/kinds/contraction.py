@@ -38,7 +38,7 @@ from .contraction_terms import (
     parse,
     strides_by_label,
 )
-from .pointwise import compute_dtype, elementwise_parts, result_dtype
+from .elementwise import compute_dtype, elementwise_parts, result_dtype
 
 __all__ = ["plan"]
 

@@ -22,7 +22,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..layout import split
 from . import convolution_tiles as register_tiles
-from .convolution import Builder, Triple
+from .convolution_builder import Builder, Triple
 
 __all__ = ["launch"]
 

@@ -31,10 +31,10 @@ from ..program import iota
 from ..records import registry
 from ..schedules import Choice, choose
 from . import Planned, Request, pointwise, slot
+from .elementwise import elementwise_parts
 from .index_access import Access, along_dim, check_total, lanes_of, merge_in_order, merged_dims, step
 from .index_bags import plan_bag_sums, plan_bags
 from .index_masks import plan_mask_counts, plan_mask_positions
-from .pointwise import elementwise_parts
 from .triton import index as triton
 
 __all__ = ["plan", "pointwise_steps"]

@@ -13,8 +13,8 @@ from ..device import Meta, meta
 from ..errors import ShapeError, UnsupportedDType
 from ..layout import pack_longs, split
 from . import Planned, Request, slot
+from .elementwise import elementwise_parts
 from .index_access import lanes_of, step
-from .pointwise import elementwise_parts
 from .triton import index as triton
 
 __all__ = ["plan_bag_sums", "plan_bags"]

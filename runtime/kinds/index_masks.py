@@ -10,8 +10,8 @@ from ..device import Meta, meta
 from ..errors import ShapeError
 from ..layout import pack_longs, split
 from . import Planned, Request, slot
+from .elementwise import elementwise_parts
 from .index_access import step
-from .pointwise import elementwise_parts
 from .triton import index as triton
 
 __all__ = ["plan_mask_counts", "plan_mask_positions"]

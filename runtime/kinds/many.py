@@ -30,7 +30,7 @@ from ..layout import pack_longs, split
 from ..records import OpRecord
 from ..schedules import Choice, choose
 from . import Request
-from .pointwise import Operands, compute_dtype, elementwise_parts, operands_of
+from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of
 from .triton import Defines, instance, next_power
 
 __all__ = ["BASES", "Runs", "make_runs", "plan", "runs_for"]

@@ -18,7 +18,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
 from . import Planned, Request, pointwise
-from .pointwise import elementwise_parts
+from .elementwise import elementwise_parts
 
 __all__ = ["MODES", "merge_dims", "plan"]
 

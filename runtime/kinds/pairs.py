@@ -20,7 +20,7 @@ from ..layout import pack_longs, split
 from ..records import registry
 from ..schedules import choose
 from . import Planned, Request, pointwise
-from .pointwise import elementwise_parts
+from .elementwise import elementwise_parts
 
 __all__ = ["POWERS", "plan"]
 

@@ -17,7 +17,7 @@ from ..errors import DTypeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, pack_longs, preserved_strides, split
 from ..program import iota
 from . import Planned, Request
-from .pointwise import Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
+from .elementwise import Operands, compute_dtype, elementwise_parts, operands_of, result_dtype
 
 __all__ = ["plan"]
 

@@ -22,7 +22,6 @@ the same bits. `triton/reduction.py` plans the same for Triton.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from math import prod
 
 from .. import dtypes
@@ -31,33 +30,26 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, IndexShapeError, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dims, pack_longs, split
-from ..program import iota
-from ..schedules import Choice, choose
 from . import Planned, Request, slot
-from .pointwise import COSTS, DTYPE_KINDS, compute_dtype, elementwise_parts
+from .elementwise import COSTS, DTYPE_KINDS, compute_dtype, elementwise_parts
+from .reduction_states import (
+    LIMITS,
+    WIDE,
+    IterationSpace,
+    is_bool,
+    output_dtype,
+    schedule,
+    state_bytes,
+    state_slot,
+    vector_defines,
+)
 
-__all__ = [
-    "LIMITS", "WIDE", "IterationSpace", "is_bool", "output_dtype", "plan", "schedule", "state_bytes", "state_slot",
-    "vector_defines",
-]  # fmt: skip
+__all__ = ["plan"]
 
 # A long sum adds blocks to a total, so that its rounding error stays small: elements per block.
 _ROW_BLOCK = 4096  # of a row
 _COLUMN_BLOCK = 256  # of a column
 _SHORT_MAX_ELEMENTS, _SHORT_MIN_ROWS = 15, 256  # longest row, and fewest rows, of the schedule `short`
-WIDE = frozenset(("float", "double", "int", "long"))  # element types whose vectors can hold indices
-LIMITS = {
-    "float": ("(-INFINITY)", "INFINITY"),
-    "double": ("(-(double)INFINITY)", "((double)INFINITY)"),
-    "char": ("(-128)", "127"),
-    "uchar": ("0", "255"),
-    "short": ("(-32768)", "32767"),
-    "int": ("(-2147483647 - 1)", "2147483647"),
-    "long": ("(-0x7fffffffffffffffL - 1)", "0x7fffffffffffffffL"),
-}
-_STATE_DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32", "short": "int16",
-                 "char": "int8", "uchar": "uint8"}  # fmt: skip
-_STATE_BYTES = {"float": 4, "double": 8, "long": 8, "int": 4, "short": 2, "char": 1, "uchar": 1}
 
 
 def plan(request: Request) -> Planned:
@@ -107,12 +99,6 @@ def plan(request: Request) -> Planned:
     return Planned(outputs, steps, scratch)
 
 
-def schedule(request: Request, space: IterationSpace) -> Choice:
-    """Return the schedule parameters of a reduction; the same for the forms with and without gradient outputs."""
-    main, sizes = request.tensors[space.main_input][1], {"results": space.results, "count": space.count}
-    return choose(request, "reduction", sizes, main.dtype.name, request.record.called)
-
-
 def _static(request: Request, name: str, default: object) -> object:
     """Return the static argument `name`, or `default` if the op does not have it."""
     return request.static(name) if name in request.record.statics else default
@@ -142,45 +128,6 @@ def _state_dtype(request: Request) -> DType:
     if "accumulate" in rules:
         return dtypes.accumulator(common_dtype)
     return dtypes.int64 if rules == {"index"} else common_dtype
-
-
-def output_dtype(request: Request, rule: str, state_dtype: DType) -> DType:
-    """Return the dtype of a result by its rule (see `records.Output`), given the dtype of the states."""
-    if rule in ("promote", "float", "accumulate"):
-        return state_dtype
-    if rule == "index":
-        return dtypes.int64
-    if rule.startswith("like:"):
-        operand_name = rule.removeprefix("like:")
-        return next(m.dtype for o, m in request.tensors if o.name == operand_name)
-    return dtypes.BY_NAME[rule]
-
-
-@dataclass(frozen=True, slots=True)
-class IterationSpace:
-    """Iteration space of a reduction after merging dimensions. Both ranks are at least 1.
-
-    Attributes:
-        outer_sizes: sizes of the result's dimensions.
-        outer_strides: strides along them, of every input, then every output.
-        reduced_sizes: sizes of the reduced dimensions.
-        reduced_strides: strides along them, of every input.
-        main_input: position of the largest input, whose memory order decides the iteration order.
-        results: number of results.
-        count: number of elements that each result combines.
-    """
-
-    outer_sizes: tuple[int, ...]
-    outer_strides: tuple[tuple[int, ...], ...]
-    reduced_sizes: tuple[int, ...]
-    reduced_strides: tuple[tuple[int, ...], ...]
-    main_input: int
-    results: int = field(init=False)
-    count: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "results", prod(self.outer_sizes))
-        object.__setattr__(self, "count", prod(self.reduced_sizes))
 
 
 def _iteration_space(
@@ -290,21 +237,6 @@ def _steps(
     )  # fmt: skip
     bytes_each = [state_bytes(t, element) * splits * space.results for t in record.detail["fields"]]
     return (first, second), tuple(bytes_each)
-
-
-def is_bool(request: Request) -> bool:
-    """Return True if all value operands are bool."""
-    return all(m.dtype is dtypes.bool_ for o, m in request.tensors if o.type == "value")
-
-
-def state_slot(type: str, element: str) -> Slot:
-    """Return the kernel parameter for partial states of one field: `value`, `mask` or `index`."""
-    return Slot({"value": _STATE_DTYPES[element], "mask": "bool", "index": "int64"}[type], type)
-
-
-def state_bytes(type: str, element: str) -> int:
-    """Return the bytes of one field of a state."""
-    return {"value": _STATE_BYTES[element], "mask": 1, "index": 8}[type]
 
 
 def _lanes(request: Request, space: IterationSpace, element: str) -> int:
@@ -443,11 +375,6 @@ def _widen_rows(request: Request, space: IterationSpace, lanes: int) -> Iteratio
     factor = max(factors, key=lambda k: (k * width % full_width == 0, k))
     strides = tuple((factor * reduced,) for _, reduced in pairs)
     return IterationSpace((factor * width,), space.outer_strides, (count // factor,), strides, space.main_input)
-
-
-def vector_defines(lanes: int) -> list[tuple[str, str]]:
-    """Return the macros of a kernel with vectors of `lanes` elements."""
-    return [("VECTOR", "1"), ("IOTA", iota("L", lanes)), ("ROW_IOTA", iota("M", lanes))]
 
 
 def _rows(

@@ -19,7 +19,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import normalize_dim, pack_longs, split
 from ..schedules import choose
 from . import Planned, Request, slot
-from .pointwise import elementwise_parts
+from .elementwise import elementwise_parts
 
 __all__ = ["plan"]
 

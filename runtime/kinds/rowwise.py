@@ -21,7 +21,7 @@ from ..errors import ArgumentError, ShapeError, UnsupportedDType
 from ..layout import collapse, normalize_dim, pack_longs, split
 from ..schedules import choose
 from . import Planned, Request, slot
-from .pointwise import compute_dtype, elementwise_parts, result_dtype
+from .elementwise import compute_dtype, elementwise_parts, result_dtype
 
 __all__ = ["RowPlanner", "plan"]
 

@@ -23,8 +23,8 @@ from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import pack_longs, split
 from . import Planned, Request, slot
+from .elementwise import elementwise_parts
 from .index import pointwise_steps
-from .pointwise import elementwise_parts
 
 __all__ = ["plan"]
 

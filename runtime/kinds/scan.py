@@ -19,7 +19,6 @@ call gives the same bits. `triton/scan.py` plans the same for Triton.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
@@ -27,12 +26,12 @@ from ..device import Meta, meta
 from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, NotSupported, ShapeError
 from ..layout import broadcast, collapse, expand_strides, normalize_dim, pack_longs, split
-from ..schedules import Choice, choose
 from . import Planned, Request, slot
-from .pointwise import DTYPE_KINDS, compute_dtype, elementwise_parts
-from .reduction import LIMITS, WIDE, is_bool, output_dtype, state_bytes, state_slot, vector_defines
+from .elementwise import DTYPE_KINDS, compute_dtype, elementwise_parts
+from .reduction_states import LIMITS, WIDE, is_bool, output_dtype, state_bytes, state_slot, vector_defines
+from .scan_lines import Lines, schedule
 
-__all__ = ["Lines", "plan", "schedule"]
+__all__ = ["plan"]
 
 _SHORT_MAX_ELEMENTS, _SHORT_MIN_LINES = 8, 256  # longest line, and fewest lines, of the schedule `short`
 _LAST_LANE = {2: "s1", 4: "s3", 8: "s7", 16: "sf"}  # component of a vector's last lane
@@ -71,12 +70,6 @@ def plan(request: Request) -> Planned:
     return Planned(outputs, *(_gpu if request.capabilities.style == "gpu" else _cpu)(request, outputs, lines, element))
 
 
-def schedule(request: Request, lines: Lines) -> Choice:
-    """Return the schedule parameters of a scan."""
-    main = request.tensors[lines.main_input][1]
-    return choose(request, "scan", {"lines": lines.number, "count": lines.count}, main.dtype.name)
-
-
 def _static(request: Request, name: str, default: object) -> object:
     """Return the static argument `name`, or `default` if the op does not have it."""
     return request.static(name) if name in request.record.statics else default
@@ -98,34 +91,6 @@ def _state_dtype(request: Request) -> DType:
         if common_dtype.kind == "b":
             raise NotSupported(f"{request.where()}: has no results of bool; use dtype=int64 and compare them")
     return common_dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """The lines of a scan, and where their elements lie.
-
-    Attributes:
-        count: elements of a line.
-        outer_sizes: sizes of the other dimensions, merged; the rank is at least 1.
-        outer_strides: strides along them, of every input, then every output.
-        offsets: offset of a line's first element in the order of the scan, for each input and output.
-        strides: stride along a line, for each input and output; negative in a reversed scan.
-        main_input: position of the largest input, whose memory order decides the schedule.
-        is_reversed: whether lines are scanned from their end. `offsets` and `strides` include that already.
-    """
-
-    count: int
-    outer_sizes: tuple[int, ...]
-    outer_strides: tuple[tuple[int, ...], ...]
-    offsets: tuple[int, ...]
-    strides: tuple[int, ...]
-    main_input: int
-    is_reversed: bool
-
-    @property
-    def number(self) -> int:
-        """Number of lines."""
-        return prod(self.outer_sizes)
 
 
 def _lines(request: Request, shape: tuple[int, ...], dim: int, outputs: tuple[Meta, ...]) -> Lines:

@@ -19,7 +19,7 @@ from ..device import Device, Meta
 from ..layout import expand_strides, pack_longs, split
 from ..records import Operand, OpRecord, registry
 from . import Planned, Request, slot
-from .pointwise import COSTS
+from .elementwise import COSTS
 
 __all__ = ["plan", "sequence_record", "should_fuse_steps"]
 

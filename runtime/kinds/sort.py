@@ -18,74 +18,22 @@ GPU:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 from .. import dtypes
 from ..backends.protocol import Instance, Slot, Step
 from ..device import Meta, meta
-from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, IndexOutOfRange, ShapeError
 from ..layout import collapse, normalize_dim, pack_longs, split
-from ..schedules import Choice, choose
 from . import Planned, Request, slot
-from .pointwise import elementwise_parts
+from .elementwise import elementwise_parts
+from .sort_rows import RANK_MAX, Rows, rank_levels
 
-__all__ = ["RANK_MAX", "Rows", "plan", "rank_levels"]
+__all__ = ["plan"]
 
-RANK_MAX = 512  # longest row, or part of a row, that is sorted by ranks
 _MIN_PART = 16384  # elements of a row per core, at least
 _WHOLE_ROW_MAX = 4096  # longest row that one work-item sorts, even if there are few rows
 _GPU_MIN_PART = 256
-_INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The rows of one sort call.
-
-    Attributes:
-        rows, n: number of rows, and elements of a row.
-        k: number of elements of each sorted row to return.
-        sizes: sizes of the dimensions other than the sorted one.
-        strides: strides of the input and of the results along `sizes`.
-        steps: strides of the input and of the results along a row.
-    """
-
-    request: Request
-    rows: int
-    n: int
-    k: int
-    descending: bool
-    sizes: tuple[int, ...]
-    strides: tuple[tuple[int, ...], tuple[int, ...]]
-    steps: tuple[int, int]
-    dtype: DType
-
-    @property
-    def raw(self) -> DType:
-        """The dtype in which elements are copied."""
-        return self.dtype if self.dtype.kind == "i" else dtypes.bits_dtype(self.dtype)
-
-    @property
-    def bits(self) -> int:
-        """Bits of an element."""
-        return 8 * self.dtype.itemsize
-
-    @property
-    def form(self) -> int:
-        """How to compare keys: 0 unsigned, 1 signed, 2 floating."""
-        return {"b": 0, "u": 0, "i": 1, "f": 2}[self.dtype.kind]
-
-    def schedule(self) -> Choice:
-        """Return the schedule parameters."""
-        sizes = {"rows": self.rows, "n": self.n, "k": self.k}
-        return choose(self.request, "sort", sizes, self.dtype.name, "sort")
-
-    @property
-    def infinity_bits(self) -> int:
-        """The bits of infinity, to recognise NaN; 0 for integers."""
-        return _INFINITY_BITS.get(self.dtype.name, 0)
 
 
 def plan(request: Request) -> Planned:
@@ -138,16 +86,6 @@ def _order(request: Request) -> Planned:
     else:
         launches, scratch = (_Cpu if style == "cpu" else _Gpu)(rows).launches()
     return Planned(outputs, tuple(launches), tuple(scratch))
-
-
-def rank_levels(n: int, k: int) -> list[tuple[int, int]]:
-    """Return the levels of a top-k by ranks: for each, the number of elements, and of parts of `RANK_MAX` elements."""
-    levels_above = []
-    while n > RANK_MAX:
-        parts = -(-n // RANK_MAX)
-        levels_above.append((n, parts))
-        n = parts * k
-    return [*levels_above, (n, 1)]
 
 
 class _Launches:

@@ -14,7 +14,7 @@ from ..device import Meta, meta
 from ..errors import ArgumentError, ShapeError
 from ..layout import collapse, pack_longs, split
 from . import Planned, Request
-from .pointwise import elementwise_parts
+from .elementwise import elementwise_parts
 
 __all__ = ["plan"]
 

@@ -16,7 +16,7 @@ adds in the same order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import cast
 
@@ -25,63 +25,15 @@ from ..device import Meta, meta
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..layout import pack_longs, split
 from ..records import registry
-from ..schedules import Choice, choose
 from . import Planned, Request, index, slot
-from .pointwise import compute_dtype, elementwise_parts, result_dtype
-from .reduction import LIMITS, WIDE, vector_defines
+from .elementwise import compute_dtype, elementwise_parts, result_dtype
+from .reduction_states import LIMITS, WIDE, vector_defines
+from .window_geometry import Sizes, Windows, choose_schedule
 
-__all__ = ["Windows", "choose_schedule", "plan"]
+__all__ = ["plan"]
 
-Sizes = tuple[int, int, int]
 _MIN_LANES = 4
 _MAX_COLUMN_SUMS = 256  # sums of columns in a work-item's private memory
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """Geometry of one call, extended to three spatial dimensions.
-
-    Attributes:
-        planes: spatial planes of the result.
-        channels: channels of an image.
-        output_size: spatial size of the result.
-        source_size: spatial size of the input.
-        kernel, stride, padding, dilation: as in PyTorch.
-        counted_padding: padding that average pooling counts as elements.
-        divisor: divisor of average pooling; 0 means the number of elements.
-        strides: strides of each input along image, channel and the spatial dimensions.
-        taps: for ops that produce columns, the kernel size; for ops that read columns, their strides along the
-            dimensions of a window; otherwise 0.
-        adaptive: the windows differ in size (adaptive pooling).
-        covering: a result combines all windows that cover an element (gradients); otherwise all elements of a window.
-        from_columns: the input is columns.
-    """
-
-    planes: int
-    channels: int
-    output_size: Sizes
-    source_size: Sizes
-    kernel: Sizes
-    stride: Sizes
-    padding: Sizes
-    dilation: Sizes
-    counted_padding: Sizes
-    divisor: int
-    strides: tuple[tuple[int, ...], ...]
-    taps: Sizes
-    adaptive: bool
-    covering: bool
-    from_columns: bool
-
-    @property
-    def numel(self) -> int:
-        """Elements of the result."""
-        return self.planes * prod(self.output_size)
-
-    @property
-    def is_dilated(self) -> bool:
-        """True if windows have gaps between their elements."""
-        return any(d > 1 and k > 1 for d, k in zip(self.dilation, self.kernel, strict=True))
 
 
 def plan(request: Request) -> Planned:
@@ -253,11 +205,6 @@ def _column_layout(
             f" need a multiple of {prod(kernel)} rows, and {prod(windows)} columns"
         )
     return windows, tuple(prod(kernel[d + 1 :]) * first.strides[-2] for d in range(len(kernel)))
-
-
-def choose_schedule(request: Request, windows: Windows, slots: tuple[Slot, ...]) -> Choice:
-    """Return the schedule parameters of `grid`, and of the Triton kernel."""
-    return choose(request, "window", {"numel": windows.numel, "taps": prod(windows.kernel)}, slots[0].dtype)
 
 
 # OpenCL

@@ -8,16 +8,13 @@ adds up.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from ...backends.protocol import Instance, Slot, Step
 from ...dtypes import DType
 from ...layout import split
 from ...precision import input_precision
+from ..convolution_builder import Builder
 from . import Defines, Geometry, index_type, next_power, strided_extent
-
-if TYPE_CHECKING:
-    from ..convolution import Builder
 
 __all__ = ["launch"]
 

@@ -10,7 +10,7 @@ from ... import dtypes
 from ...backends.protocol import Step
 from ...schedules import choose
 from .. import Request
-from ..pointwise import Operands
+from ..elementwise import Operands
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["step"]

@@ -11,7 +11,7 @@ from ...backends.protocol import Slot, Step
 from ...device import Meta
 from ...layout import split
 from .. import Request, slot
-from ..reduction import IterationSpace, is_bool, schedule, state_bytes, state_slot
+from ..reduction_states import IterationSpace, is_bool, schedule, state_bytes, state_slot
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 
 __all__ = ["LIGHT_FUNCTIONS", "LIMITS", "steps"]

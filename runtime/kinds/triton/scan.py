@@ -2,7 +2,7 @@
 
 The kernel `lines` scans a tile of lines block after block. If there are too few lines to fill the device, they are
 split into shares: `totals` computes the total of each share, and `carried` starts each share from the totals before
-it. No kernel uses atomics, so the same call gives the same bits. See `..scan` for `Lines`.
+it. No kernel uses atomics, so the same call gives the same bits. See `..scan_lines` for `Lines`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from ...backends.protocol import Slot, Step
 from ...device import Meta
 from ...layout import split
 from .. import Request, slot
-from ..reduction import is_bool, state_bytes, state_slot
-from ..scan import Lines, schedule
+from ..reduction_states import is_bool, state_bytes, state_slot
+from ..scan_lines import Lines, schedule
 from . import Defines, Geometry, index_type, instance, next_power, strided_extent
 from .reduction import LIGHT_FUNCTIONS, LIMITS
 

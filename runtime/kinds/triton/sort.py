@@ -1,19 +1,15 @@
 """Plan sort ops for Triton: ranks for short rows, radix sort with digits of 4 bits for long ones, and searching.
 
-See `..sort` for the algorithms and for `Rows`.
+See `..sort` for the algorithms and `..sort_rows` for `Rows`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...backends.protocol import Instance, Slot, Step
 from ...layout import split
 from .. import Request
+from ..sort_rows import RANK_MAX, Rows, rank_levels
 from . import Defines, Geometry, index_type, next_power, strided_extent
-
-if TYPE_CHECKING:
-    from ..sort import Rows
 
 __all__ = ["launch", "search_step"]
 
@@ -24,8 +20,6 @@ _MAX_PAIRS = 2048  # pairs of elements that it compares at a time
 
 def launch(rows: Rows) -> tuple[list[Step], list[int]]:
     """Plan the launches that sort; return them with the bytes of each scratch buffer."""
-    from ..sort import RANK_MAX
-
     use_ranks = rows.n <= RANK_MAX or 4 * rows.k <= RANK_MAX
     return _rank_steps(rows) if use_ranks else _radix_steps(rows)
 
@@ -64,8 +58,6 @@ def _sizes(defines: Defines, items: int, counts: int) -> list[int]:
 
 def _rank_steps(r: Rows) -> tuple[list[Step], list[int]]:
     """Plan one launch per level of ranks."""
-    from ..sort import RANK_MAX, rank_levels
-
     levels = rank_levels(r.n, r.k)
     items = sum(r.rows * parts * r.k for _, parts in levels[:-1])
     common = _defines(r, max(items, r.rows * RANK_MAX))

@@ -1,4 +1,7 @@
-"""Plan window ops for Triton: a program computes a block of consecutive results; see `..window` for `Windows`."""
+"""Plan window ops for Triton: a program computes a block of consecutive results.
+
+See `..window_geometry` for `Windows`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from math import prod
 
 from ...backends.protocol import Slot, Step
 from .. import Request
-from ..window import Windows, choose_schedule
+from ..window_geometry import Windows, choose_schedule
 from . import Defines, Geometry, index_type, instance
 from .reduction import LIMITS
 
